@@ -5,9 +5,10 @@ use tool_executor::{Executor, ExecutorConfig};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    run("tool-executor", "executor", async |config: ExecutorConfig, bus| {
+    let process = run("tool-executor", "executor", async |config: ExecutorConfig, bus| {
         let executor = Executor::start(config, bus);
         Ok(Running::new(executor.readiness(), |timeout| executor.drain(timeout)))
-    })
-    .await
+    });
+    // The future of the process is large.
+    Box::pin(process).await
 }

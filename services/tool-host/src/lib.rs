@@ -62,7 +62,8 @@ const CONNECTION_CHECK_END_MAX: Duration = Duration::from_secs(1);
 /// Runs the tool host until SIGTERM or SIGINT.
 pub async fn run() -> anyhow::Result<()> {
     run_without_bus("tool-host", SECTION, async |config: ToolHostConfig, nats| {
-        let host = ToolHost::start(&config, &nats).await?;
+        // The future of the start is large.
+        let host = Box::pin(ToolHost::start(&config, &nats)).await?;
         Ok(Running::new(host.readiness(), |timeout| host.drain(timeout)))
     })
     .await

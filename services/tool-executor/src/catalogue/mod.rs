@@ -167,7 +167,7 @@ impl Catalogue {
         query_services(&self.bus, &subject::services_info(), |described| {
             match described {
                 ToolDescription::Tool(tenant, spec) => {
-                    poll.add_broadcast_reply(&self.confirmed, (tenant, spec.name.clone()), spec)
+                    poll.add_broadcast_reply(&self.confirmed, (tenant, spec.name.clone()), spec);
                 }
                 ToolDescription::Bad { subject, reason } => bad.push((subject, reason)),
             }

@@ -35,7 +35,7 @@ pub(super) struct ObservedClient {
 impl StreamObserver {
     fn observe_stream(&self, stream: BoxedSseResponse) -> BoxedSseResponse {
         let observer = self.clone();
-        let observed = stream.then(move |event| {
+        let paced = stream.then(move |event| {
             let data = event.as_ref().ok().and_then(|event| event.data.as_deref()).unwrap_or_default();
             observer.tasks.read(data.as_bytes());
             let pause = observer.pace.count(1, data.len());
@@ -46,7 +46,7 @@ impl StreamObserver {
                 event
             }
         });
-        observed.boxed()
+        paced.boxed()
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are not ours to count")]

@@ -15,4 +15,6 @@ mod mail;
 mod mcp;
 mod plans;
 mod served;
+#[path = "../../../../crates/tool/tests/serve/server.rs"]
+mod server;
 mod webhook;

@@ -78,7 +78,7 @@ pub(crate) async fn wait_for(world: &World, wanted: &[&str]) -> Duration {
 #[tokio::test(start_paused = true)]
 async fn tool_is_found_within_two_seconds_and_removed_when_gone() {
     let world = World::new().await;
-    let (executor, _life) = world.executor("a").await;
+    let (executor, _life) = world.executor("a");
     world.wait_for(async || executor.readiness().is_ready().then_some(())).await;
     let (describing, description) = describe_tool(&world.server, "{\"type\":\"object\"}").await;
     let ((), found) = futures::join!(description, async {
@@ -98,7 +98,7 @@ async fn tool_is_found_within_two_seconds_and_removed_when_gone() {
 #[tokio::test(start_paused = true)]
 async fn tool_announced_is_found_at_once_and_invalid_never() {
     let world = World::new().await;
-    let (executor, _life) = world.executor("a").await;
+    let (executor, _life) = world.executor("a");
     world.wait_for(async || executor.readiness().is_ready().then_some(())).await;
     let (describing, description) = describe_tool(&world.server, "{\"type\":\"object\"}").await;
     let ((), found) = futures::join!(description, async {
@@ -110,7 +110,7 @@ async fn tool_announced_is_found_at_once_and_invalid_never() {
     assert!(found < Duration::from_millis(500), "{found:?}");
 
     let world = World::new().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     let (describing, description) = describe_tool(&world.server, "[]").await;
     futures::join!(description, async {
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -123,7 +123,7 @@ async fn tool_announced_is_found_at_once_and_invalid_never() {
 async fn arguments_that_do_not_fit_the_schema_are_an_error_and_not_sent() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     let (describing, description) = describe_tool(&world.server, r#"{"properties":{"n":{"type":"string"}}}"#).await;
     let ((), result) = futures::join!(description, async {
         wait_for(&world, &["act"]).await;
@@ -142,7 +142,7 @@ async fn tool_without_replica_is_waited_for() {
     // In milliseconds: when the tool is back after the loss of the connection, and when its call is given up.
     for (lost, back, given_up) in [(true, Some(3_000), None), (true, None, Some(5_000)), (false, None, Some(600))] {
         let world = World::new().await;
-        let (executor, _life) = world.executor("a").await;
+        let (executor, _life) = world.executor("a");
         world.wait_for(async || executor.readiness().is_ready().then_some(())).await;
         let (describing, description) = describe_tool(&world.server, "{\"type\":\"object\"}").await;
         futures::join!(description, async {
@@ -175,7 +175,7 @@ async fn tool_without_replica_is_waited_for() {
 async fn call_waiting_for_its_tool_does_not_begin_after_a_stop_or_in_a_pause() {
     for pause in [false, true] {
         let mut world = World::new().await;
-        let (executor, _life) = world.executor("a").await;
+        let (executor, _life) = world.executor("a");
         world.wait_for(async || executor.readiness().is_ready().then_some(())).await;
         let (describing, description) = describe_tool(&world.server, "{\"type\":\"object\"}").await;
         futures::join!(description, async {
@@ -220,7 +220,7 @@ async fn tool_of_many_tenants_is_found_for_each_with_every_replica() {
     infos.push(info("2.0.0", &json!({"ailoop.tool": "act", "ailoop.approval": "always"})));
     let (describing, description) = answer_queries(&world.server, &[subject::services_info(), address()], infos).await;
     futures::join!(description, async {
-        let (_executor, _life) = world.executor("a").await;
+        let (_executor, _life) = world.executor("a");
         for tenant in (0..40).map(|tenant| TenantId::new(&format!("t{tenant}")).unwrap()) {
             world.wait_for(async || (world.bus.tools(&tenant).await.unwrap().len() == 1).then_some(())).await;
         }
@@ -233,7 +233,7 @@ async fn tool_of_many_tenants_is_found_for_each_with_every_replica() {
 #[tokio::test(start_paused = true)]
 async fn tool_with_silent_address_stays_while_it_answers_broadcasts() {
     let world = World::new().await;
-    let (executor, _life) = world.executor("a").await;
+    let (executor, _life) = world.executor("a");
     world.wait_for(async || executor.readiness().is_ready().then_some(())).await;
     let (describing, description) = describe_tool(&world.server, "{\"type\":\"object\"}").await;
     futures::join!(description, async {
@@ -256,12 +256,12 @@ async fn tool_with_silent_address_stays_while_it_answers_broadcasts() {
 #[tokio::test(start_paused = true)]
 async fn description_from_another_user_is_not_believed() {
     let world = World::new().await;
-    let (executor, _life) = world.executor("a").await;
+    let (executor, _life) = world.executor("a");
     world.wait_for(async || executor.readiness().is_ready().then_some(())).await;
     // The user of another tool receives broadcasts, and no query at this tool's own address.
-    let forged = json!({"ailoop.tool": "act", "ailoop.approval": "never", "ailoop.effect": "pure"});
+    let metadata = json!({"ailoop.tool": "act", "ailoop.approval": "never", "ailoop.effect": "pure"});
     let (forger, forged_answers) =
-        answer_queries(&world.server, &[subject::services_info()], vec![info("99.0.0", &forged)]).await;
+        answer_queries(&world.server, &[subject::services_info()], vec![info("99.0.0", &metadata)]).await;
     let list_tools = async || world.bus.tools(&world.key.tenant).await.unwrap();
     futures::join!(forged_answers, async {
         // The forged description alone never counts.
@@ -284,7 +284,7 @@ async fn call_right_after_a_start_waits_for_the_catalogue_and_its_tool() {
     // Whether the tool describes itself, and when it starts, in milliseconds after the executor.
     for (is_described, there_after) in [(true, 300), (true, 3_000), (false, 3_000)] {
         let world = World::new().await;
-        let (_executor, _life) = world.executor("a").await;
+        let (_executor, _life) = world.executor("a");
         world.publish(&world.item(EffectClass::AtMostOnce)).await;
         tokio::time::sleep(Duration::from_millis(there_after)).await;
         let mut tool = world.tool().await;
@@ -329,7 +329,7 @@ async fn tool_whose_schema_costs_too_much_is_not_listed_and_blocks_no_call() {
         version: String::new(),
     };
     world.bus.put_tool(&world.key.tenant, &spec).await.unwrap();
-    let (_executor, _life) = world.executor("a").await;
+    let (_executor, _life) = world.executor("a");
     let (describing, description) = describe_tool(&world.server, &doubling_schema()).await;
     futures::join!(description, async {
         wait_for(&world, &[]).await;
@@ -346,7 +346,7 @@ async fn arguments_whose_check_never_ended_are_not_checked_again() {
     for lost in [false, true] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let (_executor, _life) = world.executor("a").await;
+        let (_executor, _life) = world.executor("a");
         let (describing, description) = describe_tool(&world.server, r#"{"type":"object"}"#).await;
         futures::join!(description, async {
             wait_for(&world, &["act"]).await;

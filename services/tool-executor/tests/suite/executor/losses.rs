@@ -18,11 +18,11 @@ use crate::executor::world::{World, call};
 async fn at_most_once_call_lost_is_unknown_and_never_repeated() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let (_first, life) = world.executor("a").await;
+    let (_first, life) = world.executor("a");
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
     tool.next_call().await;
     life.kill();
-    let _second = world.executor("b").await;
+    let _second = world.executor("b");
     let result = world.result().await;
     assert_eq!(result.outcome, Outcome::Unknown);
     assert!(result.content.contains("nobody knows"), "{}", result.content);
@@ -34,7 +34,7 @@ async fn at_most_once_call_lost_is_unknown_and_never_repeated() {
 async fn call_published_again_while_its_result_waits_is_not_repeated() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let (_executor, _life) = world.executor("a").await;
+    let (_executor, _life) = world.executor("a");
     let item = world.item(EffectClass::AtMostOnce);
     world.publish(&item).await;
     let request = tool.next_call().await;
@@ -52,11 +52,11 @@ async fn repeatable_call_lost_is_sent_again_under_the_same_id() {
     for effect in [EffectClass::Pure, EffectClass::Idempotent] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let (_first, life) = world.executor("a").await;
+        let (_first, life) = world.executor("a");
         world.publish(&world.item(effect)).await;
         let lost = tool.next_call().await;
         life.kill();
-        let _second = world.executor("b").await;
+        let _second = world.executor("b");
         let again = tool.next_call().await;
         assert_eq!(again.header(header::CALL), lost.header(header::CALL));
         assert_eq!(again.header(header::ATTEMPT), Some("1.2"));
@@ -75,12 +75,12 @@ async fn call_of_a_lost_executor_is_unknown_if_it_cannot_be_sent_again() {
         // The tool has no replica left.
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let (_first, life) = world.executor("a").await;
+        let (_first, life) = world.executor("a");
         world.publish(&world.item(effect)).await;
         tool.next_call().await;
         life.kill();
         drop(tool);
-        let _second = world.executor("b").await;
+        let _second = world.executor("b");
         let result = world.result().await;
         assert_eq!(result.outcome, outcome, "{}", result.content);
         assert!(!result.content.contains("not called"), "{}", result.content);
@@ -88,10 +88,10 @@ async fn call_of_a_lost_executor_is_unknown_if_it_cannot_be_sent_again() {
         // The tool was replaced by one with other arguments.
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let (_first, life) = world.executor("a").await;
+        let (_first, life) = world.executor("a");
         world.publish(&world.item(effect)).await;
         tool.next_call().await;
-        let (_second, _life) = world.executor("b").await;
+        let (_second, _life) = world.executor("b");
         let (describing, description) = describe_tool(&world.server, r#"{"properties":{"n":{"type":"string"}}}"#).await;
         futures::join!(description, async {
             wait_for(&world, &["act"]).await;
@@ -109,7 +109,7 @@ async fn call_returned_before_dispatch_reports_not_sent() {
     for (effect, gone) in [(EffectClass::Idempotent, true), (EffectClass::AtMostOnce, false)] {
         let mut world = World::new().await;
         let (describing, description) = describe_tool(&world.server, r#"{"properties":{"n":{"type":"string"}}}"#).await;
-        let (_executor, _life) = world.executor("a").await;
+        let (_executor, _life) = world.executor("a");
         futures::join!(description, async {
             wait_for(&world, &["act"]).await;
             if gone {
@@ -134,8 +134,8 @@ async fn call_returned_before_dispatch_reports_not_sent() {
 async fn call_held_during_server_restart_does_not_run_twice() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let (_a, _life_a) = world.executor("a").await;
-    let (_b, _life_b) = world.executor("b").await;
+    let (_a, _life_a) = world.executor("a");
+    let (_b, _life_b) = world.executor("b");
     let mut item = world.item(EffectClass::AtMostOnce);
     item.meta.deadline = world.server.now().after(std::time::Duration::from_hours(1));
     world.publish(&item).await;
@@ -154,11 +154,11 @@ async fn call_held_during_server_restart_does_not_run_twice() {
 async fn drain_hands_back_calls_that_do_not_end() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let (first, _life) = world.executor("a").await;
+    let (first, _life) = world.executor("a");
     world.publish(&world.item(EffectClass::Idempotent)).await;
     tool.next_call().await;
     first.drain(std::time::Duration::from_secs(1)).await;
-    let _second = world.executor("b").await;
+    let _second = world.executor("b");
     let again = tool.next_call().await;
     tool.answer(&again, &[], b"done").await;
     assert_eq!(summarize(&world.result().await), (Outcome::Ok, None, "done"));
@@ -171,7 +171,7 @@ const FAULT_MAX: Duration = Duration::from_secs(10);
 async fn connection_breaks_while_at_most_once_call_runs_outcome_is_unknown_soon() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let (_executor, _life) = world.executor("a").await;
+    let (_executor, _life) = world.executor("a");
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
     tool.next_call().await;
     let broke = Instant::now();
@@ -189,7 +189,7 @@ async fn connection_breaks_while_repeatable_call_runs_it_is_sent_again_at_once()
     for effect in [EffectClass::Pure, EffectClass::Idempotent] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let (_executor, _life) = world.executor("a").await;
+        let (_executor, _life) = world.executor("a");
         world.publish(&world.item(effect)).await;
         let lost = tool.next_call().await;
         let broke = Instant::now();
@@ -208,7 +208,7 @@ async fn answer_comes_after_connection_broke_at_most_once_call_is_ok() {
     for (progress, running, after) in [(false, None, 3), (true, None, 40), (false, Some("1"), 40)] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let (_executor, _life) = world.executor("a").await;
+        let (_executor, _life) = world.executor("a");
         world.publish(&world.item(EffectClass::AtMostOnce)).await;
         let request = tool.next_call().await;
         let replica = running.map(|running| world.replica(running));
@@ -231,7 +231,7 @@ async fn call_that_no_replica_holds_is_noticed_soon() {
         let world = World::new().await;
         let mut tool = world.tool().await;
         let _replica = world.replica("0");
-        let (_executor, _life) = world.executor("a").await;
+        let (_executor, _life) = world.executor("a");
         world.publish(&world.item(effect)).await;
         let lost = tool.next_call().await;
         let sent = Instant::now();
@@ -261,7 +261,7 @@ async fn replica_without_running_header_a_silent_call_is_waited_for() {
     let world = World::new().await;
     let mut tool = world.tool().await;
     let _replica = world.replica("");
-    let (_executor, _life) = world.executor("a").await;
+    let (_executor, _life) = world.executor("a");
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
     let request = tool.next_call().await;
     sleep(Duration::from_secs(40)).await;
@@ -292,8 +292,8 @@ async fn result_while_inputs_cannot_be_stored_is_stored_later() {
         let faults = Arc::new(NoLeader { for_ms, since: std::sync::Mutex::default() });
         let world = World::on(MemoryServer::with_faults(faults)).await;
         let mut tool = world.tool().await;
-        let (_a, _life_a) = world.executor("a").await;
-        let (_b, _life_b) = world.executor("b").await;
+        let (_a, _life_a) = world.executor("a");
+        let (_b, _life_b) = world.executor("b");
         let item = world.item(EffectClass::AtMostOnce);
         world.publish(&item).await;
         let request = tool.next_call().await;

@@ -27,7 +27,7 @@ fn summarize(result: &ToolResult) -> (Outcome, Option<ErrorCode>, &str) {
 async fn call_reaches_the_tool_and_its_result_the_session() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     let item = world.item(EffectClass::AtMostOnce);
     world.publish(&item).await;
     let request = tool.next_call().await;
@@ -57,7 +57,7 @@ async fn item_that_cannot_be_read_is_reported_and_becomes_a_dead_letter() {
     let subject = subject::tool_item(&world.key, &tool, &call());
     let body = Bytes::from_static(b"{\"meta\":7}");
     world.bus.transport().append(&subject, false, Vec::new(), body).await.unwrap();
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     let result = world.result().await;
     let text = "the call cannot be read at column 9";
     assert_eq!(summarize(&result), (Outcome::Error, Some(ErrorCode::BadRequest), text));
@@ -78,7 +78,7 @@ async fn tool_reply_of_any_kind_becomes_a_result() {
     ] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         world.publish(&world.item(EffectClass::Pure)).await;
         let request = tool.next_call().await;
         tool.answer(&request, headers, body).await;
@@ -91,7 +91,7 @@ async fn tool_reply_of_any_kind_becomes_a_result() {
 #[tokio::test(start_paused = true)]
 async fn call_without_a_tool_is_answered_at_once() {
     let world = World::new().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     // Before that the fleet, and the tool with it, may be starting.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let began = Instant::now();
@@ -110,7 +110,7 @@ async fn call_of_a_silent_tool_is_unknown_unless_pure() {
     ] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         let began = Instant::now();
         world.publish(&world.item(effect)).await;
         tool.next_call().await;
@@ -127,7 +127,7 @@ async fn result_too_long_is_stored_whole() {
     let long = format!("<{}>", "x".repeat(5_000));
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     world.publish(&world.item(EffectClass::Pure)).await;
     let request = tool.next_call().await;
     tool.answer(&request, &[], long.as_bytes()).await;
@@ -144,7 +144,7 @@ async fn result_too_long_is_stored_whole() {
 async fn cancel_ends_the_call_and_reaches_the_tool() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     world.publish(&world.item(EffectClass::Pure)).await;
     let request = tool.next_call().await;
     world.bus.publish_cancel(&world.key, &call()).await.unwrap();
@@ -156,7 +156,7 @@ async fn cancel_ends_the_call_and_reaches_the_tool() {
 async fn cancel_lost_is_found_in_the_log() {
     let mut world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     world.publish(&world.item(EffectClass::Pure)).await;
     tool.next_call().await;
     world.commit(Phase::Ended, &[]).await;
@@ -172,7 +172,7 @@ async fn call_closed_is_acknowledged_and_not_sent() {
         let mut tool = world.tool().await;
         world.publish(&world.item(EffectClass::Pure)).await;
         world.commit(phase, open).await;
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         world.wait_until_settled().await;
         assert!(!world.has_result().await);
         assert!(tool.has_no_call().await);
@@ -187,7 +187,7 @@ async fn session_paused_starts_no_call_until_resumed() {
     item.meta.deadline = world.server.now().after(Duration::from_hours(10));
     world.publish(&item).await;
     world.commit(Phase::Paused, &[&call().to_string()]).await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     // Longer than the deliveries after which an item would become a dead letter.
     for _ in 0..12 {
         assert!(tool.has_no_call().await);
@@ -205,7 +205,7 @@ async fn call_that_cannot_be_sent_is_answered_with_an_error() {
     let mut item = world.item(EffectClass::Pure);
     item.arguments = Json::parse("[1]").unwrap();
     world.publish(&item).await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     let result = world.result().await;
     assert_eq!((result.outcome, result.code), (Outcome::Error, Some(ErrorCode::InvalidArguments)));
 
@@ -213,7 +213,7 @@ async fn call_that_cannot_be_sent_is_answered_with_an_error() {
     let mut item = world.item(EffectClass::Pure);
     item.meta.deadline = world.server.now();
     world.publish(&item).await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     let result = world.result().await;
     assert_eq!(result.outcome, Outcome::Timeout);
     assert!(result.content.contains("was not called"));
@@ -228,7 +228,7 @@ async fn call_key_differs_for_tenants_and_sessions_of_the_same_id() {
     {
         let world = World::of_tenant(MemoryServer::new(), tenant).await;
         let mut tool = world.tool().await;
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         let mut item = world.item(EffectClass::Idempotent);
         item.session_started = Some(Timestamp::from_millis(started));
         opened_by.clone_into(&mut item.opened_by);
@@ -249,7 +249,7 @@ async fn claim_of_an_earlier_session_of_the_same_id_does_not_count() {
     for (earlier, outcome) in [(1, Outcome::Ok), (2, Outcome::Unknown)] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         let claimed = world.bus.claim_part(&world.key, &call().call, &[&earlier.to_string()], "another").await;
         assert_eq!(claimed.unwrap(), bus::Claim::Mine);
         let mut item = world.item(EffectClass::AtMostOnce);

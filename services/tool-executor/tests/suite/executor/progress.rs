@@ -26,7 +26,7 @@ const INSTANCE: (&str, &str) = (header::INSTANCE, "act.x1");
 async fn progress_extends_the_deadline_and_requests_extensions_in_time() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
     let request = tool.next_call().await;
     let began = world.server.now();
@@ -58,7 +58,7 @@ async fn extension_request_not_stored_is_repeated_in_time() {
     }
     let world = World::on(MemoryServer::with_faults(Arc::new(Away(Instant::now())))).await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
     let request = tool.next_call().await;
     let wait_for = world.server.now().after(Duration::from_mins(1));
@@ -83,7 +83,7 @@ async fn call_without_progress_requests_no_extension() {
         let world = World::new().await;
         let mut tool = world.tool().await;
         let clock = Arc::new(Slow(world.server.clone(), AtomicU64::new(0)));
-        let _executor = world.executor_with_clock("a", clock).await;
+        let _executor = world.executor_with_clock("a", clock);
         world.publish(&world.item(effect)).await;
         let request = tool.next_call().await;
         sleep(Duration::from_secs(59)).await;
@@ -97,7 +97,7 @@ async fn call_without_progress_requests_no_extension() {
 async fn call_without_further_progress_times_out() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     let began = Instant::now();
     world.publish(&world.item(EffectClass::Pure)).await;
     let request = tool.next_call().await;
@@ -114,7 +114,7 @@ async fn call_without_further_progress_times_out() {
 async fn progress_reaches_viewers_at_a_limited_rate() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     let mut topic = world.bus.topic(&world.key.tenant, Topic::ToolCallProgress).await.unwrap();
     world.publish(&world.item(EffectClass::Pure)).await;
     let request = tool.next_call().await;
@@ -141,7 +141,7 @@ async fn replica_gone_is_noticed_long_before_the_deadline() {
         let world = World::new().await;
         let mut tool = world.tool().await;
         let alive = world.bus.listen(&subject::service_ping("act.x1").unwrap(), None).await.unwrap();
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         world.publish(&world.item(effect)).await;
         let request = tool.next_call().await;
         tool.answer(&request, &[PROGRESS, INSTANCE], b"begun").await;
@@ -175,7 +175,7 @@ async fn call_that_kills_every_replica_ends() {
     for (effect, outcome) in [(EffectClass::Pure, Outcome::Error), (EffectClass::Idempotent, Outcome::Unknown)] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         world.publish(&world.item(effect)).await;
         for _ in 0..4 {
             let request = tool.next_call().await;
@@ -192,7 +192,7 @@ async fn call_whose_last_replica_died_is_not_reported_as_uncalled() {
     for (effect, outcome) in [(EffectClass::Pure, Outcome::Error), (EffectClass::Idempotent, Outcome::Unknown)] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         world.publish(&world.item(effect)).await;
         let request = tool.next_call().await;
         tool.answer(&request, &[PROGRESS, INSTANCE], b"begun").await;
@@ -207,7 +207,7 @@ async fn call_whose_last_replica_died_is_not_reported_as_uncalled() {
 async fn call_taken_over_by_another_executor_has_its_whole_time() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let (first, life) = world.executor("a").await;
+    let (first, life) = world.executor("a");
     world.publish(&world.item(EffectClass::Idempotent)).await;
     let request = tool.next_call().await;
     for _ in 0..5 {
@@ -216,7 +216,7 @@ async fn call_taken_over_by_another_executor_has_its_whole_time() {
     }
     life.kill();
     drop(first);
-    let _second = world.executor("b").await;
+    let _second = world.executor("b");
     let again = tool.next_call().await;
     sleep(Duration::from_secs(50)).await;
     tool.answer(&again, &[], b"done").await;

@@ -87,12 +87,12 @@ impl World {
         world
     }
 
-    pub(crate) async fn executor(&self, name: &str) -> (Executor, Life) {
-        self.executor_with_clock(name, Arc::new(ServerClock(self.server.clone()))).await
+    pub(crate) fn executor(&self, name: &str) -> (Executor, Life) {
+        self.executor_with_clock(name, Arc::new(ServerClock(self.server.clone())))
     }
 
     /// The same with a given clock.
-    pub(crate) async fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, Life) {
+    pub(crate) fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, Life) {
         let (bus, life) = self.server.client(name);
         (Executor::with_clock(ExecutorConfig::default(), bus, clock), life)
     }

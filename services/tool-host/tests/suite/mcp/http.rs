@@ -73,7 +73,7 @@ async fn server_over_http_behaves_like_one_over_stdio() {
     for legacy in [false, true] {
         let world = World::new().await;
         let server = Server::start(&world, legacy, "127.0.0.1:0").await;
-        let served = world.serve(json!({"toy": server.config()})).await;
+        let host = world.serve(json!({"toy": server.config()})).await;
         assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "hello"})).await.into_result(), "hello");
         assert_eq!(world.call("mcp__toy__fail", json!({})).await.into_error(), "no such city");
         let huge = world.call("mcp__toy__huge", json!({"bytes": 20_000_000})).await;
@@ -87,7 +87,7 @@ async fn server_over_http_behaves_like_one_over_stdio() {
         world.call_when_up("mcp__toy__change", &json!({})).await.into_result();
         wait_for(async || world.spec("mcp__toy__echo").await.filter(|spec| spec.description == toy::AFTER)).await;
         assert_eq!(world.call_when_up("mcp__toy__new", &json!({"text": "b"})).await.into_result(), "b");
-        served.drain(LONG).await;
+        host.drain(LONG).await;
         server.end().await;
     }
 }
@@ -97,12 +97,12 @@ async fn http_server_that_dies_is_reconnected() {
     for legacy in [false, true] {
         let world = World::new().await;
         let server = Server::start(&world, legacy, "127.0.0.1:0").await;
-        let served = world.serve(json!({"toy": server.config()})).await;
+        let host = world.serve(json!({"toy": server.config()})).await;
         world.call_when_up("mcp__toy__echo", &json!({"text": ""})).await.into_result();
         let mut killer = world.begin("mcp__toy__die", json!({})).await;
         world.wait_for_note("dies", 1).await;
         server.end().await;
-        // Without a listener this call did not run, and says so as long as the tool is served.
+        // Without a listener this call did not run, and says so as long as the tool is host.
         if let Some(refused) = world.call_if_served("mcp__toy__echo", &json!({"text": "?"})).await {
             assert!(refused.into_error().ends_with("the tool was not called"));
         }
@@ -110,7 +110,7 @@ async fn http_server_that_dies_is_reconnected() {
         assert!(killer.unknown, "{killer:?}");
         let again = Server::start(&world, legacy, &server.address.to_string()).await;
         assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "again"})).await.into_result(), "again");
-        served.drain(LONG).await;
+        host.drain(LONG).await;
         again.end().await;
     }
 }

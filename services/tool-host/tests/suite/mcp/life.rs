@@ -9,7 +9,7 @@ use crate::mcp::world::{LONG, World, is_alive, wait_for};
 async fn server_that_dies_is_restarted_and_its_calls_end_with_the_right_outcome() {
     let world = World::new().await;
     let config = json!({"effects": {"echo": "pure", "work": "pure"}});
-    let served = world.serve(json!({"toy": world.toy(MODERN, &config)})).await;
+    let host = world.serve(json!({"toy": world.toy(MODERN, &config)})).await;
     let child = world.call("mcp__toy__breed", json!({})).await.into_result();
     let mut pure = world.begin("mcp__toy__work", json!({})).await;
     pure.progress().await;
@@ -21,7 +21,7 @@ async fn server_that_dies_is_restarted_and_its_calls_end_with_the_right_outcome(
     assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "again"})).await.into_result(), "again");
     assert_eq!((world.diary.count("starts"), world.diary.count("dies")), (2, 1));
     wait_for(async || (!is_alive(&child)).then_some(())).await;
-    served.drain(LONG).await;
+    host.drain(LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,17 +47,17 @@ async fn server_that_cannot_be_started_delays_no_other() {
         "mute": {"command": "false"},
         "toy": world.toy(MODERN, &json!({})),
     });
-    let served = world.serve(servers).await;
+    let host = world.serve(servers).await;
     assert_eq!(world.call("mcp__toy__echo", json!({"text": "hello"})).await.into_result(), "hello");
     let names = world.catalogue().await;
     assert!(names.iter().all(|spec| spec.name.as_str().starts_with("mcp__toy__")), "{names:?}");
-    served.drain(LONG).await;
+    host.drain(LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_over_the_concurrency_of_a_server_wait() {
     let world = World::new().await;
-    let served = world.serve(json!({"toy": world.toy(MODERN, &json!({"concurrency": 1}))})).await;
+    let host = world.serve(json!({"toy": world.toy(MODERN, &json!({"concurrency": 1}))})).await;
     let mut first = world.begin("mcp__toy__work", json!({})).await;
     first.progress().await;
     let mut second = world.begin("mcp__toy__echo", json!({"text": "at last"})).await;
@@ -68,5 +68,5 @@ async fn calls_over_the_concurrency_of_a_server_wait() {
     let answer = second.answer().await;
     assert!(answer.text == "at last" || answer.text == "cancelled", "{answer:?}");
     assert_eq!(world.call("mcp__toy__echo", json!({"text": "free again"})).await.into_result(), "free again");
-    served.drain(LONG).await;
+    host.drain(LONG).await;
 }

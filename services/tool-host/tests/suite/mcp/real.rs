@@ -57,7 +57,7 @@ fn signal(process: &str, signal: &str) {
 async fn check_server(world: &World, mut server: Value, sample: &Sample) {
     let mark = world.diary.path().to_str().unwrap().to_owned();
     server["env"][MARK] = json!(mark);
-    let served = world.serve(json!({"real": server})).await;
+    let host = world.serve(json!({"real": server})).await;
     let spec = world.spec(sample.tool).await.expect("it is in the catalogue");
     println!("{}: {} tools, version {}", sample.tool, world.catalogue().await.len(), spec.version);
     assert!(!spec.description.is_empty());
@@ -80,7 +80,7 @@ async fn check_server(world: &World, mut server: Value, sample: &Sample) {
     assert!(answer.error && (answer.unknown || answer.text.contains("was not called")), "{answer:?}");
     let again = wait_for(async || marked(&mark).filter(|again| *again != process)).await;
     sample.check(world.call_when_up(sample.tool, &sample.arguments).await);
-    served.drain(LONG).await;
+    host.drain(LONG).await;
     wait_for(async || marked(&mark).is_none().then_some(())).await;
     println!("{}: killed {process}, started again as {again}, ended", sample.tool);
 }
@@ -133,7 +133,7 @@ async fn real_everything_over_http() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut child = everything(&servers, port).await;
     let url = format!("http://127.0.0.1:{port}/mcp");
-    let served = world.serve(json!({"real": {"url": url}})).await;
+    let host = world.serve(json!({"real": {"url": url}})).await;
     let tool = "mcp__real__echo";
     println!("{tool}: {} tools, version {}", world.catalogue().await.len(), world.spec(tool).await.unwrap().version);
     assert_eq!(world.call(tool, json!({"message": "hello"})).await.into_result(), "Echo: hello");
@@ -155,6 +155,6 @@ async fn real_everything_over_http() {
     assert!(answer.unknown, "{answer:?}");
     let mut again = everything(&servers, port).await;
     assert_eq!(world.call_when_up(tool, &json!({"message": "again"})).await.into_result(), "Echo: again");
-    served.drain(LONG).await;
+    host.drain(LONG).await;
     again.kill().await.unwrap();
 }

@@ -1,8 +1,5 @@
 //! The file and plan tools as agents call them: a tool host on a real nats-server, over directories of the test's own.
 
-#[path = "../../../../../crates/tool/tests/serve/server.rs"]
-mod server;
-
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,8 +8,9 @@ use ailoop_tool::async_nats::{self, Client, HeaderMap, Request};
 use ailoop_tool::wire::header;
 use bus::NatsConfig;
 use serde_json::{Value, json};
-use server::Server;
 use tool_host::{FilesConfig, PlansConfig, ToolHost, ToolHostConfig};
+
+use crate::server::{self, Server};
 
 const LONG: Duration = Duration::from_secs(30);
 

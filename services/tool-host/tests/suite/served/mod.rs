@@ -1,8 +1,5 @@
 //! Fetching, commands and webhooks as ordinary tools: from a file of configuration to answers over a real nats-server.
 
-#[path = "../../../../../crates/tool/tests/serve/server.rs"]
-mod server;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
@@ -14,12 +11,13 @@ use axum::routing::post;
 use bus::NatsConfig;
 use futures::StreamExt;
 use serde_json::{Value, json};
-use server::Server;
 use service::config::{FILE, Settings};
 use service::paths::Paths;
 use service::tasks::Tasks;
 use tokio::time::{Instant, sleep};
 use tool_host::{ToolHost, ToolHostConfig};
+
+use crate::server::{self, Server};
 
 const LONG: Duration = Duration::from_secs(30);
 
