@@ -16,7 +16,7 @@ use contract::tool::{EffectClass, Outcome, ToolItem, ToolResult};
 use contract::{CallId, Json, TenantId, Timestamp, ToolName};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tool_executor::{Clock, Config, Executor, SystemClock};
+use tool_executor::{Clock, Executor, ExecutorConfig, SystemClock};
 
 use crate::nats::world::{World, eventually, key};
 
@@ -103,7 +103,7 @@ pub(crate) async fn server_dies_right_after_the_dispatch_the_session_waits_less_
     {
         let probe = Arc::new(ToolProbe::default());
         let serving = serve(&url, sdk, probe.clone()).await?;
-        let executor = Executor::start(Config::default(), world.connect(0).await?);
+        let executor = Executor::start(ExecutorConfig::default(), world.connect(0).await?);
         let bus = world.bus.clone();
         eventually("the tool is known", || async {
             bus.tools(&TenantId::default()).await.is_ok_and(|tools| !tools.is_empty())

@@ -181,9 +181,9 @@ impl Services {
         let plans = files.is_some().then(tool_host::PlansConfig::default);
         let reads_sessions = std::fs::read_to_string(config.join("agents.yaml"))?.contains("read_session");
         let sessions = reads_sessions.then(tool_host::SessionsConfig::default);
-        let tools = tool_host::Config { files, plans, results, sessions, ..Default::default() };
+        let tools = tool_host::ToolHostConfig { files, plans, results, sessions, ..Default::default() };
         let tool_host = ToolHost::start(&tools, &nats.config()).await?;
-        let executor = tool_executor::Config { expected: tool_host.names(), ..Default::default() };
+        let executor = tool_executor::ExecutorConfig { expected: tool_host.names(), ..Default::default() };
         let free = edge::config::Listen { listen: ([127, 0, 0, 1], 0).into() };
         let edge = edge::Config { ws: free, grpc: free, ..Default::default() };
         Ok(Self {

@@ -257,8 +257,8 @@ impl Check<'_> {
         let composer: Option<prompt_composer::Config> = sections.read("composer");
         let _orchestrator: Option<loop_orchestrator::Config> = sections.read("orchestrator");
         let gateway: Option<model_gateway::Config> = sections.read("gateway");
-        let _executor: Option<tool_executor::Config> = sections.read("executor");
-        let tool_host: Option<tool_host::Config> = sections.read(tool_host::SECTION);
+        let _executor: Option<tool_executor::ExecutorConfig> = sections.read("executor");
+        let tool_host: Option<tool_host::ToolHostConfig> = sections.read(tool_host::SECTION);
         let edge: Option<edge::Config> = sections.read("edge");
         if let Some(nats) = nats {
             let wrong = nats.url.split(',').filter_map(|url| url_mistake(url.trim())).collect::<Vec<_>>();
@@ -277,7 +277,7 @@ impl Check<'_> {
                 sections.report(field, key, format!("the directory {} does not exist", dir.display()));
             }
         }
-        for error in tool_host.map(|config| config.mistakes()).unwrap_or_default() {
+        for error in tool_host.map(|config| config.find_mistakes()).unwrap_or_default() {
             let text = error.to_string();
             let key = text.split_whitespace().next().unwrap_or_default().rsplit('.').next().unwrap_or_default();
             sections.report(tool_host::SECTION, key, text.clone());

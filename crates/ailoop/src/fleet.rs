@@ -197,7 +197,7 @@ impl Services {
         let gateway = Gateway::start(plan.gateway, bus.clone()).await.map_err(|error| refused(&error))?;
         let tool_host = ToolHost::start(&plan.tool_host, &nats).await;
         let tool_host = tool_host.map_err(|error| Failure::new(error.code(), error.to_string()))?;
-        let executor = tool_executor::Config { expected: tool_host.names(), ..plan.executor };
+        let executor = tool_executor::ExecutorConfig { expected: tool_host.names(), ..plan.executor };
         let executor = Executor::start(executor, bus.clone());
         let orchestrator =
             Orchestrator::start(plan.orchestrator, bus.clone()).await.map_err(|error| refused(&error))?;

@@ -61,9 +61,9 @@ struct Sections {
     /// The model-gateway.
     gateway: Option<model_gateway::Config>,
     /// The tool-executor.
-    executor: Option<tool_executor::Config>,
+    executor: Option<tool_executor::ExecutorConfig>,
     /// The tool-host: the tools that are shipped, MCP servers and HTTP endpoints.
-    tool_host: Option<tool_host::Config>,
+    tool_host: Option<tool_host::ToolHostConfig>,
     /// The door for clients.
     edge: Option<edge::config::Config>,
 }

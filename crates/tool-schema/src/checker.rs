@@ -1,4 +1,4 @@
-//! Threads for checks that take long.
+//! Runs long checks on a few threads.
 
 use std::io;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use crate::schema::{ArgumentsError, Schema, on_large_stack, unchecked};
+use crate::schema::{ArgumentsError, Schema, on_large_stack, unchecked_error};
 
 /// Checks large values on at most [`VALIDATIONS_MAX`] threads, each within [`VALIDATION_MAX`]. Clones share the threads.
 #[derive(Debug, Clone)]
 pub struct Checker {
-    /// A thread keeps its permit to its own end, not to that of the call.
+    /// A thread keeps its permit until it ends, not until the call does.
     threads: Arc<Semaphore>,
 }
 
@@ -29,16 +29,16 @@ impl Checker {
     /// Checks the arguments of a call.
     pub async fn check(&self, schema: Schema, arguments: &Json) -> Result<(), ArgumentsError> {
         let arguments = arguments.clone();
-        self.on_thread(move || schema.check_arguments(&arguments)).await
+        self.run_on_thread(move || schema.check_arguments(&arguments)).await
     }
 
     /// Checks the structured result of a tool.
     pub async fn check_result(&self, schema: Schema, result: Value) -> Result<(), ArgumentsError> {
         let check = move || schema.check_value(&result, "results of the call");
-        self.on_thread(move || on_large_stack(check).unwrap_or_else(|error| Err(unchecked(&error)))).await
+        self.run_on_thread(move || on_large_stack(check).unwrap_or_else(|error| Err(unchecked_error(&error)))).await
     }
 
-    async fn on_thread(
+    async fn run_on_thread(
         &self,
         check: impl FnOnce() -> Result<(), ArgumentsError> + Send + 'static,
     ) -> Result<(), ArgumentsError> {
@@ -50,7 +50,7 @@ impl Checker {
                 result
             };
             let ended = tokio::task::spawn_blocking(check).await;
-            ended.unwrap_or_else(|error| Err(unchecked(&io::Error::other(error.to_string()))))
+            ended.unwrap_or_else(|error| Err(unchecked_error(&io::Error::other(error.to_string()))))
         };
         timeout(VALIDATION_MAX, checked).await.unwrap_or_else(|_| {
             let seconds = VALIDATION_MAX.as_secs();

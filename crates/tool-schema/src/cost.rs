@@ -1,31 +1,31 @@
-//! What a JSON Schema costs, before anything is validated against it. Pure.
+//! The cost of a JSON Schema, before anything is validated against it. Pure.
 //!
-//! References let a short schema stand for a huge one, and a validator follows every one of them. So a schema is refused
-//! when its references expand to too much, and arguments are refused when validating them would take too many steps.
-//! Both are counted here with a limit, so that counting is cheap itself.
+//! References let a short schema stand for a huge one, and a validator follows every one of them. So a schema is
+//! refused when its references expand to too much, and arguments are refused when validating them would take too many
+//! steps. Both counts stop at a limit, so that counting itself is cheap.
 
 use std::collections::{HashMap, HashSet};
 
 use contract::limits::{TOOL_SCHEMA_EXPANSION_MAX, TOOL_SCHEMA_PATTERNS_MAX, VALIDATION_STEPS_MAX};
 use serde_json::{Map, Value};
 
-/// Subschemas that may apply to one value within each other: the validator recurses over them.
+/// Depth of subschemas that apply to one value: the validator recurses over them.
 const SAME_VALUE_DEPTH_MAX: u32 = 64;
-/// Schemas and values that the validator may be within at the same time; its thread has the stack for that.
+/// Nesting of schemas and values that the validator recurses over; its thread has the stack for that.
 pub(crate) const NESTING_MAX: u32 = 1_024;
-/// How much fewer steps a schema gets whose patterns look around or back: the validator runs again for each match that
+/// Divisor of the steps for a schema whose patterns look around or back: the validator runs again for each match that
 /// its backtracking did not finish.
 const BACKTRACKING_SHARE: u64 = 16;
-/// Steps of one match of such a pattern, beside those for its text.
+/// Additional steps of one match of such a pattern.
 const BACKTRACKING_STEPS: u64 = 50;
-/// Bytes of a text that count as one step: when a pattern is matched, when a format is checked, and otherwise.
+/// Bytes of a text that count as one step: for a pattern, for a format, and otherwise.
 const PATTERN_BYTES: usize = 4;
 const FORMAT_BYTES: usize = 16;
 const TEXT_BYTES: usize = 64;
-/// Steps per value of a published meta-schema, which is not walked.
+/// Steps per value of a published meta-schema, whose subschemas are not counted.
 const META_SCHEMA_STEPS: u64 = 64;
 
-/// Schemas of schemas, which the validator has.
+/// Meta-schemas that the validator has built in.
 const META_SCHEMAS: [&str; 5] = [
     "http://json-schema.org/draft-04/schema",
     "http://json-schema.org/draft-06/schema",
@@ -53,52 +53,52 @@ const PARTS: [&str; 7] = [
 const PART_MAPS: [&str; 2] = ["properties", "patternProperties"];
 /// Keywords whose value is a list of schemas for the parts of a value.
 const PART_LISTS: [&str; 2] = ["prefixItems", "items"];
-/// References whose target depends on how they were reached.
-const DYNAMIC: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
+/// References whose target depends on the path to them.
+const DYNAMIC_REFERENCES: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
 
-/// A schema that may be compiled, measured.
+/// Cost of a schema that may be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cost {
-    /// Subschemas that apply to one value once references are followed, summed over all subschemas.
+pub(crate) struct SchemaCost {
+    /// Subschemas that apply to one value, references followed, summed over all subschemas.
     pub(crate) expansion: u64,
-    /// Whether a pattern of it looks around or back.
-    pub(crate) backtracks: bool,
+    /// Whether one of its patterns looks around or back.
+    pub(crate) needs_backtracking: bool,
 }
 
-impl Cost {
-    /// Steps that validating one value may take.
+impl SchemaCost {
+    /// Returns the steps that validating one value may take.
     pub(crate) fn steps_max(&self) -> u64 {
-        if self.backtracks { VALIDATION_STEPS_MAX / BACKTRACKING_SHARE } else { VALIDATION_STEPS_MAX }
+        if self.needs_backtracking { VALIDATION_STEPS_MAX / BACKTRACKING_SHARE } else { VALIDATION_STEPS_MAX }
     }
 }
 
 /// Steps of one validation, and how deep it nests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Steps {
+pub(crate) struct ValidationSteps {
     pub(crate) count: u64,
     pub(crate) nesting: u32,
 }
 
-/// Measures a schema; the error says why it must not be used: with its cost and the limit, where it costs too much.
-pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
-    let mut measure = Measure { root: schema, extents: HashMap::new() };
-    let (mut seen, mut open, mut patterns) = (HashSet::new(), vec![schema], HashSet::new());
+/// Measures a schema; the error says why it must not be used, with cost and limit where it costs too much.
+pub(crate) fn measure_cost(schema: &Value) -> Result<SchemaCost, String> {
+    let mut meter = CostMeter { root: schema, extents: HashMap::new() };
+    let (mut visited, mut open, mut patterns) = (HashSet::new(), vec![schema], HashSet::new());
     let mut expansion: u64 = 0;
     while let Some(schema) = open.pop() {
-        if !seen.insert(address(schema)) {
+        if !visited.insert(schema_address(schema)) {
             continue;
         }
-        expansion = expansion.saturating_add(measure.extent(schema, 1)?.size);
+        expansion = expansion.saturating_add(meter.measure_extent(schema, 1)?.size);
         let Value::Object(keywords) = schema else { continue };
-        if !std::ptr::eq(schema, measure.root) && has_id(keywords) {
+        if !std::ptr::eq(schema, meter.root) && has_base_id(keywords) {
             return Err("a subschema has an $id of its own: only references within one schema are followed".to_owned());
         }
         patterns.extend(keywords.get("pattern").and_then(Value::as_str));
         let keys = keywords.get("patternProperties").and_then(Value::as_object);
         patterns.extend(keys.into_iter().flat_map(Map::keys).map(String::as_str));
-        open.extend(same_value(keywords));
-        open.extend(target(measure.root, keywords)?);
-        open.extend(parts(keywords));
+        open.extend(same_value_subschemas(keywords));
+        open.extend(resolve_reference(meter.root, keywords)?);
+        open.extend(part_subschemas(keywords));
     }
     if expansion > TOOL_SCHEMA_EXPANSION_MAX {
         return Err(format!(
@@ -109,85 +109,85 @@ pub(crate) fn measure(schema: &Value) -> Result<Cost, String> {
     if patterns.len() > TOOL_SCHEMA_PATTERNS_MAX {
         return Err(format!("it has {} patterns, at most {TOOL_SCHEMA_PATTERNS_MAX} are allowed", patterns.len()));
     }
-    Ok(Cost { expansion, backtracks: patterns.into_iter().any(backtracks) })
+    Ok(SchemaCost { expansion, needs_backtracking: patterns.into_iter().any(needs_backtracking) })
 }
 
-/// Counts the steps of validating a value, up to a limit; `None` where it takes more, or nests too deep.
-pub(crate) fn steps(schema: &Value, value: &Value, max: u64, nesting_max: u32) -> Option<Steps> {
-    let mut walk = Walk { root: schema, steps: Steps::default(), max, nesting_max };
-    walk.apply(schema, value, 1, 1).then_some(walk.steps)
+/// Counts the steps of validating a value, up to a limit; `None` where there are more, or the nesting is too deep.
+pub(crate) fn count_steps(schema: &Value, value: &Value, max: u64, nesting_max: u32) -> Option<ValidationSteps> {
+    let mut counter = StepCounter { root: schema, steps: ValidationSteps::default(), max, nesting_max };
+    counter.apply(schema, value, 1, 1).then_some(counter.steps)
 }
 
-/// Extents of what applies to one value.
-struct Measure<'a> {
+/// Measures how many subschemas apply to one value.
+struct CostMeter<'a> {
     root: &'a Value,
-    /// By the address of a subschema; `None` while it is being measured.
-    extents: HashMap<usize, Option<Extent>>,
+    /// Extents by address of the subschema; `None` while one is being measured.
+    extents: HashMap<usize, Option<SubschemaExtent>>,
 }
 
-/// Which subschemas apply to a value to which a certain one applies, itself among them.
+/// The subschemas that apply to the same value as a given one, itself included.
 #[derive(Debug, Clone, Copy)]
-struct Extent {
-    /// How many.
+struct SubschemaExtent {
+    /// Number of these subschemas.
     size: u64,
-    /// How deep they are within each other.
+    /// Depth to which they are nested.
     depth: u32,
 }
 
-impl Measure<'_> {
-    fn extent(&mut self, schema: &Value, level: u32) -> Result<Extent, String> {
+impl CostMeter<'_> {
+    fn measure_extent(&mut self, schema: &Value, level: u32) -> Result<SubschemaExtent, String> {
         let too_deep = || format!("its subschemas apply to one value in over {SAME_VALUE_DEPTH_MAX} levels");
         if level > SAME_VALUE_DEPTH_MAX {
             return Err(too_deep());
         }
-        let mut extent = Extent { size: 1, depth: 1 };
+        let mut extent = SubschemaExtent { size: 1, depth: 1 };
         let Value::Object(keywords) = schema else { return Ok(extent) };
-        match self.extents.get(&address(schema)) {
-            None => self.extents.insert(address(schema), None),
+        match self.extents.get(&schema_address(schema)) {
+            None => self.extents.insert(schema_address(schema), None),
             Some(None) => return Err("a subschema refers to itself for the same value, without an end".to_owned()),
             Some(Some(known)) => return Ok(*known),
         };
-        for schema in same_value(keywords).chain(target(self.root, keywords)?) {
-            let inner = self.extent(schema, level + 1)?;
+        for schema in same_value_subschemas(keywords).chain(resolve_reference(self.root, keywords)?) {
+            let inner = self.measure_extent(schema, level + 1)?;
             extent.size = extent.size.saturating_add(inner.size);
             extent.depth = extent.depth.max(inner.depth + 1);
         }
         if extent.depth > SAME_VALUE_DEPTH_MAX {
             return Err(too_deep());
         }
-        self.extents.insert(address(schema), Some(extent));
+        self.extents.insert(schema_address(schema), Some(extent));
         Ok(extent)
     }
 }
 
-/// Follows a validator over schema and value; it visits at most what this visits.
-struct Walk<'a> {
+/// Follows a validator over schema and value; the validator visits at most the same pairs.
+struct StepCounter<'a> {
     root: &'a Value,
-    steps: Steps,
+    steps: ValidationSteps,
     max: u64,
     nesting_max: u32,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> StepCounter<'a> {
     fn add(&mut self, steps: u64, weight: u64) -> bool {
         self.steps.count = self.steps.count.saturating_add(steps.saturating_mul(weight));
         self.steps.count <= self.max
     }
 
-    /// Applies a schema to a value, `weight` times; `false` where that is too much.
+    /// Applies a schema to a value, `weight` times; `false` where the limit is exceeded.
     fn apply(&mut self, schema: &'a Value, value: &Value, weight: u64, nesting: u32) -> bool {
         self.steps.nesting = self.steps.nesting.max(nesting);
         if nesting > self.nesting_max || !self.add(1, weight) {
             return false;
         }
         let Value::Object(keywords) = schema else { return true };
-        self.add(own_steps(keywords, value), weight)
+        self.add(count_own_steps(keywords, value), weight)
             && self.apply_to_same(keywords, value, weight, nesting + 1)
             && self.apply_to_parts(keywords, value, weight, nesting + 1)
     }
 
     fn apply_to_same(&mut self, keywords: &'a Map<String, Value>, value: &Value, weight: u64, nesting: u32) -> bool {
-        // What is not evaluated is found by applying everything else once more, for each part.
+        // Unevaluated parts are found by applying everything else once more, for each part.
         let parts = match value {
             Value::Object(fields) if keywords.contains_key("unevaluatedProperties") => fields.len() as u64 + 2,
             Value::Array(items) if keywords.contains_key("unevaluatedItems") => items.len() as u64 + 2,
@@ -196,14 +196,14 @@ impl<'a> Walk<'a> {
             }
         };
         let weight = weight.saturating_mul(parts);
-        let targets = match target(self.root, keywords) {
+        let targets = match resolve_reference(self.root, keywords) {
             Ok(Some(target)) => Some(target),
             Ok(None) if keywords.contains_key("$ref") => {
-                return self.add(size(value).saturating_mul(META_SCHEMA_STEPS), weight);
+                return self.add(count_values(value).saturating_mul(META_SCHEMA_STEPS), weight);
             }
             Ok(None) | Err(_) => None,
         };
-        same_value(keywords).chain(targets).all(|schema| self.apply(schema, value, weight, nesting))
+        same_value_subschemas(keywords).chain(targets).all(|schema| self.apply(schema, value, weight, nesting))
     }
 
     fn apply_to_parts(&mut self, keywords: &'a Map<String, Value>, value: &Value, weight: u64, nesting: u32) -> bool {
@@ -216,14 +216,14 @@ impl<'a> Walk<'a> {
                 let names = schema("propertyNames");
                 fields.iter().all(|(name, part)| {
                     let matched = by_pattern.into_iter().flatten().all(|(pattern, schema)| {
-                        self.add(match_steps(pattern, name), weight) && self.apply(schema, part, weight, nesting)
+                        self.add(count_match_steps(pattern, name), weight) && self.apply(schema, part, weight, nesting)
                     });
                     let property = properties.and_then(|properties| properties.get(name));
                     matched
                         && property.is_none_or(|schema| self.apply(schema, part, weight, nesting))
                         && others.iter().flatten().all(|schema| self.apply(schema, part, weight, nesting))
                         && names.is_none_or(|schema| {
-                            self.add(text_steps(name.len(), TEXT_BYTES), weight)
+                            self.add(count_text_steps(name.len(), TEXT_BYTES), weight)
                                 && self.apply(schema, &Value::String(name.clone()), weight, nesting)
                         })
                 })
@@ -242,20 +242,20 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Steps that the keywords of one schema take by themselves.
-fn own_steps(keywords: &Map<String, Value>, value: &Value) -> u64 {
+/// Counts the steps of the keywords of one schema, without its subschemas.
+fn count_own_steps(keywords: &Map<String, Value>, value: &Value) -> u64 {
     let mut steps: u64 = 0;
     for (name, keyword) in keywords {
         steps = steps.saturating_add(match (name.as_str(), keyword, value) {
-            ("pattern", Value::String(pattern), Value::String(text)) => match_steps(pattern, text),
-            ("format", _, Value::String(text)) => text_steps(text.len(), FORMAT_BYTES),
-            ("minLength" | "maxLength", _, Value::String(text)) => text_steps(text.len(), TEXT_BYTES),
+            ("pattern", Value::String(pattern), Value::String(text)) => count_match_steps(pattern, text),
+            ("format", _, Value::String(text)) => count_text_steps(text.len(), FORMAT_BYTES),
+            ("minLength" | "maxLength", _, Value::String(text)) => count_text_steps(text.len(), TEXT_BYTES),
             ("enum", Value::Array(options), Value::Array(_) | Value::Object(_)) => {
-                size(value).min(size(keyword)).saturating_mul(options.len() as u64)
+                count_values(value).min(count_values(keyword)).saturating_mul(options.len() as u64)
             }
             ("enum", Value::Array(options), _) => options.len() as u64,
-            ("const", _, _) => size(value).min(size(keyword)),
-            ("uniqueItems", Value::Bool(true), Value::Array(_)) => size(value).saturating_mul(2),
+            ("const", _, _) => count_values(value).min(count_values(keyword)),
+            ("uniqueItems", Value::Bool(true), Value::Array(_)) => count_values(value).saturating_mul(2),
             ("required", Value::Array(names), Value::Object(_)) => names.len() as u64,
             ("properties" | "dependentRequired", Value::Object(names), Value::Object(_)) => names.len() as u64,
             _ => 0,
@@ -264,36 +264,36 @@ fn own_steps(keywords: &Map<String, Value>, value: &Value) -> u64 {
     steps
 }
 
-/// Subschemas that apply to the same value, references aside.
-fn same_value(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+/// Returns the subschemas that apply to the same value, without references.
+fn same_value_subschemas(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let lists = SAME_VALUE_LISTS.iter().filter_map(|name| keywords.get(*name)?.as_array()).flatten();
     let maps = SAME_VALUE_MAPS.iter().filter_map(|name| keywords.get(*name)?.as_object()).flat_map(Map::values);
     lists.chain(SAME_VALUE.iter().filter_map(|name| keywords.get(*name))).chain(maps)
 }
 
-/// Subschemas that apply to parts of a value.
-fn parts(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
+/// Returns the subschemas that apply to parts of a value.
+fn part_subschemas(keywords: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let lists = PART_LISTS.iter().filter_map(|name| keywords.get(*name)?.as_array()).flatten();
     let maps = PART_MAPS.iter().filter_map(|name| keywords.get(*name)?.as_object()).flat_map(Map::values);
     PARTS.iter().filter_map(|name| keywords.get(*name)).chain(lists).chain(maps)
 }
 
-/// The subschema to which one refers. None also where that is a published meta-schema.
-fn target<'a>(root: &'a Value, keywords: &Map<String, Value>) -> Result<Option<&'a Value>, String> {
-    if let Some(name) = DYNAMIC.iter().find(|name| keywords.contains_key(**name)) {
+/// Resolves the reference of a subschema; `None` also for one to a published meta-schema.
+fn resolve_reference<'a>(root: &'a Value, keywords: &Map<String, Value>) -> Result<Option<&'a Value>, String> {
+    if let Some(name) = DYNAMIC_REFERENCES.iter().find(|name| keywords.contains_key(**name)) {
         return Err(format!("{name} is not supported: use $ref"));
     }
     let Some(Value::String(reference)) = keywords.get("$ref") else { return Ok(None) };
     let id = root.get("$id").and_then(Value::as_str).unwrap_or_default().trim_end_matches('#');
     let local = reference.strip_prefix(id).filter(|rest| rest.is_empty() || rest.starts_with('#'));
     let Some(local) = local.or_else(|| reference.starts_with('#').then_some(reference.as_str())) else {
-        // A subschema could call itself so.
+        // A subschema could have that id.
         if META_SCHEMAS.contains(&reference.trim_end_matches('#')) && !has_inner_id(root) {
             return Ok(None);
         }
         return Err(format!("it refers to {reference:?}: only references within the schema (#/…) are followed"));
     };
-    let pointer = decode(local.trim_start_matches('#'));
+    let pointer = decode_fragment(local.trim_start_matches('#'));
     if !pointer.is_empty() && !pointer.starts_with('/') {
         return Err(format!("it refers to {reference:?}: name the place (#/…), not an anchor"));
     }
@@ -303,15 +303,16 @@ fn target<'a>(root: &'a Value, keywords: &Map<String, Value>) -> Result<Option<&
     }
 }
 
-/// Whether references within it count from it, and not from the root. What begins with `#` is an anchor.
-fn has_id(keywords: &Map<String, Value>) -> bool {
+/// Whether references within the schema are relative to it, and not to the root. An id that begins with `#` is an
+/// anchor.
+fn has_base_id(keywords: &Map<String, Value>) -> bool {
     let is_id = |id: &Value| id.as_str().is_some_and(|id| !id.starts_with('#'));
     ["$id", "id"].iter().any(|name| keywords.get(*name).is_some_and(is_id))
 }
 
-/// Whether something within a value may be a schema of its own.
+/// Whether a value contains a schema with an id of its own.
 fn has_inner_id(value: &Value) -> bool {
-    let inner = |value: &Value| value.as_object().is_some_and(has_id) || has_inner_id(value);
+    let inner = |value: &Value| value.as_object().is_some_and(has_base_id) || has_inner_id(value);
     match value {
         Value::Array(items) => items.iter().any(inner),
         Value::Object(fields) => fields.values().any(inner),
@@ -319,8 +320,8 @@ fn has_inner_id(value: &Value) -> bool {
     }
 }
 
-/// Undoes the escapes of a URI's fragment.
-fn decode(fragment: &str) -> String {
+/// Decodes the escapes of a URI fragment.
+fn decode_fragment(fragment: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(fragment.len()), fragment.as_bytes());
     while let [first, after @ ..] = rest {
         let escaped = (*first == b'%').then(|| after.get(..2)).flatten().and_then(|hex| std::str::from_utf8(hex).ok());
@@ -336,31 +337,32 @@ fn decode(fragment: &str) -> String {
 }
 
 /// Whether a pattern needs an engine that backtracks: it looks around or back.
-fn backtracks(pattern: &str) -> bool {
-    let refers_back = pattern.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && (b'1'..=b'9').contains(&pair[1]));
-    refers_back || ["(?=", "(?!", "(?<=", "(?<!", "(?>", "\\k"].iter().any(|part| pattern.contains(part))
+fn needs_backtracking(pattern: &str) -> bool {
+    let has_back_reference =
+        pattern.as_bytes().windows(2).any(|pair| pair[0] == b'\\' && (b'1'..=b'9').contains(&pair[1]));
+    has_back_reference || ["(?=", "(?!", "(?<=", "(?<!", "(?>", "\\k"].iter().any(|part| pattern.contains(part))
 }
 
-fn match_steps(pattern: &str, text: &str) -> u64 {
-    let extra = if backtracks(pattern) { BACKTRACKING_STEPS } else { 0 };
-    text_steps(text.len(), PATTERN_BYTES).saturating_add(extra)
+fn count_match_steps(pattern: &str, text: &str) -> u64 {
+    let extra = if needs_backtracking(pattern) { BACKTRACKING_STEPS } else { 0 };
+    count_text_steps(text.len(), PATTERN_BYTES).saturating_add(extra)
 }
 
-fn text_steps(bytes: usize, per_step: usize) -> u64 {
+fn count_text_steps(bytes: usize, per_step: usize) -> u64 {
     (bytes / per_step) as u64 + 1
 }
 
-/// Values in a value, itself among them; a long text counts as more.
-fn size(value: &Value) -> u64 {
+/// Counts the values in a value, itself included; a long text counts as more.
+fn count_values(value: &Value) -> u64 {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
-        Value::String(text) => text_steps(text.len(), TEXT_BYTES),
-        Value::Array(items) => items.iter().map(size).sum::<u64>() + 1,
-        Value::Object(fields) => fields.values().map(size).sum::<u64>() + fields.len() as u64 + 1,
+        Value::String(text) => count_text_steps(text.len(), TEXT_BYTES),
+        Value::Array(items) => items.iter().map(count_values).sum::<u64>() + 1,
+        Value::Object(fields) => fields.values().map(count_values).sum::<u64>() + fields.len() as u64 + 1,
     }
 }
 
-fn address(schema: &Value) -> usize {
+fn schema_address(schema: &Value) -> usize {
     std::ptr::from_ref(schema).addr()
 }
 
@@ -370,7 +372,7 @@ mod tests {
 
     use super::*;
 
-    /// A schema whose `levels` definitions each refer twice to the next one, by `keyword`.
+    /// Builds a schema whose `levels` definitions each refer twice to the next one, by `two`.
     pub(crate) fn doubling(levels: usize, two: impl Fn(Value) -> Value) -> Value {
         let mut definitions = Map::new();
         for level in 0..levels {
@@ -384,14 +386,14 @@ mod tests {
     fn schema_with_doubling_references_is_refused_with_cost_and_limit() {
         for keyword in ["allOf", "anyOf", "oneOf"] {
             let schema = doubling(30, |next| json!({keyword: [next, next]}));
-            let reason = measure(&schema).unwrap_err();
+            let reason = measure_cost(&schema).unwrap_err();
             assert!(
                 reason.contains("subschemas") && reason.contains(&TOOL_SCHEMA_EXPANSION_MAX.to_string()),
                 "{reason}"
             );
         }
         let small = doubling(8, |next| json!({"anyOf": [next, next]}));
-        assert!(measure(&small).is_ok_and(|cost| cost.expansion > 1_000));
+        assert!(measure_cost(&small).is_ok_and(|cost| cost.expansion > 1_000));
     }
 
     #[test]
@@ -412,12 +414,12 @@ mod tests {
             ),
             (json!({"$ref": "http://json-schema.org/draft-07/other"}), "only references within the schema"),
         ] {
-            let reason = measure(&schema).unwrap_err();
+            let reason = measure_cost(&schema).unwrap_err();
             assert!(reason.contains(part), "{reason:?} lacks {part:?}");
         }
         let many: Map<String, Value> =
             (0..=TOOL_SCHEMA_PATTERNS_MAX).map(|n| (format!("p{n}"), json!({"pattern": format!("^{n}$")}))).collect();
-        assert!(measure(&json!({"properties": many})).unwrap_err().contains("patterns"));
+        assert!(measure_cost(&json!({"properties": many})).unwrap_err().contains("patterns"));
     }
 
     #[test]
@@ -426,30 +428,30 @@ mod tests {
         "node": {"type": "object", "properties": {
             "name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
         }}}});
-        assert_eq!(measure(&tree).unwrap().expansion, 8);
+        assert_eq!(measure_cost(&tree).unwrap().expansion, 8);
         let value = json!({"node": {"name": "a", "children": [{"name": "b", "children": []}]}});
-        assert!(steps(&tree, &value, 50, NESTING_MAX).is_some());
+        assert!(count_steps(&tree, &value, 50, NESTING_MAX).is_some());
         let id = json!({"$id": "http://a/b", "$ref": "http://a/b#/$defs/x%20y", "$defs": {"x y": {"type": "object"}}});
-        assert!(measure(&id).is_ok());
+        assert!(measure_cost(&id).is_ok());
         let anchors = json!({"properties": {"a": {"$id": "#/properties/a", "type": "string"}}});
-        assert!(measure(&anchors).is_ok());
+        assert!(measure_cost(&anchors).is_ok());
         let meta = json!({"properties": {"schema": {"$ref": "http://json-schema.org/draft-07/schema#"}}});
-        assert!(measure(&meta).is_ok());
+        assert!(measure_cost(&meta).is_ok());
     }
 
     #[test]
     fn steps_grow_with_what_the_validator_visits() {
         // The depth of the value decides: its cost doubles with each level.
         let schema = doubling(20, |next| json!({"allOf": [{"properties": {"a": next}}, {"properties": {"a": next}}]}));
-        assert!(measure(&schema).is_ok());
+        assert!(measure_cost(&schema).is_ok());
         let nested = |levels: usize| (0..levels).fold(json!({}), |value, _| json!({"a": value}));
-        assert!(steps(&schema, &nested(5), VALIDATION_STEPS_MAX, NESTING_MAX).is_some());
-        assert_eq!(steps(&schema, &nested(20), VALIDATION_STEPS_MAX, NESTING_MAX), None);
+        assert!(count_steps(&schema, &nested(5), VALIDATION_STEPS_MAX, NESTING_MAX).is_some());
+        assert_eq!(count_steps(&schema, &nested(20), VALIDATION_STEPS_MAX, NESTING_MAX), None);
         let text = json!({"pattern": "^a*$"});
-        let long = steps(&text, &json!("a".repeat(4_000)), VALIDATION_STEPS_MAX, NESTING_MAX).unwrap();
+        let long = count_steps(&text, &json!("a".repeat(4_000)), VALIDATION_STEPS_MAX, NESTING_MAX).unwrap();
         assert!(long.count >= 1_000, "{long:?}");
         let open = json!({"unevaluatedProperties": false, "allOf": [{"properties": {}}]});
         let wide: Map<String, Value> = (0..100).map(|n| (n.to_string(), json!(n))).collect();
-        assert!(steps(&open, &Value::Object(wide), 150, NESTING_MAX).is_none());
+        assert!(count_steps(&open, &Value::Object(wide), 150, NESTING_MAX).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! The description of a tool, as it answers over the NATS services protocol.
+//! The description of a tool, as it comes over the NATS services protocol.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,22 @@ use contract::tool::{ASK_USER, Approval, DELEGATE, EffectClass, ToolSpec, metada
 use contract::{Json, TenantId, ToolName, subject};
 use serde::Deserialize;
 
-/// Bytes of a description or of instructions; a longer one is refused, since it would fill every prompt.
+/// Bytes of a description or of instructions; a longer text is refused, since it would fill every prompt.
 pub const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// Endpoints of one answer that are read.
 const ENDPOINTS_MAX: usize = 256;
 
-/// An answer to `$SRV.INFO`, as far as it matters. Some languages write `null` for what is absent.
+/// The used fields of an answer to `$SRV.INFO`. Some languages write `null` for absent ones.
 #[derive(Deserialize)]
-struct Info {
+struct ServiceInfo {
     #[serde(default)]
     version: Option<String>,
     #[serde(default)]
-    endpoints: Option<Vec<Endpoint>>,
+    endpoints: Option<Vec<ServiceEndpoint>>,
 }
 
 #[derive(Deserialize)]
-struct Endpoint {
+struct ServiceEndpoint {
     subject: String,
     #[serde(default)]
     queue_group: Option<String>,
@@ -31,41 +30,41 @@ struct Endpoint {
     metadata: Option<BTreeMap<String, String>>,
 }
 
-/// One endpoint that says that it is a tool.
+/// One endpoint that describes itself as a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Described {
-    /// It can be used.
+pub enum ToolDescription {
+    /// The tool can be used.
     Tool(TenantId, ToolSpec),
-    /// It cannot, and why.
+    /// The tool cannot be used.
     Bad {
-        /// Its subject.
+        /// Subject of the endpoint.
         subject: String,
-        /// For people: what, and what to do.
+        /// What is wrong and what to do, for people.
         reason: String,
     },
 }
 
-/// Every tool among the endpoints of one service. Other services, and what is not an answer at all, yield none.
-pub fn read(answer: &[u8]) -> Vec<Described> {
-    let Ok(info) = serde_json::from_slice::<Info>(answer) else { return Vec::new() };
+/// Parses the tools among the endpoints of one service. Other services and malformed answers have none.
+pub fn parse_service_info(answer: &[u8]) -> Vec<ToolDescription> {
+    let Ok(info) = serde_json::from_slice::<ServiceInfo>(answer) else { return Vec::new() };
     let version = info.version.unwrap_or_default();
     let endpoints = info.endpoints.unwrap_or_default().into_iter().take(ENDPOINTS_MAX);
-    endpoints.filter_map(|endpoint| endpoint.read(&version)).collect()
+    endpoints.filter_map(|endpoint| endpoint.describe(&version)).collect()
 }
 
-impl Endpoint {
-    fn read(self, version: &str) -> Option<Described> {
+impl ServiceEndpoint {
+    fn describe(self, version: &str) -> Option<ToolDescription> {
         let metadata = self.metadata.unwrap_or_default();
         let name = metadata.get(metadata::TOOL)?;
         let queue = self.queue_group.unwrap_or_default();
-        let described = identity(&self.subject, name, &queue)
-            .and_then(|(tenant, name)| Ok(Described::Tool(tenant, spec(name, &metadata, version)?)));
-        Some(described.unwrap_or_else(|reason| Described::Bad { subject: self.subject, reason }))
+        let description = parse_identity(&self.subject, name, &queue)
+            .and_then(|(tenant, name)| Ok(ToolDescription::Tool(tenant, parse_spec(name, &metadata, version)?)));
+        Some(description.unwrap_or_else(|reason| ToolDescription::Bad { subject: self.subject, reason }))
     }
 }
 
-/// Whose tool it is and what it is called, by the subject of its calls.
-fn identity(subject: &str, declared: &str, queue: &str) -> Result<(TenantId, ToolName), String> {
+/// Parses the tenant and the name of a tool from the subject of its calls.
+fn parse_identity(subject: &str, declared: &str, queue: &str) -> Result<(TenantId, ToolName), String> {
     let shape = "the subject must be ai_tool.<tenant>.<tool>";
     let (tenant, tool) = subject.strip_prefix("ai_tool.").and_then(|rest| rest.split_once('.')).ok_or(shape)?;
     let tenant = TenantId::new(tenant).map_err(|error| error.to_string())?;
@@ -82,7 +81,7 @@ fn identity(subject: &str, declared: &str, queue: &str) -> Result<(TenantId, Too
     Ok((tenant, tool))
 }
 
-fn spec(name: ToolName, metadata: &BTreeMap<String, String>, version: &str) -> Result<ToolSpec, String> {
+fn parse_spec(name: ToolName, metadata: &BTreeMap<String, String>, version: &str) -> Result<ToolSpec, String> {
     let get = |key: &str| metadata.get(key).map(String::as_str).filter(|text| !text.is_empty());
     let text = |key: &str| match get(key) {
         Some(text) if text.len() > TEXT_BYTES_MAX => Err(format!("{key} has over {TEXT_BYTES_MAX} bytes")),
@@ -91,11 +90,11 @@ fn spec(name: ToolName, metadata: &BTreeMap<String, String>, version: &str) -> R
     Ok(ToolSpec {
         name,
         description: text(metadata::DESCRIPTION)?.unwrap_or_default(),
-        parameters: get(metadata::PARAMETERS).map_or_else(|| Ok(no_parameters()), schema)?,
-        effect: get(metadata::EFFECT).map_or(Ok(EffectClass::default()), effect)?,
-        approval: get(metadata::APPROVAL).map_or(Ok(Approval::default()), approval)?,
-        timeout_ms: get(metadata::TIMEOUT).map(timeout_ms).transpose()?,
-        max_output: get(metadata::MAX_OUTPUT).map(bytes).transpose()?,
+        parameters: get(metadata::PARAMETERS).map_or_else(|| Ok(no_parameters()), parse_schema)?,
+        effect: get(metadata::EFFECT).map_or(Ok(EffectClass::default()), parse_effect)?,
+        approval: get(metadata::APPROVAL).map_or(Ok(Approval::default()), parse_approval)?,
+        timeout_ms: get(metadata::TIMEOUT).map(parse_timeout_ms).transpose()?,
+        max_output: get(metadata::MAX_OUTPUT).map(parse_bytes).transpose()?,
         instructions: text(metadata::INSTRUCTIONS)?,
         version: version.to_owned(),
     })
@@ -105,20 +104,20 @@ fn no_parameters() -> Json {
     Json::of(&serde_json::json!({"type": "object", "properties": {}}))
 }
 
-fn schema(text: &str) -> Result<Json, String> {
+fn parse_schema(text: &str) -> Result<Json, String> {
     let key = metadata::PARAMETERS;
     if text.len() > TOOL_SCHEMA_BYTES_MAX {
         return Err(format!("{key} has {} bytes, {TOOL_SCHEMA_BYTES_MAX} are allowed", text.len()));
     }
     match serde_json::from_str(text) {
-        // Parsed once more, so that white space and repeated keys do not travel on.
+        // Serialised again, which removes white space and repeated keys.
         Ok(object @ serde_json::Value::Object(_)) => Ok(Json::of(&object)),
         Ok(_) => Err(format!("{key} is not a JSON object")),
         Err(error) => Err(format!("{key} is not JSON: {error}")),
     }
 }
 
-fn effect(word: &str) -> Result<EffectClass, String> {
+fn parse_effect(word: &str) -> Result<EffectClass, String> {
     match word {
         "pure" => Ok(EffectClass::Pure),
         "idempotent" => Ok(EffectClass::Idempotent),
@@ -131,7 +130,7 @@ fn effect(word: &str) -> Result<EffectClass, String> {
     }
 }
 
-fn approval(word: &str) -> Result<Approval, String> {
+fn parse_approval(word: &str) -> Result<Approval, String> {
     match word {
         "never" => Ok(Approval::Never),
         "always" => Ok(Approval::Always),
@@ -139,7 +138,7 @@ fn approval(word: &str) -> Result<Approval, String> {
     }
 }
 
-fn timeout_ms(text: &str) -> Result<u64, String> {
+fn parse_timeout_ms(text: &str) -> Result<u64, String> {
     let wanted = text.parse::<f64>().ok().and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
     match wanted.map(|timeout| timeout.min(contract::limits::TOOL_TIMEOUT_MAX).as_millis()) {
         Some(ms) if ms > 0 => Ok(u64::try_from(ms).unwrap_or(u64::MAX)),
@@ -147,7 +146,7 @@ fn timeout_ms(text: &str) -> Result<u64, String> {
     }
 }
 
-fn bytes(text: &str) -> Result<usize, String> {
+fn parse_bytes(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(bytes) if bytes > 0 => Ok(bytes),
         Ok(_) | Err(_) => Err(format!("{} is a number of bytes above 0, not {text:?}", metadata::MAX_OUTPUT)),
@@ -159,21 +158,21 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn answer(subject: &str, queue: &str, metadata: &Value) -> Vec<Described> {
+    fn describe(subject: &str, queue: &str, metadata: &Value) -> Vec<ToolDescription> {
         let info = json!({"type": "io.nats.micro.v1.info_response", "name": "x", "id": "1", "version": "1.2.3",
             "description": null, "endpoints": [{"name": "x", "subject": subject, "queue_group": queue, "metadata": metadata}]});
-        read(info.to_string().as_bytes())
+        parse_service_info(info.to_string().as_bytes())
     }
 
-    fn bad(subject: &str, queue: &str, metadata: &Value) -> String {
-        match answer(subject, queue, metadata).pop() {
-            Some(Described::Bad { reason, .. }) => reason,
+    fn find_reason(subject: &str, queue: &str, metadata: &Value) -> String {
+        match describe(subject, queue, metadata).pop() {
+            Some(ToolDescription::Bad { reason, .. }) => reason,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn a_whole_description_is_read() {
+    fn description_with_all_fields_is_parsed() {
         let metadata = json!({"ailoop.tool": "look", "ailoop.description": "Looks.", "ailoop.effect": "pure",
             "ailoop.parameters": "{\"type\": \"object\"}", "ailoop.approval": "always", "ailoop.timeout": "1.5",
             "ailoop.max_output": "100", "ailoop.instructions": "Look twice."});
@@ -189,12 +188,13 @@ mod tests {
             version: "1.2.3".to_owned(),
         };
         let tenant = TenantId::new("acme").unwrap();
-        assert_eq!(answer("ai_tool.acme.look", "tools", &metadata), [Described::Tool(tenant, spec)]);
+        assert_eq!(describe("ai_tool.acme.look", "tools", &metadata), [ToolDescription::Tool(tenant, spec)]);
     }
 
     #[test]
-    fn defaults_are_the_careful_ones() {
-        let Some(Described::Tool(_, spec)) = answer("ai_tool.a.x", "tools", &json!({"ailoop.tool": "x"})).pop() else {
+    fn description_without_fields_has_careful_defaults() {
+        let Some(ToolDescription::Tool(_, spec)) = describe("ai_tool.a.x", "tools", &json!({"ailoop.tool": "x"})).pop()
+        else {
             panic!("not read")
         };
         assert_eq!((spec.effect, spec.approval, spec.timeout_ms), (EffectClass::AtMostOnce, Approval::Never, None));
@@ -202,17 +202,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tool_is_passed_over() {
-        assert_eq!(answer("other.service", "q", &Value::Null), []);
-        assert_eq!(answer("other.service", "q", &json!({"a": "b"})), []);
+    fn service_that_is_no_tool_is_ignored() {
+        assert_eq!(describe("other.service", "q", &Value::Null), []);
+        assert_eq!(describe("other.service", "q", &json!({"a": "b"})), []);
         for garbage in ["", "[]", "null", "{\"endpoints\": 3}", "\u{0}"] {
-            assert_eq!(read(garbage.as_bytes()), []);
+            assert_eq!(parse_service_info(garbage.as_bytes()), []);
         }
-        assert_eq!(read(br#"{"endpoints": null}"#), []);
+        assert_eq!(parse_service_info(br#"{"endpoints": null}"#), []);
     }
 
     #[test]
-    fn a_bad_one_is_told_what_to_do() {
+    fn tool_invalid_is_refused_with_advice() {
         let with = |key: &str, value: &str| json!({"ailoop.tool": "x", key: value});
         let long = "x".repeat(TOOL_SCHEMA_BYTES_MAX + 1);
         for (subject, queue, metadata, part) in [
@@ -231,7 +231,7 @@ mod tests {
             ("ai_tool.a.x", "tools", with("ailoop.timeout", "NaN"), "seconds above 0"),
             ("ai_tool.a.x", "tools", with("ailoop.max_output", "0"), "bytes above 0"),
         ] {
-            let reason = bad(subject, queue, &metadata);
+            let reason = find_reason(subject, queue, &metadata);
             assert!(reason.contains(part), "{reason:?} lacks {part:?}");
         }
     }

@@ -1,8 +1,8 @@
-//! What a tool says of itself: its description over the NATS services protocol, and its JSON Schema.
+//! Descriptions of tools, as they come over the NATS services protocol, and their JSON Schemas.
 //!
-//! Tools describe themselves, and models write the arguments: neither may stop a process. A schema is measured before it
-//! is compiled, arguments are measured against it before they are validated, and both end with an error that names cost
-//! and limit. Large arguments are validated on a few threads of their own, and a call waits for that with a time limit.
+//! Tools describe themselves, and models write the arguments: neither may stop a process. A schema is measured before
+//! it is compiled, arguments are measured against it before they are validated, and both fail with an error that names
+//! cost and limit. Large arguments are validated on a few threads, and a call waits for that with a timeout.
 
 mod checker;
 mod cost;
@@ -10,5 +10,5 @@ mod description;
 mod schema;
 
 pub use checker::Checker;
-pub use description::{Described, TEXT_BYTES_MAX, read};
+pub use description::{TEXT_BYTES_MAX, ToolDescription, parse_service_info};
 pub use schema::{ArgumentsError, Schema, measure};

@@ -1,4 +1,4 @@
-//! One schema: measured, compiled, and what does not fit it.
+//! One schema: measures and compiles it, and validates values against it.
 
 use std::io;
 use std::sync::Arc;
@@ -8,47 +8,48 @@ use contract::{ErrorCode, Json};
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-use crate::cost::{self, Cost, NESTING_MAX, Steps};
+use crate::cost::{self, NESTING_MAX, SchemaCost, ValidationSteps};
 
-/// Violations in one error; the model mends them, and the error of the next call has the others.
+/// Violations in one error; the model corrects them, and the error of the next call has the others.
 const VIOLATIONS_MAX: usize = 5;
 /// Bytes of one violation's text, which quotes the arguments.
 const VIOLATION_BYTES_MAX: usize = 300;
 /// Bytes of a compiled pattern of a schema.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Steps back of one match of a pattern that looks around or back.
+/// Backtracking steps of one match of a pattern that looks around or back.
 const BACKTRACKS_MAX: usize = 10_000;
 /// Steps, and steps times nesting, up to which all violations are collected, each with its place: they take memory, and
-/// the validator repeats itself at every choice between subschemas. Beyond, the error only says that there are some.
+/// the validator repeats itself at every choice between subschemas. Beyond them the error only says that there are
+/// some.
 const VIOLATION_STEPS_MAX: u64 = 50_000;
 const VIOLATION_WORK_MAX: u64 = 2_000_000;
-/// Bytes and steps up to which arguments are validated at once: the way to another thread would take longer.
+/// Bytes and steps up to which arguments are validated at once: another thread would take longer.
 pub(crate) const SMALL_BYTES_MAX: usize = 16 << 10;
 const SMALL_STEPS_MAX: u64 = 2_000;
 const SMALL_NESTING_MAX: u32 = 64;
-/// Stack of a thread that compiles or validates: enough for [`NESTING_MAX`], also without optimisation.
+/// Stack of a thread that compiles or validates: enough for [`NESTING_MAX`], even without optimisation.
 const STACK_BYTES: usize = 64 << 20;
 
-/// One tool's schema, compiled.
+/// The compiled schema of one tool.
 #[derive(Debug, Clone)]
 pub struct Schema {
-    inner: Arc<Compiled>,
+    inner: Arc<CompiledSchema>,
 }
 
 #[derive(Debug)]
-struct Compiled {
+struct CompiledSchema {
     text: Json,
     schema: Value,
-    cost: Cost,
+    cost: SchemaCost,
     validator: Validator,
 }
 
 /// Why arguments or a result do not fit a schema, or cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentsError {
-    /// Kind of the error.
+    /// Kind of the error as a stable code.
     pub code: ErrorCode,
-    /// What does not fit and where, for the model.
+    /// What does not fit, and where, for the model.
     pub text: String,
 }
 
@@ -60,7 +61,7 @@ impl ArgumentsError {
 }
 
 impl Schema {
-    /// Measures and compiles a schema; the error says why it cannot be used. Nothing is fetched for it.
+    /// Measures and compiles a schema; the error says why it cannot be used. No reference is fetched.
     pub fn compile(schema: &Json) -> Result<Self, String> {
         let compile = || Self::compile_here(schema);
         on_large_stack(compile).unwrap_or_else(|error| Err(format!("the schema cannot be compiled: {error}")))
@@ -69,9 +70,9 @@ impl Schema {
     fn compile_here(schema: &Json) -> Result<Self, String> {
         let unusable = |error: String| format!("the schema cannot be used: {error}");
         let value: Value = serde_json::from_str(schema.get()).map_err(|error| unusable(error.to_string()))?;
-        let cost = cost::measure(&value).map_err(unusable)?;
-        let validator = build(&value).map_err(unusable)?;
-        Ok(Self { inner: Arc::new(Compiled { text: schema.clone(), schema: value, cost, validator }) })
+        let cost = cost::measure_cost(&value).map_err(unusable)?;
+        let validator = build_validator(&value).map_err(unusable)?;
+        Ok(Self { inner: Arc::new(CompiledSchema { text: schema.clone(), schema: value, cost, validator }) })
     }
 
     /// Checks arguments; the error is for the model.
@@ -80,15 +81,15 @@ impl Schema {
     }
 
     pub(crate) fn check_arguments(&self, arguments: &Json) -> Result<(), ArgumentsError> {
-        within_size(arguments)?;
-        let check = || self.check_value(&object(arguments)?, "arguments");
-        on_large_stack(check).unwrap_or_else(|error| Err(unchecked(&error)))
+        check_size(arguments)?;
+        let check = || self.check_value(&parse_object(arguments)?, "arguments");
+        on_large_stack(check).unwrap_or_else(|error| Err(unchecked_error(&error)))
     }
 
-    /// Checks a value; the caller has stack for [`NESTING_MAX`]. `what` it is stands in the error.
+    /// Checks a value; the caller has stack for [`NESTING_MAX`]. `what` names the value in errors.
     pub(crate) fn check_value(&self, value: &Value, what: &str) -> Result<(), ArgumentsError> {
         let max = self.inner.cost.steps_max();
-        match cost::steps(&self.inner.schema, value, max, NESTING_MAX) {
+        match cost::count_steps(&self.inner.schema, value, max, NESTING_MAX) {
             Some(steps) => self.validate(value, steps, what),
             None => Err(ArgumentsError::new(
                 ErrorCode::TooLarge,
@@ -100,7 +101,7 @@ impl Schema {
         }
     }
 
-    fn validate(&self, value: &Value, steps: Steps, what: &str) -> Result<(), ArgumentsError> {
+    fn validate(&self, value: &Value, steps: ValidationSteps, what: &str) -> Result<(), ArgumentsError> {
         let validator = &self.inner.validator;
         let invalid = |text: &str| {
             let text = format!("the {what} do not fit the tool's schema:\n{text}");
@@ -113,40 +114,41 @@ impl Schema {
         if steps.count > VIOLATION_STEPS_MAX || work > VIOLATION_WORK_MAX {
             return invalid("- they are too large to say where");
         }
-        let violations: Vec<String> = validator.iter_errors(value).take(VIOLATIONS_MAX).map(describe).collect();
+        let violations: Vec<String> =
+            validator.iter_errors(value).take(VIOLATIONS_MAX).map(describe_violation).collect();
         invalid(&violations.join("\n"))
     }
 
     /// Checks small arguments at once; `None` where they are large: then use [`Checker::check`](crate::Checker::check).
     pub fn check_small(&self, arguments: &Json) -> Option<Result<(), ArgumentsError>> {
-        if let Err(error) = within_size(arguments) {
+        if let Err(error) = check_size(arguments) {
             return Some(Err(error));
         }
         if arguments.get().len() > SMALL_BYTES_MAX {
             return None;
         }
-        let value = match object(arguments) {
+        let value = match parse_object(arguments) {
             Ok(value) => value,
             Err(error) => return Some(Err(error)),
         };
         let max = SMALL_STEPS_MAX.min(self.inner.cost.steps_max());
-        let steps = cost::steps(&self.inner.schema, &value, max, SMALL_NESTING_MAX)?;
+        let steps = cost::count_steps(&self.inner.schema, &value, max, SMALL_NESTING_MAX)?;
         Some(self.validate(&value, steps, "arguments"))
     }
 
-    /// The schema as it was compiled from.
+    /// Returns the source of the schema.
     pub fn source(&self) -> &Json {
         &self.inner.text
     }
 
     /// Checks arguments of a tool without a schema: a JSON object of an allowed size.
     pub fn check_object(arguments: &Json) -> Result<(), ArgumentsError> {
-        within_size(arguments)?;
-        object(arguments).map(drop)
+        check_size(arguments)?;
+        parse_object(arguments).map(drop)
     }
 }
 
-/// Runs what recurses over a schema on a thread with stack for that, and waits for it.
+/// Runs work that recurses over a schema on a thread with a large stack, and waits for it.
 pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("schema".to_owned()).stack_size(STACK_BYTES);
@@ -155,11 +157,11 @@ pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> io::Re
     })
 }
 
-pub(crate) fn unchecked(error: &io::Error) -> ArgumentsError {
+pub(crate) fn unchecked_error(error: &io::Error) -> ArgumentsError {
     ArgumentsError::new(ErrorCode::Internal, format!("what the schema says cannot be checked: {error}"))
 }
 
-fn within_size(arguments: &Json) -> Result<(), ArgumentsError> {
+fn check_size(arguments: &Json) -> Result<(), ArgumentsError> {
     let bytes = arguments.get().len();
     if bytes <= TOOL_ARGUMENTS_BYTES_MAX {
         return Ok(());
@@ -168,19 +170,19 @@ fn within_size(arguments: &Json) -> Result<(), ArgumentsError> {
     Err(ArgumentsError::new(ErrorCode::TooLarge, text))
 }
 
-fn object(arguments: &Json) -> Result<Value, ArgumentsError> {
+fn parse_object(arguments: &Json) -> Result<Value, ArgumentsError> {
     let invalid = |text: String| ArgumentsError::new(ErrorCode::InvalidArguments, text);
     let value: Value = serde_json::from_str(arguments.get())
         .map_err(|error| invalid(format!("the arguments are not JSON: {error}")))?;
     if value.is_object() { Ok(value) } else { Err(invalid("the arguments must be a JSON object".to_owned())) }
 }
 
-/// Whether a schema costs no more than it may; the error says what it costs.
+/// Checks that a schema does not cost too much; the error has its cost.
 pub fn measure(schema: &Value) -> Result<(), String> {
-    cost::measure(schema).map(drop).map_err(|error| format!("its schema cannot be used: {error}"))
+    cost::measure_cost(schema).map(drop).map_err(|error| format!("its schema cannot be used: {error}"))
 }
 
-fn build(schema: &Value) -> Result<Validator, String> {
+fn build_validator(schema: &Value) -> Result<Validator, String> {
     let patterns = PatternOptions::fancy_regex()
         .size_limit(PATTERN_BYTES_MAX)
         .dfa_size_limit(PATTERN_BYTES_MAX)
@@ -189,7 +191,7 @@ fn build(schema: &Value) -> Result<Validator, String> {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "as `map` gives it")]
-fn describe(violation: jsonschema::ValidationError<'_>) -> String {
+fn describe_violation(violation: jsonschema::ValidationError<'_>) -> String {
     let (path, text) = (violation.instance_path().to_string(), violation.to_string());
     let at = if path.is_empty() { "at the top".to_owned() } else { format!("at {path}") };
     format!("- {at}: {}", &text[..text.floor_char_boundary(VIOLATION_BYTES_MAX)])
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
     use crate::Checker;
 
-    /// Longer than anything here may take on a busy machine, and far shorter than what a limit is missing for.
+    /// Longer than any test here takes on a busy machine, and far shorter than a run without limits.
     const LONG: Duration = Duration::from_mins(1);
 
     fn compile(schema: &str) -> Result<Schema, String> {
@@ -215,7 +217,7 @@ mod tests {
         Checker::default().check(schema.clone(), &Json::of(&arguments)).await
     }
 
-    /// The error for arguments, by both ways where the quick one has an answer.
+    /// Returns the error for arguments, and compares both ways of checking.
     async fn check(schema: &Schema, arguments: &str) -> String {
         let text = |checked: Result<(), ArgumentsError>| checked.err().map(|error| error.text).unwrap_or_default();
         let arguments = Json::parse(arguments).unwrap();
@@ -262,7 +264,7 @@ mod tests {
     /// A name, a number of levels, and what leads from one to the next.
     type Row = (&'static str, usize, fn(Value) -> Value);
 
-    /// A schema of `levels` definitions, each of which leads to the next by what `by` makes of the reference.
+    /// Builds a schema of `levels` definitions, each of which leads to the next as `by` says.
     fn chain(levels: usize, by: impl Fn(Value) -> Value) -> Value {
         let mut definitions: Map<String, Value> = (0..levels)
             .map(|level| (format!("d{level}"), by(json!({"$ref": format!("#/$defs/d{}", level + 1)}))))

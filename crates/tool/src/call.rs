@@ -14,14 +14,16 @@ use tokio::time::Instant;
 use crate::ToolError;
 use crate::wire::header;
 
-/// Pieces of progress that are sent as they come.
-const TOLD_FREELY: u32 = 500;
-/// Pieces that are sent at all: NATS users of tools may answer a call a thousand times, and the result must be one of them.
-const TOLD_MAX: u32 = 990;
-/// Between, each gives the call as much of its time-out anew as passes until the next.
-const TOLD_SELDOM: u32 = 4;
+/// Progress messages of one call that are sent without a pause.
+const PROGRESS_UNPACED_MAX: u32 = 500;
+/// Progress messages of one call in all: NATS users of tools may answer a call a thousand times, and one of the answers
+/// is the result.
+const PROGRESS_MAX: u32 = 990;
+/// After [`PROGRESS_UNPACED_MAX`] messages one is sent in this part of the timeout, since each grants the whole timeout
+/// again.
+const PROGRESS_PER_TIMEOUT: u32 = 4;
 
-/// One call. Whoever calls by hand (`nats request`) may leave every header out; the texts are empty then.
+/// One call. A caller without an executor (`nats request`) may omit every header; the texts are empty then.
 #[derive(Debug, Clone)]
 pub struct Call {
     client: Client,
@@ -31,47 +33,47 @@ pub struct Call {
     clock: Arc<CallClock>,
 }
 
-/// How long a call may take: progress moves its deadline on.
+/// Deadline of a call, which progress extends.
 #[derive(Debug)]
 pub(crate) struct CallClock {
-    /// `<service name>.<service id>`
+    /// This replica, as `<service name>.<service id>`.
     instance: String,
-    /// From each sign of progress.
+    /// Granted again by each progress message.
     timeout: Duration,
     deadline: watch::Sender<Option<SystemTime>>,
-    told: Mutex<Told>,
+    progress_budget: Mutex<ProgressBudget>,
 }
 
-/// How often progress was told.
+/// Counts the progress messages of a call.
 #[derive(Debug, Default)]
-struct Told {
-    times: u32,
+struct ProgressBudget {
+    count: u32,
     last: Option<Instant>,
 }
 
-impl Told {
-    /// Whether one more piece may be sent now; it is counted then.
-    fn more(&mut self, timeout: Duration) -> bool {
-        let waited = self.last.is_none_or(|last| last.elapsed() >= timeout / TOLD_SELDOM);
-        let may = self.times < TOLD_FREELY || (self.times < TOLD_MAX && waited);
-        if may {
-            self.times += 1;
+impl ProgressBudget {
+    /// Takes one message from the budget; returns whether it may be sent.
+    fn try_take(&mut self, timeout: Duration) -> bool {
+        let has_waited = self.last.is_none_or(|last| last.elapsed() >= timeout / PROGRESS_PER_TIMEOUT);
+        let is_allowed = self.count < PROGRESS_UNPACED_MAX || (self.count < PROGRESS_MAX && has_waited);
+        if is_allowed {
+            self.count += 1;
             self.last = Some(Instant::now());
         }
-        may
+        is_allowed
     }
 }
 
 impl CallClock {
-    /// Ends when the call's deadline has been over for so long.
-    pub(crate) async fn overdue(&self, by: Duration) {
-        let mut moved = self.deadline.subscribe();
+    /// Waits until the call's deadline has been over for this time.
+    pub(crate) async fn wait_until_overdue(&self, by: Duration) {
+        let mut deadline_changes = self.deadline.subscribe();
         loop {
-            let deadline = *moved.borrow_and_update();
-            let left = deadline.map(|at| left(at).saturating_add(by));
+            let deadline = *deadline_changes.borrow_and_update();
+            let left = deadline.map(|at| time_until(at).saturating_add(by));
             tokio::select! {
                 () = tokio::time::sleep(left.unwrap_or(Duration::MAX)) => return,
-                _ = moved.changed() => {}
+                _ = deadline_changes.changed() => {}
             }
         }
     }
@@ -83,7 +85,8 @@ impl Call {
         let deadline =
             headers.get(header::DEADLINE).and_then(|text| OffsetDateTime::parse(text.as_str(), &Rfc3339).ok());
         let (deadline, _) = watch::channel(deadline.map(SystemTime::from));
-        let clock = Arc::new(CallClock { instance: instance.to_owned(), timeout, deadline, told: Mutex::default() });
+        let clock =
+            Arc::new(CallClock { instance: instance.to_owned(), timeout, deadline, progress_budget: Mutex::default() });
         Self { client, reply: message.reply, headers, payload: message.payload, clock }
     }
 
@@ -91,10 +94,11 @@ impl Call {
         self.clock.clone()
     }
 
-    /// The arguments as a type of yours; the error tells the model what does not fit. No body counts as `{}`.
+    /// Parses the arguments as a type of yours; the error tells the model what does not fit. An empty body counts as
+    /// `{}`.
     pub fn arguments<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         let body = self.body();
-        // Serde would take a list for a struct, field by field.
+        // Serde would read a struct from a list, field by field.
         if !body.trim_ascii_start().starts_with(b"{") {
             return Err(ToolError::new("the arguments do not fit: they are not a JSON object"));
         }
@@ -108,50 +112,51 @@ impl Call {
 
     /// The call's id, unique in the fleet: an idempotent tool takes effect once per id.
     pub fn id(&self) -> &str {
-        self.text(header::CALL)
+        self.header_text(header::CALL)
     }
 
-    /// The session that asks.
+    /// Id of the calling session.
     pub fn session(&self) -> &str {
-        self.text(header::SESSION)
+        self.header_text(header::SESSION)
     }
 
-    /// When the session started, as RFC 3339; empty where that is not known.
+    /// When the session started, as RFC 3339; empty where it is unknown.
     pub fn session_started(&self) -> &str {
-        self.text(header::SESSION_STARTED)
+        self.header_text(header::SESSION_STARTED)
     }
 
-    /// The agent that asks.
+    /// Id of the calling agent.
     pub fn agent(&self) -> &str {
-        self.text(header::AGENT)
+        self.header_text(header::AGENT)
     }
 
     /// `<attempt>.<delivery>`: differs between two tries of the same call.
     pub fn attempt(&self) -> &str {
-        self.text(header::ATTEMPT)
+        self.header_text(header::ATTEMPT)
     }
 
     /// The W3C trace context of the caller.
     pub fn traceparent(&self) -> &str {
-        self.text(header::TRACEPARENT)
+        self.header_text(header::TRACEPARENT)
     }
 
-    /// When the answer is no longer wanted; a second later the call is cancelled. Each [`Call::progress`] moves it on by the
-    /// tool's time-out.
+    /// When the answer is no longer wanted; a second later the call is cancelled. Each [`Call::progress`] extends it by
+    /// the tool's timeout.
     pub fn deadline(&self) -> Option<SystemTime> {
         *self.clock.deadline.borrow()
     }
 
-    /// How long is left until the deadline; zero when it has passed.
+    /// Time until the deadline; zero when it has passed.
     pub fn time_left(&self) -> Option<Duration> {
-        self.deadline().map(left)
+        self.deadline().map(time_until)
     }
 
-    /// Tells how far it is: viewers read it, and the call has its time-out anew, as far as its turn lasts. Best effort: it is
-    /// sent and not waited for. After 500 pieces one is sent in a quarter of the time-out, and others are forgotten.
+    /// Reports progress: viewers read it, and the call gets its whole timeout again, within the limits of its turn.
+    /// Best effort: it is sent and not awaited. After 500 messages one is sent in a quarter of the timeout, and others
+    /// are dropped.
     pub async fn progress(&self, text: impl Into<String>) {
         let Some(reply) = self.reply.clone() else { return };
-        if !self.clock.told.lock().unwrap_or_else(PoisonError::into_inner).more(self.clock.timeout) {
+        if !self.clock.progress_budget.lock().unwrap_or_else(PoisonError::into_inner).try_take(self.clock.timeout) {
             return;
         }
         self.clock.deadline.send_if_modified(|deadline| match deadline {
@@ -170,8 +175,8 @@ impl Call {
         }
     }
 
-    /// Says who works on the call.
-    pub(crate) async fn receipt(&self) {
+    /// Tells the executor which replica works on the call.
+    pub(crate) async fn send_receipt(&self) {
         let Some(reply) = self.reply.clone() else { return };
         let mut headers = HeaderMap::new();
         headers.insert(header::PROGRESS, "1");
@@ -185,11 +190,11 @@ impl Call {
         self.reply.clone()
     }
 
-    fn text(&self, name: &str) -> &str {
+    fn header_text(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.as_str())
     }
 }
 
-fn left(until: SystemTime) -> Duration {
+fn time_until(until: SystemTime) -> Duration {
     until.duration_since(SystemTime::now()).unwrap_or_default()
 }

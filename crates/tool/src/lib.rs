@@ -31,32 +31,32 @@
 //!
 //! # Tools that take effect
 //!
-//! The executor that waits for a call may die, and so may the replica that works on it. What happens then is for the tool
-//! to say, with [`Effect`]:
+//! The executor that waits for a call may die, and so may the replica that works on it. [`Effect`] decides what happens
+//! then:
 //!
 //! | | after a loss | what the tool owes |
 //! |---|---|---|
 //! | [`Effect::Pure`] | called again | it changes nothing |
 //! | [`Effect::Idempotent`] | called again under the same [`Call::id`], perhaps while the first try still runs | it takes effect once per id |
-//! | [`Effect::AtMostOnce`] | never called again: the model is told that nobody knows | nothing |
-//! | [`Effect::Reconcilable`] | never called again: the tool is asked what became of the call | [`Tool::probe`] tells |
+//! | [`Effect::AtMostOnce`] | never called again: the model learns that the outcome is unknown | nothing |
+//! | [`Effect::Reconcilable`] | never called again: the tool is asked for the outcome of the call | [`Tool::probe`] finds it |
 //!
-//! An idempotent tool must decide by something that all of its replicas share, and effect and mark must be *one* step:
-//! whoever does one after the other can be killed between them. Three ways, by what the effect is:
+//! An idempotent tool must decide by state that all of its replicas share, and effect and mark must be *one* step: a
+//! replica can be killed between two steps. There are three ways:
 //!
-//! - **A file:** write it under another name, then give it a name made of the call's id, unless that is taken. One try
+//! - **A file:** write it under another name, then rename it to a name made of the call's id, unless that exists. One try
 //!   wins; for the others the effect took place already, and the answer is the same.
 //! - **A row:** write the id into a unique column in the transaction that does the work.
-//! - **Somebody else's interface:** pass the id on as its idempotency key.
+//! - **An interface of another system:** pass the id on as its idempotency key.
 //!
 //! ```
 //! use std::io::{ErrorKind, Write};
 //! use std::path::Path;
 //! use ailoop_tool::ToolError;
 //!
-//! /// Keeps a note once per call, whoever else tries at the same time.
+//! /// Keeps a note once per call, even with concurrent tries.
 //! fn keep(dir: &Path, call: &str, text: &str) -> Result<(), ToolError> {
-//!     // The id becomes a file's name: by hand anything could come.
+//!     // The id becomes a file name, and a caller may send anything.
 //!     if call.is_empty() || !call.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_') {
 //!         return Err(ToolError::new("this tool needs a call id (header Ailoop-Call)"));
 //!     }
@@ -74,18 +74,18 @@
 //! ```
 
 mod call;
-mod describe;
 mod intake;
 mod reply;
-mod running;
+mod running_calls;
 mod serve;
 mod services;
+mod tool;
 mod typed;
 pub mod wire;
 
 pub use async_nats;
 pub use call::Call;
-pub use describe::{Approval, Effect, Tool};
 pub use reply::{Reply, ToolError};
 pub use schemars;
 pub use serve::{ServeError, Serving, Tools};
+pub use tool::{Approval, Effect, Tool};

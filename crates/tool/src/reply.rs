@@ -1,4 +1,4 @@
-//! What a handler gives back: a result, or an error that the model reads.
+//! What a handler returns: a result, or an error that the model reads.
 
 use std::fmt;
 
@@ -47,18 +47,18 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// Says what is wrong, and best also what to do about it.
+    /// An error that says what is wrong, and preferably what to do.
     pub fn new(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), unknown: false }
     }
 
-    /// Says that nobody knows whether the call took effect: the session shows its outcome as `unknown`, and the model
-    /// does not take it for one that failed.
+    /// An error of a call that may have taken effect: the session shows its outcome as `unknown`, and the model does
+    /// not take it for one that failed.
     pub fn unknown(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), unknown: true }
     }
 
-    /// What the model reads.
+    /// Returns the text that the model reads.
     pub fn message(&self) -> &str {
         &self.message
     }

@@ -1,4 +1,4 @@
-//! Serving tools over one connection, from the first call to the drain.
+//! Serves tools over one connection, from the first call to the drain.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,31 +14,31 @@ use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::intake::Intake;
-use crate::running::Running;
+use crate::running_calls::RunningCalls;
 use crate::services::Service;
 use crate::wire::{self, header};
 use crate::{Call, Reply, Tool, ToolError};
 
-/// Calls of one tool that run at the same time, where nothing else is said; the next ones wait.
+/// Default of [`Tools::concurrency`]; further calls wait.
 const CONCURRENCY_DEFAULT: usize = 16;
-/// How long running calls may take when the process is told to end.
-const DRAIN: Duration = Duration::from_secs(10);
-/// How long after its deadline a call is dropped: the caller has given up by then, and has said so better.
-const OVERDUE: Duration = Duration::from_secs(1);
-/// Calls of one tool that wait for a place: they can be cancelled, and are not begun too late.
+/// Time for running calls after a signal to end.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// How long after its deadline a call is dropped: the caller has given up by then, with a better message.
+const OVERDUE_AFTER: Duration = Duration::from_secs(1);
+/// Calls of one tool that wait for a permit: they can be cancelled, and are not begun after their deadline.
 const WAITING_MAX: usize = 1_024;
 /// Probes that are answered at the same time.
 const PROBES_MAX: usize = 16;
-/// How long one probe may take: after that nobody waits for its answer, and it is asked again.
+/// Timeout of one probe: after it nothing waits for the answer, and the probe is repeated.
 const PROBE_MAX: Duration = Duration::from_secs(5);
-/// When a call says who works on it: most are over by then.
+/// When a call sends its receipt: most are over by then.
 const RECEIPT_AFTER: Duration = Duration::from_millis(500);
-/// Bytes of an error's header; the whole text is the body.
+/// Bytes of the header of an error; the body has the whole text.
 const ERROR_HEADER_BYTES_MAX: usize = 512;
-/// Bytes that names and line ends of headers take, amply.
-const HEADERS_ROOM: usize = 1 << 10;
+/// Upper bound for the names and line ends of all headers.
+const HEADERS_BYTES_MAX: usize = 1 << 10;
 
-/// Why tools cannot be served.
+/// Why tools could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// NATS cannot be reached, or refuses the credentials.
@@ -47,10 +47,11 @@ pub enum ServeError {
     /// A subscription was refused.
     #[error("cannot subscribe: {0}")]
     Subscribe(#[from] async_nats::SubscribeError),
-    /// A name is not one token of a subject.
+    /// A name is not a valid token of a subject.
     #[error("{0:?} cannot be used: a tool's name is 1 to 64 of A-Z a-z 0-9 _ -, a tenant's 1 to 32 of a-z 0-9 -")]
     Name(String),
-    /// A [`Reconcilable`](crate::Effect::Reconcilable) tool without a [`probe`](Tool::probe): nothing could be asked of it.
+    /// A [`Reconcilable`](crate::Effect::Reconcilable) tool without a [`probe`](Tool::probe), so that its lost calls
+    /// cannot be resolved.
     #[error("the tool {0:?} is reconcilable and has no probe: give it one with Tool::probe, or say at_most_once")]
     NoProbe(String),
 }
@@ -64,7 +65,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Serves over a connection of yours.
+    /// Serves tools over a connection of yours.
     pub fn new(client: Client) -> Self {
         Self { client, tenant: "default".to_owned(), concurrency: CONCURRENCY_DEFAULT, served: Vec::new() }
     }
@@ -76,34 +77,34 @@ impl Tools {
         Ok(Self::new(async_nats::ConnectOptions::new().name("ailoop-tool").connect(servers).await?))
     }
 
-    /// Whose sessions may use the tools; `default` where nothing is said.
+    /// Sets the tenant whose sessions may use the tools; `default` if it is not set.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = tenant.into();
         self
     }
 
-    /// Calls of each tool that run at the same time, at least one.
+    /// Sets how many calls of each tool run at the same time, at least one.
     #[must_use]
     pub fn concurrency(mut self, calls: usize) -> Self {
         self.concurrency = calls.max(1);
         self
     }
 
-    /// Adds a tool.
+    /// Adds a tool to those that are served.
     #[must_use]
     pub fn tool(mut self, tool: Tool) -> Self {
         self.served.push(tool);
         self
     }
 
-    /// Subscribes and announces every tool; they are served until the result is stopped or dropped.
+    /// Subscribes for every tool and announces them; they are served until the result is stopped or dropped.
     pub async fn serve(self) -> Result<Serving, ServeError> {
         let (stop, stopped) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        check(&self.tenant, 32, |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))?;
+        check_name(&self.tenant, 32, |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))?;
         for tool in self.served {
-            check(tool.name(), 64, |byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')?;
+            check_name(tool.name(), 64, |byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')?;
             if tool.needs_probe() {
                 return Err(ServeError::NoProbe(tool.name().to_owned()));
             }
@@ -119,12 +120,12 @@ impl Tools {
                 probes,
                 calls: Intake::new(self.client.queue_subscribe(calls, wire::QUEUE.to_owned()).await?),
                 cancels: self.client.subscribe(cancels).await?,
-                questions: service.subscribe(&self.client).await?,
-                call_questions: service.subscribe_for_calls(&self.client).await?,
+                service_queries: service.subscribe(&self.client).await?,
+                call_queries: service.subscribe_for_calls(&self.client).await?,
                 client: self.client.clone(),
-                places: Arc::new(Semaphore::new(self.concurrency)),
-                known_max: self.concurrency + WAITING_MAX,
-                running: Running::default(),
+                permits: Arc::new(Semaphore::new(self.concurrency)),
+                in_flight_max: self.concurrency + WAITING_MAX,
+                running: RunningCalls::default(),
                 service,
                 tool: Arc::new(tool),
             };
@@ -136,9 +137,9 @@ impl Tools {
     }
 }
 
-fn check(name: &str, max: usize, fits: impl Fn(u8) -> bool) -> Result<(), ServeError> {
-    let good = (1..=max).contains(&name.len()) && name.bytes().all(fits);
-    if good { Ok(()) } else { Err(ServeError::Name(name.to_owned())) }
+fn check_name(name: &str, max: usize, is_allowed: impl Fn(u8) -> bool) -> Result<(), ServeError> {
+    let is_valid = (1..=max).contains(&name.len()) && name.bytes().all(is_allowed);
+    if is_valid { Ok(()) } else { Err(ServeError::Name(name.to_owned())) }
 }
 
 /// Tools that are being served. Dropping it ends them at once and cancels their calls.
@@ -150,7 +151,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Takes no more calls, finishes those that run (up to `timeout`), and tells the fleet.
+    /// Takes no more calls, finishes the running ones within `timeout`, and announces the end to the fleet.
     pub async fn stop(mut self, timeout: Duration) {
         self.stop.send_replace(true);
         let _in_time = tokio::time::timeout(timeout, async { while self.tasks.join_next().await.is_some() {} }).await;
@@ -164,13 +165,13 @@ impl Serving {
     /// Serves until the process gets SIGINT or SIGTERM, or the connection is closed for good; then stops.
     pub async fn until_ctrl_c(mut self) {
         tokio::select! {
-            () = told_to_end() => {}
+            () = wait_for_signal() => {}
             () = async { while self.tasks.join_next().await.is_some() {} } => {}
         }
-        self.stop(DRAIN).await;
+        self.stop(DRAIN_MAX).await;
     }
 
-    // Best effort: a tool's user may lack the permission, and a poll finds it too.
+    // Best effort: the tool's NATS user may lack the permission, and polls find the change too.
     async fn announce(&self, state: &str) {
         let body = Bytes::from(json!({"tenant": self.tenant, "state": state}).to_string());
         if let Err(error) = self.client.publish(wire::ANNOUNCE, body).await {
@@ -180,77 +181,77 @@ impl Serving {
 }
 
 #[cfg(unix)]
-async fn told_to_end() {
+async fn wait_for_signal() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return interrupted().await;
+        return wait_for_interrupt().await;
     };
     tokio::select! {
-        () = interrupted() => {}
+        () = wait_for_interrupt() => {}
         _ = terminate.recv() => {}
     }
 }
 
 #[cfg(not(unix))]
-async fn told_to_end() {
-    interrupted().await;
+async fn wait_for_signal() {
+    wait_for_interrupt().await;
 }
 
-async fn interrupted() {
+async fn wait_for_interrupt() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// One tool at work: owns its subscriptions and its calls.
+/// The server of one tool: it owns the subscriptions and the calls.
 struct Server {
     client: Client,
     tool: Arc<Tool>,
     service: Service,
     calls: Intake,
     cancels: Subscriber,
-    questions: SelectAll<Subscriber>,
-    /// Probes of lost calls; none where the tool has no probe.
+    service_queries: SelectAll<Subscriber>,
+    /// Probes of lost calls; empty where the tool has no probe.
     probes: SelectAll<Subscriber>,
-    /// Whether this replica lives, and which replica has a call: answered as long as a call runs here.
-    call_questions: SelectAll<Subscriber>,
-    places: Arc<Semaphore>,
-    /// Calls that are known at the same time, those that wait for a place among them.
-    known_max: usize,
-    running: Running,
+    /// Queries whether this replica is alive, and which replica has a call: answered as long as a call runs here.
+    call_queries: SelectAll<Subscriber>,
+    permits: Arc<Semaphore>,
+    /// Calls that run or wait for a permit.
+    in_flight_max: usize,
+    running: RunningCalls,
 }
 
-/// How a call went, for the statistics.
-struct Finished {
+/// Statistics of one call.
+struct CallStats {
     took: Duration,
     error: Option<String>,
 }
 
 impl Server {
     async fn run(mut self, mut stopped: watch::Receiver<bool>) {
-        let mut tasks: JoinSet<Finished> = JoinSet::new();
-        let mut probing: JoinSet<()> = JoinSet::new();
-        let mut draining = false;
+        let mut tasks: JoinSet<CallStats> = JoinSet::new();
+        let mut probe_tasks: JoinSet<()> = JoinSet::new();
+        let mut is_draining = false;
         while !self.calls.is_ended() || !tasks.is_empty() {
             tokio::select! {
                 Some(cancel) = self.cancels.next() => self.cancel(&cancel),
                 Some(done) = tasks.join_next() => if let Ok(done) = done {
-                    self.service.count(done.took, done.error);
+                    self.service.record_call(done.took, done.error);
                 },
-                () = told(&mut stopped), if !draining => {
-                    draining = true;
-                    self.questions.clear();
-                    // Calls that the server has sent already still come; then the subscription ends.
+                () = wait_for_stop(&mut stopped), if !is_draining => {
+                    is_draining = true;
+                    self.service_queries.clear();
+                    // The subscription ends after the calls that the server has sent already.
                     self.calls.end().await;
                 }
-                Some(question) = self.questions.next() => self.tell(&question).await,
-                // A replica that ends is no longer found, and still says which calls it works on.
-                Some(question) = self.call_questions.next() => if !draining || !asks_for_tool(&question) {
-                    self.tell(&question).await;
+                Some(query) = self.service_queries.next() => self.answer_query(&query).await,
+                // A replica that drains is no longer found, but still reports its running calls.
+                Some(query) = self.call_queries.next() => if !is_draining || !is_description_query(&query) {
+                    self.answer_query(&query).await;
                 },
-                Some(probe) = self.probes.next(), if probing.len() < PROBES_MAX => self.probe(probe, &mut probing),
-                Some(_) = probing.join_next() => {}
-                message = self.calls.next(), if !self.calls.is_ended() && tasks.len() < self.known_max => {
+                Some(probe) = self.probes.next(), if probe_tasks.len() < PROBES_MAX => self.probe(probe, &mut probe_tasks),
+                Some(_) = probe_tasks.join_next() => {}
+                message = self.calls.next(), if !self.calls.is_ended() && tasks.len() < self.in_flight_max => {
                     if let Some(message) = message {
                         self.begin(message, &mut tasks);
                     }
@@ -259,33 +260,33 @@ impl Server {
         }
     }
 
-    fn begin(&self, message: Message, tasks: &mut JoinSet<Finished>) {
-        let call = Call::new(self.client.clone(), message, &self.service.instance(), self.tool.patience());
-        let (place, cancelled) = self.running.enter(call.id());
-        let (client, tool, places) = (self.client.clone(), self.tool.clone(), self.places.clone());
+    fn begin(&self, message: Message, tasks: &mut JoinSet<CallStats>) {
+        let call = Call::new(self.client.clone(), message, &self.service.instance(), self.tool.timeout_or_default());
+        let (guard, cancelled) = self.running.register(call.id());
+        let (client, tool, permits) = (self.client.clone(), self.tool.clone(), self.permits.clone());
         tasks.spawn(async move {
             let began = Instant::now();
             let reply = call.reply_subject();
-            let result = perform(&tool, call, &places, cancelled).await;
-            drop(place);
+            let result = run_call(&tool, call, &permits, cancelled).await;
+            drop(guard);
             let error = result.as_ref().err().map(|error| error.message().to_owned());
             if let Some(reply) = reply {
                 respond(&client, reply, result, tool.takes_effect()).await;
             }
-            Finished { took: began.elapsed(), error }
+            CallStats { took: began.elapsed(), error }
         });
     }
 
-    /// Answers a probe with what the tool can tell of the call. Of one that runs here nothing can be said yet.
-    fn probe(&self, message: Message, probing: &mut JoinSet<()>) {
-        let call = Call::new(self.client.clone(), message, &self.service.instance(), self.tool.patience());
-        let (client, tool, running) = (self.client.clone(), self.tool.clone(), self.running.has(call.id()));
-        probing.spawn(async move {
+    /// Answers a probe with the outcome of the call. While the call runs here, its outcome is unknown.
+    fn probe(&self, message: Message, probe_tasks: &mut JoinSet<()>) {
+        let call = Call::new(self.client.clone(), message, &self.service.instance(), self.tool.timeout_or_default());
+        let (client, tool, running) = (self.client.clone(), self.tool.clone(), self.running.is_running(call.id()));
+        probe_tasks.spawn(async move {
             let Some(reply) = call.reply_subject() else { return };
             let found = if running {
                 Err(ToolError::unknown("it still works on the call"))
             } else {
-                let outcome = AssertUnwindSafe(async { tool.outcome(call).await }).catch_unwind();
+                let outcome = AssertUnwindSafe(async { tool.run_probe(call).await }).catch_unwind();
                 match tokio::time::timeout(PROBE_MAX, outcome).await {
                     Ok(Ok(outcome)) => outcome,
                     Ok(Err(_)) => Err(ToolError::unknown("the tool's probe failed badly (it panicked)")),
@@ -316,71 +317,71 @@ impl Server {
         }
     }
 
-    async fn tell(&self, question: &Message) {
-        let (Some(reply), Some(answer)) = (question.reply.clone(), self.service.answer(question)) else { return };
-        let call = question.headers.as_ref().and_then(|headers| headers.get(header::CALL));
+    async fn answer_query(&self, query: &Message) {
+        let (Some(reply), Some(answer)) = (query.reply.clone(), self.service.build_answer(query)) else { return };
+        let call = query.headers.as_ref().and_then(|headers| headers.get(header::CALL));
         let sent = match call {
             Some(call) => {
                 let mut headers = HeaderMap::new();
-                headers.insert(header::RUNNING, if self.running.has(call.as_str()) { "1" } else { "0" });
+                headers.insert(header::RUNNING, if self.running.is_running(call.as_str()) { "1" } else { "0" });
                 self.client.publish_with_headers(reply, headers, answer).await
             }
             None => self.client.publish(reply, answer).await,
         };
         if let Err(error) = sent {
-            tracing::debug!(%error, "a question of the services protocol stays unanswered");
+            tracing::debug!(%error, "a query of the services protocol stays unanswered");
         }
     }
 }
 
-/// Whether a question wants the description of the tool, and not to know about a call.
-fn asks_for_tool(question: &Message) -> bool {
-    let names_call = question.headers.as_ref().is_some_and(|headers| headers.get(header::CALL).is_some());
-    question.subject.starts_with("$SRV.INFO.") && !names_call
+/// Whether a query asks for the description of the tool, and not for a call.
+fn is_description_query(query: &Message) -> bool {
+    let names_call = query.headers.as_ref().is_some_and(|headers| headers.get(header::CALL).is_some());
+    query.subject.starts_with("$SRV.INFO.") && !names_call
 }
 
-async fn told(stopped: &mut watch::Receiver<bool>) {
-    // An error means that nobody is left to tell; whoever drops the tools ends this task too.
+async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
+    // An error means that the sender is dropped, which ends this task too.
     let _gone = stopped.wait_for(|stop| *stop).await.is_err();
 }
 
-/// Waits for a place and runs the handler until it answers, is cancelled, or its deadline passes. What ends in the middle
-/// may have taken effect, unless the tool has none.
-async fn perform(
+/// Waits for a permit and runs the handler until it answers, is cancelled, or its deadline passes. An interrupted call
+/// may have taken effect, unless the tool is pure.
+async fn run_call(
     tool: &Tool,
     call: Call,
-    places: &Semaphore,
+    permits: &Semaphore,
     cancelled: oneshot::Receiver<()>,
 ) -> Result<Reply, ToolError> {
     let clock = call.clock();
     let receipt = call.clone();
-    let begun = AtomicBool::new(false);
-    let broken = |why: &str| match (begun.load(Ordering::Relaxed), tool.takes_effect()) {
+    let has_begun = AtomicBool::new(false);
+    let interrupted_error = |why: &str| match (has_begun.load(Ordering::Relaxed), tool.takes_effect()) {
         (true, true) => ToolError::unknown(why),
         (true | false, _) => ToolError::new(why),
     };
     let work = async {
-        // Never closed; were it, the call would just run.
-        let _place = places.acquire().await.ok();
+        // The semaphore is never closed; without a permit the call would just run.
+        let _permit = permits.acquire().await.ok();
         if call.time_left().is_some_and(|left| left.is_zero()) {
             return Err(ToolError::new(
                 "the deadline has passed: nobody waits for this call any more, so it was not begun",
             ));
         }
-        begun.store(true, Ordering::Relaxed);
+        has_begun.store(true, Ordering::Relaxed);
         let handled = AssertUnwindSafe(async { tool.call(call).await }).catch_unwind().await;
-        handled.unwrap_or_else(|_| Err(broken("the tool failed badly (it panicked)")))
+        handled.unwrap_or_else(|_| Err(interrupted_error("the tool failed badly (it panicked)")))
     };
-    // A call that takes a while says who works on it, so that the loss of this process is noticed. It is no progress.
+    // A long call sends a receipt, so that the loss of this process is noticed. A receipt is no progress.
     let receipt = async {
         tokio::time::sleep(RECEIPT_AFTER).await;
-        receipt.receipt().await;
+        receipt.send_receipt().await;
         std::future::pending().await
     };
     tokio::select! {
         result = work => result,
-        _ = cancelled => Err(broken("cancelled")),
-        () = clock.overdue(OVERDUE) => Err(broken("the deadline has passed")),
+        _ = cancelled => Err(interrupted_error("cancelled")),
+        () = clock.wait_until_overdue(OVERDUE_AFTER) => Err(interrupted_error("the deadline has passed")),
         never = receipt => never,
     }
 }
@@ -390,20 +391,24 @@ async fn respond(client: &Client, to: async_nats::Subject, result: Result<Reply,
         Ok(body) if body.len() <= client.max_payload() => client.publish(to, body).await,
         Ok(body) => {
             let why = format!("the tool ran; its result has {} bytes, which is more than NATS carries", body.len());
-            // A model that reads of an error calls again.
+            // After an error a model calls again, which could repeat the effect.
             let error = if takes_effect { ToolError::unknown(why) } else { ToolError::new(why) };
-            refuse(client, to, &error).await
+            send_error(client, to, &error).await
         }
-        Err(error) => refuse(client, to, &error).await,
+        Err(error) => send_error(client, to, &error).await,
     };
     if let Err(error) = sent {
         tracing::warn!(%error, "a reply was not sent");
     }
 }
 
-/// Answers with an error, as much of its text as NATS carries beside the headers.
-async fn refuse(client: &Client, to: async_nats::Subject, error: &ToolError) -> Result<(), async_nats::PublishError> {
-    let room = client.max_payload().saturating_sub(ERROR_HEADER_BYTES_MAX + HEADERS_ROOM);
+/// Answers with an error, cut to what NATS carries beside the headers.
+async fn send_error(
+    client: &Client,
+    to: async_nats::Subject,
+    error: &ToolError,
+) -> Result<(), async_nats::PublishError> {
+    let room = client.max_payload().saturating_sub(ERROR_HEADER_BYTES_MAX + HEADERS_BYTES_MAX);
     let text = error.message();
     let body = text[..text.floor_char_boundary(room)].to_owned();
     client.publish_with_headers(to, error_headers(error), body.into()).await
@@ -412,7 +417,7 @@ async fn refuse(client: &Client, to: async_nats::Subject, error: &ToolError) -> 
 fn error_headers(error: &ToolError) -> HeaderMap {
     let line = error.message().lines().next().unwrap_or_default();
     let end = line.floor_char_boundary(ERROR_HEADER_BYTES_MAX);
-    // A header cannot hold control characters, and an empty one would say that there is no error.
+    // A header must not have control characters, and an empty one would mean that there is no error.
     let text: String = line[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut headers = HeaderMap::new();
     headers.insert(header::ERROR, if text.trim().is_empty() { "error" } else { text.as_str() });

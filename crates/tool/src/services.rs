@@ -1,7 +1,7 @@
 //! The NATS services protocol (`$SRV.PING`, `INFO`, `STATS`) for one tool.
 //!
-//! Spoken here and not by async-nats' own `service` module, whose endpoints can only be unsubscribed, never drained: each
-//! call that was on its way while its tool goes down would be lost. See `intake.rs` for how a drain works here.
+//! It is implemented here, since endpoints of async-nats' `service` module can only be unsubscribed, never drained:
+//! each call that is on its way while its tool stops would be lost. See `intake.rs` for the drain.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::{Tool, wire};
 
-/// What the protocol tells of one tool.
+/// One tool as a service of the protocol.
 pub(crate) struct Service {
     identity: Value,
-    about: String,
+    description: String,
     endpoint: Value,
     metadata: Value,
     started: String,
@@ -33,13 +33,13 @@ struct Stats {
 }
 
 #[derive(Clone, Copy)]
-enum Verb {
+enum ServiceVerb {
     Ping,
     Info,
     Stats,
 }
 
-impl Verb {
+impl ServiceVerb {
     const ALL: [Self; 3] = [Self::Ping, Self::Info, Self::Stats];
 
     const fn as_str(self) -> &'static str {
@@ -52,13 +52,13 @@ impl Verb {
 }
 
 impl Service {
-    /// A service named after its tool, with the tool as its only endpoint.
+    /// A service with the name of its tool, and the tool as its only endpoint.
     pub(crate) fn new(client: &Client, tool: &Tool, tenant: &str) -> Self {
         let id = client.new_inbox().rsplit('.').next().unwrap_or_default().to_owned();
         let endpoint = json!({"name": tool.name(), "subject": wire::call_subject(tenant, tool.name()), "queue_group": wire::QUEUE});
         Self {
-            identity: json!({"name": tool.name(), "id": id, "version": tool.semver(), "metadata": {}}),
-            about: tool.about().to_owned(),
+            identity: json!({"name": tool.name(), "id": id, "version": tool.version_text(), "metadata": {}}),
+            description: tool.description_text().to_owned(),
             endpoint,
             metadata: json!(tool.metadata()),
             started: OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default(),
@@ -66,62 +66,62 @@ impl Service {
         }
     }
 
-    /// `<name>.<id>`: this replica among all services.
+    /// Returns `<name>.<id>`, which identifies this replica among all services.
     pub(crate) fn instance(&self) -> String {
         format!("{}.{}", self.text("name"), self.text("id"))
     }
 
-    /// Subscribes to the two subjects on which questions about running calls come: whether this replica lives, and which
-    /// replica of the tool has a call.
+    /// Subscribes to the two subjects of queries about running calls: whether this replica is alive, and which replica
+    /// of the tool has a call.
     pub(crate) async fn subscribe_for_calls(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
         let alive = client.subscribe(format!("$SRV.PING.{}", self.instance())).await?;
         Ok(select_all([alive, client.subscribe(format!("$SRV.INFO.{}", self.text("name"))).await?]))
     }
 
-    /// Subscribes to the other seven subjects on which a service is asked.
+    /// Subscribes to the other seven subjects of the protocol.
     pub(crate) async fn subscribe(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
         let (name, instance) = (self.text("name"), self.instance());
         let mut all = Vec::new();
-        for verb in Verb::ALL {
-            let word = verb.as_str();
-            let (of_name, of_instance) = (format!("$SRV.{word}.{name}"), format!("$SRV.{word}.{instance}"));
+        for verb in ServiceVerb::ALL {
+            let verb_name = verb.as_str();
+            let (of_name, of_instance) = (format!("$SRV.{verb_name}.{name}"), format!("$SRV.{verb_name}.{instance}"));
             let others = match verb {
-                Verb::Ping => vec![of_name],
-                Verb::Info => vec![of_instance],
-                Verb::Stats => vec![of_name, of_instance],
+                ServiceVerb::Ping => vec![of_name],
+                ServiceVerb::Info => vec![of_instance],
+                ServiceVerb::Stats => vec![of_name, of_instance],
             };
-            for subject in std::iter::once(format!("$SRV.{word}")).chain(others) {
+            for subject in std::iter::once(format!("$SRV.{verb_name}")).chain(others) {
                 all.push(client.subscribe(subject).await?);
             }
         }
         Ok(select_all(all))
     }
 
-    /// The answer to a question of the protocol.
-    pub(crate) fn answer(&self, question: &Message) -> Option<Bytes> {
-        let asked = question.subject.as_str().split('.').nth(1)?;
-        let verb = Verb::ALL.into_iter().find(|verb| verb.as_str() == asked)?;
+    /// Builds the answer to a query of the protocol.
+    pub(crate) fn build_answer(&self, query: &Message) -> Option<Bytes> {
+        let verb_name = query.subject.as_str().split('.').nth(1)?;
+        let verb = ServiceVerb::ALL.into_iter().find(|verb| verb.as_str() == verb_name)?;
         let mut reply = self.identity.clone();
         match verb {
-            Verb::Ping => reply["type"] = json!("io.nats.micro.v1.ping_response"),
-            Verb::Info => {
+            ServiceVerb::Ping => reply["type"] = json!("io.nats.micro.v1.ping_response"),
+            ServiceVerb::Info => {
                 reply["type"] = json!("io.nats.micro.v1.info_response");
-                reply["description"] = json!(self.about);
+                reply["description"] = json!(self.description);
                 let mut endpoint = self.endpoint.clone();
                 endpoint["metadata"] = self.metadata.clone();
                 reply["endpoints"] = json!([endpoint]);
             }
-            Verb::Stats => {
+            ServiceVerb::Stats => {
                 reply["type"] = json!("io.nats.micro.v1.stats_response");
                 reply["started"] = json!(self.started);
-                reply["endpoints"] = json!([self.stats.write(self.endpoint.clone())]);
+                reply["endpoints"] = json!([self.stats.to_endpoint(self.endpoint.clone())]);
             }
         }
         Some(Bytes::from(reply.to_string()))
     }
 
-    /// Counts a call.
-    pub(crate) fn count(&mut self, took: Duration, error: Option<String>) {
+    /// Adds a call to the statistics.
+    pub(crate) fn record_call(&mut self, took: Duration, error: Option<String>) {
         self.stats.requests += 1;
         self.stats.time += took;
         if let Some(error) = error {
@@ -136,7 +136,7 @@ impl Service {
 }
 
 impl Stats {
-    fn write(&self, mut endpoint: Value) -> Value {
+    fn to_endpoint(&self, mut endpoint: Value) -> Value {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let total = nanos(self.time);
         endpoint["num_requests"] = json!(self.requests);

@@ -1,4 +1,4 @@
-//! Arguments as a Rust type: the schema that the model is shown, and what comes of arguments that do not fit.
+//! Tools with arguments of a Rust type: the schema for the model, and the errors for arguments that do not fit.
 
 use futures::FutureExt;
 use schemars::generate::SchemaSettings;
@@ -9,15 +9,16 @@ use serde_json::{Value, json};
 
 use crate::{Call, Reply, Tool, ToolError};
 
-/// Types within a type that are written out where they stand. More of them are kept apart in `$defs`: a type that many
-/// others use would be written as often, and a schema holds 32 KiB.
-const INLINED_MAX: usize = 8;
+/// Nested types up to which they are inlined. More are kept apart in `$defs`, since a type that is used often would be
+/// repeated as often, and a schema has at most 32 KiB.
+const INLINED_TYPES_MAX: usize = 8;
 
 impl Tool {
-    /// A tool whose arguments are a type: the schema is that of the type, where doc comments become descriptions, and the
-    /// handler gets the value. Arguments that do not fit never reach it; the model is told which part is wrong.
+    /// A tool whose arguments are a type: the schema is that of the type, with doc comments as descriptions, and the
+    /// handler gets the value. The handler gets no arguments that do not fit; the error tells the model which part is
+    /// wrong.
     ///
-    /// With `#[serde(deny_unknown_fields)]` a model that makes an argument up is told so, instead of being ignored.
+    /// With `#[serde(deny_unknown_fields)]` an invented argument is an error, and not ignored.
     ///
     /// ```
     /// use ailoop_tool::{Call, Tool, ToolError, schemars};
@@ -44,51 +45,54 @@ impl Tool {
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
         R: Into<Reply> + Send + 'static,
     {
-        Self::new(name).parameters(schema::<A>()).handler(move |call: Call| match parse(call.body()) {
-            Ok(arguments) => handler(arguments, call).left_future(),
-            Err(error) => std::future::ready(Err(error)).right_future(),
+        Self::new(name).parameters(generate_schema::<A>()).handler(move |call: Call| {
+            match parse_arguments(call.body()) {
+                Ok(arguments) => handler(arguments, call).left_future(),
+                Err(error) => std::future::ready(Err(error)).right_future(),
+            }
         })
     }
 }
 
-/// The error names the part that is wrong, such as `people[2].age`: a model mends what it can find.
-fn parse<A: DeserializeOwned>(body: &[u8]) -> Result<A, ToolError> {
-    let wrong = |why: &dyn std::fmt::Display| ToolError::new(format!("the arguments do not fit: {why}"));
-    let value: Value = serde_json::from_slice(body).map_err(|error| wrong(&error))?;
-    // A struct would be read from an array too, by position.
+/// Parses arguments. The error names the wrong part, such as `people[2].age`, so that a model can correct it.
+fn parse_arguments<A: DeserializeOwned>(body: &[u8]) -> Result<A, ToolError> {
+    let mismatch = |why: &dyn std::fmt::Display| ToolError::new(format!("the arguments do not fit: {why}"));
+    let value: Value = serde_json::from_slice(body).map_err(|error| mismatch(&error))?;
+    // Serde would read a struct from an array too, by position.
     if !value.is_object() {
-        return Err(wrong(&"they must be a JSON object"));
+        return Err(mismatch(&"they must be a JSON object"));
     }
     serde_path_to_error::deserialize(value).map_err(|error| match error.path().to_string().as_str() {
-        "." => wrong(error.inner()),
-        path => wrong(&format_args!("{path}: {}", error.inner())),
+        "." => mismatch(error.inner()),
+        path => mismatch(&format_args!("{path}: {}", error.inner())),
     })
 }
 
-/// The schema of a type, without what tells a model nothing.
-fn schema<A: JsonSchema>() -> Value {
-    let of = |inline: bool| {
+/// Generates the schema of a type, without keywords that are useless for a model.
+fn generate_schema<A: JsonSchema>() -> Value {
+    let generate = |inline: bool| {
         let settings = SchemaSettings::draft2020_12().for_deserialize().with(|settings| {
             settings.meta_schema = None;
             settings.inline_subschemas = inline;
         });
         settings.into_generator().into_root_schema_for::<A>()
     };
-    let apart = of(false);
-    let definitions = apart.get("$defs").and_then(Value::as_object).map_or(0, serde_json::Map::len);
-    let mut schema = if (1..=INLINED_MAX).contains(&definitions) { of(true) } else { apart };
-    // The type's name is ours, not the model's.
+    let with_references = generate(false);
+    let definitions = with_references.get("$defs").and_then(Value::as_object).map_or(0, serde_json::Map::len);
+    let mut schema = if (1..=INLINED_TYPES_MAX).contains(&definitions) { generate(true) } else { with_references };
+    // The name of the Rust type means nothing to a model.
     schema.remove("title");
-    // Arguments are an object, also where the type is an enum of objects; some providers want to be told.
+    // Arguments are an object, also for an enum of objects; some providers require the keyword.
     schema.ensure_object().entry("type").or_insert_with(|| json!("object"));
-    RecursiveTransform(plain_numbers).transform(&mut schema);
+    RecursiveTransform(remove_number_formats).transform(&mut schema);
     schema.to_value()
 }
 
-/// Formats such as `uint32` are schemars' own, and some providers refuse what they do not know.
-fn plain_numbers(schema: &mut Schema) {
-    let ours = |format: &str| ["int", "uint", "float", "double"].iter().any(|start| format.starts_with(start));
-    if schema.get("format").and_then(Value::as_str).is_some_and(ours) {
+/// Removes formats such as `uint32`, which only schemars knows: some providers refuse unknown formats.
+fn remove_number_formats(schema: &mut Schema) {
+    let is_number_format =
+        |format: &str| ["int", "uint", "float", "double"].iter().any(|start| format.starts_with(start));
+    if schema.get("format").and_then(Value::as_str).is_some_and(is_number_format) {
         schema.remove("format");
     }
 }
@@ -99,12 +103,12 @@ mod tests {
 
     use super::*;
 
-    /// Who is greeted.
+    /// A greeting of people.
     #[derive(Debug, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields)]
     #[expect(dead_code, reason = "only its shape matters")]
     struct Greeting {
-        /// Everybody who comes.
+        /// The people to greet.
         people: Vec<Person>,
         #[serde(default)]
         tone: Tone,
@@ -126,7 +130,7 @@ mod tests {
         Cool,
     }
 
-    /// Another tree below.
+    /// A tree of trees.
     #[derive(Debug, Deserialize, JsonSchema)]
     #[expect(dead_code, reason = "only its shape matters")]
     struct Tree {
@@ -142,35 +146,35 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_holds_what_a_model_needs() {
+    fn schema_of_a_type_has_only_what_a_model_needs() {
         let person = json!({"type": "object", "required": ["name", "age"],
             "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 0}}});
-        let expected = json!({"type": "object", "description": "Who is greeted.", "additionalProperties": false,
+        let expected = json!({"type": "object", "description": "A greeting of people.", "additionalProperties": false,
         "required": ["people"],
         "properties": {
-            "people": {"type": "array", "description": "Everybody who comes.", "items": person},
+            "people": {"type": "array", "description": "The people to greet.", "items": person},
             "tone": {"type": "string", "enum": ["warm", "cool"]},
             "note": {"type": ["string", "null"]},
         }});
-        assert_eq!(schema::<Greeting>(), expected);
+        assert_eq!(generate_schema::<Greeting>(), expected);
     }
 
     #[test]
-    fn what_holds_itself_stays_a_reference() {
-        let schema = schema::<Tree>();
+    fn schema_of_a_recursive_type_stays_a_reference() {
+        let schema = generate_schema::<Tree>();
         assert_eq!(schema["properties"]["below"]["items"], json!({"$ref": "#"}), "{schema}");
     }
 
     #[test]
-    fn an_enum_of_objects_is_an_object() {
-        let schema = schema::<Shape>();
+    fn schema_of_an_enum_of_objects_is_an_object() {
+        let schema = generate_schema::<Shape>();
         assert_eq!((&schema["type"], schema["oneOf"].as_array().map(Vec::len)), (&json!("object"), Some(2)));
         assert_eq!(schema.get("title"), None);
     }
 
     #[test]
-    fn an_error_says_where() {
-        for (body, told) in [
+    fn arguments_invalid_error_names_the_place() {
+        for (body, expected) in [
             (r#"{"people": [{"name": "a", "age": 1}, {"name": "b", "age": "old"}]}"#, "people[1].age: invalid type"),
             (r#"{"people": [{"name": "a"}]}"#, "people[0]: missing field `age`"),
             (r#"{"people": [], "tone": "hot"}"#, "tone: unknown variant `hot`, expected `warm` or `cool`"),
@@ -181,10 +185,13 @@ mod tests {
             ("{", "EOF while parsing"),
             (r#"{"people": []} {"#, "trailing characters"),
         ] {
-            let error = parse::<Greeting>(body.as_bytes()).unwrap_err();
-            let said = error.message();
-            assert!(said.starts_with("the arguments do not fit: ") && said.contains(told), "{body}: {said}");
+            let error = parse_arguments::<Greeting>(body.as_bytes()).unwrap_err();
+            let message = error.message();
+            assert!(
+                message.starts_with("the arguments do not fit: ") && message.contains(expected),
+                "{body}: {message}"
+            );
         }
-        assert_eq!(parse::<Greeting>(br#"{"people": []} "#).unwrap().people.len(), 0);
+        assert_eq!(parse_arguments::<Greeting>(br#"{"people": []} "#).unwrap().people.len(), 0);
     }
 }

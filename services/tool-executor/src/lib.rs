@@ -18,7 +18,7 @@ use serde::Deserialize;
 use service::health::Readiness;
 use service::tasks::Tasks;
 
-use call::Calls;
+use call::ToolCallHandler;
 use connection_health::ConnectionHealth;
 use schemas::Schemas;
 pub use service::clock::{Clock, SystemClock};
@@ -27,7 +27,7 @@ pub use service::clock::{Clock, SystemClock};
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "executor")]
-pub struct Config {
+pub struct ExecutorConfig {
     /// Tool calls that run in this process at the same time.
     pub concurrency: usize,
     /// Tools that must be in the catalogue before this process is ready: those that the same process serves.
@@ -35,13 +35,13 @@ pub struct Config {
     pub expected: BTreeSet<(TenantId, ToolName)>,
 }
 
-impl Default for Config {
+impl Default for ExecutorConfig {
     fn default() -> Self {
         Self { concurrency: 64, expected: BTreeSet::new() }
     }
 }
 
-/// A running executor.
+/// A running executor: the worker of the tool queue, and the catalogue.
 #[derive(Debug)]
 pub struct Executor {
     worker: CallWorker,
@@ -50,18 +50,18 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Starts taking calls and keeping the catalogue.
-    pub fn start(config: Config, bus: Bus) -> Self {
+    /// Starts the worker of the tool queue and the catalogue.
+    pub fn start(config: ExecutorConfig, bus: Bus) -> Self {
         Self::with_clock(config, bus, Arc::new(SystemClock))
     }
 
     /// As [`Executor::start`], with a clock of the caller's.
-    pub fn with_clock(config: Config, bus: Bus, clock: Arc<dyn Clock>) -> Self {
+    pub fn with_clock(config: ExecutorConfig, bus: Bus, clock: Arc<dyn Clock>) -> Self {
         let (schemas, health) = (Schemas::default(), ConnectionHealth::default());
         let (tasks, readiness) = (Tasks::new(), Readiness::new("executor"));
         let (known, ending, ready) = (schemas.clone(), tasks.token(), readiness.clone());
         tasks.spawn("catalogue", catalogue::run(bus.clone(), known, health.clone(), config.expected, ending, ready));
-        let calls = Calls::new(bus.clone(), clock, schemas, health);
+        let calls = ToolCallHandler::new(bus.clone(), clock, schemas, health);
         let worker = CallWorker::start(bus, Queue::Tool, config.concurrency, calls);
         Self { worker, tasks, readiness }
     }
@@ -71,7 +71,7 @@ impl Executor {
         self.readiness.clone()
     }
 
-    /// Takes no more calls, lets those that run end for up to `timeout`, and hands the others back.
+    /// Takes no more calls, waits up to `timeout` for the running ones, and hands the others back.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
         self.worker.drain(timeout).await;

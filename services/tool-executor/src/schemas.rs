@@ -9,15 +9,16 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tool_schema::{ArgumentsError, Checker, Schema};
 
-type Key = (TenantId, ToolName);
+/// A tool of a tenant.
+pub(crate) type ToolKey = (TenantId, ToolName);
 
-/// Compiled schemas by tool; shared by the catalogue, which learns them, and the calls.
+/// Compiled schemas by tool; shared by the catalogue, which adds them, and the calls.
 #[derive(Debug, Clone)]
 pub(crate) struct Schemas {
-    known: Arc<RwLock<HashMap<Key, Schema>>>,
+    known: Arc<RwLock<HashMap<ToolKey, Schema>>>,
     /// Tools that answered a poll of this process.
-    answered: Arc<RwLock<HashSet<Key>>>,
-    /// Whether there was one.
+    answered: Arc<RwLock<HashSet<ToolKey>>>,
+    /// Whether this process has polled.
     polled: watch::Sender<bool>,
     checker: Checker,
 }
@@ -34,9 +35,9 @@ impl Default for Schemas {
 }
 
 impl Schemas {
-    /// Learns these tools' schemas, but those that are known already; returns why some cannot be used.
-    pub(crate) async fn learn(&self, tools: Vec<(Key, Json)>) -> Vec<(Key, String)> {
-        let is_known = |key: &Key, schema: &Json| self.get(key).is_some_and(|known| known.source() == schema);
+    /// Compiles the schemas of these tools that are not known yet; returns the reasons of those that cannot be used.
+    pub(crate) async fn learn(&self, tools: Vec<(ToolKey, Json)>) -> Vec<(ToolKey, String)> {
+        let is_known = |key: &ToolKey, schema: &Json| self.get(key).is_some_and(|known| known.source() == schema);
         let new: Vec<_> = tools.into_iter().filter(|(key, schema)| !is_known(key, schema)).collect();
         if new.is_empty() {
             return Vec::new();
@@ -57,22 +58,22 @@ impl Schemas {
     }
 
     /// Whether the tool is in the catalogue now.
-    pub(crate) fn knows(&self, key: &Key) -> bool {
+    pub(crate) fn has_tool(&self, key: &ToolKey) -> bool {
         self.known.read().unwrap_or_else(PoisonError::into_inner).contains_key(key)
     }
 
-    /// The catalogue was polled; these tools answered.
-    pub(crate) fn record_poll<'a>(&self, answered: impl Iterator<Item = &'a Key>) {
+    /// Records a poll and the tools that answered it.
+    pub(crate) fn record_poll<'a>(&self, answered: impl Iterator<Item = &'a ToolKey>) {
         self.answered.write().unwrap_or_else(PoisonError::into_inner).extend(answered.cloned());
         self.polled.send_replace(true);
     }
 
     /// Whether the tool answered a poll of this process, and is not gone since.
-    pub(crate) fn has_answered(&self, key: &Key) -> bool {
+    pub(crate) fn has_answered(&self, key: &ToolKey) -> bool {
         self.answered.read().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
-    /// Waits until the catalogue was polled once, and not longer than this.
+    /// Waits for the first poll of the catalogue, at most this long.
     pub(crate) async fn wait_for_catalogue(&self, max: Duration) {
         let mut polled = self.polled.subscribe();
         if !*polled.borrow_and_update() {
@@ -80,15 +81,15 @@ impl Schemas {
         }
     }
 
-    /// Forgets a tool.
-    pub(crate) fn forget(&self, key: &Key) {
+    /// Removes a tool and its schema.
+    pub(crate) fn remove(&self, key: &ToolKey) {
         self.answered.write().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.known.write().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 
-    /// Checks small arguments at once; `None` where they are large: then use [`Schemas::check`]. A tool without a known
+    /// Checks small arguments at once; `None` for large ones: use [`Schemas::check`] for them. A tool without a known
     /// schema checks its arguments itself.
-    pub(crate) fn check_small(&self, key: &Key, arguments: &Json) -> Option<Result<(), ArgumentsError>> {
+    pub(crate) fn check_small(&self, key: &ToolKey, arguments: &Json) -> Option<Result<(), ArgumentsError>> {
         match self.get(key) {
             Some(schema) => schema.check_small(arguments),
             None => Some(Schema::check_object(arguments)),
@@ -96,15 +97,15 @@ impl Schemas {
     }
 
     /// Checks arguments on a thread of their own.
-    pub(crate) async fn check(&self, key: &Key, arguments: &Json) -> Result<(), ArgumentsError> {
+    pub(crate) async fn check(&self, key: &ToolKey, arguments: &Json) -> Result<(), ArgumentsError> {
         match self.get(key) {
             Some(schema) => self.checker.check(schema, arguments).await,
             None => Schema::check_object(arguments),
         }
     }
 
-    // A lock, since it is held for one access to the map only.
-    fn get(&self, key: &Key) -> Option<Schema> {
+    // A lock is enough, since it is held for one access to the map only.
+    fn get(&self, key: &ToolKey) -> Option<Schema> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
     }
 }
@@ -122,7 +123,7 @@ mod tests {
         assert!(
             schemas.check(&key, &arguments).await.is_err() && schemas.check_small(&key, &arguments).unwrap().is_err()
         );
-        schemas.forget(&key);
+        schemas.remove(&key);
         assert_eq!(schemas.check(&key, &arguments).await, Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! Connections to NATS: each kind of tools is a user of its own, as anybody's tools are.
+//! Connections to NATS: each kind of tools connects as a user of its own, like the tools of strangers.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use serde::Deserialize;
 use service::Secret;
 use service::process::retry_while_away;
 
-/// How long one try to connect may take.
+/// Calls of one tool that run in this process at the same time.
+pub(crate) const CONCURRENCY: usize = 8;
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// The NATS user of a kind of tools, where users have permissions.
@@ -18,17 +19,17 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "login")]
 pub struct Login {
-    /// Its name.
+    /// Name of the NATS user.
     pub user: String,
-    /// Its password.
+    /// Password of the NATS user.
     #[serde(default)]
     pub password: Option<Secret>,
 }
 
-/// Connects a kind of tools, as its own user or as that of the process. The connection's name in the lists of the server
-/// ends with `kind`. A server that is away is waited for as long as the configuration says.
+/// Connects a kind of tools, as its own user or as that of the process. The name of the connection in lists of the
+/// server ends with `kind`. Waits for an unavailable server as long as the configuration says.
 pub(crate) async fn connect_tools(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> Result<Client, ServeError> {
-    let config = config_of(nats, login, kind);
+    let config = user_config(nats, login, kind);
     let servers: Vec<&str> = config.url.split(',').map(str::trim).collect();
     let connect = async || {
         let mut options = ConnectOptions::new().name(&config.name).connection_timeout(CONNECT_MAX);
@@ -43,13 +44,13 @@ pub(crate) async fn connect_tools(nats: &NatsConfig, login: Option<&Login>, kind
     Ok(retry_while_away(nats, is_away, connect).await?)
 }
 
-/// Connects to what a kind of tools stores in NATS, as [`connect_tools`].
+/// Connects to the storage of a kind of tools, as [`connect_tools`].
 pub(crate) async fn connect_store(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> Result<Bus, BusError> {
-    let config = config_of(nats, login, &format!("{kind} (store)"));
+    let config = user_config(nats, login, &format!("{kind} (store)"));
     retry_while_away(nats, BusError::is_away, async || Bus::connect(&config).await).await
 }
 
-fn config_of(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> NatsConfig {
+fn user_config(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> NatsConfig {
     let mut config = NatsConfig { name: format!("{} {kind}", nats.name), ..nats.clone() };
     if let Some(login) = login {
         config.user = Some(login.user.clone());

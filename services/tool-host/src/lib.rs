@@ -1,32 +1,33 @@
-//! Serves the tools that are shipped, and those of MCP servers and HTTP endpoints.
+//! Serves the built-in tools, and those of MCP servers and HTTP endpoints.
 //!
-//! Each is an ordinary NATS tool, built on `ailoop-tool` as anybody's: the executor finds it and calls it over the bus, and
-//! replicas share its calls. Each kind of tools connects as a NATS user of its own, and this process has no other rights.
+//! Each is an ordinary NATS tool, built on `ailoop-tool` like the tools of strangers: the executor finds it and calls
+//! it over the bus, and replicas share its calls. Each kind of tools connects as a NATS user of its own, and this
+//! process has no other rights.
 
 pub mod command;
 mod connect;
+mod error;
 pub mod fetch;
 mod files;
-mod fit;
+mod head_tail_buffer;
 mod http;
-mod kept;
 pub mod mail;
 mod mcp;
 mod plans;
 mod results;
 mod sessions;
+mod truncate;
 pub mod webhook;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ailoop_tool::async_nats::Client;
 use ailoop_tool::async_nats::connection::State;
 use ailoop_tool::{Serving, Tool, Tools};
-use bus::{Bus, BusError, NatsConfig};
-use contract::{ErrorCode, TenantId, ToolName};
+use bus::{Bus, NatsConfig};
+use contract::{TenantId, ToolName};
 use futures::future::{join, join_all};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -37,31 +38,32 @@ use service::tasks::Tasks;
 use tool_schema::Checker;
 
 use command::CommandConfig;
+use connect::CONCURRENCY;
 pub use connect::Login;
+pub use error::HostError;
 use fetch::FetchConfig;
 pub use files::FilesConfig;
 use files::Workspace;
 pub use mail::MailConfig;
-use mail::PostOffice;
+use mail::MailService;
 pub use mcp::{McpConfig, ServerName};
 pub use plans::PlansConfig;
 pub use results::ResultsConfig;
 pub use sessions::SessionsConfig;
 use webhook::WebhookConfig;
 
-/// The section of the configuration.
+/// Name of the section of the configuration.
 pub const SECTION: &str = "tool_host";
-/// Calls of one tool that run in this process at the same time.
-const CONCURRENCY: usize = 8;
-/// Pause between looks at the connections, for readiness.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a look may still take at the end.
-const WATCH_END_MAX: Duration = Duration::from_secs(1);
+/// Pause between two checks of the connections for readiness.
+const CONNECTION_CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Time that a running check has when the process ends.
+const CONNECTION_CHECK_END_MAX: Duration = Duration::from_secs(1);
 
 /// Runs the tool host until SIGTERM or SIGINT.
 pub async fn run() -> anyhow::Result<()> {
-    run_without_bus("tool-host", SECTION, async |config: Config, nats| {
-        let host = ToolHost::start(&config, &nats).await?;
+    run_without_bus("tool-host", SECTION, async |config: ToolHostConfig, nats| {
+        // The future of the start is large.
+        let host = Box::pin(ToolHost::start(&config, &nats)).await?;
         Ok(Running::new(host.readiness(), |timeout| host.drain(timeout)))
     })
     .await
@@ -71,23 +73,23 @@ pub async fn run() -> anyhow::Result<()> {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "tool_host")]
-pub struct Config {
-    /// Whose sessions may use them.
+pub struct ToolHostConfig {
+    /// Tenant whose sessions may use the tools.
     #[schemars(with = "String")]
     pub tenant: TenantId,
     /// `list_files`, `read_file`, `search_text`, `write_file`.
     pub files: Option<FilesConfig>,
     /// `list_plans`, `read_plan`, `decompose_plan`, `analyze_dependencies`, `mark_step_done`; needs `files`.
     pub plans: Option<PlansConfig>,
-    /// `send_mail`, `check_mail`, `reply_mail`.
+    /// Mail between agents: `send_mail`, `check_mail`, `reply_mail`.
     pub mail: Option<MailConfig>,
-    /// `read_result`.
+    /// Reads omitted parts of long results: `read_result`.
     pub results: Option<ResultsConfig>,
     /// `list_sessions`, `read_session`, `read_decisions`: every session of the tenant, for agents that look into them.
     pub sessions: Option<SessionsConfig>,
-    /// `http_fetch`.
+    /// Fetches web pages: `http_fetch`.
     pub fetch: Option<FetchConfig>,
-    /// `run_command`.
+    /// Runs permitted programs: `run_command`.
     pub command: Option<CommandConfig>,
     /// HTTP endpoints as tools, by the names of the tools.
     #[schemars(with = "BTreeMap<String, WebhookConfig>")]
@@ -96,95 +98,47 @@ pub struct Config {
     pub mcp: BTreeMap<ServerName, McpConfig>,
 }
 
-impl Config {
-    /// Errors that the start would report, as far as they show without NATS and without starting anything.
-    pub fn mistakes(&self) -> Vec<HostError> {
+impl ToolHostConfig {
+    /// Finds errors that the start would report, as far as they show without NATS and without starting anything.
+    pub fn find_mistakes(&self) -> Vec<HostError> {
         let mut found = Vec::new();
         if let Some(files) = &self.files {
-            found.extend(files::mistakes(files));
+            found.extend(files::find_mistakes(files));
         }
-        found.extend(self.plans_without_files());
+        found.extend(self.find_plans_without_files());
         found.extend(self.fetch.as_ref().and_then(|fetch| fetch::tools(fetch).err()));
         found.extend(self.command.as_ref().and_then(|command| command::tools(command, &Tasks::new()).err()));
         found.extend(webhook::tools(&self.webhooks).err());
         found
     }
 
-    fn plans_without_files(&self) -> Option<HostError> {
+    fn find_plans_without_files(&self) -> Option<HostError> {
         let message = "plans are files: set tool_host.files too, or leave plans out".to_owned();
-        let is_alone = self.plans.is_some() && self.files.is_none();
-        is_alone.then(|| HostError::Setting { field: "plans".to_owned(), message })
-    }
-}
-
-/// Why the tools cannot be served.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// A directory is not there or may not be used. Correct the configuration.
-    #[error("tool_host.{field} {path:?} cannot be used: {source}")]
-    Directory {
-        /// Which field of the configuration.
-        field: &'static str,
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A field has a value that it must not have, or asks for what cannot be had here. Correct the configuration.
-    #[error("tool_host.{field} cannot be used: {message}")]
-    Setting {
-        /// Which field.
-        field: String,
-        /// What is wrong.
-        message: String,
-    },
-    /// An MCP server cannot be used as it is configured. Correct the configuration, or what it refers to.
-    #[error("tool_host.mcp.{server}: {reason}")]
-    Server {
-        /// Which one.
-        server: ServerName,
-        /// Why.
-        reason: String,
-    },
-    /// NATS cannot be reached, or refuses the tools.
-    #[error(transparent)]
-    Tools(#[from] ailoop_tool::ServeError),
-    /// NATS cannot be reached, or refuses what the tools store.
-    #[error(transparent)]
-    Store(#[from] BusError),
-}
-
-impl HostError {
-    /// The code that users see.
-    pub fn code(&self) -> ErrorCode {
-        match self {
-            Self::Directory { .. } | Self::Setting { .. } | Self::Server { .. } => ErrorCode::BadConfig,
-            Self::Tools(_) => ErrorCode::NatsUnreachable,
-            Self::Store(error) => error.code(),
-        }
+        let is_missing_files = self.plans.is_some() && self.files.is_none();
+        is_missing_files.then(|| HostError::Setting { field: "plans".to_owned(), message })
     }
 }
 
 /// A running tool host.
 pub struct ToolHost {
     servings: Vec<Serving>,
-    mcp: mcp::Servers,
+    mcp: mcp::McpServers,
     names: BTreeSet<(TenantId, ToolName)>,
     clients: Vec<Client>,
     stores: Vec<Bus>,
-    /// What calls leave behind when they end.
+    /// Work that calls leave behind.
     tasks: Tasks,
     watch: Tasks,
     readiness: Readiness,
 }
 
 impl ToolHost {
-    /// Serves every kind that is configured, each over a connection of its own.
-    pub async fn start(config: &Config, nats: &NatsConfig) -> Result<Self, HostError> {
-        if let Some(mistake) = config.plans_without_files() {
+    /// Serves every configured kind of tools, each over a connection of its own.
+    pub async fn start(config: &ToolHostConfig, nats: &NatsConfig) -> Result<Self, HostError> {
+        if let Some(mistake) = config.find_plans_without_files() {
             return Err(mistake);
         }
-        let mcp = mcp::Servers::start(&config.mcp, &config.tenant, nats, &Checker::default()).await?;
+        let mcp = mcp::McpServers::start(&config.mcp, &config.tenant, nats, &Checker::default()).await?;
         let names = mcp.names().map(|tool| (config.tenant.clone(), tool)).collect();
         let clients = mcp.clients().collect();
         let mut host = Self {
@@ -197,61 +151,66 @@ impl ToolHost {
             watch: Tasks::new(),
             readiness: Readiness::new("tool-host"),
         };
-        let kinds = Kinds { tenant: &config.tenant, nats };
+        let context = HostContext { tenant: &config.tenant, nats };
         let workspace = config.files.as_ref().map(Workspace::open).transpose()?.map(Arc::new);
         if let (Some(files), Some(workspace)) = (&config.files, &workspace) {
-            host.serve(&kinds, "files", files.login.as_ref(), files::tools(workspace)).await?;
+            host.serve(&context, "files", files.login.as_ref(), files::tools(workspace)).await?;
         }
         if let (Some(plans), Some(workspace)) = (&config.plans, &workspace) {
-            host.serve(&kinds, "plans", plans.login.as_ref(), plans::tools(workspace)).await?;
+            host.serve(&context, "plans", plans.login.as_ref(), plans::tools(workspace)).await?;
         }
         if let Some(mail) = &config.mail {
-            let bus = host.store(&kinds, "mail", mail.login.as_ref()).await?;
-            let office = PostOffice::new(bus.clone(), config.tenant.clone(), Arc::new(SystemClock));
-            host.serve(&kinds, "mail", mail.login.as_ref(), mail::tools(&office)).await?;
-            let clients = mail::serve_clients(bus, config.tenant.clone(), office, host.tasks.token());
+            let bus = host.connect_store(&context, "mail", mail.login.as_ref()).await?;
+            let mail_service = MailService::new(bus.clone(), config.tenant.clone(), Arc::new(SystemClock));
+            host.serve(&context, "mail", mail.login.as_ref(), mail::tools(&mail_service)).await?;
+            let clients = mail::serve_clients(bus, config.tenant.clone(), mail_service, host.tasks.token());
             host.tasks.spawn("mail of clients", clients);
         }
         if let Some(results) = &config.results {
-            let bus = host.store(&kinds, "results", results.login.as_ref()).await?;
-            host.serve(&kinds, "results", results.login.as_ref(), results::tools(&bus, kinds.tenant)).await?;
+            let bus = host.connect_store(&context, "results", results.login.as_ref()).await?;
+            host.serve(&context, "results", results.login.as_ref(), results::tools(&bus, context.tenant)).await?;
         }
         if let Some(sessions) = &config.sessions {
-            let bus = host.store(&kinds, "sessions", sessions.login.as_ref()).await?;
-            host.serve(&kinds, "sessions", sessions.login.as_ref(), sessions::tools(&bus, kinds.tenant)).await?;
+            let bus = host.connect_store(&context, "sessions", sessions.login.as_ref()).await?;
+            host.serve(&context, "sessions", sessions.login.as_ref(), sessions::tools(&bus, context.tenant)).await?;
         }
         if let Some(fetch) = &config.fetch {
-            host.serve(&kinds, "fetch", fetch.login.as_ref(), fetch::tools(fetch)?).await?;
+            host.serve(&context, "fetch", fetch.login.as_ref(), fetch::tools(fetch)?).await?;
         }
         if let Some(command) = &config.command {
             let tools = command::tools(command, &host.tasks)?;
-            host.serve(&kinds, "command", command.login.as_ref(), tools).await?;
+            host.serve(&context, "command", command.login.as_ref(), tools).await?;
         }
         for (login, tools) in webhook::tools(&config.webhooks)? {
-            host.serve(&kinds, "webhooks", login.as_ref(), tools).await?;
+            host.serve(&context, "webhooks", login.as_ref(), tools).await?;
         }
         host.watch_connections();
         Ok(host)
     }
 
-    async fn store(&mut self, kinds: &Kinds<'_>, kind: &str, login: Option<&Login>) -> Result<Bus, HostError> {
-        let bus = connect::connect_store(kinds.nats, login, kind).await?;
+    async fn connect_store(
+        &mut self,
+        context: &HostContext<'_>,
+        kind: &str,
+        login: Option<&Login>,
+    ) -> Result<Bus, HostError> {
+        let bus = connect::connect_store(context.nats, login, kind).await?;
         self.stores.push(bus.clone());
         Ok(bus)
     }
 
     async fn serve(
         &mut self,
-        kinds: &Kinds<'_>,
+        context: &HostContext<'_>,
         kind: &str,
         login: Option<&Login>,
         tools: Vec<Tool>,
     ) -> Result<(), HostError> {
-        let name = |tool: &Tool| Some((kinds.tenant.clone(), ToolName::new(tool.name()).ok()?));
+        let name = |tool: &Tool| Some((context.tenant.clone(), ToolName::new(tool.name()).ok()?));
         self.names.extend(tools.iter().filter_map(name));
-        let client = connect::connect_tools(kinds.nats, login, kind).await?;
+        let client = connect::connect_tools(context.nats, login, kind).await?;
         self.clients.push(client.clone());
-        let serving = Tools::new(client).tenant(kinds.tenant.as_str()).concurrency(CONCURRENCY);
+        let serving = Tools::new(client).tenant(context.tenant.as_str()).concurrency(CONCURRENCY);
         self.servings.push(tools.into_iter().fold(serving, Tools::tool).serve().await?);
         Ok(())
     }
@@ -269,7 +228,7 @@ impl ToolHost {
                     tracing::info!(is_ready, "connections of the tools");
                 }
                 readiness.set(is_ready);
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(CONNECTION_CHECK_EVERY).await;
             }
         };
         self.watch.spawn("tool connections", async move {
@@ -277,7 +236,7 @@ impl ToolHost {
         });
     }
 
-    /// The tools that are there from the beginning.
+    /// The tools that are served from the start.
     pub fn names(&self) -> BTreeSet<(TenantId, ToolName)> {
         self.names.clone()
     }
@@ -289,7 +248,7 @@ impl ToolHost {
 
     /// Takes no more calls and finishes those that run, up to `timeout`.
     pub async fn drain(self, timeout: Duration) {
-        self.watch.end(WATCH_END_MAX).await;
+        self.watch.end(CONNECTION_CHECK_END_MAX).await;
         self.readiness.set(false);
         let servings = join_all(self.servings.into_iter().map(|serving| serving.stop(timeout)));
         join(servings, self.mcp.stop(timeout)).await;
@@ -300,8 +259,8 @@ impl ToolHost {
     }
 }
 
-/// What all kinds have in common.
-struct Kinds<'a> {
+/// Settings that all kinds of tools share.
+struct HostContext<'a> {
     tenant: &'a TenantId,
     nats: &'a NatsConfig,
 }

@@ -1,4 +1,4 @@
-//! Serves the tools that are shipped, and those of MCP servers and HTTP endpoints.
+//! Serves the built-in tools, and those of MCP servers and HTTP endpoints.
 
 // As in the command `ailoop`, which says why.
 #[global_allocator]

@@ -28,9 +28,9 @@ pub(super) async fn gateway() -> Result<Exit, Failure> {
 }
 
 pub(super) async fn executor() -> Result<Exit, Failure> {
-    use tool_executor::{Config, Executor};
+    use tool_executor::{Executor, ExecutorConfig};
     ended(
-        run("tool-executor", "executor", async |config: Config, bus| {
+        run("tool-executor", "executor", async |config: ExecutorConfig, bus| {
             let executor = Executor::start(config, bus);
             Ok(Running::new(executor.readiness(), |timeout| executor.drain(timeout)))
         })

@@ -64,8 +64,8 @@ pub struct Plan {
     pub(super) common: Common,
     pub(super) composer: prompt_composer::Config,
     pub(super) gateway: model_gateway::Config,
-    pub(super) executor: tool_executor::Config,
-    pub(super) tool_host: tool_host::Config,
+    pub(super) executor: tool_executor::ExecutorConfig,
+    pub(super) tool_host: tool_host::ToolHostConfig,
     pub(super) orchestrator: loop_orchestrator::Config,
     pub(super) edge: edge::Config,
     /// Variables that hold providers' keys, and are not set here.
@@ -112,7 +112,7 @@ impl Plan {
         composer = composer.followed()?;
         let mut edge: edge::Config = settings.section("edge")?;
         listen.apply(&mut edge);
-        let mut tool_host: tool_host::Config = settings.section(tool_host::SECTION)?;
+        let mut tool_host: tool_host::ToolHostConfig = settings.section(tool_host::SECTION)?;
         tool_host.tenant = edge.tenant.clone();
         tool_host.plans.get_or_insert_default();
         tool_host.mail.get_or_insert_default();

@@ -11,7 +11,7 @@ use contract::{TenantId, ToolName};
 use futures::StreamExt as _;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};
-use tool_schema::{Described, read};
+use tool_schema::{ToolDescription, parse_service_info};
 
 use super::call::Call;
 use super::reply::{Answer, Progress, Reply, read as read_reply};
@@ -101,7 +101,7 @@ impl<'a> Asker<'a> {
             let mut replicas = Vec::new();
             for message in infos {
                 let instance = identity(&message).map(|it| (it.name, it.id)).unwrap_or_default();
-                let said = read(&message.payload).into_iter().find_map(|described| self.meant(described));
+                let said = parse_service_info(&message.payload).into_iter().find_map(|described| self.meant(described));
                 replicas.extend(said.map(|said| Replica { instance: instance.clone(), said }));
             }
             replicas.sort_by(|one, other| one.instance.cmp(&other.instance));
@@ -113,11 +113,13 @@ impl<'a> Asker<'a> {
         Ok(Found { replicas, named, pinged })
     }
 
-    fn meant(&self, described: Described) -> Option<Result<ToolSpec, String>> {
+    fn meant(&self, described: ToolDescription) -> Option<Result<ToolSpec, String>> {
         match described {
-            Described::Tool(tenant, spec) => (tenant == self.tenant && spec.name == self.tool).then_some(Ok(spec)),
+            ToolDescription::Tool(tenant, spec) => {
+                (tenant == self.tenant && spec.name == self.tool).then_some(Ok(spec))
+            }
             // Also of another shape: whoever looks for this tool wants to hear of it.
-            Described::Bad { subject, reason } => {
+            ToolDescription::Bad { subject, reason } => {
                 subject.rsplit('.').next().is_some_and(|last| last == self.tool.as_str()).then_some(Err(reason))
             }
         }

@@ -1,4 +1,4 @@
-//! A nats-server of one test's own: any free port, ended with the test.
+//! A nats-server of one test, on any free port.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -48,7 +48,8 @@ fn binary() -> PathBuf {
     named.or_else(|| tools.exists().then_some(tools)).unwrap_or_else(|| "nats-server".into())
 }
 
-/// Asks until somebody listens: the server hears of a tool over another connection than this question.
+/// Repeats a request until there is a responder: the subscription of a tool comes over another connection than the
+/// request.
 pub(crate) async fn ask(client: &Client, subject: &str, request: impl Fn() -> Request) -> Message {
     let end = Instant::now() + Duration::from_secs(10);
     loop {

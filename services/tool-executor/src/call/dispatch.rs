@@ -1,4 +1,4 @@
-//! One call on its way: the request to the tool, and everything that may end it.
+//! Dispatch of one call: the request to the tool, and everything that can end the call.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -7,137 +7,135 @@ use bus::call::OpenCall;
 use bus::{Bus, BusError, CallStatus, Headers, Subscription, SubscriptionEvent};
 use bytes::Bytes;
 use contract::subject::{self, SessionKey};
-use contract::tool::{EffectClass, Outcome, ToolItem, UNKNOWN_OUTCOME_TEXT, header};
+use contract::tool::{EffectClass, Outcome, ToolItem, header};
 use contract::{ErrorCode, limits};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 
-use super::doubt::{Doubt, ReplicaAnswer, Verdict, ask_replicas};
-use super::life::{Deadlines, LOOK_EVERY, Life};
-use super::reply::{Answer, Reply, read};
+use super::call_deadline::{CallDeadline, Deadlines, REPLICA_PING_EVERY};
+use super::replica_check::{CheckVerdict, ReplicaAnswer, ReplicaCheck, ask_replicas};
+use super::tool_reply::{ToolAnswer, ToolReply, parse_reply, unknown_answer};
 use crate::Clock;
 use crate::connection_health::ConnectionHealth;
 
-/// How often a call that may run again is sent once more after its answer may have been lost.
+/// Times a repeatable call is sent again after its answer may have been lost.
 const RESENDS_MAX: u32 = 3;
-/// Pause before that.
-const RESEND_AFTER: Duration = Duration::from_millis(200);
+/// Pause before a call is sent again.
+const RESEND_PAUSE: Duration = Duration::from_millis(200);
 
 /// A call that may be dispatched.
 pub(crate) struct Dispatch<'a> {
     pub(crate) bus: &'a Bus,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) work: &'a OpenCall<ToolItem>,
-    /// Whether an executor that was lost may have sent it, and it may have taken effect.
+    /// Whether an executor that was lost may have sent the call, so that it may have taken effect.
     pub(crate) sent_before: bool,
-    /// How long the tool has, from the dispatch.
+    /// Time that the tool has, counted from the dispatch.
     pub(crate) timeout: Duration,
     pub(crate) deadlines: Deadlines,
-    /// What tells how long a tool of the catalogue that nobody serves just now is worth waiting for.
+    /// Decides how long to wait for a tool that is in the catalogue but has no replica now.
     pub(crate) health: Option<&'a ConnectionHealth>,
-    /// Until when it is waited for in any case: this process has not heard of it, and has not been there for long.
+    /// Wait for the tool until then in any case: this process is too young to know whether the tool exists.
     pub(crate) expected_until: Option<Instant>,
 }
 
-/// What waiting for a reply came to.
-enum Waited {
-    Answered(Answer),
-    /// Nobody subscribes.
+/// Why the wait for a reply ended.
+enum WaitOutcome {
+    Replied(ToolAnswer),
+    /// No replica subscribes to the tool's subject.
     NoTool,
-    /// Replicas are there, and none of them has the call.
-    Unread,
-    /// The connection was lost, and perhaps the answer with it.
-    Lost,
-    /// The replica that worked on it is gone.
-    Gone,
-    /// The deadline passed.
-    Late,
-    /// Called off.
+    /// Replicas answer, and none of them holds the call.
+    NotHeld,
+    /// The connection was lost, and the answer may be lost with it.
+    ConnectionLost,
+    /// The replica that worked on the call is gone.
+    ReplicaGone,
+    TimedOut,
     Cancelled,
-    /// No longer open in the log.
+    /// The call is no longer open in the log.
     Closed,
 }
 
 impl Dispatch<'_> {
-    /// Calls the tool; `None` when meanwhile nobody wants the answer any more.
-    pub(crate) async fn run(&self) -> Option<Answer> {
-        let mut life = Life::new(self.bus, self.clock, self.work, self.deadlines);
+    /// Calls the tool. `None`: the session no longer wants an answer.
+    pub(crate) async fn run(&self) -> Option<ToolAnswer> {
+        let mut call_deadline = CallDeadline::new(self.bus, self.clock, self.work, self.deadlines);
         let mut resends = 0;
         let mut missed = None;
         let mut replies = Replies::default();
         loop {
             if self.work.cancelled.is_cancelled() {
-                return Some(self.called_off(resends > 0 || self.sent_before).await);
+                return Some(self.cancel(resends > 0 || self.sent_before).await);
             }
-            let waited = match self.send().await {
+            let outcome = match self.send().await {
                 Ok(subscription) => {
                     replies.add(subscription);
-                    self.wait(&mut replies, &mut life).await
+                    self.wait(&mut replies, &mut call_deadline).await
                 }
-                Err(BusError::NoResponders { .. }) => Waited::NoTool,
-                Err(error @ BusError::TooLarge { .. }) => Waited::Answered(Answer::error(
+                Err(BusError::NoResponders { .. }) => WaitOutcome::NoTool,
+                Err(error @ BusError::TooLarge { .. }) => WaitOutcome::Replied(ToolAnswer::error(
                     ErrorCode::TooLarge,
                     format!("the arguments are too large: {error}"),
                 )),
                 Err(error) => {
                     tracing::warn!(session = %self.work.key, call = %self.work.call, %error, "request to tool failed");
-                    Waited::Lost
+                    WaitOutcome::ConnectionLost
                 }
             };
-            match waited {
-                Waited::Answered(answer) => return Some(answer),
-                // The server says so: nobody has got the call, of whatever class it is.
-                Waited::NoTool if self.may_come_back(&mut missed, life.deadline()) => {
-                    match self.may_still_begin(life.deadline()).await {
+            match outcome {
+                WaitOutcome::Replied(answer) => return Some(answer),
+                // The server reports that no replica got the call, so every effect class may be sent again.
+                WaitOutcome::NoTool if self.can_come_back(&mut missed, call_deadline.deadline()) => {
+                    match self.wait_until_open(call_deadline.deadline()).await {
                         Some(true) => {}
-                        Some(false) => return Some(self.nobody(resends)),
+                        Some(false) => return Some(self.no_tool_answer(resends)),
                         None => return None,
                     }
                 }
-                Waited::NoTool => return Some(self.nobody(resends)),
-                Waited::Lost if self.repeatable() && resends < RESENDS_MAX => {
+                WaitOutcome::NoTool => return Some(self.no_tool_answer(resends)),
+                WaitOutcome::ConnectionLost if self.is_repeatable() && resends < RESENDS_MAX => {
                     resends += 1;
-                    // In a pause nothing is sent, also not again.
-                    if let Some(ended) = self.ends_before_resend(&life).await {
+                    // While a session is paused nothing is sent, a repeated call included.
+                    if let Some(ended) = self.check_before_resend(&call_deadline).await {
                         return ended;
                     }
                 }
-                Waited::Lost => return Some(self.lost()),
-                Waited::Gone if self.repeatable() && resends < RESENDS_MAX => {
+                WaitOutcome::ConnectionLost => return Some(self.connection_lost_answer()),
+                WaitOutcome::ReplicaGone if self.is_repeatable() && resends < RESENDS_MAX => {
                     tracing::info!(session = %self.work.key, call = %self.work.call, "the tool's replica is gone; sent again");
                     resends += 1;
-                    if let Some(ended) = self.ends_before_resend(&life).await {
+                    if let Some(ended) = self.check_before_resend(&call_deadline).await {
                         return ended;
                     }
-                    life.begins_anew();
+                    call_deadline.restart();
                 }
-                Waited::Gone => return Some(self.gone(resends)),
-                Waited::Unread if self.repeatable() && resends < RESENDS_MAX => {
+                WaitOutcome::ReplicaGone => return Some(self.replica_gone_answer(resends)),
+                WaitOutcome::NotHeld if self.is_repeatable() && resends < RESENDS_MAX => {
                     tracing::info!(session = %self.work.key, call = %self.work.call, "no replica has the call; sent again");
                     resends += 1;
-                    if let Some(ended) = self.ends_before_resend(&life).await {
+                    if let Some(ended) = self.check_before_resend(&call_deadline).await {
                         return ended;
                     }
-                    life.begins_anew();
+                    call_deadline.restart();
                 }
-                Waited::Unread => return Some(self.unread()),
-                Waited::Late => {
-                    self.tell_tool().await;
-                    return Some(self.late(&life));
+                WaitOutcome::NotHeld => return Some(self.not_held_answer()),
+                WaitOutcome::TimedOut => {
+                    self.notify_cancel().await;
+                    return Some(self.timeout_answer(&call_deadline));
                 }
-                Waited::Cancelled => return Some(self.called_off(true).await),
-                Waited::Closed => {
-                    self.tell_tool().await;
+                WaitOutcome::Cancelled => return Some(self.cancel(true).await),
+                WaitOutcome::Closed => {
+                    self.notify_cancel().await;
                     return None;
                 }
             }
         }
     }
 
-    /// Whether a tool that nobody serves since `missed` is worth waiting for.
-    fn may_come_back(&self, missed: &mut Option<Instant>, deadline: Instant) -> bool {
+    /// Whether to wait for a tool that has had no replica since `missed`.
+    fn can_come_back(&self, missed: &mut Option<Instant>, deadline: Instant) -> bool {
         let now = Instant::now();
         let missed = *missed.get_or_insert(now);
         let until = self.health.map_or(missed, |health| health.back_until(missed));
@@ -145,19 +143,20 @@ impl Dispatch<'_> {
         !self.work.cancelled.is_cancelled() && now < until.min(deadline)
     }
 
-    /// How the call ends where it must not be sent again: the inner value is `None` when nobody wants an answer any more.
-    async fn ends_before_resend(&self, life: &Life<'_>) -> Option<Option<Answer>> {
-        match self.may_still_begin(life.deadline()).await {
+    /// The end of a call that must not be sent again; the inner value is `None` when the session wants no answer.
+    async fn check_before_resend(&self, call_deadline: &CallDeadline<'_>) -> Option<Option<ToolAnswer>> {
+        match self.wait_until_open(call_deadline.deadline()).await {
             Some(true) => None,
-            Some(false) => Some(Some(self.late(life))),
+            Some(false) => Some(Some(self.timeout_answer(call_deadline))),
             None => Some(None),
         }
     }
 
-    /// Rests, and asks the log before a call begins after that: a stop or a pause may have come, and its word may be lost.
-    /// `None`: nobody wants it any more; `Some(false)`: the deadline came first.
-    async fn may_still_begin(&self, deadline: Instant) -> Option<bool> {
-        let mut pause = RESEND_AFTER;
+    /// Pauses, then asks the log whether the call is still open: a stop or a pause may have been published while its
+    /// message to this process was lost. `None`: the session no longer wants the call. `Some(false)`: the deadline
+    /// passed first.
+    async fn wait_until_open(&self, deadline: Instant) -> Option<bool> {
+        let mut pause = RESEND_PAUSE;
         loop {
             tokio::select! {
                 () = self.work.cancelled.cancelled() => return Some(true),
@@ -168,9 +167,9 @@ impl Dispatch<'_> {
                 Ok(CallStatus::Open) => return Some(true),
                 Ok(CallStatus::Closed) => return None,
                 Ok(CallStatus::Paused | CallStatus::NotVisible) => pause = limits::WORKER_CHECK_EVERY,
-                // Nobody could be told of a result either.
+                // While the log is unavailable a result could not be stored either.
                 Err(error) => {
-                    tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "the log is not there");
+                    tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "the log cannot be read");
                 }
             }
         }
@@ -179,91 +178,91 @@ impl Dispatch<'_> {
     async fn send(&self) -> Result<Subscription, BusError> {
         let subject = subject::tool(&self.work.key.tenant, &self.work.item.tool);
         let body = Bytes::copy_from_slice(self.work.item.arguments.get().as_bytes());
-        self.bus.transport().request_many(&subject, self.headers(), body).await
+        self.bus.transport().request_many(&subject, self.build_headers(), body).await
     }
 
-    async fn wait(&self, replies: &mut Replies, life: &mut Life<'_>) -> Waited {
+    async fn wait(&self, replies: &mut Replies, call_deadline: &mut CallDeadline<'_>) -> WaitOutcome {
         let OpenCall { key, call, item, .. } = self.work;
         let mut closed = pin!(self.bus.until_closed(key, call, item.meta.slot));
-        let mut look = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut heard_any = false;
-        let mut doubt = Doubt::new(self.repeatable());
-        let mut question: Option<BoxFuture<'_, ReplicaAnswer>> = None;
+        let mut ping = interval_at(Instant::now() + REPLICA_PING_EVERY, REPLICA_PING_EVERY);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut has_received = false;
+        let mut check = ReplicaCheck::new(self.is_repeatable());
+        let mut query: Option<BoxFuture<'_, ReplicaAnswer>> = None;
         loop {
-            let (deadline, asks_at) = (life.deadline(), life.asks_at());
-            let doubts_at = doubt.asks_at().filter(|_| question.is_none());
+            let (deadline, next_extension_at) = (call_deadline.deadline(), call_deadline.next_extension_at());
+            let next_check_at = check.next_check_at().filter(|_| query.is_none());
             tokio::select! {
                 biased;
-                heard = replies.next() => match heard {
+                event = replies.next() => match event {
                     Some(SubscriptionEvent::Message(message)) => {
-                        heard_any = true;
-                        match read(&message, self.work.item.effect) {
-                            Reply::Final(answer) => return Waited::Answered(answer),
-                            Reply::Progress { text, instance } => {
-                                doubt.settle();
-                                life.progress(text, instance.as_deref()).await;
+                        has_received = true;
+                        match parse_reply(&message, self.work.item.effect) {
+                            ToolReply::Final(answer) => return WaitOutcome::Replied(answer),
+                            ToolReply::Progress { text, instance } => {
+                                check.clear();
+                                call_deadline.record_progress(text, instance.as_deref()).await;
                             }
                         }
                     }
                     Some(SubscriptionEvent::Gap) => {
-                        heard_any = true;
-                        // A call that must not run twice can still be answered: it is waited for, but not for long.
-                        if self.repeatable() {
-                            return Waited::Lost;
+                        has_received = true;
+                        // The answer to a call that must not run twice can still arrive: wait for it for a short time.
+                        if self.is_repeatable() {
+                            return WaitOutcome::ConnectionLost;
                         }
-                        doubt.broke();
+                        check.record_gap();
                     }
-                    None if heard_any => return Waited::Lost,
-                    None => return Waited::NoTool,
+                    None if has_received => return WaitOutcome::ConnectionLost,
+                    None => return WaitOutcome::NoTool,
                 },
-                () = self.work.cancelled.cancelled() => return Waited::Cancelled,
-                () = sleep_until(deadline) => return Waited::Late,
-                () = sleep_until(asks_at.unwrap_or(deadline)), if asks_at.is_some() => life.ask().await,
-                () = sleep_until(doubts_at.unwrap_or(deadline)), if doubts_at.is_some() => {
-                    question = Some(ask_replicas(self.bus, life.asked_at(), self.call_key()).boxed());
+                () = self.work.cancelled.cancelled() => return WaitOutcome::Cancelled,
+                () = sleep_until(deadline) => return WaitOutcome::TimedOut,
+                () = sleep_until(next_extension_at.unwrap_or(deadline)), if next_extension_at.is_some() => call_deadline.request_extension().await,
+                () = sleep_until(next_check_at.unwrap_or(deadline)), if next_check_at.is_some() => {
+                    query = Some(ask_replicas(self.bus, call_deadline.query_subject(), self.call_key()).boxed());
                 }
-                asked = answer_of(&mut question) => {
-                    question = None;
-                    match doubt.verdict(asked) {
-                        Verdict::Wait => {}
-                        Verdict::Lost => return Waited::Lost,
-                        Verdict::Unread => return Waited::Unread,
+                answer = await_query(&mut query) => {
+                    query = None;
+                    match check.evaluate(answer) {
+                        CheckVerdict::Wait => {}
+                        CheckVerdict::Lost => return WaitOutcome::ConnectionLost,
+                        CheckVerdict::NotHeld => return WaitOutcome::NotHeld,
                     }
                 }
-                _ = look.tick() => if life.is_gone(self.health).await {
-                    return Waited::Gone;
+                _ = ping.tick() => if call_deadline.is_replica_gone(self.health).await {
+                    return WaitOutcome::ReplicaGone;
                 },
-                () = &mut closed => return Waited::Closed,
+                () = &mut closed => return WaitOutcome::Closed,
             }
         }
     }
 
-    /// Nobody wants it any more; `sent`: somebody may have got it.
-    async fn called_off(&self, sent: bool) -> Answer {
+    /// Ends a call that was cancelled. `sent`: a replica may have got it.
+    async fn cancel(&self, sent: bool) -> ToolAnswer {
         if !sent {
-            return Answer::new(Outcome::Cancelled, "cancelled; it was not called");
+            return ToolAnswer::new(Outcome::Cancelled, "cancelled; it was not called");
         }
-        self.tell_tool().await;
-        Answer::new(Outcome::Cancelled, "cancelled")
+        self.notify_cancel().await;
+        ToolAnswer::new(Outcome::Cancelled, "cancelled")
     }
 
-    /// Tells the tool that nobody waits any more; best effort.
-    async fn tell_tool(&self) {
+    /// Notifies the tool that no caller waits any more; best effort.
+    async fn notify_cancel(&self) {
         let subject = subject::tool_cancel(&self.work.key.tenant, &self.work.item.tool);
         let headers = vec![(header::CALL.to_owned(), self.call_key())];
         if let Err(error) = self.bus.transport().publish(&subject, headers, Bytes::new()).await {
-            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "tool not told of the cancel");
+            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "the cancel was not sent to the tool");
         }
     }
 
-    /// The call's id at the tool, which takes effect once per id.
+    /// Idempotency key of the call at its tool.
     fn call_key(&self) -> String {
         self.work.item.call_key(&self.work.key.tenant, &self.work.key.session)
     }
 
-    fn headers(&self) -> Headers {
-        let mut headers = identity(&self.work.key, &self.work.item);
+    fn build_headers(&self) -> Headers {
+        let mut headers = identity_headers(&self.work.key, &self.work.item);
         headers.extend([
             (header::ATTEMPT.to_owned(), self.work.attempt()),
             (header::DEADLINE.to_owned(), self.clock.now().after(self.timeout).to_string()),
@@ -274,67 +273,67 @@ impl Dispatch<'_> {
         headers
     }
 
-    fn repeatable(&self) -> bool {
+    fn is_repeatable(&self) -> bool {
         self.work.item.effect.may_repeat()
     }
 
-    /// Nobody knows what a tool did that does not answer. A model that calls an idempotent one again makes another call,
-    /// with another key: only what changes nothing is just late.
-    fn late(&self, life: &Life<'_>) -> Answer {
-        let text = match life.silence() {
+    /// The outcome of a silent call is unknown, unless the tool is pure. A model that repeats an idempotent call makes
+    /// another call with another key, so only a pure call may be reported as a plain timeout.
+    fn timeout_answer(&self, call_deadline: &CallDeadline<'_>) -> ToolAnswer {
+        let text = match call_deadline.silent_for() {
             Some(silence) => format!("silent for {} seconds after it showed progress", silence.as_secs_f64().ceil()),
             None => format!("no answer within {} seconds", self.timeout.as_secs_f64().ceil()),
         };
         match self.work.item.effect {
-            EffectClass::Pure => Answer::new(Outcome::Timeout, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(&text),
+            EffectClass::Pure => ToolAnswer::new(Outcome::Timeout, text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(&text),
         }
     }
 
-    /// Nobody serves the tool now; an earlier try may have taken effect.
-    fn nobody(&self, resends: u32) -> Answer {
+    /// No replica serves the tool now; an earlier try may have taken effect.
+    fn no_tool_answer(&self, resends: u32) -> ToolAnswer {
         let tool = self.work.item.tool.as_str();
         if resends > 0 && self.work.item.effect.takes_effect() {
-            return self.gone(resends - 1);
+            return self.replica_gone_answer(resends - 1);
         }
         if self.sent_before {
-            return unknown(&format!(
-                "nobody serves the tool {tool} now, and another executor may have called it before"
+            return unknown_answer(&format!(
+                "no replica serves the tool {tool} now, and another executor may have called it before"
             ));
         }
-        no_tool(tool, resends > 0)
+        no_tool_error(tool, resends > 0)
     }
 
-    fn gone(&self, resends: u32) -> Answer {
+    fn replica_gone_answer(&self, resends: u32) -> ToolAnswer {
         let text = format!("the tool's process ended while it worked on the call ({} times)", resends + 1);
         match self.work.item.effect {
-            EffectClass::Pure => Answer::error(ErrorCode::Unavailable, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(&text),
+            EffectClass::Pure => ToolAnswer::error(ErrorCode::Unavailable, text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(&text),
         }
     }
 
-    fn lost(&self) -> Answer {
+    fn connection_lost_answer(&self) -> ToolAnswer {
         match self.work.item.effect {
             EffectClass::Pure => {
-                Answer::error(ErrorCode::Unavailable, "the tool could not be reached: the connection was lost")
+                ToolAnswer::error(ErrorCode::Unavailable, "the tool could not be reached: the connection was lost")
             }
             EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
-                unknown("the connection to NATS broke while the call ran, and its answer may be lost")
+                unknown_answer("the connection to NATS broke while the call ran, and its answer may be lost")
             }
         }
     }
 
-    fn unread(&self) -> Answer {
+    fn not_held_answer(&self) -> ToolAnswer {
         let text = "no replica of the tool has the call: it was lost on its way, or its answer was";
         match self.work.item.effect {
-            EffectClass::Pure => Answer::error(ErrorCode::Unavailable, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown(text),
+            EffectClass::Pure => ToolAnswer::error(ErrorCode::Unavailable, text),
+            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(text),
         }
     }
 }
 
-/// The headers that name a call to its tool: its id there, its session and its agent.
-pub(super) fn identity(key: &SessionKey, item: &ToolItem) -> Headers {
+/// Headers that identify a call to its tool: its key, its session and its agent.
+pub(super) fn identity_headers(key: &SessionKey, item: &ToolItem) -> Headers {
     vec![
         (header::CALL.to_owned(), item.call_key(&key.tenant, &key.session)),
         (header::SESSION.to_owned(), key.session.to_string()),
@@ -342,15 +341,15 @@ pub(super) fn identity(key: &SessionKey, item: &ToolItem) -> Headers {
     ]
 }
 
-async fn answer_of(question: &mut Option<BoxFuture<'_, ReplicaAnswer>>) -> ReplicaAnswer {
-    match question {
-        Some(question) => question.await,
+async fn await_query(query: &mut Option<BoxFuture<'_, ReplicaAnswer>>) -> ReplicaAnswer {
+    match query {
+        Some(query) => query.await,
         None => std::future::pending().await,
     }
 }
 
-/// The replies to every time that a call was sent: those to an earlier one still count, since a tool that takes effect once
-/// may answer either. Over when the newest one is.
+/// Replies to every send of one call. A reply to an earlier send still counts, since a tool that takes effect once may
+/// answer any of them. The stream ends when that of the newest send ends.
 #[derive(Default)]
 struct Replies {
     all: SelectAll<BoxStream<'static, (u32, Option<SubscriptionEvent>)>>,
@@ -362,13 +361,13 @@ impl Replies {
         self.newest += 1;
         let number = self.newest;
         let end = futures::stream::once(std::future::ready((number, None)));
-        self.all.push(subscription.map(move |heard| (number, Some(heard))).chain(end).boxed());
+        self.all.push(subscription.map(move |event| (number, Some(event))).chain(end).boxed());
     }
 
     async fn next(&mut self) -> Option<SubscriptionEvent> {
         loop {
             match self.all.next().await? {
-                (_, Some(heard)) => return Some(heard),
+                (_, Some(event)) => return Some(event),
                 (number, None) if number == self.newest => return None,
                 (_, None) => {}
             }
@@ -376,12 +375,7 @@ impl Replies {
     }
 }
 
-/// A call of which nobody knows whether it took effect.
-pub(crate) fn unknown(why: &str) -> Answer {
-    Answer::new(Outcome::Unknown, format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
-}
-
-fn no_tool(tool: &str, went: bool) -> Answer {
+fn no_tool_error(tool: &str, went: bool) -> ToolAnswer {
     let text = if went { "went away" } else { "is not running" };
-    Answer::error(ErrorCode::NoToolAvailable, format!("nobody serves the tool {tool} now: it {text}"))
+    ToolAnswer::error(ErrorCode::NoToolAvailable, format!("no replica serves the tool {tool} now: it {text}"))
 }

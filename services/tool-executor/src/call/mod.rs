@@ -1,10 +1,10 @@
-//! Runs the tool calls that may start, and says what came of each.
+//! Handler of the tool queue: runs calls and reports their results.
 
+mod call_deadline;
 mod dispatch;
-mod doubt;
-mod life;
 mod probe;
-mod reply;
+mod replica_check;
+mod tool_reply;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,31 +23,31 @@ use contract::{CommandId, ErrorCode, TenantId, ToolName, limits};
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use dispatch::{Dispatch, unknown};
-use life::Deadlines;
-use reply::Answer;
+use call_deadline::Deadlines;
+use dispatch::Dispatch;
+use tool_reply::{ToolAnswer, unknown_answer};
 
 use crate::Clock;
 use crate::connection_health::{BACK_WITHIN, ConnectionHealth};
 use crate::schemas::Schemas;
 use tool_schema::ArgumentsError;
 
-/// What was asked of the log longer ago than this is asked again before a call is sent.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// A call status older than this is read again before the call is sent.
+const STATUS_AGE_MAX: Duration = Duration::from_millis(20);
 /// Pause before the bus is asked again that could not serve a call.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a call waits for the catalogue's first poll after this process started.
-const CATALOGUE_WITHIN: Duration = Duration::from_secs(3);
+/// How long a call waits for the first poll of the catalogue after this process started.
+const CATALOGUE_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// With what the id of a result ends that says that nothing is known.
-const UNKNOWN_END: &str = "-unknown";
+/// Suffix of the id of a result with an unknown outcome.
+const UNKNOWN_ID_SUFFIX: &str = "-unknown";
 
-/// Why nobody knows what an earlier delivery did.
-const LOST: &str = "the executor of this call was lost";
+/// Why the outcome of an earlier delivery is unknown.
+const EXECUTOR_LOST_TEXT: &str = "the executor of this call was lost";
 
 /// The handler of the tool queue.
-pub(crate) struct Calls {
+pub(crate) struct ToolCallHandler {
     bus: Bus,
     clock: Arc<dyn Clock>,
     schemas: Schemas,
@@ -55,17 +55,16 @@ pub(crate) struct Calls {
     started: Instant,
 }
 
-/// A call that may start.
 type ToolCall = OpenCall<ToolItem>;
 
-impl Calls {
+impl ToolCallHandler {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, schemas: Schemas, health: ConnectionHealth) -> Self {
         Self { bus, clock, schemas, health, started: Instant::now() }
     }
 
     async fn execute(&self, work: &ToolCall) -> Result<Option<CallResult>, BusError> {
         let began = Instant::now();
-        let Some(answer) = self.answer(work).await? else {
+        let Some(answer) = self.call_tool(work).await? else {
             tracing::info!(session = %work.key, call = %work.call, "no longer wanted");
             return Ok(None);
         };
@@ -78,7 +77,7 @@ impl Calls {
             answer
         };
         let duration = began.elapsed();
-        let (tool, outcome) = (work.item.tool.as_str(), word(answer.outcome));
+        let (tool, outcome) = (work.item.tool.as_str(), outcome_label(answer.outcome));
         let span = tracing::Span::current();
         telemetry::span::outcome(&span, outcome);
         if let Some(code) = &answer.code {
@@ -86,7 +85,7 @@ impl Calls {
         }
         telemetry::metric::tool(tool, outcome, duration);
         tracing::info!(session = %work.key, call = %work.call, tool, outcome, took_ms = duration.as_millis(), "tool call");
-        let (content, whole) = self.shown(work, answer.content).await;
+        let (content, whole) = self.truncate_content(work, answer.content).await;
         let result = ToolResult {
             meta: work.item.meta.of_result(),
             outcome: answer.outcome,
@@ -99,25 +98,26 @@ impl Calls {
         call_result(&work.call, &result).map(Some)
     }
 
-    /// Claims a call that takes effect; whether another delivery has claimed it before, and so may have sent it.
-    async fn was_claimed(&self, work: &ToolCall) -> Result<bool, BusError> {
+    /// Claims a call that takes effect. `true`: another delivery claimed it before, and so may have sent it.
+    async fn claim_dispatch(&self, work: &ToolCall) -> Result<bool, BusError> {
         if !work.item.effect.takes_effect() {
             return Ok(false);
         }
-        // An owner of its own for each delivery: what an earlier one did is unknown, also to the same process. Its number
-        // would not do, since an item that is published again counts from 1 again.
+        // Each delivery is an owner of its own, since the outcome of an earlier one is unknown, also to the same
+        // process. Its number is no owner: an item that is published again counts from 1 again.
         let owner = uuid::Uuid::now_v7().simple().to_string();
         let origin = work.item.origin();
-        // Executors of an older version know the second name only. Of a call that comes for the first time it may be an earlier session's.
+        // Executors of an older version know the second name only. On a first delivery it may belong to an earlier
+        // session of the same id.
         let parts = [origin.as_str()];
         let (claimed, by_older) = futures::try_join!(self.claim(work, &parts, &owner), self.claim(work, &[], &owner))?;
         Ok(claimed == Claim::Theirs || work.may_have_been_held && by_older == Claim::Theirs)
     }
 
-    /// Asks the log again where it took long since it was asked: `false` when nobody wants the call any more. In a pause it is waited
-    /// here, since the call is claimed: to its next delivery it would count as sent.
-    async fn may_begin(&self, work: &ToolCall, asked: Instant) -> bool {
-        if asked.elapsed() < ASKED_AGAIN_AFTER {
+    /// Reads the call status again if the last one is too old; `false`: the session no longer wants the call. Waits
+    /// here while the session is paused, since the call is claimed: its next delivery would count it as sent.
+    async fn wait_until_open(&self, work: &ToolCall, checked_at: Instant) -> bool {
+        if checked_at.elapsed() < STATUS_AGE_MAX {
             return true;
         }
         loop {
@@ -125,81 +125,82 @@ impl Calls {
                 Ok(CallStatus::Open) => return true,
                 Ok(CallStatus::Closed) => return false,
                 Ok(CallStatus::Paused | CallStatus::NotVisible) => {}
-                Err(error) => tracing::debug!(session = %work.key, call = %work.call, %error, "the log is not there"),
+                Err(error) => tracing::debug!(session = %work.key, call = %work.call, %error, "the log cannot be read"),
             }
             tokio::select! {
                 () = work.cancelled.cancelled() => return true,
-                () = tokio::time::sleep(AGAIN_AFTER) => {}
+                () = tokio::time::sleep(RETRY_AFTER) => {}
             }
         }
     }
 
-    /// Claims for one owner, however long the bus is away: to an owner of its own, the next delivery's, a claim that this one may have
-    /// made would be another one's, and the call would count as sent.
+    /// Claims for one owner, however long the bus is away. A second owner, that of the next delivery, would find a
+    /// claim that this one may have made, and the call would count as sent.
     async fn claim(&self, work: &ToolCall, parts: &[&str], owner: &str) -> Result<Claim, BusError> {
         loop {
             match self.bus.claim_part(&work.key, &work.call.call, parts, owner).await {
                 Err(error) if !error.is_final() => {
                     tracing::warn!(session = %work.key, call = %work.call, %error, "call not claimed yet");
-                    tokio::time::sleep(AGAIN_AFTER).await;
+                    tokio::time::sleep(RETRY_AFTER).await;
                 }
                 claimed => return claimed,
             }
         }
     }
 
-    /// Everything from the arguments to the answer; `None` when nobody wants one any more.
-    async fn answer(&self, work: &ToolCall) -> Result<Option<Answer>, BusError> {
-        let (item, asked) = (&work.item, Instant::now());
+    /// Runs a call from its arguments to the answer; `None`: the session no longer wants one.
+    async fn call_tool(&self, work: &ToolCall) -> Result<Option<ToolAnswer>, BusError> {
+        let (item, checked_at) = (&work.item, Instant::now());
         let tool = (work.key.tenant.clone(), item.tool.clone());
-        // Of what comes again it must be known first whether it was sent before: nothing is said of that otherwise.
-        let mut sent_before = work.may_have_been_held && self.was_claimed(work).await?;
-        // Until then nothing is known of any tool.
-        self.schemas.wait_for_catalogue(CATALOGUE_WITHIN).await;
+        // A repeated delivery is claimed first: no answer may claim that an earlier one did not send the call.
+        let mut sent_before = work.may_have_been_held && self.claim_dispatch(work).await?;
+        // Before the first poll no tool is known.
+        self.schemas.wait_for_catalogue(CATALOGUE_WAIT_MAX).await;
         let checked = match self.schemas.check_small(&tool, &item.arguments) {
             Some(checked) => checked,
             None => self.check_large(work, &tool).await?,
         };
         if let Err(ArgumentsError { code, text }) = checked {
-            // The tool may have had another schema then.
+            // The tool may have had another schema when the call was sent.
             return Ok(Some(if sent_before {
-                unknown(&format!("{LOST}, and the call cannot be made again: {text}"))
+                unknown_answer(&format!("{EXECUTOR_LOST_TEXT}, and the call cannot be made again: {text}"))
             } else {
-                Answer::error(code, text)
+                ToolAnswer::error(code, text)
             }));
         }
         let (now, left) = (Instant::now(), item.meta.deadline.since(self.clock.now()));
-        // Who began with it may have been given more time since, and another try needs its own: the loop has the last word.
+        // An earlier delivery may have been granted more time, and another try needs its own. The loop has the last
+        // word.
         let timeout = if work.may_have_been_held { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
             return Ok(Some(if sent_before {
-                unknown(&format!("{LOST}, and its deadline has passed"))
+                unknown_answer(&format!("{EXECUTOR_LOST_TEXT}, and its deadline has passed"))
             } else {
                 let text = "the deadline had passed before the tool could be called; it was not called";
-                Answer::new(Outcome::Timeout, text)
+                ToolAnswer::new(Outcome::Timeout, text)
             }));
         }
         if !work.may_have_been_held {
-            sent_before = self.was_claimed(work).await?;
+            sent_before = self.claim_dispatch(work).await?;
         }
-        if !self.may_begin(work, asked).await {
+        if !self.wait_until_open(work, checked_at).await {
             return Ok(None);
         }
         if sent_before && !item.effect.may_repeat() {
-            return Ok(Some(unknown(LOST)));
+            return Ok(Some(unknown_answer(EXECUTOR_LOST_TEXT)));
         }
         let deadlines = Deadlines { deadline: now + timeout, known: now + left };
-        // A tool that was never there will not come back. But it was in the catalogue when its session looked: when a whole
-        // fleet starts anew, its client may come later than the first calls.
-        let health = self.schemas.knows(&tool).then_some(&self.health);
+        // A tool that was never there will not come back. But this one was in the catalogue when its session looked:
+        // when a whole fleet restarts, the tool's client may connect after the first calls.
+        let health = self.schemas.has_tool(&tool).then_some(&self.health);
         let expected_until = (!self.schemas.has_answered(&tool)).then(|| self.started + BACK_WITHIN);
         let (bus, clock) = (&self.bus, &*self.clock);
         let dispatch = Dispatch { bus, clock, work, sent_before, timeout, deadlines, health, expected_until };
         Ok(dispatch.run().await)
     }
 
-    /// Checks arguments that are not small. It is noted in the bus while it lasts: an executor that is lost meanwhile, by
-    /// whatever the arguments did to it, is the only one.
+    /// Checks arguments that are not small. A mark in the bus stands for the check while it runs, so that arguments
+    /// that crash an executor crash only one.
     async fn check_large(
         &self,
         work: &ToolCall,
@@ -211,8 +212,9 @@ impl Calls {
         let owner = uuid::Uuid::now_v7().simple().to_string();
         let mut claim = self.claim(work, &parts, &owner).await?;
         if claim == Claim::Theirs {
-            // The item may have come twice, and another executor be at it: by then it has an end.
-            tokio::time::sleep(limits::VALIDATION_MAX + AGAIN_AFTER).await;
+            // The item may have been delivered twice, and another executor may be checking it: its check has ended by
+            // then.
+            tokio::time::sleep(limits::VALIDATION_MAX + RETRY_AFTER).await;
             claim = self.claim(work, &parts, &owner).await?;
         }
         match claim {
@@ -225,17 +227,17 @@ impl Calls {
         }
         let checked = self.schemas.check(tool, &item.arguments).await;
         while let Err(error) = self.bus.release_part(key, &call.call, &parts).await {
-            tracing::warn!(session = %key, %call, %error, "the mark of a check is not taken away yet");
+            tracing::warn!(session = %key, %call, %error, "the mark of a check is not deleted yet");
             if error.is_final() {
                 break;
             }
-            tokio::time::sleep(AGAIN_AFTER).await;
+            tokio::time::sleep(RETRY_AFTER).await;
         }
         Ok(checked)
     }
 
-    /// What the model reads of a result, and where the whole of it is when that is not all.
-    async fn shown(&self, work: &ToolCall, content: String) -> (String, Option<FullResultRef>) {
+    /// Shortens a result for the model, and stores the whole of a longer one.
+    async fn truncate_content(&self, work: &ToolCall, content: String) -> (String, Option<FullResultRef>) {
         let max = work.item.max_output;
         if content.len() <= max {
             return (content, None);
@@ -243,24 +245,24 @@ impl Calls {
         let SessionKey { tenant, session } = &work.key;
         let call = &work.call.call;
         let object = FullResultRef::id(tenant, session, work.item.session_started, call);
-        let kept = content.floor_char_boundary(limits::WHOLE_RESULT_BYTES_MAX);
-        let body = Bytes::copy_from_slice(&content.as_bytes()[..kept]);
+        let stored_bytes = content.floor_char_boundary(limits::WHOLE_RESULT_BYTES_MAX);
+        let body = Bytes::copy_from_slice(&content.as_bytes()[..stored_bytes]);
         let whole = match self.bus.transport().put_object(Objects::Results, &object, body).await {
-            Ok(()) => Some(FullResultRef { object, bytes: kept as u64 }),
+            Ok(()) => Some(FullResultRef { object, bytes: stored_bytes as u64 }),
             Err(error) => {
-                tracing::warn!(session = %work.key, %call, %error, "the whole result is not kept");
+                tracing::warn!(session = %work.key, %call, %error, "the whole result was not stored");
                 None
             }
         };
         let reader = ToolName::new(READ_RESULT).ok();
-        let readable = reader.is_some_and(|reader| self.schemas.knows(&(tenant.clone(), reader)));
-        let call = (whole.is_some() && readable).then_some(call.as_str());
-        (reply::cut(&content, max, call), whole)
+        let is_readable = reader.is_some_and(|reader| self.schemas.has_tool(&(tenant.clone(), reader)));
+        let call = (whole.is_some() && is_readable).then_some(call.as_str());
+        (tool_reply::truncate(&content, max, call), whole)
     }
 }
 
 #[async_trait]
-impl CallHandler for Calls {
+impl CallHandler for ToolCallHandler {
     type Item = ToolItem;
 
     const RESULTS: &'static [Verb] = &[Verb::ProvideToolResult];
@@ -274,7 +276,7 @@ impl CallHandler for Calls {
     }
 
     fn result_ids(call: &CallAttempt) -> Result<Vec<CommandId>, BusError> {
-        Ok(vec![result_id(call, "")?, result_id(call, UNKNOWN_END)?])
+        Ok(vec![result_id(call, "")?, result_id(call, UNKNOWN_ID_SUFFIX)?])
     }
 
     async fn run(&self, work: ToolCall) -> Result<Option<CallResult>, BusError> {
@@ -287,21 +289,21 @@ impl CallHandler for Calls {
     }
 
     fn unreadable(&self, call: &CallAttempt, meta: ResultMeta, why: &str) -> Result<CallResult, BusError> {
-        let answer = Answer::error(ErrorCode::BadRequest, why);
+        let answer = ToolAnswer::error(ErrorCode::BadRequest, why);
         let (outcome, content, code) = (answer.outcome, answer.content, answer.code);
         call_result(call, &ToolResult { meta, outcome, content, code, duration_ms: 0, whole: None, used: None })
     }
 }
 
-/// That nothing is known has an id of its own, so that what is known later still counts.
+/// An unknown outcome has an id of its own, so that a result that is known later still counts.
 fn call_result(call: &CallAttempt, result: &ToolResult) -> Result<CallResult, BusError> {
     let is_known = !matches!(result.outcome, Outcome::Unknown | Outcome::Timeout);
-    let id = result_id(call, if is_known { "" } else { UNKNOWN_END })?;
+    let id = result_id(call, if is_known { "" } else { UNKNOWN_ID_SUFFIX })?;
     let body = serde_json::to_vec(result).map_err(|error| BusError::Malformed(error.to_string()))?;
     Ok(CallResult { verb: Verb::ProvideToolResult, id, beside: None, body: Bytes::from(body) })
 }
 
-fn word(outcome: Outcome) -> &'static str {
+fn outcome_label(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Ok => "ok",
         Outcome::Error => "error",

@@ -1,4 +1,4 @@
-//! What became of a lost call of a `reconcilable` tool: the tool is asked, and the call is never sent again.
+//! Probes of `reconcilable` tools: the tool is asked for the outcome of a lost call, and the call is never sent again.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,38 +10,38 @@ use contract::tool::{OUTCOME_NONE, OUTCOME_UNKNOWN, Outcome, header};
 use contract::{ErrorCode, limits};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::dispatch::identity;
-use super::doubt::{ReplicaAnswer, ask_replicas};
-use super::reply::Answer;
-use super::{Calls, ToolCall};
+use super::dispatch::identity_headers;
+use super::replica_check::{ReplicaAnswer, ask_replicas};
+use super::tool_reply::ToolAnswer;
+use super::{ToolCall, ToolCallHandler};
 
-/// How long the answer to one probe is awaited.
+/// Time that a tool has to answer one probe.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Pause between two probes: the tool may be about to come back.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How long after the call's deadline the tool is still asked: the loop gives up a little later.
+/// Pause between two probes: the tool may be reconnecting.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// How long after the call's deadline the tool is probed: the loop gives up a little later.
 const AFTER_DEADLINE: Duration = limits::TOOL_CALL_GRACE.saturating_sub(Duration::from_secs(2));
-/// How long after the call's deadline "no effect" is believed. Until then the request may still wait in a socket, or a
-/// handler work on it of which the tool's store shows nothing yet; after it the tool refuses the request as late.
+/// How long after the call's deadline "no effect" counts. Until then the request may wait in a socket, or a handler may
+/// work on it without a trace in the tool's store; after it the tool refuses the request as late.
 const NO_EFFECT_AFTER: Duration = Duration::from_secs(2);
-/// How often in a row the tool says by then that the call took no effect, before that is believed.
+/// Answers "no effect" in a row, from then on, after which the call counts as not made.
 const NO_EFFECT_ANSWERS: u32 = 2;
 
-/// What the tool says of a call.
+/// What a tool answers about a lost call.
 #[derive(Debug, PartialEq, Eq)]
 enum ProbeOutcome {
     /// It took effect, with this result.
     Done(String),
     /// It has taken no effect.
     NoEffect,
-    /// The tool cannot tell now; why.
+    /// The tool does not know now, with its reason.
     Unknown(String),
 }
 
-impl Calls {
-    /// Replaces the answer of a call of which nothing is known by what the tool says of the call, asking until shortly
-    /// before the loop gives up. `None`: the log no longer wants an answer.
-    pub(super) async fn reconcile(&self, work: &ToolCall, mut unknown: Answer) -> Option<Answer> {
+impl ToolCallHandler {
+    /// Probes the tool for a call whose outcome is unknown until shortly before the loop gives up, and replaces the
+    /// answer. `None`: the log no longer wants an answer.
+    pub(super) async fn reconcile(&self, work: &ToolCall, mut unknown: ToolAnswer) -> Option<ToolAnswer> {
         let deadline = Instant::now() + work.item.meta.deadline.since(self.clock.now());
         let (end, no_effect_from) = (deadline + AFTER_DEADLINE, deadline + NO_EFFECT_AFTER);
         let (mut no_effect, mut why) = (0, None);
@@ -53,7 +53,7 @@ impl Calls {
             };
             let Ok(probed) = probed else { break };
             match probed {
-                Ok(Some(ProbeOutcome::Done(result))) => return Some(Answer::new(Outcome::Ok, result)),
+                Ok(Some(ProbeOutcome::Done(result))) => return Some(ToolAnswer::new(Outcome::Ok, result)),
                 Ok(Some(ProbeOutcome::NoEffect)) if Instant::now() >= no_effect_from => no_effect += 1,
                 Ok(Some(ProbeOutcome::NoEffect) | None) => no_effect = 0,
                 Ok(Some(ProbeOutcome::Unknown(reason))) => (no_effect, why) = (0, Some(reason)),
@@ -64,39 +64,40 @@ impl Calls {
             }
             if no_effect >= NO_EFFECT_ANSWERS {
                 let text = "the call was lost before the tool carried it out: it took no effect, and may be made again";
-                return Some(Answer::error(ErrorCode::Unavailable, text));
+                return Some(ToolAnswer::error(ErrorCode::Unavailable, text));
             }
             tokio::select! {
                 () = work.cancelled.cancelled() => break,
                 () = &mut closed => return None,
                 () = sleep_until(end) => break,
-                () = sleep(AGAIN_AFTER) => {}
+                () = sleep(RETRY_AFTER) => {}
             }
         }
         if let Some(why) = why {
-            unknown.content = format!("{}\nThe tool cannot tell either: {why}", unknown.content);
+            unknown.content = format!("{}\nThe tool does not know the outcome either: {why}", unknown.content);
         }
         Some(unknown)
     }
 
-    /// Asks once. `None`: a replica still works on the call, or it is not known whether one does.
+    /// Probes once. `None`: a replica still works on the call, or whether one does is unknown.
     async fn probe(&self, work: &ToolCall) -> Result<Option<ProbeOutcome>, BusError> {
         let (tenant, tool) = (&work.key.tenant, &work.item.tool);
         let call = work.item.call_key(tenant, &work.key.session);
         match ask_replicas(&self.bus, subject::service_info(tool), call).await {
-            ReplicaAnswer::Running | ReplicaAnswer::Away => return Ok(None),
-            // A tool that does not know the question may still be able to tell.
+            ReplicaAnswer::Running | ReplicaAnswer::NatsUnavailable => return Ok(None),
+            // A tool that does not know the header may still answer a probe.
             ReplicaAnswer::Denied | ReplicaAnswer::Unclear => {}
         }
         let body = Bytes::copy_from_slice(work.item.arguments.get().as_bytes());
         let probe = subject::tool_probe(tenant, tool);
-        let answer = self.bus.transport().request(&probe, identity(&work.key, &work.item), body, ANSWER_MAX).await?;
-        Ok(Some(read(&answer)))
+        let answer =
+            self.bus.transport().request(&probe, identity_headers(&work.key, &work.item), body, ANSWER_MAX).await?;
+        Ok(Some(parse_probe_reply(&answer)))
     }
 }
 
-/// Anything but a plain result is no proof that the call took effect.
-fn read(message: &Message) -> ProbeOutcome {
+/// Only a plain result proves that the call took effect.
+fn parse_probe_reply(message: &Message) -> ProbeOutcome {
     let unknown = |why: &str| ProbeOutcome::Unknown(why.to_owned());
     let body = std::str::from_utf8(&message.payload);
     let error = message.header(header::ERROR).or_else(|| message.header(header::SERVICE_ERROR));
@@ -119,26 +120,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answer_to_a_probe_is_a_result_only_where_it_looks_like_one() {
-        let said = |headers: &[(&str, &str)], body: &'static [u8]| {
+    fn probe_reply_is_a_result_only_without_outcome_and_error() {
+        let parse = |headers: &[(&str, &str)], body: &'static [u8]| {
             let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            read(&Message { subject: String::new(), reply: None, headers, payload: Bytes::from_static(body) })
+            parse_probe_reply(&Message {
+                subject: String::new(),
+                reply: None,
+                headers,
+                payload: Bytes::from_static(body),
+            })
         };
         let unknown = |why: &str| ProbeOutcome::Unknown(why.to_owned());
-        assert_eq!(said(&[], b"paid"), ProbeOutcome::Done("paid".to_owned()));
-        assert_eq!(said(&[("Ailoop-Outcome", "none"), ("Ailoop-Error", "never seen")], b""), ProbeOutcome::NoEffect);
+        assert_eq!(parse(&[], b"paid"), ProbeOutcome::Done("paid".to_owned()));
+        assert_eq!(parse(&[("Ailoop-Outcome", "none"), ("Ailoop-Error", "never seen")], b""), ProbeOutcome::NoEffect);
         assert_eq!(
-            said(&[("Ailoop-Outcome", "unknown"), ("Ailoop-Error", "the bank is away")], b""),
+            parse(&[("Ailoop-Outcome", "unknown"), ("Ailoop-Error", "the bank is away")], b""),
             unknown("the bank is away")
         );
-        // A probe that fails says nothing of the call.
-        assert_eq!(said(&[("Ailoop-Error", "bad")], b"x"), unknown("bad"));
-        assert_eq!(said(&[("Nats-Service-Error", "bad")], b""), unknown("bad"));
+        // An error of the probe is not the outcome of the call.
+        assert_eq!(parse(&[("Ailoop-Error", "bad")], b"x"), unknown("bad"));
+        assert_eq!(parse(&[("Nats-Service-Error", "bad")], b""), unknown("bad"));
         assert_eq!(
-            said(&[("Ailoop-Progress", "50 %")], b""),
+            parse(&[("Ailoop-Progress", "50 %")], b""),
             unknown("its answer is about progress and not about the outcome")
         );
-        assert!(matches!(said(&[("Ailoop-Outcome", "None")], b"x"), ProbeOutcome::Unknown(_)), "a word of nobody's");
-        assert_eq!(said(&[], b"\xff"), unknown("its answer is not UTF-8 text"));
+        assert!(matches!(parse(&[("Ailoop-Outcome", "None")], b"x"), ProbeOutcome::Unknown(_)), "a word of nobody's");
+        assert_eq!(parse(&[], b"\xff"), unknown("its answer is not UTF-8 text"));
     }
 }

@@ -1,7 +1,7 @@
-//! The tool catalogue: asks every NATS service what it is, and keeps KV `ai_loop_tools` as they answer.
+//! The tool catalogue: polls all NATS services, and writes their tools to KV `ai_loop_tools`.
 
-mod heard;
-mod known;
+mod known_tools;
+mod poll;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -17,88 +17,88 @@ use service::health::Readiness;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use heard::{Confirmed, Poll, SAID_MAX, Said};
-use known::{Change, Key, Known};
-use tool_schema::Described;
+use known_tools::{CatalogueChange, KnownTools};
+use poll::{CataloguePoll, ConfirmedSpecs, SPECS_PER_TOOL_MAX, TenantTool};
+use tool_schema::ToolDescription;
 
 use crate::connection_health::ConnectionHealth;
-use crate::schemas::Schemas;
+use crate::schemas::{Schemas, ToolKey};
 
-/// Pause between polls: with [`GATHER`] it keeps "found within two seconds" also for a tool that may not announce itself.
+/// Pause between polls: with [`REPLY_WAIT`] a tool that may not announce itself is found within two seconds.
 const POLL_EVERY: Duration = Duration::from_secs(1);
-/// How long answers of one poll are gathered.
-const GATHER: Duration = Duration::from_millis(400);
-/// Pause before a poll that an announcement asks for: whoever starts many tools announces many times.
-const SETTLE: Duration = Duration::from_millis(30);
-/// Answers of one poll that are read; the fleet's tools are far fewer.
-const ANSWERS_MAX: usize = 10_000;
-/// Tools that are asked at the same time whether they said what was heard of them.
-const ASKED_AT_ONCE: usize = 256;
-/// Complaints that are remembered, so that each is logged once.
-const COMPLAINTS_MAX: usize = 1_000;
+/// Time in which answers of one query are collected.
+const REPLY_WAIT: Duration = Duration::from_millis(400);
+/// Pause between an announcement and its poll: a process that starts many tools announces many times.
+const DEBOUNCE: Duration = Duration::from_millis(30);
+/// Answers of one query that are read; the tools of a fleet are far fewer.
+const REPLIES_MAX: usize = 10_000;
+/// Tools that are asked at the same time to confirm their descriptions.
+const QUERIES_CONCURRENT_MAX: usize = 256;
+/// Refusals that are remembered, so that each is logged once.
+const LOGGED_REFUSALS_MAX: usize = 1_000;
 
-/// Keeps the catalogue until it is told to end. `ready` is set after the first poll that found the tools of this very
-/// process: their subscriptions may reach the server after the first question.
+/// Maintains the catalogue until `ending`. `ready` is set after the first poll that found the tools of this very
+/// process: their subscriptions may reach the server after the first query.
 pub(crate) async fn run(
     bus: Bus,
     schemas: Schemas,
     health: ConnectionHealth,
-    own: BTreeSet<Key>,
+    own: BTreeSet<ToolKey>,
     ending: CancellationToken,
     ready: Readiness,
 ) {
-    let (known, confirmed) = (Known::default(), Confirmed::default());
-    let (complaints, began) = (BTreeSet::new(), Instant::now());
-    let mut catalogue = Catalogue { bus, schemas, known, confirmed, turns: 0, own, complaints, health, began };
-    ending.run_until_cancelled(catalogue.keep(ready)).await;
+    let (known, confirmed) = (KnownTools::default(), ConfirmedSpecs::default());
+    let (logged_refusals, began) = (BTreeSet::new(), Instant::now());
+    let mut catalogue =
+        Catalogue { bus, schemas, known, confirmed, poll_count: 0, own, logged_refusals, health, began };
+    ending.run_until_cancelled(catalogue.maintain(ready)).await;
 }
 
 struct Catalogue {
     bus: Bus,
     schemas: Schemas,
-    known: Known,
-    confirmed: Confirmed,
-    /// Polls so far.
-    turns: usize,
-    /// Tools of this process that were not found yet.
-    own: BTreeSet<Key>,
-    complaints: BTreeSet<(String, String)>,
+    known: KnownTools,
+    confirmed: ConfirmedSpecs,
+    poll_count: usize,
+    /// Tools of this process that no poll has found yet.
+    own: BTreeSet<ToolKey>,
+    logged_refusals: BTreeSet<(String, String)>,
     health: ConnectionHealth,
     began: Instant,
 }
 
 impl Catalogue {
-    async fn keep(&mut self, ready: Readiness) {
+    async fn maintain(&mut self, ready: Readiness) {
         let mut announced: Option<Subscription> = None;
-        let mut inherited = false;
+        let mut has_adopted = false;
         loop {
             let began = Instant::now();
             if announced.is_none() {
                 announced = self.bus.listen(&subject::tool_announce(), None).await.ok();
             }
             let polled = async {
-                if !inherited {
-                    self.inherit().await?;
-                    inherited = true;
+                if !has_adopted {
+                    self.adopt_entries().await?;
+                    has_adopted = true;
                 }
                 self.poll().await
             };
             match polled.await {
                 Ok(()) if self.own.is_empty() => ready.set(true),
                 Ok(()) => {
-                    self.settle(&mut announced).await;
+                    self.debounce(&mut announced).await;
                     continue;
                 }
                 Err(error) => {
-                    self.health.note();
+                    self.health.record_loss();
                     tracing::warn!(%error, "tool catalogue not refreshed");
                 }
             }
             tokio::select! {
                 () = sleep_until(began + POLL_EVERY) => {}
-                heard = next(&mut announced) => match heard {
-                    Some(SubscriptionEvent::Message(_)) => self.settle(&mut announced).await,
-                    Some(SubscriptionEvent::Gap) => self.health.note(),
+                event = next_announcement(&mut announced) => match event {
+                    Some(SubscriptionEvent::Message(_)) => self.debounce(&mut announced).await,
+                    Some(SubscriptionEvent::Gap) => self.health.record_loss(),
                     None => {
                         announced = None;
                         sleep_until(began + POLL_EVERY).await;
@@ -108,81 +108,83 @@ impl Catalogue {
         }
     }
 
-    /// Waits a moment and forgets the announcements that came meanwhile.
-    async fn settle(&self, announced: &mut Option<Subscription>) {
+    /// Waits a moment and drops the announcements that arrive meanwhile.
+    async fn debounce(&self, announced: &mut Option<Subscription>) {
         let forget = async {
-            while let Some(heard) = next(announced).await {
-                if matches!(heard, SubscriptionEvent::Gap) {
-                    self.health.note();
+            while let Some(event) = next_announcement(announced).await {
+                if matches!(event, SubscriptionEvent::Gap) {
+                    self.health.record_loss();
                 }
             }
         };
         tokio::select! {
-            () = sleep(SETTLE) => {}
+            () = sleep(DEBOUNCE) => {}
             () = forget => {}
         }
     }
 
-    /// Takes in what stands in the catalogue already.
-    async fn inherit(&mut self) -> Result<(), BusError> {
+    /// Adopts the entries that the catalogue has already.
+    async fn adopt_entries(&mut self) -> Result<(), BusError> {
         let mut schemas = Vec::new();
         for (key, value) in self.bus.transport().kv_list(Bucket::Tools, "*.*").await? {
             let tenant = key.split_once('.').and_then(|(tenant, _)| TenantId::new(tenant).ok());
             if let (Some(tenant), Ok(spec)) = (tenant, serde_json::from_slice::<ToolSpec>(&value)) {
                 schemas.push(((tenant.clone(), spec.name.clone()), spec.parameters.clone()));
-                self.known.inherit(tenant, spec);
+                self.known.adopt(tenant, spec);
             }
         }
-        // Who wrote them has compiled them; where that cannot be done again, the tool checks for itself.
+        // Their writer has compiled the schemas. Where that fails here, the tool checks its arguments itself.
         let _unusable = self.schemas.learn(schemas).await;
         Ok(())
     }
 
     async fn poll(&mut self) -> Result<(), BusError> {
-        let found = self.gather().await?;
+        let found = self.poll_tools().await?;
         self.schemas.record_poll(found.keys());
         self.own.retain(|tool| !found.contains_key(tool));
-        let last_loss = self.health.last().unwrap_or(self.began);
+        let last_loss = self.health.last_loss().unwrap_or(self.began);
         for change in self.known.observe(&found, Instant::now(), last_loss) {
             match &change {
-                Change::Put(tenant, spec) => {
+                CatalogueChange::Put(tenant, spec) => {
                     self.bus.put_tool(tenant, spec).await?;
                     tracing::debug!(%tenant, tool = %spec.name, version = spec.version, "tool in the catalogue");
                 }
-                Change::Delete(tenant, tool) => {
+                CatalogueChange::Delete(tenant, tool) => {
                     self.bus.delete_tool(tenant, tool).await?;
-                    self.schemas.forget(&(tenant.clone(), tool.clone()));
+                    self.schemas.remove(&(tenant.clone(), tool.clone()));
                     tracing::info!(%tenant, %tool, "tool gone");
                 }
             }
-            self.known.made(&change, Instant::now());
+            self.known.record_change(&change, Instant::now());
         }
         Ok(())
     }
 
-    /// Asks everybody, and whoever says something new once more where he alone can hear it.
-    async fn gather(&mut self) -> Result<BTreeMap<Key, ToolSpec>, BusError> {
-        let mut poll = Poll::new(Instant::now());
+    /// Queries all services, then each tool with a new description at its own address.
+    async fn poll_tools(&mut self) -> Result<BTreeMap<ToolKey, ToolSpec>, BusError> {
+        let mut poll = CataloguePoll::new(Instant::now());
         let mut bad = Vec::new();
-        answers(&self.bus, &subject::services_info(), |described| {
+        query_services(&self.bus, &subject::services_info(), |described| {
             match described {
-                Described::Tool(tenant, spec) => poll.hear(&self.confirmed, (tenant, spec.name.clone()), spec),
-                Described::Bad { subject, reason } => bad.push((subject, reason)),
+                ToolDescription::Tool(tenant, spec) => {
+                    poll.add_broadcast_reply(&self.confirmed, (tenant, spec.name.clone()), spec);
+                }
+                ToolDescription::Bad { subject, reason } => bad.push((subject, reason)),
             }
             false
         })
         .await?;
-        self.turns = self.turns.wrapping_add(1);
+        self.poll_count = self.poll_count.wrapping_add(1);
         let silent = self.confirm(&mut poll).await?;
-        let (mut found, unsure) = poll.end(&mut self.confirmed);
-        // Silence at its address is not held against a tool that is known.
-        for (key, spec) in silent.iter().flat_map(|tool| self.known.of(tool)) {
+        let (mut found, unconfirmed) = poll.finish(&mut self.confirmed);
+        // A known tool whose own address is silent stays.
+        for (key, spec) in silent.iter().flat_map(|tool| self.known.find(tool)) {
             found.entry(key).or_insert(spec);
         }
         for (subject, reason) in bad {
-            self.complain(subject, reason);
+            self.warn_once(subject, reason);
         }
-        for (tenant, tool) in unsure {
+        for (tenant, tool) in unconfirmed {
             let address = subject::service_info(&tool);
             let reason = if silent.contains(&tool) {
                 format!(
@@ -191,32 +193,33 @@ impl Catalogue {
             } else {
                 format!("what is said of it is not said at {address}: name its service {tool}, as the tool")
             };
-            self.complain(subject::tool(&tenant, &tool).to_string(), reason);
+            self.warn_once(subject::tool(&tenant, &tool).to_string(), reason);
         }
         let schemas = found.iter().map(|(key, spec)| (key.clone(), spec.parameters.clone())).collect();
         for (key, reason) in self.schemas.learn(schemas).await {
             found.remove(&key);
-            self.complain(subject::tool(&key.0, &key.1).to_string(), reason);
+            self.warn_once(subject::tool(&key.0, &key.1).to_string(), reason);
         }
         Ok(found)
     }
 
-    /// Asks each tool of which something new was heard; returns those that are silent. What does not answer in time is asked
-    /// by the next poll again.
-    async fn confirm(&self, poll: &mut Poll) -> Result<BTreeSet<ToolName>, BusError> {
-        // First what is known: whoever invents names keeps no tool out. Of the rest each comes to be the first one.
-        let familiar = |tool: &ToolName| self.known.has(tool) || self.own.iter().any(|(_, own)| own == tool);
-        let (mut tools, mut rest): (Vec<_>, Vec<_>) = poll.unsure().into_iter().partition(|(tool, _)| familiar(tool));
-        let first = self.turns.wrapping_mul(ASKED_AT_ONCE) % rest.len().max(1);
+    /// Asks each tool with a new description at its own address; returns the silent ones. A tool that does not answer
+    /// in time is asked by the next poll again.
+    async fn confirm(&self, poll: &mut CataloguePoll) -> Result<BTreeSet<ToolName>, BusError> {
+        // Known tools come first, so that invented names delay none of them. The others take turns to be the first.
+        let is_familiar = |tool: &ToolName| self.known.has_name(tool) || self.own.iter().any(|(_, own)| own == tool);
+        let (mut tools, mut rest): (Vec<_>, Vec<_>) =
+            poll.unconfirmed().into_iter().partition(|(tool, _)| is_familiar(tool));
+        let first = self.poll_count.wrapping_mul(QUERIES_CONCURRENT_MAX) % rest.len().max(1);
         rest.rotate_left(first);
         tools.append(&mut rest);
-        let asks: Vec<_> = tools.into_iter().map(|(tool, open)| self.ask(tool, open)).collect();
-        let mut asked = futures::stream::iter(asks).buffer_unordered(ASKED_AT_ONCE);
-        let (end, mut silent) = (Instant::now() + GATHER * 2, BTreeSet::new());
-        while let Ok(Some(answered)) = timeout_at(end, asked.next()).await {
+        let queries: Vec<_> = tools.into_iter().map(|(tool, open)| self.query_tool(tool, open)).collect();
+        let mut results = futures::stream::iter(queries).buffer_unordered(QUERIES_CONCURRENT_MAX);
+        let (end, mut silent) = (Instant::now() + REPLY_WAIT * 2, BTreeSet::new());
+        while let Ok(Some(answered)) = timeout_at(end, results.next()).await {
             match answered? {
-                (_, Some(said)) => {
-                    for (tenant, spec) in said {
+                (_, Some(specs)) => {
+                    for (tenant, spec) in specs {
                         poll.confirm((tenant, spec.name.clone()), spec);
                     }
                 }
@@ -228,81 +231,86 @@ impl Catalogue {
         Ok(silent)
     }
 
-    /// What is said at a tool's own address, until all of `open` was said there; none where it is silent.
-    async fn ask(&self, tool: ToolName, mut open: Vec<Said>) -> Result<(ToolName, Option<Vec<Said>>), BusError> {
-        let (address, mut heard) = (subject::service_info(&tool), Vec::new());
-        let asked = answers(&self.bus, &address, |described| {
-            if let Described::Tool(tenant, spec) = described
+    /// Descriptions from a tool's own address, until all of `open` are among them; `None` where the address is silent.
+    async fn query_tool(
+        &self,
+        tool: ToolName,
+        mut open: Vec<TenantTool>,
+    ) -> Result<(ToolName, Option<Vec<TenantTool>>), BusError> {
+        let (address, mut found) = (subject::service_info(&tool), Vec::new());
+        let query = query_services(&self.bus, &address, |described| {
+            if let ToolDescription::Tool(tenant, spec) = described
                 && spec.name == tool
             {
-                // Others are told too: replicas that say the same as before, and tools of other tenants.
-                let said = (tenant, spec);
-                let wanted = open.contains(&said);
-                open.retain(|other| *other != said);
-                if wanted || (heard.len() < SAID_MAX && !heard.contains(&said)) {
-                    heard.push(said);
+                // Other descriptions are kept too: of replicas that describe themselves as before, and of tools of
+                // other tenants.
+                let tool_spec = (tenant, spec);
+                let is_wanted = open.contains(&tool_spec);
+                open.retain(|other| *other != tool_spec);
+                if is_wanted || (found.len() < SPECS_PER_TOOL_MAX && !found.contains(&tool_spec)) {
+                    found.push(tool_spec);
                 }
             }
             open.is_empty()
         });
-        match asked.await {
-            Ok(()) => Ok((tool, Some(heard))),
-            // Somebody listens there and does not answer, or the server lets nobody ask.
+        match query.await {
+            Ok(()) => Ok((tool, Some(found))),
+            // A client subscribes there and does not answer, or the server permits no query.
             Err(BusError::Timeout { .. }) => Ok((tool, None)),
             Err(error) => Err(error),
         }
     }
 
-    fn complain(&mut self, subject: String, reason: String) {
-        let room = self.complaints.len() < COMPLAINTS_MAX;
-        let complaint = (subject, reason);
-        if room && !self.complaints.contains(&complaint) {
-            tracing::warn!(subject = complaint.0, reason = complaint.1, "tool refused");
-            self.complaints.insert(complaint);
+    fn warn_once(&mut self, subject: String, reason: String) {
+        let has_room = self.logged_refusals.len() < LOGGED_REFUSALS_MAX;
+        let refusal = (subject, reason);
+        if has_room && !self.logged_refusals.contains(&refusal) {
+            tracing::warn!(subject = refusal.0, reason = refusal.1, "tool refused");
+            self.logged_refusals.insert(refusal);
         }
     }
 }
 
-/// Puts a question of the services protocol, and reads what comes in time, or until `heard` says that it is enough.
-async fn answers(
+/// Sends a query of the services protocol, and reads answers for [`REPLY_WAIT`], or until `on_described` has enough.
+async fn query_services(
     bus: &Bus,
     question: &Subject,
-    mut heard: impl FnMut(Described) -> bool + Send,
+    mut on_described: impl FnMut(ToolDescription) -> bool + Send,
 ) -> Result<(), BusError> {
-    let asked = bus.transport().request_many(question, Vec::new(), Bytes::new()).await;
-    let mut answers = match asked {
-        Ok(answers) => answers.take(ANSWERS_MAX),
+    let sent = bus.transport().request_many(question, Vec::new(), Bytes::new()).await;
+    let mut replies = match sent {
+        Ok(replies) => replies.take(REPLIES_MAX),
         Err(BusError::NoResponders { .. }) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let end = Instant::now() + GATHER;
-    let mut heard_any = false;
+    let end = Instant::now() + REPLY_WAIT;
+    let mut has_received = false;
     loop {
-        let message = match timeout_at(end, answers.next()).await {
+        let message = match timeout_at(end, replies.next()).await {
             Ok(Some(SubscriptionEvent::Message(message))) => message,
             Ok(Some(SubscriptionEvent::Gap)) => {
                 return Err(BusError::Unavailable("the connection was lost during a poll".to_owned()));
             }
-            // The server said that there is nobody, or nobody else.
+            // The server reports that there is no responder, or no further one.
             Ok(None) => return Ok(()),
-            Err(_) if heard_any => return Ok(()),
-            // Neither an answer nor that there is none: perhaps this connection carries nothing any more.
+            Err(_) if has_received => return Ok(()),
+            // Neither an answer nor the report that there is none: this connection may be broken.
             Err(_) => return Err(BusError::Timeout { what: "poll of the tools".to_owned() }),
         };
-        heard_any = true;
-        let mut enough = false;
-        for described in tool_schema::read(&message.payload) {
-            enough |= heard(described);
+        has_received = true;
+        let mut is_enough = false;
+        for described in tool_schema::parse_service_info(&message.payload) {
+            is_enough |= on_described(described);
         }
-        if enough {
+        if is_enough {
             return Ok(());
         }
     }
 }
 
-async fn next(announced: &mut Option<Subscription>) -> Option<SubscriptionEvent> {
+async fn next_announcement(announced: &mut Option<Subscription>) -> Option<SubscriptionEvent> {
     match announced {
-        Some(heard) => heard.next().await,
+        Some(announced) => announced.next().await,
         None => std::future::pending().await,
     }
 }

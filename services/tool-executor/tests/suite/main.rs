@@ -3,4 +3,4 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod executor;
-mod words;
+mod wire_names;

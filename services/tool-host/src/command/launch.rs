@@ -1,4 +1,4 @@
-//! Starting a program: in a session of its own, with an environment of its own, and not before its limits are set.
+//! Starts a program in a session of its own, with an environment of its own, and not before its limits are set.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,53 +10,53 @@ use cap_std::fs::Dir;
 use rustix::process::{Pid, Resource, Rlimit, getpriority_process, getrlimit, getuid, prlimit, setpriority_process};
 use tokio::process::{Child, Command};
 
-use super::census;
-use super::family::{MARK, Rooted};
-use super::namespace::{Holder, Namespaces, pid_of};
-use super::{CommandConfig, CommandUser, setting};
-use crate::{CONCURRENCY, HostError};
+use super::config::{CommandConfig, CommandUser, setting};
+use super::namespace::{NamespaceHolder, Namespaces, SHELL, child_pid};
+use super::process_tree::{CommandRoot, MARK_VARIABLE};
+use super::procfs;
+use crate::connect::CONCURRENCY;
+use crate::error::HostError;
 
-/// What runs first: it waits for a line, and becomes the program. Nothing of a model's is in it, and the program's own
-/// words are its arguments, which no shell reads.
-const SCRIPT: &str = r#"read -r go && exec "$@""#;
-pub(super) const SHELL: &str = "/bin/sh";
-/// Where the programs of util-linux are.
-const TOOLS: [&str; 2] = ["/usr/bin", "/bin"];
-/// What opens the gate: the line for which the script waits.
-pub(super) const GO: &[u8] = b"\n";
-/// How much less of a busy processor a command gets than we, who have to watch it.
-const NICER: i32 = 10;
-/// The greatest value of that.
-const NICEST: i32 = 19;
+/// Runs first: waits for a line, then becomes the program. The program and its arguments are passed as arguments, which
+/// no shell parses.
+const WAIT_SCRIPT: &str = r#"read -r go && exec "$@""#;
+/// Directories with the programs of util-linux.
+const TOOL_DIRECTORIES: [&str; 2] = ["/usr/bin", "/bin"];
+/// The line for which the script waits.
+pub(super) const START_LINE: &[u8] = b"\n";
+/// Niceness of a command above ours: this process must still be able to watch it on a busy machine.
+const NICENESS_ADDED: i32 = 10;
+/// Greatest niceness of the kernel.
+const NICENESS_MAX: i32 = 19;
 
-/// A program that waits for [`GO`].
+/// A started program that waits for [`START_LINE`].
 #[derive(Debug)]
-pub(super) struct Started {
+pub(super) struct SpawnedCommand {
     pub(super) child: Child,
-    /// Of the PID namespace in which it will run.
-    pub(super) holder: Option<Holder>,
-    /// The process from which all others of the command descend.
+    /// Holder of the PID namespace in which it will run.
+    pub(super) holder: Option<NamespaceHolder>,
+    /// PID of the process from which all others of the command descend.
     pub(super) root: i32,
 }
 
-impl Rooted for Started {
-    fn root(&self) -> i32 {
+impl CommandRoot for SpawnedCommand {
+    fn root_pid(&self) -> i32 {
         self.root
     }
 
-    fn holder(&self) -> Option<i32> {
+    fn holder_pid(&self) -> Option<i32> {
         self.holder.as_ref().and_then(|holder| holder.pid().ok())
     }
 }
 
-/// How programs are started here.
+/// Starts programs as the configuration says.
 #[derive(Debug)]
 pub(super) struct Launcher {
     setsid: PathBuf,
     setpriv: PathBuf,
     environment: Vec<(OsString, OsString)>,
     user: Option<CommandUser>,
-    /// None where commands run beside all other processes.
+    /// `None` where commands share the PID namespace of this process.
     namespaces: Option<Namespaces>,
     memory_bytes_max: u64,
     processes_max: usize,
@@ -66,7 +66,7 @@ pub(super) struct Launcher {
 
 impl Launcher {
     pub(super) fn new(config: &CommandConfig) -> Result<Self, HostError> {
-        let tool = |name: &str| TOOLS.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
+        let tool = |name: &str| TOOL_DIRECTORIES.iter().map(|dir| Path::new(dir).join(name)).find(|path| path.exists());
         let (Some(setsid), Some(setpriv), true) = (tool("setsid"), tool("setpriv"), Path::new(SHELL).exists()) else {
             return Err(setting(
                 "allow",
@@ -74,7 +74,7 @@ impl Launcher {
             ));
         };
         let user = match (getuid().is_root(), config.user) {
-            // For root neither permissions nor the limit of processes count.
+            // Neither permissions nor the limit on processes apply to root.
             (true, None) => return Err(setting("user", "this process is root: say as whom commands run")),
             (false, Some(_)) => return Err(setting("user", "only root can run commands as somebody else")),
             (true, user @ Some(_)) | (false, user @ None) => user,
@@ -115,11 +115,17 @@ impl Launcher {
         })
     }
 
-    /// Starts a program that waits for [`GO`] on its standard input.
-    pub(super) fn start(&self, program: &Path, arguments: &[String], dir: &Dir, mark: &str) -> io::Result<Started> {
-        // By the open directory and not by its name, which might lead elsewhere by now.
+    /// Starts a program that waits for [`START_LINE`] on its standard input.
+    pub(super) fn start(
+        &self,
+        program: &Path,
+        arguments: &[String],
+        dir: &Dir,
+        mark: &str,
+    ) -> io::Result<SpawnedCommand> {
+        // By the open directory and not by its path, which may lead elsewhere by now.
         let cwd = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
-        // Whoever could become somebody else could not be killed by us any more.
+        // A process that changes its user could no longer be killed by this one.
         let mut become_user = vec!["--no-new-privs".to_owned()];
         if let Some(user) = self.user {
             become_user.push("--clear-groups".to_owned());
@@ -127,14 +133,14 @@ impl Launcher {
         }
         let (holder, enter) = match &self.namespaces {
             Some(namespaces) => {
-                let holder = namespaces.hold()?;
-                let enter = namespaces.enter(holder.pid()?);
+                let holder = namespaces.create()?;
+                let enter = namespaces.build_enter_command(holder.pid()?);
                 (Some(holder), enter)
             }
             None => (None, Vec::new()),
         };
         let child = Command::new(&self.setsid)
-            .args([SHELL, "-c", SCRIPT, "sh"])
+            .args([SHELL, "-c", WAIT_SCRIPT, "sh"])
             .args(enter)
             .arg(&self.setpriv)
             .args(become_user)
@@ -142,35 +148,35 @@ impl Launcher {
             .args(arguments)
             .env_clear()
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .env(MARK, mark)
+            .env(MARK_VARIABLE, mark)
             .current_dir(cwd)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let root = pid_of(&child)?;
-        Ok(Started { child, holder, root })
+        let root = child_pid(&child)?;
+        Ok(SpawnedCommand { child, holder, root })
     }
 
-    /// Sets the limits of a program that waits, and so of all that it will start.
-    pub(super) fn bind(&self, root: i32) -> io::Result<()> {
+    /// Sets the limits of a program that waits; its children inherit them.
+    pub(super) fn set_limits(&self, root: i32) -> io::Result<()> {
         let pid = Pid::from_raw(root).ok_or_else(|| io::Error::other("no process has the number 0"))?;
-        let niceness = getpriority_process(None)?.saturating_add(NICER).min(NICEST);
+        let niceness = getpriority_process(None)?.saturating_add(NICENESS_ADDED).min(NICENESS_MAX);
         setpriority_process(Some(pid), niceness)?;
         let mut limits = vec![
-            (Resource::Data, at_most(Resource::Data, self.memory_bytes_max, self.memory_bytes_max)),
-            // The soft limit tells it, the hard one a second later ends it.
-            (Resource::Cpu, at_most(Resource::Cpu, self.cpu_seconds_max, self.cpu_seconds_max.saturating_add(1))),
-            (Resource::Fsize, at_most(Resource::Fsize, self.file_bytes_max, self.file_bytes_max)),
-            (Resource::Core, at_most(Resource::Core, 0, 0)),
+            (Resource::Data, cap_limit(Resource::Data, self.memory_bytes_max, self.memory_bytes_max)),
+            // The soft limit signals the program, and the hard one kills it a second later.
+            (Resource::Cpu, cap_limit(Resource::Cpu, self.cpu_seconds_max, self.cpu_seconds_max.saturating_add(1))),
+            (Resource::Fsize, cap_limit(Resource::Fsize, self.file_bytes_max, self.file_bytes_max)),
+            (Resource::Core, cap_limit(Resource::Core, 0, 0)),
         ];
-        // The kernel counts what the whole user runs, so it gets what is there already, and all that our calls may start
-        // together. It does not count for root. The real limit is the watch; this one is quicker.
-        let ours = self.processes_max.saturating_mul(CONCURRENCY) as u64;
+        // The kernel counts all threads of the user, so the limit adds those that run already and those of all calls
+        // together. It does not count for root. The watch is the real limit; this one reacts faster.
+        let own_max = self.processes_max.saturating_mul(CONCURRENCY) as u64;
         let user = self.user.map_or(getuid().as_raw(), |user| user.uid);
-        let most = census::threads_of(user)?.saturating_add(ours);
-        limits.push((Resource::Nproc, at_most(Resource::Nproc, most, most)));
+        let user_max = procfs::count_threads(user)?.saturating_add(own_max);
+        limits.push((Resource::Nproc, cap_limit(Resource::Nproc, user_max, user_max)));
         for (resource, limit) in limits {
             prlimit(Some(pid), resource, limit)?;
         }
@@ -178,8 +184,8 @@ impl Launcher {
     }
 }
 
-/// A limit, or the one of this process where that is lower.
-fn at_most(resource: Resource, soft: u64, hard: u64) -> Rlimit {
+/// Builds a limit that is not above that of this process.
+fn cap_limit(resource: Resource, soft: u64, hard: u64) -> Rlimit {
     let now = getrlimit(resource);
     let lower = |now: Option<u64>, wanted: u64| Some(now.map_or(wanted, |now| now.min(wanted)));
     Rlimit { current: lower(now.current, soft), maximum: lower(now.maximum, hard) }

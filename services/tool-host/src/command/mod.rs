@@ -1,183 +1,40 @@
-//! `run_command`: programs that the configuration names, within limits, and nothing left of them afterwards.
+//! `run_command`: runs programs that the configuration names, within limits, and kills everything that they started.
 //!
-//! For Linux alone: limits are set and processes are found in its ways.
+//! It needs Linux: limits and processes are handled through its interfaces.
 
 #[cfg(target_os = "linux")]
-mod allow;
-#[cfg(target_os = "linux")]
-mod census;
-#[cfg(target_os = "linux")]
-mod family;
+mod allowlist;
+mod config;
 #[cfg(target_os = "linux")]
 mod launch;
 #[cfg(target_os = "linux")]
 mod namespace;
 #[cfg(target_os = "linux")]
+mod process_tree;
+#[cfg(target_os = "linux")]
+mod procfs;
+#[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
 mod runner;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-
 use ailoop_tool::Tool;
-use contract::tool::Approval;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use service::tasks::Tasks;
-use service::{Secret, schema};
 
+pub use config::{AllowedArguments, AllowedProgram, CommandConfig, CommandUser};
 #[cfg(target_os = "linux")]
-pub use runner::{Arguments, Commands};
+pub use runner::{CommandArguments, Commands};
 
-use super::HostError;
-use super::connect::Login;
+use super::error::HostError;
 
-/// Seconds that a command may take at most; a call ends after an hour, whatever it does.
-const TIMEOUT_MAX: u64 = 3_500;
-/// Bytes of each output that are kept at most: a result holds both.
-const OUTPUT_BYTES_MAX: usize = 24 << 10;
-
-/// Which commands may be run, where, and how much they may take.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "command")]
-pub struct CommandConfig {
-    /// The programs that may be run; an empty list allows none.
-    pub allow: Vec<Allowed>,
-    /// Where commands run, there or below.
-    pub cwd: PathBuf,
-    /// Where programs are looked for, in this order; also the `PATH` of commands.
-    #[serde(default = "path_default")]
-    pub path: Vec<PathBuf>,
-    /// The environment of commands, which inherit nothing else.
-    #[serde(default)]
-    pub env: BTreeMap<String, Secret>,
-    /// Variables of this process that commands see too.
-    #[serde(default)]
-    pub env_from: Vec<String>,
-    /// As whom commands run, where this process is root: then it must be said.
-    #[serde(default)]
-    pub user: Option<CommandUser>,
-    /// Whether each command has a PID namespace, so that the kernel ends all that it started at once. Default: where this
-    /// process is root and the system permits it.
-    #[serde(default)]
-    pub pid_namespace: Option<bool>,
-    /// Whether a person is asked before each command.
-    #[serde(default)]
-    #[schemars(schema_with = "schema::words_or_none::<Approval>")]
-    pub approval: Approval,
-    /// Seconds that a command may take.
-    #[serde(default = "timeout_default")]
-    #[schemars(range(min = 1, max = TIMEOUT_MAX))]
-    pub timeout: u64,
-    /// Bytes of each output that are kept: its beginning and its end.
-    #[serde(default = "output_default")]
-    #[schemars(range(min = 1, max = OUTPUT_BYTES_MAX))]
-    pub output_bytes_max: usize,
-    /// Bytes of memory of all processes of a command together.
-    #[serde(default = "memory_default")]
-    #[schemars(range(min = 1))]
-    pub memory_bytes_max: u64,
-    /// Processes of a command.
-    #[serde(default = "processes_default")]
-    #[schemars(range(min = 1))]
-    pub processes_max: usize,
-    /// Seconds of processor time of each process.
-    #[serde(default = "cpu_default")]
-    #[schemars(range(min = 1))]
-    pub cpu_seconds_max: u64,
-    /// Bytes of each file that a command writes.
-    #[serde(default = "file_default")]
-    pub file_bytes_max: u64,
-    /// The NATS user of this tool, where users have permissions.
-    #[serde(default)]
-    pub login: Option<Login>,
-}
-
-/// A user of the machine that has nothing but commands to run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "command_user")]
-pub struct CommandUser {
-    /// Its number.
-    pub uid: u32,
-    /// The number of its group.
-    pub gid: u32,
-}
-
-/// A program that may be run.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(untagged)]
-#[schemars(rename = "allowed")]
-pub enum Allowed {
-    /// With any arguments.
-    Any(String),
-    /// With arguments that fit.
-    Some(AllowedArguments),
-}
-
-/// A program and what may be said to it.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "allowed_arguments")]
-pub struct AllowedArguments {
-    /// Its name, without a directory.
-    pub program: String,
-    /// Regular expressions: each argument must be matched by one of them, as a whole.
-    pub args: Vec<String>,
-}
-
-#[cfg(target_os = "linux")]
-impl Allowed {
-    fn program(&self) -> &str {
-        match self {
-            Self::Any(program) => program,
-            Self::Some(some) => &some.program,
-        }
-    }
-}
-
-fn path_default() -> Vec<PathBuf> {
-    ["/usr/local/bin", "/usr/bin", "/bin"].map(PathBuf::from).into()
-}
-
-fn timeout_default() -> u64 {
-    60
-}
-
-fn output_default() -> usize {
-    OUTPUT_BYTES_MAX
-}
-
-fn memory_default() -> u64 {
-    1 << 30
-}
-
-fn processes_default() -> usize {
-    64
-}
-
-fn cpu_default() -> u64 {
-    60
-}
-
-fn file_default() -> u64 {
-    256 << 20
-}
-
-fn setting(field: &str, message: impl Into<String>) -> HostError {
-    HostError::Setting { field: format!("command.{field}"), message: message.into() }
-}
-
-/// `run_command`; what commands leave behind is cleared away by `tasks`.
+/// Builds `run_command`; `tasks` kill what commands leave behind.
 #[cfg(target_os = "linux")]
 pub(super) fn tools(config: &CommandConfig, tasks: &Tasks) -> Result<Vec<Tool>, HostError> {
     Ok(vec![runner::tool(config, Commands::new(config, tasks.clone())?)])
 }
 
-/// Nothing: commands need Linux.
+/// Refuses the configuration, since commands need Linux.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn tools(_config: &CommandConfig, _tasks: &Tasks) -> Result<Vec<Tool>, HostError> {
-    Err(setting("allow", "commands are run on Linux only"))
+    Err(config::setting("allow", "commands are run on Linux only"))
 }

@@ -1,9 +1,10 @@
-//! The tool over commands: what a model may say, judged, and each command as a task that outlives its call only to end.
+//! The tool `run_command`: checks the arguments, and runs each command as a task that outlives its call only to be
+//! killed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ailoop_tool::{Approval as Ask, Call, Effect, Reply, Tool, ToolError};
+use ailoop_tool::{Approval as ToolApproval, Call, Effect, Reply, Tool, ToolError};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use contract::tool::Approval;
@@ -14,52 +15,52 @@ use service::tasks::Tasks;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::allow::Allow;
-use super::family::{Family, Most};
+use super::allowlist::Allowlist;
+use super::config::{AllowedProgram, CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
 use super::launch::Launcher;
-use super::run::{DRAIN_MAX, END_MAX, Job, Limits, run};
-use super::{CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
-use crate::HostError;
-use crate::files::{failed, relative};
+use super::process_tree::{ProcessTree, ResourceCap};
+use super::run::{CommandJob, CommandLimits, DRAIN_MAX, END_MAX, run};
+use crate::error::HostError;
+use crate::files::{access_error, parse_relative};
 
-/// Bytes that a command is given to read.
+/// Bytes of standard input of a command.
 const STDIN_BYTES_MAX: usize = 256 << 10;
-/// How much longer a call may take than its command: to end it, to read what it wrote, to say so.
+/// Time of a call beyond its command: to kill it, to read its output, and to reply.
 const GRACE: Duration =
     Duration::from_secs(2).saturating_add(END_MAX).saturating_add(DRAIN_MAX).saturating_add(DRAIN_MAX);
 
 /// The arguments of `run_command`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Arguments {
+pub struct CommandArguments {
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Where it runs, below the working directory.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// What it reads.
+    /// Standard input of the program.
     #[serde(default)]
     pub stdin: Option<String>,
-    /// Seconds that it may take.
+    /// Timeout of the command in seconds.
     #[serde(default)]
     pub timeout: Option<u64>,
 }
 
-/// Runs commands for sessions, within what is allowed.
+/// Runs the permitted commands for sessions.
 #[derive(Clone)]
 pub struct Commands(Arc<Inner>);
 
 struct Inner {
-    allow: Allow,
+    allow: Allowlist,
     root: Dir,
     launcher: Arc<Launcher>,
-    limits: Limits,
+    limits: CommandLimits,
     timeout: Duration,
     tasks: Tasks,
 }
 
 impl Commands {
-    /// Reads the configuration, and makes this process the one to which orphans of commands come.
+    /// Checks the configuration, and makes this process the parent of orphans of commands.
     pub fn new(config: &CommandConfig, tasks: Tasks) -> Result<Self, HostError> {
         if !(1..=TIMEOUT_MAX).contains(&config.timeout) {
             return Err(setting("timeout", format!("it is 1 to {TIMEOUT_MAX} seconds")));
@@ -75,17 +76,18 @@ impl Commands {
             path: config.cwd.clone(),
             source,
         })?;
-        // Commands of the same user could read the environment and the memory of this process, and so its passwords.
+        // Commands of the same user could read the environment and the memory of this process, with its passwords.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|error| {
             setting("allow", format!("this process cannot be hidden from commands (PR_SET_DUMPABLE): {error}"))
         })?;
-        Family::adopt().map_err(|error| setting("allow", format!("orphans cannot be adopted here: {error}")))?;
+        ProcessTree::become_subreaper()
+            .map_err(|error| setting("allow", format!("orphans cannot be adopted here: {error}")))?;
         Ok(Self(Arc::new(Inner {
-            allow: Allow::new(config)?,
+            allow: Allowlist::new(config)?,
             root,
             launcher: Arc::new(Launcher::new(config)?),
-            limits: Limits {
-                most: Most { processes: config.processes_max, memory_bytes: config.memory_bytes_max },
+            limits: CommandLimits {
+                cap: ResourceCap { processes: config.processes_max, memory_bytes: config.memory_bytes_max },
                 output_bytes: config.output_bytes_max,
             },
             timeout: Duration::from_secs(config.timeout),
@@ -93,49 +95,48 @@ impl Commands {
         })))
     }
 
-    /// Runs a command, if it may be run and `left` is enough. Errors are for the model, and say that nothing ran. Dropping
-    /// the future kills the command.
-    pub async fn run(&self, arguments: &Arguments, left: Option<Duration>) -> Result<Value, ToolError> {
-        let job = self.0.job(arguments, left)?;
-        let (unwanted, inner) = (CancellationToken::new(), self.0.clone());
-        let _dropped = unwanted.clone().drop_guard();
+    /// Runs a command, if it is permitted and `left` is enough. Errors are for the model, and mean that nothing ran.
+    /// Dropping the future kills the command.
+    pub async fn run(&self, arguments: &CommandArguments, left: Option<Duration>) -> Result<Value, ToolError> {
+        let job = self.0.prepare_job(arguments, left)?;
+        let (cancelled, inner) = (CancellationToken::new(), self.0.clone());
+        let _dropped = cancelled.clone().drop_guard();
         let (sender, result) = oneshot::channel();
-        // A task, so that what is no longer wanted still ends in order.
+        // A task, so that a cancelled command is still killed in order.
         self.0.tasks.spawn("command", async move {
-            let result = run(&inner.launcher, inner.limits, job, unwanted).await;
-            let _nobody_waits = sender.send(result).is_err();
+            let result = run(&inner.launcher, inner.limits, job, cancelled).await;
+            let _receiver_gone = sender.send(result).is_err();
         });
         result.await.map_err(|_| ToolError::unknown("the command was ended from outside"))?
     }
 }
 
 impl Inner {
-    fn job(&self, arguments: &Arguments, left: Option<Duration>) -> Result<Job, ToolError> {
-        let program = self.allow.judge(&arguments.command)?;
+    fn prepare_job(&self, arguments: &CommandArguments, left: Option<Duration>) -> Result<CommandJob, ToolError> {
+        let program = self.allow.resolve(&arguments.command)?;
         let stdin = arguments.stdin.clone().unwrap_or_default().into_bytes();
         if stdin.len() > STDIN_BYTES_MAX {
             return Err(ToolError::new(format!("over {STDIN_BYTES_MAX} bytes for stdin are refused: use a file")));
         }
-        let asked = arguments.timeout.map_or(self.timeout, Duration::from_secs).min(self.timeout);
-        let timeout = left.map_or(asked, |left| asked.min(left.saturating_sub(GRACE)));
+        let wanted = arguments.timeout.map_or(self.timeout, Duration::from_secs).min(self.timeout);
+        let timeout = left.map_or(wanted, |left| wanted.min(left.saturating_sub(GRACE)));
         if timeout.is_zero() {
             return Err(ToolError::new("there is no time left for the command; it was not started"));
         }
         let dir = self.dir(arguments.cwd.as_deref().unwrap_or_default())?;
-        Ok(Job { program, arguments: arguments.command.iter().skip(1).cloned().collect(), dir, stdin, timeout })
+        Ok(CommandJob { program, arguments: arguments.command.iter().skip(1).cloned().collect(), dir, stdin, timeout })
     }
 
-    /// A directory below the root, links included.
+    /// Opens a directory below the root; links must stay below it too.
     fn dir(&self, text: &str) -> Result<Dir, ToolError> {
-        let path = relative(text)?;
+        let path = parse_relative(text)?;
         let opened = if path.as_os_str().is_empty() { self.root.try_clone() } else { self.root.open_dir(&path) };
-        opened.map_err(|error| failed(text, &error))
+        opened.map_err(|error| access_error(text, &error))
     }
 }
 
-/// `run_command`.
 pub(super) fn tool(config: &CommandConfig, commands: Commands) -> Tool {
-    let mut programs: Vec<&str> = config.allow.iter().map(super::Allowed::program).collect();
+    let mut programs: Vec<&str> = config.allow.iter().map(AllowedProgram::program).collect();
     programs.dedup();
     let about = format!(
         "Runs a program and gives its exit code and output; no shell reads the command. Long output keeps its beginning and \
@@ -146,8 +147,8 @@ pub(super) fn tool(config: &CommandConfig, commands: Commands) -> Tool {
         .description(about)
         .effect(Effect::AtMostOnce)
         .approval(match config.approval {
-            Approval::Never => Ask::Never,
-            Approval::Always => Ask::Always,
+            Approval::Never => ToolApproval::Never,
+            Approval::Always => ToolApproval::Always,
         })
         .timeout(Duration::from_secs(config.timeout) + GRACE)
         .parameters(json!({"type": "object", "additionalProperties": false, "properties": {

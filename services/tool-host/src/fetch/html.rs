@@ -1,63 +1,62 @@
-//! HTML as text that is read: headings, lists, tables and links in the manner of Markdown; no scripts, no styles.
+//! Converts HTML to readable text: headings, lists, tables and links as in Markdown; no scripts, no styles.
 //!
-//! Over the tokens of a page and not over a tree: a page of a stranger may nest as deep as it likes and costs no more than
-//! its bytes.
+//! It works on the tokens of a page and not on a tree, so that a deeply nested page costs no more than its bytes.
 
 use html5gum::{DefaultEmitter, EndTag, StartTag, Token, Tokenizer};
 use reqwest::Url;
 
-/// Bytes of text that one page becomes; links take more room than they have in the page.
+/// Bytes of the text of one page; links take more room than in the page.
 const TEXT_BYTES_MAX: usize = 4 << 20;
-/// Bytes of the address of a link; of a longer one only the text is kept.
+/// Bytes of the URL of a link; of a longer one only the text is kept.
 const LINK_BYTES_MAX: usize = 500;
-/// Bytes of a title.
 const TITLE_BYTES_MAX: usize = 500;
 
-/// A page, read.
+/// The text of a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) title: String,
     pub(super) text: String,
-    /// Whether the text had to end before the page.
-    pub(super) cut: bool,
+    /// Whether the text ends before the page does.
+    pub(super) is_truncated: bool,
 }
 
-/// Reads a page; relative links begin at `base`.
-pub(super) fn read(html: &str, base: &Url) -> Page {
+/// Extracts the text of a page; relative links are resolved against `base`.
+pub(super) fn extract_text(html: &str, base: &Url) -> Page {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
-    let mut writer = Writer { base, page: Page::default(), skipped: None, title: false, pre: 0, link: None };
+    let mut writer =
+        Writer { base, page: Page::default(), skipped_element: None, is_in_title: false, pre_depth: 0, link: None };
     for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
         match token {
             Token::StartTag(tag) => writer.open(&tag),
             Token::EndTag(tag) => writer.close(&tag),
-            Token::String(text) => writer.text(&String::from_utf8_lossy(&text)),
+            Token::String(text) => writer.write_text(&String::from_utf8_lossy(&text)),
             Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
         }
         if writer.page.text.len() > TEXT_BYTES_MAX {
-            writer.page.cut = true;
+            writer.page.is_truncated = true;
             break;
         }
     }
-    writer.end()
+    writer.finish()
 }
 
 struct Writer<'a> {
     base: &'a Url,
     page: Page,
-    /// The element whose content is left out, and how often it stands within itself.
-    skipped: Option<(Vec<u8>, usize)>,
-    title: bool,
-    /// Depth of elements whose white space counts.
-    pre: usize,
-    /// Where the text of the link begins that is open, and where it leads.
+    /// The element whose content is skipped, and how deep it is nested in itself.
+    skipped_element: Option<(Vec<u8>, usize)>,
+    is_in_title: bool,
+    /// Nesting depth of elements that preserve white space.
+    pre_depth: usize,
+    /// Start of the text of the open link, and its target.
     link: Option<(usize, Url)>,
 }
 
 impl Writer<'_> {
     fn open(&mut self, tag: &StartTag<()>) {
         let name = tag.name.as_slice();
-        if let Some((skipped, depth)) = &mut self.skipped {
+        if let Some((skipped, depth)) = &mut self.skipped_element {
             *depth += usize::from(skipped == name && !tag.self_closing);
             return;
         }
@@ -66,89 +65,89 @@ impl Writer<'_> {
             | b"select" | b"noembed" | b"audio" | b"video"
                 if !tag.self_closing =>
             {
-                self.skipped = Some((name.to_owned(), 0));
+                self.skipped_element = Some((name.to_owned(), 0));
             }
-            b"title" => self.title = self.page.title.is_empty(),
-            b"br" => self.line(),
+            b"title" => self.is_in_title = self.page.title.is_empty(),
+            b"br" => self.break_line(),
             b"hr" => {
-                self.paragraph();
+                self.break_paragraph();
                 self.page.text.push_str("---\n\n");
             }
             b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
-                self.paragraph();
+                self.break_paragraph();
                 self.page.text.push_str(&"######"[..usize::from(name[1] - b'0')]);
                 self.page.text.push(' ');
             }
             b"li" => {
-                self.line();
+                self.break_line();
                 self.page.text.push_str("- ");
             }
-            b"td" | b"th" if !self.at_line() => self.page.text.push_str(" | "),
+            b"td" | b"th" if !self.is_at_line_start() => self.page.text.push_str(" | "),
             b"pre" => {
-                self.paragraph();
+                self.break_paragraph();
                 self.page.text.push_str("```\n");
-                self.pre += 1;
+                self.pre_depth += 1;
             }
-            b"textarea" => self.pre += 1,
+            b"textarea" => self.pre_depth += 1,
             b"a" => self.open_link(tag),
-            b"img" => self.image(tag),
-            _ => self.boundary(name),
+            b"img" => self.write_image(tag),
+            _ => self.break_around(name),
         }
     }
 
     fn close(&mut self, tag: &EndTag<()>) {
         let name = tag.name.as_slice();
-        if let Some((skipped, depth)) = &mut self.skipped {
+        if let Some((skipped, depth)) = &mut self.skipped_element {
             if skipped == name {
                 match depth.checked_sub(1) {
                     Some(left) => *depth = left,
-                    None => self.skipped = None,
+                    None => self.skipped_element = None,
                 }
             }
             return;
         }
         match name {
-            b"title" => self.title = false,
-            b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => self.paragraph(),
-            b"li" | b"tr" => self.line(),
-            b"pre" if self.pre > 0 => {
-                self.pre -= 1;
-                self.line();
+            b"title" => self.is_in_title = false,
+            b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => self.break_paragraph(),
+            b"li" | b"tr" => self.break_line(),
+            b"pre" if self.pre_depth > 0 => {
+                self.pre_depth -= 1;
+                self.break_line();
                 self.page.text.push_str("```\n\n");
             }
-            b"textarea" => self.pre = self.pre.saturating_sub(1),
+            b"textarea" => self.pre_depth = self.pre_depth.saturating_sub(1),
             b"a" => self.close_link(),
-            _ => self.boundary(name),
+            _ => self.break_around(name),
         }
     }
 
-    /// Elements that stand by themselves.
-    fn boundary(&mut self, name: &[u8]) {
+    /// Breaks the line or paragraph around a block element.
+    fn break_around(&mut self, name: &[u8]) {
         match name {
             b"p" | b"ul" | b"ol" | b"dl" | b"table" | b"blockquote" | b"section" | b"article" | b"main" | b"header"
-            | b"footer" | b"nav" | b"aside" | b"figure" | b"form" | b"details" => self.paragraph(),
+            | b"footer" | b"nav" | b"aside" | b"figure" | b"form" | b"details" => self.break_paragraph(),
             b"div" | b"tr" | b"dt" | b"dd" | b"figcaption" | b"summary" | b"option" | b"caption" | b"address"
-            | b"legend" | b"body" => self.line(),
+            | b"legend" | b"body" => self.break_line(),
             _ => {}
         }
     }
 
-    fn text(&mut self, text: &str) {
-        if self.skipped.is_some() {
+    fn write_text(&mut self, text: &str) {
+        if self.skipped_element.is_some() {
             return;
         }
-        if self.title {
-            words(&mut self.page.title, text);
-        } else if self.pre > 0 {
+        if self.is_in_title {
+            append_words(&mut self.page.title, text);
+        } else if self.pre_depth > 0 {
             self.page.text.push_str(text);
         } else {
-            words(&mut self.page.text, text);
+            append_words(&mut self.page.text, text);
         }
     }
 
     fn open_link(&mut self, tag: &StartTag<()>) {
         self.close_link();
-        let Some(to) = attribute(tag, b"href").filter(|to| !to.starts_with('#')) else { return };
+        let Some(to) = read_attribute(tag, b"href").filter(|to| !to.starts_with('#')) else { return };
         let Ok(to) = self.base.join(to.trim()) else { return };
         if matches!(to.scheme(), "http" | "https") && to.as_str().len() <= LINK_BYTES_MAX {
             self.link = Some((self.page.text.len(), to));
@@ -161,7 +160,8 @@ impl Writer<'_> {
         if text.trim().is_empty() {
             return;
         }
-        // White space and marks of lists stay outside the brackets; a link around whole paragraphs goes to their end.
+        // White space and list marks stay outside of the brackets; a link around whole paragraphs ends with the last
+        // one.
         let at = start + text.len() - text.trim_start_matches([' ', '\n', '-', '#', '|']).len();
         let end = self.page.text.trim_end().len();
         if at >= end {
@@ -171,46 +171,46 @@ impl Writer<'_> {
         self.page.text.insert(at, '[');
     }
 
-    fn image(&mut self, tag: &StartTag<()>) {
-        let Some(text) = attribute(tag, b"alt").filter(|text| !text.trim().is_empty()) else { return };
-        words(&mut self.page.text, &format!("[image: {}]", text.trim()));
+    fn write_image(&mut self, tag: &StartTag<()>) {
+        let Some(text) = read_attribute(tag, b"alt").filter(|text| !text.trim().is_empty()) else { return };
+        append_words(&mut self.page.text, &format!("[image: {}]", text.trim()));
     }
 
-    fn at_line(&self) -> bool {
+    fn is_at_line_start(&self) -> bool {
         self.page.text.is_empty() || self.page.text.ends_with('\n')
     }
 
-    fn line(&mut self) {
-        if self.pre == 0 {
+    fn break_line(&mut self) {
+        if self.pre_depth == 0 {
             let end = self.page.text.trim_end_matches(' ').len();
             self.page.text.truncate(end.max(self.link.as_ref().map_or(0, |(start, _)| *start)));
         }
-        // The mark of a list's item that holds a paragraph.
-        if !self.at_line() && !self.page.text.ends_with("\n-") && self.page.text != "-" {
+        // A list item may contain a paragraph: its mark stays on the line.
+        if !self.is_at_line_start() && !self.page.text.ends_with("\n-") && self.page.text != "-" {
             self.page.text.push('\n');
         } else if self.page.text.ends_with('-') {
             self.page.text.push(' ');
         }
     }
 
-    fn paragraph(&mut self) {
-        self.line();
+    fn break_paragraph(&mut self) {
+        self.break_line();
         if !self.page.text.is_empty() && !self.page.text.ends_with("\n\n") && !self.page.text.ends_with("- ") {
             self.page.text.push('\n');
         }
     }
 
-    fn end(mut self) -> Page {
+    fn finish(mut self) -> Page {
         self.close_link();
         let text = self.page.text.trim().to_owned();
         let title = self.page.title.trim();
         let title = title[..title.floor_char_boundary(TITLE_BYTES_MAX)].to_owned();
-        Page { title, text, cut: self.page.cut }
+        Page { title, text, is_truncated: self.page.is_truncated }
     }
 }
 
 /// Appends words with single spaces between.
-fn words(to: &mut String, text: &str) {
+fn append_words(to: &mut String, text: &str) {
     for piece in text.split_inclusive(|c: char| c.is_ascii_whitespace()) {
         let word = piece.trim_end_matches(|c: char| c.is_ascii_whitespace());
         to.push_str(word);
@@ -220,7 +220,7 @@ fn words(to: &mut String, text: &str) {
     }
 }
 
-fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
+fn read_attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
     tag.attributes.get(name).map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
@@ -229,11 +229,11 @@ mod tests {
     use super::*;
 
     fn page(html: &str) -> Page {
-        read(html, &Url::parse("https://example.org/a/b").unwrap())
+        extract_text(html, &Url::parse("https://example.org/a/b").unwrap())
     }
 
     #[test]
-    fn what_is_read_stays_and_nothing_else() {
+    fn html_keeps_readable_text_only() {
         for (html, text) in [
             ("", ""),
             ("plain", "plain"),
@@ -266,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn no_page_is_too_deep_or_becomes_too_long() {
+    fn page_nested_or_long_is_handled_within_limits() {
         for piece in
             ["<div>", "<b>", "<ul><li>", "<table><tr><td>", "<pre>", "<svg>", "</p>", "<a href=x>", "<!--", "&#x"]
         {
             page(&piece.repeat(100_000));
         }
         let base = Url::parse(&format!("https://example.org/{}/", "x".repeat(400))).unwrap();
-        let page = read(&"<a href=y>z</a>".repeat(100_000), &base);
-        assert!(page.cut && page.text.len() < TEXT_BYTES_MAX + 1_000);
+        let page = extract_text(&"<a href=y>z</a>".repeat(100_000), &base);
+        assert!(page.is_truncated && page.text.len() < TEXT_BYTES_MAX + 1_000);
     }
 }

@@ -1,4 +1,4 @@
-//! Whom a fetch may ask: judged for each hop, by its address as it is written and by what its name resolves to.
+//! Which hosts may be fetched: checked for each hop, by the URL and by the addresses of its host name.
 
 use std::net::IpAddr;
 
@@ -7,87 +7,88 @@ use ipnet::IpNet;
 use reqwest::Url;
 use service::network::is_public;
 
-use super::FetchConfig;
-use crate::HostError;
+use super::config::FetchConfig;
+use crate::error::HostError;
 
-/// Bytes of an address.
+/// Bytes of a URL.
 const URL_BYTES_MAX: usize = 8 << 10;
 
-/// What the configuration allows.
+/// The rules of the configuration.
 #[derive(Debug)]
-pub(super) struct Policy {
-    /// Absent: every public host.
-    allow: Option<Vec<Host>>,
-    deny: Vec<Host>,
-    private_hosts: Vec<Host>,
-    private_nets: Vec<IpNet>,
+pub(super) struct FetchPolicy {
+    /// `None`: every public host.
+    allow: Option<Vec<HostPattern>>,
+    deny: Vec<HostPattern>,
+    private_hosts: Vec<HostPattern>,
+    private_networks: Vec<IpNet>,
     ports: Vec<u16>,
 }
 
 /// `example.org`, or `*.example.org` for everything below it.
 #[derive(Debug, PartialEq, Eq)]
-struct Host {
+struct HostPattern {
     name: String,
-    below: bool,
+    is_wildcard: bool,
 }
 
-impl Host {
-    /// As an address writes it, so that both are compared in one spelling.
+impl HostPattern {
+    /// Parses a pattern as a URL, so that both have one spelling.
     fn parse(text: &str) -> Option<Self> {
-        let (below, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
+        let (is_wildcard, name) = text.strip_prefix("*.").map_or((false, text), |name| (true, name));
         let bracketed = name.parse().is_ok_and(|address: IpAddr| address.is_ipv6());
         let url = Url::parse(&if bracketed { format!("http://[{name}]/") } else { format!("http://{name}/") }).ok()?;
-        let plain = url.path() == "/" && url.port().is_none() && url.username().is_empty() && url.query().is_none();
-        (plain && !name.contains('*') && (bracketed || !name.contains(':'))).then(|| Self { name: host(&url), below })
+        let is_plain = url.path() == "/" && url.port().is_none() && url.username().is_empty() && url.query().is_none();
+        (is_plain && !name.contains('*') && (bracketed || !name.contains(':')))
+            .then(|| Self { name: normalize_host(&url), is_wildcard })
     }
 
-    fn fits(&self, host: &str) -> bool {
+    fn is_match(&self, host: &str) -> bool {
         match host.strip_suffix(&self.name) {
-            Some("") => !self.below,
-            Some(rest) => self.below && rest.ends_with('.'),
+            Some("") => !self.is_wildcard,
+            Some(rest) => self.is_wildcard && rest.ends_with('.'),
             None => false,
         }
     }
 }
 
-impl Policy {
+impl FetchPolicy {
     pub(super) fn new(config: &FetchConfig) -> Result<Self, HostError> {
         let bad = |field: &str, text: &str| HostError::Setting {
             field: format!("fetch.{field}"),
             message: format!("{text:?} is neither a host such as example.org nor *.example.org"),
         };
-        let hosts = |field: &'static str, texts: &[String]| -> Result<Vec<Host>, HostError> {
-            texts.iter().map(|text| Host::parse(text).ok_or_else(|| bad(field, text))).collect()
+        let hosts = |field: &'static str, texts: &[String]| -> Result<Vec<HostPattern>, HostError> {
+            texts.iter().map(|text| HostPattern::parse(text).ok_or_else(|| bad(field, text))).collect()
         };
-        let (nets, names): (Vec<_>, Vec<_>) =
-            config.allow_private.iter().cloned().partition(|text| net(text).is_some());
+        let (networks, names): (Vec<_>, Vec<_>) =
+            config.allow_private.iter().cloned().partition(|text| parse_network(text).is_some());
         Ok(Self {
             allow: config.allow_hosts.as_deref().map(|texts| hosts("allow_hosts", texts)).transpose()?,
             deny: hosts("deny_hosts", &config.deny_hosts)?,
             private_hosts: hosts("allow_private", &names)?,
-            private_nets: nets.iter().filter_map(|text| net(text)).collect(),
+            private_networks: networks.iter().filter_map(|text| parse_network(text)).collect(),
             ports: config.ports.clone(),
         })
     }
 
-    /// An address as a model gives it, if it may be asked.
-    pub(super) fn address(&self, text: &str) -> Result<Url, ToolError> {
+    /// Checks the URL that a model gave.
+    pub(super) fn check_address(&self, text: &str) -> Result<Url, ToolError> {
         let url = Url::parse(text.trim())
             .map_err(|error| ToolError::new(format!("{text:?} is no address ({error}): give https://host/path")))?;
-        self.judge(url)
+        self.check_url(url)
     }
 
-    /// Where a redirect leads, if it may be followed.
-    pub(super) fn redirect(&self, from: &Url, location: &str) -> Result<Url, ToolError> {
+    /// Checks the target of a redirect.
+    pub(super) fn check_redirect(&self, from: &Url, location: &str) -> Result<Url, ToolError> {
         let refused = |why: &str| ToolError::new(format!("{from} redirects to {location:?}, which is refused: {why}"));
         let to = from.join(location).map_err(|error| refused(&error.to_string()))?;
         if from.scheme() == "https" && to.scheme() == "http" {
             return Err(refused("it leads from https to http"));
         }
-        self.judge(to).map_err(|error| refused(error.message()))
+        self.check_url(to).map_err(|error| refused(error.message()))
     }
 
-    fn judge(&self, mut url: Url) -> Result<Url, ToolError> {
+    fn check_url(&self, mut url: Url) -> Result<Url, ToolError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(ToolError::new(format!("{:?} is not fetched: only http and https are", url.scheme())));
         }
@@ -102,49 +103,53 @@ impl Policy {
         if !self.ports.contains(&port) {
             return Err(ToolError::new(format!("port {port} is not allowed; allowed are {:?}", self.ports)));
         }
-        let host = host(&url);
-        if host.is_empty() || any(&self.deny, &host) || self.allow.as_ref().is_some_and(|allow| !any(allow, &host)) {
+        let host = normalize_host(&url);
+        if host.is_empty()
+            || has_match(&self.deny, &host)
+            || self.allow.as_ref().is_some_and(|allow| !has_match(allow, &host))
+        {
             return Err(ToolError::new(format!("{host} is not among the hosts that may be fetched")));
         }
         match host.parse() {
-            Ok(address) if !self.may_connect(&host, address) => Err(private(&host, address)),
+            Ok(address) if !self.can_connect(&host, address) => Err(private_address_error(&host, address)),
             Ok(_) | Err(_) => Ok(url),
         }
     }
 
-    /// Whether a connection may be made to an address that a host stands for.
-    pub(super) fn may_connect(&self, host: &str, address: IpAddr) -> bool {
-        let known = address.to_canonical();
+    /// Whether a connection may be made to this address of a host.
+    pub(super) fn can_connect(&self, host: &str, address: IpAddr) -> bool {
+        let canonical = address.to_canonical();
         is_public(address)
-            || any(&self.private_hosts, host)
-            || self.private_nets.iter().any(|net| net.contains(&address) || net.contains(&known))
+            || has_match(&self.private_hosts, host)
+            || self.private_networks.iter().any(|network| network.contains(&address) || network.contains(&canonical))
     }
 }
 
-/// What is said of an address that must not be reached.
-pub(super) fn private(host: &str, address: IpAddr) -> ToolError {
+/// The error for an address that must not be reached.
+pub(super) fn private_address_error(host: &str, address: IpAddr) -> ToolError {
     ToolError::new(format!(
         "{host} is {address}, an address of a private network, which is not fetched. The operator of the tool-host can open it \
          with tool_host.fetch.allow_private"
     ))
 }
 
-/// The host in one spelling: lower case, an IP address in its usual form and without brackets, no dot at the end.
-pub(super) fn host(url: &Url) -> String {
+/// Returns the host of a URL in one spelling: lower case, an IP address in its usual form and without brackets, no dot
+/// at the end.
+pub(super) fn normalize_host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
-    plain(host.trim_start_matches('[').trim_end_matches(']'))
+    normalize_name(host.trim_start_matches('[').trim_end_matches(']'))
 }
 
-/// A name without the dot at its end, which means the same.
-pub(super) fn plain(name: &str) -> String {
+/// Returns a name in lower case, without a dot at its end.
+pub(super) fn normalize_name(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
-fn any(hosts: &[Host], host: &str) -> bool {
-    hosts.iter().any(|pattern| pattern.fits(host))
+fn has_match(hosts: &[HostPattern], host: &str) -> bool {
+    hosts.iter().any(|pattern| pattern.is_match(host))
 }
 
-fn net(text: &str) -> Option<IpNet> {
+fn parse_network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse().ok().map(|address: IpAddr| address.into()))
 }
 
@@ -152,20 +157,20 @@ fn net(text: &str) -> Option<IpNet> {
 mod tests {
     use super::*;
 
-    fn policy(config: &FetchConfig) -> Policy {
-        Policy::new(config).unwrap()
+    fn policy(config: &FetchConfig) -> FetchPolicy {
+        FetchPolicy::new(config).unwrap()
     }
 
     fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
     }
 
-    fn said(policy: &Policy, url: &str) -> String {
-        policy.address(url).map_or_else(|error| error.message().to_owned(), |url| url.to_string())
+    fn check(policy: &FetchPolicy, url: &str) -> String {
+        policy.check_address(url).map_or_else(|error| error.message().to_owned(), |url| url.to_string())
     }
 
     #[test]
-    fn private_addresses_are_refused_however_they_are_written() {
+    fn private_address_in_any_spelling_is_refused() {
         let policy = policy(&FetchConfig::default());
         for host in [
             "127.0.0.1",
@@ -207,16 +212,16 @@ mod tests {
             "[ff02::1]",
             "[2001:db8::1]",
         ] {
-            let said = said(&policy, &format!("http://{host}/x"));
-            assert!(said.contains("an address of a private network"), "{host}: {said}");
+            let outcome = check(&policy, &format!("http://{host}/x"));
+            assert!(outcome.contains("an address of a private network"), "{host}: {outcome}");
         }
         for host in ["1.1.1.1", "16843009", "[2606:4700::1111]", "[::ffff:1.1.1.1]", "example.org", "localhost"] {
-            assert!(policy.address(&format!("http://{host}/x")).is_ok(), "{host}");
+            assert!(policy.check_address(&format!("http://{host}/x")).is_ok(), "{host}");
         }
     }
 
     #[test]
-    fn what_an_address_must_not_be() {
+    fn url_invalid_is_refused_with_the_reason() {
         let policy = policy(&FetchConfig::default());
         for (url, part) in [
             ("ftp://example.org/", "only http and https"),
@@ -234,14 +239,14 @@ mod tests {
             ("http:/127.0.0.1/", "private network"),
             (&format!("https://example.org/{}", "x".repeat(9_000)), "over 8192 bytes"),
         ] {
-            let said = said(&policy, url);
-            assert!(said.contains(part), "{url}: {said}");
+            let outcome = check(&policy, url);
+            assert!(outcome.contains(part), "{url}: {outcome}");
         }
-        assert_eq!(said(&policy, " https://EXAMPLE.org:443/a?b#c "), "https://example.org/a?b");
+        assert_eq!(check(&policy, " https://EXAMPLE.org:443/a?b#c "), "https://example.org/a?b");
     }
 
     #[test]
-    fn lists_of_hosts() {
+    fn host_lists_permit_and_deny_by_name_and_wildcard() {
         let allow_hosts = Some(texts(&["example.org", "*.example.net", "bücher.example", "1.1.1.1"]));
         let deny_hosts = texts(&["bad.example.net", "*.worse.example.net"]);
         let listed = policy(&FetchConfig { allow_hosts, deny_hosts, ..FetchConfig::default() });
@@ -265,18 +270,18 @@ mod tests {
             ("16843009", true),
             ("1.0.0.1", false),
         ] {
-            assert_eq!(listed.address(&format!("https://{host}/")).is_ok(), expect, "{host}");
+            assert_eq!(listed.check_address(&format!("https://{host}/")).is_ok(), expect, "{host}");
         }
         let none = policy(&FetchConfig { allow_hosts: Some(Vec::new()), ..FetchConfig::default() });
-        assert!(none.address("https://example.org/").is_err(), "an empty list allows nothing");
+        assert!(none.check_address("https://example.org/").is_err(), "an empty list allows nothing");
         for bad in ["", "a/b", "*.*.org", "http://x", "a:80", "u@a", "*", "a b", "x?y"] {
             let config = FetchConfig { deny_hosts: texts(&[bad]), ..FetchConfig::default() };
-            assert!(Policy::new(&config).is_err(), "{bad:?}");
+            assert!(FetchPolicy::new(&config).is_err(), "{bad:?}");
         }
     }
 
     #[test]
-    fn what_is_opened_is_open_and_nothing_beside_it() {
+    fn private_network_permitted_is_reachable_and_no_other() {
         let allow_private = texts(&["10.1.0.0/16", "127.0.0.1", "wiki.intern", "fd12::/16", "localhost"]);
         let policy = policy(&FetchConfig { allow_private, ..FetchConfig::default() });
         for (host, address, expect) in [
@@ -291,20 +296,20 @@ mod tests {
             ("x", "fd13::7", false),
             ("localhost", "::1", true),
         ] {
-            assert_eq!(policy.may_connect(host, address.parse().unwrap()), expect, "{host} {address}");
+            assert_eq!(policy.can_connect(host, address.parse().unwrap()), expect, "{host} {address}");
         }
     }
 
     #[test]
-    fn redirects_are_judged_anew() {
+    fn redirect_target_is_checked_again() {
         let policy = policy(&FetchConfig { deny_hosts: texts(&["bad.example"]), ..FetchConfig::default() });
         let from = Url::parse("https://example.org/a/b").unwrap();
-        let said = |location: &str| match policy.redirect(&from, location) {
+        let check = |location: &str| match policy.check_redirect(&from, location) {
             Ok(url) => url.to_string(),
             Err(error) => error.message().to_owned(),
         };
-        assert_eq!(said("../c?d"), "https://example.org/c?d");
-        assert_eq!(said("//other.example/x"), "https://other.example/x");
+        assert_eq!(check("../c?d"), "https://example.org/c?d");
+        assert_eq!(check("//other.example/x"), "https://other.example/x");
         for (location, part) in [
             ("http://example.org/", "from https to http"),
             ("https://127.0.0.1/", "private network"),
@@ -317,8 +322,8 @@ mod tests {
             ("javascript:alert(1)", "only http and https"),
             ("https://[", "refused"),
         ] {
-            let said = said(location);
-            assert!(said.contains(part) && said.contains("redirects to"), "{location}: {said}");
+            let outcome = check(location);
+            assert!(outcome.contains(part) && outcome.contains("redirects to"), "{location}: {outcome}");
         }
     }
 }

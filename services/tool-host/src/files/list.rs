@@ -1,4 +1,4 @@
-//! `list_files`: what is there, how large, and of which kinds.
+//! `list_files`: files with their sizes, and counts by extension.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,32 +8,32 @@ use ailoop_tool::ToolError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::root::failed;
-use super::walk::{self, File};
+use super::root::access_error;
+use super::walk::{self, WorkspaceFile};
 use super::workspace::Workspace;
-use crate::fit::fitting;
+use crate::truncate::take_fitting;
 
-/// Files that are listed where nothing is said.
+/// Default of the argument `max`.
 const FILES_DEFAULT: usize = 500;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Arguments {
+pub(super) struct ListArguments {
     #[serde(default)]
     path: Option<String>,
     #[serde(default)]
     max: Option<usize>,
 }
 
-/// Totals count everything; the list is capped.
-pub(super) fn list(workspace: &Workspace, arguments: &Arguments) -> Result<Value, ToolError> {
+/// Lists files: the totals count all of them, and the list is capped.
+pub(super) fn list(workspace: &Workspace, arguments: &ListArguments) -> Result<Value, ToolError> {
     let text = arguments.path.as_deref().unwrap_or_default();
     let found = workspace.find(text)?;
     if !found.is_dir {
         return Err(ToolError::new(format!("{text:?} is a file: read it with read_file")));
     }
-    let files = workspace.files(&found.path, Instant::now() + walk::TIME_MAX);
-    let (files, missing) = files.map_err(|error| failed(text, &error))?;
+    let files = workspace.list_files(&found.path, Instant::now() + walk::TIME_MAX);
+    let (files, is_incomplete) = files.map_err(|error| access_error(text, &error))?;
     let mut by_extension: BTreeMap<&str, usize> = BTreeMap::new();
     for file in &files {
         let extension = Path::new(&file.path).extension().and_then(|text| text.to_str()).unwrap_or("(none)");
@@ -41,10 +41,10 @@ pub(super) fn list(workspace: &Workspace, arguments: &Arguments) -> Result<Value
     }
     let total_bytes: u64 = files.iter().map(|file| file.bytes).sum();
     let max = arguments.max.unwrap_or(FILES_DEFAULT);
-    let listed = fitting(files.iter().take(max).map(entry));
+    let listed = take_fitting(files.iter().take(max).map(build_entry));
     Ok(json!({
         "root": workspace.project.name,
-        "truncated": missing || listed.len() < files.len(),
+        "truncated": is_incomplete || listed.len() < files.len(),
         "files": listed,
         "total": files.len(),
         "total_bytes": total_bytes,
@@ -52,7 +52,7 @@ pub(super) fn list(workspace: &Workspace, arguments: &Arguments) -> Result<Value
     }))
 }
 
-fn entry(file: &File) -> Value {
+fn build_entry(file: &WorkspaceFile) -> Value {
     let mut entry = json!({"path": file.path, "bytes": file.bytes});
     if file.is_written {
         entry["written"] = json!(true);

@@ -1,6 +1,8 @@
 //! The file tools, confined to one directory.
 
+mod config;
 mod list;
+mod output;
 mod read;
 mod root;
 mod search;
@@ -15,46 +17,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::HostError;
-use super::connect::Login;
+use super::error::HostError;
+pub use config::FilesConfig;
 #[cfg(target_os = "linux")]
-pub(super) use root::{failed, relative};
+pub(super) use root::{access_error, parse_relative};
 pub(super) use workspace::Workspace;
-pub(super) use write::Writing;
+pub(super) use write::WriteLock;
 
-/// How long one call of a file tool may take; the work itself stops at [`walk::TIME_MAX`].
+/// Timeout of one call of a file tool; the work itself stops at [`walk::TIME_MAX`].
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Which directory the file tools may read, and where they may write.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "files")]
-pub struct FilesConfig {
-    /// The directory that may be read.
-    pub root: PathBuf,
-    /// The directory that files are written to, made where it is missing; without one nothing is written. What was
-    /// written is read in place of the project's file of the same path; nothing else in there is read.
-    #[serde(default)]
-    pub out: Option<PathBuf>,
-    /// The NATS user of these tools, where users have permissions.
-    #[serde(default)]
-    pub login: Option<Login>,
-}
-
-/// `list_files`, `read_file`, `search_text` and, with an `out`, `write_file`.
+/// Builds `list_files`, `read_file`, `search_text` and, with an `out`, `write_file`.
 pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {
     let mut tools = vec![list_files(workspace), read_file(workspace), search_text(workspace)];
     tools.extend(workspace.is_writable().then(|| write_file(workspace)));
     tools
 }
 
-/// What is wrong with the directories; none is made.
-pub(super) fn mistakes(config: &FilesConfig) -> Vec<HostError> {
+/// Finds directories that cannot be used; creates none.
+pub(super) fn find_mistakes(config: &FilesConfig) -> Vec<HostError> {
     let refused = |field, path: &PathBuf| {
         std::fs::read_dir(path).err().map(|source| HostError::Directory { field, path: path.clone(), source })
     };
@@ -62,7 +46,7 @@ pub(super) fn mistakes(config: &FilesConfig) -> Vec<HostError> {
     refused("files.root", &config.root).into_iter().chain(out).collect()
 }
 
-/// A tool whose work is done by a blocking function.
+/// Builds a tool that calls a blocking function.
 pub(super) fn tool<A, S>(
     name: &str,
     effect: Effect,

@@ -6,17 +6,17 @@ use ailoop_tool::ToolError;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::root::failed;
+use super::root::{access_error, to_text};
 use super::walk;
-use super::workspace::{Found, Workspace};
-use crate::fit::{ROOM, escaped_len};
+use super::workspace::{FoundPath, Workspace};
+use crate::truncate::{RESULT_BYTES_MAX, escaped_len};
 
-/// Bytes of a file that can be read at all, since its lines must be counted.
+/// Bytes of the largest file that is read, since its lines must be counted.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Arguments {
+pub(super) struct ReadArguments {
     path: String,
     #[serde(default)]
     offset: Option<usize>,
@@ -24,25 +24,24 @@ pub(super) struct Arguments {
     limit: Option<usize>,
 }
 
-/// A file that is not text is told by its size; content that does not fit goes on at `next_offset`.
-pub(super) fn read(workspace: &Workspace, arguments: &Arguments) -> Result<Value, ToolError> {
+/// Reads a file: of one that is not text only the size is returned, and content that does not fit continues at
+/// `next_offset`.
+pub(super) fn read(workspace: &Workspace, arguments: &ReadArguments) -> Result<Value, ToolError> {
     let found = workspace.find(&arguments.path)?;
     if found.is_dir {
         return Err(ToolError::new(format!("{:?} is a directory: use list_files", arguments.path)));
     }
-    let shown = walk::shown(&found.path);
-    let Some(bytes) = bytes(workspace, &found, &arguments.path)? else {
-        return Err(ToolError::new(format!("{shown:?} has over {FILE_BYTES_MAX} bytes: find lines with search_text")));
+    let name = walk::display_path(&found.path);
+    let Some(bytes) = read_bytes(workspace, &found, &arguments.path)? else {
+        return Err(ToolError::new(format!("{name:?} has over {FILE_BYTES_MAX} bytes: find lines with search_text")));
     };
     let size = bytes.len();
-    let Some(text) = text(bytes) else {
-        return Ok(
-            json!({"path": shown, "lines": 0, "bytes": size, "content": "", "truncated": false, "binary": true}),
-        );
+    let Some(text) = to_text(bytes) else {
+        return Ok(json!({"path": name, "lines": 0, "bytes": size, "content": "", "truncated": false, "binary": true}));
     };
     let first = arguments.offset.unwrap_or(1).max(1);
     let wanted = text.split_inclusive('\n').skip(first - 1).take(arguments.limit.unwrap_or(usize::MAX));
-    let (mut content, mut budget, mut next, mut truncated) = (String::new(), ROOM, first, false);
+    let (mut content, mut budget, mut next, mut truncated) = (String::new(), RESULT_BYTES_MAX, first, false);
     for line in wanted {
         if let Some(left) = budget.checked_sub(escaped_len(line)) {
             content.push_str(line);
@@ -51,13 +50,13 @@ pub(super) fn read(workspace: &Workspace, arguments: &Arguments) -> Result<Value
         }
         truncated = true;
         if content.is_empty() {
-            // One line that is too long alone: its beginning. At worst each byte takes six.
-            content.push_str(&line[..line.floor_char_boundary(ROOM / 6)]);
+            // A single line that does not fit: return its beginning. In the worst case each byte takes six.
+            content.push_str(&line[..line.floor_char_boundary(RESULT_BYTES_MAX / 6)]);
             next += 1;
         }
         break;
     }
-    let mut result = json!({"path": shown, "lines": text.lines().count(), "bytes": size, "content": content,
+    let mut result = json!({"path": name, "lines": text.lines().count(), "bytes": size, "content": content,
         "truncated": truncated});
     if found.is_written {
         result["written"] = json!(true);
@@ -68,18 +67,13 @@ pub(super) fn read(workspace: &Workspace, arguments: &Arguments) -> Result<Value
     Ok(result)
 }
 
-/// A file's content; none where it is too large.
-fn bytes(workspace: &Workspace, found: &Found, given: &str) -> Result<Option<Vec<u8>>, ToolError> {
-    let failed = |error: std::io::Error| failed(given, &error);
+/// Reads the content of a file; `None` where it is too large.
+fn read_bytes(workspace: &Workspace, found: &FoundPath, given: &str) -> Result<Option<Vec<u8>>, ToolError> {
+    let failed = |error: std::io::Error| access_error(given, &error);
     let Some(file) = workspace.open_file(&found.path, found.is_written).map_err(failed)? else {
         return Err(ToolError::new(format!("{given:?} is not a regular file")));
     };
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
     Ok((bytes.len() as u64 <= FILE_BYTES_MAX).then_some(bytes))
-}
-
-/// A text; none where the bytes are none.
-pub(super) fn text(bytes: Vec<u8>) -> Option<String> {
-    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }

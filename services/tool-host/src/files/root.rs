@@ -1,4 +1,4 @@
-//! The directory that may be read: every path is opened below it, symbolic links included.
+//! A directory that confines all accesses: every path is opened below it, symbolic links included.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -7,21 +7,21 @@ use ailoop_tool::ToolError;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, MetadataExt};
 
-/// Why a file is not read.
-const HARD_LINK: &str = "it has a hard link, which may be outside of the directory: copy it instead";
+/// Why a file with a hard link is refused.
+const HARD_LINK_TEXT: &str = "it has a hard link, which may be outside of the directory: copy it instead";
 
-/// A directory and what keeps accesses within it.
+/// A directory outside of which nothing is opened.
 #[derive(Debug)]
-pub(super) struct Root {
-    /// Opens nothing outside, whatever links say.
+pub(super) struct RootDirectory {
+    /// Opens nothing outside of the directory, even through links.
     pub(super) dir: Dir,
-    /// For walking names only, never for reading.
+    /// For listing names only, never for reading.
     pub(super) path: PathBuf,
-    /// Its last component, for people.
+    /// Last component of the path, for people.
     pub(super) name: String,
 }
 
-impl Root {
+impl RootDirectory {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let dir = Dir::open_ambient_dir(&path, ambient_authority())?;
@@ -30,32 +30,32 @@ impl Root {
     }
 }
 
-impl Root {
-    /// Resolves links, and refuses those that lead out; whether it is a directory comes with it.
+impl RootDirectory {
+    /// Resolves links, and refuses those that lead out; the second value says whether it is a directory.
     pub(super) fn resolve(&self, path: &Path) -> io::Result<(PathBuf, bool)> {
         let real = self.dir.canonicalize(path)?;
         let is_dir = self.dir.metadata(&real)?.is_dir();
         Ok((real, is_dir))
     }
 
-    /// Opens a regular file; none where the path leads to something else. Pipes and devices would block or never end. A
-    /// file with several names is refused: the other one may be outside, and nothing tells which was there first.
+    /// Opens a regular file; `None` where the path leads to something else, such as a pipe or a device, which would
+    /// block. A file with several names is refused: the other name may be outside of the directory.
     pub(super) fn open_file(&self, path: &Path) -> io::Result<Option<File>> {
         if !self.dir.metadata(path)?.is_file() {
             return Ok(None);
         }
         let file = self.dir.open(path)?;
-        // Of the file that was opened: the name may lead to another one by now.
+        // Checked on the open file, since the name may lead to another one by now.
         let opened = file.metadata()?;
         if opened.nlink() > 1 {
-            return Err(io::Error::other(HARD_LINK));
+            return Err(io::Error::other(HARD_LINK_TEXT));
         }
         Ok(opened.is_file().then_some(file))
     }
 }
 
-/// A path as a model gives it, without `.` components; empty for the directory itself.
-pub(crate) fn relative(text: &str) -> Result<PathBuf, ToolError> {
+/// Parses the path that a model gave, without `.` components; empty for the directory itself.
+pub(crate) fn parse_relative(text: &str) -> Result<PathBuf, ToolError> {
     let mut path = PathBuf::new();
     for component in Path::new(text).components() {
         match component {
@@ -71,8 +71,8 @@ pub(crate) fn relative(text: &str) -> Result<PathBuf, ToolError> {
     Ok(path)
 }
 
-/// What to say of a failed access.
-pub(crate) fn failed(path: &str, error: &io::Error) -> ToolError {
+/// Describes a failed access for the model.
+pub(crate) fn access_error(path: &str, error: &io::Error) -> ToolError {
     let kind = error.kind();
     ToolError::new(if kind == io::ErrorKind::NotFound {
         format!("{path:?} does not exist")
@@ -81,4 +81,9 @@ pub(crate) fn failed(path: &str, error: &io::Error) -> ToolError {
     } else {
         format!("{path:?} cannot be used: {error}")
     })
+}
+
+/// Converts bytes to text; `None` where they are not text.
+pub(super) fn to_text(bytes: Vec<u8>) -> Option<String> {
+    String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }

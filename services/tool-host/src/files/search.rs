@@ -1,4 +1,4 @@
-//! `search_text`: lines that match a regular expression.
+//! `search_text`: finds lines that match a regular expression.
 
 use std::io::Read;
 use std::path::Path;
@@ -9,28 +9,27 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::read::text;
-use super::root::failed;
-use super::walk::{self, File};
+use super::root::{access_error, to_text};
+use super::walk::{self, WorkspaceFile};
 use super::workspace::Workspace;
-use crate::fit::fitting;
+use crate::truncate::take_fitting;
 
-/// Matches that are shown where nothing is said.
+/// Default of the argument `max`.
 const MATCHES_DEFAULT: usize = 100;
-/// Matches that are shown at most.
+/// Greatest number of matches in a result.
 const MATCHES_MAX: usize = 1_000;
-/// Bytes of a file that is searched; a larger one is hardly written by hand.
+/// Bytes of the largest file that is searched; larger ones are rarely written by people.
 const FILE_BYTES_MAX: u64 = 2 << 20;
 /// Bytes of a pattern.
 const PATTERN_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a compiled pattern.
 const REGEX_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a line that are shown.
+/// Bytes of a line in the result.
 const LINE_BYTES_MAX: usize = 300;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Arguments {
+pub(super) struct SearchArguments {
     pattern: String,
     #[serde(default)]
     path: Option<String>,
@@ -38,25 +37,25 @@ pub(super) struct Arguments {
     max: Option<usize>,
 }
 
-/// Totals count everything that could be searched in time; the matches are capped.
-pub(super) fn search(workspace: &Workspace, arguments: &Arguments) -> Result<Value, ToolError> {
+/// Searches files: the totals count all matches found in time, and the list is capped.
+pub(super) fn search(workspace: &Workspace, arguments: &SearchArguments) -> Result<Value, ToolError> {
     let pattern = compile(&arguments.pattern)?;
     let given = arguments.path.as_deref().unwrap_or_default();
     let found = workspace.find(given)?;
     let end = Instant::now() + walk::TIME_MAX;
-    let (files, mut missing) = if found.is_dir {
-        workspace.files(&found.path, end).map_err(|error| failed(given, &error))?
+    let (files, mut is_incomplete) = if found.is_dir {
+        workspace.list_files(&found.path, end).map_err(|error| access_error(given, &error))?
     } else {
-        (vec![File { path: walk::shown(&found.path), bytes: 0, is_written: found.is_written }], false)
+        (vec![WorkspaceFile { path: walk::display_path(&found.path), bytes: 0, is_written: found.is_written }], false)
     };
     let max = arguments.max.unwrap_or(MATCHES_DEFAULT).min(MATCHES_MAX);
     let (mut matches, mut total, mut files_hit) = (Vec::new(), 0_usize, 0_usize);
     for file in &files {
         if Instant::now() > end {
-            missing = true;
+            is_incomplete = true;
             break;
         }
-        let Some(text) = content(workspace, file) else { continue };
+        let Some(text) = read_text(workspace, file) else { continue };
         let before = total;
         for (index, line) in text.lines().enumerate().filter(|(_, line)| pattern.is_match(line)) {
             total += 1;
@@ -67,10 +66,10 @@ pub(super) fn search(workspace: &Workspace, arguments: &Arguments) -> Result<Val
         }
         files_hit += usize::from(total > before);
     }
-    let matches = fitting(matches);
+    let matches = take_fitting(matches);
     Ok(json!({
         "pattern": arguments.pattern,
-        "truncated": missing || matches.len() < total,
+        "truncated": is_incomplete || matches.len() < total,
         "matches": matches,
         "total": total,
         "files": files_hit,
@@ -85,13 +84,13 @@ fn compile(pattern: &str) -> Result<Regex, ToolError> {
     regex.map_err(|error| ToolError::new(format!("the pattern cannot be used: {error}")))
 }
 
-/// A file's text; none where it is too large, not text, gone, or may not be read.
-fn content(workspace: &Workspace, file: &File) -> Option<String> {
+/// Reads the text of a file; `None` where it is too large, not text, gone, or must not be read.
+fn read_text(workspace: &Workspace, file: &WorkspaceFile) -> Option<String> {
     let opened = workspace.open_file(Path::new(&file.path), file.is_written).ok()??;
     if opened.metadata().ok()?.len() > FILE_BYTES_MAX {
         return None;
     }
     let mut bytes = Vec::new();
     opened.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    text(bytes)
+    to_text(bytes)
 }

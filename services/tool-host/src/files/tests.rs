@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{FilesConfig, HostError, Workspace, list, read, search, write};
-use crate::fit;
+use crate::truncate;
 
 /// A project with what is listed, what is left out, and links that lead out.
 struct Project {
@@ -68,7 +68,7 @@ impl Project {
 }
 
 #[test]
-fn listing_counts_everything_and_leaves_out_what_nobody_wants() {
+fn listing_counts_all_files_without_hidden_and_ignored_ones() {
     let project = project();
     let all = project.list(json!({}));
     assert_eq!(
@@ -92,7 +92,7 @@ fn listing_counts_everything_and_leaves_out_what_nobody_wants() {
 }
 
 #[test]
-fn reading_whole_and_in_parts() {
+fn file_read_whole_or_in_parts_returns_the_lines() {
     let project = project();
     let whole = project.read(json!({"path": "src/main.rs"})).unwrap();
     let text = "fn main() {\n    println!(\"Hello\");\n}\n";
@@ -106,7 +106,7 @@ fn reading_whole_and_in_parts() {
 }
 
 #[test]
-fn a_long_file_is_read_in_pieces_that_fit() {
+fn file_too_long_is_read_in_parts_that_fit() {
     let project = project();
     let text = "\"quoted\"\tä\n".repeat(20_000);
     fs::write(project.files.project.path.join("long.txt"), &text).unwrap();
@@ -121,14 +121,14 @@ fn a_long_file_is_read_in_pieces_that_fit() {
         offset = piece["next_offset"].clone();
     }
     assert_eq!(all, text);
-    fs::write(project.files.project.path.join("line.txt"), "\u{1}".repeat(fit::ROOM * 2)).unwrap();
+    fs::write(project.files.project.path.join("line.txt"), "\u{1}".repeat(truncate::RESULT_BYTES_MAX * 2)).unwrap();
     let piece = project.read(json!({"path": "line.txt"})).unwrap();
     assert_eq!((&piece["truncated"], &piece["next_offset"]), (&json!(true), &json!(2)));
     assert!(piece.to_string().len() <= contract::limits::TOOL_OUTPUT_BYTES_MAX);
 }
 
 #[test]
-fn searching_lines() {
+fn search_returns_matching_lines_and_counts() {
     let project = project();
     let found = project.search(json!({"pattern": "(?i)hello"})).unwrap();
     assert_eq!(
@@ -153,7 +153,7 @@ fn searching_lines() {
 }
 
 #[test]
-fn nothing_outside_is_reached() {
+fn path_outside_the_root_is_refused() {
     let project = project();
     let secret = project.dir.path().join("secret.txt");
     for path in [
@@ -186,7 +186,7 @@ fn write_to(files: &Workspace, path: &str, content: &str) -> Result<Value, Strin
 }
 
 #[test]
-fn writing_below_out_and_never_over_what_is_not_ours() {
+fn write_below_out_never_overwrites_foreign_files() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("made/out");
     let root = dir.path().join("project");
@@ -212,7 +212,7 @@ fn writing_below_out_and_never_over_what_is_not_ours() {
 }
 
 #[test]
-fn writing_follows_no_link_out() {
+fn write_through_a_link_out_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (at, outside, root) = (dir.path().join("out"), dir.path().join("outside"), dir.path().join("project"));
     fs::create_dir(&outside).unwrap();
@@ -227,12 +227,12 @@ fn writing_follows_no_link_out() {
 }
 
 #[test]
-fn a_missing_root_is_said() {
+fn root_missing_error_names_it() {
     let config = FilesConfig { root: Path::new("/no/such/place").to_owned(), out: None, login: None };
     match Workspace::open(&config) {
         Err(error @ HostError::Directory { .. }) => {
-            let told = error.to_string();
-            assert!(told.starts_with("tool_host.files.root \"/no/such/place\" cannot be used"), "{told}");
+            let text = error.to_string();
+            assert!(text.starts_with("tool_host.files.root \"/no/such/place\" cannot be used"), "{text}");
         }
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("served"),
@@ -293,7 +293,7 @@ fn written_file_is_read_listed_and_found_by_the_path_of_the_result() {
 }
 
 #[test]
-fn written_file_stands_in_for_the_one_of_the_project() {
+fn written_file_replaces_the_one_of_the_project() {
     let Both { project, out } = both();
     write_to(&project.files, "src/lib.rs", "// written\n").unwrap();
     assert_eq!(project.read(json!({"path": "src/lib.rs"})).unwrap()["content"], "// written\n");
@@ -313,7 +313,7 @@ fn written_file_stands_in_for_the_one_of_the_project() {
 }
 
 #[test]
-fn read_tools_see_nothing_of_the_output_directory_but_what_was_written() {
+fn read_tools_see_only_written_files_of_the_output_directory() {
     let Both { project, out } = both();
     write_to(&project.files, "mine.md", "hello\n").unwrap();
     let secret = project.dir.path().join("secret.txt");

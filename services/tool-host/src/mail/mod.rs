@@ -2,9 +2,9 @@
 //!
 //! Their NATS user may also read and write these mailboxes; no other user may.
 
-mod letter;
-mod office;
-mod recipient;
+mod address;
+mod mail_format;
+mod mail_service;
 mod refusal;
 
 use std::time::Duration;
@@ -19,19 +19,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-pub use office::{Caller, PostOffice, ReplyMail, SendMail};
+pub use mail_service::{MailCaller, MailService, ReplyMailArguments, SendMailArguments};
 pub use refusal::MailRefusal;
 
 use super::connect::Login;
+use address::CHECK_MAIL;
 
-/// How long one call of a mail tool may take.
+/// Timeout of one call of a mail tool.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The tool by which mail is read: whoever has it has a mailbox.
-const CHECK: &str = "check_mail";
-const SEND: &str = "send_mail";
-const REPLY: &str = "reply_mail";
+const SEND_MAIL: &str = "send_mail";
+const REPLY_MAIL: &str = "reply_mail";
 
-/// As which NATS user the mail tools are served.
+/// Settings of the mail tools.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "mail")]
@@ -40,43 +39,43 @@ pub struct MailConfig {
     pub login: Option<Login>,
 }
 
-/// Lets clients reach the mailboxes of a tenant, until it is to end.
-pub(super) async fn serve_clients(bus: Bus, tenant: TenantId, office: PostOffice, ending: CancellationToken) {
+/// Serves the mailboxes of a tenant to clients, until `ending`.
+pub(super) async fn serve_clients(bus: Bus, tenant: TenantId, mail_service: MailService, ending: CancellationToken) {
     let serve = || {
-        let office = office.clone();
+        let mail_service = mail_service.clone();
         bus.serve_mail(&tenant, move |request| {
-            let office = office.clone();
-            async move { office.answer(request).await }.boxed()
+            let mail_service = mail_service.clone();
+            async move { mail_service.handle_request(request).await }.boxed()
         })
     };
     serve_until_cancelled(&ending, serve).await;
 }
 
-/// `send_mail`, `check_mail` and `reply_mail` over an office.
-pub(super) fn tools(office: &PostOffice) -> Vec<Tool> {
-    vec![send_mail(office), check_mail(office), reply_mail(office)]
+/// Builds `send_mail`, `check_mail` and `reply_mail`.
+pub(super) fn tools(mail_service: &MailService) -> Vec<Tool> {
+    vec![send_mail(mail_service), check_mail(mail_service), reply_mail(mail_service)]
 }
 
-/// A tool whose work is done by the office, for the agent whose session calls.
-fn tool<T, F, Fut>(name: &str, effect: Effect, office: &PostOffice, work: F) -> Tool
+/// Builds a tool that calls the mail service for the agent of the calling session.
+fn tool<T, F, Fut>(name: &str, effect: Effect, mail_service: &MailService, work: F) -> Tool
 where
     T: Serialize,
-    F: Fn(PostOffice, Caller, Call) -> Fut + Copy + Send + Sync + 'static,
+    F: Fn(MailService, MailCaller, Call) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
 {
-    let office = office.clone();
+    let mail_service = mail_service.clone();
     Tool::new(name).effect(effect).timeout(TIMEOUT).handler(move |call: Call| {
-        let office = office.clone();
+        let mail_service = mail_service.clone();
         async move {
-            let caller = Caller::new(call.agent(), call.id())?;
-            Ok(Reply::from(json!(work(office, caller, call).await?)))
+            let caller = MailCaller::new(call.agent(), call.id())?;
+            Ok(Reply::from(json!(work(mail_service, caller, call).await?)))
         }
     })
 }
 
-fn send_mail(office: &PostOffice) -> Tool {
-    tool(SEND, Effect::Idempotent, office, async |office: PostOffice, caller: Caller, call: Call| {
-        Ok(office.send(&caller, &call.arguments()?).await?)
+fn send_mail(mail_service: &MailService) -> Tool {
+    tool(SEND_MAIL, Effect::Idempotent, mail_service, async |mail_service: MailService, caller: MailCaller, call: Call| {
+        Ok(mail_service.send(&caller, &call.arguments()?).await?)
     })
     .description(
         "Sends a mail to another agent, or to people. It is read when they work next: nobody is woken by it, and an \
@@ -90,9 +89,9 @@ fn send_mail(office: &PostOffice) -> Tool {
     }, "required": ["to", "subject", "text"]}))
 }
 
-fn check_mail(office: &PostOffice) -> Tool {
-    tool(CHECK, Effect::Pure, office, async |office: PostOffice, caller: Caller, _call: Call| {
-        Ok(office.check(&caller).await?)
+fn check_mail(mail_service: &MailService) -> Tool {
+    tool(CHECK_MAIL, Effect::Pure, mail_service, async |mail_service: MailService, caller: MailCaller, _call: Call| {
+        Ok(mail_service.check(&caller).await?)
     })
     .description(
         "Lists the mails to you that you have not answered or closed yet, oldest first; `more` says how many are not \
@@ -101,10 +100,15 @@ fn check_mail(office: &PostOffice) -> Tool {
     .parameters(json!({"type": "object", "additionalProperties": false, "properties": {}}))
 }
 
-fn reply_mail(office: &PostOffice) -> Tool {
-    tool(REPLY, Effect::Idempotent, office, async |office: PostOffice, caller: Caller, call: Call| {
-        Ok(office.reply(&caller, &call.arguments()?).await?)
-    })
+fn reply_mail(mail_service: &MailService) -> Tool {
+    tool(
+        REPLY_MAIL,
+        Effect::Idempotent,
+        mail_service,
+        async |mail_service: MailService, caller: MailCaller, call: Call| {
+            Ok(mail_service.reply(&caller, &call.arguments()?).await?)
+        },
+    )
     .description(
         "Answers a mail to you and closes it, so that it is not listed again. An empty text closes it without an \
          answer.",

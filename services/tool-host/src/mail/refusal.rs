@@ -1,11 +1,11 @@
-//! Why a mailbox does not do what was asked: a text for a model, and a code beside it for clients.
+//! Errors of the mail service: a text for a model, and a code for clients.
 
 use ailoop_tool::ToolError;
 use bus::BusError;
 use contract::ErrorCode;
 use contract::mail::MailResponse;
 
-/// A request to the mailboxes that failed. The message says so where it may have taken effect all the same.
+/// A failed request to the mailboxes. The message says so where it may have taken effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MailRefusal {
     /// The stable code that a client gets; a model reads only the message.
@@ -26,7 +26,7 @@ impl MailRefusal {
         Self { code: error.code(), message }
     }
 
-    /// A write that failed on its way: it may have taken effect all the same.
+    /// A write that failed on its way, which may have taken effect.
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     pub(super) fn unknown_outcome(error: BusError) -> Self {
         let message = format!("the mailboxes cannot be written now ({error}); whether anything was stored is unknown");

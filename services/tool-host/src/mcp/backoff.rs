@@ -1,23 +1,23 @@
-//! How long is waited before a server is started again.
+//! The pauses before a server is started again.
 
 use std::time::Duration;
 
 use contract::backoff::Backoff;
 
-/// The waits before the next try.
+/// Pauses before the next try.
 const WAITS: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
-/// A server that served for so long begins anew with the first wait when it goes down.
+/// A server that served for this time begins with the first pause again.
 const HEALTHY_AFTER: Duration = Duration::from_mins(1);
 
-/// The waits of one server.
+/// Backoff of one server.
 #[derive(Debug, Default)]
-pub(super) struct Restarts {
+pub(super) struct RestartBackoff {
     tries: u32,
 }
 
-impl Restarts {
-    /// The wait after a life of this length; `salt` makes it differ between tool-hosts.
-    pub(super) fn after(&mut self, lived: Duration, salt: &str) -> Duration {
+impl RestartBackoff {
+    /// Returns the next pause, after the server has run for `lived`; `salt` makes it differ between tool-hosts.
+    pub(super) fn next_wait(&mut self, lived: Duration, salt: &str) -> Duration {
         if lived >= HEALTHY_AFTER {
             self.tries = 0;
         }
@@ -32,12 +32,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_begin_anew_after_a_healthy_while() {
-        let (mut restarts, short) = (Restarts::default(), Duration::from_secs(1));
+    fn backoff_after_a_healthy_run_starts_again() {
+        let (mut backoff, short) = (RestartBackoff::default(), Duration::from_secs(1));
         for tries in 0..8 {
-            assert_eq!(restarts.after(short, "a"), WAITS.spread(tries, "a"));
+            assert_eq!(backoff.next_wait(short, "a"), WAITS.spread(tries, "a"));
         }
-        assert_eq!(restarts.after(HEALTHY_AFTER, "a"), WAITS.spread(0, "a"));
-        assert_eq!(restarts.after(short, "a"), WAITS.spread(1, "a"));
+        assert_eq!(backoff.next_wait(HEALTHY_AFTER, "a"), WAITS.spread(0, "a"));
+        assert_eq!(backoff.next_wait(short, "a"), WAITS.spread(1, "a"));
     }
 }

@@ -1,4 +1,4 @@
-//! What the configuration says of one MCP server, checked once.
+//! Configuration of one MCP server, checked when it is read.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -14,45 +14,45 @@ use service::config::env;
 
 use super::super::connect::Login;
 
-/// Calls that one server works on at the same time, where nothing is said.
+/// Default of the setting `concurrency`.
 const CONCURRENCY_DEFAULT: usize = 8;
 
 /// One MCP server whose tools are served.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "Fields")]
+#[serde(try_from = "McpFields")]
 pub struct McpConfig {
-    pub(super) way: Way,
-    pub(super) rules: Rules,
-    /// Calls at the same time.
+    pub(super) transport: Transport,
+    pub(super) rules: ToolRules,
+    /// Calls that the server works on at the same time.
     pub(super) concurrency: usize,
     pub(super) login: Option<Login>,
 }
 
 impl McpConfig {
-    /// Whether the server is a process of ours.
+    /// Whether this process starts the server.
     pub(super) fn is_process(&self) -> bool {
-        match self.way {
-            Way::Stdio(_) => true,
-            Way::Http(_) => false,
+        match self.transport {
+            Transport::Stdio(_) => true,
+            Transport::Http(_) => false,
         }
     }
 
-    /// What can only be said where the server is to run: whether the variables that its headers come from are there.
-    pub(super) fn check(&self) -> Result<(), String> {
-        match &self.way {
-            Way::Stdio(_) => Ok(()),
-            Way::Http(address) => address.headers().map(|_| ()),
+    /// Checks what depends on the machine: whether the variables for headers are set.
+    pub(super) fn check_environment(&self) -> Result<(), String> {
+        match &self.transport {
+            Transport::Stdio(_) => Ok(()),
+            Transport::Http(address) => address.headers().map(|_| ()),
         }
     }
 }
 
-impl Address {
-    /// The headers of every request, with those that come from variables of this process.
+impl ServerAddress {
+    /// Returns the headers of every request, with those that come from variables of this process.
     pub(super) fn headers(&self) -> Result<HashMap<HeaderName, HeaderValue>, String> {
         let mut all: HashMap<_, _> = self.headers.iter().cloned().collect();
         for (name, variable) in &self.headers_from {
             let value = env(variable).ok_or_else(|| format!("the environment variable {variable} is not set"))?;
-            all.insert(name.clone(), header_value(name.as_str(), &Secret::new(value))?);
+            all.insert(name.clone(), parse_header_value(name.as_str(), &Secret::new(value))?);
         }
         Ok(all)
     }
@@ -60,38 +60,38 @@ impl Address {
 
 /// How a server is reached.
 #[derive(Debug, Clone)]
-pub(super) enum Way {
-    /// A process of ours that speaks over its standard input and output.
-    Stdio(Program),
-    /// Streamable HTTP.
-    Http(Address),
+pub(super) enum Transport {
+    /// A child process that speaks over its standard input and output.
+    Stdio(ServerProgram),
+    /// A server over streamable HTTP.
+    Http(ServerAddress),
 }
 
 /// The process of a server.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub(super) struct ServerProgram {
     pub(super) command: String,
     pub(super) args: Vec<String>,
     pub(super) cwd: Option<PathBuf>,
     pub(super) env: BTreeMap<String, Secret>,
-    /// Variables of this process that it gets as they are.
+    /// Variables that it inherits from this process.
     pub(super) env_from: Vec<String>,
 }
 
 /// Where a server listens.
 #[derive(Debug, Clone)]
-pub(super) struct Address {
+pub(super) struct ServerAddress {
     pub(super) url: String,
-    /// Marked as sensitive.
+    /// Each value is marked as sensitive.
     headers: Vec<(HeaderName, HeaderValue)>,
     /// Headers whose values are variables of this process.
     headers_from: Vec<(HeaderName, String)>,
 }
 
-/// Which tools of a server are served, and what is said of them.
+/// Rules for the tools of a server: which are served, and how they are described.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Rules {
-    /// None: all of them.
+pub(super) struct ToolRules {
+    /// `None`: all of them.
     pub(super) allow: Option<BTreeSet<String>>,
     pub(super) deny: BTreeSet<String>,
     pub(super) effects: BTreeMap<String, Effect>,
@@ -101,9 +101,9 @@ pub(super) struct Rules {
     pub(super) max_output: Option<usize>,
 }
 
-impl Rules {
-    /// How long one call may take.
-    pub(super) fn patience(&self) -> Duration {
+impl ToolRules {
+    /// Returns the timeout of one call.
+    pub(super) fn call_timeout(&self) -> Duration {
         self.timeout.unwrap_or(TOOL_TIMEOUT_DEFAULT)
     }
 
@@ -112,8 +112,8 @@ impl Rules {
         self.max_output.unwrap_or(TOOL_OUTPUT_BYTES_MAX)
     }
 
-    /// Every tool that a rule names.
-    pub(super) fn names(&self) -> BTreeSet<&String> {
+    /// Returns the names of all tools in the rules.
+    pub(super) fn named_tools(&self) -> BTreeSet<&String> {
         let lists = self.allow.iter().flatten().chain(&self.deny);
         lists.chain(self.effects.keys()).chain(self.approval.keys()).collect()
     }
@@ -124,17 +124,17 @@ impl Rules {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "mcp_server")]
-struct Fields {
+struct McpFields {
     /// The program that is the server, started and ended with the tool-host; looked up in its `PATH`.
     #[serde(default)]
     command: Option<String>,
-    /// Its arguments.
+    /// Arguments of the program.
     #[serde(default)]
     args: Vec<String>,
     /// The directory that it runs in; the tool-host's own when absent.
     #[serde(default)]
     cwd: Option<PathBuf>,
-    /// Its environment, beside PATH, HOME and LANG of the tool-host.
+    /// Environment of the program, in addition to PATH, HOME and LANG of the tool-host.
     #[serde(default)]
     env: BTreeMap<String, Secret>,
     /// Further variables of the tool-host that it gets; no others.
@@ -157,13 +157,13 @@ struct Fields {
     deny: Vec<String>,
     /// What may be done with a call whose outcome is not known; `at_most_once` where a tool is not named.
     #[serde(default)]
-    effects: BTreeMap<String, EffectWord>,
+    effects: BTreeMap<String, EffectSetting>,
     /// Believe what the server says of its tools: one that only reads is `pure`, one that may be repeated `idempotent`.
     #[serde(default)]
     trust_annotations: bool,
     /// Whether a person is asked before each call; `never` where a tool is not named.
     #[serde(default)]
-    approval: BTreeMap<String, ApprovalWord>,
+    approval: BTreeMap<String, ApprovalSetting>,
     /// Seconds that one call may take.
     #[serde(default)]
     timeout: Option<u64>,
@@ -171,50 +171,50 @@ struct Fields {
     #[serde(default)]
     max_output: Option<usize>,
     /// Calls that the server works on at the same time.
-    #[serde(default = "concurrency")]
+    #[serde(default = "concurrency_default")]
     concurrency: usize,
     /// The NATS user of its tools, where users have permissions.
     #[serde(default)]
     login: Option<Login>,
 }
 
-/// An effect class, as it is written.
+/// An effect class as the configuration writes it.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "effect")]
-enum EffectWord {
+enum EffectSetting {
     Pure,
     Idempotent,
     AtMostOnce,
 }
 
-/// An approval, as it is written.
+/// An approval as the configuration writes it.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "approval")]
-enum ApprovalWord {
+enum ApprovalSetting {
     Never,
     Always,
 }
 
-const fn concurrency() -> usize {
+const fn concurrency_default() -> usize {
     CONCURRENCY_DEFAULT
 }
 
 impl JsonSchema for McpConfig {
     fn schema_name() -> std::borrow::Cow<'static, str> {
-        Fields::schema_name()
+        McpFields::schema_name()
     }
 
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        Fields::json_schema(generator)
+        McpFields::json_schema(generator)
     }
 }
 
-impl TryFrom<Fields> for McpConfig {
+impl TryFrom<McpFields> for McpConfig {
     type Error = String;
 
-    fn try_from(fields: Fields) -> Result<Self, String> {
+    fn try_from(fields: McpFields) -> Result<Self, String> {
         let longest = TOOL_TIMEOUT_MAX.as_secs();
         if fields.timeout.is_some_and(|seconds| !(1..=longest).contains(&seconds)) {
             return Err(format!("timeout is 1 to {longest} seconds"));
@@ -225,8 +225,8 @@ impl TryFrom<Fields> for McpConfig {
         if fields.concurrency == 0 {
             return Err("concurrency is at least 1".to_owned());
         }
-        let way = fields.way()?;
-        let rules = Rules {
+        let transport = fields.parse_transport()?;
+        let rules = ToolRules {
             allow: fields.allow.map(|names| names.into_iter().collect()),
             deny: fields.deny.into_iter().collect(),
             effects: fields.effects.into_iter().map(|(tool, word)| (tool, word.into())).collect(),
@@ -235,43 +235,43 @@ impl TryFrom<Fields> for McpConfig {
             timeout: fields.timeout.map(Duration::from_secs),
             max_output: fields.max_output,
         };
-        Ok(Self { way, rules, concurrency: fields.concurrency, login: fields.login })
+        Ok(Self { transport, rules, concurrency: fields.concurrency, login: fields.login })
     }
 }
 
-impl Fields {
-    fn way(&self) -> Result<Way, String> {
+impl McpFields {
+    fn parse_transport(&self) -> Result<Transport, String> {
         match (&self.command, &self.url) {
             (Some(command), None) => {
-                self.none_of(&[
+                self.reject_fields(&[
                     ("headers", !self.headers.is_empty()),
                     ("headers_from", !self.headers_from.is_empty()),
                 ])?;
-                self.program(command).map(Way::Stdio)
+                self.parse_program(command).map(Transport::Stdio)
             }
             (None, Some(url)) => {
-                self.none_of(&[
+                self.reject_fields(&[
                     ("args", !self.args.is_empty()),
                     ("cwd", self.cwd.is_some()),
                     ("env", !self.env.is_empty()),
                     ("env_from", !self.env_from.is_empty()),
                 ])?;
-                self.address(url).map(Way::Http)
+                self.parse_address(url).map(Transport::Http)
             }
             (Some(_), Some(_)) => Err("command and url exclude each other: a server has one of them".to_owned()),
             (None, None) => Err("a server needs a command (stdio) or a url (streamable HTTP)".to_owned()),
         }
     }
 
-    fn none_of(&self, set: &[(&str, bool)]) -> Result<(), String> {
+    fn reject_fields(&self, fields: &[(&str, bool)]) -> Result<(), String> {
         let owner = if self.command.is_some() { "url" } else { "command" };
-        match set.iter().find(|(_, set)| *set) {
+        match fields.iter().find(|(_, is_set)| *is_set) {
             Some((field, _)) => Err(format!("{field} belongs to a server with a {owner}")),
             None => Ok(()),
         }
     }
 
-    fn program(&self, command: &str) -> Result<Program, String> {
+    fn parse_program(&self, command: &str) -> Result<ServerProgram, String> {
         if command.trim().is_empty() {
             return Err("command is empty".to_owned());
         }
@@ -279,7 +279,7 @@ impl Fields {
         if let Some(bad) = names.into_iter().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
             return Err(format!("{bad:?} is no name of an environment variable"));
         }
-        Ok(Program {
+        Ok(ServerProgram {
             command: command.to_owned(),
             args: self.args.clone(),
             cwd: self.cwd.clone(),
@@ -288,7 +288,7 @@ impl Fields {
         })
     }
 
-    fn address(&self, url: &str) -> Result<Address, String> {
+    fn parse_address(&self, url: &str) -> Result<ServerAddress, String> {
         let parsed = reqwest::Url::parse(url).map_err(|error| format!("url cannot be read: {error}"))?;
         if !matches!(parsed.scheme(), "http" | "https") {
             return Err("url begins with http:// or https://".to_owned());
@@ -296,9 +296,11 @@ impl Fields {
         if !parsed.username().is_empty() || parsed.password().is_some() {
             return Err("url names no user: put what authorises into headers or headers_from".to_owned());
         }
-        let headers = self.headers.iter().map(|(name, value)| Ok((header_name(name)?, header_value(name, value)?)));
-        let headers_from = self.headers_from.iter().map(|(name, variable)| Ok((header_name(name)?, variable.clone())));
-        Ok(Address {
+        let headers =
+            self.headers.iter().map(|(name, value)| Ok((parse_header_name(name)?, parse_header_value(name, value)?)));
+        let headers_from =
+            self.headers_from.iter().map(|(name, variable)| Ok((parse_header_name(name)?, variable.clone())));
+        Ok(ServerAddress {
             url: url.to_owned(),
             headers: headers.collect::<Result<_, String>>()?,
             headers_from: headers_from.collect::<Result<_, String>>()?,
@@ -306,33 +308,33 @@ impl Fields {
     }
 }
 
-fn header_name(name: &str) -> Result<HeaderName, String> {
+fn parse_header_name(name: &str) -> Result<HeaderName, String> {
     HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("{name:?} is no name of a header"))
 }
 
-/// The value of a header that is never shown.
-fn header_value(name: &str, value: &Secret) -> Result<HeaderValue, String> {
+/// Parses the value of a header, and marks it so that it is never logged.
+fn parse_header_value(name: &str, value: &Secret) -> Result<HeaderValue, String> {
     let read = HeaderValue::from_str(value.expose());
     let mut value = read.map_err(|_| format!("the value of header {name:?} has characters that no header may have"))?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-impl From<EffectWord> for Effect {
-    fn from(word: EffectWord) -> Self {
+impl From<EffectSetting> for Effect {
+    fn from(word: EffectSetting) -> Self {
         match word {
-            EffectWord::Pure => Self::Pure,
-            EffectWord::Idempotent => Self::Idempotent,
-            EffectWord::AtMostOnce => Self::AtMostOnce,
+            EffectSetting::Pure => Self::Pure,
+            EffectSetting::Idempotent => Self::Idempotent,
+            EffectSetting::AtMostOnce => Self::AtMostOnce,
         }
     }
 }
 
-impl From<ApprovalWord> for Approval {
-    fn from(word: ApprovalWord) -> Self {
+impl From<ApprovalSetting> for Approval {
+    fn from(word: ApprovalSetting) -> Self {
         match word {
-            ApprovalWord::Never => Self::Never,
-            ApprovalWord::Always => Self::Always,
+            ApprovalSetting::Never => Self::Never,
+            ApprovalSetting::Always => Self::Always,
         }
     }
 }
@@ -347,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_has_one_way_and_the_fields_of_that_way() {
+    fn server_configuration_has_one_transport_and_its_fields() {
         for (fields, part) in [
             (json!({}), "needs a command (stdio) or a url"),
             (json!({"command": "a", "url": "http://b"}), "exclude each other"),
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn secrets_in_configuration_are_not_printed() {
         let stdio = read(json!({"command": "a", "env": {"TOKEN": "hush"}})).unwrap();
         let http = read(json!({"url": "http://b", "headers": {"Authorization": "Bearer hush"}})).unwrap();
         assert!(!format!("{stdio:?}{http:?}").contains("hush"), "{stdio:?}{http:?}");

@@ -1,4 +1,4 @@
-//! What went wrong between us and an MCP server, in words without a secret, and whether a call took effect all the same.
+//! Failures of calls to an MCP server, described without secrets, and whether the call may have taken effect.
 
 use std::error::Error;
 use std::time::Duration;
@@ -11,82 +11,81 @@ use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
 };
 
-use super::name::ServerName;
+use super::server_name::ServerName;
 use contract::tool::UNKNOWN_OUTCOME_TEXT;
 
 /// Why a call has no result.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// The server says so.
+pub(super) enum CallFailure {
+    /// The server refused the call.
     Refused(String),
-    /// It says that it failed in the middle, or its answer cannot be read.
+    /// The server failed during the call, or its answer cannot be parsed.
     Failed(String),
-    /// It never got the call.
+    /// The server did not get the call.
     NotSent(String),
-    /// It had the call, or may have had it.
+    /// The server got the call, or may have got it.
     Lost(String),
-    /// It does not answer, though the connection stands.
-    Silent(Duration),
+    /// The server does not answer over an open connection.
+    TimedOut(Duration),
 }
 
-impl Failure {
+impl CallFailure {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
-    pub(super) fn of(error: &ServiceError) -> Self {
+    pub(super) fn from_error(error: &ServiceError) -> Self {
         match error {
             ServiceError::McpError(error) if error.code == ErrorCode::INTERNAL_ERROR => {
                 Self::Failed(format!("{} ({})", error.message, error.code.0))
             }
             ServiceError::McpError(error) => Self::Refused(format!("{} ({})", error.message, error.code.0)),
-            ServiceError::TransportSend(error) if never_arrived(error) => Self::NotSent(cause(error)),
-            ServiceError::TransportSend(error) => Self::Lost(cause(error)),
+            ServiceError::TransportSend(error) if is_undelivered(error) => Self::NotSent(root_cause(error)),
+            ServiceError::TransportSend(error) => Self::Lost(root_cause(error)),
             ServiceError::TransportClosed => Self::Lost("its connection ended".to_owned()),
-            ServiceError::Timeout { timeout } => Self::Silent(*timeout),
+            ServiceError::Timeout { timeout } => Self::TimedOut(*timeout),
             other => Self::Lost(other.to_string()),
         }
     }
 
-    /// Whether it speaks against the connection: two in a row end it.
-    pub(super) fn is_of_the_transport(&self) -> bool {
+    /// Whether the connection may be broken: two such failures in a row close it.
+    pub(super) fn is_transport_failure(&self) -> bool {
         match self {
             Self::Refused(_) | Self::Failed(_) => false,
-            Self::NotSent(_) | Self::Lost(_) | Self::Silent(_) => true,
+            Self::NotSent(_) | Self::Lost(_) | Self::TimedOut(_) => true,
         }
     }
 
-    /// Whether it may only be busy.
-    pub(super) fn is_silence(&self) -> bool {
+    /// Whether the server may only be busy.
+    pub(super) fn is_timeout(&self) -> bool {
         match self {
-            Self::Silent(_) => true,
+            Self::TimedOut(_) => true,
             Self::Refused(_) | Self::Failed(_) | Self::NotSent(_) | Self::Lost(_) => false,
         }
     }
 
-    /// What the model reads. A call that may have taken effect is not said to have failed.
-    pub(super) fn told(self, server: &ServerName, effect: Effect) -> ToolError {
+    /// Converts the failure to what the model reads. A call that may have taken effect is not reported as failed.
+    pub(super) fn into_tool_error(self, server: &ServerName, effect: Effect) -> ToolError {
         match self {
             Self::Refused(text) => ToolError::new(text),
-            Self::Failed(text) => doubt(effect, &text),
-            Self::NotSent(text) => down(server, &text),
-            Self::Lost(text) => lost(server, effect, &text),
-            Self::Silent(patience) => silent(server, effect, patience),
+            Self::Failed(text) => unknown_outcome_error(effect, &text),
+            Self::NotSent(text) => unreachable_error(server, &text),
+            Self::Lost(text) => connection_lost_error(server, effect, &text),
+            Self::TimedOut(timeout) => timeout_error(server, effect, timeout),
         }
     }
 }
 
-/// Nobody is there who could be called.
-pub(super) fn down(server: &ServerName, why: &str) -> ToolError {
+/// The server cannot be reached, so the call was not sent.
+pub(super) fn unreachable_error(server: &ServerName, why: &str) -> ToolError {
     ToolError::new(format!("the MCP server {server} cannot be reached ({why}); the tool was not called"))
 }
 
-/// The server went away, or fell silent, while the call ran.
-pub(super) fn lost(server: &ServerName, effect: Effect, why: &str) -> ToolError {
+/// The server was lost, or stopped answering, while the call ran.
+pub(super) fn connection_lost_error(server: &ServerName, effect: Effect, why: &str) -> ToolError {
     let what = format!("the MCP server {server} was lost while the call ran ({why})");
-    doubt(effect, &what)
+    unknown_outcome_error(effect, &what)
 }
 
-/// Whether it took effect is not known, and a model that calls again makes another call. Only of what changes nothing it can
-/// be said that it may.
-pub(super) fn doubt(effect: Effect, what: &str) -> ToolError {
+/// The outcome is unknown, and a model that repeats the call makes another call. Only a pure call may be repeated.
+pub(super) fn unknown_outcome_error(effect: Effect, what: &str) -> ToolError {
     match effect {
         Effect::Pure => ToolError::new(format!("{what}; it may be called again")),
         Effect::Idempotent | Effect::AtMostOnce | Effect::Reconcilable => {
@@ -95,26 +94,27 @@ pub(super) fn doubt(effect: Effect, what: &str) -> ToolError {
     }
 }
 
-/// No answer in time. The call was called off; it may have taken effect all the same.
-pub(super) fn silent(server: &ServerName, effect: Effect, patience: Duration) -> ToolError {
-    lost(server, effect, &format!("no answer within {} seconds", patience.as_secs()))
+/// The server did not answer in time. The call was cancelled, and may have taken effect.
+pub(super) fn timeout_error(server: &ServerName, effect: Effect, timeout: Duration) -> ToolError {
+    connection_lost_error(server, effect, &format!("no answer within {} seconds", timeout.as_secs()))
 }
 
-/// Why a server could not be connected to.
+/// Describes why a connection could not be made.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
-pub(super) fn of_start(error: &ClientInitializeError) -> String {
+pub(super) fn describe_start_error(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::TransportError { error, .. } => cause(error),
-        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => of_start(fallback),
+        ClientInitializeError::TransportError { error, .. } => root_cause(error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => describe_start_error(fallback),
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection before it said what it is".to_owned(),
-        other => brief(&other.to_string()),
+        other => first_line(&other.to_string()),
     }
 }
 
-/// A connection was never made, or the answer was one of HTTP's refusals. With 408 and 499 a proxy says that it gave up.
-fn never_arrived(error: &(dyn Error + 'static)) -> bool {
+/// Whether the request did not reach the server: no connection was made, or HTTP refused it. With 408 and 499 a proxy
+/// reports that it gave up, so they prove nothing.
+fn is_undelivered(error: &(dyn Error + 'static)) -> bool {
     let refusal = |status: u16| (400..500).contains(&status) && ![408, 499].contains(&status);
-    chain(error).any(|error| {
+    error_chain(error).any(|error| {
         let refused = error.downcast_ref::<HttpStatusError>().is_some_and(|error| refusal(error.status));
         refused
             || error.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect)
@@ -123,21 +123,21 @@ fn never_arrived(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// The innermost error. Those around it may show the address, and an address may hold a key.
-fn cause(error: &(dyn Error + 'static)) -> String {
-    match chain(error).last() {
-        Some(last) => brief(&last.to_string()),
+/// Returns the innermost error. The outer ones may contain the URL, and a URL may contain a key.
+fn root_cause(error: &(dyn Error + 'static)) -> String {
+    match error_chain(error).last() {
+        Some(last) => first_line(&last.to_string()),
         None => String::new(),
     }
 }
 
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| inner(*error))
+fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| source_of(*error))
 }
 
-/// What an error is about. The library's own one does not say of all that it carries.
+/// Returns the source of an error, also for errors of the library that do not report theirs.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
-fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
+fn source_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => Some(error),
         Some(StreamableHttpError::HttpStatus(error)) => Some(error),
@@ -145,9 +145,9 @@ fn inner<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'stati
     }
 }
 
-/// The first line, and no address.
-fn brief(text: &str) -> String {
-    /// Bytes of it.
+/// Returns the first line, without URLs.
+fn first_line(text: &str) -> String {
+    /// Bytes of that line.
     const MAX: usize = 300;
     let line = text.lines().next().unwrap_or_default();
     let line = &line[..line.floor_char_boundary(MAX)];

@@ -1,25 +1,25 @@
-//! Tools of MCP servers, served as ordinary NATS tools: one task keeps each server, and tool-hosts with the same one share
-//! its calls.
+//! Tools of MCP servers, served as ordinary NATS tools: one task supervises each server, and tool-hosts with the same
+//! server share its calls.
 
 mod backoff;
-mod call;
-mod child;
+mod call_queue;
 mod config;
+mod connection;
+mod description_tracker;
 mod failure;
-mod keep;
-mod link;
-mod listener;
-mod listing;
-mod name;
-mod offer;
-mod open;
+mod notifications;
+mod observed_client;
 mod oversize;
 mod pace;
+mod published_tools;
+mod registration;
 mod result;
-mod shown;
-mod tasks;
-mod watched;
-mod wording;
+mod server_name;
+mod server_process;
+mod supervisor;
+mod task_tools;
+mod tool_listing;
+mod transport;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,55 +33,56 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 pub use config::McpConfig;
-pub use name::ServerName;
+pub use server_name::ServerName;
 
-use super::HostError;
 use super::connect::connect_tools;
-use keep::Keeper;
-use shown::Shown;
+use super::error::HostError;
+use published_tools::PublishedTools;
+use supervisor::Supervisor;
 
 use tool_schema::Checker;
 
-/// How long the start of the process waits for its servers. One that takes longer is served when it is there.
-const FIRST_MAX: Duration = Duration::from_secs(10);
+/// How long the start of the process waits for its servers. The tools of a slower one are added when it is connected.
+const FIRST_CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// The MCP servers of this process.
-pub(super) struct Servers {
+pub(super) struct McpServers {
     tasks: Tasks,
-    /// The tools that are there from the beginning.
+    /// The tools that are served from the start.
     names: BTreeSet<ToolName>,
     /// One connection for each server.
     clients: Vec<Client>,
 }
 
-impl Servers {
-    /// Connects to NATS for each server, and starts to keep them.
+impl McpServers {
+    /// Connects to NATS for each server, and starts a supervisor for each.
     pub(super) async fn start(
         servers: &BTreeMap<ServerName, McpConfig>,
         tenant: &TenantId,
         nats: &NatsConfig,
         checker: &Checker,
     ) -> Result<Self, HostError> {
-        let (tasks, mut firsts, mut clients) = (Tasks::new(), Vec::new(), Vec::new());
+        let (tasks, mut first_names, mut clients) = (Tasks::new(), Vec::new(), Vec::new());
         if servers.values().any(McpConfig::is_process) {
-            // A process of our own user could read the environment of this one, and so its passwords.
+            // A process of the same user could read the environment of this one, with its passwords.
             if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
                 tracing::warn!(%error, "this process cannot be hidden from the MCP servers that it starts");
             }
         }
         for (server, config) in servers {
-            config.check().map_err(|reason| HostError::Server { server: server.clone(), reason })?;
+            config.check_environment().map_err(|reason| HostError::Server { server: server.clone(), reason })?;
             let client = connect_tools(nats, config.login.as_ref(), &format!("mcp {server}")).await?;
             clients.push(client.clone());
-            let shown = Shown::new(client, tenant.clone(), config.concurrency, tasks.clone(), checker.clone());
-            let (tell, first) = oneshot::channel();
-            let keeper = Keeper::new(server.clone(), config.clone(), shown, tasks.clone(), tell);
-            tasks.spawn("mcp server", keeper.run());
-            firsts.push(first);
+            let published =
+                PublishedTools::new(client, tenant.clone(), config.concurrency, tasks.clone(), checker.clone());
+            let (sender, names) = oneshot::channel();
+            let supervisor = Supervisor::new(server.clone(), config.clone(), published, tasks.clone(), sender);
+            tasks.spawn("mcp server", supervisor.run());
+            first_names.push(names);
         }
-        let (end, mut names) = (Instant::now() + FIRST_MAX, BTreeSet::new());
-        for first in firsts {
-            // Neither a server that is late nor one that cannot be reached holds up the others.
+        let (end, mut names) = (Instant::now() + FIRST_CONNECT_MAX, BTreeSet::new());
+        for first in first_names {
+            // A slow or unreachable server does not delay the others.
             if let Ok(Ok(there)) = timeout_at(end, first).await {
                 names.extend(there.iter().filter_map(|name| ToolName::new(name).ok()));
             }
@@ -94,12 +95,12 @@ impl Servers {
         self.clients.iter().cloned()
     }
 
-    /// The tools that are there from the beginning.
+    /// The tools that are served from the start.
     pub(super) fn names(&self) -> impl Iterator<Item = ToolName> + '_ {
         self.names.iter().cloned()
     }
 
-    /// Takes no more calls, finishes those that run, and ends the servers, up to `timeout`.
+    /// Takes no more calls, finishes the running ones, and stops the servers, within `timeout`.
     pub(super) async fn stop(self, timeout: Duration) {
         self.tasks.end(timeout).await;
     }

@@ -1,8 +1,8 @@
-//! Answers of a server over its standard output that are too long: refused in the server's place.
+//! Replaces oversized answers of a server over its standard output with errors.
 //!
-//! The library drops a line over its limit and goes on; whoever waits for it would wait until the deadline. So the line
-//! is counted as it passes, and behind it a short one is put that answers the same request with an error. No more of it
-//! than its two ends is kept here: one of them holds the request's number, as every implementation writes it.
+//! The library drops a line over its limit and continues, so its caller would wait until the deadline. So the line is
+//! counted as it passes, and a short line follows it that answers the same request with an error. Only the two ends of
+//! the line are kept: one of them has the id of the request, as every implementation writes it.
 
 use std::pin::Pin;
 use std::sync::LazyLock;
@@ -14,68 +14,76 @@ use serde_json::json;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::watched::Watch;
+use super::observed_client::StreamObserver;
 
-/// Bytes of one message of a server; the result of a longer one is not read.
+/// Bytes of one message of a server; a longer result is replaced with an error.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Bytes of each end of a line that are kept.
 const END_BYTES: usize = 128;
-/// Bytes of a line that is read for tools that must be called as tasks.
-const READ_BYTES_MAX: usize = 4 << 20;
+/// Bytes of a line that is parsed for tools that must be called as tasks.
+const PARSED_BYTES_MAX: usize = 4 << 20;
 
-/// At a line's beginning: only these fields may stand before the number, so it is the message's own.
-static FIRST: LazyLock<Option<Regex>> =
+/// Finds the id at the beginning of a line: only these fields may precede it, so it is that of the message.
+static ID_AT_START: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,19})\s*,"#).ok());
-/// At its end: what the last brace closes is the message itself.
-static LAST: LazyLock<Option<Regex>> =
+/// Finds the id at the end of a line: the last brace closes the message itself.
+static ID_AT_END: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"[,{]\s*"id"\s*:\s*(\d{1,19})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$"#).ok());
 
-/// A server's output, with an answer behind each line that is too long.
-pub(super) struct Measured<R> {
+/// The output of a server, with an error after each line that is too long.
+pub(super) struct OversizeFilter<R> {
     inner: R,
-    /// Bytes of a line that are too many.
+    /// Bytes above which a line is too long.
     max: usize,
-    line: Line,
-    /// An answer of ours, given out before anything else.
+    line: MeasuredLine,
+    /// An error that is returned before anything else.
     answer: Bytes,
-    /// What was read behind the line that it follows, not measured yet.
+    /// Bytes after the line that the error follows, not measured yet.
     unread: Bytes,
-    watch: Watch,
-    /// Until then nothing more is read.
+    observer: StreamObserver,
+    /// Pause of the rate limit, during which nothing is read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Default)]
-struct Line {
+struct MeasuredLine {
     length: usize,
     head: Vec<u8>,
     tail: Vec<u8>,
-    /// All of it, as far as [`READ_BYTES_MAX`] goes.
+    /// The whole line, up to [`PARSED_BYTES_MAX`].
     whole: Vec<u8>,
 }
 
-impl<R: AsyncRead + Unpin> Measured<R> {
-    pub(super) fn new(inner: R, max: usize, watch: Watch) -> Self {
-        Self { inner, max, line: Line::default(), answer: Bytes::new(), unread: Bytes::new(), watch, pause: None }
+impl<R: AsyncRead + Unpin> OversizeFilter<R> {
+    pub(super) fn new(inner: R, max: usize, observer: StreamObserver) -> Self {
+        Self {
+            inner,
+            max,
+            line: MeasuredLine::default(),
+            answer: Bytes::new(),
+            unread: Bytes::new(),
+            observer,
+            pause: None,
+        }
     }
 
     fn poll_fill(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         if self.unread.is_empty() {
             return Pin::new(&mut self.inner).poll_read(cx, buffer);
         }
-        give(&mut self.unread, buffer);
+        fill(&mut self.unread, buffer);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<R: AsyncRead + Unpin> AsyncRead for Measured<R> {
+impl<R: AsyncRead + Unpin> AsyncRead for OversizeFilter<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         if !self.answer.is_empty() {
-            give(&mut self.answer, buffer);
+            fill(&mut self.answer, buffer);
             return Poll::Ready(Ok(()));
         }
         if let Some(pause) = &mut self.pause {
@@ -94,10 +102,10 @@ impl<R: AsyncRead + Unpin> AsyncRead for Measured<R> {
             let line = std::mem::take(&mut self.line);
             lines += 1;
             if line.length == line.whole.len() {
-                self.watch.tasks.read(&line.whole);
+                self.observer.tasks.read(&line.whole);
             }
             if line.length > self.max
-                && let Some(answer) = line.refusal()
+                && let Some(answer) = line.build_refusal()
             {
                 self.answer = answer.into();
                 break;
@@ -107,21 +115,21 @@ impl<R: AsyncRead + Unpin> AsyncRead for Measured<R> {
             self.unread = [&buffer.filled()[from..], &self.unread].concat().into();
             buffer.set_filled(from);
         }
-        let pause = self.watch.pace.count(lines, from - began);
+        let pause = self.observer.pace.count(lines, from - began);
         self.pause = (!pause.is_zero()).then(|| Box::pin(sleep(pause)));
         Poll::Ready(Ok(()))
     }
 }
 
-fn give(bytes: &mut Bytes, buffer: &mut ReadBuf<'_>) {
+fn fill(bytes: &mut Bytes, buffer: &mut ReadBuf<'_>) {
     let length = bytes.len().min(buffer.remaining());
     buffer.put_slice(&bytes.split_to(length));
 }
 
-impl Line {
+impl MeasuredLine {
     fn add(&mut self, part: &[u8]) {
         self.length += part.len();
-        if self.length <= READ_BYTES_MAX {
+        if self.length <= PARSED_BYTES_MAX {
             self.whole.extend_from_slice(part);
         }
         let room = END_BYTES - self.head.len();
@@ -130,13 +138,13 @@ impl Line {
         self.tail.drain(..self.tail.len().saturating_sub(END_BYTES));
     }
 
-    /// An answer to the request that the line was meant for; none where it does not show its number.
-    fn refusal(&self) -> Option<String> {
+    /// Builds the error for the request that the line answers; `None` where its id is not found.
+    fn build_refusal(&self) -> Option<String> {
         let number = |ends: &Option<Regex>, text| {
             let found = ends.as_ref()?.captures(text)?.get(1)?;
             std::str::from_utf8(found.as_bytes()).ok()?.parse::<u64>().ok()
         };
-        let id = number(&FIRST, &self.head).or_else(|| number(&LAST, &self.tail))?;
+        let id = number(&ID_AT_START, &self.head).or_else(|| number(&ID_AT_END, &self.tail))?;
         let text = format!("the call was answered, but the answer of {} bytes is too long to be read", self.length);
         let answer = json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32603, "message": text}});
         Some(format!("{answer}\n"))
@@ -145,13 +153,13 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::super::name::ServerName;
-    use super::super::pace::Pace;
-    use super::super::tasks::TaskTools;
+    use super::super::pace::ReadPace;
+    use super::super::server_name::ServerName;
+    use super::super::task_tools::TaskTools;
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// A text that comes in pieces.
+    /// A reader that returns a text in pieces.
     struct Pieces<'a>(std::slice::Chunks<'a, u8>);
 
     impl AsyncRead for Pieces<'_> {
@@ -167,26 +175,26 @@ mod tests {
         }
     }
 
-    fn watch() -> Watch {
+    fn observer() -> StreamObserver {
         let server = ServerName::try_from("s".to_owned()).unwrap();
-        Watch { pace: Pace::new(server), tasks: TaskTools::default() }
+        StreamObserver { pace: ReadPace::new(server), tasks: TaskTools::default() }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn server_that_floods_is_read_at_its_pace() {
+    async fn server_that_floods_is_read_at_the_rate_limit() {
         let text = "{\"method\":\"notifications/message\"}\n".repeat(10_000);
         let began = tokio::time::Instant::now();
         let pieces = Pieces(text.as_bytes().chunks(8 << 10));
         let mut all = String::new();
-        let measured = Measured::new(pieces, 300, watch());
+        let measured = OversizeFilter::new(pieces, 300, observer());
         tokio::io::BufReader::with_capacity(64 << 10, measured).read_to_string(&mut all).await.unwrap();
         assert_eq!(all, text);
         assert!((17..21).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     }
 
     #[tokio::test]
-    async fn tools_that_must_be_tasks_are_read_from_the_list() {
-        let watch = watch();
+    async fn tools_that_require_tasks_are_found_in_the_list() {
+        let observer = observer();
         let list = |support: &str| {
             let tool = json!({"name": "slow", "inputSchema": {}, "execution": {"taskSupport": support}});
             format!("{}\n", json!({"id": 1, "result": {"tools": [tool, {"name": "quick"}]}}))
@@ -195,15 +203,19 @@ mod tests {
             let text = list(support);
             let mut all = String::new();
             let pieces = Pieces(text.as_bytes().chunks(7));
-            Measured::new(pieces, 3_000, watch.clone()).read_to_string(&mut all).await.unwrap();
-            assert_eq!((watch.tasks.contains("slow"), watch.tasks.contains("quick")), (required, false), "{support}");
+            OversizeFilter::new(pieces, 3_000, observer.clone()).read_to_string(&mut all).await.unwrap();
+            assert_eq!(
+                (observer.tasks.contains("slow"), observer.tasks.contains("quick")),
+                (required, false),
+                "{support}"
+            );
         }
     }
 
     async fn read(text: &str, max: usize, step: usize) -> String {
         let mut reader = tokio::io::BufReader::with_capacity(
             64 << 10,
-            Measured::new(Pieces(text.as_bytes().chunks(step)), max, watch()),
+            OversizeFilter::new(Pieces(text.as_bytes().chunks(step)), max, observer()),
         );
         let mut all = String::new();
         reader.read_to_string(&mut all).await.unwrap();
@@ -211,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_line_is_followed_by_an_answer_however_it_is_cut() {
+    async fn line_too_long_in_any_chunks_is_followed_by_an_error() {
         let long = "x".repeat(400);
         let head = format!(r#"{{"jsonrpc":"2.0","id":7,"result":"{long}"}}"#);
         let tail = format!(r#"{{"result":{{"id":1,"text":"{long}"}},"jsonrpc":"2.0","id":8}}"#);

@@ -1,4 +1,4 @@
-//! How fast an MCP server may speak: it need not have been asked.
+//! Limits the rate at which the messages of an MCP server are read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use service::pace::{self, Rate};
 
-use super::name::ServerName;
+use super::server_name::ServerName;
 
-/// In the long run 500 messages or 33 MB a second, at once 1,000 messages or 66 MB.
+/// On average 500 messages or 33 MB a second, and bursts of 1,000 messages or 66 MB.
 const RATE: Rate =
     Rate { per_message: Duration::from_millis(2), bytes_per_message: 64 << 10, burst: Duration::from_secs(2) };
-/// A shorter pause is not worth a line in the log.
+/// Shorter pauses are not logged.
 const LOGGED_PAUSE: Duration = Duration::from_millis(200);
 
-/// The pace of one server, over all of its streams.
+/// Rate limit of one server, over all of its streams.
 #[derive(Debug, Clone)]
-pub(super) struct Pace {
+pub(super) struct ReadPace {
     server: ServerName,
     inner: Arc<pace::Pace>,
     is_logged: Arc<AtomicBool>,
 }
 
-impl Pace {
+impl ReadPace {
     pub(super) fn new(server: ServerName) -> Self {
         Self { server, inner: Arc::new(pace::Pace::new(RATE)), is_logged: Arc::default() }
     }
 
-    /// Counts what was read; returns how long to pause before more is read. The first long pause is logged.
+    /// Counts what was read; returns the pause before the next read. The first long pause is logged.
     pub(super) fn count(&self, messages: usize, bytes: usize) -> Duration {
         let pause = self.inner.count(messages, bytes);
         if pause > LOGGED_PAUSE && !self.is_logged.swap(true, Ordering::Relaxed) {

@@ -1,51 +1,51 @@
-//! What a tool of an MCP server answers, as a text that a model reads.
+//! Converts the result of an MCP tool to text that a model reads.
 
 use ailoop_tool::{Effect, Reply, ToolError};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents, ServerResult};
 use serde_json::Value;
 
-use super::failure::doubt;
+use super::failure::unknown_outcome_error;
 
-/// A text in parts. It is cut as it is put together: what is left out is never copied.
+/// A text in parts. It is truncated while the parts are joined, so that omitted parts are never copied.
 #[derive(Default)]
-struct Text {
+struct TextParts {
     parts: Vec<String>,
 }
 
-/// The answer to a call; at most `max` bytes of it. An error of the tool is one here.
+/// Converts a result of at most `max` bytes to a reply. An error of the tool becomes an error.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
-pub(super) fn read(result: ServerResult, effect: Effect, max: usize) -> Result<Reply, ToolError> {
-    // The call was taken, and what became of it is not told.
-    let unread = |what: &str| Err(doubt(effect, &format!("the MCP server {what}")));
+pub(super) fn to_reply(result: ServerResult, effect: Effect, max: usize) -> Result<Reply, ToolError> {
+    // The server got the call, and its outcome is unknown.
+    let unreadable = |what: &str| Err(unknown_outcome_error(effect, &format!("the MCP server {what}")));
     match result {
-        ServerResult::CallToolResult(result) => told(result, max),
-        // A kind of content that the library does not know makes all of it unknown to it.
-        ServerResult::CustomResult(result) => match lenient(result.0) {
-            Some(result) => told(result, max),
-            None => unread("answered with something that is no result of a tool"),
+        ServerResult::CallToolResult(result) => tool_result_to_reply(result, max),
+        // The library rejects a whole result for one unknown kind of content.
+        ServerResult::CustomResult(result) => match parse_leniently(result.0) {
+            Some(result) => tool_result_to_reply(result, max),
+            None => unreadable("answered with something that is no result of a tool"),
         },
         ServerResult::InputRequiredResult(_) => {
-            unread("wants to ask something in the middle of the call, which is not possible")
+            unreadable("wants to ask something in the middle of the call, which is not possible")
         }
-        ServerResult::CreateTaskResult(_) => unread("made a task of the call, whose end is not waited for"),
+        ServerResult::CreateTaskResult(_) => unreadable("made a task of the call, whose end is not waited for"),
         ServerResult::ReadResourceResult(result) => {
-            let mut text = Text::default();
+            let mut text = TextParts::default();
             result.contents.into_iter().for_each(|contents| text.add_resource(contents));
-            Ok(Reply::from(text.within(max)))
+            Ok(Reply::from(text.truncate(max)))
         }
         ServerResult::EmptyResult(_) => Ok(Reply::from("")),
-        _ => unread("answered with something that is no result of a tool"),
+        _ => unreadable("answered with something that is no result of a tool"),
     }
 }
 
-fn told(result: CallToolResult, max: usize) -> Result<Reply, ToolError> {
-    let mut text = Text::default();
+fn tool_result_to_reply(result: CallToolResult, max: usize) -> Result<Reply, ToolError> {
+    let mut text = TextParts::default();
     result.content.into_iter().for_each(|block| text.add(block));
-    let says_nothing = text.parts.iter().all(String::is_empty);
-    if let Some(structured) = result.structured_content.filter(|_| says_nothing) {
+    let is_empty = text.parts.iter().all(String::is_empty);
+    if let Some(structured) = result.structured_content.filter(|_| is_empty) {
         text.parts = vec![structured.to_string()];
     }
-    let text = text.within(max);
+    let text = text.truncate(max);
     if result.is_error == Some(true) {
         return Err(ToolError::new(if text.trim().is_empty() {
             "the tool failed and does not say why"
@@ -56,12 +56,12 @@ fn told(result: CallToolResult, max: usize) -> Result<Reply, ToolError> {
     Ok(Reply::from(text))
 }
 
-impl Text {
+impl TextParts {
     fn add(&mut self, block: ContentBlock) {
         let part = match block {
             ContentBlock::Text(text) => text.text,
-            ContentBlock::Image(image) => named("image", &image.mime_type, &image.data),
-            ContentBlock::Audio(audio) => named("audio", &audio.mime_type, &audio.data),
+            ContentBlock::Image(image) => describe_binary("image", &image.mime_type, &image.data),
+            ContentBlock::Audio(audio) => describe_binary("audio", &audio.mime_type, &audio.data),
             ContentBlock::Resource(resource) => return self.add_resource(resource.resource),
             ContentBlock::ResourceLink(link) => format!("[resource {}: {}]", link.uri, link.name),
             _ => "[content of an unknown kind]".to_owned(),
@@ -77,16 +77,16 @@ impl Text {
             }
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
                 let kind = mime_type.as_deref().unwrap_or("of unknown type");
-                named(&format!("resource {uri}"), kind, &blob)
+                describe_binary(&format!("resource {uri}"), kind, &blob)
             }
             _ => "[a resource of an unknown kind]".to_owned(),
         };
         self.parts.push(part);
     }
 
-    /// The parts as lines. Of more than `max` bytes the head and the tail are kept, and a note between says what is not.
-    fn within(&self, max: usize) -> String {
-        /// Bytes that the note may take.
+    /// Joins the parts as lines. Of more than `max` bytes it keeps the head and the tail, with a note between them.
+    fn truncate(&self, max: usize) -> String {
+        /// Bytes of the note.
         const NOTE: usize = 64;
         let whole = self.parts.iter().map(String::len).sum::<usize>() + self.parts.len().saturating_sub(1);
         if whole <= max {
@@ -121,15 +121,15 @@ impl Text {
     }
 }
 
-/// Says that something is there which no text can hold.
-fn named(kind: &str, mime_type: &str, base64: &str) -> String {
+/// Describes content that is not text.
+fn describe_binary(kind: &str, mime_type: &str, base64: &str) -> String {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
     let bytes = (base64.len() / 4 * 3).saturating_sub(padding);
     format!("[{kind}, {mime_type}, {bytes} bytes, not shown]")
 }
 
-/// Reads a result block by block, so that one unknown block does not hide the others.
-fn lenient(result: Value) -> Option<CallToolResult> {
+/// Parses a result block by block, so that one unknown block does not hide the others.
+fn parse_leniently(result: Value) -> Option<CallToolResult> {
     let Value::Object(mut fields) = result else { return None };
     let Some(Value::Array(blocks)) = fields.remove("content") else { return None };
     let known =
@@ -147,11 +147,11 @@ mod tests {
     fn check(result: Value, expected: Result<&str, &str>) {
         let result: ServerResult = serde_json::from_value(result).unwrap();
         let expected = expected.map(Reply::from).map_err(ToolError::new);
-        assert_eq!(read(result, Effect::AtMostOnce, 200), expected);
+        assert_eq!(to_reply(result, Effect::AtMostOnce, 200), expected);
     }
 
     #[test]
-    fn every_kind_of_content() {
+    fn content_of_every_kind_becomes_text() {
         let text = |text: &str| json!({"type": "text", "text": text});
         check(json!({"content": [text("a"), text("b")]}), Ok("a\nb"));
         check(json!({"content": [text("a")], "structuredContent": {"n": 1}}), Ok("a"));
@@ -177,27 +177,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_says_nothing_of_what_was_done() {
+    fn answer_that_is_no_result_has_an_unknown_outcome() {
         for result in [json!({"tools": []}), json!({"something": "else"})] {
             let result: ServerResult = serde_json::from_value(result).unwrap();
             let why = "the MCP server answered with something that is no result of a tool";
             for effect in [Effect::Idempotent, Effect::AtMostOnce] {
                 let unknown = "nobody knows whether it took effect. Find out before calling again.";
                 let expected = ToolError::unknown(format!("{why}; {unknown}"));
-                assert_eq!(read(result.clone(), effect, 200), Err(expected));
+                assert_eq!(to_reply(result.clone(), effect, 200), Err(expected));
             }
             let again = ToolError::new(format!("{why}; it may be called again"));
-            assert_eq!(read(result, Effect::Pure, 200), Err(again));
+            assert_eq!(to_reply(result, Effect::Pure, 200), Err(again));
         }
     }
 
     #[test]
-    fn a_long_text_keeps_head_and_tail_within_the_limit() {
-        let parts = |lengths: &[usize]| Text { parts: lengths.iter().map(|length| "ä".repeat(*length / 2)).collect() };
+    fn text_too_long_keeps_head_and_tail_within_the_limit() {
+        let parts =
+            |lengths: &[usize]| TextParts { parts: lengths.iter().map(|length| "ä".repeat(*length / 2)).collect() };
         for lengths in [&[5_000][..], &[150, 150], &[1, 5_000, 1], &[40; 100], &[0; 1_000], &[202], &[0, 0, 900]] {
             let text = parts(lengths);
             let whole = text.parts.join("\n");
-            let cut = text.within(200);
+            let cut = text.truncate(200);
             assert!(cut.len() <= 200, "{} of {lengths:?}", cut.len());
             let (head, rest) = cut.split_once("\n[… ").unwrap();
             let (note, tail) = rest.split_once(" bytes left out …]\n").unwrap();
@@ -206,6 +207,6 @@ mod tests {
             assert_eq!(all.parse(), Ok(whole.len()));
             assert_eq!(missing.parse(), Ok(whole.len() - head.len() - tail.len()));
         }
-        assert_eq!(parts(&[100, 98]).within(200), parts(&[100, 98]).parts.join("\n"));
+        assert_eq!(parts(&[100, 98]).truncate(200), parts(&[100, 98]).parts.join("\n"));
     }
 }

@@ -1,7 +1,8 @@
-//! The plan tools: plans are Markdown files that people and agents write, and whose steps are marked in the file itself.
+//! The plan tools: plans are Markdown files that people and agents write, and their steps are marked in the file
+//! itself.
 
-mod order;
 mod plan;
+mod step_order;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -15,16 +16,15 @@ use serde_json::{Value, json};
 
 use super::connect::Login;
 use super::files::{Workspace, tool};
-use super::fit::fitting;
-use order::Order;
-use plan::{Plan, Step};
-use store::{DIRECTORY, Stored};
+use super::truncate::take_fitting;
+use plan::{PlanDocument, PlanStep};
+use step_order::StepOrder;
+use store::{DIRECTORY, StoredPlan};
 
-/// Characters of a title or goal in a list.
 const LISTED_CHARS_MAX: usize = 200;
 
-/// What a plan looks like, for agents that have these tools.
-const FORMAT: &str = "A plan is a Markdown file `plans/<name>.md`: a line `# <title>`, a sentence with the goal, and the \
+/// Describes the format of a plan, for agents that have these tools.
+const FORMAT_INSTRUCTIONS: &str = "A plan is a Markdown file `plans/<name>.md`: a line `# <title>`, a sentence with the goal, and the \
     steps as one list with numbers at the beginning of the line (`1. <title>`). Below a step, indented: `- depends on: \
     1, 2` where other steps come first, `- check: <how its result is checked>`, and what else has to be known. `1. [x] \
     <title>` is a step that is done.";
@@ -38,7 +38,8 @@ pub struct PlansConfig {
     pub login: Option<Login>,
 }
 
-/// `list_plans`, `read_plan`, `decompose_plan`, `analyze_dependencies` and, where files can be written, `mark_step_done`.
+/// Builds `list_plans`, `read_plan`, `decompose_plan`, `analyze_dependencies` and, where files can be written,
+/// `mark_step_done`.
 pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {
     let list = tool("list_plans", Effect::Pure, workspace, list)
         .description(
@@ -46,22 +47,22 @@ pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {
              done. Call it first when you are to carry out a plan.",
         )
         .parameters(json!({"type": "object", "additionalProperties": false, "properties": {}}))
-        .instructions(FORMAT);
+        .instructions(FORMAT_INSTRUCTIONS);
     let read = tool("read_plan", Effect::Pure, workspace, read)
         .description("Reads a plan: its whole text, and its revision, which mark_step_done wants.")
-        .parameters(named());
+        .parameters(plan_parameters());
     let decompose = tool("decompose_plan", Effect::Pure, workspace, decompose)
         .description(
             "Splits a plan into its tasks, one for each step: title, details, check, the steps that it depends on, and \
              whether it is done.",
         )
-        .parameters(named());
+        .parameters(plan_parameters());
     let analyze = tool("analyze_dependencies", Effect::Pure, workspace, analyze)
         .description(
             "Tells in which order the steps of a plan can be done: the order, the steps that are ready now, the rounds of \
              steps that can be done side by side, what waits for what, and steps that depend on each other.",
         )
-        .parameters(named());
+        .parameters(plan_parameters());
     let mut tools = vec![list, read, decompose, analyze];
     tools.extend(workspace.is_writable().then(|| {
         tool("mark_step_done", Effect::Idempotent, workspace, mark_done)
@@ -79,7 +80,7 @@ pub(super) fn tools(workspace: &Arc<Workspace>) -> Vec<Tool> {
     tools
 }
 
-fn named() -> Value {
+fn plan_parameters() -> Value {
     json!({"type": "object", "additionalProperties": false, "properties": {
         "plan": {"type": "string", "description": "The plan's name, as list_plans shows it."},
     }, "required": ["plan"]})
@@ -87,33 +88,33 @@ fn named() -> Value {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoArguments {}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct PlanArguments {
     plan: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Mark {
+struct MarkArguments {
     plan: String,
     step: u32,
     revision: String,
 }
 
-/// A file that is no plan is listed with the reason, so that whoever wrote it can correct it.
-fn list(workspace: &Workspace, _: &Nothing) -> Result<Value, ToolError> {
-    let (files, total) = store::files(workspace)?;
+/// Lists the plans; a file that is no plan is listed with the reason, so that its author can correct it.
+fn list(workspace: &Workspace, _: &NoArguments) -> Result<Value, ToolError> {
+    let (files, total) = store::list_files(workspace)?;
     let entries = files.into_iter().map(|(name, file)| {
         let mut entry = json!({"plan": name, "path": file.path});
         match store::read(workspace, &name, &file) {
-            Ok(Stored { plan, .. }) => {
-                entry["title"] = json!(shortened(&plan.title));
-                entry["goal"] = json!(shortened(&plan.goal));
+            Ok(StoredPlan { plan, .. }) => {
+                entry["title"] = json!(shorten(&plan.title));
+                entry["goal"] = json!(shorten(&plan.goal));
                 entry["steps"] = json!(plan.steps.len());
-                entry["done"] = json!(plan.done());
+                entry["done"] = json!(plan.count_done());
             }
             Err(error) => entry["error"] = json!(error.message()),
         }
@@ -122,7 +123,7 @@ fn list(workspace: &Workspace, _: &Nothing) -> Result<Value, ToolError> {
         }
         entry
     });
-    let plans = fitting(entries);
+    let plans = take_fitting(entries);
     let mut result = json!({"plans": plans, "total": total, "truncated": plans.len() < total});
     if total == 0 {
         result["note"] = json!(format!("there are no plans: a plan is a file {DIRECTORY}/<name>.md"));
@@ -130,20 +131,20 @@ fn list(workspace: &Workspace, _: &Nothing) -> Result<Value, ToolError> {
     Ok(result)
 }
 
-fn read(workspace: &Workspace, named: &Named) -> Result<Value, ToolError> {
-    let Stored { name, path, text, plan } = store::open(workspace, &named.plan)?;
+fn read(workspace: &Workspace, arguments: &PlanArguments) -> Result<Value, ToolError> {
+    let StoredPlan { name, path, text, plan } = store::open(workspace, &arguments.plan)?;
     Ok(json!({"plan": name, "path": path, "revision": plan.revision, "title": plan.title, "goal": plan.goal,
-        "steps": plan.steps.len(), "done": plan.done(), "content": text}))
+        "steps": plan.steps.len(), "done": plan.count_done(), "content": text}))
 }
 
-fn decompose(workspace: &Workspace, named: &Named) -> Result<Value, ToolError> {
-    let Stored { name, plan, .. } = store::open(workspace, &named.plan)?;
-    let tasks: Vec<Value> = plan.steps.iter().map(task).collect();
+fn decompose(workspace: &Workspace, arguments: &PlanArguments) -> Result<Value, ToolError> {
+    let StoredPlan { name, plan, .. } = store::open(workspace, &arguments.plan)?;
+    let tasks: Vec<Value> = plan.steps.iter().map(to_task).collect();
     Ok(json!({"plan": name, "revision": plan.revision, "goal": plan.goal, "tasks": tasks, "steps": plan.steps.len(),
-        "done": plan.done()}))
+        "done": plan.count_done()}))
 }
 
-fn task(step: &Step) -> Value {
+fn to_task(step: &PlanStep) -> Value {
     let mut task = json!({"step": step.number, "title": step.title, "depends_on": step.depends_on, "done": step.done});
     if !step.details.is_empty() {
         task["details"] = json!(step.details);
@@ -154,47 +155,52 @@ fn task(step: &Step) -> Value {
     task
 }
 
-fn analyze(workspace: &Workspace, named: &Named) -> Result<Value, ToolError> {
-    let Stored { name, plan, .. } = store::open(workspace, &named.plan)?;
-    let order = Order::of(&plan);
+fn analyze(workspace: &Workspace, arguments: &PlanArguments) -> Result<Value, ToolError> {
+    let StoredPlan { name, plan, .. } = store::open(workspace, &arguments.plan)?;
+    let order = StepOrder::from_plan(&plan);
     let waiting: Vec<Value> = order.waiting.iter().map(|(step, on)| json!({"step": step, "waits_for": on})).collect();
     let mut result = json!({"plan": name, "revision": plan.revision, "order": order.steps, "ready": order.ready(),
         "rounds": order.rounds, "waiting": waiting, "cycles": order.cycles, "steps": plan.steps.len(),
-        "done": plan.done()});
+        "done": plan.count_done()});
     if !order.cycles.is_empty() {
         result["note"] = json!("the steps of a cycle depend on each other and can never be done: correct the plan");
     }
     Ok(result)
 }
 
-/// Reads, checks and writes under one lock, so that of two marks none is lost.
-fn mark_done(workspace: &Workspace, asked: &Mark) -> Result<Value, ToolError> {
-    let writing = workspace.writing(&asked.plan)?;
-    let Stored { name, path, text, plan } = store::open(workspace, &asked.plan)?;
-    let step = markable(&name, &plan, asked).map_err(ToolError::new)?;
-    let marked = if step.done { plan.clone() } else { put(&writing, &path, &step.mark_done(&text))? };
+/// Marks a step: reads, checks and writes under one lock, so that no concurrent mark is lost.
+fn mark_done(workspace: &Workspace, arguments: &MarkArguments) -> Result<Value, ToolError> {
+    let lock = workspace.lock_for_writing(&arguments.plan)?;
+    let StoredPlan { name, path, text, plan } = store::open(workspace, &arguments.plan)?;
+    let step = find_markable_step(&name, &plan, arguments).map_err(ToolError::new)?;
+    let marked = if step.done { plan.clone() } else { write_plan(&lock, &path, &step.mark_done(&text))? };
     Ok(json!({"plan": name, "path": path, "step": step.number, "title": step.title, "done": true,
-        "steps": marked.steps.len(), "steps_done": marked.done(), "ready": Order::of(&marked).ready()}))
+        "steps": marked.steps.len(), "steps_done": marked.count_done(), "ready": StepOrder::from_plan(&marked).ready()}))
 }
 
-fn put(writing: &super::files::Writing<'_>, path: &str, text: &str) -> Result<Plan, ToolError> {
-    let plan = Plan::parse(text).map_err(|error| ToolError::new(format!("{path:?} cannot be marked: {error}")))?;
-    writing.put(path, text)?;
+fn write_plan(lock: &super::files::WriteLock<'_>, path: &str, text: &str) -> Result<PlanDocument, ToolError> {
+    let plan =
+        PlanDocument::parse(text).map_err(|error| ToolError::new(format!("{path:?} cannot be marked: {error}")))?;
+    lock.write_file(path, text)?;
     Ok(plan)
 }
 
-/// The step that may be marked, else why it may not.
-fn markable<'a>(name: &str, plan: &'a Plan, asked: &Mark) -> Result<&'a Step, String> {
+/// Finds the step that may be marked; the error says why it may not.
+fn find_markable_step<'a>(
+    name: &str,
+    plan: &'a PlanDocument,
+    arguments: &MarkArguments,
+) -> Result<&'a PlanStep, String> {
     let numbers = || plan.steps.iter().map(|step| step.number.to_string()).collect::<Vec<_>>().join(", ");
-    if asked.revision.trim() != plan.revision {
+    if arguments.revision.trim() != plan.revision {
         return Err(format!(
             "plan {name:?} has the revision {}, not {:?}: it was changed since you read it. Read it again with read_plan, \
              and mark the step with the new revision if it is still what you did",
-            plan.revision, asked.revision
+            plan.revision, arguments.revision
         ));
     }
-    let Some(step) = plan.step(asked.step) else {
-        return Err(format!("plan {name:?} has no step {}; there are: {}", asked.step, numbers()));
+    let Some(step) = plan.step(arguments.step) else {
+        return Err(format!("plan {name:?} has no step {}; there are: {}", arguments.step, numbers()));
     };
     let open = step.depends_on.iter().filter(|on| plan.step(**on).is_some_and(|on| !on.done));
     let open: Vec<String> = open.map(u32::to_string).collect();
@@ -208,8 +214,8 @@ fn markable<'a>(name: &str, plan: &'a Plan, asked: &Mark) -> Result<&'a Step, St
     Ok(step)
 }
 
-/// A text on one line, cut where it is long.
-fn shortened(text: &str) -> String {
+/// Shortens a text for a list.
+fn shorten(text: &str) -> String {
     match text.char_indices().nth(LISTED_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

@@ -1,4 +1,4 @@
-//! A plan: a Markdown text with a title, a goal and numbered steps, read and marked. Pure.
+//! A plan: a Markdown text with a title, a goal and numbered steps. Pure.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,31 +17,31 @@ const REVISION_DIGITS: usize = 8;
 /// Words that may stand between the numbers of a dependency.
 const BETWEEN_NUMBERS: &[&str] = &["and", "step", "steps", "&", "none", "nothing", "-", "–"];
 
-/// A plan that could be read.
+/// A plan as parsed from its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct PlanDocument {
     pub(super) title: String,
     /// The first paragraph below the title; empty where there is none.
     pub(super) goal: String,
     /// In the order of the text. Numbers are unique, and each dependency is the number of a step.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<PlanStep>,
     /// Changes when anything but a mark does.
     pub(super) revision: String,
 }
 
 /// A step of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Step {
+pub(super) struct PlanStep {
     pub(super) number: u32,
     pub(super) title: String,
-    /// What stands below the title, apart from dependencies and the check.
+    /// The text below the title, without dependencies and the check.
     pub(super) details: String,
-    /// How its result is checked.
+    /// How the result of the step is checked.
     pub(super) check: Option<String>,
     /// Numbers of the steps that must be done before, ascending.
     pub(super) depends_on: Vec<u32>,
     pub(super) done: bool,
-    /// Where its mark stands in the text, `[x] ` with the space; empty where it has none.
+    /// Range of its mark in the text, `[x] ` with the space; empty where it has none.
     mark: Range<usize>,
 }
 
@@ -89,20 +89,19 @@ impl fmt::Display for PlanError {
 
 /// A line of the text, and the byte where it begins.
 #[derive(Clone, Copy)]
-struct Line<'a> {
+struct PlanLine<'a> {
     text: &'a str,
     at: usize,
-    /// Within a block of code, or its beginning or end.
+    /// Whether it belongs to a code block.
     is_code: bool,
 }
 
-impl Plan {
-    /// Reads a plan.
+impl PlanDocument {
     pub(super) fn parse(text: &str) -> Result<Self, PlanError> {
         if text.len() > PLAN_FILE_BYTES_MAX {
             return Err(PlanError::TooLong(text.len()));
         }
-        let lines = lines(text)?;
+        let lines = split_lines(text)?;
         let heading = lines.iter().position(|line| !line.is_code && line.text.starts_with("# "));
         let heading = heading.ok_or(PlanError::NoTitle)?;
         let title = lines[heading].text[2..].trim().to_owned();
@@ -110,48 +109,48 @@ impl Plan {
             return Err(PlanError::NoTitle);
         }
         let body = &lines[heading + 1..];
-        let first = body.iter().position(|line| number(line).is_some()).ok_or(PlanError::NoSteps)?;
+        let first = body.iter().position(|line| parse_step_number(line).is_some()).ok_or(PlanError::NoSteps)?;
         let end = body[first..].iter().position(is_heading).map_or(body.len(), |end| first + end);
         let mut steps = Vec::new();
         let mut rest = &body[first..end];
         while let Some((head, below)) = rest.split_first() {
-            let own = below.iter().position(|line| number(line).is_some()).unwrap_or(below.len());
+            let own = below.iter().position(|line| parse_step_number(line).is_some()).unwrap_or(below.len());
             if steps.len() == STEPS_MAX {
                 return Err(PlanError::TooManySteps);
             }
-            steps.extend(step(*head, &below[..own])?);
+            steps.extend(parse_step(*head, &below[..own])?);
             rest = &below[own..];
         }
-        check(&steps)?;
-        let unmarked = unmarked(text, &steps);
+        validate_steps(&steps)?;
+        let unmarked = strip_marks(text, &steps);
         if unmarked.len() > PLAN_BYTES_MAX {
             return Err(PlanError::TooLong(unmarked.len()));
         }
         let digest = contract::tool::sha256_hex(unmarked.as_bytes());
         let revision = digest.get(..REVISION_DIGITS).unwrap_or(&digest).to_owned();
-        Ok(Self { title, goal: goal(&body[..first]), steps, revision })
+        Ok(Self { title, goal: parse_goal(&body[..first]), steps, revision })
     }
 
-    /// The step of this number.
-    pub(super) fn step(&self, number: u32) -> Option<&Step> {
+    /// Finds the step of this number.
+    pub(super) fn step(&self, number: u32) -> Option<&PlanStep> {
         self.steps.iter().find(|step| step.number == number)
     }
 
-    /// How many steps are done.
-    pub(super) fn done(&self) -> usize {
+    /// Counts the steps that are done.
+    pub(super) fn count_done(&self) -> usize {
         self.steps.iter().filter(|step| step.done).count()
     }
 }
 
-impl Step {
-    /// The plan's text with this step marked as done.
+impl PlanStep {
+    /// Returns the plan's text with this step marked as done.
     pub(super) fn mark_done(&self, text: &str) -> String {
         format!("{}[x] {}", &text[..self.mark.start], &text[self.mark.end..])
     }
 }
 
-/// The lines of a text, each told whether it is code.
-fn lines(text: &str) -> Result<Vec<Line<'_>>, PlanError> {
+/// Splits a text into lines, and finds those of code blocks.
+fn split_lines(text: &str) -> Result<Vec<PlanLine<'_>>, PlanError> {
     let (mut lines, mut at, mut fence) = (Vec::new(), 0, None::<(char, usize, usize)>);
     for (index, raw) in text.split_inclusive('\n').enumerate() {
         let number = index + 1;
@@ -159,14 +158,14 @@ fn lines(text: &str) -> Result<Vec<Line<'_>>, PlanError> {
         if line.chars().any(|c| c.is_control() && c != '\t') {
             return Err(PlanError::ControlCharacter(number));
         }
-        let (mark, count) = ticks(line.trim_start());
+        let (mark, count) = count_fence_chars(line.trim_start());
         let mut is_code = fence.is_some();
         match fence {
             None if count >= 3 => (fence, is_code) = (Some((mark, count, number)), true),
             Some((open, needed, _)) if mark == open && count >= needed && line.trim().len() == count => fence = None,
             None | Some(_) => {}
         }
-        lines.push(Line { text: line, at, is_code });
+        lines.push(PlanLine { text: line, at, is_code });
         at += raw.len();
     }
     match fence {
@@ -175,19 +174,19 @@ fn lines(text: &str) -> Result<Vec<Line<'_>>, PlanError> {
     }
 }
 
-/// How often a line begins with the sign of a code block, and which.
-fn ticks(line: &str) -> (char, usize) {
+/// Counts the fence characters at the beginning of a line; the first value is the character.
+fn count_fence_chars(line: &str) -> (char, usize) {
     let mark = line.chars().next().filter(|c| matches!(c, '`' | '~')).unwrap_or(' ');
     (mark, if mark == ' ' { 0 } else { line.chars().take_while(|c| *c == mark).count() })
 }
 
-fn is_heading(line: &Line<'_>) -> bool {
+fn is_heading(line: &PlanLine<'_>) -> bool {
     !line.is_code && line.text.starts_with('#')
 }
 
-/// The number of a step's first line, and what follows it. Steps stand at the beginning of a line; further in are lists
-/// of their own.
-fn number<'a>(line: &Line<'a>) -> Option<(u32, &'a str)> {
+/// Parses the number of a step's first line; the second value is the rest of the line. Steps begin at the beginning of
+/// a line; indented lists are part of a step.
+fn parse_step_number<'a>(line: &PlanLine<'a>) -> Option<(u32, &'a str)> {
     if line.is_code {
         return None;
     }
@@ -202,8 +201,8 @@ fn number<'a>(line: &Line<'a>) -> Option<(u32, &'a str)> {
     Some((line.text[..digits].parse().ok()?, rest))
 }
 
-/// The first paragraph: lines up to an empty one, on one line.
-fn goal(lines: &[Line<'_>]) -> String {
+/// Returns the first paragraph, up to an empty line, on one line.
+fn parse_goal(lines: &[PlanLine<'_>]) -> String {
     let text = lines.iter().map(|line| line.text.trim()).skip_while(|text| text.is_empty() || text.starts_with('#'));
     let text = text.take_while(|text| !text.is_empty() && !text.starts_with('#')).collect::<Vec<_>>().join(" ");
     let plain = text.trim_start_matches(['*', '_']);
@@ -213,13 +212,13 @@ fn goal(lines: &[Line<'_>]) -> String {
     }
 }
 
-fn step(head: Line<'_>, below: &[Line<'_>]) -> Result<Option<Step>, PlanError> {
-    let Some((number, rest)) = number(&head) else { return Ok(None) };
+fn parse_step(head: PlanLine<'_>, below: &[PlanLine<'_>]) -> Result<Option<PlanStep>, PlanError> {
+    let Some((number, rest)) = parse_step_number(&head) else { return Ok(None) };
     let spaces = rest.len() - rest.trim_start().len();
     let at = head.at + head.text.len() - rest.len() + spaces;
     let rest = rest.trim();
     let mark = rest.get(..3).filter(|mark| *mark == "[ ]" || mark.eq_ignore_ascii_case("[x]"));
-    // `[x](…)` would be a link.
+    // `[x](…)` is a link.
     let mark = mark.filter(|_| rest.len() == 3 || rest[3..].starts_with([' ', '\t']));
     let after = mark.map_or(rest, |mark| &rest[mark.len()..]);
     let mark_end = at + rest.len() - after.trim_start().len();
@@ -227,9 +226,9 @@ fn step(head: Line<'_>, below: &[Line<'_>]) -> Result<Option<Step>, PlanError> {
     let mut title = after.trim();
     if let Some((before, within)) = title.rsplit_once('(')
         && let Some(list) = within.trim_end_matches('.').strip_suffix(')')
-        && let Some(list) = dependency(list)
+        && let Some(list) = parse_dependency(list)
     {
-        depends_on.extend(numbers(number, list)?);
+        depends_on.extend(parse_numbers(number, list)?);
         title = before.trim();
     }
     if title.is_empty() {
@@ -240,18 +239,18 @@ fn step(head: Line<'_>, below: &[Line<'_>]) -> Result<Option<Step>, PlanError> {
         let item = line.text.trim().trim_start_matches(['-', '*', '+']).trim_start_matches([' ', '*', '_']);
         if line.is_code {
             details.push(line.text);
-        } else if let Some(list) = dependency(item) {
-            depends_on.extend(numbers(number, list)?);
-        } else if let Some(text) = after_word(item, "check").and_then(colon).filter(|_| check.is_none()) {
+        } else if let Some(list) = parse_dependency(item) {
+            depends_on.extend(parse_numbers(number, list)?);
+        } else if let Some(text) = strip_word(item, "check").and_then(strip_colon).filter(|_| check.is_none()) {
             check = Some(text.to_owned());
         } else {
             details.push(line.text);
         }
     }
-    Ok(Some(Step {
+    Ok(Some(PlanStep {
         number,
         title: title.to_owned(),
-        details: dedent(&details),
+        details: remove_indent(&details),
         check,
         depends_on: depends_on.into_iter().collect(),
         done: mark.is_some_and(|mark| mark != "[ ]"),
@@ -259,25 +258,26 @@ fn step(head: Line<'_>, below: &[Line<'_>]) -> Result<Option<Step>, PlanError> {
     }))
 }
 
-/// What follows `depends on`: everything after a colon, and without one a list that begins as one.
-fn dependency(text: &str) -> Option<&str> {
-    let list = after_word(text, "depends on")?;
-    let begins = list.starts_with(|c: char| c.is_ascii_digit()) || after_word(list, "step").is_some();
-    colon(list).or(begins.then_some(list))
+/// Returns the list after `depends on`: everything after a colon, and without one a text that begins with a number or
+/// the word `step`.
+fn parse_dependency(text: &str) -> Option<&str> {
+    let list = strip_word(text, "depends on")?;
+    let begins = list.starts_with(|c: char| c.is_ascii_digit()) || strip_word(list, "step").is_some();
+    strip_colon(list).or(begins.then_some(list))
 }
 
-/// What follows a word, whatever its case and emphasis.
-fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+/// Returns the text after a word, whatever its case and emphasis.
+fn strip_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let begin = text.get(..word.len()).filter(|begin| begin.eq_ignore_ascii_case(word))?;
     Some(text[begin.len()..].trim_start_matches(['*', '_', ' ']).trim_end())
 }
 
-fn colon(text: &str) -> Option<&str> {
+fn strip_colon(text: &str) -> Option<&str> {
     Some(text.strip_prefix(':')?.trim_start_matches(['*', '_']).trim())
 }
 
-/// The steps that a list names.
-fn numbers(step: u32, list: &str) -> Result<Vec<u32>, PlanError> {
+/// Parses the step numbers of a list.
+fn parse_numbers(step: u32, list: &str) -> Result<Vec<u32>, PlanError> {
     let unreadable = || PlanError::DependencyUnreadable { step, text: list.to_owned() };
     let mut numbers = Vec::new();
     for word in list.split([',', ';', ' ', '\t']).map(|word| word.trim_end_matches('.')).filter(|word| !word.is_empty())
@@ -291,7 +291,7 @@ fn numbers(step: u32, list: &str) -> Result<Vec<u32>, PlanError> {
     Ok(numbers)
 }
 
-fn check(steps: &[Step]) -> Result<(), PlanError> {
+fn validate_steps(steps: &[PlanStep]) -> Result<(), PlanError> {
     let mut known = BTreeSet::new();
     for step in steps {
         if !known.insert(step.number) {
@@ -306,16 +306,16 @@ fn check(steps: &[Step]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Lines without the indentation that they share, and without empty ones at both ends.
-fn dedent(lines: &[&str]) -> String {
+/// Removes the common indentation of lines, and empty lines at both ends.
+fn remove_indent(lines: &[&str]) -> String {
     let indent = |line: &&str| line.len() - line.trim_start().len();
     let least = lines.iter().filter(|line| !line.trim().is_empty()).map(indent).min().unwrap_or_default();
     let lines: Vec<&str> = lines.iter().map(|line| line.get(least..).unwrap_or_default().trim_end()).collect();
     lines.join("\n").trim_matches('\n').to_owned()
 }
 
-/// The text without its marks: marking a step makes no other plan of it.
-fn unmarked(text: &str, steps: &[Step]) -> String {
+/// Returns the text without its marks, so that a mark does not change the revision.
+fn strip_marks(text: &str, steps: &[PlanStep]) -> String {
     let (mut unmarked, mut from) = (String::with_capacity(text.len()), 0);
     for step in steps {
         unmarked += &text[from..step.mark.start];

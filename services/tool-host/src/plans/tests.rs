@@ -1,7 +1,7 @@
 //! Plans as people and models write them: read, put into an order, marked.
 
-use super::order::Order;
-use super::plan::{PLAN_BYTES_MAX, Plan, PlanError, STEPS_MAX};
+use super::plan::{PLAN_BYTES_MAX, PlanDocument, PlanError, STEPS_MAX};
+use super::step_order::StepOrder;
 
 const PLAN: &str = "\
 # Build the house
@@ -32,12 +32,12 @@ by the summer.
 1. The garden
 ";
 
-fn plan(text: &str) -> Plan {
-    Plan::parse(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+fn plan(text: &str) -> PlanDocument {
+    PlanDocument::parse(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// A plan whose steps have these dependencies; the number of one that is done is negative.
-fn graph(steps: &[(i32, &[u32])]) -> Plan {
+fn graph(steps: &[(i32, &[u32])]) -> PlanDocument {
     let mut text = "# Graph\n\n".to_owned();
     for (number, on) in steps {
         let mark = if *number < 0 { "[x] " } else { "" };
@@ -72,7 +72,7 @@ fn plan_is_read_with_steps_details_checks_and_dependencies() {
     );
     assert_eq!(plan.steps[0].details, "- mind the *old well*\n\n  1. a list of its own");
     assert_eq!(plan.steps[2].details, "```text\n4. this is code\n- depends on: 99\n```");
-    assert_eq!((plan.done(), plan.revision.len()), (2, 8));
+    assert_eq!((plan.count_done(), plan.revision.len()), (2, 8));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn text_that_is_no_plan_is_refused_with_what_to_write() {
         (&long, PlanError::TooLong(long.len())),
         (&many, PlanError::TooManySteps),
     ] {
-        assert_eq!(Plan::parse(text), Err(error.clone()), "{text}");
+        assert_eq!(PlanDocument::parse(text), Err(error.clone()), "{text}");
         // What is wrong, then what to write.
         assert!(error.to_string().contains(": "), "{error}");
     }
@@ -117,9 +117,9 @@ fn damaged_plan_is_read_or_refused_and_never_panics() {
         .step_by(3)
         .flat_map(|(at, _)| swaps.map(|swap| format!("{}{swap}{}", &PLAN[..at], &PLAN[at..])));
     for text in cuts.chain(swapped) {
-        let Ok(plan) = Plan::parse(&text) else { continue };
+        let Ok(plan) = PlanDocument::parse(&text) else { continue };
         for step in &plan.steps {
-            let marked = Plan::parse(&step.mark_done(&text)).unwrap();
+            let marked = PlanDocument::parse(&step.mark_done(&text)).unwrap();
             assert!(marked.step(step.number).unwrap().done, "{text}");
             assert_eq!(marked.revision, plan.revision, "{text}");
         }
@@ -134,7 +134,7 @@ fn mark_changes_one_step_and_not_the_revision() {
     let both = plan(&first).step(3).unwrap().mark_done(&first);
     assert_eq!(both, first.replacen("3. [ ] Lay", "3. [x] Lay", 1));
     let after = plan(&both);
-    assert_eq!((&after.revision, after.done()), (&before.revision, 4));
+    assert_eq!((&after.revision, after.count_done()), (&before.revision, 4));
     assert_eq!(after.step(3).unwrap().mark_done(&both), both, "again");
     assert_ne!(plan(&PLAN.replace("Paint", "Plaster")).revision, before.revision);
     // A link is no mark.
@@ -149,7 +149,7 @@ fn longest_plan_can_be_marked_to_its_end() {
     for n in 1..=u32::try_from(STEPS_MAX).unwrap() {
         text = plan(&text).step(n).unwrap().mark_done(&text);
     }
-    assert_eq!(plan(&text).done(), STEPS_MAX);
+    assert_eq!(plan(&text).count_done(), STEPS_MAX);
 }
 
 #[test]
@@ -166,14 +166,14 @@ fn order_rounds_and_cycles_follow_from_the_dependencies() {
         // Somebody has marked a step of a cycle by hand: the others can be done.
         (&[(-1, &[2]), (2, &[1])], &[], &[&[2]], &[&[1, 2]]),
     ] {
-        let found = Order::of(&graph(steps));
+        let found = StepOrder::from_plan(&graph(steps));
         assert_eq!(
             (&found.steps[..], &found.rounds[..], &found.cycles[..]),
             (order, &owned(rounds)[..], &owned(cycles)[..])
         );
         assert_eq!(found.ready(), rounds.first().map(|round| round.to_vec()).unwrap_or_default());
     }
-    let waiting = Order::of(&graph(&[(-1, &[]), (2, &[1]), (3, &[1, 2]), (4, &[2, 3])])).waiting;
+    let waiting = StepOrder::from_plan(&graph(&[(-1, &[]), (2, &[1]), (3, &[1, 2]), (4, &[2, 3])])).waiting;
     assert_eq!(waiting.into_iter().collect::<Vec<_>>(), [(3, vec![2]), (4, vec![2, 3])]);
 }
 
@@ -198,7 +198,7 @@ fn random_dependencies_keep_the_order_and_lose_no_step() {
             .collect();
         let rows: Vec<(i32, &[u32])> = steps.iter().map(|(number, on)| (*number, on.as_slice())).collect();
         let plan = graph(&rows);
-        let found = Order::of(&plan);
+        let found = StepOrder::from_plan(&plan);
         for (at, number) in found.steps.iter().enumerate() {
             let on = &plan.step(*number).unwrap().depends_on;
             assert!(on.iter().all(|on| found.steps[..at].contains(on)), "{plan:?}");

@@ -1,7 +1,7 @@
-//! `list_sessions`, `read_session` and `read_decisions`: what other sessions of the tenant said, did and decided, for agents
-//! that look into them. Nothing is changed, and an agent that has these tools can read every session of the tenant.
+//! `list_sessions`, `read_session` and `read_decisions`: read the messages, calls and decisions of other sessions of
+//! the tenant. They change nothing, and an agent that has them can read every session of the tenant.
 
-mod shown;
+mod entries;
 
 use ailoop_tool::{Call, Effect, Reply, Tool, ToolError};
 use bus::{Bus, Read};
@@ -14,16 +14,16 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::connect::Login;
-use super::fit::fitting;
+use super::truncate::take_fitting;
 
 /// Sessions of one list.
 const SESSIONS_MAX: usize = 100;
-/// Sessions of one list where nobody says how many.
+/// Default of the argument `limit`.
 const SESSIONS_DEFAULT: usize = 20;
-/// Pages of a log that are read: its end.
+/// Pages of a log that are read, from its end.
 const PAGES_MAX: u64 = 8;
 
-/// As which NATS user the tools that read sessions are served.
+/// Settings of the tools that read sessions.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "sessions")]
@@ -34,14 +34,14 @@ pub struct SessionsConfig {
 
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct List {
+struct ListArguments {
     agent: Option<String>,
     phase: Option<Phase>,
     title: Option<String>,
     limit: usize,
 }
 
-impl Default for List {
+impl Default for ListArguments {
     fn default() -> Self {
         Self { agent: None, phase: None, title: None, limit: SESSIONS_DEFAULT }
     }
@@ -49,15 +49,15 @@ impl Default for List {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct One {
+struct ReadArguments {
     session: String,
     #[serde(default)]
     from: usize,
 }
 
-/// The tools, over the logs of one tenant.
+/// Builds the tools for the sessions of one tenant.
 pub(super) fn tools(bus: &Bus, tenant: &TenantId) -> Vec<Tool> {
-    let reader = Reader { bus: bus.clone(), tenant: tenant.clone() };
+    let reader = SessionReader { bus: bus.clone(), tenant: tenant.clone() };
     let one = json!({"type": "object", "additionalProperties": false, "properties": {
         "session": {"type": "string", "description": "The session's id, as `list_sessions` gives it."},
         "from": {"type": "integer", "minimum": 0, "description": "Where to begin: `next` of the result before. Default 0."},
@@ -86,7 +86,7 @@ pub(super) fn tools(bus: &Bus, tenant: &TenantId) -> Vec<Tool> {
             .parameters(one.clone())
             .handler(move |call: Call| {
                 let reader = reader.clone();
-                async move { Ok::<_, ToolError>(Reply::from(reader.read(&call.arguments()?, shown::messages).await?)) }
+                async move { Ok::<_, ToolError>(Reply::from(reader.read(&call.arguments()?, entries::list_messages).await?)) }
             })
     };
     let decisions = Tool::new("read_decisions")
@@ -98,53 +98,58 @@ pub(super) fn tools(bus: &Bus, tenant: &TenantId) -> Vec<Tool> {
         .parameters(one)
         .handler(move |call: Call| {
             let reader = reader.clone();
-            async move { Ok::<_, ToolError>(Reply::from(reader.read(&call.arguments()?, shown::decisions).await?)) }
+            async move { Ok::<_, ToolError>(Reply::from(reader.read(&call.arguments()?, entries::list_decisions).await?)) }
         });
     vec![list, read, decisions]
 }
 
 #[derive(Clone)]
-struct Reader {
+struct SessionReader {
     bus: Bus,
     tenant: TenantId,
 }
 
-impl Reader {
-    async fn list(&self, wanted: &List) -> Result<Value, ToolError> {
-        let passes = |summary: &SessionSummary| {
+impl SessionReader {
+    async fn list(&self, wanted: &ListArguments) -> Result<Value, ToolError> {
+        let is_match = |summary: &SessionSummary| {
             let title = wanted.title.as_ref().map(|title| title.to_lowercase());
             wanted.agent.as_ref().is_none_or(|agent| summary.agent == *agent)
                 && wanted.phase.is_none_or(|phase| summary.phase == phase)
                 && title.is_none_or(|title| summary.title.to_lowercase().contains(&title))
         };
-        let mut found = self.bus.summaries(&self.tenant).await.map_err(unreadable)?;
-        found.retain(passes);
+        let mut found = self.bus.summaries(&self.tenant).await.map_err(unreadable_error)?;
+        found.retain(is_match);
         found.sort_by_cached_key(SessionSummary::place);
         let all = found.len();
-        let sessions = fitting(found.iter().take(wanted.limit.clamp(1, SESSIONS_MAX)).map(shown::session));
+        let sessions =
+            take_fitting(found.iter().take(wanted.limit.clamp(1, SESSIONS_MAX)).map(entries::summarize_session));
         Ok(json!({"more": all - sessions.len(), "sessions": sessions}))
     }
 
-    /// As many entries as fit into a result, from one on.
-    async fn read(&self, wanted: &One, entries: fn(&[Commit]) -> Vec<Value>) -> Result<Value, ToolError> {
+    /// Returns as many entries as fit into a result, from `from` on.
+    async fn read(
+        &self,
+        wanted: &ReadArguments,
+        list_entries: fn(&[Commit]) -> Vec<Value>,
+    ) -> Result<Value, ToolError> {
         let unknown = || {
             let id: String = wanted.session.chars().take(80).collect();
             ToolError::new(format!("there is no session {id:?}; `list_sessions` has those that there are"))
         };
         let session = SessionId::new(&wanted.session).map_err(|_| unknown())?;
         let key = SessionKey { tenant: self.tenant.clone(), session };
-        let head = self.bus.head(&key, Read::Any).await.map_err(unreadable)?.ok_or_else(unknown)?;
+        let head = self.bus.head(&key, Read::Any).await.map_err(unreadable_error)?.ok_or_else(unknown)?;
         let from_page = (head.slot / SLOTS_PER_PAGE).saturating_sub(PAGES_MAX - 1);
-        let commits = self.bus.history(&key, from_page).await.map_err(unreadable)?;
+        let commits = self.bus.history(&key, from_page).await.map_err(unreadable_error)?;
         let commits: Vec<Commit> = commits.into_iter().map(|(_, commit)| commit).collect();
-        let all = entries(&commits);
+        let all = list_entries(&commits);
         let count = all.len();
-        let mut shown = fitting(all.into_iter().skip(wanted.from));
-        if shown.is_empty() && wanted.from < count {
-            shown.push(json!({"left_out": "this entry is too long to be shown"}));
+        let mut fitting = take_fitting(all.into_iter().skip(wanted.from));
+        if fitting.is_empty() && wanted.from < count {
+            fitting.push(json!({"left_out": "this entry is too long to be shown"}));
         }
-        let next = wanted.from + shown.len();
-        let mut answer = json!({"session": key.session, "entries": shown, "next": (next < count).then_some(next)});
+        let next = wanted.from + fitting.len();
+        let mut answer = json!({"session": key.session, "entries": fitting, "next": (next < count).then_some(next)});
         if from_page > 0 {
             answer["left_out"] = "the session is long: what is older is not shown".into();
         }
@@ -153,6 +158,6 @@ impl Reader {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn unreadable(error: bus::BusError) -> ToolError {
+fn unreadable_error(error: bus::BusError) -> ToolError {
     ToolError::new(format!("sessions cannot be read now: {error}"))
 }

@@ -1,4 +1,4 @@
-//! One endpoint: a request for each call, and what its answer means for whoever called.
+//! One endpoint: sends a request for each call, and interprets its answer.
 
 use std::time::Duration;
 
@@ -9,20 +9,21 @@ use contract::limits::TOOL_OUTPUT_BYTES_MAX;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use reqwest::{Client, Response, StatusCode, Url};
 
-use super::secrets::{Hiding, Secrets};
-use super::{WebhookConfig, setting};
-use crate::kept::Kept;
-use crate::{HostError, http};
+use super::config::{WebhookConfig, setting};
+use super::secrets::{HeaderSecrets, RedactingBuffer};
+use crate::error::HostError;
+use crate::head_tail_buffer::HeadTailBuffer;
+use crate::http;
 use contract::tool::UNKNOWN_OUTCOME_TEXT;
 
-/// Bytes of an answer that are read; of those the model reads fewer.
+/// Bytes of an answer that are read; the model reads fewer of them.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// Bytes of an error's text that the model reads.
 const ERROR_BYTES_MAX: usize = 4 << 10;
-/// The call's id, in the words of HTTP.
+/// Usual HTTP header for an idempotency key.
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
-/// Headers that are not the configuration's to set.
-const OURS: &[&str] = &[
+/// Headers that the configuration must not set.
+const RESERVED_HEADERS: &[&str] = &[
     header::CALL,
     header::SESSION,
     header::AGENT,
@@ -37,38 +38,38 @@ const OURS: &[&str] = &[
     "Host",
 ];
 
-/// One call, as the endpoint gets it; empty texts are left out.
+/// One call as the endpoint gets it; empty fields are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Request {
-    /// The call's id.
+pub struct WebhookRequest {
+    /// Idempotency key of the call.
     pub call: String,
-    /// The session.
+    /// Id of the calling session.
     pub session: String,
-    /// The agent.
+    /// Id of the calling agent.
     pub agent: String,
-    /// `<attempt>.<delivery>`.
+    /// Number of the try, as `<attempt>.<delivery>`.
     pub attempt: String,
-    /// RFC 3339.
+    /// Deadline of the call in RFC 3339.
     pub deadline: String,
-    /// W3C trace context.
+    /// W3C trace context of the caller.
     pub traceparent: String,
     /// The arguments object as JSON.
     pub body: Vec<u8>,
 }
 
-/// An endpoint that is asked.
+/// An HTTP endpoint, ready for calls.
 pub struct Endpoint {
     client: Client,
     url: Url,
     headers: HeaderMap,
-    secrets: Secrets,
+    secrets: HeaderSecrets,
     timeout: Duration,
-    /// A call that ends in the middle may have changed something.
-    takes_effect: bool,
+    /// Whether an interrupted call may have changed something.
+    has_effect: bool,
 }
 
 impl Endpoint {
-    /// Reads the configuration of the tool `name`, and the environment where it says so.
+    /// Reads the configuration of the tool `name`, and the variables that it names.
     pub fn new(name: &ToolName, config: &WebhookConfig) -> Result<Self, HostError> {
         let bad = |field: &str, message: String| setting(name, field, message);
         let url = Url::parse(&config.url).map_err(|error| bad("url", error.to_string()))?;
@@ -89,7 +90,7 @@ impl Endpoint {
             let value = value.map_err(|message| bad(&format!("headers_from.{key}"), message))?;
             let header =
                 HeaderName::from_bytes(key.as_bytes()).map_err(|_| bad(&field, "it is no header".to_owned()))?;
-            if OURS.iter().any(|ours| header.as_str().eq_ignore_ascii_case(ours)) {
+            if RESERVED_HEADERS.iter().any(|reserved| header.as_str().eq_ignore_ascii_case(reserved)) {
                 return Err(bad(&field, "the tool-host sets this header itself".to_owned()));
             }
             let mut sent =
@@ -98,17 +99,19 @@ impl Endpoint {
             headers.insert(header, sent);
             values.push(value);
         }
-        let secrets = Secrets::of_headers(values.iter().map(String::as_str)).map_err(|error| {
+        let secrets = HeaderSecrets::from_headers(values.iter().map(String::as_str)).map_err(|error| {
             bad("headers", format!("their values are too long to keep them out of answers ({error})"))
         })?;
-        let client =
-            http::builder().user_agent(http::USER_AGENT).build().map_err(|error| bad("url", http::root(&error)))?;
-        let (timeout, takes_effect) = (Duration::from_secs(config.timeout), config.effect.takes_effect());
-        Ok(Self { client, url, headers, secrets, timeout, takes_effect })
+        let client = http::client_builder()
+            .user_agent(http::USER_AGENT)
+            .build()
+            .map_err(|error| bad("url", http::root_cause(&error)))?;
+        let (timeout, has_effect) = (Duration::from_secs(config.timeout), config.effect.takes_effect());
+        Ok(Self { client, url, headers, secrets, timeout, has_effect })
     }
 
     /// Posts a call; errors are for the model. Dropping the future closes the connection.
-    pub async fn ask(&self, request: Request) -> Result<String, ToolError> {
+    pub async fn send(&self, request: WebhookRequest) -> Result<String, ToolError> {
         let mut sent =
             self.client.post(self.url.clone()).headers(self.headers.clone()).header(CONTENT_TYPE, "application/json");
         for (name, value) in [
@@ -120,33 +123,33 @@ impl Endpoint {
             (header::DEADLINE, &request.deadline),
             (header::TRACEPARENT, &request.traceparent),
         ] {
-            // What no header can carry is left out.
+            // A value that no header can carry is left out.
             let value = HeaderValue::from_bytes(value.as_bytes()).ok().filter(|value| !value.is_empty());
             sent = value.into_iter().fold(sent, |sent, value| sent.header(name, value));
         }
         let seconds = self.timeout.as_secs();
         let answered = tokio::time::timeout(self.timeout, async {
-            let response = sent.body(request.body).send().await.map_err(|error| self.unsent(&error))?;
-            self.read(response).await
+            let response = sent.body(request.body).send().await.map_err(|error| self.send_error(&error))?;
+            self.read_response(response).await
         });
-        answered
-            .await
-            .unwrap_or_else(|_| Err(self.doubt(&format!("the endpoint did not answer within {seconds} seconds"))))
+        answered.await.unwrap_or_else(|_| {
+            Err(self.unknown_outcome_error(&format!("the endpoint did not answer within {seconds} seconds")))
+        })
     }
 
-    /// No answer: either nothing was sent, or nobody knows.
-    fn unsent(&self, error: &reqwest::Error) -> ToolError {
-        let cause = http::root(error);
+    /// Describes a failed request: either nothing was sent, or the outcome is unknown.
+    fn send_error(&self, error: &reqwest::Error) -> ToolError {
+        let cause = http::root_cause(error);
         if error.is_connect() || error.is_builder() {
             return ToolError::new(format!("the endpoint could not be reached ({cause}); nothing was sent to it"));
         }
-        self.doubt(&format!("the connection to the endpoint was lost before it answered ({cause})"))
+        self.unknown_outcome_error(&format!("the connection to the endpoint was lost before it answered ({cause})"))
     }
 
-    async fn read(&self, mut response: Response) -> Result<String, ToolError> {
+    async fn read_response(&self, mut response: Response) -> Result<String, ToolError> {
         let status = response.status();
         let max = if status.is_success() { TOOL_OUTPUT_BYTES_MAX } else { ERROR_BYTES_MAX };
-        let (mut body, mut read) = (Hiding::new(&self.secrets, Kept::new(max)), 0);
+        let (mut body, mut read) = (RedactingBuffer::new(&self.secrets, HeadTailBuffer::new(max)), 0);
         let lost = loop {
             match response.chunk().await {
                 Ok(Some(piece)) => {
@@ -154,36 +157,36 @@ impl Endpoint {
                     body.add(&piece);
                 }
                 Ok(None) => break None,
-                Err(error) => break Some(http::root(&error)),
+                Err(error) => break Some(http::root_cause(&error)),
             }
             if read > BODY_BYTES_MAX {
                 break None;
             }
         };
-        let body = body.end(lost.is_none() && read <= BODY_BYTES_MAX);
+        let body = body.finish(lost.is_none() && read <= BODY_BYTES_MAX);
         let text = body.text(usize::MAX).0;
         match (status, lost) {
             (status, None) if status.is_success() && read == 0 => {
                 Ok(format!("done (HTTP {}, no content)", status.as_u16()))
             }
             (status, None) if status.is_success() => Ok(text),
-            (status, Some(cause)) if status.is_success() => {
-                Err(self
-                    .doubt(&format!("the endpoint said HTTP {}, and its answer broke off ({cause})", status.as_u16())))
-            }
-            (status, _) if is_doubtful(status) => {
-                Err(self
-                    .doubt(&format!("the endpoint, or a proxy before it, answered HTTP {}: {text}", status.as_u16())))
-            }
+            (status, Some(cause)) if status.is_success() => Err(self.unknown_outcome_error(&format!(
+                "the endpoint said HTTP {}, and its answer broke off ({cause})",
+                status.as_u16()
+            ))),
+            (status, _) if is_doubtful(status) => Err(self.unknown_outcome_error(&format!(
+                "the endpoint, or a proxy before it, answered HTTP {}: {text}",
+                status.as_u16()
+            ))),
             (status, _) if status.is_redirection() => {
                 let to = response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
-                let to = self.secrets.without(&to.unwrap_or_default());
+                let to = self.secrets.redact(&to.unwrap_or_default());
                 let why = format!("the endpoint redirects to {to:?} (HTTP {}), which is not followed", status.as_u16());
-                // Of these two HTTP says that nothing was done; the others also follow upon what was done.
+                // HTTP guarantees for these two that nothing was done; the others can also follow a completed request.
                 if [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&status) {
                     Err(ToolError::new(format!("{why}: the operator of the tool-host must correct its url")))
                 } else {
-                    Err(self.doubt(&why))
+                    Err(self.unknown_outcome_error(&why))
                 }
             }
             (status, _) => {
@@ -192,10 +195,10 @@ impl Endpoint {
         }
     }
 
-    /// Nobody knows whether it took effect, and a model that calls again makes another call, with another key. Only of what
-    /// changes nothing that can be said.
-    fn doubt(&self, why: &str) -> ToolError {
-        if self.takes_effect {
+    /// The outcome is unknown, and a model that repeats the call makes another call with another key. Only a pure call
+    /// may be repeated.
+    fn unknown_outcome_error(&self, why: &str) -> ToolError {
+        if self.has_effect {
             ToolError::unknown(format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
         } else {
             ToolError::new(format!("{why}; the call may be made again"))
@@ -203,10 +206,10 @@ impl Endpoint {
     }
 }
 
-/// Whether an error of HTTP leaves open what was done: a server fails at any point of its work, and a proxy gives up on one
-/// that goes on. The others of 400 and more refuse.
+/// Whether an HTTP status leaves the outcome open: a server can fail at any point of its work, and a proxy can give up
+/// on one that continues. The other statuses from 400 refuse the call.
 fn is_doubtful(status: StatusCode) -> bool {
-    /// What some proxies log, and some send, for a client that is gone.
+    /// Some proxies log it, and some send it, for a client that disconnected.
     const CLIENT_CLOSED: u16 = 499;
     status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT || status.as_u16() == CLIENT_CLOSED
 }

@@ -1,5 +1,6 @@
-//! HTTP endpoints as tools: the arguments are posted, what comes back is the result.
+//! HTTP endpoints as tools: the arguments are posted, and the response is the result.
 
+mod config;
 mod endpoint;
 mod secrets;
 
@@ -9,84 +10,32 @@ use std::time::Duration;
 
 use ailoop_tool::{Approval, Call, Effect, Reply, Tool, ToolError};
 use contract::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TOOL_TIMEOUT_MAX};
-use contract::tool::{Approval as Asked, EffectClass};
+use contract::tool::{Approval as ApprovalSetting, EffectClass};
 use contract::{Json, Timestamp, ToolName};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
-use service::{Secret, schema};
 use tool_schema::Schema;
 
-pub use endpoint::{Endpoint, Request};
+pub use config::WebhookConfig;
+use config::setting;
+pub use endpoint::{Endpoint, WebhookRequest};
 
-use super::HostError;
 use super::connect::Login;
+use super::error::HostError;
 
 /// Endpoints of one tool-host.
 const WEBHOOKS_MAX: usize = 256;
-/// How much longer the call may take than its request, so that the request says itself that it is late.
+/// Time of a call beyond its request, so that the request itself reports its timeout.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// An HTTP endpoint that is offered as a tool.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "webhook")]
-pub struct WebhookConfig {
-    /// Where the arguments are posted; it may be private.
-    pub url: String,
-    /// What it does and when to use it: the model reads this.
-    pub description: String,
-    /// JSON Schema of the arguments object.
-    #[serde(default = "no_parameters")]
-    #[schemars(with = "serde_json::Map<String, Value>")]
-    pub parameters: Value,
-    /// What may be done when nobody knows whether a call took effect.
-    #[serde(default)]
-    #[schemars(schema_with = "schema::words_or_none::<EffectClass>")]
-    pub effect: EffectClass,
-    /// Whether a person is asked before each call.
-    #[serde(default)]
-    #[schemars(schema_with = "schema::words_or_none::<Asked>")]
-    pub approval: Asked,
-    /// Seconds that one request may take.
-    #[serde(default = "timeout_default")]
-    #[schemars(range(min = 1, max = 3_600))]
-    pub timeout: u64,
-    /// Bytes of a result that the model reads; the middle of a longer one is left out.
-    #[serde(default)]
-    pub max_output: Option<usize>,
-    /// Text that is added to the prompt of agents that have this tool.
-    #[serde(default)]
-    pub instructions: Option<String>,
-    /// Headers of each request.
-    #[serde(default)]
-    pub headers: BTreeMap<String, Secret>,
-    /// Headers of each request, by the variables of the environment that hold them.
-    #[serde(default)]
-    pub headers_from: BTreeMap<String, String>,
-    /// The NATS user of this tool, where users have permissions.
-    #[serde(default)]
-    pub login: Option<Login>,
-}
+/// Tools by NATS user, which share a connection.
+type ToolsByLogin = Vec<(Option<Login>, Vec<Tool>)>;
 
-fn no_parameters() -> Value {
-    json!({"type": "object", "properties": {}})
-}
-
-fn timeout_default() -> u64 {
-    30
-}
-
-/// A user and its tools, which share a connection.
-type Users = Vec<(Option<Login>, Vec<Tool>)>;
-
-/// The tools, by the users that serve them.
-pub(super) fn tools(webhooks: &BTreeMap<ToolName, WebhookConfig>) -> Result<Users, HostError> {
+/// Builds the tools, by the users that serve them.
+pub(super) fn tools(webhooks: &BTreeMap<ToolName, WebhookConfig>) -> Result<ToolsByLogin, HostError> {
     if webhooks.len() > WEBHOOKS_MAX {
         let message = format!("there are over {WEBHOOKS_MAX}");
         return Err(HostError::Setting { field: "webhooks".to_owned(), message });
     }
-    let mut users = Users::new();
+    let mut users = ToolsByLogin::new();
     for (name, config) in webhooks {
         let tool = tool(name, config)?;
         match users.iter_mut().find(|(login, _)| *login == config.login) {
@@ -111,14 +60,14 @@ fn tool(name: &ToolName, config: &WebhookConfig) -> Result<Tool, HostError> {
             EffectClass::Reconcilable => Effect::Reconcilable,
         })
         .approval(match config.approval {
-            Asked::Never => Approval::Never,
-            Asked::Always => Approval::Always,
+            ApprovalSetting::Never => Approval::Never,
+            ApprovalSetting::Always => Approval::Always,
         })
         .timeout((Duration::from_secs(config.timeout) + GRACE).min(TOOL_TIMEOUT_MAX))
         .max_output(max_output)
         .handler(move |call: Call| {
             let endpoint = endpoint.clone();
-            async move { Ok::<_, ToolError>(Reply::from(endpoint.ask(request(&call)).await?)) }
+            async move { Ok::<_, ToolError>(Reply::from(endpoint.send(build_request(&call)).await?)) }
         });
     if let Some(text) = &config.instructions {
         tool = tool.instructions(text);
@@ -126,10 +75,10 @@ fn tool(name: &ToolName, config: &WebhookConfig) -> Result<Tool, HostError> {
     Ok(tool)
 }
 
-fn request(call: &Call) -> Request {
+fn build_request(call: &Call) -> WebhookRequest {
     let deadline = call.deadline().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
     let millis = deadline.and_then(|since| u64::try_from(since.as_millis()).ok());
-    Request {
+    WebhookRequest {
         call: call.id().to_owned(),
         session: call.session().to_owned(),
         agent: call.agent().to_owned(),
@@ -140,11 +89,7 @@ fn request(call: &Call) -> Request {
     }
 }
 
-fn setting(name: &ToolName, field: &str, message: String) -> HostError {
-    HostError::Setting { field: format!("webhooks.{name}.{field}"), message }
-}
-
-/// What the types cannot say.
+/// Checks what the types cannot express.
 fn check(config: &WebhookConfig) -> Result<(), (&'static str, String)> {
     let longest = TOOL_TIMEOUT_MAX.as_secs();
     if !(1..=longest).contains(&config.timeout) {

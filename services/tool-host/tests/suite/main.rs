@@ -1,4 +1,4 @@
-//! The tools that are shipped, and those of MCP servers and HTTP endpoints.
+//! The built-in tools, and those of MCP servers and HTTP endpoints.
 
 #![allow(
     clippy::expect_used,
@@ -15,4 +15,6 @@ mod mail;
 mod mcp;
 mod plans;
 mod served;
+#[path = "../../../../crates/tool/tests/serve/server.rs"]
+mod server;
 mod webhook;

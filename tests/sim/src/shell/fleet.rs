@@ -112,7 +112,7 @@ impl Fleet {
                 Service::Gateway(Gateway::start_with(config, bus, providers()?, clock).await)
             }
             Kind::Executor => {
-                let config = tool_executor::Config::default();
+                let config = tool_executor::ExecutorConfig::default();
                 Service::Executor(Executor::with_clock(config, bus, clock))
             }
         };

@@ -1,4 +1,4 @@
-//! Calls that take long: more time with each sign of progress, viewers that are told, and replicas that are lost.
+//! Long calls: progress extends them and reaches viewers, and lost replicas are noticed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,21 +14,21 @@ use futures::StreamExt;
 use tokio::time::{Instant, sleep, timeout};
 use tool_executor::Clock;
 
-use crate::executor::what;
+use crate::executor::summarize;
 use crate::executor::world::World;
 
 const PROGRESS: (&str, &str) = (header::PROGRESS, "1");
-/// Within which a loss is noticed.
+/// Time in which a loss is noticed.
 const SOON: Duration = Duration::from_secs(8);
 const INSTANCE: (&str, &str) = (header::INSTANCE, "act.x1");
 
 #[tokio::test(start_paused = true)]
-async fn progress_moves_the_deadline_and_the_loop_is_asked_in_time() {
+async fn progress_extends_the_deadline_and_requests_extensions_in_time() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
-    let request = tool.asked().await;
+    let request = tool.next_call().await;
     let began = world.server.now();
     for minute in 1..=5 {
         for _ in 0..6 {
@@ -39,40 +39,40 @@ async fn progress_moves_the_deadline_and_the_loop_is_asked_in_time() {
         }
     }
     tool.answer(&request, &[], b"done").await;
-    world.until(async || (!world.results().await.is_empty()).then_some(())).await;
-    let asked = world.extensions().await;
-    assert!((4..=12).contains(&asked.len()), "{} questions in five minutes", asked.len());
-    assert!(asked.is_sorted() && *asked.last().unwrap() <= world.server.now().after(Duration::from_mins(1)));
-    assert_eq!(what(&world.results().await[0]), (Outcome::Ok, None, "done"));
+    world.wait_for(async || (!world.results().await.is_empty()).then_some(())).await;
+    let extensions = world.extensions().await;
+    assert!((4..=12).contains(&extensions.len()), "{} extensions in five minutes", extensions.len());
+    assert!(extensions.is_sorted() && *extensions.last().unwrap() <= world.server.now().after(Duration::from_mins(1)));
+    assert_eq!(summarize(&world.results().await[0]), (Outcome::Ok, None, "done"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_that_nobody_took_is_asked_again_in_time() {
-    // The stream has no leader for as long as one question takes.
+async fn extension_request_not_stored_is_repeated_in_time() {
+    // The stream has no leader while one request runs.
     struct Away(Instant);
     impl Faults for Away {
         fn on(&self, op: Op<'_>) -> Fault {
-            let asked = op.action == Action::Append && op.subject.contains("extend_tool_call");
-            if asked && self.0.elapsed() < Duration::from_millis(57_500) { Fault::NotDone } else { Fault::None }
+            let is_extension = op.action == Action::Append && op.subject.contains("extend_tool_call");
+            if is_extension && self.0.elapsed() < Duration::from_millis(57_500) { Fault::NotDone } else { Fault::None }
         }
     }
     let world = World::on(MemoryServer::with_faults(Arc::new(Away(Instant::now())))).await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
-    let request = tool.asked().await;
-    let until = world.server.now().after(Duration::from_mins(1));
+    let request = tool.next_call().await;
+    let wait_for = world.server.now().after(Duration::from_mins(1));
     for _ in 0..12 {
         sleep(Duration::from_secs(5)).await;
         tool.answer(&request, &[PROGRESS], b"").await;
     }
-    assert!(world.server.now() >= until);
-    assert_eq!(world.extensions().await.len(), 1, "the loop gives up at {until}");
+    assert!(world.server.now() >= wait_for);
+    assert_eq!(world.extensions().await.len(), 1, "the loop gives up at {wait_for}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn call_without_progress_the_loop_is_never_asked_for_more_time() {
-    // Between the look at the item's deadline and the dispatch lies the claim, which takes time.
+async fn call_without_progress_requests_no_extension() {
+    // The claim takes time between the read of the deadline and the dispatch.
     struct Slow(bus::MemoryServer, AtomicU64);
     impl Clock for Slow {
         fn now(&self) -> Timestamp {
@@ -83,102 +83,102 @@ async fn call_without_progress_the_loop_is_never_asked_for_more_time() {
         let world = World::new().await;
         let mut tool = world.tool().await;
         let clock = Arc::new(Slow(world.server.clone(), AtomicU64::new(0)));
-        let _executor = world.executor_with_clock("a", clock).await;
+        let _executor = world.executor_with_clock("a", clock);
         world.publish(&world.item(effect)).await;
-        let request = tool.asked().await;
+        let request = tool.next_call().await;
         sleep(Duration::from_secs(59)).await;
         tool.answer(&request, &[], b"done").await;
-        world.until(async || (!world.results().await.is_empty()).then_some(())).await;
+        world.wait_for(async || (!world.results().await.is_empty()).then_some(())).await;
         assert_eq!(world.extensions().await, [], "{effect:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_further_progress_the_time_is_over() {
+async fn call_without_further_progress_times_out() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
+    let _executor = world.executor("a");
     let began = Instant::now();
     world.publish(&world.item(EffectClass::Pure)).await;
-    let request = tool.asked().await;
+    let request = tool.next_call().await;
     sleep(Duration::from_secs(30)).await;
     tool.answer(&request, &[PROGRESS], b"").await;
-    world.until(async || (!world.results().await.is_empty()).then_some(())).await;
+    world.wait_for(async || (!world.results().await.is_empty()).then_some(())).await;
     let result = &world.results().await[0];
     let text = "silent for 60 seconds after it showed progress";
-    assert_eq!(what(result), (Outcome::Timeout, None, text));
+    assert_eq!(summarize(result), (Outcome::Timeout, None, text));
     assert!((89..=92).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn viewers_are_told_but_not_more_often_than_they_can_read() {
+async fn progress_reaches_viewers_at_a_limited_rate() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let _executor = world.executor("a").await;
-    let mut heard = world.bus.topic(&world.key.tenant, Topic::ToolCallProgress).await.unwrap();
+    let _executor = world.executor("a");
+    let mut topic = world.bus.topic(&world.key.tenant, Topic::ToolCallProgress).await.unwrap();
     world.publish(&world.item(EffectClass::Pure)).await;
-    let request = tool.asked().await;
+    let request = tool.next_call().await;
     for number in 0..50 {
         tool.answer(&request, &[PROGRESS], format!("at {number}").as_bytes()).await;
         sleep(Duration::from_millis(10)).await;
     }
     tool.answer(&request, &[], b"done").await;
     world.result().await;
-    let mut told = Vec::new();
-    while let Ok(Some(SubscriptionEvent::Message(message))) = timeout(Duration::from_secs(1), heard.next()).await {
+    let mut published = Vec::new();
+    while let Ok(Some(SubscriptionEvent::Message(message))) = timeout(Duration::from_secs(1), topic.next()).await {
         let envelope: Envelope = serde_json::from_slice(&message.payload).unwrap();
         assert_eq!(envelope.seq, None);
         let progress: ToolCallProgress = serde_json::from_str(envelope.data.get()).unwrap();
-        told.push((progress.call.to_string(), progress.text));
+        published.push((progress.call.to_string(), progress.text));
     }
-    assert_eq!(told.first(), Some(&("c1-1-1".to_owned(), "at 0".to_owned())));
-    assert!((3..=6).contains(&told.len()), "{told:?}");
+    assert_eq!(published.first(), Some(&("c1-1-1".to_owned(), "at 0".to_owned())));
+    assert!((3..=6).contains(&published.len()), "{published:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_is_gone_is_noticed_long_before_the_deadline() {
+async fn replica_gone_is_noticed_long_before_the_deadline() {
     for effect in [EffectClass::Pure, EffectClass::Idempotent, EffectClass::AtMostOnce, EffectClass::Reconcilable] {
         let world = World::new().await;
         let mut tool = world.tool().await;
         let alive = world.bus.listen(&subject::service_ping("act.x1").unwrap(), None).await.unwrap();
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         world.publish(&world.item(effect)).await;
-        let request = tool.asked().await;
+        let request = tool.next_call().await;
         tool.answer(&request, &[PROGRESS, INSTANCE], b"begun").await;
-        // It is there, and silent: nothing happens.
+        // A silent replica that is alive changes nothing.
         sleep(Duration::from_secs(20)).await;
         let gone = Instant::now();
         drop(alive);
         match effect {
             EffectClass::Pure | EffectClass::Idempotent => {
-                let again = tool.asked().await;
+                let again = tool.next_call().await;
                 assert!(gone.elapsed() < SOON, "{:?}", gone.elapsed());
                 assert_eq!(again.header(header::CALL), request.header(header::CALL));
                 tool.answer(&again, &[], b"by another").await;
-                assert_eq!(what(&world.result().await), (Outcome::Ok, None, "by another"));
+                assert_eq!(summarize(&world.result().await), (Outcome::Ok, None, "by another"));
             }
             EffectClass::AtMostOnce | EffectClass::Reconcilable => {
                 let result = world.result().await;
-                // A tool that may still tell is asked until after the deadline.
+                // A reconcilable tool is probed until after the deadline.
                 let is_soon = gone.elapsed() < SOON;
                 assert_eq!(is_soon, effect == EffectClass::AtMostOnce, "{:?}", gone.elapsed());
                 assert_eq!(result.outcome, Outcome::Unknown);
                 assert!(result.content.contains("process ended"), "{}", result.content);
-                assert!(tool.is_left_alone().await);
+                assert!(tool.has_no_call().await);
             }
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_kills_every_replica_ends() {
+async fn call_that_kills_every_replica_ends() {
     for (effect, outcome) in [(EffectClass::Pure, Outcome::Error), (EffectClass::Idempotent, Outcome::Unknown)] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         world.publish(&world.item(effect)).await;
         for _ in 0..4 {
-            let request = tool.asked().await;
+            let request = tool.next_call().await;
             tool.answer(&request, &[PROGRESS, INSTANCE], b"begun").await;
         }
         let result = world.result().await;
@@ -188,13 +188,13 @@ async fn a_call_that_kills_every_replica_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_last_replica_died_does_not_claim_that_nothing_was_called() {
+async fn call_whose_last_replica_died_is_not_reported_as_uncalled() {
     for (effect, outcome) in [(EffectClass::Pure, Outcome::Error), (EffectClass::Idempotent, Outcome::Unknown)] {
         let world = World::new().await;
         let mut tool = world.tool().await;
-        let _executor = world.executor("a").await;
+        let _executor = world.executor("a");
         world.publish(&world.item(effect)).await;
-        let request = tool.asked().await;
+        let request = tool.next_call().await;
         tool.answer(&request, &[PROGRESS, INSTANCE], b"begun").await;
         drop(tool);
         let result = world.result().await;
@@ -204,22 +204,22 @@ async fn a_call_whose_last_replica_died_does_not_claim_that_nothing_was_called()
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_executor_gives_a_long_call_its_time_again() {
+async fn call_taken_over_by_another_executor_has_its_whole_time() {
     let world = World::new().await;
     let mut tool = world.tool().await;
-    let (first, life) = world.executor("a").await;
+    let (first, life) = world.executor("a");
     world.publish(&world.item(EffectClass::Idempotent)).await;
-    let request = tool.asked().await;
+    let request = tool.next_call().await;
     for _ in 0..5 {
         sleep(Duration::from_secs(30)).await;
         tool.answer(&request, &[PROGRESS], b"").await;
     }
     life.kill();
     drop(first);
-    let _second = world.executor("b").await;
-    let again = tool.asked().await;
+    let _second = world.executor("b");
+    let again = tool.next_call().await;
     sleep(Duration::from_secs(50)).await;
     tool.answer(&again, &[], b"done").await;
-    world.until(async || (!world.results().await.is_empty()).then_some(())).await;
-    assert_eq!(what(&world.results().await[0]), (Outcome::Ok, None, "done"));
+    world.wait_for(async || (!world.results().await.is_empty()).then_some(())).await;
+    assert_eq!(summarize(&world.results().await[0]), (Outcome::Ok, None, "done"));
 }

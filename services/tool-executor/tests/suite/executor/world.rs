@@ -1,4 +1,4 @@
-//! A world for one executor: the in-memory bus, a session's log, and tools that the test plays.
+//! Fixture for an executor: the in-memory bus, the log of a session, and simulated tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,9 +18,9 @@ use contract::{CallId, Json, SessionId, TenantId, Timestamp, ToolName};
 use futures::StreamExt;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use tool_executor::{Clock, Config, Executor};
+use tool_executor::{Clock, Executor, ExecutorConfig};
 
-/// Longer than anything here may take, in the clock of the test.
+/// Longer than any step of a test, in the clock of the test.
 pub(crate) const LONG: Duration = Duration::from_mins(10);
 
 struct ServerClock(MemoryServer);
@@ -38,24 +38,24 @@ pub(crate) struct World {
     slot: u64,
 }
 
-/// A tool that the test plays: what it is asked, and what it is told to forget.
+/// A simulated tool: its calls and its cancels.
 pub(crate) struct Tool {
     bus: Bus,
     calls: bus::Subscription,
     cancels: bus::Subscription,
 }
 
-/// The headers and the body of the answer to a probe.
+/// Headers and body of the answer to a probe.
 pub(crate) type ProbeAnswer = (&'static [(&'static str, &'static str)], &'static [u8]);
 
-/// How often a tool was asked about a call, while it answers.
-pub(crate) struct Answering {
+/// Answers queries about calls while it lives, and counts them.
+pub(crate) struct QueryCounter {
     count: Arc<AtomicUsize>,
     _task: JoinSet<()>,
 }
 
-impl Answering {
-    pub(crate) fn asked(&self) -> usize {
+impl QueryCounter {
+    pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 }
@@ -69,17 +69,17 @@ fn name() -> ToolName {
 }
 
 impl World {
-    /// A running session whose first call is open.
+    /// Starts with a running session whose first call is open.
     pub(crate) async fn new() -> Self {
         Self::on(MemoryServer::new()).await
     }
 
-    /// The same on a server of yours.
+    /// The same on a given server.
     pub(crate) async fn on(server: MemoryServer) -> Self {
         Self::of_tenant(server, TenantId::default().as_str()).await
     }
 
-    /// The same for a tenant of yours.
+    /// The same for a given tenant.
     pub(crate) async fn of_tenant(server: MemoryServer, tenant: &str) -> Self {
         let key = SessionKey { tenant: TenantId::new(tenant).unwrap(), session: SessionId::new("s1").unwrap() };
         let mut world = Self { bus: server.bus(), server, key, slot: 0 };
@@ -87,14 +87,14 @@ impl World {
         world
     }
 
-    pub(crate) async fn executor(&self, name: &str) -> (Executor, Life) {
-        self.executor_with_clock(name, Arc::new(ServerClock(self.server.clone()))).await
+    pub(crate) fn executor(&self, name: &str) -> (Executor, Life) {
+        self.executor_with_clock(name, Arc::new(ServerClock(self.server.clone())))
     }
 
-    /// The same with a clock of the test's own.
-    pub(crate) async fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, Life) {
+    /// The same with a given clock.
+    pub(crate) fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, Life) {
         let (bus, life) = self.server.client(name);
-        (Executor::with_clock(Config::default(), bus, clock), life)
+        (Executor::with_clock(ExecutorConfig::default(), bus, clock), life)
     }
 
     /// Appends the session's next commit.
@@ -153,74 +153,74 @@ impl World {
         Tool { bus, calls, cancels }
     }
 
-    /// A replica of the tool that says, when it is asked, whether it runs a call: `1`, `0`, or nothing.
-    pub(crate) fn replica(&self, running: &'static str) -> Answering {
-        let (bus, asked, mut task) = (self.server.bus(), Arc::<AtomicUsize>::default(), JoinSet::new());
-        let count = asked.clone();
+    /// A replica of the tool that reports whether it runs a call: `1`, `0`, or nothing.
+    pub(crate) fn replica(&self, running: &'static str) -> QueryCounter {
+        let (bus, received, mut task) = (self.server.bus(), Arc::<AtomicUsize>::default(), JoinSet::new());
+        let count = received.clone();
         task.spawn(async move {
-            let mut questions = bus.listen(&subject::service_info(&name()), None).await.unwrap();
-            while let Some(question) = questions.next().await {
-                let SubscriptionEvent::Message(question) = question else { continue };
-                if question.header(header::CALL).is_some() {
-                    asked.fetch_add(1, Ordering::Relaxed);
-                    let says = (!running.is_empty()).then(|| (header::RUNNING.to_owned(), running.to_owned()));
-                    let headers = says.into_iter().collect();
-                    bus.transport().reply(question.reply.as_deref().unwrap(), headers, Bytes::new()).await.unwrap();
+            let mut queries = bus.listen(&subject::service_info(&name()), None).await.unwrap();
+            while let Some(query) = queries.next().await {
+                let SubscriptionEvent::Message(query) = query else { continue };
+                if query.header(header::CALL).is_some() {
+                    received.fetch_add(1, Ordering::Relaxed);
+                    let header = (!running.is_empty()).then(|| (header::RUNNING.to_owned(), running.to_owned()));
+                    let headers = header.into_iter().collect();
+                    bus.transport().reply(query.reply.as_deref().unwrap(), headers, Bytes::new()).await.unwrap();
                 }
             }
         });
-        Answering { count, _task: task }
+        QueryCounter { count, _task: task }
     }
 
-    /// Answers probes of the tool, each with the next of these answers and then with the last; counts them.
-    pub(crate) fn probe(&self, answers: &'static [ProbeAnswer]) -> Answering {
-        let (bus, tenant, asked) = (self.server.bus(), self.key.tenant.clone(), Arc::<AtomicUsize>::default());
-        let (mut task, count) = (JoinSet::new(), asked.clone());
+    /// Answers each probe of the tool with the next of these answers, and repeats the last one.
+    pub(crate) fn probe(&self, answers: &'static [ProbeAnswer]) -> QueryCounter {
+        let (bus, tenant, received) = (self.server.bus(), self.key.tenant.clone(), Arc::<AtomicUsize>::default());
+        let (mut task, count) = (JoinSet::new(), received.clone());
         task.spawn(async move {
             let mut probes = bus.listen(&subject::tool_probe(&tenant, &name()), None).await.unwrap();
             while let Some(probe) = probes.next().await {
                 let SubscriptionEvent::Message(probe) = probe else { continue };
                 assert!(probe.header(header::CALL).is_some() && !probe.payload.is_empty());
-                let number = asked.fetch_add(1, Ordering::Relaxed);
+                let number = received.fetch_add(1, Ordering::Relaxed);
                 let (headers, body) = answers[number.min(answers.len() - 1)];
                 let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
                 let reply = probe.reply.as_deref().unwrap();
                 bus.transport().reply(reply, headers, Bytes::from_static(body)).await.unwrap();
             }
         });
-        Answering { count, _task: task }
+        QueryCounter { count, _task: task }
     }
 
-    /// The result of the call, when it comes.
+    /// Waits for the result of the call.
     pub(crate) async fn result(&self) -> ToolResult {
-        let stored = self.until(async || match self.bus.inbox(&self.key).await.unwrap() {
+        let stored = self.wait_for(async || match self.bus.inbox(&self.key).await.unwrap() {
             Inbox::Messages(messages) => messages.into_iter().next(),
             Inbox::TooMany => panic!("too many"),
         });
         let stored = stored.await;
         let result: ToolResult = serde_json::from_slice(&stored.payload).unwrap();
-        // That nothing is known has an id of its own: what is known later still counts.
+        // An unknown outcome has an id of its own, so that a later result still counts.
         let known = !matches!(result.outcome, Outcome::Unknown | Outcome::Timeout);
         let id = if known { "c1-1-1-1" } else { "c1-1-1-1-unknown" };
         assert_eq!(stored.subject, format!("ai_loop.control.provide_tool_result.default.s1.{id}"));
         result
     }
 
-    /// The results that wait, beside other words of executors.
+    /// Reads the results among the pending inputs.
     pub(crate) async fn results(&self) -> Vec<ToolResult> {
-        let waiting = self.waiting(Verb::ProvideToolResult).await;
-        waiting.iter().map(|stored| serde_json::from_slice(&stored.payload).unwrap()).collect()
+        let inputs = self.pending_inputs(Verb::ProvideToolResult).await;
+        inputs.iter().map(|stored| serde_json::from_slice(&stored.payload).unwrap()).collect()
     }
 
-    /// Until when more time was asked for, in order.
+    /// Reads the requested deadlines, in order.
     pub(crate) async fn extensions(&self) -> Vec<Timestamp> {
-        let mut waiting = self.waiting(Verb::ExtendToolCall).await;
-        waiting.sort_by_key(|stored| stored.seq);
+        let mut inputs = self.pending_inputs(Verb::ExtendToolCall).await;
+        inputs.sort_by_key(|stored| stored.seq);
         let deadline = |stored: &Stored| serde_json::from_slice::<ExtendToolCall>(&stored.payload).unwrap().deadline;
-        waiting.iter().map(deadline).collect()
+        inputs.iter().map(deadline).collect()
     }
 
-    async fn waiting(&self, verb: Verb) -> Vec<Stored> {
+    async fn pending_inputs(&self, verb: Verb) -> Vec<Stored> {
         let Inbox::Messages(messages) = self.bus.inbox(&self.key).await.unwrap() else { panic!("too many") };
         messages.into_iter().filter(|stored| stored.subject.contains(verb.as_str())).collect()
     }
@@ -232,10 +232,10 @@ impl World {
         }
     }
 
-    /// Waits until the item is settled for good.
-    pub(crate) async fn settled(&self) {
+    /// Waits until the item is acknowledged.
+    pub(crate) async fn wait_until_settled(&self) {
         let item = subject::tool_item(&self.key, &name(), &call());
-        self.until(async || {
+        self.wait_for(async || {
             let last = self.bus.transport().last(contract::streams::Stream::Tool, &item, bus::Read::Leader).await;
             last.unwrap().is_none().then_some(())
         })
@@ -243,7 +243,7 @@ impl World {
     }
 
     /// Polls, in the test's clock, until there is an answer.
-    pub(crate) async fn until<T>(&self, ask: impl AsyncFn() -> Option<T>) -> T {
+    pub(crate) async fn wait_for<T>(&self, ask: impl AsyncFn() -> Option<T>) -> T {
         let end = Instant::now() + LONG;
         loop {
             if let Some(answer) = ask().await {
@@ -256,16 +256,16 @@ impl World {
 }
 
 impl Tool {
-    pub(crate) async fn asked(&mut self) -> Message {
+    pub(crate) async fn next_call(&mut self) -> Message {
         next(&mut self.calls).await
     }
 
-    /// Whether nothing is asked for a long time.
-    pub(crate) async fn is_left_alone(&mut self) -> bool {
-        timeout(LONG, heard(&mut self.calls)).await.is_err()
+    /// Whether no call comes for a long time.
+    pub(crate) async fn has_no_call(&mut self) -> bool {
+        timeout(LONG, next_message(&mut self.calls)).await.is_err()
     }
 
-    pub(crate) async fn told_to_forget(&mut self) -> Message {
+    pub(crate) async fn next_cancel(&mut self) -> Message {
         next(&mut self.cancels).await
     }
 
@@ -277,11 +277,11 @@ impl Tool {
 }
 
 async fn next(subscription: &mut bus::Subscription) -> Message {
-    timeout(LONG, heard(subscription)).await.expect("nothing was heard")
+    timeout(LONG, next_message(subscription)).await.expect("nothing was heard")
 }
 
-/// The next message, gaps aside.
-async fn heard(subscription: &mut bus::Subscription) -> Message {
+/// Waits for the next message, and skips gaps.
+async fn next_message(subscription: &mut bus::Subscription) -> Message {
     loop {
         match subscription.next().await.expect("the subscription ended") {
             SubscriptionEvent::Message(message) => return message,

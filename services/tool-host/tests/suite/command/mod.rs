@@ -1,4 +1,4 @@
-//! `run_command` on this machine: what runs, where, within which limits, and that nothing of it is left.
+//! `run_command` on this machine: what it permits, its limits, and that no process remains.
 
 #![cfg(target_os = "linux")]
 mod world;
@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use world::{World, namespaces_are_there, resident};
+use world::{World, can_make_namespaces, read_resident_bytes};
 
 #[tokio::test]
-async fn a_command_runs_and_tells() {
+async fn command_run_returns_exit_code_and_output() {
     let world = World::new(json!({})).await;
     let mut done = world.sh("echo out; echo err >&2; exit 3").await;
     assert!(done["duration_ms"].take().is_u64());
-    let told = json!({"exit_code": 3, "stdout": "out\n", "stderr": "err\n", "truncated": false, "timed_out": false,
+    let result = json!({"exit_code": 3, "stdout": "out\n", "stderr": "err\n", "truncated": false, "timed_out": false,
         "duration_ms": null});
-    assert_eq!(done, told);
+    assert_eq!(done, result);
     let read = world.run(json!({"command": ["cat"], "stdin": "first\n\nlast"})).await.unwrap();
     assert_eq!((&read["stdout"], &read["exit_code"]), (&json!("first\n\nlast"), &json!(0)));
     let words = ["echo", "a b", "$(id)", "`id`", "; rm -rf x", "'", "\"", "*", "\\n", "-n"];
@@ -32,7 +32,7 @@ async fn a_command_runs_and_tells() {
 }
 
 #[tokio::test]
-async fn only_what_is_listed_runs() {
+async fn command_not_on_the_allowlist_is_refused() {
     let world = World::new(json!({"allow": ["cat", {"program": "seq", "args": ["[0-9]"]}]})).await;
     let forged = world.work().join("cat");
     fs::write(&forged, "#!/bin/sh\necho forged").unwrap();
@@ -64,7 +64,7 @@ async fn only_what_is_listed_runs() {
 }
 
 #[tokio::test]
-async fn a_command_stays_below_its_directory_and_knows_its_own_environment_alone() {
+async fn command_stays_below_its_directory_and_sees_its_own_environment_only() {
     let more = json!({"env": {"COLOUR": "blue", "Mixed": "Case"}, "env_from": ["CARGO_PKG_NAME", "NO_SUCH_VARIABLE"]});
     let world = World::new(more).await;
     let work = world.work();
@@ -82,12 +82,12 @@ async fn a_command_stays_below_its_directory_and_knows_its_own_environment_alone
     }
     let work = work.canonicalize().unwrap().display().to_string();
     for (cwd, at) in [(None, ""), (Some("."), ""), (Some("a/b"), "/a/b"), (Some("./a"), "/a"), (Some("in"), "/a/b")] {
-        let told = world.run(json!({"command": ["pwd"], "cwd": cwd})).await.unwrap();
-        assert_eq!(told["stdout"], format!("{work}{at}\n"), "{cwd:?}");
+        let result = world.run(json!({"command": ["pwd"], "cwd": cwd})).await.unwrap();
+        assert_eq!(result["stdout"], format!("{work}{at}\n"), "{cwd:?}");
     }
-    let told = world.run(json!({"command": ["env"]})).await.unwrap();
+    let result = world.run(json!({"command": ["env"]})).await.unwrap();
     let ours = |line: &&str| !["PWD=", "OLDPWD=", "SHLVL=", "_="].iter().any(|own| line.starts_with(own));
-    let mut lines: Vec<&str> = told["stdout"].as_str().unwrap().lines().filter(ours).collect();
+    let mut lines: Vec<&str> = result["stdout"].as_str().unwrap().lines().filter(ours).collect();
     lines.sort_unstable();
     let [mark, rest @ ..] = lines.as_slice() else { panic!("{lines:?}") };
     assert!(mark.starts_with("AILOOP_COMMAND="));
@@ -96,7 +96,7 @@ async fn a_command_stays_below_its_directory_and_knows_its_own_environment_alone
 }
 
 #[tokio::test]
-async fn a_command_gains_no_privileges_and_is_no_root() {
+async fn command_gains_no_privileges_and_is_not_root() {
     let world = World::new(json!({})).await;
     let status = world.run(json!({"command": ["cat", "/proc/self/status"]})).await.unwrap();
     let status = status["stdout"].as_str().unwrap();
@@ -109,20 +109,20 @@ async fn a_command_gains_no_privileges_and_is_no_root() {
 }
 
 #[tokio::test]
-async fn any_amount_of_output_neither_fills_memory_nor_stops_the_command() {
+async fn command_output_of_any_size_neither_fills_memory_nor_blocks_it() {
     let world = World::new(json!({"output_bytes_max": 9_000})).await;
-    let before = resident();
+    let before = read_resident_bytes();
     let read = world
         .sh("echo begin; head -c 100000000 /dev/zero | tr '\\0' 'x'; echo end; head -c 100000000 /dev/zero >&2")
         .await;
-    let grown = resident().saturating_sub(before);
+    let grown = read_resident_bytes().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes more");
     assert_eq!((&read["exit_code"], &read["truncated"]), (&json!(0), &json!(true)));
     let (out, err) = (read["stdout"].as_str().unwrap(), read["stderr"].as_str().unwrap());
     assert!(out.starts_with("begin\nxxx") && out.ends_with("xxxend\n") && out.len() < 9_100, "{}", out.len());
     assert!(out.contains("of 100000010 bytes left out") && err.contains("of 100000000 bytes left out"));
     assert!(read.to_string().len() < contract::limits::TOOL_OUTPUT_BYTES_MAX, "{}", read.to_string().len());
-    // The largest outputs that are kept, of what JSON writes longest.
+    // The largest kept outputs, of bytes that need the most JSON.
     drop(world);
     let world = World::new(json!({})).await;
     let read = world.sh("head -c 24000 /dev/zero; head -c 24000 /dev/zero >&2").await;
@@ -130,7 +130,7 @@ async fn any_amount_of_output_neither_fills_memory_nor_stops_the_command() {
 }
 
 #[tokio::test]
-async fn a_late_command_is_killed_with_all_that_it_started() {
+async fn command_timed_out_is_killed_with_all_its_descendants() {
     let world = World::new(json!({})).await;
     let script = world.script("trap '' TERM INT HUP; sleep 300 & (sleep 300 & sleep 300) & setsid sleep 300 & wait");
     let late = world.run(json!({"command": ["sh", script], "timeout": 1})).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_late_command_is_killed_with_all_that_it_started() {
         (&json!(true), &json!(9), &json!("it took too long"))
     );
     world.assert_nothing_is_left();
-    // The call has no more time than that either.
+    // The time of the call limits the command, too.
     let little = world.run_within(json!({"command": ["sleep", "300"]}), Some(Duration::from_secs(15))).await.unwrap();
     assert_eq!(little["timed_out"], true);
     let none = world.run_within(json!({"command": ["sleep", "300"]}), Some(Duration::from_secs(1))).await.unwrap_err();
@@ -148,18 +148,18 @@ async fn a_late_command_is_killed_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn a_command_that_nobody_wants_any_more_is_killed() {
+async fn command_cancelled_is_killed() {
     let world = World::new(json!({"timeout": 600})).await;
     let script = world.script("setsid sh -c 'touch there; sleep 300' & sleep 300");
     tokio::select! {
         done = world.run(json!({"command": ["sh", script]})) => panic!("{done:?}"),
-        () = world.until_there("there") => assert!(!world.left().is_empty()),
+        () = world.wait_for_file("there") => assert!(!world.list_remaining().is_empty()),
     }
-    world.until_nothing_is_left().await;
+    world.wait_until_nothing_is_left().await;
 }
 
 #[tokio::test]
-async fn what_goes_into_the_background_ends_with_its_command() {
+async fn background_process_ends_with_its_command() {
     let world = World::new(json!({})).await;
     for start in [
         "sleep 300 &",
@@ -178,7 +178,7 @@ async fn what_goes_into_the_background_ends_with_its_command() {
     }
 }
 
-/// A bomb of one process group, one whose parts start sessions, and those that also clear their environment.
+/// Fork bombs: in one process group, in many sessions, and with a cleared environment.
 const FORK_BOMBS: [&str; 5] = [
     "\"$0\" & \"$0\" & wait",
     "\"$0\" & \"$0\" &",
@@ -188,34 +188,34 @@ const FORK_BOMBS: [&str; 5] = [
 ];
 
 async fn assert_fork_bomb_ends(world: &World, bomb: &str) {
-    // The root stays, so that the command does not end before its bomb is counted.
+    // The root stays, so that the command does not end before its processes are counted.
     let script = world.script(bomb);
     let ended =
         world.run(json!({"command": ["sh", "-c", format!("{script} & sleep 300")], "timeout": 5})).await.unwrap();
-    // Where the kernel is quicker than the watch, nothing more can be started, and the bomb goes out.
+    // Where the kernel reacts before the watch, forks fail and the bomb ends.
     let (watched, refused) =
         (ended["killed"] == "it had over 16 processes", ended["stderr"].to_string().contains("fork"));
     assert!((watched || refused) && ended["signal"] == 9, "{bomb}: {ended}");
     assert_eq!(ended.get("note"), None, "{bomb}");
     world.assert_nothing_is_left();
-    // A root that ends at once leaves its bomb behind.
+    // A root that ends at once leaves the bomb behind.
     let left = world.sh(&format!("{script} >/dev/null 2>&1 & exit 0")).await;
     assert_eq!(left.get("note"), None, "{bomb}: {left}");
     world.assert_nothing_is_left();
 }
 
-/// In a PID namespace, where this machine lets the test make one.
+/// Runs in a PID namespace, where this machine permits one.
 #[tokio::test]
 async fn fork_bomb_any_kind_ends_at_its_limit_and_nothing_is_left() {
     let world = World::new(json!({"processes_max": 16})).await;
-    let bombs = if namespaces_are_there() { &FORK_BOMBS[..] } else { &FORK_BOMBS[..3] };
+    let bombs = if can_make_namespaces() { &FORK_BOMBS[..] } else { &FORK_BOMBS[..3] };
     for bomb in bombs {
         assert_fork_bomb_ends(&world, bomb).await;
     }
 }
 
-/// Without a PID namespace its processes are found one by one. Those whose parts clear their environment and start
-/// sessions may outrun that, as docs/tools.md says.
+/// Without a PID namespace processes are found one by one. A bomb that clears its environment and starts sessions may
+/// outrun that, as docs/tools.md says.
 #[tokio::test]
 async fn fork_bomb_without_namespace_ends_at_its_limit_and_nothing_is_left() {
     let world = World::new(json!({"processes_max": 16, "pid_namespace": false})).await;
@@ -225,27 +225,27 @@ async fn fork_bomb_without_namespace_ends_at_its_limit_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn command_in_namespace_sees_its_own_processes_alone() {
-    if !namespaces_are_there() {
+async fn command_in_namespace_sees_its_own_processes_only() {
+    if !can_make_namespaces() {
         return;
     }
     let world = World::new(json!({"pid_namespace": true})).await;
-    let seen = world.sh("cat /proc/$$/comm; echo /proc/[0-9]*; kill -TERM $$").await;
-    assert_eq!(seen["signal"], 15, "how a command ends is told as without a namespace: {seen}");
-    let seen = seen["stdout"].as_str().unwrap();
-    let (comm, processes) = seen.trim().split_once('\n').unwrap();
+    let result = world.sh("cat /proc/$$/comm; echo /proc/[0-9]*; kill -TERM $$").await;
+    assert_eq!(result["signal"], 15, "the signal is reported as without a namespace: {result}");
+    let stdout = result["stdout"].as_str().unwrap();
+    let (comm, processes) = stdout.trim().split_once('\n').unwrap();
     // The first process of the namespace, and the shell.
-    assert_eq!((comm, processes.split(' ').count()), ("sh", 2), "{seen}");
-    assert!(processes.starts_with("/proc/1 "), "{seen}");
+    assert_eq!((comm, processes.split(' ').count()), ("sh", 2), "{stdout}");
+    assert!(processes.starts_with("/proc/1 "), "{stdout}");
     world.assert_nothing_is_left();
 }
 
-/// The environment of the process that [`host_in_namespace_killed_nothing_of_its_command_is_left`] kills.
+/// Environment variable of the process that [`host_killed_with_namespace_leaves_no_process_of_its_command`] kills.
 const KILLED: &str = "AILOOP_TEST_KILLED";
 
 #[tokio::test]
-async fn host_in_namespace_killed_nothing_of_its_command_is_left() {
-    if !namespaces_are_there() {
+async fn host_killed_with_namespace_leaves_no_process_of_its_command() {
+    if !can_make_namespaces() {
         return;
     }
     if std::env::var_os(KILLED).is_some() {
@@ -255,7 +255,7 @@ async fn host_in_namespace_killed_nothing_of_its_command_is_left() {
         return;
     }
     let mut killed = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "command::host_in_namespace_killed_nothing_of_its_command_is_left", "--nocapture"])
+        .args(["--exact", "command::host_killed_with_namespace_leaves_no_process_of_its_command", "--nocapture"])
         .env(KILLED, "1")
         .stdout(std::process::Stdio::piped())
         .spawn()
@@ -263,23 +263,23 @@ async fn host_in_namespace_killed_nothing_of_its_command_is_left() {
     let lines = std::io::BufRead::lines(std::io::BufReader::new(killed.stdout.take().unwrap()));
     let work = lines.map(Result::unwrap).find(|line| line.ends_with("/work")).unwrap();
     let work = std::path::PathBuf::from(work).canonicalize().unwrap();
-    let running = || world::running_in(&work).len();
-    world::until(|| work.join("there").exists()).await;
-    assert!(running() >= 2, "{:?}", world::running_in(&work));
+    let running = || world::list_running_in(&work).len();
+    world::wait_until(|| work.join("there").exists()).await;
+    assert!(running() >= 2, "{:?}", world::list_running_in(&work));
     killed.kill().unwrap();
     killed.wait().unwrap();
-    world::until(|| running() == 0).await;
+    world::wait_until(|| running() == 0).await;
     fs::remove_dir_all(work.parent().unwrap()).unwrap();
 }
 
 #[tokio::test]
-async fn memory_processor_and_files_have_limits() {
+async fn command_over_memory_cpu_or_file_limit_is_stopped() {
     let more = json!({"memory_bytes_max": 64 << 20, "cpu_seconds_max": 1, "file_bytes_max": 1 << 20});
     let world = World::new(more).await;
     let large =
         world.run(json!({"command": ["dd", "if=/dev/zero", "of=/dev/null", "bs=512M", "count=1"]})).await.unwrap();
     assert!(large["exit_code"] == 1 && large["stderr"].as_str().unwrap().contains("memory"), "{large}");
-    // None of them is large.
+    // No single process is large.
     let script = "for i in 1 2 3 4; do dd if=/dev/zero of=/dev/null bs=40M count=100000 & done; wait";
     let together = world.sh(script).await;
     assert_eq!(
@@ -300,18 +300,18 @@ async fn memory_processor_and_files_have_limits() {
 }
 
 #[tokio::test]
-async fn commands_beside_each_other_end_alone() {
+async fn commands_in_parallel_end_independently() {
     let world = World::new(json!({})).await;
-    // A number that no other process of this machine has, since one is looked for by it.
+    // A number that no other process of this machine has, by which one is searched.
     let time = format!("300.{}", std::process::id());
     let stays = world.script(&format!("setsid sh -c 'touch there; sleep {time}; touch never' & wait; echo over"));
     let ended = async {
-        world.until_there("there").await;
+        world.wait_for_file("there").await;
         for _ in 0..3 {
             world.sh("setsid sleep 300 & exit 0").await;
         }
-        // The first one's part in another session is still there, and is let go.
-        let still = world.left();
+        // The process of the first command in another session still runs, and is ended.
+        let still = world.list_remaining();
         assert!(still.iter().any(|line| line.contains("script.sh")), "{still:?}");
         let pids = fs::read_dir("/proc").unwrap().filter_map(Result::ok).filter(|entry| {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -329,7 +329,7 @@ async fn commands_beside_each_other_end_alone() {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_where_it_stands() {
+fn configuration_invalid_error_names_the_field() {
     use service::tasks::Tasks;
     use tool_host::command::{CommandConfig, Commands};
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
@@ -361,8 +361,8 @@ async fn host_that_runs_commands_hides_its_environment_and_memory_from_them() {
     for look in
         ["head -c 1 /proc/$PPID/environ", "head -c 1 /proc/$PPID/maps", "ls /proc/$PPID/fd/", "ls /proc/$PPID/cwd/"]
     {
-        let told = world.sh(look).await;
-        assert_ne!(told["exit_code"], 0, "{look}: {told}");
-        assert_eq!(told["stdout"], "", "{look}: {told}");
+        let result = world.sh(look).await;
+        assert_ne!(result["exit_code"], 0, "{look}: {result}");
+        assert_eq!(result["stdout"], "", "{look}: {result}");
     }
 }

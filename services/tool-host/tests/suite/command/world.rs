@@ -1,4 +1,4 @@
-//! Commands in a directory of one test's own, and a look at what is left of them.
+//! Commands in a directory of one test, and a search for their remaining processes.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 use service::tasks::Tasks;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
-use tool_host::command::{Arguments, CommandConfig, Commands};
+use tool_host::command::{CommandArguments, CommandConfig, Commands};
 
-/// Longer than anything here may take.
+/// Longer than any step of a test.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
-/// Nobody else's number.
+/// User id that no other process has.
 const USER: u32 = 64_123;
 
-/// One test at a time, since each looks at all that is left in this process.
+/// One test at a time, since each searches all remaining children of this process.
 static ONE: Mutex<()> = Mutex::const_new(());
 
 pub(crate) struct World {
@@ -27,14 +27,14 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// `more` goes over a configuration that allows a shell and little else.
+    /// `more` is merged into a configuration that permits a shell and little else.
     pub(crate) async fn new(more: Value) -> Self {
         let one = ONE.lock().await;
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("work")).unwrap();
         let allow = ["sh", "cat", "echo", "env", "false", "head", "pwd", "seq", "sleep", "dd", "nice", "mine"];
         let mut config = json!({"allow": allow, "cwd": dir.path().join("work"), "timeout": 50});
-        // Root must say as whom; that user has to get there.
+        // Root must configure a user, who needs access to the directory.
         if fs::metadata("/proc/self").unwrap().uid() == 0 {
             config["user"] = json!({"uid": USER, "gid": USER});
             for path in [dir.path().to_owned(), dir.path().join("work")] {
@@ -51,7 +51,7 @@ impl World {
         self.dir.path().join("work")
     }
 
-    /// A script below the working directory; its path is found in the command lines of whoever runs it.
+    /// Writes a script below the working directory; its path is in the command lines of its processes.
     pub(crate) fn script(&self, text: &str) -> String {
         let path = self.work().join("script.sh");
         fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
@@ -64,7 +64,7 @@ impl World {
     }
 
     pub(crate) async fn run_within(&self, arguments: Value, left: Option<Duration>) -> Result<Value, String> {
-        let arguments: Arguments = serde_json::from_value(arguments).unwrap();
+        let arguments: CommandArguments = serde_json::from_value(arguments).unwrap();
         self.commands.run(&arguments, left).await.map_err(|error| error.message().to_owned())
     }
 
@@ -72,8 +72,8 @@ impl World {
         self.run(json!({"command": ["sh", "-c", script]})).await.unwrap()
     }
 
-    /// What still runs in the directory of this test, and children in sessions of their own, dead or alive.
-    pub(crate) fn left(&self) -> Vec<String> {
+    /// Lists processes in the directory of this test, and children in sessions of their own, zombies included.
+    pub(crate) fn list_remaining(&self) -> Vec<String> {
         let (me, mine) = (std::process::id().to_string(), self.dir.path().canonicalize().unwrap());
         let ours = session("self");
         let mut left = Vec::new();
@@ -98,27 +98,27 @@ impl World {
     }
 
     pub(crate) fn assert_nothing_is_left(&self) {
-        assert_eq!(self.left(), Vec::<String>::new());
+        assert_eq!(self.list_remaining(), Vec::<String>::new());
     }
 
-    /// Waits until nothing is left.
-    pub(crate) async fn until_nothing_is_left(&self) {
+    /// Waits until no process remains.
+    pub(crate) async fn wait_until_nothing_is_left(&self) {
         let end = Instant::now() + LONG;
-        while !self.left().is_empty() {
-            assert!(Instant::now() < end, "{:?}", self.left());
+        while !self.list_remaining().is_empty() {
+            assert!(Instant::now() < end, "{:?}", self.list_remaining());
             sleep(Duration::from_millis(10)).await;
         }
     }
 
     /// Waits for a file below the working directory.
-    pub(crate) async fn until_there(&self, name: &str) {
-        until(|| self.work().join(name).exists()).await;
+    pub(crate) async fn wait_for_file(&self, name: &str) {
+        wait_until(|| self.work().join(name).exists()).await;
     }
 }
 
 /// Waits until a condition holds.
 #[track_caller]
-pub(crate) fn until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
+pub(crate) fn wait_until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
     let (caller, end) = (std::panic::Location::caller(), Instant::now() + LONG);
     async move {
         while !holds() {
@@ -128,14 +128,14 @@ pub(crate) fn until(holds: impl Fn() -> bool) -> impl Future<Output = ()> {
     }
 }
 
-/// Whether commands get a PID namespace on this machine where the configuration does not say.
-pub(crate) fn namespaces_are_there() -> bool {
+/// Whether commands get a PID namespace on this machine by default.
+pub(crate) fn can_make_namespaces() -> bool {
     let made = std::process::Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
     fs::metadata("/proc/self").unwrap().uid() == 0 && made.is_ok_and(|made| made.status.success())
 }
 
-/// The processes whose working directory is there or below.
-pub(crate) fn running_in(dir: &Path) -> Vec<String> {
+/// Lists the processes whose working directory is `dir` or below.
+pub(crate) fn list_running_in(dir: &Path) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let there = processes.filter(|entry| fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir)));
     there.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
@@ -146,8 +146,8 @@ fn session(pid: &str) -> Option<String> {
     stat.rsplit_once(')')?.1.split(' ').nth(4).map(ToOwned::to_owned)
 }
 
-/// Bytes of memory that this process holds.
-pub(crate) fn resident() -> u64 {
+/// Reads the resident memory of this process in bytes.
+pub(crate) fn read_resident_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10

@@ -1,4 +1,4 @@
-//! `http_fetch` over real sockets: what it gives, and whom it never asks.
+//! `http_fetch` over real sockets: its results, and the servers that it never requests.
 
 mod world;
 
@@ -17,11 +17,11 @@ use futures::stream;
 use serde_json::json;
 use tool_host::fetch::FetchConfig;
 
-use world::{Answers, Server, fetch, fetcher, open};
+use world::{FakeResolver, Server, fetch, fetcher, open};
 
-const NOBODY: &[&[&str]] = &[];
+const NO_ANSWERS: &[&[&str]] = &[];
 
-fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
+fn respond(content_type: &'static str, body: impl Into<Body>) -> Response {
     ([(header::CONTENT_TYPE, content_type)], body.into()).into_response()
 }
 
@@ -29,7 +29,7 @@ fn redirect(to: &str) -> Response {
     (StatusCode::FOUND, [(header::LOCATION, to.to_owned())]).into_response()
 }
 
-fn packed(bytes: &[u8]) -> Vec<u8> {
+fn compress(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
@@ -42,15 +42,15 @@ fn pages() -> Router {
         ([(header::CONTENT_TYPE, content_type), (header::CONTENT_ENCODING, "gzip")], bytes).into_response()
     };
     Router::new()
-        .route("/page", get(move || async move { typed("text/html; charset=utf-8", page) }))
-        .route("/latin", get(|| async { typed("text/plain; charset=iso-8859-1", &b"caf\xe9"[..]) }))
-        .route("/json", get(|| async { typed("application/json", r#"{"a": 1}"#) }))
-        .route("/png", get(|| async { typed("image/png", &b"\x89PNG\0"[..]) }))
+        .route("/page", get(move || async move { respond("text/html; charset=utf-8", page) }))
+        .route("/latin", get(|| async { respond("text/plain; charset=iso-8859-1", &b"caf\xe9"[..]) }))
+        .route("/json", get(|| async { respond("application/json", r#"{"a": 1}"#) }))
+        .route("/png", get(|| async { respond("image/png", &b"\x89PNG\0"[..]) }))
         .route("/untyped", get(|| async { Body::from(&b"\0\x01\x02"[..]).into_response() }))
         .route("/gone", get(|| async { (StatusCode::GONE, "it is gone") }))
-        .route("/long", get(|| async { typed("text/plain", "0123456789ä".repeat(10_000)) }))
-        .route("/gzip", get(move || async move { gzip("text/html", packed(page.as_bytes())) }))
-        .route("/bomb", get(move || async move { gzip("text/plain", packed(&vec![b'a'; 200 << 20])) }))
+        .route("/long", get(|| async { respond("text/plain", "0123456789ä".repeat(10_000)) }))
+        .route("/gzip", get(move || async move { gzip("text/html", compress(page.as_bytes())) }))
+        .route("/bomb", get(move || async move { gzip("text/plain", compress(&vec![b'a'; 200 << 20])) }))
         .route("/broken", get(move || async move { gzip("text/plain", b"no gzip".to_vec()) }))
         .route(
             "/brotli",
@@ -60,7 +60,7 @@ fn pages() -> Router {
             "/endless",
             get(|| async {
                 let piece = Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 64 << 10]));
-                typed(
+                respond(
                     "text/plain",
                     Body::from_stream(stream::repeat_with(move || {
                         Ok::<_, std::io::Error>(piece.as_ref().unwrap().clone())
@@ -77,16 +77,16 @@ fn pages() -> Router {
         .route(
             "/hop/{left}",
             get(|Path(left): Path<u32>| async move {
-                if left == 0 { typed("text/plain", "there") } else { redirect(&format!("{}?x", left - 1)) }
+                if left == 0 { respond("text/plain", "there") } else { redirect(&format!("{}?x", left - 1)) }
             }),
         )
 }
 
 #[tokio::test]
-async fn pages_become_text() {
+async fn page_fetched_becomes_text() {
     let server = Server::start("127.0.0.1", pages()).await;
     let config = open(&["127.0.0.0/8"], &[&server]);
-    let fetcher = fetcher(&config, &Answers::new(NOBODY));
+    let fetcher = fetcher(&config, &FakeResolver::new(NO_ANSWERS));
     let got = async |path: &str| fetch(&fetcher, json!({"url": server.url(path)})).await;
 
     let page = json!({"url": server.url("/page"), "status": 200, "content_type": "text/html", "title": "Tea & more",
@@ -108,15 +108,15 @@ async fn pages_become_text() {
     assert_eq!((&head["status"], &head["bytes"], &head["text"]), (&json!(200), &json!(5), &json!("")));
     assert!(got("/broken").await.unwrap_err().contains("broke off"));
     assert!(got("/hop/6").await.unwrap_err().contains("redirects over 5 times"));
-    let told = got("/cookie").await.unwrap()["text"].as_str().unwrap().to_owned();
-    assert!(told.contains("ailoop/") && !told.contains("cookie") && !told.contains("referer"), "{told}");
+    let text = got("/cookie").await.unwrap()["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("ailoop/") && !text.contains("cookie") && !text.contains("referer"), "{text}");
 }
 
 #[tokio::test]
-async fn a_long_text_is_read_on() {
+async fn page_too_long_is_continued_at_next_offset() {
     let server = Server::start("127.0.0.1", pages()).await;
     let config = FetchConfig { max_bytes: 110_000, ..open(&["127.0.0.1"], &[&server]) };
-    let fetcher = fetcher(&config, &Answers::new(NOBODY));
+    let fetcher = fetcher(&config, &FakeResolver::new(NO_ANSWERS));
     let (mut all, mut offset) = (String::new(), 0);
     loop {
         let piece =
@@ -136,13 +136,13 @@ async fn a_long_text_is_read_on() {
 }
 
 #[tokio::test]
-async fn no_body_is_too_large_and_no_server_too_slow() {
+async fn body_too_large_is_cut_and_server_too_slow_is_an_error() {
     let server = Server::start("127.0.0.1", pages()).await;
     let config = FetchConfig { max_bytes: 50_000, timeout: 1, ..open(&["127.0.0.1"], &[&server]) };
-    let quick = fetcher(&config, &Answers::new(NOBODY));
+    let quick = fetcher(&config, &FakeResolver::new(NO_ANSWERS));
     let late = fetch(&quick, json!({"url": server.url("/silent")})).await.unwrap_err();
     assert!(late.contains("did not answer whole within 1 seconds"), "{late}");
-    let patient = fetcher(&FetchConfig { timeout: 60, ..config }, &Answers::new(NOBODY));
+    let patient = fetcher(&FetchConfig { timeout: 60, ..config }, &FakeResolver::new(NO_ANSWERS));
     for path in ["/bomb", "/endless"] {
         let cut = fetch(&patient, json!({"url": server.url(path), "max_chars": 10})).await.unwrap();
         assert_eq!((&cut["truncated"], &cut["next_offset"]), (&json!(true), &json!(10)), "{path}");
@@ -151,13 +151,13 @@ async fn no_body_is_too_large_and_no_server_too_slow() {
 }
 
 #[tokio::test]
-async fn private_addresses_are_never_asked() {
+async fn private_address_in_any_spelling_is_never_requested() {
     let secret = Server::start("127.0.0.1", Router::new().fallback(|| async { "secret" })).await;
     let port = secret.at.port();
     let to = move |host: &str| redirect(&format!("http://{host}:{port}/"));
     let lures = Router::new().route("/{host}", get(move |Path(host): Path<String>| async move { to(&host) }));
     let lure = Server::start("127.0.0.2", lures).await;
-    let fetcher = fetcher(&open(&["127.0.0.2"], &[&secret, &lure]), &Answers::new(&[&["127.0.0.1"]]));
+    let fetcher = fetcher(&open(&["127.0.0.2"], &[&secret, &lure]), &FakeResolver::new(&[&["127.0.0.1"]]));
     let written = [
         "127.0.0.1",
         "2130706433",
@@ -178,40 +178,40 @@ async fn private_addresses_are_never_asked() {
         let led = fetch(&fetcher, json!({"url": lure.url(&format!("/{host}"))})).await.unwrap_err();
         assert!(led.contains("private network"), "{host}: {led}");
     }
-    assert_eq!((secret.asked(), lure.asked()), (0, written.len()));
+    assert_eq!((secret.count_requests(), lure.count_requests()), (0, written.len()));
 }
 
 #[tokio::test]
-async fn a_name_is_connected_to_what_was_judged() {
+async fn host_name_connects_to_the_checked_address() {
     let secret = Server::start("127.0.0.1", Router::new().fallback(|| async { "secret" })).await;
     let again = Router::new().route("/again", get(|| async { redirect("/secret") })).fallback(|| async { "open" });
-    // The same port, so that nothing but the address tells them apart.
+    // The same port, so that only the address differs.
     let open_server = Server::on(([127, 0, 0, 2], secret.at.port()).into(), again).await;
     let config = open(&["127.0.0.2"], &[&secret]);
     let url = |path: &str| json!({"url": format!("http://rebind.example:{}{path}", secret.at.port())});
 
-    // It turns private after the first question: that one was the judge's and the connection's.
-    let names = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
-    assert_eq!(fetch(&fetcher(&config, &names), url("/")).await.unwrap()["text"], "open");
-    assert_eq!(names.asked(), 1);
-    // A second hop asks anew, and is judged anew.
-    let names = Answers::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
-    let refused = fetch(&fetcher(&config, &names), url("/again")).await.unwrap_err();
+    // The name turns private after the first query, which served both the check and the connection.
+    let resolver = FakeResolver::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
+    assert_eq!(fetch(&fetcher(&config, &resolver), url("/")).await.unwrap()["text"], "open");
+    assert_eq!(resolver.count_requests(), 1);
+    // A second hop is resolved and checked again.
+    let resolver = FakeResolver::new(&[&["127.0.0.2"], &["127.0.0.1"]]);
+    let refused = fetch(&fetcher(&config, &resolver), url("/again")).await.unwrap_err();
     assert!(refused.contains("rebind.example is 127.0.0.1, an address of a private network"), "{refused}");
-    // Of several addresses the private ones are left out, whatever their order.
+    // Private addresses are skipped, in any order.
     for answer in [["127.0.0.1", "127.0.0.2"], ["127.0.0.2", "127.0.0.1"], ["::1", "127.0.0.2"]] {
-        assert_eq!(fetch(&fetcher(&config, &Answers::new(&[&answer])), url("/")).await.unwrap()["text"], "open");
+        assert_eq!(fetch(&fetcher(&config, &FakeResolver::new(&[&answer])), url("/")).await.unwrap()["text"], "open");
     }
-    let nowhere = fetch(&fetcher(&config, &Answers::new(&[&[]])), url("/")).await.unwrap_err();
+    let nowhere = fetch(&fetcher(&config, &FakeResolver::new(&[&[]])), url("/")).await.unwrap_err();
     assert!(nowhere.contains("has no address"), "{nowhere}");
-    assert_eq!(secret.asked(), 0);
-    assert_eq!(open_server.asked(), 5);
+    assert_eq!(secret.count_requests(), 0);
+    assert_eq!(open_server.count_requests(), 5);
 }
 
 #[tokio::test]
-async fn a_host_that_is_opened_by_name_may_be_private() {
+async fn private_host_permitted_by_name_is_fetched() {
     let server = Server::start("127.0.0.1", Router::new().fallback(|| async { "inside" })).await;
-    let fetcher = fetcher(&open(&["wiki.intern"], &[&server]), &Answers::new(&[&["127.0.0.1"]]));
+    let fetcher = fetcher(&open(&["wiki.intern"], &[&server]), &FakeResolver::new(&[&["127.0.0.1"]]));
     let port = server.at.port();
     assert_eq!(
         fetch(&fetcher, json!({"url": format!("http://WIKI.intern.:{port}/")})).await.unwrap()["text"],
@@ -222,32 +222,34 @@ async fn a_host_that_is_opened_by_name_may_be_private() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_told() {
+async fn server_unreachable_is_an_error_that_names_it() {
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let config = FetchConfig { ports: vec![gone.port()], ..open(&["127.0.0.1"], &[]) };
-    let said =
-        fetch(&fetcher(&config, &Answers::new(NOBODY)), json!({"url": format!("http://{gone}/")})).await.unwrap_err();
-    assert!(said.starts_with("127.0.0.1 could not be fetched: "), "{said}");
+    let error = fetch(&fetcher(&config, &FakeResolver::new(NO_ANSWERS)), json!({"url": format!("http://{gone}/")}))
+        .await
+        .unwrap_err();
+    assert!(error.starts_with("127.0.0.1 could not be fetched: "), "{error}");
 }
 
-/// This very program again, in an environment that names a proxy where nobody listens.
+/// Runs this program again, in an environment that names a proxy without a listener.
 #[tokio::test]
-async fn no_proxy_of_the_environment_is_asked() {
+async fn proxy_in_environment_is_not_used() {
     let mut again = tokio::process::Command::new(std::env::current_exe().unwrap());
-    again.args(["--exact", "fetch::pages_become_text"]).kill_on_drop(true);
+    again.args(["--exact", "fetch::page_fetched_becomes_text"]).kill_on_drop(true);
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
         again.env(name, "http://127.0.0.1:9");
     }
     again.env_remove("no_proxy").env_remove("NO_PROXY");
     let output = tokio::time::timeout(Duration::from_mins(2), again.output()).await.unwrap().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && stdout.contains("1 passed"), "{stdout}");
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_is_refused_where_it_stands() {
+async fn configuration_invalid_error_names_the_field() {
     let refused = |config: FetchConfig| {
-        let Err(error) = tool_host::fetch::Fetcher::new(&config, std::sync::Arc::new(Answers::new(NOBODY))) else {
+        let Err(error) = tool_host::fetch::Fetcher::new(&config, std::sync::Arc::new(FakeResolver::new(NO_ANSWERS)))
+        else {
             panic!("taken: {config:?}");
         };
         assert_eq!(error.code(), contract::ErrorCode::BadConfig);
@@ -265,7 +267,7 @@ async fn a_wrong_configuration_is_refused_where_it_stands() {
         ),
         (FetchConfig { user_agent: Some("a\nb".to_owned()), ..FetchConfig::default() }, "fetch.user_agent "),
     ] {
-        let said = refused(config);
-        assert!(said.contains(part), "{said}");
+        let error = refused(config);
+        assert!(error.contains(part), "{error}");
     }
 }

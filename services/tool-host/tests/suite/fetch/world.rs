@@ -1,4 +1,4 @@
-//! Servers on loopback, and names that say what the test wants.
+//! Servers on loopback, and a resolver with the answers of the test.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,12 +11,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use service::tasks::Tasks;
-use tool_host::fetch::{Arguments, FetchConfig, Fetcher, Names};
+use tool_host::fetch::{FetchArguments, FetchConfig, Fetcher, HostResolver};
 
-/// A server of one test's own, and how often it was asked.
+/// A server of one test, which counts its requests.
 pub(crate) struct Server {
     pub(crate) at: SocketAddr,
-    asked: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
     _tasks: Tasks,
 }
 
@@ -27,53 +27,53 @@ impl Server {
 
     pub(crate) async fn on(at: SocketAddr, router: Router) -> Self {
         let listener = tokio::net::TcpListener::bind(at).await.unwrap();
-        let (at, asked, tasks) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)), Tasks::new());
-        let count = asked.clone();
+        let (at, request_count, tasks) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)), Tasks::new());
+        let count = request_count.clone();
         let router = router.layer(axum::middleware::map_request(move |request: axum::extract::Request| {
             count.fetch_add(1, Ordering::SeqCst);
             async { request }
         }));
         tasks.spawn("server", async move { axum::serve(listener, router).await.unwrap() });
-        Self { at, asked, _tasks: tasks }
+        Self { at, request_count, _tasks: tasks }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.at)
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub(crate) fn count_requests(&self) -> usize {
+        self.request_count.load(Ordering::SeqCst)
     }
 }
 
-/// Answers each question with the next answer, and the last one for ever.
+/// Answers each query with the next answer, and repeats the last one.
 #[derive(Clone)]
-pub(crate) struct Answers {
+pub(crate) struct FakeResolver {
     answers: Arc<Mutex<VecDeque<Vec<IpAddr>>>>,
-    asked: Arc<AtomicUsize>,
+    request_count: Arc<AtomicUsize>,
 }
 
-impl Answers {
+impl FakeResolver {
     pub(crate) fn new(answers: &[&[&str]]) -> Self {
         let parse = |texts: &&[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
-        Self { answers: Arc::new(Mutex::new(answers.iter().map(parse).collect())), asked: Arc::default() }
+        Self { answers: Arc::new(Mutex::new(answers.iter().map(parse).collect())), request_count: Arc::default() }
     }
 
-    pub(crate) fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub(crate) fn count_requests(&self) -> usize {
+        self.request_count.load(Ordering::SeqCst)
     }
 }
 
-impl Names for Answers {
-    fn addresses(&self, _name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+impl HostResolver for FakeResolver {
+    fn resolve_host(&self, _name: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        self.request_count.fetch_add(1, Ordering::SeqCst);
         let mut answers = self.answers.lock().unwrap();
         let answer = if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() };
         async move { Ok(answer.unwrap_or_default()) }.boxed()
     }
 }
 
-/// A configuration under which some private networks are open, at the ports of these servers.
+/// A configuration that permits some private networks, at the ports of these servers.
 pub(crate) fn open(nets: &[&str], servers: &[&Server]) -> FetchConfig {
     FetchConfig {
         allow_private: nets.iter().map(|net| (*net).to_owned()).collect(),
@@ -83,11 +83,11 @@ pub(crate) fn open(nets: &[&str], servers: &[&Server]) -> FetchConfig {
     }
 }
 
-pub(crate) fn fetcher(config: &FetchConfig, names: &Answers) -> Fetcher {
-    Fetcher::new(config, Arc::new(names.clone())).unwrap()
+pub(crate) fn fetcher(config: &FetchConfig, resolver: &FakeResolver) -> Fetcher {
+    Fetcher::new(config, Arc::new(resolver.clone())).unwrap()
 }
 
-pub(crate) fn arguments(value: Value) -> Arguments {
+pub(crate) fn arguments(value: Value) -> FetchArguments {
     serde_json::from_value(value).unwrap()
 }
 

@@ -1,4 +1,4 @@
-//! A tool host dies in any operation of a call: nothing is lost, and nothing is there twice.
+//! A tool host crashes in any operation of a call: nothing is lost or stored twice.
 
 use std::time::Duration;
 
@@ -9,39 +9,39 @@ const OPERATIONS: usize = 12;
 /// Longer than any call takes.
 const LONG: Duration = Duration::from_hours(1);
 
-/// Runs a call with a tool host that dies in its operation number `at`; whether it did.
+/// Runs a call with a tool host that crashes in its operation number `at`; returns whether it did.
 async fn dies<T>(world: &World, client: &str, at: usize, done: bool, call: impl Future<Output = T>) -> bool {
     world.die(client, at, done);
-    // The dead never answer; marks must not fade meanwhile.
+    // A crashed call never ends; entries of closed mails must not expire meanwhile.
     tokio::time::timeout(LONG / 4, call).await.is_err()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mail_is_sent_once_whatever_dies() {
+async fn mail_with_any_crash_is_sent_once() {
     let mut deaths = 0;
     for (at, done) in (0..OPERATIONS).flat_map(|at| [(at, false), (at, true)]) {
         let world = World::new().await;
-        let (first, second) = (world.office("first"), world.office("second"));
+        let (first, second) = (world.mail_client("first"), world.mail_client("second"));
         let call = first.send("p", "s1-c1-1-1", "e", "The plan", "Please.");
         deaths += usize::from(dies(&world, "first", at, done, call).await);
         let sent = second.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
         assert_eq!(world.open("e").await, ["s1-c1-1-1"], "{at} {done}");
-        // Also where it was processed between the two.
+        // Also where the mail was closed between the two calls.
         second.reply("e", "s2-c1-1-1", sent["sent"].as_str().unwrap(), "").await.unwrap();
         second.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
         assert_eq!(world.open("e").await.len(), 0, "{at} {done}");
     }
-    // It asks who there is, looks for its own mail, looks for room, and stores: each dies before and after.
+    // The call loads the agents, reads its own mail, checks the capacity, and stores: it crashes before and after each.
     assert_eq!(deaths, 4 * 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_sent_once_and_its_mail_closed_whatever_dies() {
+async fn reply_with_any_crash_is_sent_once_and_closes_its_mail() {
     let mut deaths = 0;
     for (at, done) in (0..OPERATIONS).flat_map(|at| [(at, false), (at, true)]) {
         for repeated in [true, false] {
             let world = World::new().await;
-            let (first, second) = (world.office("first"), world.office("second"));
+            let (first, second) = (world.mail_client("first"), world.mail_client("second"));
             let sent = second.send("p", "s1-c1-1-1", "e", "The plan", "Please.").await.unwrap();
             let id = sent["sent"].as_str().unwrap();
             let died = dies(&world, "first", at, done, first.reply("e", "s2-c1-1-1", id, "Done.")).await;
@@ -54,7 +54,7 @@ async fn an_answer_is_sent_once_and_its_mail_closed_whatever_dies() {
                 assert_eq!(replied["answered"], true);
                 assert_eq!(world.open("p").await, ["s2-c1-1-1"], "{at} {done}");
             } else {
-                // Its session was stopped, and another one finds the mail open, or closed already.
+                // The session was stopped, and another one finds the mail open, or closed already.
                 let replied = second.reply("e", "s3-c1-1-1", id, "Done, I think.").await;
                 assert_eq!(replied.is_ok(), of_p.is_empty(), "{at} {done}: {replied:?}");
                 assert_eq!(world.open("p").await.len(), 1, "{at} {done}");
@@ -62,6 +62,6 @@ async fn an_answer_is_sent_once_and_its_mail_closed_whatever_dies() {
             assert_eq!(world.open("e").await.len(), 0, "{at} {done}");
         }
     }
-    // It reads the mail, looks for its own answer, looks for room, stores the answer, and closes the mail.
+    // The call reads the mail and its own answer, checks the capacity, stores the answer, and closes the mail.
     assert_eq!(deaths, 5 * 2 * 2);
 }

@@ -1,4 +1,4 @@
-//! A tenant's mailboxes on the in-memory bus, a composer that the test plays, and offices that die on demand.
+//! The mailboxes of a tenant on the in-memory bus, a simulated composer, and tool hosts that crash on demand.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use contract::subject::MailboxKey;
 use contract::{AgentId, CommandId, TenantId, Timestamp};
 use serde_json::{Value, json};
 use service::clock::Clock;
-use tool_host::mail::{Caller, PostOffice, ReplyMail, SendMail};
+use tool_host::mail::{MailCaller, MailService, ReplyMailArguments, SendMailArguments};
 
 struct ServerClock(MemoryServer);
 
@@ -22,21 +22,21 @@ impl Clock for ServerClock {
     }
 }
 
-/// Faults for the next operations of their kinds, and for the one that a client dies in.
+/// Faults for the next operations of a kind, and the operation in which a client crashes.
 #[derive(Default)]
-struct Plan {
+struct FaultPlan {
     next: Mutex<VecDeque<(Action, Fault)>>,
     death: Mutex<Option<Death>>,
 }
 
 struct Death {
     client: String,
-    /// Operations until then.
+    /// Operations before the crash.
     left: usize,
     done: bool,
 }
 
-impl Faults for Plan {
+impl Faults for FaultPlan {
     fn on(&self, op: Op<'_>) -> Fault {
         if let Some(death) = &mut *self.death.lock().unwrap()
             && death.client == op.client
@@ -61,17 +61,17 @@ impl Faults for Plan {
 pub(crate) struct World {
     pub(crate) server: MemoryServer,
     bus: Bus,
-    plan: Arc<Plan>,
+    faults: Arc<FaultPlan>,
     composer: Mutex<Option<Serving>>,
 }
 
-/// An office as one tool host has it; answers and errors are what the model reads.
-pub(crate) struct Office {
-    office: PostOffice,
+/// The mail service of one tool host; results and errors are what the model reads.
+pub(crate) struct MailClient {
+    service: MailService,
     pub(crate) life: Life,
 }
 
-/// When the server's clock begins.
+/// Start of the server's clock.
 pub(crate) const EPOCH: Timestamp = Timestamp::from_millis(1_768_473_045_123);
 
 fn agent(id: &str, name: &str, alias: &str, tools: &[&str]) -> KnownAgent {
@@ -87,8 +87,8 @@ fn agent(id: &str, name: &str, alias: &str, tools: &[&str]) -> KnownAgent {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let plan = Arc::new(Plan::default());
-        let server = MemoryServer::simulated(EPOCH, plan.clone());
+        let faults = Arc::new(FaultPlan::default());
+        let server = MemoryServer::simulated(EPOCH, faults.clone());
         let bus = server.bus();
         let agents = vec![
             agent("a", "Alice the Assistant", "alice", &["read_file"]),
@@ -98,27 +98,27 @@ impl World {
         ];
         let composer =
             bus.serve_agents(move |_| AgentsReply { agents: agents.clone(), models: Vec::new() }).await.unwrap();
-        Self { server, bus, plan, composer: Mutex::new(Some(composer)) }
+        Self { server, bus, faults, composer: Mutex::new(Some(composer)) }
     }
 
-    pub(crate) fn office(&self, client: &str) -> Office {
-        self.office_of(client, &TenantId::default())
+    pub(crate) fn mail_client(&self, client: &str) -> MailClient {
+        self.mail_client_of(client, &TenantId::default())
     }
 
-    pub(crate) fn office_of(&self, client: &str, tenant: &TenantId) -> Office {
+    pub(crate) fn mail_client_of(&self, client: &str, tenant: &TenantId) -> MailClient {
         let (bus, life) = self.server.client(client);
         let clock = Arc::new(ServerClock(self.server.clone()));
-        Office { office: PostOffice::new(bus, tenant.clone(), clock), life }
+        MailClient { service: MailService::new(bus, tenant.clone(), clock), life }
     }
 
-    /// What happens to the next operation of a kind.
+    /// Sets the fault of the next operation of a kind.
     pub(crate) fn next(&self, action: Action, fault: Fault) {
-        self.plan.next.lock().unwrap().push_back((action, fault));
+        self.faults.next.lock().unwrap().push_back((action, fault));
     }
 
-    /// Lets a client die in an operation, counted from now and from 0, after or before it is done.
+    /// Crashes a client in an operation, counted from now and from 0, after or before it is done.
     pub(crate) fn die(&self, client: &str, at: usize, done: bool) {
-        *self.plan.death.lock().unwrap() = Some(Death { client: client.to_owned(), left: at, done });
+        *self.faults.death.lock().unwrap() = Some(Death { client: client.to_owned(), left: at, done });
     }
 
     pub(crate) fn end_composer(&self) {
@@ -133,19 +133,19 @@ impl World {
         }
     }
 
-    /// The calls whose mails wait in a mailbox.
+    /// Lists the calls whose mails are open in a mailbox.
     pub(crate) async fn open(&self, agent: &str) -> Vec<String> {
         let open = |(_, entry): &(String, MailEntry)| matches!(entry, MailEntry::Open(_));
         self.entries(agent).await.iter().filter(|entry| open(entry)).map(|(_, e)| e.sent_by().to_owned()).collect()
     }
 
-    /// The ids of everything in a mailbox, marks included.
+    /// Lists the ids of all entries of a mailbox, closed mails included.
     pub(crate) async fn ids(&self, agent: &str) -> Vec<String> {
         self.entries(agent).await.into_iter().map(|(id, _)| id).collect()
     }
 }
 
-impl Office {
+impl MailClient {
     pub(crate) async fn send(
         &self,
         agent: &str,
@@ -154,25 +154,25 @@ impl Office {
         subject: &str,
         text: &str,
     ) -> Result<Value, String> {
-        let asked = SendMail { to: to.to_owned(), subject: subject.to_owned(), text: text.to_owned() };
-        let caller = Caller::new(agent, call).unwrap();
-        self.office.send(&caller, &asked).await.map(|sent| json!(sent)).map_err(|error| error.message)
+        let arguments = SendMailArguments { to: to.to_owned(), subject: subject.to_owned(), text: text.to_owned() };
+        let caller = MailCaller::new(agent, call).unwrap();
+        self.service.send(&caller, &arguments).await.map(|sent| json!(sent)).map_err(|error| error.message)
     }
 
     pub(crate) async fn check(&self, agent: &str) -> Result<Value, String> {
-        let caller = Caller::new(agent, "looks").unwrap();
-        self.office.check(&caller).await.map_err(|error| error.message)
+        let caller = MailCaller::new(agent, "looks").unwrap();
+        self.service.check(&caller).await.map_err(|error| error.message)
     }
 
     pub(crate) async fn reply(&self, agent: &str, call: &str, id: &str, text: &str) -> Result<Value, String> {
-        let asked = ReplyMail { id: id.to_owned(), text: text.to_owned() };
-        let caller = Caller::new(agent, call).unwrap();
-        self.office.reply(&caller, &asked).await.map(|closed| json!(closed)).map_err(|error| error.message)
+        let arguments = ReplyMailArguments { id: id.to_owned(), text: text.to_owned() };
+        let caller = MailCaller::new(agent, call).unwrap();
+        self.service.reply(&caller, &arguments).await.map(|closed| json!(closed)).map_err(|error| error.message)
     }
 
-    /// The answer to a client that asks from a mailbox.
+    /// Handles the request of a client from a mailbox.
     pub(crate) async fn ask(&self, mailbox: &str, id: &str, action: MailAction) -> MailResponse {
         let (mailbox, id) = (AgentId::new(mailbox).unwrap(), CommandId::new(id).unwrap());
-        self.office.answer(MailRequest { mailbox, id, action }).await
+        self.service.handle_request(MailRequest { mailbox, id, action }).await
     }
 }

@@ -1,4 +1,4 @@
-//! What a server under test did, in a file: it may be another process, and it may be killed.
+//! A file in which a server under test notes what it does, since it may be another process, and may be killed.
 
 use std::fs::OpenOptions;
 use std::io::Write;

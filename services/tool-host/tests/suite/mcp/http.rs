@@ -11,7 +11,7 @@ use service::tasks::Tasks;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::mcp::toy::{self, Toy};
-use crate::mcp::world::{LONG, World, until};
+use crate::mcp::world::{LONG, World, wait_for};
 
 /// A server that listens.
 struct Server {
@@ -21,7 +21,7 @@ struct Server {
 
 impl Server {
     async fn start(world: &World, legacy: bool, address: &str) -> Self {
-        let listener = until(async || listen(address).ok()).await;
+        let listener = wait_for(async || listen(address).ok()).await;
         let address = listener.local_addr().unwrap();
         let tasks = Tasks::new();
         let toy = Toy::new(world.diary.clone(), legacy, {
@@ -69,48 +69,48 @@ fn listen(address: &str) -> std::io::Result<TcpListener> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn over_http_it_is_all_the_same() {
+async fn server_over_http_behaves_like_one_over_stdio() {
     for legacy in [false, true] {
         let world = World::new().await;
         let server = Server::start(&world, legacy, "127.0.0.1:0").await;
-        let served = world.serve(json!({"toy": server.config()})).await;
-        assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "hello"})).await.good(), "hello");
-        assert_eq!(world.call("mcp__toy__fail", json!({})).await.bad(), "no such city");
+        let host = world.serve(json!({"toy": server.config()})).await;
+        assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "hello"})).await.into_result(), "hello");
+        assert_eq!(world.call("mcp__toy__fail", json!({})).await.into_error(), "no such city");
         let huge = world.call("mcp__toy__huge", json!({"bytes": 20_000_000})).await;
-        // The library ends the answer's stream, and no more is known.
+        // The library ends the stream of the answer, so the outcome is unknown.
         assert!(huge.unknown, "{huge:?}");
         let mut call = world.begin("mcp__toy__work", json!({})).await;
         assert_eq!(call.progress().await, "half of it");
         call.cancel().await;
-        assert_eq!(call.answer().await.doubtful(), "cancelled");
-        world.noted("cancelled", 1).await;
-        world.call_when_up("mcp__toy__change", &json!({})).await.good();
-        until(async || world.spec("mcp__toy__echo").await.filter(|spec| spec.description == toy::AFTER)).await;
-        assert_eq!(world.call_when_up("mcp__toy__new", &json!({"text": "b"})).await.good(), "b");
-        served.drain(LONG).await;
+        assert_eq!(call.answer().await.into_unknown(), "cancelled");
+        world.wait_for_note("cancelled", 1).await;
+        world.call_when_up("mcp__toy__change", &json!({})).await.into_result();
+        wait_for(async || world.spec("mcp__toy__echo").await.filter(|spec| spec.description == toy::AFTER)).await;
+        assert_eq!(world.call_when_up("mcp__toy__new", &json!({"text": "b"})).await.into_result(), "b");
+        host.drain(LONG).await;
         server.end().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_http_server_that_dies_is_found_again() {
+async fn http_server_that_dies_is_reconnected() {
     for legacy in [false, true] {
         let world = World::new().await;
         let server = Server::start(&world, legacy, "127.0.0.1:0").await;
-        let served = world.serve(json!({"toy": server.config()})).await;
-        world.call_when_up("mcp__toy__echo", &json!({"text": ""})).await.good();
+        let host = world.serve(json!({"toy": server.config()})).await;
+        world.call_when_up("mcp__toy__echo", &json!({"text": ""})).await.into_result();
         let mut killer = world.begin("mcp__toy__die", json!({})).await;
-        world.noted("dies", 1).await;
+        world.wait_for_note("dies", 1).await;
         server.end().await;
-        // Nobody listens there now: this one surely did not run, and says so as long as the tool is served at all.
+        // Without a listener this call did not run, and says so as long as the tool is host.
         if let Some(refused) = world.call_if_served("mcp__toy__echo", &json!({"text": "?"})).await {
-            assert!(refused.bad().ends_with("the tool was not called"));
+            assert!(refused.into_error().ends_with("the tool was not called"));
         }
         let killer = killer.answer().await;
         assert!(killer.unknown, "{killer:?}");
         let again = Server::start(&world, legacy, &server.address.to_string()).await;
-        assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "again"})).await.good(), "again");
-        served.drain(LONG).await;
+        assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "again"})).await.into_result(), "again");
+        host.drain(LONG).await;
         again.end().await;
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that others wrote, over both ways of the protocol: `make mcp` brings them, and without them this is skipped.
+//! Servers that others wrote, over both transports: `make mcp` installs them, and without them these tests are skipped.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,12 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::mcp::world::{Answer, LONG, World, until};
+use crate::mcp::world::{CallAnswer, LONG, World, wait_for};
 
-/// Marks the processes of one test, among those of others that run beside it.
+/// Marks the processes of one test, since other tests run in parallel.
 const MARK: &str = "AILOOP_TEST_MARK";
 
-/// Where they are; none where they were not brought.
+/// Directory of the servers; `None` where they are not installed.
 fn servers() -> Option<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/mcp");
     if dir.join(".complete").exists() {
@@ -22,7 +22,7 @@ fn servers() -> Option<PathBuf> {
     None
 }
 
-/// What is called, and what its answer holds.
+/// A call, and a part of its answer.
 struct Sample {
     tool: &'static str,
     arguments: Value,
@@ -31,13 +31,13 @@ struct Sample {
 
 impl Sample {
     #[track_caller]
-    fn check(&self, answer: Answer) {
-        let text = answer.good();
+    fn check(&self, answer: CallAnswer) {
+        let text = answer.into_result();
         assert!(text.contains(self.part), "{text:?} lacks {:?}", self.part);
     }
 }
 
-/// The first process with this mark in its environment.
+/// Finds the first process with this mark in its environment.
 fn marked(mark: &str) -> Option<String> {
     let wanted = format!("{MARK}={mark}");
     let has_it = |process: &u32| {
@@ -53,17 +53,17 @@ fn signal(process: &str, signal: &str) {
     assert!(std::process::Command::new("kill").args([signal, process]).status().unwrap().success());
 }
 
-/// Listed, called, cancelled, killed and started again.
-async fn lives_through_everything(world: &World, mut server: Value, sample: &Sample) {
+/// Lists, calls, cancels, kills and restarts a server.
+async fn check_server(world: &World, mut server: Value, sample: &Sample) {
     let mark = world.diary.path().to_str().unwrap().to_owned();
     server["env"][MARK] = json!(mark);
-    let served = world.serve(json!({"real": server})).await;
+    let host = world.serve(json!({"real": server})).await;
     let spec = world.spec(sample.tool).await.expect("it is in the catalogue");
     println!("{}: {} tools, version {}", sample.tool, world.catalogue().await.len(), spec.version);
     assert!(!spec.description.is_empty());
     sample.check(world.call(sample.tool, sample.arguments.clone()).await);
 
-    // It cannot answer for the moment; what it was told meanwhile it reads afterwards.
+    // A stopped server does not answer, and reads its input later.
     let process = marked(&mark).unwrap();
     signal(&process, "-STOP");
     let mut call = world.begin(sample.tool, sample.arguments.clone()).await;
@@ -75,13 +75,13 @@ async fn lives_through_everything(world: &World, mut server: Value, sample: &Sam
     let mut call = world.begin(sample.tool, sample.arguments.clone()).await;
     world.client.flush().await.unwrap();
     signal(&process, "-KILL");
-    // Whether the call was at the server by then is left to chance, and the answer says which.
+    // The call may have reached the server by then or not, and the answer says which.
     let answer = call.answer().await;
     assert!(answer.error && (answer.unknown || answer.text.contains("was not called")), "{answer:?}");
-    let again = until(async || marked(&mark).filter(|again| *again != process)).await;
+    let again = wait_for(async || marked(&mark).filter(|again| *again != process)).await;
     sample.check(world.call_when_up(sample.tool, &sample.arguments).await);
-    served.drain(LONG).await;
-    until(async || marked(&mark).is_none().then_some(())).await;
+    host.drain(LONG).await;
+    wait_for(async || marked(&mark).is_none().then_some(())).await;
     println!("{}: killed {process}, started again as {again}, ended", sample.tool);
 }
 
@@ -96,7 +96,7 @@ async fn real_time_over_stdio() {
         arguments: json!({"source_timezone": "UTC", "time": "12:30", "target_timezone": "Asia/Kolkata"}),
         part: "18:00",
     };
-    lives_through_everything(&world, server, &sample).await;
+    check_server(&world, server, &sample).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,16 +113,16 @@ async fn real_files_over_stdio() {
         arguments: json!({"path": dir.join("note.txt")}),
         part: "remember the milk",
     };
-    lives_through_everything(&world, server, &sample).await;
+    check_server(&world, server, &sample).await;
 }
 
-/// The reference server over HTTP, which is not ours to start again.
+/// Starts the reference server over HTTP, which the tool host does not restart.
 async fn everything(servers: &Path, port: u16) -> Child {
     let program = servers.join("node/node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let mut command = Command::new("node");
     command.arg(program).arg("streamableHttp").env("PORT", port.to_string()).kill_on_drop(true);
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until(async || tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()).await;
+    wait_for(async || tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok()).await;
     child
 }
 
@@ -133,19 +133,19 @@ async fn real_everything_over_http() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut child = everything(&servers, port).await;
     let url = format!("http://127.0.0.1:{port}/mcp");
-    let served = world.serve(json!({"real": {"url": url}})).await;
+    let host = world.serve(json!({"real": {"url": url}})).await;
     let tool = "mcp__real__echo";
     println!("{tool}: {} tools, version {}", world.catalogue().await.len(), world.spec(tool).await.unwrap().version);
-    assert_eq!(world.call(tool, json!({"message": "hello"})).await.good(), "Echo: hello");
-    assert!(world.call("mcp__real__get-tiny-image", json!({})).await.good().contains("[image, image/png, "));
+    assert_eq!(world.call(tool, json!({"message": "hello"})).await.into_result(), "Echo: hello");
+    assert!(world.call("mcp__real__get-tiny-image", json!({})).await.into_result().contains("[image, image/png, "));
 
     let long = json!({"duration": 300, "steps": 1_500});
     let slow = "mcp__real__trigger-long-running-operation";
     let mut call = world.begin(slow, long.clone()).await;
     println!("{slow}: {}", call.progress().await);
     call.cancel().await;
-    assert_eq!(call.answer().await.doubtful(), "cancelled");
-    assert_eq!(world.call(tool, json!({"message": "still here"})).await.good(), "Echo: still here");
+    assert_eq!(call.answer().await.into_unknown(), "cancelled");
+    assert_eq!(world.call(tool, json!({"message": "still here"})).await.into_result(), "Echo: still here");
 
     let mut call = world.begin(slow, long).await;
     call.progress().await;
@@ -154,7 +154,7 @@ async fn real_everything_over_http() {
     println!("{slow}: {}", answer.text);
     assert!(answer.unknown, "{answer:?}");
     let mut again = everything(&servers, port).await;
-    assert_eq!(world.call_when_up(tool, &json!({"message": "again"})).await.good(), "Echo: again");
-    served.drain(LONG).await;
+    assert_eq!(world.call_when_up(tool, &json!({"message": "again"})).await.into_result(), "Echo: again");
+    host.drain(LONG).await;
     again.kill().await.unwrap();
 }

@@ -1,5 +1,4 @@
-//! Servers over standard input and output: this test program itself, started once more with a variable that says what
-//! it is to be.
+//! Servers over standard input and output: this test program itself, started again with a variable that selects a role.
 
 use std::io::{BufRead, Write};
 
@@ -9,9 +8,9 @@ use serde_json::{Value, json};
 use crate::mcp::diary::Diary;
 use crate::mcp::toy::Toy;
 
-/// What the process is: one of the words below. Without it this is no server but a test that does nothing.
+/// Role of the process, one of the constants below. Without it the test does nothing.
 pub(crate) const ROLE: &str = "AILOOP_TEST_MCP_ROLE";
-/// Where it notes what it does.
+/// File in which the server notes what it does.
 pub(crate) const DIARY: &str = "AILOOP_TEST_MCP_DIARY";
 
 pub(crate) const MODERN: &str = "modern";
@@ -19,17 +18,18 @@ pub(crate) const LEGACY: &str = "legacy";
 pub(crate) const RAW: &str = "raw";
 pub(crate) const RICH: &str = "rich";
 
-/// How the program is started as a server. Two threads, since with one the name of a test is printed before it runs.
+/// Arguments that start the program as a server. Two threads, since with one the name of a test is printed before it
+/// runs.
 pub(crate) const ARGS: [&str; 5] =
-    ["mcp::stdio::a_server_over_standard_input_and_output", "--exact", "--nocapture", "--quiet", "--test-threads=2"];
+    ["mcp::stdio::server_process_for_the_other_tests", "--exact", "--nocapture", "--quiet", "--test-threads=2"];
 
 #[test]
-fn a_server_over_standard_input_and_output() {
+fn server_process_for_the_other_tests() {
     let (Some(role), Some(diary)) = (service::config::env(ROLE), service::config::env(DIARY)) else { return };
     let diary = Diary::at(diary);
     diary.note("starts");
     eprintln!("{role} server at your service");
-    // What the test harness has printed so far is no line of the protocol, and ends here.
+    // Ends the line that the test harness has begun, which is no message of the protocol.
     println!();
     match role.as_str() {
         RAW => raw(answer_badly),
@@ -48,7 +48,7 @@ async fn toy(diary: Diary, legacy: bool) {
     service.waiting().await.unwrap();
 }
 
-/// Speaks by hand.
+/// Speaks the protocol without a library.
 fn raw(answer: fn(&Value) -> Value) {
     for line in std::io::stdin().lock().lines() {
         let request: Value = serde_json::from_str(&line.unwrap()).unwrap();
@@ -61,7 +61,7 @@ fn raw(answer: fn(&Value) -> Value) {
     }
 }
 
-/// Lists what no library would.
+/// Answers with malformed tools and content.
 fn answer_badly(request: &Value) -> Value {
     match request["method"].as_str().unwrap() {
         "initialize" => json!({"result": {"protocolVersion": "2024-11-05", "capabilities": {"tools": {}},
@@ -78,7 +78,7 @@ fn answer_badly(request: &Value) -> Value {
     }
 }
 
-/// Has what few servers have: a task, structured results, resources, and a schema that costs too much.
+/// Answers with rare features: a task, structured results, resources, and a schema that costs too much.
 fn answer_richly(request: &Value) -> Value {
     let output = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let two =

@@ -20,7 +20,7 @@ use tool_host::ToolHost;
 use crate::mcp::diary::Diary;
 use crate::mcp::stdio;
 
-/// Longer than anything here may take.
+/// Longer than any step of a test.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 pub(crate) struct World {
@@ -33,27 +33,27 @@ pub(crate) struct World {
 }
 
 /// A tool host, and the executor that finds its tools.
-pub(crate) struct Served {
+pub(crate) struct RunningHost {
     host: ToolHost,
     executor: Executor,
 }
 
-impl Served {
+impl RunningHost {
     pub(crate) async fn drain(self, timeout: Duration) {
         self.executor.drain(timeout).await;
         self.host.drain(timeout).await;
     }
 }
 
-/// What came back from a call.
+/// The answer to a call.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct CallAnswer {
     pub(crate) text: String,
     pub(crate) error: bool,
     pub(crate) unknown: bool,
 }
 
-impl Answer {
+impl CallAnswer {
     fn of(message: &Message) -> Self {
         let header = |name: &str| Some(message.headers.as_ref()?.get(name)?.as_str().to_owned());
         Self {
@@ -63,22 +63,22 @@ impl Answer {
         }
     }
 
-    /// The text of a result that is no error.
+    /// Returns the text of a result.
     #[track_caller]
-    pub(crate) fn good(self) -> String {
+    pub(crate) fn into_result(self) -> String {
         assert!(!self.error, "{self:?}");
         self.text
     }
 
     #[track_caller]
-    pub(crate) fn bad(self) -> String {
+    pub(crate) fn into_error(self) -> String {
         assert!(self.error && !self.unknown, "{self:?}");
         self.text
     }
 
-    /// The text of an error that leaves open what was done.
+    /// Returns the text of an error with an unknown outcome.
     #[track_caller]
-    pub(crate) fn doubtful(self) -> String {
+    pub(crate) fn into_unknown(self) -> String {
         assert!(self.error && self.unknown, "{self:?}");
         self.text
     }
@@ -100,7 +100,7 @@ impl World {
         self.dir.path()
     }
 
-    /// This program as a server, with what else the configuration says of it.
+    /// Builds the configuration of this program as a server, merged with `more`.
     pub(crate) fn toy(&self, role: &str, more: &Value) -> Value {
         let mut config = json!({"command": std::env::current_exe().unwrap(), "args": stdio::ARGS,
             "env": {stdio::ROLE: role, stdio::DIARY: self.diary.path()}});
@@ -114,20 +114,21 @@ impl World {
         config
     }
 
-    /// A tool host with these MCP servers, and an executor that knows their tools, both ready.
-    pub(crate) async fn serve(&self, servers: Value) -> Served {
-        // From a file, as everybody's is: names of variables must keep their case on the way.
+    /// Starts a tool host with these MCP servers, and an executor that knows their tools; waits until both are ready.
+    pub(crate) async fn serve(&self, servers: Value) -> RunningHost {
+        // Read from a file, like every configuration: names of variables must keep their case.
         let file = json!({"tool_host": {"mcp": servers}}).to_string();
         std::fs::write(self.dir().join("ailoop.yaml"), file).unwrap();
         let config = Settings::read(Some(self.dir())).unwrap().section(tool_host::SECTION).unwrap();
         let host = ToolHost::start(&config, &self.nats).await.unwrap();
-        let config = tool_executor::Config { expected: host.names(), ..tool_executor::Config::default() };
+        let config =
+            tool_executor::ExecutorConfig { expected: host.names(), ..tool_executor::ExecutorConfig::default() };
         let executor = Executor::start(config, self.bus.clone());
-        until(async || executor.readiness().is_ready().then_some(())).await;
-        Served { host, executor }
+        wait_for(async || executor.readiness().is_ready().then_some(())).await;
+        RunningHost { host, executor }
     }
 
-    /// The tools of the catalogue.
+    /// Reads the tools of the catalogue.
     pub(crate) async fn catalogue(&self) -> Vec<ToolSpec> {
         let entries = self.bus.transport().kv_list(Bucket::Tools, "*.*").await.unwrap();
         entries.into_iter().map(|(_, value)| serde_json::from_slice(&value).unwrap()).collect()
@@ -138,73 +139,73 @@ impl World {
     }
 
     /// Calls a tool that is served.
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Answer {
-        // On a busy machine the tool says first who works on it.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> CallAnswer {
+        // On a busy machine the tool sends a receipt first.
         self.begin(tool, arguments).await.answer().await
     }
 
-    /// Calls a tool until somebody serves it and does not say that its server is down.
-    pub(crate) async fn call_when_up(&self, tool: &str, arguments: &Value) -> Answer {
-        until(async || {
+    /// Calls a tool until it is served and its server is connected.
+    pub(crate) async fn call_when_up(&self, tool: &str, arguments: &Value) -> CallAnswer {
+        wait_for(async || {
             let answer = self.call_if_served(tool, arguments).await;
             answer.filter(|answer| !answer.text.contains("was not called"))
         })
         .await
     }
 
-    /// Calls a tool that may be withdrawn at this moment. The NATS library may lose a call that meets that.
-    pub(crate) async fn call_if_served(&self, tool: &str, arguments: &Value) -> Option<Answer> {
+    /// Calls a tool that may be withdrawn at this moment, at which the NATS library may lose a call.
+    pub(crate) async fn call_if_served(&self, tool: &str, arguments: &Value) -> Option<CallAnswer> {
         let soon = Duration::from_secs(5);
         let request = Request::new().payload(arguments.to_string().into()).timeout(Some(soon));
         match self.client.send_request(subject(tool), request).await {
-            Ok(reply) => Some(Answer::of(&reply)),
+            Ok(reply) => Some(CallAnswer::of(&reply)),
             Err(error) if matches!(error.kind(), RequestErrorKind::NoResponders | RequestErrorKind::TimedOut) => None,
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Begins a call whose end is not waited for.
-    pub(crate) async fn begin(&self, tool: &str, arguments: Value) -> Call {
+    /// Begins a call and does not wait for its end.
+    pub(crate) async fn begin(&self, tool: &str, arguments: Value) -> RunningCall {
         let inbox = self.client.new_inbox();
         let replies = self.client.subscribe(inbox.clone()).await.unwrap();
         let body = arguments.to_string().into();
         self.client.publish_with_reply_and_headers(subject(tool), inbox, headers(), body).await.unwrap();
-        Call { client: self.client.clone(), tool: tool.to_owned(), replies }
+        RunningCall { client: self.client.clone(), tool: tool.to_owned(), replies }
     }
 
-    pub(crate) async fn noted(&self, line: &str, times: usize) {
-        until(async || (self.diary.count(line) >= times).then_some(())).await;
+    pub(crate) async fn wait_for_note(&self, line: &str, times: usize) {
+        wait_for(async || (self.diary.count(line) >= times).then_some(())).await;
     }
 }
 
 /// A call that runs.
-pub(crate) struct Call {
+pub(crate) struct RunningCall {
     client: Client,
     tool: String,
     replies: Subscriber,
 }
 
-impl Call {
-    /// The next piece of progress.
+impl RunningCall {
+    /// Waits for the next progress message.
     pub(crate) async fn progress(&mut self) -> String {
         let message = timeout(LONG, self.replies.next()).await.unwrap().unwrap();
         assert!(message.headers.as_ref().is_some_and(|headers| headers.get(header::PROGRESS).is_some()), "{message:?}");
         String::from_utf8(message.payload.to_vec()).unwrap()
     }
 
-    /// The answer, when it comes.
-    pub(crate) async fn answer(&mut self) -> Answer {
+    /// Waits for the answer.
+    pub(crate) async fn answer(&mut self) -> CallAnswer {
         loop {
             let message = timeout(LONG, self.replies.next()).await.unwrap().unwrap();
             assert_eq!(message.status, None, "nobody serves {}", self.tool);
             if message.headers.as_ref().is_none_or(|headers| headers.get(header::PROGRESS).is_none()) {
-                return Answer::of(&message);
+                return CallAnswer::of(&message);
             }
         }
     }
 
-    /// Cancels a call of which it is not known whether the tool has begun it: one that comes before its call is lost.
-    pub(crate) async fn cancel_until_answered(&mut self) -> Answer {
+    /// Cancels a call until it is answered: a cancel that arrives before its call is lost.
+    pub(crate) async fn cancel_until_answered(&mut self) -> CallAnswer {
         loop {
             self.cancel().await;
             if let Ok(answer) = timeout(Duration::from_millis(200), self.answer()).await {
@@ -223,7 +224,7 @@ fn subject(tool: &str) -> String {
     format!("ai_tool.default.{tool}")
 }
 
-/// Every call here has the same id: they come one after another.
+/// All calls have the same id, since they run one after another.
 fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::CALL, "s1-c1-1-1");
@@ -231,8 +232,8 @@ fn headers() -> HeaderMap {
     headers
 }
 
-/// Asks again until there is an answer.
-pub(crate) async fn until<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+/// Polls until there is an answer.
+pub(crate) async fn wait_for<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     let end = Instant::now() + LONG;
     loop {
         if let Some(answer) = ask().await {
@@ -243,13 +244,13 @@ pub(crate) async fn until<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-/// Whether a process is there that has not ended.
-pub(crate) fn lives(process: &str) -> bool {
+/// Whether a process exists and has not ended.
+pub(crate) fn is_alive(process: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     status.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// A nats-server of one test's own: any free port, ended with the test.
+/// A nats-server of one test, on any free port.
 struct Server {
     child: Child,
     url: String,

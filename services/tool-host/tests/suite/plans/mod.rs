@@ -1,8 +1,5 @@
 //! The file and plan tools as agents call them: a tool host on a real nats-server, over directories of the test's own.
 
-#[path = "../../../../../crates/tool/tests/serve/server.rs"]
-mod server;
-
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,8 +8,9 @@ use ailoop_tool::async_nats::{self, Client, HeaderMap, Request};
 use ailoop_tool::wire::header;
 use bus::NatsConfig;
 use serde_json::{Value, json};
-use server::Server;
-use tool_host::{Config, FilesConfig, PlansConfig, ToolHost};
+use tool_host::{FilesConfig, PlansConfig, ToolHost, ToolHostConfig};
+
+use crate::server::{self, Server};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -44,7 +42,8 @@ impl World {
             Self { client: async_nats::connect(&server.url).await.unwrap(), hosts: Vec::new(), dir, server };
         for _ in 0..hosts {
             let files = FilesConfig { root: world.path("project"), out: Some(world.path("out")), login: None };
-            let config = Config { files: Some(files), plans: Some(PlansConfig::default()), ..Default::default() };
+            let config =
+                ToolHostConfig { files: Some(files), plans: Some(PlansConfig::default()), ..Default::default() };
             let nats = NatsConfig { url: world.server.url.clone(), ..NatsConfig::default() };
             world.hosts.push(ToolHost::start(&config, &nats).await.unwrap());
         }
@@ -149,7 +148,7 @@ async fn plan_is_listed_read_decomposed_analyzed_and_marked_step_by_step() {
     let last = world.mark("house", 3, revision).await.unwrap();
     assert_eq!((&last["steps_done"], &last["ready"]), (&json!(3), &json!([])));
 
-    // The project is as it was; the marked plan is what every tool sees.
+    // The project is unchanged, and every tool sees the marked plan.
     assert_eq!(fs::read_to_string(world.path("project/plans/house.md")).unwrap(), HOUSE);
     let marked = HOUSE.replace("1. ", "1. [x] ").replace("2. ", "2. [x] ").replace("3. ", "3. [x] ");
     assert_eq!(fs::read_to_string(world.path("out/plans/house.md")).unwrap(), marked);
@@ -160,7 +159,7 @@ async fn plan_is_listed_read_decomposed_analyzed_and_marked_step_by_step() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plan_that_an_agent_wrote_is_found_and_a_changed_one_is_read_again() {
+async fn plan_written_by_an_agent_is_found_and_changed_must_be_read_again() {
     let world = World::new(1).await;
     let text = "# Tea\n\nThere is tea.\n\n1. Boil water\n2. Pour it\n   - depends on: 1\n";
     let written = world.call("write_file", json!({"path": "plans/tea.md", "content": text})).await.unwrap();
@@ -177,7 +176,7 @@ async fn plan_that_an_agent_wrote_is_found_and_a_changed_one_is_read_again() {
     let revision = world.call("read_plan", json!({"plan": "tea.md"})).await.unwrap()["revision"].clone();
     assert_eq!(world.mark("tea", 1, &revision).await.unwrap()["done"], true);
 
-    // What is no plan is listed with the reason.
+    // A file that is no plan is listed with the reason.
     world.call("write_file", json!({"path": "plans/notes.md", "content": "Only notes.\n"})).await.unwrap();
     let listed = world.call("list_plans", json!({})).await.unwrap();
     let error = "\"plans/notes.md\" cannot be used as a plan: it has no title: begin it with a line `# <title>`";
@@ -198,7 +197,7 @@ async fn plan_that_an_agent_wrote_is_found_and_a_changed_one_is_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn marks_of_two_hosts_at_once_are_all_kept() {
+async fn marks_of_two_hosts_at_once_are_all_stored() {
     let world = World::new(2).await;
     let steps = (1..=20).fold("# Many\n\n".to_owned(), |text, n| format!("{text}{n}. Do it\n"));
     world.call("write_file", json!({"path": "plans/many.md", "content": steps})).await.unwrap();
@@ -213,7 +212,7 @@ async fn marks_of_two_hosts_at_once_are_all_kept() {
 
 #[tokio::test]
 async fn plans_without_files_are_refused_at_the_start() {
-    let config = Config { plans: Some(PlansConfig::default()), ..Default::default() };
+    let config = ToolHostConfig { plans: Some(PlansConfig::default()), ..Default::default() };
     let error = ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err();
     assert_eq!(error.code(), contract::ErrorCode::BadConfig);
     assert!(error.to_string().contains("set tool_host.files too"), "{error}");

@@ -1,8 +1,5 @@
 //! Fetching, commands and webhooks as ordinary tools: from a file of configuration to answers over a real nats-server.
 
-#[path = "../../../../../crates/tool/tests/serve/server.rs"]
-mod server;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::Duration;
 
@@ -14,12 +11,13 @@ use axum::routing::post;
 use bus::NatsConfig;
 use futures::StreamExt;
 use serde_json::{Value, json};
-use server::Server;
 use service::config::{FILE, Settings};
 use service::paths::Paths;
 use service::tasks::Tasks;
 use tokio::time::{Instant, sleep};
-use tool_host::{Config, ToolHost};
+use tool_host::{ToolHost, ToolHostConfig};
+
+use crate::server::{self, Server};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -31,7 +29,7 @@ struct World {
     _tasks: Tasks,
 }
 
-/// Everything of the configuration as somebody would write it.
+/// A configuration file as an operator writes it.
 fn written(at: std::net::SocketAddr, work: &std::path::Path) -> String {
     let user =
         if std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) { "{uid: 64123, gid: 64123}" } else { "null" };
@@ -83,7 +81,7 @@ impl World {
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
         std::fs::write(dir.path().join(FILE), written(at, dir.path())).unwrap();
         let paths = Paths { config: Some(dir.path().to_owned()), ..Paths::default() };
-        let config: Config = Settings::of(paths).unwrap().section(tool_host::SECTION).unwrap();
+        let config: ToolHostConfig = Settings::of(paths).unwrap().section(tool_host::SECTION).unwrap();
         let server = Server::start();
         let nats = NatsConfig { url: server.url.clone(), ..NatsConfig::default() };
         let host = ToolHost::start(&config, &nats).await.unwrap();
@@ -105,7 +103,7 @@ impl World {
         serde_json::from_slice(&self.ask(tool, arguments).await.payload).unwrap()
     }
 
-    /// The metadata by which a tool is found.
+    /// Reads the metadata by which a tool is found.
     async fn metadata(&self, tool: &str) -> Value {
         let info = server::ask(&self.client, &format!("$SRV.INFO.{tool}"), Request::new).await;
         serde_json::from_slice::<Value>(&info.payload).unwrap()["endpoints"][0]["metadata"].clone()
@@ -117,7 +115,7 @@ fn get_header(message: &Message, name: &str) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn they_are_found_called_and_cancelled_as_any_tool_is() {
+async fn built_in_tools_are_found_called_and_cancelled_like_any_tool() {
     let world = World::new().await;
 
     let (fetch, command) = (world.metadata("http_fetch").await, world.metadata("run_command").await);
@@ -160,10 +158,10 @@ async fn they_are_found_called_and_cancelled_as_any_tool_is() {
     let refused = world.ask("run_command", json!({"command": ["echo", "HELLO"]})).await;
     assert!(get_header(&refused, header::ERROR).unwrap().contains("may not be run with these arguments"));
 
-    // A cancel ends a command with all that it started.
+    // A cancel kills a command with all its descendants.
     let (there, inbox) = (world.dir.path().join("there"), world.client.new_inbox());
     let replies = world.client.subscribe(inbox.clone()).await.unwrap();
-    // A time that no other process of this machine sleeps: a command may not know its processes' numbers outside.
+    // A duration that no other process of this machine sleeps: in a namespace a command does not know the PIDs outside.
     let time = format!("4711.{}", std::process::id());
     let sleeps = || running().any(|line| line == format!("sleep\0{time}\0"));
     let script = format!("setsid sleep {time} & touch there; wait");
@@ -174,7 +172,7 @@ async fn they_are_found_called_and_cancelled_as_any_tool_is() {
     world.client.publish_with_reply_and_headers(subject, inbox, headers.clone(), body.into()).await.unwrap();
     until(|| (there.exists() && sleeps()).then_some(())).await;
     world.client.publish_with_headers("ai_tool_cancel.default.run_command", headers, "".into()).await.unwrap();
-    // On a busy machine the tool says first that it works on the call.
+    // On a busy machine the tool sends a receipt first.
     let is_progress = |message: &Message| get_header(message, header::PROGRESS).is_some();
     let mut results = replies.filter(|message| std::future::ready(!is_progress(message)));
     assert_eq!(get_header(&results.next().await.unwrap(), header::ERROR).as_deref(), Some("cancelled"));
@@ -183,7 +181,7 @@ async fn they_are_found_called_and_cancelled_as_any_tool_is() {
     world.host.drain(LONG).await;
 }
 
-/// The command lines of all processes of this machine.
+/// Lists the command lines of all processes of this machine.
 fn running() -> impl Iterator<Item = String> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
@@ -202,7 +200,7 @@ async fn until<T>(ask: impl Fn() -> Option<T>) -> T {
 }
 
 #[tokio::test]
-async fn a_webhook_that_cannot_be_is_refused_at_the_start() {
+async fn webhook_invalid_is_refused_at_the_start() {
     for (field, value, part) in [
         ("parameters", json!({"type": "thing"}), "webhooks.act.parameters "),
         ("parameters", json!("object"), "webhooks.act.parameters "),
@@ -215,15 +213,15 @@ async fn a_webhook_that_cannot_be_is_refused_at_the_start() {
     ] {
         let mut webhook = json!({"url": "http://x/", "description": "Acts."});
         webhook[field] = value;
-        let config: Config = serde_json::from_value(json!({"webhooks": {"act": webhook}})).unwrap();
+        let config: ToolHostConfig = serde_json::from_value(json!({"webhooks": {"act": webhook}})).unwrap();
         let error = ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
         assert_eq!(error.code(), contract::ErrorCode::BadConfig);
     }
     let many: serde_json::Map<String, Value> =
         (0..300).map(|n| (format!("t{n}"), json!({"url": "http://x/", "description": "Acts."}))).collect();
-    let config: Config = serde_json::from_value(json!({"webhooks": many})).unwrap();
+    let config: ToolHostConfig = serde_json::from_value(json!({"webhooks": many})).unwrap();
     assert!(ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err().to_string().contains("over 256"));
     let unknown = json!({"webhooks": {"act": {"url": "http://x/", "description": "Acts.", "secret": 1}}});
-    assert!(serde_json::from_value::<Config>(unknown).is_err());
+    assert!(serde_json::from_value::<ToolHostConfig>(unknown).is_err());
 }

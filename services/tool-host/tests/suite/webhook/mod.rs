@@ -1,4 +1,4 @@
-//! Webhooks over real sockets: what an endpoint gets, and what its answers and silences mean.
+//! Webhooks over real sockets: the requests, and the results of answers and silence.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use service::tasks::Tasks;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
-use tool_host::webhook::{Endpoint, Request, WebhookConfig};
+use tool_host::webhook::{Endpoint, WebhookConfig, WebhookRequest};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -27,18 +27,18 @@ async fn serve(router: Router) -> (SocketAddr, Tasks) {
     (at, tasks)
 }
 
-/// A server that reads a request and then does as it is told with the connection.
+/// A server that reads a request, writes `answer`, and closes the connection.
 async fn raw(answer: &'static [u8]) -> (SocketAddr, Tasks) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (at, tasks) = (listener.local_addr().unwrap(), Tasks::new());
     tasks.spawn("server", async move {
         loop {
             let (mut socket, _) = listener.accept().await.unwrap();
-            let mut seen = Vec::new();
-            while !seen.ends_with(b"{\"n\":1}") {
+            let mut received = Vec::new();
+            while !received.ends_with(b"{\"n\":1}") {
                 let mut buffer = [0; 1_024];
                 let read = socket.read(&mut buffer).await.unwrap();
-                seen.extend_from_slice(&buffer[..read]);
+                received.extend_from_slice(&buffer[..read]);
             }
             socket.write_all(answer).await.unwrap();
         }
@@ -56,8 +56,8 @@ fn endpoint(url: &str, more: &Value) -> Endpoint {
     Endpoint::new(&ToolName::new("act").unwrap(), &config(url, more)).unwrap()
 }
 
-fn request() -> Request {
-    Request {
+fn request() -> WebhookRequest {
+    WebhookRequest {
         call: "s1-c1-1-1".to_owned(),
         session: "s1".to_owned(),
         agent: "e".to_owned(),
@@ -77,10 +77,10 @@ fn answers() -> Router {
         .route(
             "/echo",
             post(|headers: HeaderMap, body: Bytes| async move {
-                let mut told: Vec<String> =
+                let mut lines: Vec<String> =
                     headers.iter().map(|(k, v)| format!("{k}: {}", v.to_str().unwrap())).collect();
-                told.sort();
-                format!("{}\n{}", told.join("\n"), String::from_utf8_lossy(&body))
+                lines.sort();
+                format!("{}\n{}", lines.join("\n"), String::from_utf8_lossy(&body))
             }),
         )
         .route(
@@ -110,11 +110,11 @@ fn answers() -> Router {
 }
 
 #[tokio::test]
-async fn the_endpoint_gets_the_call_and_its_answer_is_the_result() {
+async fn webhook_called_endpoint_gets_the_call_and_its_response_is_the_result() {
     let (at, _tasks) = serve(answers()).await;
     let url = |path: &str| format!("http://{at}{path}");
     let headers = json!({"headers": {"Authorization": "Bearer sk-0123456789", "X-Short": "abc"}});
-    let told = endpoint(&url("/echo"), &headers).ask(request()).await.unwrap();
+    let text = endpoint(&url("/echo"), &headers).send(request()).await.unwrap();
     let expected = format!(
         "accept-encoding: gzip\naccept: */*\nailoop-agent: e\nailoop-attempt: 1.2\nailoop-call: s1-c1-1-1\n\
          ailoop-deadline: 2026-01-15T10:30:45.123Z\nailoop-session: s1\nauthorization: Bearer [secret]\ncontent-length: 7\n\
@@ -122,78 +122,81 @@ async fn the_endpoint_gets_the_call_and_its_answer_is_the_result() {
          traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\nuser-agent: ailoop/{}\nx-short: abc\n{{\"n\":1}}",
         env!("CARGO_PKG_VERSION")
     );
-    assert_eq!(told, expected);
-    assert_eq!(endpoint(&url("/empty"), &json!({})).ask(request()).await, Ok("done (HTTP 204, no content)".to_owned()));
+    assert_eq!(text, expected);
+    assert_eq!(
+        endpoint(&url("/empty"), &json!({})).send(request()).await,
+        Ok("done (HTTP 204, no content)".to_owned())
+    );
     for path in ["/large", "/endless"] {
-        let large = endpoint(&url(path), &json!({})).ask(request()).await.unwrap();
+        let large = endpoint(&url(path), &json!({})).send(request()).await.unwrap();
         assert!(large.contains("left out") && large.len() < contract::limits::TOOL_OUTPUT_BYTES_MAX + 100, "{path}");
     }
-    // By hand, without a single header.
-    let bare = Request { body: b"{}".to_vec(), ..Request::default() };
-    let told = endpoint(&url("/echo"), &json!({})).ask(bare).await.unwrap();
-    assert!(!told.contains("ailoop-") && !told.contains("idempotency"), "{told}");
+    // A request without any header.
+    let bare = WebhookRequest { body: b"{}".to_vec(), ..WebhookRequest::default() };
+    let text = endpoint(&url("/echo"), &json!({})).send(bare).await.unwrap();
+    assert!(!text.contains("ailoop-") && !text.contains("idempotency"), "{text}");
 }
 
 #[tokio::test]
-async fn a_refusal_is_an_error_and_a_failure_or_a_proxy_tells_nothing() {
+async fn webhook_refused_is_an_error_and_failed_or_proxied_is_unknown() {
     let (at, _tasks) = serve(answers()).await;
     let url = |path: &str| format!("http://{at}{path}");
-    let asked = async |path: &str, more: Value| endpoint(&url(path), &more).ask(request()).await.unwrap_err();
+    let send = async |path: &str, more: Value| endpoint(&url(path), &more).send(request()).await.unwrap_err();
     for code in [400, 401, 404, 409, 422, 429] {
         let refused = ToolError::new(format!("the endpoint refused the call with HTTP {code}: because"));
-        assert_eq!(asked(&format!("/status/{code}"), json!({})).await, refused);
+        assert_eq!(send(&format!("/status/{code}"), json!({})).await, refused);
     }
     for code in [408, 499, 500, 502, 503, 504] {
         let path = format!("/status/{code}");
         let text = format!("the endpoint, or a proxy before it, answered HTTP {code}: because");
         for effect in ["idempotent", "at_most_once"] {
-            assert_eq!(asked(&path, json!({"effect": effect})).await, unknown(&text));
+            assert_eq!(send(&path, json!({"effect": effect})).await, unknown(&text));
         }
         let again = ToolError::new(format!("{text}; the call may be made again"));
-        assert_eq!(asked(&path, json!({"effect": "pure"})).await, again);
+        assert_eq!(send(&path, json!({"effect": "pure"})).await, again);
     }
-    let away = asked("/away", json!({})).await;
+    let away = send("/away", json!({})).await;
     assert!(away.message().contains("redirects to \"/echo\" (HTTP 307), which is not followed"), "{away}");
     assert_ne!(away, ToolError::unknown(away.message()));
-    // So many answer who made something.
-    let done = asked("/done", json!({})).await;
+    // Many servers answer so after they created something.
+    let done = send("/done", json!({})).await;
     assert_eq!(done, unknown("the endpoint redirects to \"/echo\" (HTTP 303), which is not followed"));
-    let large = asked("/large-error", json!({})).await;
+    let large = send("/large-error", json!({})).await;
     assert!(large.message().len() < 5_000 && large.message().contains("left out"));
-    let leak = asked("/leak", json!({"headers": {"Authorization": "Bearer sk-0123456789"}})).await;
+    let leak = send("/leak", json!({"headers": {"Authorization": "Bearer sk-0123456789"}})).await;
     assert_eq!(leak, ToolError::new("the endpoint refused the call with HTTP 403: wrong key: \"Bearer [secret]\""));
 }
 
 #[tokio::test]
-async fn what_was_sent_and_not_answered_is_unknown_and_what_was_not_sent_is_not() {
+async fn webhook_request_sent_without_response_is_unknown_and_unsent_is_an_error() {
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let refused = endpoint(&format!("http://{gone}/"), &json!({})).ask(request()).await.unwrap_err();
+    let refused = endpoint(&format!("http://{gone}/"), &json!({})).send(request()).await.unwrap_err();
     assert_eq!(refused, ToolError::new(refused.message()));
     assert!(refused.message().contains("nothing was sent to it"), "{refused}");
 
-    for (answer, said) in [
+    for (answer, expected) in [
         (&b""[..], "the connection to the endpoint was lost before it answered"),
         (b"HTTP/1.1 200 OK\r\n", "the connection to the endpoint was lost before it answered"),
         (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", "the endpoint said HTTP 200, and its answer broke off"),
     ] {
         let (at, _tasks) = raw(answer).await;
-        let lost = endpoint(&format!("http://{at}/"), &json!({})).ask(request()).await.unwrap_err();
+        let lost = endpoint(&format!("http://{at}/"), &json!({})).send(request()).await.unwrap_err();
         assert_eq!(lost, ToolError::unknown(lost.message()));
-        assert!(lost.message().starts_with(said) && lost.message().contains("nobody knows"), "{lost}");
-        let lost = endpoint(&format!("http://{at}/"), &json!({"effect": "pure"})).ask(request()).await.unwrap_err();
+        assert!(lost.message().starts_with(expected) && lost.message().contains("nobody knows"), "{lost}");
+        let lost = endpoint(&format!("http://{at}/"), &json!({"effect": "pure"})).send(request()).await.unwrap_err();
         assert_eq!(lost, ToolError::new(lost.message()));
         assert!(lost.message().ends_with("the call may be made again"), "{lost}");
     }
     let silent = Router::new().fallback(|| async { std::future::pending::<()>().await });
     let (at, _tasks) = serve(silent).await;
-    let late = endpoint(&format!("http://{at}/"), &json!({"timeout": 1})).ask(request()).await.unwrap_err();
+    let late = endpoint(&format!("http://{at}/"), &json!({"timeout": 1})).send(request()).await.unwrap_err();
     assert_eq!(late, unknown("the endpoint did not answer within 1 seconds"));
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_closes_its_connection() {
-    struct Told(Arc<Notify>);
-    impl Drop for Told {
+async fn webhook_call_dropped_closes_its_connection() {
+    struct NotifyOnDrop(Arc<Notify>);
+    impl Drop for NotifyOnDrop {
         fn drop(&mut self) {
             self.0.notify_one();
         }
@@ -201,9 +204,9 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     let (began, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (begins, ends) = (began.clone(), ended.clone());
     let (at, _tasks) = serve(Router::new().fallback(move || {
-        let (begins, told) = (begins.clone(), Told(ends.clone()));
+        let (begins, notifier) = (begins.clone(), NotifyOnDrop(ends.clone()));
         async move {
-            let _told = told;
+            let _notifier = notifier;
             begins.notify_one();
             std::future::pending::<()>().await;
         }
@@ -211,14 +214,14 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     .await;
     let endpoint = endpoint(&format!("http://{at}/"), &json!({}));
     tokio::select! {
-        answer = endpoint.ask(request()) => panic!("{answer:?}"),
+        answer = endpoint.send(request()) => panic!("{answer:?}"),
         () = began.notified() => {}
     }
     tokio::time::timeout(LONG, ended.notified()).await.expect("the endpoint is told");
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_where_it_stands() {
+fn configuration_invalid_error_names_the_field() {
     for (url, more, part) in [
         ("ftp://x/", json!({}), "webhooks.act.url "),
         ("nowhere", json!({}), "webhooks.act.url "),
@@ -232,7 +235,7 @@ fn a_wrong_configuration_is_refused_where_it_stands() {
         let Err(error) = Endpoint::new(&ToolName::new("act").unwrap(), &config(url, &more)) else {
             panic!("{url} {more}")
         };
-        let said = error.to_string();
-        assert!(said.contains(part) && !said.contains("a\nb"), "{said}");
+        let text = error.to_string();
+        assert!(text.contains(part) && !text.contains("a\nb"), "{text}");
     }
 }

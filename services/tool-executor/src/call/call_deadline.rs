@@ -1,0 +1,183 @@
+//! Deadline of a running call: progress extends it and is published to viewers, and a replica that names itself can be
+//! asked whether it is alive.
+
+use std::time::Duration;
+
+use bus::call::OpenCall;
+use bus::{Bus, BusError};
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::event::{Envelope, ToolCallProgress, Topic};
+use contract::limits::PROGRESS_EVERY;
+use contract::subject::{self, Subject};
+use contract::tool::{ExtendToolCall, ToolItem};
+use contract::{CommandId, Json};
+use tokio::time::{Instant, timeout};
+
+use crate::Clock;
+use crate::connection_health::ConnectionHealth;
+
+/// How long before the deadline that the loop knows the executor asks for a later one; half the timeout where that is
+/// less. The loop waits some seconds beyond its deadline, too.
+const EXTENSION_LEAD: Duration = Duration::from_secs(5);
+/// The least extension, from now on: each one is a commit, and a tool chooses its timeout itself.
+const EXTENSION_MIN: Duration = Duration::from_secs(30);
+/// Time that a request of this module may take.
+const REQUEST_MAX: Duration = Duration::from_secs(2);
+/// Pause before an extension that was not stored is requested again.
+const REQUEST_RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Pause between two pings of the replica that works on a call.
+pub(super) const REPLICA_PING_EVERY: Duration = Duration::from_secs(2);
+/// How long a replica may be away: a client that lost its connection is back sooner, unless the server was away too.
+const REPLICA_AWAY_MAX: Duration = Duration::from_secs(3);
+
+/// When a call must end. Both come from one reading of the clock: a deadline later than the known one makes the
+/// executor request an extension, and the time between two readings must not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadlines {
+    /// After it the tool's answer is no longer wanted.
+    pub(crate) deadline: Instant,
+    /// The deadline that the loop knows of.
+    pub(crate) known: Instant,
+}
+
+/// Deadline and signs of life of one running call.
+pub(super) struct CallDeadline<'a> {
+    bus: &'a Bus,
+    clock: &'a dyn Clock,
+    work: &'a OpenCall<ToolItem>,
+    /// Granted again by each sign of progress.
+    timeout: Duration,
+    deadline: Instant,
+    /// The deadline that the loop knows of.
+    known_deadline: Instant,
+    /// When the next extension may be requested.
+    next_request_from: Instant,
+    last_progress_at: Option<Instant>,
+    last_published_at: Option<Instant>,
+    progress_count: u64,
+    instance: Option<Subject>,
+    away_since: Option<Instant>,
+}
+
+impl<'a> CallDeadline<'a> {
+    pub(super) fn new(bus: &'a Bus, clock: &'a dyn Clock, work: &'a OpenCall<ToolItem>, deadlines: Deadlines) -> Self {
+        let now = Instant::now();
+        let Deadlines { deadline, known: known_deadline } = deadlines;
+        let left = deadline.saturating_duration_since(now);
+        let timeout_ms = work.item.timeout_ms;
+        let timeout = if timeout_ms == 0 { left } else { Duration::from_millis(timeout_ms) };
+        Self {
+            bus,
+            clock,
+            work,
+            timeout,
+            deadline,
+            known_deadline,
+            next_request_from: now,
+            last_progress_at: None,
+            last_published_at: None,
+            progress_count: 0,
+            instance: None,
+            away_since: None,
+        }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// When to request an extension; `None` where the loop knows the deadline.
+    pub(super) fn next_extension_at(&self) -> Option<Instant> {
+        let before = EXTENSION_LEAD.min(self.timeout / 2);
+        let early = || self.known_deadline.checked_sub(before).unwrap_or(self.known_deadline);
+        (self.known_deadline < self.deadline).then(|| early().max(self.next_request_from))
+    }
+
+    /// Time since the last progress; `None` if there was none.
+    pub(super) fn silent_for(&self) -> Option<Duration> {
+        self.last_progress_at.map(|at| at.elapsed())
+    }
+
+    /// Requests the time that the call has by now. The loop decides, and may cancel the call instead.
+    pub(super) async fn request_extension(&mut self) {
+        let now = Instant::now();
+        let wanted = self.deadline.max(now + EXTENSION_MIN);
+        let left = wanted.saturating_duration_since(now);
+        let id = uuid::Uuid::now_v7().simple().to_string();
+        let meta = self.work.item.meta.of_result();
+        let extension = ExtendToolCall { meta, deadline: self.clock.now().after(left) };
+        let body = Bytes::from(Json::of(&extension).get().to_owned());
+        let Ok(id) = CommandId::new(&id) else { return };
+        let stored = timeout(REQUEST_MAX, self.bus.send_control(&self.work.key, Verb::ExtendToolCall, &id, body)).await;
+        let failed = match stored {
+            Ok(sent) => sent.err().map(|error| error.to_string()),
+            Err(late) => Some(late.to_string()),
+        };
+        match failed {
+            None => self.known_deadline = wanted,
+            Some(error) => {
+                self.next_request_from = Instant::now() + REQUEST_RETRY_AFTER;
+                tracing::debug!(session = %self.work.key, call = %self.work.call, error, "the extension was not requested");
+            }
+        }
+    }
+
+    /// Grants the whole time again, since the call is sent once more, perhaps to another replica.
+    pub(super) fn restart(&mut self) {
+        self.deadline = self.deadline.max(Instant::now() + self.timeout);
+        self.last_progress_at = None;
+        self.instance = None;
+        self.away_since = None;
+    }
+
+    /// Extends the deadline, and publishes the text to viewers.
+    pub(super) async fn record_progress(&mut self, text: String, instance: Option<&str>) {
+        let now = Instant::now();
+        self.deadline = self.deadline.max(now + self.timeout);
+        self.last_progress_at = Some(now);
+        if let Some(instance) = instance.and_then(subject::service_ping) {
+            self.instance = Some(instance);
+            self.away_since = None;
+        }
+        if text.is_empty() || self.last_published_at.is_some_and(|at| now.duration_since(at) < PROGRESS_EVERY) {
+            return;
+        }
+        self.last_published_at = Some(now);
+        self.progress_count += 1;
+        let trace = telemetry::trace::current();
+        let trace = trace.as_deref().and_then(telemetry::trace::trace_id);
+        let data = ToolCallProgress { call: self.work.call.call.clone(), tool: self.work.item.tool.clone(), text };
+        let envelope = Envelope {
+            id: format!("{}-{}-progress-{}", self.work.key.session, self.work.call, self.progress_count),
+            session_id: self.work.key.session.clone(),
+            tenant: self.work.key.tenant.clone(),
+            seq: None,
+            time: self.clock.now(),
+            trace_id: trace.unwrap_or_default().to_owned(),
+            data: Json::of(&data),
+        };
+        if let Err(error) = self.bus.publish_event(&self.work.key, Topic::ToolCallProgress, &envelope).await {
+            tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "progress was not published");
+        }
+    }
+
+    /// Subject of a check: the replica that named itself, else all replicas of the tool.
+    pub(super) fn query_subject(&self) -> Subject {
+        self.instance.clone().unwrap_or_else(|| subject::service_info(&self.work.item.tool))
+    }
+
+    /// Whether the replica that works on the call is gone; `false` for one that did not name itself.
+    pub(super) async fn is_replica_gone(&mut self, health: Option<&ConnectionHealth>) -> bool {
+        let Some(instance) = &self.instance else { return false };
+        let pong = self.bus.transport().request(instance, Vec::new(), Bytes::new(), REQUEST_MAX).await;
+        // A silent replica is alive, and without an answer of NATS nothing is known.
+        let Err(BusError::NoResponders { .. }) = pong else {
+            self.away_since = None;
+            return false;
+        };
+        let now = Instant::now();
+        let since = *self.away_since.get_or_insert(now);
+        now >= health.map_or(since, |health| health.reconnected_by(since)).max(since + REPLICA_AWAY_MAX)
+    }
+}

@@ -1,0 +1,52 @@
+//! Configuration of `http_fetch`.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::connect::Login;
+
+/// Greatest timeout of one fetch in seconds.
+pub(super) const TIMEOUT_MAX: u64 = 60;
+/// Greatest value of `max_bytes`.
+pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
+
+/// What may be fetched.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "fetch")]
+pub struct FetchConfig {
+    /// The only hosts that may be asked, `example.org` or `*.example.org`; without the list every public one, with an empty
+    /// one none.
+    pub allow_hosts: Option<Vec<String>>,
+    /// Hosts that are never asked.
+    pub deny_hosts: Vec<String>,
+    /// Networks such as `10.1.0.0/16` and hosts that may be asked although they are private.
+    pub allow_private: Vec<String>,
+    /// Ports that may be asked.
+    pub ports: Vec<u16>,
+    /// Bytes of a body that are read.
+    #[schemars(range(min = 1, max = BODY_BYTES_MAX))]
+    pub max_bytes: usize,
+    /// Seconds that one fetch may take.
+    #[schemars(range(min = 1, max = TIMEOUT_MAX))]
+    pub timeout: u64,
+    /// Value of the header `User-Agent`. Default: `ailoop/<version>`.
+    pub user_agent: Option<String>,
+    /// The NATS user of this tool, where users have permissions.
+    pub login: Option<Login>,
+}
+
+impl Default for FetchConfig {
+    fn default() -> Self {
+        Self {
+            allow_hosts: None,
+            deny_hosts: Vec::new(),
+            allow_private: Vec::new(),
+            ports: vec![80, 443],
+            max_bytes: 2 << 20,
+            timeout: 30,
+            user_agent: None,
+            login: None,
+        }
+    }
+}

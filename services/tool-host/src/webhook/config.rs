@@ -1,0 +1,67 @@
+//! Configuration of webhooks.
+
+use std::collections::BTreeMap;
+
+use contract::ToolName;
+use contract::tool::{Approval as ApprovalSetting, EffectClass};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use service::{Secret, schema};
+
+use crate::connect::Login;
+use crate::error::HostError;
+
+/// An HTTP endpoint that is offered as a tool.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "webhook")]
+pub struct WebhookConfig {
+    /// Where the arguments are posted; it may be private.
+    pub url: String,
+    /// What it does and when to use it: the model reads this.
+    pub description: String,
+    /// JSON Schema of the arguments object.
+    #[serde(default = "no_parameters")]
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub parameters: Value,
+    /// What may be done when nobody knows whether a call took effect.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::words_or_none::<EffectClass>")]
+    pub effect: EffectClass,
+    /// Whether a person is asked before each call.
+    #[serde(default)]
+    #[schemars(schema_with = "schema::words_or_none::<ApprovalSetting>")]
+    pub approval: ApprovalSetting,
+    /// Seconds that one request may take.
+    #[serde(default = "timeout_default")]
+    #[schemars(range(min = 1, max = 3_600))]
+    pub timeout: u64,
+    /// Bytes of a result that the model reads; the middle of a longer one is left out.
+    #[serde(default)]
+    pub max_output: Option<usize>,
+    /// Text that is added to the prompt of agents that have this tool.
+    #[serde(default)]
+    pub instructions: Option<String>,
+    /// Headers of each request.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Secret>,
+    /// Headers of each request, by the variables of the environment that hold them.
+    #[serde(default)]
+    pub headers_from: BTreeMap<String, String>,
+    /// The NATS user of this tool, where users have permissions.
+    #[serde(default)]
+    pub login: Option<Login>,
+}
+
+fn no_parameters() -> Value {
+    json!({"type": "object", "properties": {}})
+}
+
+fn timeout_default() -> u64 {
+    30
+}
+
+pub(super) fn setting(name: &ToolName, field: &str, message: String) -> HostError {
+    HostError::Setting { field: format!("webhooks.{name}.{field}"), message }
+}
