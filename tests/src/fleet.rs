@@ -191,7 +191,7 @@ impl Services {
             gateway: Gateway::start(gateway, bus.clone()).await?,
             executor: Executor::start(executor, bus.clone()),
             tool_host,
-            orchestrator: Orchestrator::start(loop_orchestrator::Config::default(), bus.clone()).await?,
+            orchestrator: Orchestrator::start(loop_orchestrator::OrchestratorConfig::default(), bus.clone()).await?,
             edge: Edge::start(edge, bus.clone()).await?,
         })
     }

@@ -255,7 +255,7 @@ impl Check<'_> {
         let _telemetry: Option<telemetry::Config> = sections.read("telemetry");
         let health: Option<service::health::Config> = sections.read("health");
         let composer: Option<prompt_composer::Config> = sections.read("composer");
-        let _orchestrator: Option<loop_orchestrator::Config> = sections.read("orchestrator");
+        let _orchestrator: Option<loop_orchestrator::OrchestratorConfig> = sections.read("orchestrator");
         let gateway: Option<model_gateway::Config> = sections.read("gateway");
         let _executor: Option<tool_executor::Config> = sections.read("executor");
         let tool_host: Option<tool_host::Config> = sections.read(tool_host::SECTION);

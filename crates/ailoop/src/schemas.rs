@@ -57,7 +57,7 @@ struct Sections {
     /// The prompt-composer.
     composer: Option<prompt_composer::Config>,
     /// The loop-orchestrator.
-    orchestrator: Option<loop_orchestrator::Config>,
+    orchestrator: Option<loop_orchestrator::OrchestratorConfig>,
     /// The model-gateway.
     gateway: Option<model_gateway::Config>,
     /// The tool-executor.

@@ -1,11 +1,11 @@
 //! Runs agent sessions: reads inputs, commits events, performs effects.
 
-use loop_orchestrator::{Config, Orchestrator};
+use loop_orchestrator::{Orchestrator, OrchestratorConfig};
 use service::process::{Running, run};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    run("loop-orchestrator", "orchestrator", async |config: Config, bus| {
+    run("loop-orchestrator", "orchestrator", async |config: OrchestratorConfig, bus| {
         let orchestrator = Orchestrator::start(config, bus).await?;
         Ok(Running::new(orchestrator.readiness(), |timeout| orchestrator.drain(timeout)))
     })

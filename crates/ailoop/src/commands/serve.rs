@@ -6,9 +6,9 @@ use service::process::{Running, run};
 use crate::failure::{Exit, Failure};
 
 pub(super) async fn orchestrator() -> Result<Exit, Failure> {
-    use loop_orchestrator::{Config, Orchestrator};
+    use loop_orchestrator::{Orchestrator, OrchestratorConfig};
     ended(
-        run("loop-orchestrator", "orchestrator", async |config: Config, bus| {
+        run("loop-orchestrator", "orchestrator", async |config: OrchestratorConfig, bus| {
             let orchestrator = Orchestrator::start(config, bus).await?;
             Ok(Running::new(orchestrator.readiness(), |timeout| orchestrator.drain(timeout)))
         })

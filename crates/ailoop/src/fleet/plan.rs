@@ -66,7 +66,7 @@ pub struct Plan {
     pub(super) gateway: model_gateway::Config,
     pub(super) executor: tool_executor::Config,
     pub(super) tool_host: tool_host::Config,
-    pub(super) orchestrator: loop_orchestrator::Config,
+    pub(super) orchestrator: loop_orchestrator::OrchestratorConfig,
     pub(super) edge: edge::Config,
     /// Variables that hold providers' keys, and are not set here.
     pub(super) missing_keys: Vec<String>,
