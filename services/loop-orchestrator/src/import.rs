@@ -9,7 +9,7 @@ use session::Session;
 use crate::commit::{Prepared, prepare};
 use crate::perform;
 
-/// Result of [`import_session`].
+/// What [`import_session`] did with the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportOutcome {
     /// The session exists, by this import or an earlier one.

@@ -71,7 +71,7 @@ impl ConnectedSince {
 #[derive(Debug, Default)]
 struct SessionsToRepair(Mutex<BTreeSet<SessionKey>>);
 
-/// Bound of [`SessionsToRepair`].
+/// Largest number of [`SessionsToRepair`].
 const SESSIONS_TO_REPAIR_MAX: usize = 10_000;
 
 impl SessionsToRepair {

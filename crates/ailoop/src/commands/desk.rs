@@ -9,7 +9,7 @@ use contract::event::StopReason;
 use contract::ids::AgentId;
 use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::ContinuationSettings;
-use prompt_composer::Book;
+use prompt_composer::Catalog;
 use reply::Patterns;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ use crate::terminal::{Style, Terminal};
 
 /// An agent's id, and the settings that its sessions begin with.
 pub(super) fn settings(of: &AgentArgs) -> Result<(String, ContinuationSettings), Failure> {
-    let composed = compose(&book()?, of, Features::default())?;
+    let composed = compose(&catalog()?, of, Features::default())?;
     Ok((composed.agent.id.to_string(), composed.agent.continuation))
 }
 
@@ -45,16 +45,16 @@ pub(super) fn prompt(command: &PromptCommand, terminal: &Terminal) -> Result<Exi
     }
 }
 
-fn book() -> Result<Book, Failure> {
+fn catalog() -> Result<Catalog, Failure> {
     let bad = |error: service::ConfigError| Failure::new(error.code(), error.to_string());
-    let mut config: prompt_composer::Config = service::config::load("composer").map_err(bad)?;
-    let book = Book::read(&config).map_err(bad)?;
-    if book.has_default_model() {
-        return Ok(book);
+    let mut config: prompt_composer::ComposerConfig = service::config::load("composer").map_err(bad)?;
+    let catalog = Catalog::read(&config).map_err(bad)?;
+    if catalog.has_default_model() {
+        return Ok(catalog);
     }
     // Whoever only looks at prompts needs no model.
     config.default_model = Some(REHEARSAL.to_owned());
-    Book::read(&config).map_err(bad)
+    Catalog::read(&config).map_err(bad)
 }
 
 fn agent_id(name: Option<&str>) -> Result<Option<AgentId>, Failure> {
@@ -64,10 +64,10 @@ fn agent_id(name: Option<&str>) -> Result<Option<AgentId>, Failure> {
     name.map(parse).transpose()
 }
 
-fn compose(book: &Book, of: &AgentArgs, features: Features) -> Result<Composed, Failure> {
+fn compose(catalog: &Catalog, of: &AgentArgs, features: Features) -> Result<Composed, Failure> {
     let request =
         super::compose_request(super::tenant(&of.tenant)?, agent_id(of.agent.as_deref())?, of.model.clone(), features);
-    match book.answer(&request) {
+    match catalog.compose(&request) {
         ComposeReply::Composed(composed) => Ok(*composed),
         ComposeReply::Refused { code, message } => Err(Failure::new(code, message)),
     }
@@ -98,7 +98,7 @@ fn schema(args: &SchemaArgs, terminal: &Terminal) -> Exit {
 }
 
 fn explain(args: &AgentArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let composed = compose(&book()?, args, Features::default())?;
+    let composed = compose(&catalog()?, args, Features::default())?;
     let parts: Vec<Value> =
         composed.components.iter().map(|part| json!({"name": part.name, "bytes": part.bytes})).collect();
     let told = json!({
@@ -111,9 +111,9 @@ fn explain(args: &AgentArgs, terminal: &Terminal) -> Result<Exit, Failure> {
 }
 
 fn show(args: &PromptShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let book = book()?;
+    let catalog = catalog()?;
     let features = Features { enable: args.feature.clone(), disable: args.without.clone() };
-    let composed = compose(&book, &args.agent, features)?;
+    let composed = compose(&catalog, &args.agent, features)?;
     for warning in &composed.warnings {
         terminal.note(Style::Warn, &format!("warning: {warning}"));
     }
@@ -122,7 +122,7 @@ fn show(args: &PromptShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         terminal.note(Style::Plain, &told);
         return Ok(super::finish(terminal.data(&format!("{}\n", composed.prompt.trim_end()))));
     }
-    let usual = compose(&book, &args.agent, Features::default())?;
+    let usual = compose(&catalog, &args.agent, Features::default())?;
     Ok(super::finish(terminal.data(&difference(&usual.prompt, &composed.prompt))))
 }
 
@@ -176,7 +176,7 @@ struct SampleCall {
 
 /// `ailoop patterns test`
 pub(super) fn test(args: &PatternsTestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let composed = compose(&book()?, &args.agent, Features::default())?;
+    let composed = compose(&catalog()?, &args.agent, Features::default())?;
     let settings = composed.agent.continuation;
     let bad = |error: reply::PatternError| Failure::new(ErrorCode::BadConfig, error.to_string());
     let patterns = Patterns::compile(&settings).map_err(bad)?;
