@@ -229,7 +229,7 @@ impl DeliveredInput {
             control_at: self.control_at,
             sent: self.time,
             by: self.by.clone(),
-            told: self.parent_command_number,
+            parent_command_number: self.parent_command_number,
             traceparent: self.is_client().then(|| self.turn_traceparent()),
             tools: tools.map(Arc::new),
             archive_after,

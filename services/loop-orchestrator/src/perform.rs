@@ -166,8 +166,8 @@ pub(crate) async fn perform(
             bus.publish_cancel(key, call).await
         }
         Effect::StartChild(call) => send_command(bus, session.child_start(call)).await,
-        Effect::CommandChild(call) => send_command(bus, session.child_word(call)).await,
-        Effect::ReportToParent => send_command(bus, session.word_to_parent()).await,
+        Effect::CommandChild(call) => send_command(bus, session.child_command(call)).await,
+        Effect::ReportToParent => send_command(bus, session.parent_report()).await,
         Effect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
         Effect::CancelTimer => bus.cancel_timer(key).await,
         Effect::Index => {

@@ -13,7 +13,7 @@ use prompt_composer::Catalog;
 use reply::Patterns;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use session::continuation::{Facts, Verdict, decide};
+use session::continuation::{ContinuationVerdict, Facts, decide};
 
 use crate::args::{AgentArgs, ConfigCommand, PatternsTestArgs, PromptCommand, PromptShowArgs, SchemaArgs};
 use crate::choose::REHEARSAL;
@@ -226,7 +226,7 @@ fn samples(file: &Path) -> Result<Vec<Sample>, Failure> {
         .collect()
 }
 
-fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample) -> (Verdict, String) {
+fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample) -> (ContinuationVerdict, String) {
     let calls: Vec<ToolCall> = sample.calls.iter().map(|call| ToolCall::new("", &call.name, &call.arguments)).collect();
     let reading = reply::read(&sample.text, &calls, sample.signal);
     let facts = Facts {
@@ -245,7 +245,7 @@ fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample
     (verdict, reading.visible)
 }
 
-fn as_json(sample: &Sample, verdict: &Verdict, visible: &str, agrees: bool) -> String {
+fn as_json(sample: &Sample, verdict: &ContinuationVerdict, visible: &str, agrees: bool) -> String {
     let told = json!({
         "id": sample.id, "continues": verdict.continues, "source": verdict.source.to_string(),
         "reason": verdict.reason, "visible": visible, "agrees": agrees,
@@ -253,7 +253,7 @@ fn as_json(sample: &Sample, verdict: &Verdict, visible: &str, agrees: bool) -> S
     format!("{told}\n")
 }
 
-fn as_text(sample: &Sample, verdict: &Verdict, agrees: bool) -> String {
+fn as_text(sample: &Sample, verdict: &ContinuationVerdict, agrees: bool) -> String {
     let word = |continues: bool| if continues { "goes on" } else { "ends" };
     let id = if sample.id.is_empty() { String::new() } else { format!("{}  ", sample.id) };
     let wanted = if agrees { String::new() } else { format!("  wanted: {}", word(!verdict.continues)) };

@@ -37,7 +37,7 @@ fn committed(layers: Layers<'_>) -> ContinuationSettings {
     let over: serde_json::Value = serde_json::from_str(&format!("{{{}}}", layers.session)).unwrap();
     let start: Start = serde_json::from_value(serde_json::json!({"continuation": over})).unwrap();
     let input = Input {
-        told: None,
+        parent_command_number: None,
         reference: InputRef { kind: InputKind::Control(Verb::Start), id: CommandId::new("c").unwrap() },
         control_seq: None,
         control_at: None,
