@@ -15,7 +15,7 @@ use bus::{MemoryServer, Read};
 use contract::commit::Commit;
 use contract::limits::SLOTS_PER_PAGE;
 use edge::config::Listen;
-use loop_orchestrator::Config;
+use loop_orchestrator::OrchestratorConfig;
 use session::audit::audit;
 
 use place::{Place, in_log, key, orchestrator};
@@ -99,7 +99,7 @@ async fn an_orchestrator_may_die_between_the_archive_and_the_log() -> anyhow::Re
         let key = key("killed")?;
         place.begin(&key, true).await?;
         // Whoever takes over is there only when the first one may be dead.
-        let _second = orchestrator(&place.server, "another", Config::default()).await?;
+        let _second = orchestrator(&place.server, "another", OrchestratorConfig::default()).await?;
         for turn in 0..34 {
             place.say(&key, &turn.to_string()).await?;
         }
@@ -116,7 +116,8 @@ async fn an_orchestrator_may_die_between_the_archive_and_the_log() -> anyhow::Re
 async fn a_viewer_of_an_archived_session_sees_it_from_its_beginning() -> anyhow::Result<()> {
     let server = MemoryServer::new();
     // It leaves the log as soon as it ends.
-    let place = Place::on(server.clone(), Config { archive_after: 0, ..Config::default() }).await?;
+    let place =
+        Place::on(server.clone(), OrchestratorConfig { archive_after: 0, ..OrchestratorConfig::default() }).await?;
     let key = key("seen")?;
     place.begin(&key, true).await?;
     for turn in 0..70 {

@@ -16,7 +16,7 @@ use contract::streams::Stream;
 use contract::subject::{self, SessionKey};
 use contract::{AgentId, CommandId, SessionId, TenantId, Timestamp};
 use futures::FutureExt;
-use loop_orchestrator::{Clock, Config, Orchestrator};
+use loop_orchestrator::{Clock, Orchestrator, OrchestratorConfig};
 use serde_json::{Value, json};
 
 /// Longest wait for anything, in the time of the test.
@@ -48,14 +48,14 @@ pub(crate) fn key(session: &str) -> anyhow::Result<SessionKey> {
 
 impl Place {
     pub(crate) async fn new() -> anyhow::Result<Self> {
-        Self::on(MemoryServer::new(), Config::default()).await
+        Self::on(MemoryServer::new(), OrchestratorConfig::default()).await
     }
 
     pub(crate) async fn with(faults: Arc<dyn Faults>) -> anyhow::Result<Self> {
-        Self::on(MemoryServer::with_faults(faults), Config::default()).await
+        Self::on(MemoryServer::with_faults(faults), OrchestratorConfig::default()).await
     }
 
-    pub(crate) async fn on(server: MemoryServer, config: Config) -> anyhow::Result<Self> {
+    pub(crate) async fn on(server: MemoryServer, config: OrchestratorConfig) -> anyhow::Result<Self> {
         let bus = server.client("client").0;
         let composer = bus.serve_compose(|_| std::future::ready(composed()).boxed()).await?;
         let orchestrator = orchestrator(&server, "orchestrator", config).await?;
@@ -131,7 +131,11 @@ impl Place {
 }
 
 /// An orchestrator with a name of its own, which faults see.
-pub(crate) async fn orchestrator(server: &MemoryServer, name: &str, config: Config) -> anyhow::Result<Orchestrator> {
+pub(crate) async fn orchestrator(
+    server: &MemoryServer,
+    name: &str,
+    config: OrchestratorConfig,
+) -> anyhow::Result<Orchestrator> {
     Orchestrator::with_clock(config, server.client(name).0, Arc::new(Virtual(server.clone()))).await
 }
 

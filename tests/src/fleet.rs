@@ -174,7 +174,7 @@ impl Services {
         files: Option<(PathBuf, PathBuf)>,
     ) -> anyhow::Result<Self> {
         let config_dir = Some(config.to_owned());
-        let composer = prompt_composer::Config { config_dir: config_dir.clone(), ..Default::default() };
+        let composer = prompt_composer::ComposerConfig { config_dir: config_dir.clone(), ..Default::default() };
         let gateway = model_gateway::Config { config_dir, ..Default::default() };
         let files = files.map(|(root, out)| FilesConfig { root, out: Some(out), login: None });
         let results = Some(tool_host::ResultsConfig::default());
@@ -191,7 +191,7 @@ impl Services {
             gateway: Gateway::start(gateway, bus.clone()).await?,
             executor: Executor::start(executor, bus.clone()),
             tool_host,
-            orchestrator: Orchestrator::start(loop_orchestrator::Config::default(), bus.clone()).await?,
+            orchestrator: Orchestrator::start(loop_orchestrator::OrchestratorConfig::default(), bus.clone()).await?,
             edge: Edge::start(edge, bus.clone()).await?,
         })
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use contract::command::Features;
 use contract::compose::ComposeReply;
 use contract::{AgentId, TenantId};
-use prompt_composer::Book;
+use prompt_composer::Catalog;
 use prompt_composer::agents::Agents;
 use serde::de::DeserializeOwned;
 use service::config::{ConfigError, SECTIONS, Settings};
@@ -195,7 +195,7 @@ impl Check<'_> {
         }
         let models = models.and_then(|file| self.models(paths, &file));
         if let Some(file) = &agents {
-            self.shape(ConfigFile::Agents, file, prompt_composer::agents::mistakes);
+            self.shape(ConfigFile::Agents, file, prompt_composer::agents::find_errors);
         }
         if models.is_some() {
             self.agents(agents.as_ref());
@@ -254,8 +254,8 @@ impl Check<'_> {
         let nats: Option<bus::NatsConfig> = sections.read("nats");
         let _telemetry: Option<telemetry::Config> = sections.read("telemetry");
         let health: Option<service::health::Config> = sections.read("health");
-        let composer: Option<prompt_composer::Config> = sections.read("composer");
-        let _orchestrator: Option<loop_orchestrator::Config> = sections.read("orchestrator");
+        let composer: Option<prompt_composer::ComposerConfig> = sections.read("composer");
+        let _orchestrator: Option<loop_orchestrator::OrchestratorConfig> = sections.read("orchestrator");
         let gateway: Option<model_gateway::Config> = sections.read("gateway");
         let _executor: Option<tool_executor::ExecutorConfig> = sections.read("executor");
         let tool_host: Option<tool_host::ToolHostConfig> = sections.read(tool_host::SECTION);
@@ -357,16 +357,16 @@ impl Check<'_> {
 
     /// Composes every agent's prompt.
     fn agents(&mut self, file: Option<&TextFile>) {
-        let Ok(config) = service::config::load::<prompt_composer::Config>("composer") else { return };
-        let config = match Book::read(&config) {
-            Ok(book) if !book.has_default_model() => {
+        let Ok(config) = service::config::load::<prompt_composer::ComposerConfig>("composer") else { return };
+        let config = match Catalog::read(&config) {
+            Ok(catalog) if !catalog.has_default_model() => {
                 // Whoever only looks at prompts needs no model.
-                prompt_composer::Config { default_model: Some(REHEARSAL.to_owned()), ..config }
+                prompt_composer::ComposerConfig { default_model: Some(REHEARSAL.to_owned()), ..config }
             }
             Ok(_) | Err(_) => config,
         };
-        let book = match Book::read(&config) {
-            Ok(book) => book,
+        let catalog = match Catalog::read(&config) {
+            Ok(catalog) => catalog,
             Err(error) => {
                 // What is wrong with the files themselves was said before.
                 if self.report.is_good() {
@@ -392,14 +392,16 @@ impl Check<'_> {
                 None => Mistake::new(origin, message),
             }
         };
-        let agents = book.agents();
+        let agents = catalog.agents();
         let unnamed = unnamed_tenant(agents);
         let mut of_tenants: BTreeMap<(&TenantId, Finding), Vec<&str>> = BTreeMap::new();
         for agent in agents.all() {
             self.report.agents += 1;
-            let own = Finding::all(&book, &unnamed, &agent.id);
+            let own = Finding::all(&catalog, &unnamed, &agent.id);
             for tenant in agents.tenants() {
-                for finding in Finding::all(&book, tenant, &agent.id).into_iter().filter(|found| !own.contains(found)) {
+                for finding in
+                    Finding::all(&catalog, tenant, &agent.id).into_iter().filter(|found| !own.contains(found))
+                {
                     of_tenants.entry((tenant, finding)).or_default().push(agent.id.as_str());
                 }
             }
@@ -416,7 +418,7 @@ impl Check<'_> {
             let mistake = mistake_at("tenants", tenant.as_str(), finding.tenant_key(), message);
             self.push(if finding.is_warning() { mistake.warning() } else { mistake });
         }
-        for warning in book.agents().warnings.clone() {
+        for warning in catalog.agents().warnings.clone() {
             self.push(Mistake::new(origin, warning.trim_start_matches(&format!("{origin}:"))).warning());
         }
     }
@@ -432,9 +434,9 @@ struct Finding {
 
 impl Finding {
     /// Composes the prompt and collects what is odd about it, or why there is none.
-    fn all(book: &Book, tenant: &TenantId, agent: &AgentId) -> BTreeSet<Self> {
+    fn all(catalog: &Catalog, tenant: &TenantId, agent: &AgentId) -> BTreeSet<Self> {
         let request = crate::commands::compose_request(tenant.clone(), Some(agent.clone()), None, Features::default());
-        match book.answer(&request) {
+        match catalog.compose(&request) {
             ComposeReply::Composed(composed) => {
                 composed.warnings.into_iter().map(|message| Self { message, is_refusal: false }).collect()
             }

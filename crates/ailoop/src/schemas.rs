@@ -55,9 +55,9 @@ struct Sections {
     /// Seconds in which a process finishes or hands back its work at the end.
     drain_timeout: Option<u64>,
     /// The prompt-composer.
-    composer: Option<prompt_composer::Config>,
+    composer: Option<prompt_composer::ComposerConfig>,
     /// The loop-orchestrator.
-    orchestrator: Option<loop_orchestrator::Config>,
+    orchestrator: Option<loop_orchestrator::OrchestratorConfig>,
     /// The model-gateway.
     gateway: Option<model_gateway::Config>,
     /// The tool-executor.

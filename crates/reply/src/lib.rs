@@ -1,8 +1,8 @@
-//! What a model's reply says: the text that people read, and what it tells the loop besides.
+//! Reads a model's reply: the text for people, and the signal for the loop.
 //!
-//! A model signals whether it goes on in the form that its session asked for: by a pseudo-call, by an object in its text,
-//! or by an envelope that is the whole reply. The gateway streams the text while it comes and the loop reads the whole of it
-//! later; both use the one [`Splitter`], so the streamed text is the committed text, however the reply was cut.
+//! A model signals whether it continues in the form that its session asks for: by a pseudo-call, by an object in its text, or by
+//! an envelope that is the whole reply. The gateway streams the text, and the loop reads the whole reply later. Both use
+//! [`Splitter`], so that the streamed text equals the committed text, however the reply was split into chunks.
 
 mod cache;
 mod calls;
@@ -11,19 +11,19 @@ mod evidence;
 mod intent;
 mod lead;
 mod matcher;
-mod needs;
 mod nudge;
 mod pattern;
 mod patterns;
-#[cfg(test)]
-mod plain;
+mod prefilter;
 mod progress;
 mod prose;
 mod read;
+#[cfg(test)]
+mod reference_matcher;
+mod required_literals;
 mod response;
 mod schema;
 mod shape;
-mod sieve;
 mod split;
 mod suggest;
 mod templates;
@@ -37,7 +37,8 @@ pub use intent::{Intent, intent};
 pub use nudge::is_nudge;
 pub use pattern::TextPattern;
 pub use patterns::{
-    CACHE_BYTES_MAX, COMPILED_LISTS_BYTES_MAX, Heard, PATTERN_TEXTS_BYTES_MAX, PATTERNS_MAX, PatternError, Patterns,
+    CACHE_BYTES_MAX, COMPILED_LISTS_BYTES_MAX, PATTERN_TEXTS_BYTES_MAX, PATTERNS_MAX, PatternError, PatternMatch,
+    Patterns,
 };
 pub use read::{NextAction, Reading, Signal, Status, read};
 pub use schema::{definition, envelope, response_format};

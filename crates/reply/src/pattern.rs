@@ -7,11 +7,11 @@ use regex_syntax::ParserBuilder;
 use regex_syntax::ast::{self, Ast, ClassSetItem, Visitor};
 
 use crate::matcher::Matcher;
-use crate::needs::Needs;
 use crate::patterns::PatternError;
+use crate::prefilter::MatchScope;
 use crate::prose::Prose;
+use crate::required_literals::RequiredLiterals;
 use crate::shape::Shape;
-use crate::sieve::Where;
 use crate::windows::windows;
 
 /// Bytes of one compiled pattern's automaton.
@@ -54,7 +54,7 @@ impl TextPattern {
 
 impl Pattern {
     /// Compiles a pattern, and tells what it needs and whether its matches hold words of one line only.
-    pub(crate) fn compile(pattern: &str) -> Result<(Self, (Needs, bool)), PatternError> {
+    pub(crate) fn compile(pattern: &str) -> Result<(Self, (RequiredLiterals, bool)), PatternError> {
         check(pattern)?;
         let mut parser = ParserBuilder::new();
         let parsed = parser.case_insensitive(true).multi_line(true).nest_limit(NESTING_MAX).build().parse(pattern);
@@ -63,7 +63,7 @@ impl Pattern {
             let why = format!("it compiles to more than {COMPILED_BYTES_MAX} bytes; repeat less, or a smaller class");
             PatternError::new(pattern, why)
         })?;
-        let known = (Needs::of(&parsed), Shape::of(&parsed).is_of_one_line());
+        let known = (RequiredLiterals::of(&parsed), Shape::of(&parsed).is_of_one_line());
         Ok((Self { text: pattern.to_owned(), matcher }, known))
     }
 
@@ -80,7 +80,7 @@ impl Pattern {
     pub(crate) fn last(
         &self,
         prose: &Prose,
-        place: &Where,
+        place: &MatchScope,
         least: usize,
         counts: impl Fn(&Range<usize>) -> bool,
     ) -> Option<usize> {
@@ -91,9 +91,9 @@ impl Pattern {
             late.find(|found| counts(found)).map(|found| found.end)
         };
         match place {
-            Where::Nowhere => None,
-            Where::Anywhere => latest(0..prose.text.len()),
-            Where::Lines(lines) => {
+            MatchScope::Nowhere => None,
+            MatchScope::Anywhere => latest(0..prose.text.len()),
+            MatchScope::Lines(lines) => {
                 let mut windows = windows(&prose.text, lines).take_while(|window| window.end >= least);
                 windows.find_map(latest)
             }

@@ -8,8 +8,8 @@ use contract::settings::ContinuationSettings;
 
 use crate::cache::ByteCache;
 use crate::pattern::Pattern;
+use crate::prefilter::{MatchScope, Prefilter};
 use crate::prose::Prose;
-use crate::sieve::{Sieve, Where};
 
 /// Patterns of one list.
 pub const PATTERNS_MAX: usize = 32;
@@ -63,7 +63,7 @@ impl std::error::Error for PatternError {}
 
 /// What was heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Heard<'a> {
+pub struct PatternMatch<'a> {
     /// Whether the text announces a next step; otherwise it says that it is done.
     pub continues: bool,
     /// The pattern that heard it.
@@ -77,7 +77,7 @@ pub struct Patterns {
     pub(crate) all: Vec<Pattern>,
     /// How many say that all is done.
     done: usize,
-    pub(crate) sieve: Sieve,
+    pub(crate) prefilter: Prefilter,
 }
 
 impl Patterns {
@@ -119,12 +119,12 @@ impl Patterns {
             all.push(compiled);
             needs.push(needed);
         }
-        Ok(Self { all, done: termination.len(), sieve: Sieve::of(needs) })
+        Ok(Self { all, done: termination.len(), prefilter: Prefilter::of(needs) })
     }
 
     /// Bytes of memory that both lists take, compiled.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.all.iter().map(Pattern::bytes).sum::<usize>() + self.sieve.bytes()
+        size_of::<Self>() + self.all.iter().map(Pattern::bytes).sum::<usize>() + self.prefilter.bytes()
     }
 
     /// Bytes of all compiled lists that this process keeps.
@@ -140,14 +140,14 @@ impl Patterns {
     /// What a text says of going on; none when it says nothing. A text that says that it is done is believed, unless it
     /// announces a next step after that. So it is the match that ends last; of those that end at the same place it is the
     /// one whose pattern comes first.
-    pub fn hear(&self, text: &str) -> Option<Heard<'_>> {
-        self.hear_in(&Prose::of(text)).map(|(heard, _)| heard)
+    pub fn match_text(&self, text: &str) -> Option<PatternMatch<'_>> {
+        self.match_prose(&Prose::of(text)).map(|(found, _)| found)
     }
 
     /// The same, and where the match ends.
-    pub(crate) fn hear_in(&self, prose: &Prose) -> Option<(Heard<'_>, usize)> {
-        let places = self.sieve.sift(&prose.text);
-        let mut order: Vec<usize> = (0..self.all.len()).filter(|at| places[*at] != Where::Nowhere).collect();
+    pub(crate) fn match_prose(&self, prose: &Prose) -> Option<(PatternMatch<'_>, usize)> {
+        let places = self.prefilter.locate(&prose.text);
+        let mut order: Vec<usize> = (0..self.all.len()).filter(|at| places[*at] != MatchScope::Nowhere).collect();
         // Those first that can match late: behind the best match there is little left to search for the others.
         order.sort_by_key(|at| Reverse(places[*at].last()));
         let mut best: Option<(usize, usize)> = None;
@@ -160,7 +160,7 @@ impl Patterns {
             let end = self.all[at].last(prose, &places[at], least, counts);
             best = end.map(|end| (end, at)).or(best);
         }
-        best.map(|(end, at)| (Heard { continues: at >= self.done, pattern: self.all[at].as_str() }, end))
+        best.map(|(end, at)| (PatternMatch { continues: at >= self.done, pattern: self.all[at].as_str() }, end))
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
         for known in crate::TEMPLATES {
             let patterns = Patterns::compile(&crate::template(known.name).unwrap()).unwrap();
             let (bytes, prose) = (patterns.bytes(), Prose::of(&text));
-            patterns.hear_in(&prose);
+            patterns.match_prose(&prose);
             assert!(bytes < COMPILED_LISTS_BYTES_MAX / 3 * 2, "{}: {bytes} bytes", known.name);
             assert!(prose.spent() < STEPS_MAX / 4, "{}: {} steps", known.name, prose.spent());
         }
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_heard() {
+    fn pattern_matches_expected_texts() {
         for (text, expected) in [
             ("I am finished.", Some(false)),
             ("I'm not finished yet.", Some(true)),
@@ -229,7 +229,7 @@ mod tests {
             ("Now I'll read it?", None),
         ] {
             let (patterns, text) = (patterns(), text);
-            assert_eq!(patterns.hear(text).map(|heard| heard.continues), expected, "{text}");
+            assert_eq!(patterns.match_text(text).map(|found| found.continues), expected, "{text}");
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::patterns::{Heard, Patterns};
+use crate::patterns::{PatternMatch, Patterns};
 use crate::prose::last_sentence;
 
 /// Words of a proposed pattern.
@@ -32,7 +32,7 @@ pub struct Suggestion {
 /// Proposes continuation patterns. `nudged`: replies after which the user had to ask to go on; `ended`: replies that
 /// were an end; `known`: what is heard already.
 pub fn suggest(nudged: &[String], ended: &[String], known: &Patterns) -> Vec<Suggestion> {
-    let goes_on = |text: &&String| matches!(known.hear(text), Some(Heard { continues: true, .. }));
+    let goes_on = |text: &&String| matches!(known.match_text(text), Some(PatternMatch { continues: true, .. }));
     let mut open: Vec<Sentence> = nudged.iter().filter(|text| !goes_on(text)).map(|text| Sentence::of(text)).collect();
     let ends: BTreeSet<String> = ended.iter().flat_map(|text| Sentence::of(text).phrases()).collect();
     let mut found = Vec::new();
@@ -44,17 +44,21 @@ pub fn suggest(nudged: &[String], ended: &[String], known: &Patterns) -> Vec<Sug
                 entry.0 += 1;
             }
         }
-        // The most often heard; of those the one that stands first, where announcements are made; then the longer one.
+        // The most frequent phrase; then the earliest one, where announcements are made; then the longest one.
         let best = counts
             .into_iter()
             .max_by_key(|(phrase, (replies, place))| (*replies, std::cmp::Reverse(*place), phrase.split(' ').count()));
         let Some((phrase, (replies, _))) = best else { break };
-        let (heard, rest): (Vec<Sentence>, Vec<Sentence>) =
+        let (matching, rest): (Vec<Sentence>, Vec<Sentence>) =
             open.into_iter().partition(|sentence| sentence.phrases().contains(&phrase));
         open = rest;
         let words: Vec<String> = phrase.split(' ').map(regex::escape).collect();
         let pattern = format!(r"\b{}\b", words.join(r"\W+"));
-        found.push(Suggestion { pattern, replies, example: heard.first().map(|s| s.text.clone()).unwrap_or_default() });
+        found.push(Suggestion {
+            pattern,
+            replies,
+            example: matching.first().map(|s| s.text.clone()).unwrap_or_default(),
+        });
     }
     found
 }
@@ -79,9 +83,9 @@ impl Sentence {
         for begin in 0..self.words.len() {
             for count in WORDS.rev() {
                 let Some(words) = self.words.get(begin..begin + count) else { continue };
-                let says = words.iter().any(|word| !SMALL.contains(&word.as_str()) && word.parse::<f64>().is_err());
+                let states = words.iter().any(|word| !SMALL.contains(&word.as_str()) && word.parse::<f64>().is_err());
                 let phrase = words.join(" ");
-                if says && !phrases.contains(&phrase) {
+                if states && !phrases.contains(&phrase) {
                     phrases.push(phrase);
                 }
             }
@@ -105,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_heard_again_and_again_is_proposed_once() {
+    fn phrase_that_repeats_is_suggested_once() {
         let nudged = owned(&[
             "The files are listed. On to the tests with fresh eyes.",
             "Done with one. On to the tests of the parser.",
@@ -113,8 +117,8 @@ mod tests {
         ]);
         let ended = owned(&["The tests of the parser are all green.", "That was the plan of attack."]);
         let found = suggest(&nudged, &ended, &none());
-        let told: Vec<(&str, usize)> = found.iter().map(|s| (s.pattern.as_str(), s.replies)).collect();
-        assert_eq!(told, [(r"\bon\W+to\W+the\W+tests\b", 2), (r"\bmy\W+plan\W+of\W+attack\b", 1)]);
+        let reported: Vec<(&str, usize)> = found.iter().map(|s| (s.pattern.as_str(), s.replies)).collect();
+        assert_eq!(reported, [(r"\bon\W+to\W+the\W+tests\b", 2), (r"\bmy\W+plan\W+of\W+attack\b", 1)]);
         assert!(found[0].example.starts_with("On to the tests"));
         // What is proposed would be heard, and in no reply that was an end.
         let settings = ContinuationSettings {
@@ -123,12 +127,12 @@ mod tests {
             ..ContinuationSettings::default()
         };
         let patterns = Patterns::compile(&settings).unwrap();
-        assert!(nudged.iter().all(|text| patterns.hear(text).is_some()));
-        assert!(ended.iter().all(|text| patterns.hear(text).is_none()));
+        assert!(nudged.iter().all(|text| patterns.match_text(text).is_some()));
+        assert!(ended.iter().all(|text| patterns.match_text(text).is_none()));
     }
 
     #[test]
-    fn what_is_heard_already_or_stands_in_ends_too_is_not_proposed() {
+    fn phrase_that_matches_already_or_ends_turns_is_not_suggested() {
         let settings = ContinuationSettings {
             continuation_patterns: vec!["now I'll".to_owned()],
             ..ContinuationSettings::default()

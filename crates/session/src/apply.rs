@@ -13,10 +13,10 @@ use contract::settings::OnExpiry;
 use contract::tool::{Approval, ChildUsage, Outcome};
 
 use crate::clock::Clock;
-use crate::guard::Guard;
+use crate::repetition_guard::RepetitionGuard;
 use crate::state::{
-    Activity, LastStep, Life, ModelCall, ParentCommand, PendingMessage, Question, Report, Setup, Stage, State,
-    ToolCallState, ToolRequest, ToolSet, Turn,
+    Activity, CallStage, LastStep, Lifecycle, ModelCall, ParentCommand, PendingMessage, Question, Report, Setup, State,
+    ToolCallState, ToolRequest, ToolSet, TurnState,
 };
 
 impl State {
@@ -51,12 +51,12 @@ impl State {
                     InputKind::Timer => self.timer = None,
                     InputKind::Control(_) => self.touched = at,
                 }
-                self.listen(&handled.input, handled.told);
+                self.record_parent_command(&handled.input, handled.told);
             }
             Event::InputIgnored(ignored) => {
                 self.advance_control(ignored.control_seq, ignored.control_at);
                 self.spend(ignored.usage.unwrap_or_default());
-                self.listen(&ignored.input, ignored.told);
+                self.record_parent_command(&ignored.input, ignored.told);
                 if let Some(parent) = &ignored.parent {
                     let content = format!("{}: {}", ignored.refusal.code, ignored.refusal.message);
                     self.report = Some(Report {
@@ -69,7 +69,7 @@ impl State {
                 }
             }
             Event::SessionStarted(started) => {
-                self.life = Life::Alive;
+                self.life = Lifecycle::Alive;
                 self.started = at;
                 self.setup = Some(Arc::new(Setup {
                     agent: started.agent.clone(),
@@ -89,7 +89,7 @@ impl State {
             Event::SessionEnded(ended) => {
                 self.report = self.reported(at, ended);
                 self.last_stop = ended.stop_reason;
-                self.life = Life::Ended;
+                self.life = Lifecycle::Ended;
                 self.turn = None;
                 self.timer = None;
                 self.waiting.clear();
@@ -113,7 +113,7 @@ impl State {
                 self.waiting.retain(|waiting| !started.messages.contains(&waiting.id));
                 self.cancels.clear();
                 let limit = self.setup.as_ref().map(|s| s.agent.continuation.turn_timeout()).unwrap_or_default();
-                self.turn = Some(Turn {
+                self.turn = Some(TurnState {
                     number: started.turn,
                     step: 0,
                     clock: Clock::start(at, limit),
@@ -121,7 +121,7 @@ impl State {
                     retries: 0,
                     spent: contract::event::Spent::default(),
                     text: String::new(),
-                    guard: Guard::default(),
+                    guard: RepetitionGuard::default(),
                     attempt: 0,
                     fallback: 0,
                     summaries: 0,
@@ -146,7 +146,7 @@ impl State {
                 }
             }
             Event::ModelCallInterrupted(interrupted) => {
-                if let Some(Turn { activity: Activity::AwaitingModel(model), .. }) = &mut self.turn {
+                if let Some(TurnState { activity: Activity::AwaitingModel(model), .. }) = &mut self.turn {
                     model.interrupted = Some(interrupted.until);
                 }
             }
@@ -165,10 +165,12 @@ impl State {
                 });
                 // Until its gate opens, a call that needs approval must not be dispatched: it stays announced.
                 let stage = match identified.approval {
-                    Approval::Never => Stage::Pending(request),
-                    Approval::Always => {
-                        Stage::Gated { request, expires: Timestamp::from_millis(u64::MAX), on_expiry: OnExpiry::Deny }
-                    }
+                    Approval::Never => CallStage::Pending(request),
+                    Approval::Always => CallStage::Gated {
+                        request,
+                        expires: Timestamp::from_millis(u64::MAX),
+                        on_expiry: OnExpiry::Deny,
+                    },
                 };
                 self.set_stage(&identified.call, |_| stage);
             }
@@ -176,17 +178,23 @@ impl State {
                 let slot = self.slot();
                 let child = opened.child.clone().map(Box::new);
                 self.set_stage(&opened.call, |stage| match stage {
-                    Stage::Pending(request) => {
-                        Stage::Open { request, attempt: opened.attempt, slot, deadline: opened.deadline, child }
+                    CallStage::Pending(request) => {
+                        CallStage::Open { request, attempt: opened.attempt, slot, deadline: opened.deadline, child }
                     }
-                    other @ (Stage::Announced | Stage::Gated { .. } | Stage::Open { .. } | Stage::Done(_)) => other,
+                    other @ (CallStage::Announced
+                    | CallStage::Gated { .. }
+                    | CallStage::Open { .. }
+                    | CallStage::Done(_)) => other,
                 });
             }
             Event::ToolCallExtended(extended) => self.set_stage(&extended.call, |stage| match stage {
-                Stage::Open { request, attempt, slot, child, .. } => {
-                    Stage::Open { request, attempt, slot, deadline: extended.deadline, child }
+                CallStage::Open { request, attempt, slot, child, .. } => {
+                    CallStage::Open { request, attempt, slot, deadline: extended.deadline, child }
                 }
-                other @ (Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_)) => other,
+                other @ (CallStage::Announced
+                | CallStage::Pending(_)
+                | CallStage::Gated { .. }
+                | CallStage::Done(_)) => other,
             }),
             Event::ToolCallResult(result) => {
                 if let Some(used) = result.used {
@@ -199,7 +207,7 @@ impl State {
                 if let Some(turn) = &mut self.turn {
                     turn.guard.learned(&result.content);
                 }
-                self.set_stage(&result.call, |_| Stage::Done(result.outcome));
+                self.set_stage(&result.call, |_| CallStage::Done(result.outcome));
                 if let Some(turn) = &mut self.turn
                     && matches!(&turn.activity, Activity::RunningTools(calls) if calls.iter().all(ToolCallState::is_done))
                 {
@@ -285,9 +293,10 @@ impl State {
                     }
                 }
             }
-            Event::ChildCommanded(told) => {
-                self.told = told.number;
-                self.children.insert(told.call.clone(), ParentCommand { number: told.number, verb: told.verb });
+            Event::ChildCommanded(command) => {
+                self.child_commands = command.number;
+                self.children
+                    .insert(command.call.clone(), ParentCommand { number: command.number, verb: command.verb });
             }
             Event::ContextCleared(_) | Event::Error(_) | Event::Unknown => {}
             Event::TimerSet(timer) => {
@@ -320,10 +329,11 @@ impl State {
     fn gate_opened(&mut self, opened: &GateOpened) {
         match opened.kind {
             GateKind::Approval | GateKind::Question => self.set_stage(&opened.gate, |stage| match stage {
-                Stage::Gated { request, .. } => {
-                    Stage::Gated { request, expires: opened.expires, on_expiry: opened.on_expiry }
+                CallStage::Gated { request, .. } => {
+                    CallStage::Gated { request, expires: opened.expires, on_expiry: opened.on_expiry }
                 }
-                other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
+                other
+                @ (CallStage::Announced | CallStage::Pending(_) | CallStage::Open { .. } | CallStage::Done(_)) => other,
             }),
             GateKind::Limit(limit) => self.ask(opened, Question::Limit(limit)),
             GateKind::Error(kind) => self.ask(opened, Question::Failed { kind }),
@@ -362,13 +372,15 @@ impl State {
             state.changed.clone_from(&closed.arguments);
         }
         self.set_stage(&closed.gate, |stage| match stage {
-            Stage::Gated { mut request, .. } => {
+            CallStage::Gated { mut request, .. } => {
                 if let Some(arguments) = &closed.arguments {
                     request.arguments = arguments.clone();
                 }
-                Stage::Pending(request)
+                CallStage::Pending(request)
             }
-            other @ (Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_)) => other,
+            other @ (CallStage::Announced | CallStage::Pending(_) | CallStage::Open { .. } | CallStage::Done(_)) => {
+                other
+            }
         });
     }
 
@@ -452,7 +464,13 @@ impl State {
             .filter_map(|call| {
                 let id = contract::CallId::new(&call.id).ok()?;
                 let name = call.function.name.clone();
-                Some(ToolCallState { call: id, name, stage: Stage::Announced, changed: None, opened_by: String::new() })
+                Some(ToolCallState {
+                    call: id,
+                    name,
+                    stage: CallStage::Announced,
+                    changed: None,
+                    opened_by: String::new(),
+                })
             })
             .collect();
         if calls.is_empty() {
@@ -465,9 +483,9 @@ impl State {
         };
     }
 
-    fn set_stage(&mut self, call: &contract::CallId, next: impl FnOnce(Stage) -> Stage) {
+    fn set_stage(&mut self, call: &contract::CallId, next: impl FnOnce(CallStage) -> CallStage) {
         if let Some(state) = self.turn.as_mut().and_then(|turn| turn.call_mut(call)) {
-            state.stage = next(std::mem::replace(&mut state.stage, Stage::Announced));
+            state.stage = next(std::mem::replace(&mut state.stage, CallStage::Announced));
         }
     }
 }

@@ -32,7 +32,7 @@ struct Rule {
 
 /// What holds for one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct ApprovalRequest {
     pub(crate) approval: Approval,
     pub(crate) expires: Duration,
     pub(crate) on_expiry: OnExpiry,
@@ -65,16 +65,16 @@ impl Approvals {
         Self(rules.iter().map(compiled).collect())
     }
 
-    pub(crate) fn of(&self, tool: &ToolSpec, arguments: &Json) -> Asked {
+    pub(crate) fn of(&self, tool: &ToolSpec, arguments: &Json) -> ApprovalRequest {
         let value: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
         let fits = |rule: &&Rule| names_tool(&rule.rule.tool, tool.name.as_str()) && rule.fits(&value);
         match self.0.iter().find(fits) {
-            Some(Rule { rule, .. }) => Asked {
+            Some(Rule { rule, .. }) => ApprovalRequest {
                 approval: rule.ask,
                 expires: rule.expires.map_or(GATE_MAX, Duration::from_secs).min(GATE_MAX),
                 on_expiry: rule.on_expiry,
             },
-            None => Asked { approval: tool.approval, expires: GATE_MAX, on_expiry: OnExpiry::Deny },
+            None => ApprovalRequest { approval: tool.approval, expires: GATE_MAX, on_expiry: OnExpiry::Deny },
         }
     }
 }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_says_how_long_and_what_then() {
+    fn approval_rule_sets_expiry_and_its_result() {
         let rule = |expires| ApprovalRule { expires, on_expiry: OnExpiry::Approve, ..rule("*", &[], Approval::Always) };
         let asked = |expires| Approvals::compile(&[rule(expires)]).of(&tool(Approval::Never), &Json::default());
         assert_eq!(asked(Some(60)).expires, Duration::from_mins(1));

@@ -139,7 +139,7 @@ pub(crate) fn content(content: &Content, field: &str) -> Result<(), Refusal> {
 fn history(message: &Message, index: usize) -> Result<(), Refusal> {
     let field = format!("messages[{index}]");
     match message {
-        Message::User { content: said } => content(said, &format!("{field}.content")),
+        Message::User { content: user_message } => content(user_message, &format!("{field}.content")),
         Message::Assistant { content, reasoning, tool_calls, replay } if tool_calls.is_empty() => {
             let replayed = replay.as_ref().map(Json::of);
             let bytes = content.len() + reasoning.len() + replayed.as_ref().map_or(0, |replay| replay.get().len());

@@ -1,8 +1,8 @@
-//! A session that performs a call of another one: what the two tell each other.
+//! Commands between a session and its child, which performs one of its calls.
 //!
-//! The parent opens the call with a child's id that follows from it, says `start`, and later `pause`, `resume` or
-//! `stop`, each under a number, so that a word that comes late undoes no later one. The child's end is the call's
-//! result. Either side may be folded and performed by any replica.
+//! The id of the child follows from the call. The parent sends `start`, and later `pause`, `resume` or `stop`. Each command has
+//! a number, so that a late command does not undo a later one. The end of the child is the result of the call. Any replica may
+//! run either session.
 
 use std::time::Duration;
 
@@ -18,43 +18,43 @@ use contract::tool::{ChildUsage, Outcome, ToolResult};
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::state::{Activity, ParentCommand, Report, Setup, Stage, State, ToolCallState};
+use crate::state::{Activity, CallStage, ParentCommand, Report, Setup, State, ToolCallState};
 
-/// Something for another session's inbox: it may be sent twice.
+/// A command for the inbox of another session. It may be sent twice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutboundCommand<T> {
-    /// The other session.
+    /// The session that receives the command.
     pub to: SessionKey,
-    /// The verb.
+    /// What the command asks for.
     pub verb: Verb,
-    /// The command's id, the same whenever it is sent.
+    /// Id of the command, the same each time it is sent.
     pub id: CommandId,
-    /// What is said.
+    /// The payload of the command.
     pub body: T,
 }
 
-/// The id of a result that the loop gives itself; the same as an executor would give.
+/// The id of a result that the loop sends itself, as an executor would name it.
 fn report_id(call: &CallId) -> Option<CommandId> {
     CommandId::new(&format!("{call}-1")).ok()
 }
 
 impl State {
-    /// Takes note of who spoke: a child's result ends what it may be told, a parent's word counts up.
-    pub(crate) fn listen(&mut self, input: &InputRef, told: Option<u64>) {
-        match (input.kind, told) {
+    /// Records a command of the parent, or that a child has reported its result and needs no further commands.
+    pub(crate) fn record_parent_command(&mut self, input: &InputRef, number: Option<u64>) {
+        match (input.kind, number) {
             (InputKind::Control(Verb::ProvideToolResult), _) => {
                 self.children.retain(|call, _| report_id(call).as_ref() != Some(&input.id));
             }
             (InputKind::Control(verb), Some(number)) => {
-                if self.heard.as_ref().is_none_or(|heard| heard.number < number) {
-                    self.heard = Some(ParentCommand { number, verb });
+                if self.last_parent_command.as_ref().is_none_or(|last| last.number < number) {
+                    self.last_parent_command = Some(ParentCommand { number, verb });
                 }
             }
             (InputKind::Control(_) | InputKind::Timer, _) => {}
         }
     }
 
-    /// What the parent gets, now that the session ends.
+    /// The report for the parent when the session ends.
     pub(crate) fn reported(&self, at: Timestamp, ended: &SessionEnded) -> Option<Report> {
         let parent = self.setup.as_ref()?.parent.clone()?;
         let outcome = match (ended.reason, ended.stop_reason) {
@@ -73,9 +73,9 @@ impl State {
         Some(Report { parent, outcome, content: content.to_string(), used, duration_ms })
     }
 
-    /// A pause of this length is over. Children stood still too, so the deadlines of their calls move by it. Whether any
-    /// other open call began before the pause is not known here, since workers lay those aside that did not: each has
-    /// its whole time again, from when a worker has seen that the pause is over, but no longer than its turn.
+    /// Moves deadlines after a pause of the length `stood`. The calls of children move by it, since children were paused too.
+    /// Any other open call has its whole timeout again, but no longer than its turn: workers postpone calls that did not begin
+    /// before the pause, and the session does not know which did.
     pub(crate) fn shift_deadlines(&mut self, at: Timestamp, stood: Duration) {
         let Some(turn) = &mut self.turn else { return };
         let end = turn.clock.deadline_from(at);
@@ -89,7 +89,7 @@ impl State {
             }
             Activity::RunningTools(calls) => {
                 for state in calls {
-                    let Stage::Open { request, deadline, child, .. } = &mut state.stage else { continue };
+                    let CallStage::Open { request, deadline, child, .. } = &mut state.stage else { continue };
                     *deadline = if child.is_some() {
                         deadline.after(stood)
                     } else {
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// New settings hold at once.
+    /// Applies new settings at once.
     pub(crate) fn configured(&mut self, configured: &Configured) {
         let Some(setup) = self.setup.as_deref() else { return };
         if let Some(turn) = &mut self.turn {
@@ -144,15 +144,15 @@ impl State {
         SessionKey { tenant: self.tenant().clone(), session }
     }
 
-    fn meta(&self, told: Option<u64>) -> CommandMeta {
+    fn meta(&self, number: Option<u64>) -> CommandMeta {
         let agent = self.setup.as_ref().map(|setup| format!("{} of {}", setup.agent.id, self.session()));
-        CommandMeta { v: VERSION, time: self.updated, by: agent, edge: None, told }
+        CommandMeta { v: VERSION, time: self.updated, by: agent, edge: None, told: number }
     }
 
     /// The `start` of the child that performs an open call.
     pub(crate) fn child_start(&self, call: &CallAttempt) -> Option<OutboundCommand<Command<Start>>> {
         let state = self.turn.as_ref()?.call(&call.call)?;
-        let Stage::Open { child: Some(child), slot, .. } = &state.stage else { return None };
+        let CallStage::Open { child: Some(child), slot, .. } = &state.stage else { return None };
         let Child { session_id, agent, task, share } = (**child).clone();
         let parent = Parent {
             session_id: self.session().clone(),
@@ -171,8 +171,8 @@ impl State {
         })
     }
 
-    /// What a child was told last.
-    pub(crate) fn child_word(&self, call: &CallId) -> Option<OutboundCommand<Command<ControlReason>>> {
+    /// The last command to the child of a call.
+    pub(crate) fn child_command(&self, call: &CallId) -> Option<OutboundCommand<Command<ControlReason>>> {
         let ParentCommand { number, verb } = self.children.get(call)?;
         let reason = Some(format!("session {}", self.session()));
         Some(OutboundCommand {
@@ -184,7 +184,7 @@ impl State {
     }
 
     /// The result for the parent's call.
-    pub(crate) fn word_to_parent(&self) -> Option<OutboundCommand<ToolResult>> {
+    pub(crate) fn parent_report(&self) -> Option<OutboundCommand<ToolResult>> {
         let Report { parent, outcome, content, used, duration_ms } = self.report.clone()?;
         let Parent { session_id, call, slot, .. } = *parent;
         let id = report_id(&call)?;
@@ -197,6 +197,6 @@ impl State {
 impl ToolCallState {
     /// Whether a child session performs it now.
     pub(crate) fn is_child(&self) -> bool {
-        matches!(self.stage, Stage::Open { child: Some(_), .. })
+        matches!(self.stage, CallStage::Open { child: Some(_), .. })
     }
 }

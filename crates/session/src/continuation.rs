@@ -3,7 +3,7 @@
 use contract::event::{DecisionSource, Spent, StopReason};
 use contract::model::FinishReason;
 use contract::settings::{ContinuationSettings, Limits};
-use reply::{Evidence, Heard, Intent, Patterns, Signal, Status};
+use reply::{Evidence, Intent, PatternMatch, Patterns, Signal, Status};
 
 /// Characters of the sentence that decided, in a reason.
 const SENTENCE_CHARS_MAX: usize = 120;
@@ -29,7 +29,7 @@ pub struct Facts<'a> {
 
 /// A decision and what made it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
+pub struct ContinuationVerdict {
     /// Whether another step follows.
     pub continues: bool,
     /// What made the decision.
@@ -46,7 +46,7 @@ pub struct Verdict {
     pub is_silent: bool,
 }
 
-impl Verdict {
+impl ContinuationVerdict {
     /// The same, where a limit allows no other step.
     pub(crate) fn within(self, settings: &ContinuationSettings, limit: Option<StopReason>) -> Self {
         match limit {
@@ -93,19 +93,24 @@ impl Rule {
 }
 
 /// Decides.
-pub fn decide(settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Verdict {
+pub fn decide(settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> ContinuationVerdict {
     decide_in(Rule::ORDER, settings, patterns, facts)
 }
 
 /// Decides in another order than [`Rule::ORDER`]: for tests, which prove that the order matters.
-pub fn decide_in(order: &[Rule], settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Verdict {
+pub fn decide_in(
+    order: &[Rule],
+    settings: &ContinuationSettings,
+    patterns: &Patterns,
+    facts: Facts<'_>,
+) -> ContinuationVerdict {
     let known = order.iter().find_map(|rule| rule.ask(settings, patterns, facts));
-    let verdict = known.unwrap_or_else(|| Verdict { is_silent: true, ..silent("") });
+    let verdict = known.unwrap_or_else(|| ContinuationVerdict { is_silent: true, ..silent("") });
     verdict.within(settings, facts.limit)
 }
 
 /// Nothing decides; `why` says so of a judge.
-pub(crate) fn silent(why: &str) -> Verdict {
+pub(crate) fn silent(why: &str) -> ContinuationVerdict {
     verdict(false, DecisionSource::Default, &format!("neither a signal nor a pattern{why}"))
 }
 
@@ -124,44 +129,49 @@ pub(crate) fn used_up(settings: &ContinuationSettings, limit: StopReason) -> Str
     }
 }
 
-pub(crate) fn verdict(continues: bool, source: DecisionSource, reason: &str) -> Verdict {
+pub(crate) fn verdict(continues: bool, source: DecisionSource, reason: &str) -> ContinuationVerdict {
     let (reason, spent) = (reason.to_owned(), Spent::default());
-    Verdict { continues, source, reason, nudge: None, spent, limit: None, is_silent: false }
+    ContinuationVerdict { continues, source, reason, nudge: None, spent, limit: None, is_silent: false }
 }
 
 impl Rule {
     /// The decision, if this question knows it.
-    fn ask(self, settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> Option<Verdict> {
+    fn ask(
+        self,
+        settings: &ContinuationSettings,
+        patterns: &Patterns,
+        facts: Facts<'_>,
+    ) -> Option<ContinuationVerdict> {
         match self {
             Self::ToolCalls => {
                 facts.has_calls.then(|| verdict(true, DecisionSource::ToolCalls, "the model asks for tools"))
             }
-            Self::Message => facts.unseen.then(Verdict::unseen_message),
+            Self::Message => facts.unseen.then(ContinuationVerdict::unseen_message),
             Self::Switch => {
                 (!settings.enabled).then(|| verdict(false, DecisionSource::Default, "continuation is switched off"))
             }
-            Self::Signal => facts
-                .signal
-                .map(|signal| signalled(signal, settings.confidence_min, facts.doubted || facts.limit.is_some())),
+            Self::Signal => facts.signal.map(|signal| {
+                decide_by_signal(signal, settings.confidence_min, facts.doubted || facts.limit.is_some())
+            }),
             Self::Length => (facts.finish == FinishReason::Length && settings.continue_on_length).then(|| {
                 let nudge = "Your reply was cut at the output limit. Go on exactly where it broke off.".to_owned();
                 let cut = verdict(true, DecisionSource::Length, "the reply was cut at the output limit");
-                Verdict { nudge: Some(nudge), ..cut }
+                ContinuationVerdict { nudge: Some(nudge), ..cut }
             }),
             Self::Required => settings
                 .require_explicit_signal
                 .then(|| verdict(false, DecisionSource::Default, "no signal, and this agent requires one to go on")),
             Self::Text => {
                 reply::evidence(patterns, facts.text, settings.detect_intent).map(|evidence| match evidence {
-                    Evidence::Pattern(found) => heard(found),
-                    Evidence::Intent(intent) => intended(&intent),
+                    Evidence::Pattern(found) => decide_by_pattern(found),
+                    Evidence::Intent(intent) => decide_by_intent(&intent),
                 })
             }
         }
     }
 }
 
-fn signalled(signal: &Signal, confidence_min: Option<f64>, doubted: bool) -> Verdict {
+fn decide_by_signal(signal: &Signal, confidence_min: Option<f64>, doubted: bool) -> ContinuationVerdict {
     let unsure = signal.confidence.zip(confidence_min).filter(|(is, min)| is < min);
     // Whole percents are enough for people and for models.
     let percent = |part: f64| (part * 100.0).round();
@@ -173,11 +183,12 @@ fn signalled(signal: &Signal, confidence_min: Option<f64>, doubted: bool) -> Ver
                 percent(is),
                 percent(min)
             );
-            Verdict { nudge: Some(nudge), ..verdict(true, DecisionSource::Explicit, &signal.reason) }
+            ContinuationVerdict { nudge: Some(nudge), ..verdict(true, DecisionSource::Explicit, &signal.reason) }
         }
-        (Status::Continue, None) => {
-            Verdict { nudge: Some(signal.nudge()), ..verdict(true, DecisionSource::Explicit, &signal.reason) }
-        }
+        (Status::Continue, None) => ContinuationVerdict {
+            nudge: Some(signal.nudge()),
+            ..verdict(true, DecisionSource::Explicit, &signal.reason)
+        },
         (Status::Terminate, Some((is, min))) if signal.is_known() && !doubted => {
             let (is, min) = (percent(is), percent(min));
             let nudge = format!(
@@ -185,7 +196,7 @@ fn signalled(signal: &Signal, confidence_min: Option<f64>, doubted: bool) -> Ver
                  where you have them. Then answer the user: what is certain, and what is not."
             );
             let reason = format!("the model is {is} % sure that it is done; {min} % is wanted");
-            Verdict { nudge: Some(nudge), ..verdict(true, DecisionSource::Confidence, &reason) }
+            ContinuationVerdict { nudge: Some(nudge), ..verdict(true, DecisionSource::Confidence, &reason) }
         }
         (Status::Terminate, _) if signal.is_known() => verdict(false, DecisionSource::Explicit, &signal.reason),
         (Status::Terminate, _) => {
@@ -196,17 +207,17 @@ fn signalled(signal: &Signal, confidence_min: Option<f64>, doubted: bool) -> Ver
     }
 }
 
-fn heard(heard: Heard<'_>) -> Verdict {
-    let pattern = heard.pattern;
-    if heard.continues {
+fn decide_by_pattern(found: PatternMatch<'_>) -> ContinuationVerdict {
+    let pattern = found.pattern;
+    if found.continues {
         let source = DecisionSource::Pattern(format!("continuation:{pattern}"));
         let announced = verdict(true, source, "the text announces a next step");
-        return Verdict { nudge: Some("Go on.".to_owned()), ..announced };
+        return ContinuationVerdict { nudge: Some("Go on.".to_owned()), ..announced };
     }
     verdict(false, DecisionSource::Pattern(format!("termination:{pattern}")), "the text says that it is done")
 }
 
-fn intended(intent: &Intent) -> Verdict {
+fn decide_by_intent(intent: &Intent) -> ContinuationVerdict {
     let reason = match (intent.continues, intent.rule) {
         (true, "unfinished") => "the text says that something is left to do",
         (true, _) => "the text announces a next step",
@@ -216,5 +227,5 @@ fn intended(intent: &Intent) -> Verdict {
     let sentence: String = intent.sentence.chars().take(SENTENCE_CHARS_MAX).collect();
     let source = DecisionSource::Intent(intent.rule.to_owned());
     let decided = verdict(intent.continues, source, &format!("{reason}: {sentence:?}"));
-    Verdict { nudge: intent.continues.then(|| "Go on.".to_owned()), ..decided }
+    ContinuationVerdict { nudge: intent.continues.then(|| "Go on.".to_owned()), ..decided }
 }

@@ -5,7 +5,7 @@ use contract::event::{CallCancelled, Event, JudgeOpened, SummaryOpened};
 use contract::ids::{CallAttempt, CallId, ToolName};
 use contract::limits::{PAGES_BEHIND_MAX, SLOTS_PER_PAGE};
 
-use crate::state::{Activity, Life, Stage, State};
+use crate::state::{Activity, CallStage, Lifecycle, State};
 
 /// A wish to the world. It may be performed twice: each has a key under which the second one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum Effect {
     },
     /// Publish the `start` of the child session that performs the call.
     StartChild(CallAttempt),
-    /// Tell the child that performs, or performed, the call what it was told last.
+    /// Send the last command again to the child of the call.
     CommandChild(CallId),
     /// Give the parent the result of its call.
     ReportToParent,
@@ -58,7 +58,7 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
         Event::SummaryOpened(SummaryOpened { call, .. }) | Event::JudgeOpened(JudgeOpened { call, .. }) => {
             vec![Effect::CallModel(CallAttempt { call: call.clone(), attempt: 1 })]
         }
-        Event::ChildCommanded(told) => vec![Effect::CommandChild(told.call.clone())],
+        Event::ChildCommanded(command) => vec![Effect::CommandChild(command.call.clone())],
         Event::InputIgnored(ignored) if ignored.parent.is_some() => vec![Effect::ReportToParent],
         Event::CallCancelled(cancelled) => vec![cancel(cancelled)],
         Event::ModelCallInterrupted(interrupted) => vec![Effect::Cancel {
@@ -98,18 +98,18 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
 }
 
 /// The effects of a commit that led to this state, each once.
-pub(crate) fn of_all(core: &State, events: &[Event]) -> Vec<Effect> {
+pub(crate) fn of_all(state: &State, events: &[Event]) -> Vec<Effect> {
     let mut effects = Vec::new();
     for effect in events.iter().flat_map(of) {
         if !effects.contains(&effect) {
             effects.push(effect);
         }
     }
-    if core.report.is_some() && events.iter().any(|event| matches!(event, Event::SessionEnded(_))) {
+    if state.report.is_some() && events.iter().any(|event| matches!(event, Event::SessionEnded(_))) {
         effects.push(Effect::ReportToParent);
     }
-    let finished = finished(core);
-    if core.slot().is_multiple_of(SLOTS_PER_PAGE) && !core.is_archived() {
+    let finished = finished(state);
+    if state.slot().is_multiple_of(SLOTS_PER_PAGE) && !state.is_archived() {
         effects.extend(finished);
     }
     // Several settings of one commit: the last one counts.
@@ -123,8 +123,8 @@ pub(crate) fn of_all(core: &State, events: &[Event]) -> Vec<Effect> {
 }
 
 /// The pages that a session which goes on has left behind; the last one of them stays for those who are late.
-fn finished(core: &State) -> Option<Effect> {
-    let page = core.slot() / SLOTS_PER_PAGE;
+fn finished(state: &State) -> Option<Effect> {
+    let page = state.slot() / SLOTS_PER_PAGE;
     let below = page.saturating_sub(PAGES_BEHIND_MAX) * SLOTS_PER_PAGE;
     (below > 0).then_some(Effect::Archive { below })
 }
@@ -134,15 +134,15 @@ fn cancel(cancelled: &CallCancelled) -> Effect {
     Effect::Cancel { call, tool: cancelled.tool.clone() }
 }
 
-pub(crate) fn outstanding(core: &State) -> Vec<Effect> {
-    let mut effects: Vec<Effect> = core.cancels.iter().map(cancel).collect();
-    effects.extend(core.children.keys().cloned().map(Effect::CommandChild));
-    effects.extend(core.report.iter().map(|_| Effect::ReportToParent));
-    match core.life {
-        Life::NotStarted => return effects,
-        Life::Ended => {
-            effects.push(match (core.archived, &core.timer) {
-                (Some(below), _) if core.is_archived() => Effect::Archive { below },
+pub(crate) fn outstanding(state: &State) -> Vec<Effect> {
+    let mut effects: Vec<Effect> = state.cancels.iter().map(cancel).collect();
+    effects.extend(state.children.keys().cloned().map(Effect::CommandChild));
+    effects.extend(state.report.iter().map(|_| Effect::ReportToParent));
+    match state.life {
+        Lifecycle::NotStarted => return effects,
+        Lifecycle::Ended => {
+            effects.push(match (state.archived, &state.timer) {
+                (Some(below), _) if state.is_archived() => Effect::Archive { below },
                 (_, Some(timer)) => Effect::SetTimer { number: timer.number, at: timer.at },
                 // An older version ended it, and set none.
                 (_, None) => Effect::CancelTimer,
@@ -150,9 +150,9 @@ pub(crate) fn outstanding(core: &State) -> Vec<Effect> {
             effects.push(Effect::Index);
             return effects;
         }
-        Life::Alive => {}
+        Lifecycle::Alive => {}
     }
-    if let Some(turn) = &core.turn {
+    if let Some(turn) = &state.turn {
         match &turn.activity {
             Activity::AwaitingModel(model) if model.interrupted.is_some() => {
                 effects.push(Effect::Cancel { call: model.id(), tool: None });
@@ -163,19 +163,19 @@ pub(crate) fn outstanding(core: &State) -> Vec<Effect> {
                 effects.push(Effect::CallModel(model.id()));
             }
             Activity::RunningTools(calls) => effects.extend(calls.iter().filter_map(|state| match &state.stage {
-                Stage::Open { attempt, child, .. } => {
+                CallStage::Open { attempt, child, .. } => {
                     let call = CallAttempt { call: state.call.clone(), attempt: *attempt };
                     Some(if child.is_some() { Effect::StartChild(call) } else { Effect::CallTool(call) })
                 }
-                Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
+                CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
             })),
             Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::AwaitingUser { .. } => {}
         }
     }
-    if let Some(timer) = &core.timer {
+    if let Some(timer) = &state.timer {
         effects.push(Effect::SetTimer { number: timer.number, at: timer.at });
     }
-    effects.extend(finished(core));
+    effects.extend(finished(state));
     effects.push(Effect::Index);
     effects
 }

@@ -3,34 +3,34 @@
 use contract::Timestamp;
 use contract::event::{Event, SessionArchived, SessionImported, TimerSet};
 
-use crate::state::{Life, State};
+use crate::state::{Lifecycle, State};
 use crate::{Decision, Session, effect};
 
 impl Session {
     /// The first commit of a log here, for a session that was folded from a file of `exported`: what was before is in
     /// the archive. `None` for one that never started, or is in a turn: its calls are open elsewhere.
     pub fn import(&self, now: Timestamp, exported: Timestamp) -> Option<Decision> {
-        if self.core.life == Life::NotStarted || self.core.turn.is_some() {
+        if self.state.life == Lifecycle::NotStarted || self.state.turn.is_some() {
             return None;
         }
-        let mut core = self.core.clone();
-        let at = now.max(core.updated);
-        core.begin_commit(core.next_slot(), at);
-        let slots = core.slot();
+        let mut state = self.state.clone();
+        let at = now.max(state.updated);
+        state.begin_commit(state.next_slot(), at);
+        let slots = state.slot();
         let mut events = Vec::new();
-        let mut emit = |core: &mut State, event: Event| {
-            core.apply(at, &event);
+        let mut emit = |state: &mut State, event: Event| {
+            state.apply(at, &event);
             events.push(event);
         };
-        emit(&mut core, Event::SessionImported(SessionImported { slots, exported }));
-        match core.wake() {
+        emit(&mut state, Event::SessionImported(SessionImported { slots, exported }));
+        match state.next_deadline() {
             Some(at) => {
-                let number = core.timers + 1;
-                emit(&mut core, Event::TimerSet(TimerSet { number, at }));
+                let number = state.timers + 1;
+                emit(&mut state, Event::TimerSet(TimerSet { number, at }));
             }
-            None => emit(&mut core, Event::SessionArchived(SessionArchived { slots })),
+            None => emit(&mut state, Event::SessionArchived(SessionArchived { slots })),
         }
-        let effects = effect::of_all(&core, &events);
+        let effects = effect::of_all(&state, &events);
         Some(Decision { at, events, effects })
     }
 }

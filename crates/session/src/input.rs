@@ -1,4 +1,4 @@
-//! What can be fed to `decide`.
+//! Inputs of `decide`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,35 +10,35 @@ use contract::event::InputRef;
 use contract::model::{Message, ModelFailed, ModelFinished};
 use contract::tool::{ExtendToolCall, ToolResult, ToolSpec};
 
-/// One input.
+/// A command, a result or a timer, with what was read for its decision.
 #[derive(Debug, Clone)]
 pub struct Input {
-    /// Its identity: an input is folded once.
+    /// Identity of the input; each input is applied once.
     pub reference: InputRef,
-    /// For client commands: their sequence in the control stream.
+    /// Sequence in the control stream, of a client command.
     pub control_seq: Option<u64>,
-    /// For client commands: when the control stream took them, by the server's clock.
+    /// When the control stream stored it by the server's clock, of a client command.
     pub control_at: Option<Timestamp>,
-    /// For client commands: when the edge took it in.
+    /// When the edge received it, of a client command.
     pub sent: Option<Timestamp>,
-    /// Who asks, for the log.
+    /// The sender, for the log.
     pub by: Option<String>,
-    /// Of a parent's command: which of all that it told its children this is.
-    pub told: Option<u64>,
-    /// The W3C `traceparent` that came with it; a turn that it begins stands under it.
+    /// Index among the commands of the parent to all its children, of a parent's command.
+    pub parent_command_number: Option<u64>,
+    /// W3C `traceparent` of the input, which is the parent of a turn that it begins.
     pub traceparent: Option<String>,
-    /// Every tool of the tenant, where a turn may begin; `None`: the session keeps those that it has.
+    /// Every tool of the tenant if a turn may begin; with `None` the session keeps its tools.
     pub tools: Option<Arc<Vec<ToolSpec>>>,
-    /// How long the session stays as it is when it ends with this.
+    /// Time from the end of the session until it is archived, if this input ends it.
     pub archive_after: Duration,
-    /// What it says.
+    /// The payload of the input.
     pub body: Body,
 }
 
-/// What an input says.
+/// Payload of an input, by its kind.
 #[derive(Debug, Clone)]
 pub enum Body {
-    /// `start`, with what the composer made of it.
+    /// `start`, with the reply of the composer.
     Start(Box<StartInput>),
     /// `send_user_message`
     Send(SendUserMessage),
@@ -52,7 +52,7 @@ pub enum Body {
     Answer(Answer),
     /// `clear_history`
     Clear(ControlReason),
-    /// `configure`, with what the composer made of it.
+    /// `configure`, with the reply of the composer.
     Configure(Box<ConfigureInput>),
     /// `provide_tool_result`
     ToolResult(ToolResult),
@@ -66,22 +66,22 @@ pub enum Body {
     Timer,
 }
 
-/// A `start` and what was read for it.
+/// A `start` with its resumed history and its composed prompt.
 #[derive(Debug, Clone)]
 pub struct StartInput {
     /// The command.
     pub start: Start,
     /// The transcript of the session that it resumes from.
     pub history: Vec<Message>,
-    /// The session's parts, or why there are none.
+    /// Agent, model and prompt of the session, or why they cannot be composed.
     pub composed: Result<Box<Composed>, Refusal>,
 }
 
-/// A `configure` and what was read for it.
+/// A `configure` with its composed prompt.
 #[derive(Debug, Clone)]
 pub struct ConfigureInput {
     /// The command.
     pub configure: Configure,
-    /// The session's parts, where another model or other features were asked for, or why there are none.
+    /// Agent, model and prompt if they change, or why they cannot be composed.
     pub composed: Option<Result<Box<Composed>, Refusal>>,
 }

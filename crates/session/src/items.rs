@@ -8,7 +8,7 @@ use contract::tool::ToolItem;
 use contract::{AiConfig, Json};
 
 use crate::judge;
-use crate::state::{Activity, Stage, State};
+use crate::state::{Activity, CallStage, State};
 use crate::transcript::Transcript;
 
 /// What a model is called for.
@@ -24,8 +24,8 @@ enum Purpose<'a> {
     },
 }
 
-pub(crate) fn model(core: &State, transcript: &Transcript, call: &CallAttempt) -> Option<ModelItem> {
-    let (setup, turn, model) = (core.setup.as_ref()?, core.turn.as_ref()?, core.model()?);
+pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) -> Option<ModelItem> {
+    let (setup, turn, model) = (state.setup.as_ref()?, state.turn.as_ref()?, state.model()?);
     let (open, purpose) = match &turn.activity {
         Activity::AwaitingModel(open) => (open, Purpose::Step),
         Activity::Summarising { model, before } => (model, Purpose::Summary { before: *before }),
@@ -42,9 +42,9 @@ pub(crate) fn model(core: &State, transcript: &Transcript, call: &CallAttempt) -
     let mut tools: Vec<Json> = Vec::new();
     let mut response_format = None;
     let is_step = matches!(purpose, Purpose::Step);
-    if is_step && !core.tools.resolved.tools.is_empty() {
-        tools.extend_from_slice(core.tools.definitions());
-        match core.signal_form() {
+    if is_step && !state.tools.resolved.tools.is_empty() {
+        tools.extend_from_slice(state.tools.definitions());
+        match state.signal_form() {
             SignalForm::Envelope => response_format = Some(reply::response_format()),
             SignalForm::Call => tools.push(reply::definition()),
             SignalForm::Text | SignalForm::Off => {}
@@ -95,7 +95,7 @@ pub(crate) fn model(core: &State, transcript: &Transcript, call: &CallAttempt) -
         parameters,
         response_format,
         streaming,
-        signal: if matches!(purpose, Purpose::Judge { .. }) { SignalForm::Off } else { core.signal_form() },
+        signal: if matches!(purpose, Purpose::Judge { .. }) { SignalForm::Off } else { state.signal_form() },
     })
 }
 
@@ -107,10 +107,10 @@ pub(crate) fn definition(spec: &contract::tool::ToolSpec) -> Json {
     })
 }
 
-pub(crate) fn tool(core: &State, call: &CallAttempt) -> Option<ToolItem> {
-    let (setup, turn) = (core.setup.as_ref()?, core.turn.as_ref()?);
+pub(crate) fn tool(session: &State, call: &CallAttempt) -> Option<ToolItem> {
+    let (setup, turn) = (session.setup.as_ref()?, session.turn.as_ref()?);
     let state = turn.call(&call.call)?;
-    let Stage::Open { request, attempt, slot, deadline, child: None } = &state.stage else { return None };
+    let CallStage::Open { request, attempt, slot, deadline, child: None } = &state.stage else { return None };
     if *attempt != call.attempt {
         return None;
     }
@@ -131,7 +131,7 @@ pub(crate) fn tool(core: &State, call: &CallAttempt) -> Option<ToolItem> {
         effect: request.effect,
         max_output: request.max_output,
         timeout_ms: request.timeout_ms,
-        session_started: Some(core.started),
+        session_started: Some(session.started),
         opened_by: state.opened_by.clone(),
     })
 }

@@ -48,8 +48,8 @@ pub(crate) struct Judgement {
 /// neither, or both.
 pub(crate) fn read(answer: &str) -> Option<Judgement> {
     let reading = reply::read(answer, &[], SignalForm::Off);
-    let said = reading.spoken().trim();
-    let words = || said.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let user_message = reading.spoken().trim();
+    let words = || user_message.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let either = |word: &str| match word {
         "CONTINUE" => Some(true),
         "TERMINATE" => Some(false),
@@ -57,12 +57,12 @@ pub(crate) fn read(answer: &str) -> Option<Judgement> {
     };
     let first = words().next().and_then(|word| either(&word.to_uppercase()));
     let anywhere = || {
-        let mut said = words().filter_map(either);
-        let word = said.next()?;
-        said.all(|other| other == word).then_some(word)
+        let mut user_message = words().filter_map(either);
+        let word = user_message.next()?;
+        user_message.all(|other| other == word).then_some(word)
     };
     let continues = first.or_else(anywhere)?;
-    let reason = said.split_once(':').map_or("", |(_, reason)| reason);
+    let reason = user_message.split_once(':').map_or("", |(_, reason)| reason);
     let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
     Some(Judgement { continues, reason: reason.chars().take(JUDGE_REASON_CHARS_MAX).collect() })
 }

@@ -11,9 +11,9 @@ pub mod check;
 mod child;
 mod clock;
 pub mod continuation;
+mod deadline;
 mod decide;
 mod effect;
-mod guard;
 mod handled;
 mod import;
 mod input;
@@ -21,9 +21,9 @@ mod items;
 mod judge;
 mod prune;
 pub mod readable;
+mod repetition_guard;
 mod state;
 mod transcript;
-mod wake;
 
 pub use child::OutboundCommand;
 pub use decide::{ask_user_spec, delegate_spec};
@@ -49,7 +49,8 @@ pub fn pattern_cache_bytes() -> usize {
 /// A session's state: the fold over its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Session {
-    core: State,
+    #[serde(rename = "core")]
+    state: State,
     handled: Handled,
     transcript: Transcript,
 }
@@ -112,19 +113,19 @@ pub struct Decision {
 impl Session {
     /// A session of which nothing is known yet.
     pub fn new(key: SessionKey) -> Self {
-        Self { core: State::new(key), handled: Handled::default(), transcript: Transcript::default() }
+        Self { state: State::new(key), handled: Handled::default(), transcript: Transcript::default() }
     }
 
     /// Decides about inputs that are to become one commit, in their order; at least one. Total: bad luck is an input,
     /// and a late, repeated or senseless input yields `input_ignored`. Whether an input was handled before is for the
     /// caller to ask ([`Session::handled`]).
     pub fn decide(&self, now: Timestamp, inputs: &[Input]) -> Decision {
-        decide::decide(&self.core, &self.transcript, now, inputs)
+        decide::decide(&self.state, &self.transcript, now, inputs)
     }
 
     /// Folds the events of one commit. The only mutation.
     pub fn fold(&mut self, slot: u64, at: Timestamp, events: &[Event]) {
-        self.core.begin_commit(slot, at);
+        self.state.begin_commit(slot, at);
         for event in events {
             self.apply(at, event);
         }
@@ -138,16 +139,16 @@ impl Session {
 
     /// Notes the id of the commit that was just folded, for the one that follows it.
     pub fn link(&mut self, slot: u64, commit_id: &str) {
-        self.core.link(slot, commit_id);
+        self.state.link(slot, commit_id);
     }
 
     fn apply(&mut self, at: Timestamp, event: &Event) {
-        self.handled.apply(self.core.slot(), event);
+        self.handled.apply(self.state.slot(), event);
         if let Event::SessionArchived(_) = event {
             self.transcript = Transcript::default();
         }
         self.transcript.apply(event);
-        self.core.apply(at, event);
+        self.state.apply(at, event);
     }
 
     /// Folds what was read from the log: the commits of one page, its snapshot first, in slot order.
@@ -156,7 +157,7 @@ impl Session {
         for (slot, commit) in commits {
             if let Some(snapshot) = &commit.snapshot {
                 session = serde_json::from_str(snapshot.get())?;
-                session.transcript.settle(session.core.turns);
+                session.transcript.settle(session.state.turns);
             }
             session.fold_commit(*slot, commit);
         }
@@ -173,13 +174,13 @@ impl Session {
 
     /// Which session this is.
     pub fn key(&self) -> SessionKey {
-        SessionKey { tenant: self.core.tenant().clone(), session: self.core.session().clone() }
+        SessionKey { tenant: self.state.tenant().clone(), session: self.state.session().clone() }
     }
 
     /// What is still owed to the world: for a reload, when nobody knows what of it was performed. Of an ended
     /// session: the cancels.
     pub fn outstanding(&self) -> Vec<Effect> {
-        effect::outstanding(&self.core)
+        effect::outstanding(&self.state)
     }
 
     /// The slot in which this input is already folded, if it is remembered.
@@ -194,88 +195,88 @@ impl Session {
     /// hold: a stream that was put back to an older state gives sequences out again, at a later time.
     pub fn has_handled(&self, input: &InputRef, control_seq: Option<u64>, control_at: Option<Timestamp>) -> bool {
         let is_covered = || {
-            let taken_earlier = match (control_at, self.core.control_at) {
+            let taken_earlier = match (control_at, self.state.control_at) {
                 (Some(at), Some(mark)) => at <= mark,
                 (None, _) | (_, None) => true,
             };
-            control_seq.is_some_and(|seq| seq <= self.core.control_seq) && taken_earlier
+            control_seq.is_some_and(|seq| seq <= self.state.control_seq) && taken_earlier
         };
         self.handled(input).is_some() || self.handled.may_have_forgotten() && is_covered()
     }
 
     /// The id of the last commit; empty before the first.
     pub fn commit_id(&self) -> &str {
-        &self.core.commit
+        &self.state.commit
     }
 
     /// The session's timer as it was set last; none where it fired or none is needed.
     pub fn timer(&self) -> Option<Timestamp> {
-        self.core.timer.as_ref().map(|timer| timer.at)
+        self.state.timer.as_ref().map(|timer| timer.at)
     }
 
     /// Settings of the timer so far.
     pub fn timers(&self) -> u64 {
-        self.core.timers
+        self.state.timers
     }
 
     /// The next slot to write.
     pub fn next_slot(&self) -> u64 {
-        self.core.next_slot()
+        self.state.next_slot()
     }
 
     /// The last public `seq`.
     pub fn seq(&self) -> u64 {
-        self.core.seq
+        self.state.seq
     }
 
     /// The stream sequence of the last client command handled.
     pub fn control_seq(&self) -> u64 {
-        self.core.control_seq
+        self.state.control_seq
     }
 
     /// What it is doing.
     pub fn phase(&self) -> Phase {
-        self.core.phase()
+        self.state.phase()
     }
 
     /// The open calls as `<call>.<attempt>`.
     pub fn open_calls(&self) -> Vec<String> {
-        self.core.open_calls().iter().map(ToString::to_string).collect()
+        self.state.open_calls().iter().map(ToString::to_string).collect()
     }
 
     /// The W3C `traceparent` under which the turn's spans stand.
     pub fn traceparent(&self) -> Option<&str> {
-        self.core.traceparent.as_deref()
+        self.state.traceparent.as_deref()
     }
 
     /// The turn that runs: for spans.
     pub fn running_turn(&self) -> Option<RunningTurn> {
-        let turn = self.core.turn.as_ref()?;
+        let turn = self.state.turn.as_ref()?;
         Some(RunningTurn {
             number: turn.number,
             started: (turn.started != Timestamp::default()).then_some(turn.started),
             agent: self.who().0.to_owned(),
-            traceparent: self.core.traceparent.clone(),
+            traceparent: self.state.traceparent.clone(),
         })
     }
 
     /// The agent's id and the model's: for counting.
     pub fn who(&self) -> (&str, &str) {
-        let agent = self.core.setup.as_ref().map_or("", |setup| setup.agent.id.as_str());
-        (agent, self.core.model().map_or("", |model| model.id.as_str()))
+        let agent = self.state.setup.as_ref().map_or("", |setup| setup.agent.id.as_str());
+        (agent, self.state.model().map_or("", |model| model.id.as_str()))
     }
 
     /// The agent's id, the turn and the step: for spans.
     pub fn position(&self) -> (&str, u32, u32) {
-        let agent = self.core.setup.as_ref().map_or("", |setup| setup.agent.id.as_str());
-        (agent, self.core.turns, self.core.turn.as_ref().map_or(0, |turn| turn.step))
+        let agent = self.state.setup.as_ref().map_or("", |setup| setup.agent.id.as_str());
+        (agent, self.state.turns, self.state.turn.as_ref().map_or(0, |turn| turn.step))
     }
 
     /// Whether a turn may begin with this input, so that the tools should be looked up before it is decided.
     pub fn wants_tools(&self, input: &Body) -> bool {
         match input {
             Body::Start(_) => true,
-            Body::Send(_) | Body::Resume(_) => self.core.turn.is_none(),
+            Body::Send(_) | Body::Resume(_) => self.state.turn.is_none(),
             Body::Pause(_)
             | Body::Stop(_)
             | Body::Answer(_)
@@ -285,13 +286,13 @@ impl Session {
             | Body::Extend(_)
             | Body::ModelFinished(_)
             | Body::ModelFailed(_)
-            | Body::Timer => !self.core.waiting.is_empty(),
+            | Body::Timer => !self.state.waiting.is_empty(),
         }
     }
 
     /// What must be composed before this is decided; none when it changes neither model nor prompt.
     pub fn recomposes(&self, configure: &contract::command::Configure) -> Option<Recompose> {
-        let setup = self.core.setup.as_ref()?;
+        let setup = self.state.setup.as_ref()?;
         let is_looked_up =
             |over: &contract::command::ContinuationOverride| over.template.is_some() || over.judge.is_some();
         let asked = configure.agent.is_some()
@@ -316,7 +317,7 @@ impl Session {
     /// model is that agent's.
     #[must_use]
     pub fn continued_by(&self, start: contract::command::Start) -> contract::command::Start {
-        let Some(setup) = &self.core.setup else { return start };
+        let Some(setup) = &self.state.setup else { return start };
         let is_same = start.agent.is_none();
         contract::command::Start {
             agent: start.agent.clone().or_else(|| Some(setup.agent.id.clone())),
@@ -331,32 +332,32 @@ impl Session {
 
     /// The `start` of the child that performs an open call; `None` when no child does.
     pub fn child_start(&self, call: &contract::ids::CallAttempt) -> Option<OutboundCommand<Command<Start>>> {
-        self.core.child_start(call)
+        self.state.child_start(call)
     }
 
-    /// What the child of a call was told last.
-    pub fn child_word(&self, call: &contract::ids::CallId) -> Option<OutboundCommand<Command<ControlReason>>> {
-        self.core.child_word(call)
+    /// The last command to the child of a call.
+    pub fn child_command(&self, call: &contract::ids::CallId) -> Option<OutboundCommand<Command<ControlReason>>> {
+        self.state.child_command(call)
     }
 
     /// The result for the call of the session that asked for this one, once it is known.
-    pub fn word_to_parent(&self) -> Option<OutboundCommand<contract::tool::ToolResult>> {
-        self.core.word_to_parent()
+    pub fn parent_report(&self) -> Option<OutboundCommand<contract::tool::ToolResult>> {
+        self.state.parent_report()
     }
 
     /// Bytes of memory that it takes, about: most of them are texts, and are counted by their length.
     pub fn weight(&self) -> usize {
-        self.core.weight() + self.handled.weight() + self.transcript.weight()
+        self.state.weight() + self.handled.weight() + self.transcript.weight()
     }
 
     /// The line of the session index.
     pub fn summary(&self) -> SessionSummary {
-        self.core.summary()
+        self.state.summary()
     }
 
     /// What waits for a person, with all of its arguments.
     pub fn gates(&self) -> Vec<contract::commit::OpenGate> {
-        self.core.open_gates(usize::MAX, usize::MAX)
+        self.state.open_gates(usize::MAX, usize::MAX)
     }
 
     /// The messages that the model sees, the system prompt first.
@@ -378,28 +379,28 @@ impl Session {
     /// What of the state a commit carries where the log begins anew with it: of a session that is archived the least,
     /// so that whoever is late finds an answer.
     pub fn tombstone(&self) -> contract::Json {
-        let mut core = self.core.clone();
-        core.drop_tools();
-        contract::Json::of(&Self { core, handled: self.handled.clone(), transcript: Transcript::default() })
+        let mut state = self.state.clone();
+        state.drop_tools();
+        contract::Json::of(&Self { state, handled: self.handled.clone(), transcript: Transcript::default() })
     }
 
     /// The slot with which its log began anew: what was before it is in the archive.
     pub fn archived(&self) -> Option<u64> {
-        self.core.archived
+        self.state.archived
     }
 
     /// Whether it was archived: each of its commits then stands alone, and has an end.
     pub fn is_archived(&self) -> bool {
-        self.core.is_archived()
+        self.state.is_archived()
     }
 
     /// The model call's work item; `None` when it is not open.
     pub fn model_item(&self, call: &contract::ids::CallAttempt) -> Option<contract::model::ModelItem> {
-        items::model(&self.core, &self.transcript, call)
+        items::model(&self.state, &self.transcript, call)
     }
 
     /// The tool call's work item; `None` when it is not open.
     pub fn tool_item(&self, call: &contract::ids::CallAttempt) -> Option<contract::tool::ToolItem> {
-        items::tool(&self.core, call)
+        items::tool(&self.state, call)
     }
 }

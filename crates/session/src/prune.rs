@@ -42,12 +42,12 @@ impl TokenBudget {
 
 /// What a provider counted for how many bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Measured {
+pub(crate) struct TokenMeasurement {
     bytes: u64,
     tokens: u64,
 }
 
-impl Measured {
+impl TokenMeasurement {
     /// `None` where the provider counted nothing.
     pub(crate) fn new(bytes: usize, spent: Spent) -> Option<Self> {
         let bytes = bytes as u64;
@@ -67,13 +67,13 @@ impl Measured {
 impl Transcript {
     /// Tokens of the request as it would be now.
     pub(crate) fn tokens(&self) -> u64 {
-        Measured::tokens(self.measured, self.bytes())
+        TokenMeasurement::tokens(self.measured, self.bytes())
     }
 
     /// No fewer than the tokens after these events.
     pub(crate) fn tokens_at_most(&self, events: &[Event]) -> u64 {
         let more: usize = events.iter().map(bytes_of).sum();
-        Measured::tokens(self.measured, self.bytes() + more)
+        TokenMeasurement::tokens(self.measured, self.bytes() + more)
     }
 
     /// Whether there is anything from before a turn.
@@ -136,7 +136,7 @@ impl Transcript {
             }
             if let Some(Message::Tool { tool_call_id, .. }) = read(message) {
                 let saved = message.get().len().saturating_sub(RESULT_KEEP_BYTES);
-                tokens = tokens.saturating_sub(Measured::tokens(self.measured, saved));
+                tokens = tokens.saturating_sub(TokenMeasurement::tokens(self.measured, saved));
                 plan.cut.push(tool_call_id);
             }
         }
@@ -178,25 +178,45 @@ fn read(message: &Json) -> Option<Message> {
     serde_json::from_str(message.get()).ok()
 }
 
-/// No fewer than the bytes that an event adds to the transcript, most of them once escaped.
+/// Upper bound of the bytes that an event adds to the transcript, most of them escaped once.
 fn bytes_of(event: &Event) -> usize {
     const FRAME: usize = 256;
-    if let Event::AiFullReceived(reply) = event {
-        Json::of(reply).get().len() + FRAME
-    } else if let Event::ToolCallResult(result) = event {
-        Json::of(result).get().len() + FRAME
-    } else if let Event::UserProcessed(user) = event {
-        Json::of(user).get().len() + FRAME
-    } else if let Event::SessionStarted(started) = event {
-        Json::of(started).get().len() + FRAME
-    } else if let Event::ToolsResolved(tools) = event {
-        Json::of(tools).get().len()
-    } else if let Event::ContinuationProgress(progress) = event {
-        progress.nudge.as_ref().map_or(0, |nudge| 2 * nudge.len() + FRAME)
-    } else if let Event::Configured(configured) = event {
-        configured.prompt.as_ref().map_or(0, |prompt| 2 * prompt.text.len() + FRAME)
-    } else {
-        FRAME
+    match event {
+        Event::AiFullReceived(reply) => Json::of(reply).get().len() + FRAME,
+        Event::ToolCallResult(result) => Json::of(result).get().len() + FRAME,
+        Event::UserProcessed(user) => Json::of(user).get().len() + FRAME,
+        Event::SessionStarted(started) => Json::of(started).get().len() + FRAME,
+        Event::ToolsResolved(tools) => Json::of(tools).get().len(),
+        Event::ContinuationProgress(progress) => progress.nudge.as_ref().map_or(0, |nudge| 2 * nudge.len() + FRAME),
+        Event::Configured(configured) => configured.prompt.as_ref().map_or(0, |prompt| 2 * prompt.text.len() + FRAME),
+        Event::InputHandled(_)
+        | Event::InputIgnored(_)
+        | Event::SessionEnded(_)
+        | Event::TurnStarted(_)
+        | Event::ModelCallOpened(_)
+        | Event::ModelCallFailed(_)
+        | Event::CallCancelled(_)
+        | Event::ModelCallInterrupted(_)
+        | Event::ToolCallIdentified(_)
+        | Event::ToolCallOpened(_)
+        | Event::ToolCallExtended(_)
+        | Event::StatusPaused(_)
+        | Event::StatusResumed(_)
+        | Event::TurnCompleted(_)
+        | Event::GateOpened(_)
+        | Event::GateClosed(_)
+        | Event::ModelFellBack(_)
+        | Event::LimitReached(_)
+        | Event::SummaryOpened(_)
+        | Event::JudgeOpened(_)
+        | Event::ContextPruned(_)
+        | Event::ChildCommanded(_)
+        | Event::ContextCleared(_)
+        | Event::TimerSet(_)
+        | Event::SessionArchived(_)
+        | Event::SessionImported(_)
+        | Event::Error(_)
+        | Event::Unknown => FRAME,
     }
 }
 
@@ -222,17 +242,23 @@ mod tests {
     #[test]
     fn tokens_are_guessed_until_the_provider_has_counted() {
         let counted = |input| Spent { usage: Usage { input, ..Usage::default() }, ..Spent::default() };
-        assert_eq!(Measured::tokens(None, 3_600), 1_000);
-        assert_eq!(Measured::tokens(None, 3_601), 1_001, "rounded up");
-        assert_eq!(Measured::new(4_000, counted(0)), None);
-        let measured = Measured::new(4_000, counted(2_000));
-        assert_eq!(measured, Some(Measured { bytes: 4_000, tokens: 2_000 }));
-        assert_eq!((Measured::tokens(measured, 6_000), Measured::tokens(measured, 6_001)), (3_000, 3_001));
+        assert_eq!(TokenMeasurement::tokens(None, 3_600), 1_000);
+        assert_eq!(TokenMeasurement::tokens(None, 3_601), 1_001, "rounded up");
+        assert_eq!(TokenMeasurement::new(4_000, counted(0)), None);
+        let measured = TokenMeasurement::new(4_000, counted(2_000));
+        assert_eq!(measured, Some(TokenMeasurement { bytes: 4_000, tokens: 2_000 }));
+        assert_eq!(
+            (TokenMeasurement::tokens(measured, 6_000), TokenMeasurement::tokens(measured, 6_001)),
+            (3_000, 3_001)
+        );
         // A provider that counts nonsense is believed within limits: a token is one byte to twelve.
-        assert_eq!(Measured::new(4_800, counted(1)), Some(Measured { bytes: 4_800, tokens: 400 }));
-        assert_eq!(Measured::new(4_800, counted(9_000)), Some(Measured { bytes: 4_800, tokens: 4_800 }));
-        assert_eq!(Measured::new(11, counted(1)), Some(Measured { bytes: 11, tokens: 1 }));
-        assert_eq!(Measured::new(0, counted(1)), None);
+        assert_eq!(TokenMeasurement::new(4_800, counted(1)), Some(TokenMeasurement { bytes: 4_800, tokens: 400 }));
+        assert_eq!(
+            TokenMeasurement::new(4_800, counted(9_000)),
+            Some(TokenMeasurement { bytes: 4_800, tokens: 4_800 })
+        );
+        assert_eq!(TokenMeasurement::new(11, counted(1)), Some(TokenMeasurement { bytes: 11, tokens: 1 }));
+        assert_eq!(TokenMeasurement::new(0, counted(1)), None);
     }
 
     #[test]
@@ -278,7 +304,7 @@ mod tests {
                 assert!(guess >= transcript.tokens(), "{} bytes by {}", text.len(), events[0].name());
                 let more = transcript.bytes().saturating_sub(before);
                 assert!(bytes_of(&events[0]) <= 3 * more + 1_024, "{more} bytes by {}", events[0].name());
-                assert!(guess <= Measured::tokens(None, before + 3 * more + 2_048), "{guess} tokens");
+                assert!(guess <= TokenMeasurement::tokens(None, before + 3 * more + 2_048), "{guess} tokens");
             }
         }
     }

@@ -108,8 +108,8 @@ impl Reader {
                 let steers = matches!(message.mode, MessageMode::Steer | MessageMode::Interrupt);
                 let (text, images) =
                     (shortened(&message.content.text(), READABLE_TEXT_BYTES_MAX), message.content.images());
-                let said = ReadableMessage::User { time, text, images };
-                self.waiting.push((message.message_id.clone(), steers, said));
+                let user_message = ReadableMessage::User { time, text, images };
+                self.waiting.push((message.message_id.clone(), steers, user_message));
             }
             Event::TurnStarted(started) => {
                 self.is_last_step = false;
@@ -146,7 +146,7 @@ impl Reader {
         let (placed, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|(id, steers, _)| is_for_it(id, *steers));
         self.waiting = waiting;
-        turn.messages.extend(placed.into_iter().map(|(_, _, said)| said));
+        turn.messages.extend(placed.into_iter().map(|(_, _, user_message)| user_message));
     }
 
     fn reply(&mut self, time: Timestamp, reply: &AiFullReceived) {

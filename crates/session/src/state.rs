@@ -1,4 +1,4 @@
-//! What a session is at one moment, the transcript aside. Phases are few and illegal mixtures cannot be written.
+//! State of a session without its transcript. The types exclude illegal combinations.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::Approvals;
 use crate::clock::Clock;
-use crate::guard::Guard;
+use crate::repetition_guard::RepetitionGuard;
 
-/// Everything but the transcript and the handled ids; cheap to clone.
+/// The state without the transcript and the handled inputs. A clone is cheap.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct State {
     pub(crate) key: SessionKeyData,
@@ -31,24 +31,24 @@ pub(crate) struct State {
     pub(crate) seq: u64,
     /// Stream sequence of the last client command handled.
     pub(crate) control_seq: u64,
-    /// When the control stream took that command, by the server's clock; none where an older version handled it. A
-    /// sequence means something within one incarnation of its stream only; this tells a later incarnation.
+    /// When the control stream stored that command by the server's clock; `None` if an older version handled it. Sequences
+    /// are unique only until the stream is created again, and this time shows whether it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) control_at: Option<Timestamp>,
-    /// The id of the commit that was folded last; empty before the first.
+    /// Id of the last commit that was applied; empty before the first.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) commit: String,
-    pub(crate) life: Life,
+    pub(crate) life: Lifecycle,
     pub(crate) paused: bool,
     pub(crate) setup: Option<Arc<Setup>>,
     pub(crate) tools: Arc<ToolSet>,
     pub(crate) turns: u32,
-    pub(crate) turn: Option<Turn>,
+    pub(crate) turn: Option<TurnState>,
     /// User messages that the model has not seen, in order.
     pub(crate) waiting: Vec<PendingMessage>,
     pub(crate) timer: Option<TimerSet>,
     pub(crate) timers: u64,
-    /// Calls cancelled in the last turn: owed again after a reload.
+    /// Calls cancelled in the last turn. Their cancellation is outstanding after a reload.
     pub(crate) cancels: Vec<CallCancelled>,
     pub(crate) title: String,
     pub(crate) started: Timestamp,
@@ -58,16 +58,16 @@ pub(crate) struct State {
     pub(crate) spent: Spent,
     pub(crate) last_stop: Option<StopReason>,
     pub(crate) traceparent: Option<String>,
-    /// What children were told last, until their calls' results are in.
+    /// The last command to each child, until the result of its call arrives.
     #[serde(default)]
     pub(crate) children: BTreeMap<CallId, ParentCommand>,
-    /// All that was told to children.
-    #[serde(default)]
-    pub(crate) told: u64,
-    /// What the parent said last.
-    #[serde(default)]
-    pub(crate) heard: Option<ParentCommand>,
-    /// What the parent gets for its call, once that is known.
+    /// Number of the commands to all children.
+    #[serde(default, rename = "told")]
+    pub(crate) child_commands: u64,
+    /// The last command of the parent.
+    #[serde(default, rename = "heard")]
+    pub(crate) last_parent_command: Option<ParentCommand>,
+    /// Result of the parent's call, once it is known.
     #[serde(default)]
     pub(crate) report: Option<Report>,
     #[serde(default)]
@@ -75,7 +75,7 @@ pub(crate) struct State {
     /// Since when it is paused.
     #[serde(default)]
     pub(crate) paused_at: Option<Timestamp>,
-    /// The slot with which its log began anew; what was before is in the archive.
+    /// First slot of the log after the session was archived; earlier slots are in the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) archived: Option<u64>,
 }
@@ -85,7 +85,7 @@ pub(crate) struct State {
 #[serde(transparent)]
 pub(crate) struct ToolSet {
     pub(crate) resolved: ToolsResolved,
-    /// As models are told of them; made once, since each step sends them.
+    /// The definitions for models, built once, since each step sends them.
     #[serde(skip)]
     definitions: OnceLock<Vec<Json>>,
 }
@@ -100,10 +100,10 @@ impl ToolSet {
     }
 }
 
-/// A word from a parent to a child.
+/// A command of a parent to a child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ParentCommand {
-    /// Counts all that the parent told; a lower one is older.
+    /// Index among the commands of the parent to all children; a lower one is older.
     pub(crate) number: u64,
     /// `pause`, `resume` or `stop`.
     pub(crate) verb: Verb,
@@ -128,7 +128,7 @@ pub(crate) struct SessionKeyData {
 
 /// Whether there is a session at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Life {
+pub(crate) enum Lifecycle {
     #[serde(rename = "Unborn")]
     NotStarted,
     Alive,
@@ -199,7 +199,7 @@ pub(crate) struct PendingMessage {
 
 /// From a user message to the answer to it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Turn {
+pub(crate) struct TurnState {
     pub(crate) number: u32,
     pub(crate) step: u32,
     pub(crate) clock: Clock,
@@ -210,7 +210,7 @@ pub(crate) struct Turn {
     pub(crate) text: String,
     /// What the guards watch.
     #[serde(default)]
-    pub(crate) guard: Guard,
+    pub(crate) guard: RepetitionGuard,
     /// The attempt that was opened last, of this step's model call.
     #[serde(default)]
     pub(crate) attempt: u32,
@@ -340,7 +340,7 @@ pub(crate) struct ToolCallState {
     pub(crate) call: CallId,
     /// As the model wrote it.
     pub(crate) name: String,
-    pub(crate) stage: Stage,
+    pub(crate) stage: CallStage,
     /// What a person made of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) changed: Option<Json>,
@@ -351,7 +351,7 @@ pub(crate) struct ToolCallState {
 
 /// How far a tool call is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Stage {
+pub(crate) enum CallStage {
     /// In the reply, not looked at yet; only between two events of one commit.
     Announced,
     /// Waits for its turn, or for resume.
@@ -397,21 +397,23 @@ impl ToolRequest {
 
 impl ToolCallState {
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.stage, Stage::Done(_))
+        matches!(self.stage, CallStage::Done(_))
     }
 
     pub(crate) fn is_gated(&self) -> bool {
-        matches!(self.stage, Stage::Gated { .. })
+        matches!(self.stage, CallStage::Gated { .. })
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Open { .. })
+        matches!(self.stage, CallStage::Open { .. })
     }
 
     pub(crate) fn request(&self) -> Option<&ToolRequest> {
         match &self.stage {
-            Stage::Pending(request) | Stage::Gated { request, .. } | Stage::Open { request, .. } => Some(request),
-            Stage::Announced | Stage::Done(_) => None,
+            CallStage::Pending(request) | CallStage::Gated { request, .. } | CallStage::Open { request, .. } => {
+                Some(request)
+            }
+            CallStage::Announced | CallStage::Done(_) => None,
         }
     }
 }
@@ -425,7 +427,7 @@ impl State {
             control_seq: 0,
             control_at: None,
             commit: String::new(),
-            life: Life::NotStarted,
+            life: Lifecycle::NotStarted,
             paused: false,
             setup: None,
             tools: Arc::new(ToolSet::new(ToolsResolved { sha256: String::new(), tools: Vec::new() })),
@@ -443,8 +445,8 @@ impl State {
             last_stop: None,
             traceparent: None,
             children: BTreeMap::new(),
-            told: 0,
-            heard: None,
+            child_commands: 0,
+            last_parent_command: None,
             report: None,
             tally: SessionCounters::default(),
             paused_at: None,
@@ -455,8 +457,10 @@ impl State {
     /// Notes the id of the commit that was just folded: in calls that it opened, too.
     pub(crate) fn link(&mut self, slot: u64, commit: &str) {
         commit.clone_into(&mut self.commit);
-        for state in self.turn.iter_mut().flat_map(Turn::calls_mut) {
-            if matches!(state.stage, Stage::Open { slot: opened, .. } if opened == slot) && state.opened_by.is_empty() {
+        for state in self.turn.iter_mut().flat_map(TurnState::calls_mut) {
+            if matches!(state.stage, CallStage::Open { slot: opened, .. } if opened == slot)
+                && state.opened_by.is_empty()
+            {
                 commit.clone_into(&mut state.opened_by);
             }
         }
@@ -478,10 +482,10 @@ impl State {
 
     pub(crate) fn phase(&self) -> Phase {
         match (self.life, self.paused, &self.turn) {
-            (Life::NotStarted | Life::Ended, _, _) => Phase::Ended,
-            (Life::Alive, true, _) => Phase::Paused,
-            (Life::Alive, false, Some(_)) => Phase::Running,
-            (Life::Alive, false, None) => Phase::Idle,
+            (Lifecycle::NotStarted | Lifecycle::Ended, _, _) => Phase::Ended,
+            (Lifecycle::Alive, true, _) => Phase::Paused,
+            (Lifecycle::Alive, false, Some(_)) => Phase::Running,
+            (Lifecycle::Alive, false, None) => Phase::Idle,
         }
     }
 
@@ -492,8 +496,10 @@ impl State {
             Activity::RunningTools(calls) => calls
                 .iter()
                 .filter_map(|state| match &state.stage {
-                    Stage::Open { attempt, .. } => Some(CallAttempt { call: state.call.clone(), attempt: *attempt }),
-                    Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Done(_) => None,
+                    CallStage::Open { attempt, .. } => {
+                        Some(CallAttempt { call: state.call.clone(), attempt: *attempt })
+                    }
+                    CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
                 })
                 .collect(),
             Activity::Summarising { model, .. } | Activity::Judging { judge: model, .. } => vec![model.id()],
@@ -534,7 +540,7 @@ impl State {
 
     /// Whether it was archived: what others may still ask of it is all that is left.
     pub(crate) fn is_archived(&self) -> bool {
-        self.life == Life::Ended && self.archived.is_some()
+        self.life == Lifecycle::Ended && self.archived.is_some()
     }
 
     /// Lets go of what nobody asks of a session that is archived.
@@ -565,7 +571,7 @@ impl State {
             let lists: usize = lists.into_iter().map(|list| texts(list)).sum();
             parameters.get().len() + parameters.size().values * VALUE_BYTES + lists + over + names
         });
-        // Each tool is kept as it was described and as models are told of it.
+        // Each tool has its description and its definition for models.
         let tools = self.tools.resolved.tools.iter().map(|tool| {
             let words = tool.description.len() + tool.instructions.as_ref().map_or(0, String::len);
             TOOL_BYTES + 2 * (words + tool.parameters.get().len())
@@ -575,9 +581,9 @@ impl State {
             let changed = state.changed.as_ref().map_or(0, |changed| changed.get().len());
             changed + state.request().map_or(0, |request| request.arguments.get().len() + TOOL_BYTES)
         });
-        let said = self.turn.as_ref().map_or(0, |turn| turn.text.len());
+        let user_message = self.turn.as_ref().map_or(0, |turn| turn.text.len());
         let report = self.report.as_ref().map_or(0, |report| report.content.len());
-        SMALL_BYTES + setup + tools.sum::<usize>() + arguments.sum::<usize>() + said + report
+        SMALL_BYTES + setup + tools.sum::<usize>() + arguments.sum::<usize>() + user_message + report
     }
 
     pub(crate) fn tenant(&self) -> &contract::TenantId {
@@ -611,7 +617,7 @@ impl State {
 
     /// What waits for a person, at most so many, their arguments shortened to so many bytes.
     pub(crate) fn open_gates(&self, shown_max: usize, most: usize) -> Vec<OpenGate> {
-        let Some(turn) = self.turn.as_ref().filter(|_| self.life == Life::Alive) else { return Vec::new() };
+        let Some(turn) = self.turn.as_ref().filter(|_| self.life == Lifecycle::Alive) else { return Vec::new() };
         if let Activity::AwaitingUser { gate, question, expires } = &turn.activity {
             return vec![OpenGate {
                 gate: gate.clone(),
@@ -627,8 +633,8 @@ impl State {
             }];
         }
         let gated = turn.calls().iter().filter_map(|state| match &state.stage {
-            Stage::Gated { request, expires, .. } => Some((state, request, *expires)),
-            Stage::Announced | Stage::Pending(_) | Stage::Open { .. } | Stage::Done(_) => None,
+            CallStage::Gated { request, expires, .. } => Some((state, request, *expires)),
+            CallStage::Announced | CallStage::Pending(_) | CallStage::Open { .. } | CallStage::Done(_) => None,
         });
         let shown = gated.take(most).map(|(state, request, expires)| {
             // Calls of older logs have what cannot be seen in their arguments as it came.
@@ -648,7 +654,7 @@ impl State {
     }
 }
 
-impl Turn {
+impl TurnState {
     /// The limit that keeps it from another step.
     pub(crate) fn limit(&self, settings: &ContinuationSettings, at: Timestamp) -> Option<StopReason> {
         let out_of_time = self.clock.deadline().is_some_and(|deadline| deadline <= at);

@@ -9,7 +9,7 @@ use contract::tool::Outcome;
 use contract::{CallId as Id, Json};
 use serde::{Deserialize, Serialize};
 
-use crate::prune::{self, Measured};
+use crate::prune::{self, TokenMeasurement};
 
 /// Messages, each serialised once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ pub(crate) struct Transcript {
     sent: usize,
     /// What the provider counted of a request.
     #[serde(default)]
-    pub(crate) measured: Option<Measured>,
+    pub(crate) measured: Option<TokenMeasurement>,
     /// Results of the last reply's calls, in their order.
     results: Vec<Expected>,
     /// What the loop says at the start of the next step.
@@ -175,8 +175,8 @@ impl Transcript {
 
     /// What the user said last, as text.
     pub(crate) fn asked_last(&self) -> String {
-        let said = self.placed().filter(|(_, place)| place.kind == Kind::User).last();
-        let message = said.and_then(|(message, _)| serde_json::from_str::<Message>(message.get()).ok());
+        let user_message = self.placed().filter(|(_, place)| place.kind == Kind::User).last();
+        let message = user_message.and_then(|(message, _)| serde_json::from_str::<Message>(message.get()).ok());
         match message {
             Some(Message::User { content }) => content.text(),
             Some(Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. }) | None => String::new(),
@@ -321,7 +321,7 @@ impl Transcript {
 
     fn reply(&mut self, reply: &AiFullReceived) {
         self.close_step();
-        self.measured = Measured::new(self.sent, reply.spent).or(self.measured);
+        self.measured = TokenMeasurement::new(self.sent, reply.spent).or(self.measured);
         let content = reply.raw.clone().unwrap_or_else(|| reply.text.clone());
         if content.trim().is_empty() && reply.tool_calls.is_empty() {
             return;
@@ -335,8 +335,8 @@ impl Transcript {
                 Some(Expected { call: Id::new(&call.id).ok()?, content })
             })
             .collect();
-        let said = Message::Assistant { content, reasoning, tool_calls, replay: reply.replay.clone() };
-        self.push(Json::of(&said), Kind::Reply);
+        let user_message = Message::Assistant { content, reasoning, tool_calls, replay: reply.replay.clone() };
+        self.push(Json::of(&user_message), Kind::Reply);
     }
 
     /// The last result of a turn, as the model read it.

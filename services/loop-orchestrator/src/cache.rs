@@ -1,30 +1,30 @@
-//! Sessions in memory, one task at a time on each. What is cached may be stale: a commit that loses its slot tells.
+//! Cache of session states, each used by one task at a time. A cached state may be stale: then the commit loses its slot.
 //!
-//! The cache is bounded by the bytes of its sessions, since one session may weigh as much as a thousand others; those that
-//! were used longest ago go first. A session that is worked on stays: there are no more of these than inputs that a replica
-//! works on at the same time.
+//! The cache is bounded by the bytes of its sessions, since one session may be as large as a thousand others. The least
+//! recently used ones are evicted first. A locked session is not evicted; there are no more of these than inputs that a
+//! replica handles at the same time.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::shell::Loaded;
+use crate::session_runner::Loaded;
 use contract::subject::SessionKey;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
-/// Bytes that an entry takes besides its session: its key, its lock and its place in the map.
+/// Bytes of an entry besides its session: its key, its lock and its share of the map.
 const ENTRY_BYTES: usize = 512;
 
-/// A session's place: locked by the task that works on it.
-type Place = Arc<AsyncMutex<Option<Loaded>>>;
+/// The state of a session, if it is cached; locked by the task that works on it.
+type SessionCell = Arc<AsyncMutex<Option<Loaded>>>;
 
-/// The cache.
+/// Bounded cache of session states.
 #[derive(Debug)]
-pub(crate) struct Cache(Arc<Shared>);
+pub(crate) struct Cache(Arc<CacheInner>);
 
 #[derive(Debug)]
-struct Shared {
-    // A plain lock: it is held for a look-up, never across an await.
+struct CacheInner {
+    // A blocking lock: it is held for a look-up, never across an await.
     entries: Mutex<Entries>,
     sessions_max: usize,
     /// Bytes of sessions and of compiled patterns together.
@@ -35,90 +35,91 @@ struct Shared {
 struct Entries {
     by_key: HashMap<SessionKey, Entry>,
     uses: u64,
-    /// Bytes of all entries.
+    /// Total of all entries.
     bytes: usize,
-    /// What the metrics say of the cache, and of compiled patterns.
-    shown: (usize, usize),
+    /// Bytes of the cache and of the compiled patterns that the metrics have now.
+    reported: (usize, usize),
 }
 
 #[derive(Debug)]
 struct Entry {
-    place: Place,
+    cell: SessionCell,
     used: u64,
     bytes: usize,
 }
 
-/// A session's place, held by one task. When it is let go the cache weighs the session anew.
+/// Exclusive access to a cached session. On drop the cache measures the session again.
 #[derive(Debug)]
-pub(crate) struct HeldSession {
+pub(crate) struct SessionGuard {
     session: OwnedMutexGuard<Option<Loaded>>,
     key: SessionKey,
-    cache: Arc<Shared>,
+    cache: Arc<CacheInner>,
 }
 
 impl Cache {
     pub(crate) fn new(sessions_max: usize, bytes_max: usize) -> Self {
-        Self(Arc::new(Shared { entries: Mutex::default(), sessions_max: sessions_max.max(1), bytes_max }))
+        Self(Arc::new(CacheInner { entries: Mutex::default(), sessions_max: sessions_max.max(1), bytes_max }))
     }
 
-    /// Waits until no other task of this replica works on the session.
-    pub(crate) async fn lock(&self, key: &SessionKey) -> HeldSession {
-        let session = self.0.place(key).lock_owned().await;
-        HeldSession { session, key: key.clone(), cache: self.0.clone() }
+    /// Waits until no other task of this replica has locked the session, and locks it.
+    pub(crate) async fn lock(&self, key: &SessionKey) -> SessionGuard {
+        let session = self.0.cell_of(key).lock_owned().await;
+        SessionGuard { session, key: key.clone(), cache: self.0.clone() }
     }
 
-    /// The sessions that are remembered.
-    pub(crate) fn keys(&self) -> Vec<SessionKey> {
+    /// The sessions that have an entry.
+    pub(crate) fn session_keys(&self) -> Vec<SessionKey> {
         self.0.lock().by_key.keys().cloned().collect()
     }
 }
 
-impl Shared {
-    fn place(&self, key: &SessionKey) -> Place {
+impl CacheInner {
+    fn cell_of(&self, key: &SessionKey) -> SessionCell {
         let mut entries = self.lock();
         entries.uses += 1;
         let now = entries.uses;
         if let Some(entry) = entries.by_key.get_mut(key) {
             entry.used = now;
-            return entry.place.clone();
+            return entry.cell.clone();
         }
-        let place = Place::default();
-        entries.by_key.insert(key.clone(), Entry { place: place.clone(), used: now, bytes: ENTRY_BYTES });
+        let cell = SessionCell::default();
+        entries.by_key.insert(key.clone(), Entry { cell: cell.clone(), used: now, bytes: ENTRY_BYTES });
         entries.bytes += ENTRY_BYTES;
-        let forgotten = self.shrink(&mut entries);
+        let evicted = self.evict_idle(&mut entries);
         drop(entries);
-        // Large states are freed without the lock.
-        drop(forgotten);
-        place
+        // Large states are freed after the lock is released.
+        drop(evicted);
+        cell
     }
 
-    /// Weighs a session that is let go, and forgets others, or this one, where there is no room for it.
-    fn weigh(&self, key: &SessionKey, session: &mut Option<Loaded>) {
+    /// Measures a session that is released, and evicts others, or this one, if there is no space for it.
+    fn update_weight(&self, key: &SessionKey, session: &mut Option<Loaded>) {
         let bytes = ENTRY_BYTES + session.as_ref().map_or(0, |loaded| loaded.session().weight());
         let mut entries = self.lock();
-        // Gone is what somebody else forgot between two holders.
+        // Another task may have evicted the entry between two locks.
         let Some(entry) = entries.by_key.get_mut(key) else { return };
         let before = std::mem::replace(&mut entry.bytes, bytes);
         entries.bytes = entries.bytes - before + bytes;
-        let mut forgotten = self.shrink(&mut entries);
+        let mut evicted = self.evict_idle(&mut entries);
         if entries.bytes > self.sessions_bytes_max()
             && let Some(entry) = entries.by_key.get_mut(key)
         {
             entry.bytes = ENTRY_BYTES;
             entries.bytes -= bytes - ENTRY_BYTES;
-            forgotten.1 = session.take();
+            evicted.1 = session.take();
         }
-        entries.show();
+        entries.report_metrics();
         drop(entries);
-        drop(forgotten);
+        drop(evicted);
     }
 
-    /// Forgets what was used longest ago, and some more: a full cache is not sorted at each use.
-    fn shrink(&self, entries: &mut Entries) -> (Vec<Entry>, Option<Loaded>) {
+    /// Evicts the least recently used entries, down to three quarters of the bounds, so that a full cache is not sorted
+    /// at each use.
+    fn evict_idle(&self, entries: &mut Entries) -> (Vec<Entry>, Option<Loaded>) {
         let bytes_max = self.sessions_bytes_max();
-        let mut forgotten = Vec::new();
+        let mut evicted = Vec::new();
         if entries.bytes > bytes_max || entries.by_key.len() > self.sessions_max {
-            let idle = entries.by_key.iter().filter(|(_, entry)| Arc::strong_count(&entry.place) == 1);
+            let idle = entries.by_key.iter().filter(|(_, entry)| Arc::strong_count(&entry.cell) == 1);
             let mut by_age: Vec<(u64, SessionKey)> = idle.map(|(key, entry)| (entry.used, key.clone())).collect();
             by_age.sort_unstable_by_key(|(used, _)| *used);
             for (_, key) in by_age {
@@ -127,14 +128,14 @@ impl Shared {
                 }
                 if let Some(entry) = entries.by_key.remove(&key) {
                     entries.bytes -= entry.bytes;
-                    forgotten.push(entry);
+                    evicted.push(entry);
                 }
             }
         }
-        (forgotten, None)
+        (evicted, None)
     }
 
-    /// What compiled patterns leave of the budget.
+    /// Bytes for sessions: the bound without the compiled patterns.
     fn sessions_bytes_max(&self) -> usize {
         self.bytes_max.saturating_sub(session::pattern_cache_bytes())
     }
@@ -145,20 +146,20 @@ impl Shared {
 }
 
 impl Entries {
-    /// Brings the metrics up to date.
-    fn show(&mut self) {
+    /// Adds the changes since the last call to the metrics.
+    fn report_metrics(&mut self) {
         let now = (self.bytes, session::pattern_cache_bytes());
-        for (cache, before, now) in [("sessions", self.shown.0, now.0), ("patterns", self.shown.1, now.1)] {
+        for (cache, before, now) in [("sessions", self.reported.0, now.0), ("patterns", self.reported.1, now.1)] {
             if before != now {
                 let bytes = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
                 telemetry::metric::cache_bytes(cache, bytes(now) - bytes(before));
             }
         }
-        self.shown = now;
+        self.reported = now;
     }
 }
 
-impl Deref for HeldSession {
+impl Deref for SessionGuard {
     type Target = Option<Loaded>;
 
     fn deref(&self) -> &Self::Target {
@@ -166,15 +167,15 @@ impl Deref for HeldSession {
     }
 }
 
-impl DerefMut for HeldSession {
+impl DerefMut for SessionGuard {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.session
     }
 }
 
-impl Drop for HeldSession {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
-        self.cache.weigh(&self.key, &mut self.session);
+        self.cache.update_weight(&self.key, &mut self.session);
     }
 }
 
@@ -195,13 +196,13 @@ mod tests {
         SessionKey { tenant: TenantId::new("acme").unwrap(), session }
     }
 
-    /// A session whose transcript has so many bytes.
+    /// A session whose transcript has `bytes` bytes.
     fn session(number: usize, bytes: usize) -> Loaded {
         let message_id = CommandId::new("u1").unwrap();
         let content = Content::from("x".repeat(bytes).as_str());
         let mut session = Session::new(key(number));
-        let said = Event::UserProcessed(UserProcessed { message_id, content, mode: MessageMode::Queue });
-        session.fold(0, Timestamp::from_millis(1), &[said]);
+        let processed = Event::UserProcessed(UserProcessed { message_id, content, mode: MessageMode::Queue });
+        session.fold(0, Timestamp::from_millis(1), &[processed]);
         Loaded::unverified(session)
     }
 
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sessions_over_the_budget_are_forgotten_oldest_first() {
+    async fn sessions_over_the_byte_limit_oldest_are_evicted_first() {
         let cache = Cache::new(10_000, 10 * MIB);
         for number in 0..100 {
             *cache.lock(&key(number)).await = Some(session(number, MIB));
@@ -226,11 +227,11 @@ mod tests {
         assert!(is_cached(&cache, 99).await && is_cached(&cache, 98).await && !is_cached(&cache, 50).await);
         let large = bytes(&cache);
         *cache.lock(&key(99)).await = None;
-        assert!(bytes(&cache) < large - MIB, "what is taken out weighs nothing");
+        assert!(bytes(&cache) < large - MIB, "a removed session has no weight");
     }
 
     #[tokio::test]
-    async fn session_heavier_than_the_budget_is_not_kept() {
+    async fn session_larger_than_the_cache_is_not_kept() {
         let cache = Cache::new(10_000, MIB);
         *cache.lock(&key(1)).await = Some(session(1, 2 * MIB));
         assert!(!is_cached(&cache, 1).await);
@@ -238,21 +239,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn session_that_is_worked_on_is_not_forgotten() {
+    async fn session_that_is_locked_is_not_evicted() {
         let cache = Cache::new(10_000, 4 * MIB);
-        let mut held = cache.lock(&key(0)).await;
-        *held = Some(session(0, MIB));
+        let mut guard = cache.lock(&key(0)).await;
+        *guard = Some(session(0, MIB));
         for number in 1..20 {
             *cache.lock(&key(number)).await = Some(session(number, MIB));
         }
         let again = tokio::time::timeout(std::time::Duration::from_millis(10), cache.lock(&key(0))).await;
         assert!(again.is_err(), "a second task must wait for the first one");
-        drop(held);
+        drop(guard);
         assert!(is_cached(&cache, 0).await);
     }
 
     #[tokio::test]
-    async fn sessions_over_their_number_are_forgotten() {
+    async fn sessions_over_their_number_are_evicted() {
         let cache = Cache::new(8, 1 << 30);
         for number in 0..50 {
             *cache.lock(&key(number)).await = Some(session(number, 1));

@@ -14,8 +14,8 @@ pub(crate) struct Prepared {
     pub(crate) meta: CommitMeta,
     pub(crate) body: Bytes,
     pub(crate) after: Session,
-    /// Whether it has an end: of an archived session nothing is left in the log for ever.
-    pub(crate) fades: bool,
+    /// Whether the server removes it after the retention. So the log keeps nothing of an archived session for ever.
+    pub(crate) expires: bool,
 }
 
 #[derive(Serialize)]
@@ -26,14 +26,15 @@ struct Body<'a> {
     events: &'a [Event],
 }
 
-/// Folds the decision into the state and serialises it. A page's first commit carries the state before it, and each one
-/// of an archived session what is left of it, so that it needs no other. The state is taken and not copied: should the commit lose its slot, the log must be read again anyway.
+/// Folds the decision into the state and serialises it. The first commit of a page contains a snapshot of the state before
+/// it. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The function
+/// consumes the state: if the commit loses its slot, the log must be read again anyway.
 pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepared, serde_json::Error> {
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
-    let fades = archives || session.is_archived();
+    let expires = archives || session.is_archived();
     let begins = decision.events.iter().any(|event| matches!(event, Event::SessionImported(_)));
-    let snapshot = if fades {
+    let snapshot = if expires {
         Some(session.tombstone())
     } else {
         (begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot())
@@ -58,5 +59,5 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
         archived: after.archived(),
     };
     let body = serde_json::to_vec(&Body { meta: &meta, snapshot, events: &decision.events })?.into();
-    Ok(Prepared { slot, meta, body, after, fades })
+    Ok(Prepared { slot, meta, body, after, expires })
 }

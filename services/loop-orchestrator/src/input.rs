@@ -1,4 +1,4 @@
-//! From a delivered message to an input of the loop: parsed once, at the border.
+//! Parses a delivered message into an input of the loop, and reads what the loop needs to decide about it.
 
 use bus::{Bus, BusError, Read, Stored};
 use contract::command::{Answer, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb};
@@ -17,44 +17,44 @@ use session::{Body, ConfigureInput, Input, Recompose, RestoreError, StartInput, 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An input as it was sent: everything but what must be read for it.
+/// A delivered input, before the prompt and the tools that its decision needs are read.
 #[derive(Debug, Clone)]
-pub(crate) struct Sent {
+pub(crate) struct DeliveredInput {
     pub(crate) key: SessionKey,
     pub(crate) reference: InputRef,
-    /// For client commands: their sequence in the control stream.
+    /// Sequence in the control stream, of a client command.
     pub(crate) control_seq: Option<u64>,
-    /// For client commands: when the control stream took them, by the server's clock.
+    /// When the control stream stored it by the server's clock, of a client command.
     pub(crate) control_at: Option<Timestamp>,
-    /// The slot that the sender knew of: an older state is loaded first.
-    pub(crate) hint: Option<u64>,
-    /// The edge replica that waits for word.
+    /// The latest slot that the sender knew. The state is loaded at least up to it.
+    pub(crate) known_slot: Option<u64>,
+    /// The edge replica that waits for the acknowledgement.
     pub(crate) edge: Option<CommandId>,
     time: Option<Timestamp>,
     by: Option<String>,
-    told: Option<u64>,
+    parent_command_number: Option<u64>,
     pub(crate) traceparent: Option<String>,
-    body: SentBody,
+    body: DeliveredBody,
 }
 
 #[derive(Debug, Clone)]
-enum SentBody {
+enum DeliveredBody {
     Start(Box<Start>),
     Configure(Box<Configure>),
     Ready(Body),
 }
 
-/// Why a message is no input.
+/// Why a message cannot be read as an input.
 #[derive(Debug)]
-pub(crate) enum Unreadable {
-    /// It never will be one.
+pub(crate) enum ReadError {
+    /// Another read has the same result.
     Malformed(String),
-    /// Its body cannot be had now.
+    /// The body cannot be loaded now; a retry may load it.
     Later(BusError),
 }
 
-impl Sent {
-    /// A due timer.
+impl DeliveredInput {
+    /// The input of timer `number`, which is due. `None` if the number makes no id.
     pub(crate) fn timer(key: SessionKey, number: u64) -> Option<Self> {
         let id = CommandId::new(&number.to_string()).ok()?;
         Some(Self {
@@ -62,98 +62,98 @@ impl Sent {
             reference: InputRef { kind: InputKind::Timer, id },
             control_seq: None,
             control_at: None,
-            hint: None,
+            known_slot: None,
             edge: None,
             time: None,
             by: None,
-            told: None,
+            parent_command_number: None,
             traceparent: None,
-            body: SentBody::Ready(Body::Timer),
+            body: DeliveredBody::Ready(Body::Timer),
         })
     }
 
-    /// Reads a control message.
-    pub(crate) async fn read(bus: &Bus, subject: ControlSubject, message: Stored) -> Result<Self, Unreadable> {
+    /// Loads the body of a control message and parses it.
+    pub(crate) async fn read(bus: &Bus, subject: ControlSubject, message: Stored) -> Result<Self, ReadError> {
         let traceparent = bus::transport::header(&message.headers, contract::tool::header::TRACEPARENT);
         let traceparent = traceparent.map(str::to_owned);
         let (seq, stored_at) = (message.seq, message.stored_at);
         let body = match bus.load_body(Objects::Work, message.payload, stored_at).await {
             Ok(body) => body,
-            Err(BusError::Malformed(why)) => return Err(Unreadable::Malformed(why)),
-            Err(error) => return Err(Unreadable::Later(error)),
+            Err(BusError::Malformed(why)) => return Err(ReadError::Malformed(why)),
+            Err(error) => return Err(ReadError::Later(error)),
         };
         let ControlSubject { key, verb, id } = subject;
         if verb.is_client() {
             check_size(&body)?;
         }
-        let mut sent = Self {
+        let mut input = Self {
             key,
             reference: InputRef { kind: InputKind::Control(verb), id },
             control_seq: verb.is_client().then_some(seq),
             control_at: verb.is_client().then_some(stored_at),
-            hint: None,
+            known_slot: None,
             edge: None,
             time: None,
             by: None,
-            told: None,
+            parent_command_number: None,
             traceparent,
-            body: SentBody::Ready(Body::Timer),
+            body: DeliveredBody::Ready(Body::Timer),
         };
-        sent.body = match verb {
-            Verb::Start => SentBody::Start(Box::new(sent.command::<Start>(&body)?)),
-            Verb::SendUserMessage => SentBody::Ready(Body::Send(sent.command::<SendUserMessage>(&body)?)),
-            Verb::Pause => SentBody::Ready(Body::Pause(sent.command::<ControlReason>(&body)?)),
-            Verb::Resume => SentBody::Ready(Body::Resume(sent.command::<ControlReason>(&body)?)),
-            Verb::Stop => SentBody::Ready(Body::Stop(sent.command::<ControlReason>(&body)?)),
-            Verb::Answer => SentBody::Ready(Body::Answer(sent.command::<Answer>(&body)?)),
-            Verb::ClearHistory => SentBody::Ready(Body::Clear(sent.command::<ControlReason>(&body)?)),
-            Verb::Configure => SentBody::Configure(Box::new(sent.command::<Configure>(&body)?)),
+        input.body = match verb {
+            Verb::Start => DeliveredBody::Start(Box::new(input.command::<Start>(&body)?)),
+            Verb::SendUserMessage => DeliveredBody::Ready(Body::Send(input.command::<SendUserMessage>(&body)?)),
+            Verb::Pause => DeliveredBody::Ready(Body::Pause(input.command::<ControlReason>(&body)?)),
+            Verb::Resume => DeliveredBody::Ready(Body::Resume(input.command::<ControlReason>(&body)?)),
+            Verb::Stop => DeliveredBody::Ready(Body::Stop(input.command::<ControlReason>(&body)?)),
+            Verb::Answer => DeliveredBody::Ready(Body::Answer(input.command::<Answer>(&body)?)),
+            Verb::ClearHistory => DeliveredBody::Ready(Body::Clear(input.command::<ControlReason>(&body)?)),
+            Verb::Configure => DeliveredBody::Configure(Box::new(input.command::<Configure>(&body)?)),
             Verb::ProvideToolResult => {
                 let result: ToolResult = parse(&body)?;
-                sent.hint = Some(result.meta.slot);
-                SentBody::Ready(Body::ToolResult(result))
+                input.known_slot = Some(result.meta.slot);
+                DeliveredBody::Ready(Body::ToolResult(result))
             }
             Verb::ExtendToolCall => {
                 let extension: ExtendToolCall = parse(&body)?;
-                sent.hint = Some(extension.meta.slot);
-                SentBody::Ready(Body::Extend(extension))
+                input.known_slot = Some(extension.meta.slot);
+                DeliveredBody::Ready(Body::Extend(extension))
             }
             Verb::ModelFinished => {
                 let finished: Box<ModelFinished> = parse(&body)?;
-                sent.hint = Some(finished.meta.slot);
-                sent.reference.id = id_of_run(sent.reference.id, &finished.run);
-                SentBody::Ready(Body::ModelFinished(finished))
+                input.known_slot = Some(finished.meta.slot);
+                input.reference.id = run_input_id(input.reference.id, &finished.run);
+                DeliveredBody::Ready(Body::ModelFinished(finished))
             }
             Verb::ModelFailed => {
                 let failed: ModelFailed = parse(&body)?;
-                sent.hint = Some(failed.meta.slot);
-                sent.reference.id = id_of_run(sent.reference.id, &failed.run);
-                SentBody::Ready(Body::ModelFailed(failed))
+                input.known_slot = Some(failed.meta.slot);
+                input.reference.id = run_input_id(input.reference.id, &failed.run);
+                DeliveredBody::Ready(Body::ModelFailed(failed))
             }
         };
-        Ok(sent)
+        Ok(input)
     }
 
-    fn command<T: DeserializeOwned>(&mut self, body: &[u8]) -> Result<T, Unreadable> {
+    fn command<T: DeserializeOwned>(&mut self, body: &[u8]) -> Result<T, ReadError> {
         // The body's own fields are strict; `meta` stands beside them, so it is taken out first.
         let mut fields: serde_json::Map<String, serde_json::Value> = parse(body)?;
         let meta = fields.remove("meta").unwrap_or_default();
-        let meta = CommandMeta::deserialize(meta).map_err(|error| Unreadable::Malformed(format!("meta: {error}")))?;
+        let meta = CommandMeta::deserialize(meta).map_err(|error| ReadError::Malformed(format!("meta: {error}")))?;
         self.time = Some(meta.time);
         self.by = meta.by;
         self.edge = meta.edge;
-        self.told = meta.told;
-        T::deserialize(serde_json::Value::Object(fields)).map_err(|error| Unreadable::Malformed(error.to_string()))
+        self.parent_command_number = meta.told;
+        T::deserialize(serde_json::Value::Object(fields)).map_err(|error| ReadError::Malformed(error.to_string()))
     }
 
-    /// Whether a client sent it.
+    /// Whether this is a command of a client.
     pub(crate) fn is_client(&self) -> bool {
         self.control_seq.is_some()
     }
 
-    /// The trace of a turn that this command begins: the client's, else ours, else an id of its own, so that a turn can
-    /// be named in logs also where nothing is traced.
-    fn trace(&self) -> String {
+    /// The trace of a turn that this command begins: the client's, else the current one, else a new id, so that logs can
+    /// name the turn also where nothing is traced.
+    fn turn_traceparent(&self) -> String {
         let given = self.traceparent.clone().or_else(telemetry::trace::current);
         given.unwrap_or_else(|| {
             let (trace, span) = (uuid::Uuid::now_v7().simple(), uuid::Uuid::now_v7().simple().to_string());
@@ -161,19 +161,19 @@ impl Sent {
         })
     }
 
-    /// The same, without claiming anything about commands before it.
-    pub(crate) fn alone(mut self) -> Self {
+    /// Removes the position in the stream, so that the commit claims nothing about the commands before this one.
+    pub(crate) fn without_order(mut self) -> Self {
         (self.control_seq, self.control_at) = (None, None);
         self
     }
 
-    /// Whether several of its kind may share a commit: results that wait together are folded together.
-    pub(crate) fn may_share(&self) -> bool {
-        matches!(self.body, SentBody::Ready(Body::ToolResult(_)))
+    /// Whether one commit may contain several such inputs that wait at the same time.
+    pub(crate) fn can_share_commit(&self) -> bool {
+        matches!(self.body, DeliveredBody::Ready(Body::ToolResult(_)))
     }
 
-    /// Reads what the decision needs: the composed prompt of a start, the tools where a turn may begin.
-    pub(crate) async fn complete(
+    /// Reads what the decision needs: the composed prompt of a start, and the tools if a turn may begin.
+    pub(crate) async fn resolve(
         &self,
         bus: &Bus,
         session: &session::Session,
@@ -181,30 +181,30 @@ impl Sent {
     ) -> Result<Input, BusError> {
         let tenant = &self.key.tenant;
         let (body, tools) = match &self.body {
-            SentBody::Start(start) => {
-                let tools = tools(bus, tenant).await?;
-                // What will be refused is not composed.
+            DeliveredBody::Start(start) => {
+                let tools = list_tools(bus, tenant).await?;
+                // A start that will be refused needs no prompt.
                 let refused = |refusal| (Vec::new(), (**start).clone(), Err(refusal));
                 let (history, start, composed) = match check::start(start) {
                     Err(refusal) => refused(refusal),
-                    Ok(()) => match history(bus, tenant, start).await? {
-                        Ok((history, whole)) => {
+                    Ok(()) => match load_history(bus, tenant, start).await? {
+                        Ok((history, resumed)) => {
                             let named_features = start.features.clone();
-                            let request = ComposeRequest::of_start(tenant.clone(), &whole, tools.clone());
+                            let request = ComposeRequest::of_start(tenant.clone(), &resumed, tools.clone());
                             let request = ComposeRequest { named_features, ..request };
                             let composed = compose(bus, request).await?;
-                            (history, whole, composed)
+                            (history, resumed, composed)
                         }
                         Err(refusal) => refused(refusal),
                     },
                 };
                 (Body::Start(Box::new(StartInput { start, history, composed })), Some(tools))
             }
-            SentBody::Configure(configure) => {
-                let wanted = check::configure(configure).ok().and_then(|()| session.recomposes(configure));
-                let (composed, known) = match wanted {
+            DeliveredBody::Configure(configure) => {
+                let recompose = check::configure(configure).ok().and_then(|()| session.recomposes(configure));
+                let (composed, known) = match recompose {
                     Some(Recompose { agent, model, features, continuation, ai_config, tools: only }) => {
-                        let tools = tools(bus, tenant).await?;
+                        let tools = list_tools(bus, tenant).await?;
                         let agent = Some(agent);
                         let start =
                             Start { agent, model, features, ai_config, tools: only, continuation, ..Start::default() };
@@ -218,8 +218,8 @@ impl Sent {
                 let configure = (**configure).clone();
                 (Body::Configure(Box::new(ConfigureInput { configure, composed })), known)
             }
-            SentBody::Ready(body) => {
-                let tools = if session.wants_tools(body) { Some(tools(bus, tenant).await?) } else { None };
+            DeliveredBody::Ready(body) => {
+                let tools = if session.wants_tools(body) { Some(list_tools(bus, tenant).await?) } else { None };
                 (body.clone(), tools)
             }
         };
@@ -229,8 +229,8 @@ impl Sent {
             control_at: self.control_at,
             sent: self.time,
             by: self.by.clone(),
-            told: self.told,
-            traceparent: self.is_client().then(|| self.trace()),
+            parent_command_number: self.parent_command_number,
+            traceparent: self.is_client().then(|| self.turn_traceparent()),
             tools: tools.map(Arc::new),
             archive_after,
             body,
@@ -238,17 +238,17 @@ impl Sent {
     }
 }
 
-/// The id of one run's result. Results of one attempt share a subject, so that a second one is not stored while a first one
-/// waits; a result that comes after the first one was handled is another input, of which the costs are taken.
-fn id_of_run(id: CommandId, run: &str) -> CommandId {
+/// The id of the result of one run. Results of one attempt share a subject, so that a second one is not stored while the
+/// first one waits. A result that arrives after the first one was handled is another input, whose costs are counted.
+fn run_input_id(id: CommandId, run: &str) -> CommandId {
     if run.is_empty() || id.as_str().ends_with(run) {
         return id;
     }
     CommandId::new(&format!("{id}-{run}")).unwrap_or(id)
 }
 
-/// The transcript of the session that a start resumes from, and the start with what it takes over from there.
-async fn history(
+/// Loads the transcript of the session that a start resumes from. Also returns the start with the settings of that session.
+async fn load_history(
     bus: &Bus,
     tenant: &TenantId,
     start: &Start,
@@ -266,7 +266,7 @@ async fn history(
     }
     let Some(commits) = bus.load_until(&key, from.at).await? else {
         if bus.head(&key, Read::Leader).await?.is_some() {
-            let message = format!("what session {} was then is gone from the archive", from.session_id);
+            let message = format!("the archive no longer has session {} as of that slot", from.session_id);
             return refuse(ErrorCode::Resync, message);
         }
         return refuse(ErrorCode::UnknownSession, format!("there is no session {} to resume from", from.session_id));
@@ -282,14 +282,14 @@ async fn history(
     let messages = older.export_transcript();
     let bytes: usize = messages.iter().map(|message| contract::Json::of(message).get().len()).sum();
     if bytes > RESUME_BYTES_MAX {
-        let message = format!("the transcript has {bytes} bytes; at most {RESUME_BYTES_MAX} are taken over");
+        let message = format!("the transcript has {bytes} bytes; a session resumes from at most {RESUME_BYTES_MAX}");
         return refuse(ErrorCode::TooLarge, message);
     }
     Ok(Ok((messages, older.continued_by(start.clone()))))
 }
 
-/// Every tool of the tenant, with those that the loop performs itself: nobody else serves them.
-async fn tools(bus: &Bus, tenant: &TenantId) -> Result<Vec<ToolSpec>, BusError> {
+/// Lists the tools of the tenant, and those that the loop performs itself.
+async fn list_tools(bus: &Bus, tenant: &TenantId) -> Result<Vec<ToolSpec>, BusError> {
     let mut tools = bus.tools(tenant).await?;
     tools.retain(|tool| ![DELEGATE, ASK_USER].contains(&tool.name.as_str()));
     tools.extend([session::delegate_spec(), session::ask_user_spec()]);
@@ -302,7 +302,7 @@ async fn compose(
 ) -> Result<Result<Box<contract::compose::Composed>, Refusal>, BusError> {
     Ok(match bus.compose(&request).await? {
         ComposeReply::Composed(composed) if composed.ai_config.is_none() && request.ai_config.needs_composer() => {
-            let why = "a prompt-composer of an older version answers, which does not know ai_config";
+            let why = "the prompt-composer that answers has an older version, which does not know ai_config";
             return Err(BusError::Unavailable(why.to_owned()));
         }
         ComposeReply::Composed(composed) => Ok(composed),
@@ -310,22 +310,23 @@ async fn compose(
     })
 }
 
-/// Refuses a command before it is parsed: a value takes far more memory than its text. The edge sends none of these.
-fn check_size(body: &[u8]) -> Result<(), Unreadable> {
+/// Refuses a command that is too large before it is parsed, since a value takes far more memory than its text. The edge
+/// checks the same, so only other senders get here.
+fn check_size(body: &[u8]) -> Result<(), ReadError> {
     let values = Size::of(body).values;
     if body.len() > COMMAND_BYTES_MAX {
-        let why = format!("the command has {} bytes, at most {COMMAND_BYTES_MAX} are taken", body.len());
-        return Err(Unreadable::Malformed(why));
+        let why = format!("the command has {} bytes, at most {COMMAND_BYTES_MAX} are allowed", body.len());
+        return Err(ReadError::Malformed(why));
     }
     if values > JSON_VALUES_MAX {
-        let why = format!("the command holds {values} values and names, at most {JSON_VALUES_MAX} are taken");
-        return Err(Unreadable::Malformed(why));
+        let why = format!("the command holds {values} values and names, at most {JSON_VALUES_MAX} are allowed");
+        return Err(ReadError::Malformed(why));
     }
     Ok(())
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Unreadable> {
-    serde_json::from_slice(body).map_err(|error| Unreadable::Malformed(error.to_string()))
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReadError> {
+    serde_json::from_slice(body).map_err(|error| ReadError::Malformed(error.to_string()))
 }
 
 #[cfg(test)]
@@ -350,11 +351,11 @@ mod tests {
             payload: Bytes::from(body),
         };
         let subject = ControlSubject { key, verb, id: CommandId::new(id).unwrap() };
-        Sent::read(&MemoryServer::new().bus(), subject, message).await.unwrap().reference
+        DeliveredInput::read(&MemoryServer::new().bus(), subject, message).await.unwrap().reference
     }
 
     #[tokio::test]
-    async fn each_run_of_an_attempt_is_an_input_of_its_own() {
+    async fn result_of_another_run_of_an_attempt_is_another_input() {
         for verb in [Verb::ModelFinished, Verb::ModelFailed] {
             let one = read("m1-1-1", verb, "a1").await;
             assert_ne!(one, read("m1-1-1", verb, "b2").await);
@@ -364,14 +365,14 @@ mod tests {
     }
 
     #[test]
-    fn command_that_costs_too_much_is_refused_before_it_is_parsed() {
+    fn command_over_a_size_limit_is_refused_before_it_is_parsed() {
         let empty_messages =
             format!(r#"{{"messages":[{}]}}"#, vec![r#"{"role":"user","content":""}"#; 90_000].join(","));
         for (body, part) in [
             (empty_messages, "values and names, at most 32768"),
             (" ".repeat(COMMAND_BYTES_MAX + 1), "has 8388609 bytes, at most 8388608"),
         ] {
-            let Err(Unreadable::Malformed(why)) = check_size(body.as_bytes()) else { panic!("taken: {part}") };
+            let Err(ReadError::Malformed(why)) = check_size(body.as_bytes()) else { panic!("accepted: {part}") };
             assert!(why.contains(part), "{why}");
         }
         assert!(check_size(br#"{"prompt":"hi"}"#).is_ok());

@@ -1,18 +1,19 @@
-//! Runs sessions: an input is loaded, decided, committed, performed and only then acknowledged.
+//! Runs sessions. A replica loads the state for an input, decides, commits, performs the effects, and only then
+//! acknowledges the input.
 //!
-//! Any number of replicas work side by side. Nobody owns a session: a commit is a create-only write to the next slot,
-//! and whoever loses it reloads and decides again.
+//! Any number of replicas work side by side. No replica owns a session: a commit is a create-only write to the next slot,
+//! and a replica that loses the slot reloads the state and decides again.
 
-mod adopt;
 mod cache;
 mod commit;
-mod drive;
-mod failures;
+mod failure_counts;
+mod handler;
+mod import;
 mod input;
 mod perform;
 mod repair;
-mod share;
-mod shell;
+mod result_batcher;
+mod session_runner;
 mod skew;
 
 use std::sync::Arc;
@@ -27,14 +28,14 @@ use serde::Deserialize;
 use service::health::Readiness;
 use service::tasks::Tasks;
 
-pub use self::adopt::{Adopted, adopt};
+pub use self::import::{ImportOutcome, import_session};
 pub use service::clock::{Clock, SystemClock};
 
 /// The `orchestrator` section of the configuration.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "orchestrator")]
-pub struct Config {
+pub struct OrchestratorConfig {
     /// Inputs that are worked on at the same time.
     pub concurrency: usize,
     /// Sessions that are kept in memory.
@@ -45,7 +46,7 @@ pub struct Config {
     pub archive_after: u64,
 }
 
-impl Default for Config {
+impl Default for OrchestratorConfig {
     fn default() -> Self {
         Self {
             concurrency: 512,
@@ -59,41 +60,46 @@ impl Default for Config {
 /// A replica that runs sessions.
 #[derive(Debug)]
 pub struct Orchestrator {
-    drive: Worker,
-    due: Worker,
+    input_worker: Worker,
+    timer_worker: Worker,
     tasks: Tasks,
     readiness: Readiness,
 }
 
 impl Orchestrator {
-    /// Starts taking inputs and timers.
-    pub async fn start(config: Config, bus: Bus) -> anyhow::Result<Self> {
+    /// Starts to consume inputs and timers.
+    pub async fn start(config: OrchestratorConfig, bus: Bus) -> anyhow::Result<Self> {
         Self::with_clock(config, bus, Arc::new(SystemClock)).await
     }
 
-    /// As [`Orchestrator::start`], with a clock of the caller's.
+    /// Like [`Orchestrator::start`], with the clock `clock`.
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
-    pub async fn with_clock(config: Config, bus: Bus, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
+    pub async fn with_clock(config: OrchestratorConfig, bus: Bus, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let readiness = Readiness::new("orchestrator");
-        let shell = Arc::new(shell::Shell::new(bus.clone(), clock, &config));
-        let drive =
-            Worker::start(bus.clone(), Queue::Inputs, config.concurrency, Arc::new(drive::Drive::new(shell.clone())));
-        let due = Worker::start(bus, Queue::Timers, config.concurrency, Arc::new(drive::Due(shell.clone())));
+        let runner = Arc::new(session_runner::SessionRunner::new(bus.clone(), clock, &config));
+        let input_worker = Worker::start(
+            bus.clone(),
+            Queue::Inputs,
+            config.concurrency,
+            Arc::new(handler::InputHandler::new(runner.clone())),
+        );
+        let timer_worker =
+            Worker::start(bus, Queue::Timers, config.concurrency, Arc::new(handler::TimerHandler(runner.clone())));
         let tasks = Tasks::new();
-        tasks.spawn("repair requests", repair::serve(shell.clone(), tasks.token()));
-        tasks.spawn("older store", repair::watch(shell, tasks.token()));
+        tasks.spawn("repair requests", repair::serve_requests(runner.clone(), tasks.token()));
+        tasks.spawn("older store", repair::watch_rewinds(runner, tasks.token()));
         readiness.set(true);
-        Ok(Self { drive, due, tasks, readiness })
+        Ok(Self { input_worker, timer_worker, tasks, readiness })
     }
 
-    /// Whether it takes inputs.
+    /// Reports whether this replica consumes inputs.
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
 
-    /// Stops pulling, lets running commits end, hands back the rest.
+    /// Stops pulling, waits for running commits for at most `timeout`, and returns other inputs to the queue.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
-        futures::join!(self.drive.drain(timeout), self.due.drain(timeout), self.tasks.end(timeout));
+        futures::join!(self.input_worker.drain(timeout), self.timer_worker.drain(timeout), self.tasks.end(timeout));
     }
 }

@@ -1,4 +1,4 @@
-//! Performs what a commit asks of the world. Every effect may run twice: its key makes the second one harmless.
+//! Performs the effects of a commit. Each effect may run twice: its idempotency key makes the second run harmless.
 
 use bus::work::Publication;
 use bus::{Bus, BusError};
@@ -15,12 +15,12 @@ use serde::Serialize;
 use session::{Decision, Effect, OutboundCommand, Session};
 use telemetry::metric::Who;
 
-use crate::input::Sent;
-use crate::shell::{Shell, Trouble};
+use crate::input::DeliveredInput;
+use crate::session_runner::{HandleError, SessionRunner};
 
-impl Shell {
-    /// Publishes a fresh commit's events, performs its effects and tells who waits. All of it is in flight together. Where `is_owed`,
-    /// what earlier commits asked for and nobody may have performed is performed as well.
+impl SessionRunner {
+    /// Publishes the events of a new commit while it performs its effects, and then acknowledges the commands. If
+    /// `is_repair_due`, it also performs the outstanding effects of earlier commits.
     #[allow(clippy::too_many_arguments, reason = "a commit and what led to it")]
     pub(crate) async fn perform(
         &self,
@@ -29,69 +29,76 @@ impl Shell {
         slot: u64,
         meta: &CommitMeta,
         decision: &Decision,
-        inputs: &[Sent],
-        is_owed: bool,
-    ) -> Result<(), Trouble> {
-        count(after, &decision.events);
+        inputs: &[DeliveredInput],
+        is_repair_due: bool,
+    ) -> Result<(), HandleError> {
+        count_events(after, &decision.events);
         let events = envelopes(meta, &decision.events, key, slot);
         let mut effects: Vec<(Effect, Publication)> =
             decision.effects.iter().cloned().map(|effect| (effect, Publication::First)).collect();
-        if is_owed {
+        if is_repair_due {
             let earlier = after.outstanding().into_iter().filter(|effect| !decision.effects.contains(effect));
             effects.extend(earlier.map(|effect| (effect, Publication::Again)));
         }
         futures::try_join!(
-            async { publish_events(&self.bus, key, events).await.map_err(Trouble::from) },
+            async { publish_events(&self.bus, key, events).await.map_err(HandleError::from) },
             perform_all(&self.bus, key, after, effects),
         )?;
-        for sent in inputs {
-            self.tell(key, sent, after, slot, &decision.events).await?;
+        for input in inputs {
+            self.acknowledge_command(key, input, after, slot, &decision.events).await?;
         }
         Ok(())
     }
 
-    /// For inputs that are in the log already: their performer may have died half-way, so all that is still owed is
-    /// done again.
-    pub(crate) async fn perform_again(
+    /// Performs the outstanding effects of a session, and publishes the events of inputs that are in the log already: the
+    /// replica that committed them may have died before it did so.
+    pub(crate) async fn perform_outstanding(
         &self,
         key: &SessionKey,
         session: &Session,
-        inputs: &[Sent],
+        inputs: &[DeliveredInput],
         publication: Publication,
-    ) -> Result<Vec<Effect>, Trouble> {
+    ) -> Result<Vec<Effect>, HandleError> {
         let effects = session.outstanding();
-        let owed = effects.iter().cloned().map(|effect| (effect, publication)).collect();
-        perform_all(&self.bus, key, session, owed).await?;
-        for sent in inputs {
-            let Some(slot) = session.handled(&sent.reference) else { continue };
+        let outstanding = effects.iter().cloned().map(|effect| (effect, publication)).collect();
+        perform_all(&self.bus, key, session, outstanding).await?;
+        for input in inputs {
+            let Some(slot) = session.handled(&input.reference) else { continue };
             let Some(commit) = self.bus.commit_at(key, slot).await? else { continue };
             publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
-            self.tell(key, sent, session, slot, &commit.events).await?;
+            self.acknowledge_command(key, input, session, slot, &commit.events).await?;
         }
         Ok(effects)
     }
 
-    /// Tells the edge that waits for this command how it came out.
-    async fn tell(
+    /// Sends the result of a command to the edge replica that waits for it.
+    async fn acknowledge_command(
         &self,
         key: &SessionKey,
-        sent: &Sent,
+        input: &DeliveredInput,
         session: &Session,
         slot: u64,
         events: &[Event],
     ) -> Result<(), BusError> {
-        let (Some(edge), InputKind::Control(verb)) = (&sent.edge, sent.reference.kind) else { return Ok(()) };
-        let done = done(key, verb, &sent.reference, session.seq(), slot, refusal(events, &sent.reference));
-        self.bus.publish_done(edge, &done).await
+        let (Some(edge), InputKind::Control(verb)) = (&input.edge, input.reference.kind) else { return Ok(()) };
+        let ack = command_ack(key, verb, &input.reference, session.seq(), slot, find_refusal(events, &input.reference));
+        self.bus.publish_done(edge, &ack).await
     }
 }
 
-fn done(key: &SessionKey, verb: Verb, input: &InputRef, seq: u64, slot: u64, refused: Option<Refusal>) -> CommandAck {
+fn command_ack(
+    key: &SessionKey,
+    verb: Verb,
+    input: &InputRef,
+    seq: u64,
+    slot: u64,
+    refused: Option<Refusal>,
+) -> CommandAck {
     let SessionKey { tenant, session } = key.clone();
     CommandAck { verb, id: input.id.clone(), tenant, session, slot, seq, refused }
 }
 
-fn refusal(events: &[Event], input: &InputRef) -> Option<Refusal> {
+fn find_refusal(events: &[Event], input: &InputRef) -> Option<Refusal> {
     events.iter().find_map(|event| {
         if let Event::InputIgnored(ignored) = event
             && ignored.input == *input
@@ -103,13 +110,13 @@ fn refusal(events: &[Event], input: &InputRef) -> Option<Refusal> {
 }
 
 async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelope)>) -> Result<(), BusError> {
-    // In order: a viewer sorts by `seq`, but one that need not wait shows things sooner.
+    // In order: a viewer sorts by `seq`, and shows events sooner if it need not wait for earlier ones.
     for (topic, mut envelope) in events {
         let bytes = envelope.data.get().len();
         if bytes > INLINE_BYTES_MAX {
             let sha256 = sha256_hex(envelope.data.get().as_bytes());
             let body = envelope.data.get().as_bytes().to_vec().into();
-            // For whoever hears of it now: the commit has it for longer.
+            // For viewers that are connected now: the commit has the data for later ones.
             bus.transport().put_object(Objects::Work, &sha256, body).await?;
             envelope.data = Json::of(&serde_json::json!({"$blob": sha256, "bytes": bytes}));
         }
@@ -118,14 +125,14 @@ async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelop
     Ok(())
 }
 
-/// Performs effects: the timer first, since it brings the session back whatever becomes of the others, then all others at the same
-/// time. One that fails takes no other with it; the first failure is returned.
+/// Performs the timer first, since it wakes the session even if the other effects fail, and then all others at the same time.
+/// If an effect fails the others are still performed, and the first failure is returned.
 async fn perform_all(
     bus: &Bus,
     key: &SessionKey,
     session: &Session,
     effects: Vec<(Effect, Publication)>,
-) -> Result<(), Trouble> {
+) -> Result<(), HandleError> {
     let (timers, others): (Vec<_>, Vec<_>) =
         effects.into_iter().partition(|(effect, _)| matches!(effect, Effect::SetTimer { .. }));
     let mut results = Vec::new();
@@ -133,7 +140,7 @@ async fn perform_all(
         let group = group.iter().map(|(effect, publication)| perform(bus, key, session, effect, *publication));
         results.extend(join_all(group).await);
     }
-    results.into_iter().collect::<Result<(), BusError>>().map_err(Trouble::from)
+    results.into_iter().collect::<Result<(), BusError>>().map_err(HandleError::from)
 }
 
 pub(crate) async fn perform(
@@ -158,70 +165,96 @@ pub(crate) async fn perform(
             bus.purge_item(key, tool.as_ref(), call).await?;
             bus.publish_cancel(key, call).await
         }
-        Effect::StartChild(call) => send(bus, session.child_start(call)).await,
-        Effect::CommandChild(call) => send(bus, session.child_word(call)).await,
-        Effect::ReportToParent => send(bus, session.word_to_parent()).await,
+        Effect::StartChild(call) => send_command(bus, session.child_start(call)).await,
+        Effect::CommandChild(call) => send_command(bus, session.child_command(call)).await,
+        Effect::ReportToParent => send_command(bus, session.parent_report()).await,
         Effect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
         Effect::CancelTimer => bus.cancel_timer(key).await,
         Effect::Index => {
-            let life = session.is_archived().then(|| bus.transport().retention());
+            let ttl = session.is_archived().then(|| bus.transport().retention());
             let summary = session.summary();
-            let Err(error) = bus.put_summary_for(&summary, life).await else { return Ok(()) };
-            // The index is for lists and never the truth: a session does not wait for it. But people find in it what waits
-            // for them, and a question that is in no list is found by nobody.
+            let Err(error) = bus.put_summary_for(&summary, ttl).await else { return Ok(()) };
+            // A session does not wait for the index, which is only for lists. But people find open gates in it, so an entry
+            // with gates is retried.
             if !summary.gates.is_empty() && !error.is_final() {
                 return Err(error);
             }
-            tracing::warn!(session = %key, %error, "the session's line in the index is old");
+            tracing::warn!(session = %key, %error, "the session's entry in the index is old");
             Ok(())
         }
-        Effect::Archive { below } => archive(bus, key, *below, session.is_archived()).await,
+        Effect::Archive { below } => archive_pages(bus, key, *below, session.is_archived()).await,
     }
 }
 
-/// A session that goes on does not wait for the archive: what is not done now is done with its next page, or at its end.
-async fn archive(bus: &Bus, key: &SessionKey, below: u64, waits: bool) -> Result<(), BusError> {
+/// Archives the pages below slot `below`. A session that continues does not wait for the archive: if this fails, its next
+/// page or its end archives them.
+async fn archive_pages(bus: &Bus, key: &SessionKey, below: u64, is_required: bool) -> Result<(), BusError> {
     let Err(error) = bus.archive(key, below).await else { return Ok(()) };
-    if waits && !error.is_final() {
+    if is_required && !error.is_final() {
         return Err(error);
     }
     tracing::warn!(session = %key, below, %error, "a page stays in the log");
     Ok(())
 }
 
-/// Puts a word into another session's inbox. Sent twice it is stored once while it waits, and folded once after that.
-async fn send<T: Serialize>(bus: &Bus, word: Option<OutboundCommand<T>>) -> Result<(), BusError> {
-    let Some(OutboundCommand { to, verb, id, body }) = word else { return Ok(()) };
+/// Sends a command to the inbox of another session. A second one with the same id is not stored while the first one waits,
+/// and is not applied after that.
+async fn send_command<T: Serialize>(bus: &Bus, command: Option<OutboundCommand<T>>) -> Result<(), BusError> {
+    let Some(OutboundCommand { to, verb, id, body }) = command else { return Ok(()) };
     let body = serde_json::to_vec(&body).map_err(|error| BusError::Malformed(error.to_string()))?;
     bus.send_control(&to, verb, &id, body.into()).await.map(drop)
 }
 
-/// Counts what a commit says, once per commit.
-fn count(after: &Session, events: &[Event]) {
+/// Updates the metrics by the events of one commit.
+fn count_events(after: &Session, events: &[Event]) {
     let (agent, model) = after.who();
     let who = Who { agent, model };
     for event in events {
-        if let Event::SessionStarted(_) = event {
-            telemetry::metric::session_started();
-        } else if let Event::SessionEnded(ended) = event {
-            telemetry::metric::session_ended(ended.reason.as_str());
-        } else if let Event::TurnCompleted(completed) = event {
-            telemetry::metric::turn(who, completed.stop_reason.as_str(), completed.spent.cost_usd);
-        } else if let Event::TurnStarted(started) = event
-            && started.premature
-        {
-            telemetry::metric::premature(who);
-        } else if let Event::ModelCallOpened(opened) = event
-            && opened.attempt == 1
-        {
-            telemetry::metric::step(who);
-        } else if let Event::ContinuationProgress(progress) = event {
-            telemetry::metric::decision(who, &decision_source(progress));
+        match event {
+            Event::SessionStarted(_) => telemetry::metric::session_started(),
+            Event::SessionEnded(ended) => telemetry::metric::session_ended(ended.reason.as_str()),
+            Event::TurnCompleted(completed) => {
+                telemetry::metric::turn(who, completed.stop_reason.as_str(), completed.spent.cost_usd);
+            }
+            Event::TurnStarted(started) if started.premature => telemetry::metric::premature(who),
+            Event::ModelCallOpened(opened) if opened.attempt == 1 => telemetry::metric::step(who),
+            Event::ContinuationProgress(progress) => telemetry::metric::decision(who, &decision_source(progress)),
+            Event::InputHandled(_)
+            | Event::InputIgnored(_)
+            | Event::UserProcessed(_)
+            | Event::TurnStarted(_)
+            | Event::ToolsResolved(_)
+            | Event::ModelCallOpened(_)
+            | Event::ModelCallFailed(_)
+            | Event::CallCancelled(_)
+            | Event::ModelCallInterrupted(_)
+            | Event::AiFullReceived(_)
+            | Event::ToolCallIdentified(_)
+            | Event::ToolCallOpened(_)
+            | Event::ToolCallExtended(_)
+            | Event::ToolCallResult(_)
+            | Event::StatusPaused(_)
+            | Event::StatusResumed(_)
+            | Event::GateOpened(_)
+            | Event::GateClosed(_)
+            | Event::Configured(_)
+            | Event::ModelFellBack(_)
+            | Event::LimitReached(_)
+            | Event::SummaryOpened(_)
+            | Event::JudgeOpened(_)
+            | Event::ContextPruned(_)
+            | Event::ChildCommanded(_)
+            | Event::ContextCleared(_)
+            | Event::TimerSet(_)
+            | Event::SessionArchived(_)
+            | Event::SessionImported(_)
+            | Event::Error(_)
+            | Event::Unknown => {}
         }
     }
 }
 
-/// The source without its pattern: a metric's label has few values.
+/// The source of a decision without its pattern, since a label of a metric must have few values.
 fn decision_source(progress: &ContinuationProgress) -> String {
     let source = progress.source.to_string();
     source.split_once(':').map_or(source.clone(), |(kind, _)| kind.to_owned())

@@ -1,4 +1,5 @@
-//! Performs again what sessions are owed: one on request, all after the server was put back to an older state.
+//! Repairs sessions by performing their outstanding effects again: one session on request, all sessions after the server
+//! came back with an older store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,73 +16,73 @@ use session::Effect;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::shell::{Shell, Trouble};
+use crate::session_runner::{HandleError, SessionRunner};
 
-/// How often it is looked whether the connection is still the one that it was.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often streams are looked at while the connection stands.
-const LOOK_ANYWAY: Duration = Duration::from_mins(1);
+/// How often the generation of the connection is compared.
+const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the streams are checked while the connection stays the same.
+const STREAM_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// Sessions that are repaired at the same time.
-const AT_ONCE: usize = 16;
+const CONCURRENT_REPAIRS: usize = 16;
 
-/// Answers requests to repair a session, until it is to end.
-pub(crate) async fn serve(shell: Arc<Shell>, ending: CancellationToken) {
+/// Serves requests to repair a session, until `ending` is cancelled.
+pub(crate) async fn serve_requests(runner: Arc<SessionRunner>, ending: CancellationToken) {
     let serve = || {
-        let repairing = shell.clone();
-        shell.bus.serve_repair(move |key| {
-            let shell = repairing.clone();
-            async move { reply(&key, shell.repair(&key).await) }.boxed()
+        let repairing = runner.clone();
+        runner.bus.serve_repair(move |key| {
+            let runner = repairing.clone();
+            async move { to_reply(&key, runner.repair(&key).await) }.boxed()
         })
     };
     serve_until_cancelled(&ending, serve).await;
 }
 
-/// Repairs every session when a stream is found to end before where it was seen to end. That is looked for after each reconnect, and
-/// every minute: a stream may have been made anew under a connection that stands.
-pub(crate) async fn watch(shell: Arc<Shell>, ending: CancellationToken) {
-    let _ended = ending.run_until_cancelled(look_out(&shell)).await;
+/// Repairs all sessions when a stream ends before its last known sequence. The streams are checked after each reconnect, and
+/// every minute, since a stream may be created again while the connection stays the same.
+pub(crate) async fn watch_rewinds(runner: Arc<SessionRunner>, ending: CancellationToken) {
+    let _ended = ending.run_until_cancelled(watch_streams(&runner)).await;
 }
 
-async fn look_out(shell: &Arc<Shell>) {
-    let transport = shell.bus.transport();
+async fn watch_streams(runner: &Arc<SessionRunner>) {
+    let transport = runner.bus.transport();
     let mut generation = transport.generation();
-    let mut looked_at = Instant::now();
-    // Those that could not be repaired yet.
+    let mut checked_at = Instant::now();
+    // Sessions whose repair failed and is retried.
     let mut failed = BTreeSet::new();
     loop {
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CONNECTION_CHECK_INTERVAL).await;
         let now = transport.generation();
-        if now == generation && failed.is_empty() && looked_at.elapsed() < LOOK_ANYWAY {
+        if now == generation && failed.is_empty() && checked_at.elapsed() < STREAM_CHECK_INTERVAL {
             continue;
         }
         match transport.rewound().await {
             Ok(rewound) => {
-                (generation, looked_at) = (now, Instant::now());
+                (generation, checked_at) = (now, Instant::now());
                 if !rewound.is_empty() {
-                    failed.extend(sessions_after(shell, &rewound).await);
+                    failed.extend(find_affected_sessions(runner, &rewound).await);
                 }
             }
-            // It is looked again.
-            Err(error) => tracing::debug!(%error, "nobody knows yet whether the server has an older store"),
+            // The next round checks again.
+            Err(error) => tracing::debug!(%error, "cannot check whether the server has an older store; will retry"),
         }
         if !failed.is_empty() {
-            failed = repair_all(shell, failed).await;
+            failed = repair_all(runner, failed).await;
         }
     }
 }
 
-/// The sessions to be repaired: what the index knows, and what this replica worked on, since the index may be older than both.
-async fn sessions_after(shell: &Shell, rewound: &[Rewound]) -> BTreeSet<SessionKey> {
+/// Lists the sessions to repair: those of the index, and those of the cache, since the index may be older than the log.
+async fn find_affected_sessions(runner: &SessionRunner, rewound: &[Rewound]) -> BTreeSet<SessionKey> {
     for Rewound { stream, seen, last } in rewound {
         tracing::error!(
             stream = stream.name(),
             seen,
             last,
-            "the stream was put back to an older state, or made anew: what came after is lost; sessions are repaired"
+            "the stream was restored to an older state or created again: later messages are lost; sessions are repaired"
         );
     }
-    let mut keys: BTreeSet<SessionKey> = shell.cache.keys().into_iter().collect();
-    match shell.bus.indexed_sessions().await {
+    let mut keys: BTreeSet<SessionKey> = runner.cache.session_keys().into_iter().collect();
+    match runner.bus.indexed_sessions().await {
         Ok(summaries) => keys.extend(
             summaries
                 .into_iter()
@@ -89,30 +90,30 @@ async fn sessions_after(shell: &Shell, rewound: &[Rewound]) -> BTreeSet<SessionK
                 .map(|summary| SessionKey { tenant: summary.tenant, session: summary.session_id }),
         ),
         Err(error) => {
-            tracing::error!(%error, "the index cannot be read: run `ailoop repair` when the server is well again");
+            tracing::error!(%error, "cannot read the session index; run `ailoop repair` when the server works again");
         }
     }
     keys
 }
 
-/// Repairs sessions; returns those of which the bus did not let it, to be tried again.
-async fn repair_all(shell: &Arc<Shell>, keys: BTreeSet<SessionKey>) -> BTreeSet<SessionKey> {
+/// Repairs sessions. Returns those whose repair failed because of the bus, to be retried.
+async fn repair_all(runner: &Arc<SessionRunner>, keys: BTreeSet<SessionKey>) -> BTreeSet<SessionKey> {
     let sessions = keys.len();
     let failed: BTreeSet<SessionKey> = futures::stream::iter(keys)
         .map(|key| async move {
-            match shell.repair(&key).await {
+            match runner.repair(&key).await {
                 Ok(_) => None,
-                Err(Trouble::Bus(error)) if !error.is_final() => {
+                Err(HandleError::Bus(error)) if !error.is_final() => {
                     tracing::warn!(session = %key, %error, "not repaired yet");
                     Some(key)
                 }
-                Err(trouble) => {
-                    tracing::error!(session = %key, ?trouble, "not repaired");
+                Err(error) => {
+                    tracing::error!(session = %key, ?error, "not repaired");
                     None
                 }
             }
         })
-        .buffer_unordered(AT_ONCE)
+        .buffer_unordered(CONCURRENT_REPAIRS)
         .filter_map(std::future::ready)
         .collect()
         .await;
@@ -120,27 +121,29 @@ async fn repair_all(shell: &Arc<Shell>, keys: BTreeSet<SessionKey>) -> BTreeSet<
     failed
 }
 
-fn reply(key: &SessionKey, repaired: Result<Vec<Effect>, Trouble>) -> RepairReply {
+fn to_reply(key: &SessionKey, repaired: Result<Vec<Effect>, HandleError>) -> RepairReply {
     let refused = |code, message| RepairReply::Refused { code, message };
     match repaired {
-        Ok(effects) => RepairReply::Repaired(effects.iter().map(describe).collect()),
-        Err(Trouble::Bus(error)) => refused(error.code(), error.to_string()),
-        Err(Trouble::Newer { fold }) => refused(
+        Ok(effects) => RepairReply::Repaired(effects.iter().map(describe_effect).collect()),
+        Err(HandleError::Bus(error)) => refused(error.code(), error.to_string()),
+        Err(HandleError::Newer { fold }) => refused(
             ErrorCode::NotNow,
             format!(
-                "a newer version runs session {} (fold {fold}); ask again: one of its replicas may answer",
+                "a newer version runs session {} (fold {fold}); try again: one of its replicas may answer",
                 key.session
             ),
         ),
-        Err(Trouble::Skewed(skew)) => refused(ErrorCode::Unavailable, skew.to_string()),
-        Err(Trouble::Busy) => refused(ErrorCode::Unavailable, "other replicas work on it; try again".to_owned()),
-        Err(Trouble::Poison | Trouble::Split) => refused(ErrorCode::Internal, "the loop panicked".to_owned()),
-        Err(Trouble::Internal(why)) => refused(ErrorCode::Internal, why),
+        Err(HandleError::Skewed(skew)) => refused(ErrorCode::Unavailable, skew.to_string()),
+        Err(HandleError::Busy) => {
+            refused(ErrorCode::Unavailable, "other replicas work on the session; try again".to_owned())
+        }
+        Err(HandleError::Poison | HandleError::Split) => refused(ErrorCode::Internal, "the loop panicked".to_owned()),
+        Err(HandleError::Internal(why)) => refused(ErrorCode::Internal, why),
     }
 }
 
-/// An effect as an operator reads it.
-fn describe(effect: &Effect) -> String {
+/// Describes an effect for an operator.
+fn describe_effect(effect: &Effect) -> String {
     match effect {
         Effect::CallModel(call) => format!("model call {call}"),
         Effect::CallTool(call) => format!("tool call {call}"),

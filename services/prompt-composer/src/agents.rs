@@ -1,4 +1,4 @@
-//! `agents.yaml`: its shape, and what makes it refused.
+//! Parses and checks `agents.yaml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ use service::continuation::{self, ContinuationEntry, Layer, Templates};
 use service::paths::TextFile;
 use service::{suggest, yaml};
 
-/// The file's name.
+/// Name of the file.
 pub const FILE: &str = "agents.yaml";
 
 /// Agents: who they are, what they may use, and how they go on.
@@ -131,7 +131,7 @@ struct ToolSetMore {
     tools: Vec<Spanned<String>>,
 }
 
-// By hand, since an untagged enum would forget where in the file its parts stand.
+// By hand, since an untagged enum would lose the positions of its parts in the file.
 impl<'de> Deserialize<'de> for ToolSet {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
@@ -216,15 +216,15 @@ impl ApprovalEntry {
         for (at, pattern) in &self.when {
             if !at.is_empty() && !at.starts_with('/') {
                 let message = format!("{at:?} is no JSON pointer: write /{at}");
-                return Err(refuse(file, pattern, message));
+                return Err(error_at(file, pattern, message));
             }
-            TextPattern::compile(&pattern.value).map_err(|error| refuse(file, pattern, error))?;
+            TextPattern::compile(&pattern.value).map_err(|error| error_at(file, pattern, error))?;
         }
         if let Some(expires) =
             self.expires.as_ref().filter(|expires| !(1..=GATE_MAX.as_secs()).contains(&expires.value))
         {
             let message = format!("expires must be 1 to {} seconds, got {}", GATE_MAX.as_secs(), expires.value);
-            return Err(refuse(file, expires, message));
+            return Err(error_at(file, expires, message));
         }
         Ok(ApprovalRule {
             tool: self.tool.value.clone(),
@@ -251,46 +251,46 @@ struct FeaturesShape {
     disable: Vec<String>,
 }
 
-/// The file's JSON Schema.
+/// JSON Schema of the file.
 pub fn schema() -> serde_json::Value {
     service::schema::of::<AgentsFile>("agents.yaml of ailoop")
 }
 
-/// An agent as the composer needs it. What a session commits of it depends on its model too.
+/// An agent with its settings. The settings that a session commits depend on the model too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
-    /// Its key.
+    /// Key in the file.
     pub id: AgentId,
-    /// Its name, as people read it.
+    /// Name for people to read.
     pub name: String,
-    /// Its prompt below `agents/`, without `.md`.
+    /// File of its prompt below `agents/`, without `.md`.
     pub prompt: String,
-    /// Its model; none means the default.
+    /// Model id; `None` means the default model.
     pub model: Option<String>,
-    /// What it may use.
+    /// Tools that it may use.
     pub tools: ToolFilter,
-    /// When a person is asked before a call.
+    /// Rules for when a person must approve a call.
     pub approvals: Vec<ApprovalRule>,
-    /// What it switches on and off.
+    /// Features that it switches on and off.
     pub features: Features,
-    /// How it goes on, where it says so itself.
+    /// Continuation settings that the agent sets itself.
     pub continuation: Layer,
-    /// What it says of its prompt and requests.
+    /// Settings of its prompt and of requests to its model.
     pub ai_config: AiConfig,
 }
 
-/// What a tenant wants of every agent.
+/// Settings of a tenant for all agents.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tenant {
-    /// What it switches on and off.
+    /// Features that it switches on and off.
     pub features: Features,
-    /// How agents go on.
+    /// Continuation settings of all agents.
     pub continuation: Layer,
-    /// What it says of prompts and requests.
+    /// Settings of prompts and of requests to models.
     pub ai_config: AiConfig,
 }
 
-/// All agents.
+/// All agents, tenants and templates of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agents {
     by_id: BTreeMap<AgentId, Agent>,
@@ -298,19 +298,19 @@ pub struct Agents {
     default: Option<AgentId>,
     tenants: BTreeMap<TenantId, Tenant>,
     templates: Templates,
-    /// What is odd but not refused.
+    /// Warnings about entries that are accepted.
     pub warnings: Vec<String>,
 }
 
-/// Reads and checks the file.
+/// Parses and checks the file. Returns the first error.
 pub fn parse(file: &TextFile) -> Result<Agents, ConfigError> {
-    let (agents, mistakes) = read(file)?;
-    mistakes.into_iter().next().map_or(Ok(agents), Err)
+    let (agents, errors) = read(file)?;
+    errors.into_iter().next().map_or(Ok(agents), Err)
 }
 
-/// Everything that makes the file refused: of the parser the first mistake, of what can be read the first of each agent.
-pub fn mistakes(file: &TextFile) -> Vec<ConfigError> {
-    read(file).map_or_else(|error| vec![error], |(_, mistakes)| mistakes)
+/// Finds the errors of the file: the first one of the parser, or the first one of each entry.
+pub fn find_errors(file: &TextFile) -> Vec<ConfigError> {
+    read(file).map_or_else(|error| vec![error], |(_, errors)| errors)
 }
 
 fn read(file: &TextFile) -> Result<(Agents, Vec<ConfigError>), ConfigError> {
@@ -323,62 +323,64 @@ fn read(file: &TextFile) -> Result<(Agents, Vec<ConfigError>), ConfigError> {
         templates: Templates::default(),
         warnings: Vec::new(),
     };
-    let sets = Sets(&read.tool_sets);
-    let mut mistakes: Vec<ConfigError> = sets.check(file).err().into_iter().collect();
-    checked.templates.add(file, read.continuation_templates, &mut checked.warnings, &mut mistakes);
+    let sets = ToolSets(&read.tool_sets);
+    let mut errors: Vec<ConfigError> = sets.check(file).err().into_iter().collect();
+    checked.templates.add(file, read.continuation_templates, &mut checked.warnings, &mut errors);
     for (id, entry) in read.tenants {
         if let Err(error) = checked.add_tenant(file, &id, entry) {
-            mistakes.push(error);
+            errors.push(error);
         }
     }
     for (key, entry) in read.agents {
-        if let Err(error) = checked.add(file, &sets, &read.approvals, &key, entry) {
-            mistakes.push(error);
+        if let Err(error) = checked.add_agent(file, &sets, &read.approvals, &key, entry) {
+            errors.push(error);
         }
     }
     if let Some(name) = read.default_agent {
         let known = AgentId::new(&name.value).ok().and_then(|id| checked.aliases.get(&id).cloned());
         if known.is_none() {
-            let suggestion = checked.suggestion(&name.value);
-            let message = format!("there is no agent {:?}{suggestion}; {}", name.value, checked.known());
-            mistakes.push(refuse(file, &name, message));
+            let suggestion = checked.suggest_name(&name.value);
+            let message = format!("there is no agent {:?}{suggestion}; {}", name.value, checked.describe_known());
+            errors.push(error_at(file, &name, message));
         }
         checked.default = known;
     }
-    Ok((checked, mistakes))
+    Ok((checked, errors))
 }
 
 impl Agents {
-    /// An agent by key or alias; the default one where none is named. The error names the known ones.
+    /// Finds an agent by key or alias, or the default agent if `name` is `None`. The error lists the known agents.
     pub fn find(&self, name: Option<&AgentId>) -> Result<&Agent, String> {
         let Some(name) = name.or(self.default.as_ref()) else {
-            return Err(format!("no agent is named, and agents.yaml has no default_agent; {}", self.known()));
+            return Err(format!("no agent is named, and agents.yaml has no default_agent; {}", self.describe_known()));
         };
         let found = self.aliases.get(name).and_then(|id| self.by_id.get(id));
-        found.ok_or_else(|| format!("there is no agent {name}{}; {}", self.suggestion(name.as_str()), self.known()))
+        found.ok_or_else(|| {
+            format!("there is no agent {name}{}; {}", self.suggest_name(name.as_str()), self.describe_known())
+        })
     }
 
-    /// Every agent, by key.
+    /// All agents in the order of their keys.
     pub fn all(&self) -> impl Iterator<Item = &Agent> {
         self.by_id.values()
     }
 
-    /// How an agent goes on with a model that says nothing, for a tenant that wants nothing.
+    /// Resolves the continuation settings of an agent without those of a model or tenant.
     pub fn continuation_of(&self, agent: &Agent) -> ContinuationSettings {
         continuation::resolve(&self.templates, None, &[&agent.continuation]).unwrap_or_default()
     }
 
-    /// What a tenant wants of every agent, where it wants something.
+    /// Returns the settings of a tenant for all agents, if it has some.
     pub fn tenant(&self, id: &TenantId) -> Option<&Tenant> {
         self.tenants.get(id)
     }
 
-    /// The tenants that want something of every agent.
+    /// The tenants that have settings for all agents.
     pub fn tenants(&self) -> impl Iterator<Item = &TenantId> {
         self.tenants.keys()
     }
 
-    /// How agents go on, as templates, tenants and agents say it.
+    /// The continuation settings of all templates, tenants and agents.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
         let tenants = self.tenants.values().map(|tenant| &tenant.continuation);
         self.templates.layers().iter().chain(tenants).chain(self.all().map(|agent| &agent.continuation))
@@ -389,7 +391,7 @@ impl Agents {
         &self.templates
     }
 
-    /// Every agent, as others address it.
+    /// Lists the agents by the names under which others address them.
     pub fn addresses(&self) -> Vec<KnownAgent> {
         let known = |Agent { id, name, tools, model, .. }: &Agent| {
             let aliases = self.aliases.iter().filter(|(alias, of)| *of == id && *alias != id);
@@ -405,26 +407,26 @@ impl Agents {
         self.all().map(known).collect()
     }
 
-    fn suggestion(&self, name: &str) -> String {
+    fn suggest_name(&self, name: &str) -> String {
         let found = suggest::closest_name(name, self.aliases.keys().map(AgentId::as_str));
         found.map_or_else(String::new, |found| format!(" (did you mean {found}?)"))
     }
 
-    fn known(&self) -> String {
+    fn describe_known(&self) -> String {
         let names = self.by_id.values().map(|agent| format!("{} ({})", agent.id, agent.name));
         format!("there are {}", names.collect::<Vec<_>>().join(", "))
     }
 
-    /// Takes an agent in, with its names.
-    fn add(
+    /// Adds an agent under its key and its alias.
+    fn add_agent(
         &mut self,
         file: &TextFile,
-        sets: &Sets<'_>,
+        sets: &ToolSets<'_>,
         approvals: &[ApprovalEntry],
         key: &str,
         entry: AgentEntry,
     ) -> Result<(), ConfigError> {
-        let id = AgentId::new(key).map_err(|error| refuse(file, &entry.name, error))?;
+        let id = AgentId::new(key).map_err(|error| error_at(file, &entry.name, error))?;
         let first = entry.name.value.split_whitespace().next().unwrap_or_default().to_lowercase();
         let mut names = vec![id.clone()];
         match AgentId::new(&first) {
@@ -435,44 +437,44 @@ impl Agents {
         for name in names {
             if name.as_str() == PEOPLE {
                 let message = format!("{PEOPLE:?} is the mailbox of people: give the agent another key and first name");
-                return Err(refuse(file, &entry.name, message));
+                return Err(error_at(file, &entry.name, message));
             }
             if let Some(other) = self.aliases.insert(name.clone(), id.clone()) {
-                return Err(refuse(file, &entry.name, format!("{name} stands for {other} and for {id}")));
+                return Err(error_at(file, &entry.name, format!("{name} stands for {other} and for {id}")));
             }
         }
-        let agent = self.agent(file, sets, approvals, id.clone(), entry)?;
+        let agent = self.read_agent(file, sets, approvals, id.clone(), entry)?;
         self.by_id.insert(id, agent);
         Ok(())
     }
 
     fn add_tenant(&mut self, file: &TextFile, id: &str, entry: Spanned<TenantEntry>) -> Result<(), ConfigError> {
-        let id = TenantId::new(id).map_err(|error| refuse(file, &entry, error))?;
+        let id = TenantId::new(id).map_err(|error| error_at(file, &entry, error))?;
         let TenantEntry { features, continuation_config, ai_config } = entry.value;
-        let continuation = self.continuation(file, continuation_config)?;
+        let continuation = self.read_continuation(file, continuation_config)?;
         let ai_config = continuation::ai_config(file, ai_config)?;
         self.tenants.insert(id, Tenant { features, continuation, ai_config });
         Ok(())
     }
 
-    fn continuation(&mut self, file: &TextFile, entry: ContinuationEntry) -> Result<Layer, ConfigError> {
+    fn read_continuation(&mut self, file: &TextFile, entry: ContinuationEntry) -> Result<Layer, ConfigError> {
         let layer = entry.check(file, &mut self.warnings)?;
         self.templates.knows(file, &layer)?;
         Ok(layer)
     }
 
-    fn agent(
+    fn read_agent(
         &mut self,
         file: &TextFile,
-        sets: &Sets<'_>,
+        sets: &ToolSets<'_>,
         approvals: &[ApprovalEntry],
         id: AgentId,
         entry: AgentEntry,
     ) -> Result<Agent, ConfigError> {
         let prompt = match &entry.prompt_file {
             None => id.to_string(),
-            Some(named) => prompt_name(&named.value).ok_or_else(|| {
-                refuse(file, named, "a prompt_file is the name of a file below agents/, ending in .md")
+            Some(named) => parse_prompt_name(&named.value).ok_or_else(|| {
+                error_at(file, named, "a prompt_file is the name of a file below agents/, ending in .md")
             })?,
         };
         Ok(Agent {
@@ -480,32 +482,36 @@ impl Agents {
             name: entry.name.value,
             prompt,
             model: entry.model.filter(|model| model != "default"),
-            approvals: rules(file, &entry.tools.approvals, approvals)?,
-            tools: filter(file, sets, entry.tools)?,
+            approvals: merge_approvals(file, &entry.tools.approvals, approvals)?,
+            tools: read_filter(file, sets, entry.tools)?,
             features: entry.features,
-            continuation: self.continuation(file, entry.continuation_config)?,
+            continuation: self.read_continuation(file, entry.continuation_config)?,
             ai_config: continuation::ai_config(file, entry.ai_config)?,
         })
     }
 
-    fn warn<T>(&mut self, file: &TextFile, place: &Spanned<T>, message: impl std::fmt::Display) {
-        self.warnings.push(refuse(file, place, message).to_string());
+    fn warn<T>(&mut self, file: &TextFile, node: &Spanned<T>, message: impl std::fmt::Display) {
+        self.warnings.push(error_at(file, node, message).to_string());
     }
 }
 
-/// The agent's rules, then those for every agent.
-fn rules(file: &TextFile, own: &[ApprovalEntry], all: &[ApprovalEntry]) -> Result<Vec<ApprovalRule>, ConfigError> {
+/// Checks the rules of the agent, followed by those of all agents.
+fn merge_approvals(
+    file: &TextFile,
+    own: &[ApprovalEntry],
+    all: &[ApprovalEntry],
+) -> Result<Vec<ApprovalRule>, ConfigError> {
     let entries: Vec<&ApprovalEntry> = own.iter().chain(all).collect();
     if let Some(entry) = entries.get(APPROVAL_RULES_MAX) {
-        return Err(refuse(file, &entry.tool, format!("at most {APPROVAL_RULES_MAX} approvals for one agent")));
+        return Err(error_at(file, &entry.tool, format!("at most {APPROVAL_RULES_MAX} approvals for one agent")));
     }
     entries.into_iter().map(|entry| entry.check(file)).collect()
 }
 
-/// The file's tool sets.
-struct Sets<'a>(&'a BTreeMap<String, ToolSet>);
+/// The tool sets of the file.
+struct ToolSets<'a>(&'a BTreeMap<String, ToolSet>);
 
-impl Sets<'_> {
+impl ToolSets<'_> {
     fn check(&self, file: &TextFile) -> Result<(), ConfigError> {
         for (name, set) in self.0 {
             for tool in &set.tools {
@@ -513,8 +519,12 @@ impl Sets<'_> {
             }
             for other in &set.extends {
                 self.find(file, other)?;
-                if self.reaches(other, name, &mut BTreeSet::new()) {
-                    return Err(refuse(file, other, format!("tool set {name} would extend itself by {}", other.value)));
+                if self.extends_set(other, name, &mut BTreeSet::new()) {
+                    return Err(error_at(
+                        file,
+                        other,
+                        format!("tool set {name} would extend itself by {}", other.value),
+                    ));
                 }
             }
         }
@@ -526,34 +536,34 @@ impl Sets<'_> {
             let known: Vec<&str> = self.0.keys().map(String::as_str).collect();
             let suggestion = suggest::did_you_mean(&name.value, known.iter().copied());
             let message = format!("there is no tool set {:?}{suggestion}; there are {}", name.value, known.join(", "));
-            refuse(file, name, message)
+            error_at(file, name, message)
         })
     }
 
-    fn reaches<'b>(&'b self, from: &'b Spanned<String>, to: &str, seen: &mut BTreeSet<&'b str>) -> bool {
+    fn extends_set<'b>(&'b self, from: &'b Spanned<String>, to: &str, visited: &mut BTreeSet<&'b str>) -> bool {
         from.value == to
-            || seen.insert(&from.value)
+            || visited.insert(&from.value)
                 && self
                     .0
                     .get(&from.value)
-                    .is_some_and(|set| set.extends.iter().any(|other| self.reaches(other, to, seen)))
+                    .is_some_and(|set| set.extends.iter().any(|other| self.extends_set(other, to, visited)))
     }
 
-    /// Its tools, and those of the sets that it extends; they were checked, so there is no circle.
-    fn tools(&self, file: &TextFile, name: &Spanned<String>) -> Result<Vec<String>, ConfigError> {
+    /// Lists the tools of a set and of the sets that it extends. The sets were checked, so there is no cycle.
+    fn collect_tools(&self, file: &TextFile, name: &Spanned<String>) -> Result<Vec<String>, ConfigError> {
         let set = self.find(file, name)?;
         let mut tools: Vec<String> = set.tools.iter().map(|tool| tool.value.clone()).collect();
         for other in &set.extends {
-            tools.extend(self.tools(file, other)?);
+            tools.extend(self.collect_tools(file, other)?);
         }
         Ok(tools)
     }
 }
 
-fn filter(file: &TextFile, sets: &Sets<'_>, entry: ToolsEntry) -> Result<ToolFilter, ConfigError> {
+fn read_filter(file: &TextFile, sets: &ToolSets<'_>, entry: ToolsEntry) -> Result<ToolFilter, ConfigError> {
     let mut filter = ToolFilter::default();
     for set in entry.sets {
-        filter.allow.extend(sets.tools(file, &set)?);
+        filter.allow.extend(sets.collect_tools(file, &set)?);
     }
     for (list, into) in [(entry.allow, &mut filter.allow), (entry.deny, &mut filter.deny)] {
         for tool in list {
@@ -571,18 +581,18 @@ fn check_tool(file: &TextFile, tool: &Spanned<String>) -> Result<(), ConfigError
     if name.is_empty() && tool.value == "*" {
         return Ok(());
     }
-    ToolName::new(name).map(|_| ()).map_err(|error| refuse(file, tool, error))
+    ToolName::new(name).map(|_| ()).map_err(|error| error_at(file, tool, error))
 }
 
-/// The name of a prompt without `.md`; none where it could lead out of its directory.
-fn prompt_name(file: &str) -> Option<String> {
+/// Returns the name of a prompt without `.md`, or `None` if it could lead out of its directory.
+fn parse_prompt_name(file: &str) -> Option<String> {
     let stem = file.strip_suffix(".md")?;
     // "agent_patricia.prompt.md" has a dot within its name.
     (stem.len() <= 64 && stem.split('.').all(crate::library::is_name)).then(|| stem.to_owned())
 }
 
-fn refuse<T>(file: &TextFile, place: &Spanned<T>, message: impl std::fmt::Display) -> ConfigError {
-    yaml::at(file, place.referenced, message)
+fn error_at<T>(file: &TextFile, node: &Spanned<T>, message: impl std::fmt::Display) -> ConfigError {
+    yaml::at(file, node.referenced, message)
 }
 
 #[cfg(test)]
@@ -590,7 +600,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_have_the_shape_that_the_schema_tells() {
+    fn features_schema_has_the_same_fields() {
         use service::schema::names_of;
         assert_eq!(names_of::<FeaturesShape>(), names_of::<Features>());
     }

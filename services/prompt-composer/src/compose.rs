@@ -1,4 +1,4 @@
-//! A prompt out of its parts, in the one order that there is.
+//! Composes a prompt from its parts, in a fixed order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,60 +11,60 @@ use sha2::{Digest, Sha256};
 
 use crate::agents::{Agent, Tenant};
 use crate::features::{self, CONTINUATION, CORE, MAILBOX, OUTPUT_FORMAT, TOOL_GUIDELINES};
-use crate::library::{Library, Variant};
-use crate::substitute::substitute;
+use crate::library::{Library, PromptVariant};
+use crate::placeholders::substitute;
 
-/// The prompt of agents whose own cannot be found.
+/// The prompt of agents whose own prompt does not exist.
 const DEFAULT: &str = "default";
-/// Names the list of tools among the components.
+/// Component name of the list of tools.
 const TOOLS: &str = "tools";
-/// Names a prompt among the components that stands in the place of the agent's own.
+/// Component name of a prompt that replaces the agent's own.
 const SYSTEM_PROMPT: &str = "system_prompt";
 
-/// A composed prompt.
+/// A composed prompt with its parts and warnings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// Its text.
+    /// The system prompt as the model reads it.
     pub text: String,
     /// SHA-256 over the text, in hex.
     pub fingerprint: String,
-    /// Its parts, in order.
+    /// The parts in the order of the text.
     pub components: Vec<Component>,
-    /// What was odd.
+    /// Warnings about parts that are missing, empty or unknown.
     pub warnings: Vec<String>,
-    /// Whether the feature `continuation` is on: who was not told how to signal is not waited for.
-    pub continues: bool,
+    /// Whether the feature `continuation` is on. Without it the prompt does not explain how to signal.
+    pub has_continuation: bool,
 }
 
-/// What a prompt is made for.
-pub struct Order<'a> {
-    /// The agent.
+/// What a prompt depends on, besides the library.
+pub struct ComposeInput<'a> {
+    /// The agent whose prompt this is, from `agents.yaml`.
     pub agent: &'a Agent,
-    /// What the session's tenant wants of every agent.
+    /// Settings of the session's tenant for all agents.
     pub tenant: &'a Tenant,
-    /// What the session commits of the agent.
+    /// The settings of the agent that the session commits.
     pub settings: &'a AgentSettings,
-    /// The model.
+    /// Settings of the model that reads the prompt.
     pub model: &'a ModelSettings,
-    /// The model's variant of prompts.
+    /// The model's `prompt_variant`.
     pub family: Option<&'a str>,
-    /// Features of all agents.
+    /// Features of all agents, from the configuration.
     pub features: &'a [String],
-    /// What is asked.
+    /// The request, with the tools and switches of the session.
     pub request: &'a ComposeRequest,
-    /// What holds of the prompt, of all layers together.
+    /// The `ai_config` of all layers, merged.
     pub ai_config: &'a AiConfig,
 }
 
-impl Order<'_> {
-    /// Whether the session may use a tool: its agent may, and it does not leave it out itself.
-    fn permits(&self, tool: &ToolSpec) -> bool {
+impl ComposeInput<'_> {
+    /// Whether both the agent and the session permit a tool.
+    fn permits_tool(&self, tool: &ToolSpec) -> bool {
         let only = self.request.only_tools.as_deref();
         let named = |only: &[String]| only.iter().any(|name| names_tool(name, tool.name.as_str()));
         self.agent.tools.permits(&tool.name) && only.is_none_or(named)
     }
 
-    /// Whether the session may use any tool that there may be.
+    /// Whether the session may use any tool, also one that does not exist yet.
     fn permits_any(&self) -> bool {
         let usable = |name: &String| {
             name.ends_with('*') || ToolName::new(name).is_ok_and(|tool| self.agent.tools.permits(&tool))
@@ -73,146 +73,147 @@ impl Order<'_> {
     }
 }
 
-/// Puts a prompt together. The same order over the same library gives the same text.
-pub fn compose(library: &Library, order: &Order<'_>) -> Prompt {
-    let mut parts = Parts::new(library, order);
-    parts.agent();
-    if order.request.include_shared && order.ai_config.include_shared.unwrap_or(true) {
-        let switches = [&order.agent.features, &order.tenant.features, &order.request.features];
-        let mut on = features::switched(library, order.features, &switches, &mut parts.warnings);
-        // Where the loop does not go on by itself, nobody is told how to signal.
-        if !order.settings.continuation.enabled {
+/// Composes a prompt. The same input and library give the same text.
+pub fn compose(library: &Library, input: &ComposeInput<'_>) -> Prompt {
+    let mut builder = PromptBuilder::new(library, input);
+    builder.add_agent();
+    if input.request.include_shared && input.ai_config.include_shared.unwrap_or(true) {
+        let switches = [&input.agent.features, &input.tenant.features, &input.request.features];
+        let mut on = features::resolve_features(library, input.features, &switches, &mut builder.warnings);
+        // A prompt does not explain signals if the loop does not continue by itself.
+        if !input.settings.continuation.enabled {
             on.remove(CONTINUATION);
         }
-        parts.continues = on.contains(CONTINUATION);
-        parts.shared(&on);
+        builder.has_continuation = on.contains(CONTINUATION);
+        builder.add_shared(&on);
     } else {
-        parts.tools(None);
+        builder.add_tools(None);
     }
-    parts.finish()
+    builder.finish()
 }
 
-/// Which wording of the parts fits.
-struct Flavours {
-    /// `multi` or `single`: how many tools the model calls at once.
+/// The variants of the shared parts that fit the model and the agent.
+struct Variants {
+    /// `multi` or `single`: whether the model calls several tools at once.
     tools: &'static str,
-    /// How it signals: as the loop asks it to.
+    /// How the loop asks for the signal.
     signal: &'static str,
-    /// What its reply is.
+    /// The form of the reply.
     output: &'static str,
 }
 
-impl Flavours {
-    /// The loop asks models with structured output for the envelope, and offers the pseudo-tool to others that take several
-    /// tools; neither to an agent without tools, who signals in prose if at all. The envelope goes before patterns: its text
-    /// would be heard too, but a signal beside it speaks first.
-    fn of(order: &Order<'_>, continues: bool) -> Self {
-        let tools = if order.model.multi_tool { "multi" } else { "single" };
-        let asked = continues && order.permits_any();
-        if asked && order.model.structured_output {
+impl Variants {
+    /// Selects the variants. The loop asks models with structured output for the envelope, and offers the pseudo-tool to other
+    /// models that call several tools. An agent without tools gets neither, and signals in prose if at all. The envelope has
+    /// precedence over patterns: patterns also match its text, but its signal counts first.
+    fn select(input: &ComposeInput<'_>, has_continuation: bool) -> Self {
+        let tools = if input.model.multi_tool { "multi" } else { "single" };
+        let is_signal_requested = has_continuation && input.permits_any();
+        if is_signal_requested && input.model.structured_output {
             return Self { tools, signal: "structured", output: "structured" };
         }
-        let signal = match order.settings.continuation.require_explicit_signal {
+        let signal = match input.settings.continuation.require_explicit_signal {
             false => "patterns",
-            true if asked => tools,
+            true if is_signal_requested => tools,
             true => "single",
         };
         Self { tools, signal, output: tools }
     }
 }
 
-struct Parts<'a> {
+struct PromptBuilder<'a> {
     library: &'a Library,
-    order: &'a Order<'a>,
+    input: &'a ComposeInput<'a>,
     values: BTreeMap<String, String>,
     unknown: BTreeSet<String>,
     text: String,
     components: Vec<Component>,
     warnings: Vec<String>,
-    continues: bool,
+    has_continuation: bool,
 }
 
-impl<'a> Parts<'a> {
-    fn new(library: &'a Library, order: &'a Order<'a>) -> Self {
-        let agent = order.agent;
-        let mut values = order.ai_config.prompt_parameters.clone();
-        values.extend(order.request.parameters.clone());
+impl<'a> PromptBuilder<'a> {
+    fn new(library: &'a Library, input: &'a ComposeInput<'a>) -> Self {
+        let agent = input.agent;
+        let mut values = input.ai_config.prompt_parameters.clone();
+        values.extend(input.request.parameters.clone());
         values.entry("agent_id".to_owned()).or_insert_with(|| agent.id.to_string());
         values.entry("agent_name".to_owned()).or_insert_with(|| agent.name.clone());
         let (unknown, text, components, warnings) = (BTreeSet::new(), String::new(), Vec::new(), Vec::new());
-        Self { library, order, values, unknown, text, components, warnings, continues: true }
+        Self { library, input, values, unknown, text, components, warnings, has_continuation: true }
     }
 
-    fn agent(&mut self) {
-        if let Some(own) = &self.order.ai_config.system_prompt {
+    fn add_agent(&mut self) {
+        if let Some(own) = &self.input.ai_config.system_prompt {
             let text = self.fill(own);
-            return self.add(None, SYSTEM_PROMPT.to_owned(), &text);
+            return self.push(None, SYSTEM_PROMPT.to_owned(), &text);
         }
-        let variant = Variant { flavour: None, family: self.order.family };
-        let name = &self.order.agent.prompt;
+        let variant = PromptVariant { flavour: None, family: self.input.family };
+        let name = &self.input.agent.prompt;
         let found = self.library.find("agents/", name, variant);
         if found.is_none() {
             self.warnings.push(format!("there is no prompt agents/{name}.md; default.md takes its place"));
         }
         if let Some((path, file)) = found.or_else(|| self.library.find("", DEFAULT, variant)) {
             let text = self.fill(&file.text);
-            self.add(None, path, &text);
+            self.push(None, path, &text);
         }
     }
 
-    fn shared(&mut self, on: &BTreeSet<String>) {
-        let Flavours { tools, signal, output } = Flavours::of(self.order, self.continues);
-        self.part(on, CORE, "CORE INSTRUCTIONS", tools);
-        let placed = [CORE, CONTINUATION, MAILBOX, TOOL_GUIDELINES, OUTPUT_FORMAT];
-        for name in on.iter().filter(|name| !placed.contains(&name.as_str())) {
+    fn add_shared(&mut self, on: &BTreeSet<String>) {
+        let Variants { tools, signal, output } = Variants::select(self.input, self.has_continuation);
+        self.add_part(on, CORE, "CORE INSTRUCTIONS", tools);
+        let ordered = [CORE, CONTINUATION, MAILBOX, TOOL_GUIDELINES, OUTPUT_FORMAT];
+        for name in on.iter().filter(|name| !ordered.contains(&name.as_str())) {
             let heading = format!("{} INSTRUCTIONS", name.to_uppercase().replace(['_', '-'], " "));
-            self.part(on, name, &heading, tools);
+            self.add_part(on, name, &heading, tools);
         }
-        self.part(on, CONTINUATION, "CONTINUATION PROTOCOL", signal);
-        self.part(on, MAILBOX, "MAILBOX PROTOCOL", tools);
-        self.tools(Some((on, tools)));
-        self.part(on, OUTPUT_FORMAT, "OUTPUT FORMAT INSTRUCTIONS", output);
+        self.add_part(on, CONTINUATION, "CONTINUATION PROTOCOL", signal);
+        self.add_part(on, MAILBOX, "MAILBOX PROTOCOL", tools);
+        self.add_tools(Some((on, tools)));
+        self.add_part(on, OUTPUT_FORMAT, "OUTPUT FORMAT INSTRUCTIONS", output);
     }
 
-    /// One shared part, where it is switched on.
-    fn part(&mut self, on: &BTreeSet<String>, name: &str, heading: &str, flavour: &str) {
+    /// Adds a shared part, if its feature is on.
+    fn add_part(&mut self, on: &BTreeSet<String>, name: &str, heading: &str, flavour: &str) {
         if !on.contains(name) {
             return;
         }
-        let variant = Variant { flavour: Some(flavour), family: self.order.family };
-        match self.library.find("shared/", &features::file(self.library, name), variant) {
+        let variant = PromptVariant { flavour: Some(flavour), family: self.input.family };
+        match self.library.find("shared/", &features::file_name(self.library, name), variant) {
             Some((path, file)) => {
                 let text = self.fill(&file.text);
-                self.add(Some(heading), path, &text);
+                self.push(Some(heading), path, &text);
             }
             None => self.warnings.push(format!("the feature {name} has no text for {flavour}")),
         }
     }
 
-    /// The tools that the agent may use, and how to use tools, where shared parts are wanted.
-    fn tools(&mut self, guidelines: Option<(&BTreeSet<String>, &str)>) {
-        let mut tools: Vec<&ToolSpec> = self.order.request.tools.iter().filter(|t| self.order.permits(t)).collect();
+    /// Adds the tools that the agent may use. `guidelines` are the features and variant for the part that explains tools.
+    fn add_tools(&mut self, guidelines: Option<(&BTreeSet<String>, &str)>) {
+        let mut tools: Vec<&ToolSpec> =
+            self.input.request.tools.iter().filter(|t| self.input.permits_tool(t)).collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         tools.dedup_by(|a, b| a.name == b.name);
-        let wanted = self.order.request.include_tools && self.order.ai_config.include_tools.unwrap_or(true);
-        if tools.is_empty() || !wanted {
+        let is_wanted = self.input.request.include_tools && self.input.ai_config.include_tools.unwrap_or(true);
+        if tools.is_empty() || !is_wanted {
             return;
         }
         if let Some((on, flavour)) = guidelines {
-            self.part(on, TOOL_GUIDELINES, "TOOL GUIDELINES INSTRUCTIONS", flavour);
+            self.add_part(on, TOOL_GUIDELINES, "TOOL GUIDELINES INSTRUCTIONS", flavour);
         }
-        // Tools speak for themselves: no placeholder is replaced in what they say.
-        let preamble = self.order.ai_config.tool_preamble.as_deref().map(|text| self.fill(text));
+        // Placeholders are not replaced in the descriptions of tools, which come from their servers.
+        let preamble = self.input.ai_config.tool_preamble.as_deref().map(|text| self.fill(text));
         let preamble = preamble.map_or_else(String::new, |text| format!("{}\n\n", text.trim()));
-        self.add(Some("AVAILABLE TOOLS"), TOOLS.to_owned(), &format!("{preamble}{}", describe(&tools)));
+        self.push(Some("AVAILABLE TOOLS"), TOOLS.to_owned(), &format!("{preamble}{}", describe_tools(&tools)));
     }
 
     fn fill(&mut self, text: &str) -> String {
         substitute(&text.replace("\r\n", "\n"), &self.values, &mut self.unknown)
     }
 
-    /// Adds a part, which may turn out to be empty: then there is nothing to put a heading over.
-    fn add(&mut self, heading: Option<&str>, name: String, text: &str) {
+    /// Appends a part with its heading. An empty part is left out with a warning.
+    fn push(&mut self, heading: Option<&str>, name: String, text: &str) {
         let text = text.trim();
         if text.is_empty() {
             self.warnings.push(format!("{name} is empty, and left out"));
@@ -225,24 +226,24 @@ impl<'a> Parts<'a> {
             self.text.extend(["## ", heading, "\n\n"]);
         }
         self.text.push_str(text);
-        self.components.push(Component { name, sha256: sha256(text), bytes: text.len() });
+        self.components.push(Component { name, sha256: sha256_hex(text), bytes: text.len() });
     }
 
     fn finish(mut self) -> Prompt {
         let unknown = self.unknown.iter().map(|name| format!("{{{{{{{name}}}}}}} has no value"));
         self.warnings.extend(unknown);
         Prompt {
-            fingerprint: sha256(&self.text),
+            fingerprint: sha256_hex(&self.text),
             text: self.text,
             components: self.components,
             warnings: self.warnings,
-            continues: self.continues,
+            has_continuation: self.has_continuation,
         }
     }
 }
 
-/// One line per tool, then the instructions of those that have some. The schemas go beside the prompt.
-fn describe(tools: &[&ToolSpec]) -> String {
+/// Describes each tool in one line, and then adds the instructions of tools. The schemas are not part of the prompt.
+fn describe_tools(tools: &[&ToolSpec]) -> String {
     let mut text = String::new();
     for tool in tools {
         let line = tool.description.trim().lines().next().unwrap_or_default();
@@ -257,7 +258,7 @@ fn describe(tools: &[&ToolSpec]) -> String {
     text
 }
 
-fn sha256(text: &str) -> String {
+fn sha256_hex(text: &str) -> String {
     Sha256::digest(text).iter().fold(String::with_capacity(64), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
         hex

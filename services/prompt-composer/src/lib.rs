@@ -1,15 +1,15 @@
-//! The prompt-composer: resolves agents and models, and composes system prompts out of tested parts.
+//! The prompt-composer resolves agents and models, and composes system prompts from tested parts.
 //!
-//! It writes nothing, and what it holds it has read from files: any number of replicas share the requests on
-//! `ai_rpc.prompt.compose` and `ai_rpc.prompt.agents`.
+//! It only reads files and writes nothing, so any number of replicas share the requests on `ai_rpc.prompt.compose` and
+//! `ai_rpc.prompt.agents`.
 
 pub mod agents;
-pub mod answers;
+mod catalog;
 pub mod compose;
-mod composer;
 pub mod features;
 pub mod library;
-mod substitute;
+mod placeholders;
+pub mod reply_cache;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,18 +23,18 @@ use service::health::Readiness;
 use service::paths::Paths;
 use service::tasks::Tasks;
 
-pub use composer::Book;
+pub use catalog::Catalog;
 
-/// The section of `ailoop.yaml`.
+/// Name of the section of `ailoop.yaml`.
 pub const SECTION: &str = "composer";
-/// How long the look at the files may still take at the end.
-const END_MAX: Duration = Duration::from_secs(1);
+/// Longest wait for the task that reads files, when the composer stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The `composer` section of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "composer")]
-pub struct Config {
+pub struct ComposerConfig {
     /// The model of agents that name none, in place of the one in `models.yaml`.
     pub default_model: Option<String>,
     /// Features of all agents.
@@ -43,49 +43,49 @@ pub struct Config {
     pub config_dir: Option<PathBuf>,
     /// Prompts that go before those of the project and those that are shipped.
     pub prompts_dir: Option<PathBuf>,
-    /// Where `ailoop.yaml` is, when `features` is to follow it; not where the caller has made up the configuration.
+    /// Directory of the `ailoop.yaml` whose changes of `features` are followed. `None` if the caller built the configuration.
     #[serde(skip)]
-    pub follows: Option<PathBuf>,
+    pub watched_config_dir: Option<PathBuf>,
 }
 
-impl Default for Config {
+impl Default for ComposerConfig {
     fn default() -> Self {
         Self {
             default_model: None,
             features: vec![features::CONTINUATION.to_owned()],
             config_dir: None,
             prompts_dir: None,
-            follows: None,
+            watched_config_dir: None,
         }
     }
 }
 
-impl Config {
-    /// This configuration, which comes from `ailoop.yaml` and is to follow it.
-    pub fn followed(self) -> Result<Self, ConfigError> {
-        Ok(Self { follows: Paths::find(None)?.config, ..self })
+impl ComposerConfig {
+    /// Returns this configuration with the `ailoop.yaml` that it came from, whose changes are then followed.
+    pub fn watch_config_file(self) -> Result<Self, ConfigError> {
+        Ok(Self { watched_config_dir: Paths::find(None)?.config, ..self })
     }
 
-    /// Features of all agents, as the file has them now.
-    fn features_now(&self, pass: &Pass) -> Result<Vec<String>, ConfigError> {
-        let Some(dir) = &self.follows else { return Ok(self.features.clone()) };
+    /// Reads the features of all agents from the file again.
+    fn read_features(&self, pass: &Pass) -> Result<Vec<String>, ConfigError> {
+        let Some(dir) = &self.watched_config_dir else { return Ok(self.features.clone()) };
         let settings = Settings::of(Paths::find_in(pass, Some(dir))?)?;
         Ok(settings.section::<Self>(SECTION)?.features)
     }
 }
 
-/// Why a composer does not start.
+/// Why a composer cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Correct the configuration.
+    /// The configuration has an error.
     #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The bus cannot be used, or not now.
+    ComposerConfig(#[from] ConfigError),
+    /// The bus refused the subscriptions.
     #[error(transparent)]
     Bus(#[from] BusError),
 }
 
-/// A running prompt-composer.
+/// A running replica of the prompt-composer.
 #[derive(Debug)]
 pub struct Composer {
     readiness: Readiness,
@@ -94,18 +94,18 @@ pub struct Composer {
 }
 
 impl Composer {
-    /// Reads agents, models and prompts, and answers from then on; changes of them are followed.
-    pub async fn start(config: Config, bus: Bus) -> Result<Self, StartError> {
+    /// Reads agents, models and prompts, follows their changes, and serves requests.
+    pub async fn start(config: ComposerConfig, bus: Bus) -> Result<Self, StartError> {
         let (readiness, tasks) = (Readiness::new(SECTION), Tasks::new());
-        let book = Book::follow(config, readiness.clone())?;
-        tasks.spawn("files", book.clone().follow(tasks.token()));
-        let known = book.clone();
-        let agents = bus.serve_agents(move |_| known.get().known()).await?;
+        let catalog = Catalog::watch(config, readiness.clone())?;
+        tasks.spawn("files", catalog.clone().follow(tasks.token()));
+        let for_agents = catalog.clone();
+        let agents = bus.serve_agents(move |_| for_agents.get().list_known()).await?;
         let compose = bus
             .serve_compose_bytes(move |request| {
                 let began = Instant::now();
                 let traceparent = request.header(contract::tool::header::TRACEPARENT);
-                let reply = book.get().answer_bytes(&request.payload, traceparent);
+                let reply = catalog.get().compose_bytes(&request.payload, traceparent);
                 telemetry::metric::compose_duration(began.elapsed());
                 reply
             })
@@ -114,15 +114,15 @@ impl Composer {
         Ok(Self { readiness, serving: [compose, agents], tasks })
     }
 
-    /// Whether it answers.
+    /// Reports whether this replica serves requests.
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
 
-    /// Stops answering. An answer takes no time, so there is nothing to wait for.
+    /// Stops serving requests. A reply takes too little time to wait for running ones.
     pub async fn drain(self, _timeout: Duration) {
         self.readiness.set(false);
         drop(self.serving);
-        self.tasks.end(END_MAX).await;
+        self.tasks.end(DRAIN_TIMEOUT).await;
     }
 }

@@ -1,44 +1,44 @@
-//! All prompts, read once: lookups are in memory, so that no name can lead out of a directory.
+//! All prompt files, read once. Look-ups are in memory, so that no name can lead out of a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use service::config::ConfigError;
 use service::paths::{Paths, TextFile};
 
-/// Bytes of a prompt's or feature's name.
+/// Longest name of a prompt or feature in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The prompts of every directory, the first directory first, what is shipped last.
+/// The prompts of all directories by precedence; the shipped ones are last.
 #[derive(Debug, Clone)]
 pub struct Library {
     roots: Vec<BTreeMap<String, TextFile>>,
 }
 
-/// Which variant of a prompt is wanted, the most special first: `<name>.<flavour>.<family>.md`,
+/// The requested variant of a prompt. The most specific file is preferred: `<name>.<flavour>.<family>.md`,
 /// `<name>.<family>.md`, `<name>.<flavour>.md`, `<name>.md`.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Variant<'a> {
-    /// How the part is used: `single`, `multi`, `patterns`.
+pub struct PromptVariant<'a> {
+    /// How the part is used, for example `single`, `multi` or `patterns`.
     pub flavour: Option<&'a str>,
     /// The model's `prompt_variant`.
     pub family: Option<&'a str>,
 }
 
 impl Library {
-    /// Reads every prompt.
+    /// Reads all prompts of the directories.
     pub fn read(paths: &Paths) -> Result<Self, ConfigError> {
         Ok(Self { roots: paths.prompts()? })
     }
 
-    /// The best variant of the first directory that has any, with its path.
-    pub fn find(&self, dir: &str, name: &str, variant: Variant<'_>) -> Option<(String, &TextFile)> {
-        let names = variant.names(name);
+    /// Returns the most specific variant in the first directory that has one, with its path.
+    pub fn find(&self, dir: &str, name: &str, variant: PromptVariant<'_>) -> Option<(String, &TextFile)> {
+        let names = variant.file_names(name);
         let paths: Vec<String> = names.iter().map(|name| format!("{dir}{name}.md")).collect();
         let mut found = self.roots.iter().flat_map(|root| paths.iter().filter_map(|path| root.get_key_value(path)));
         found.next().map(|(path, file)| (path.clone(), file))
     }
 
-    /// Whether there is any variant of a shared part.
+    /// Whether any variant of a shared part exists.
     pub fn has_shared(&self, name: &str) -> bool {
         let (plain, variant) = (format!("shared/{name}.md"), format!("shared/{name}."));
         self.roots.iter().any(|root| root.keys().any(|path| *path == plain || path.starts_with(&variant)))
@@ -51,8 +51,8 @@ impl Library {
     }
 }
 
-impl Variant<'_> {
-    fn names(self, name: &str) -> Vec<String> {
+impl PromptVariant<'_> {
+    fn file_names(self, name: &str) -> Vec<String> {
         let mut names = Vec::with_capacity(4);
         if let (Some(flavour), Some(family)) = (self.flavour, self.family) {
             names.push(format!("{name}.{flavour}.{family}"));
@@ -64,7 +64,7 @@ impl Variant<'_> {
     }
 }
 
-/// Whether a text can name a prompt or feature: letters, digits, `_` and `-`, at most 64.
+/// Whether a text can name a prompt or feature: 1 to 64 letters, digits, `_` and `-`.
 pub fn is_name(text: &str) -> bool {
     let fits = |b: u8| matches!(b, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-');
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(fits)

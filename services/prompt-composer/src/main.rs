@@ -1,6 +1,6 @@
 //! Composes the prompts of sessions.
 
-use prompt_composer::{Composer, Config};
+use prompt_composer::{Composer, ComposerConfig};
 use service::process::{Running, run};
 
 // As in the command `ailoop`, which says why.
@@ -9,8 +9,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    run("prompt-composer", prompt_composer::SECTION, async |config: Config, bus| {
-        let composer = Composer::start(config.followed()?, bus).await?;
+    run("prompt-composer", prompt_composer::SECTION, async |config: ComposerConfig, bus| {
+        let composer = Composer::start(config.watch_config_file()?, bus).await?;
         Ok(Running::new(composer.readiness(), |timeout| composer.drain(timeout)))
     })
     .await

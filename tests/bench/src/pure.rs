@@ -10,7 +10,7 @@ use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::StopReason;
 use contract::model::{FinishReason, SignalForm};
 use contract::{AgentId, TenantId};
-use prompt_composer::Book;
+use prompt_composer::Catalog;
 use reply::Patterns;
 use session::continuation::{Facts, decide};
 
@@ -113,12 +113,12 @@ fn composing() -> anyhow::Result<Vec<Timed>> {
     std::fs::write(dir.path().join("agents.yaml"), AGENTS)?;
     std::fs::create_dir_all(dir.path().join("prompts/shared"))?;
     std::fs::write(dir.path().join("prompts/shared/house_rules.md"), "Be kind to {{{agent_name}}}.\n".repeat(20))?;
-    let config = prompt_composer::Config {
+    let config = prompt_composer::ComposerConfig {
         default_model: Some("rehearsal".to_owned()),
         config_dir: Some(dir.path().to_owned()),
         ..Default::default()
     };
-    let book = Book::read(&config)?;
+    let catalog = Catalog::read(&config)?;
     let request = ComposeRequest {
         agent: Some(AgentId::new("e")?),
         features: Features { enable: vec!["mailbox".to_owned(), "house_rules".to_owned()], disable: Vec::new() },
@@ -126,20 +126,20 @@ fn composing() -> anyhow::Result<Vec<Timed>> {
         ..ComposeRequest::new(TenantId::default())
     };
     let whole = |reply: &ComposeReply| matches!(reply, ComposeReply::Composed(of) if of.components.len() == 8);
-    ensure!(whole(&book.answer(&request)), "the prompt has not its eight parts");
+    ensure!(whole(&catalog.compose(&request)), "the prompt has not its eight parts");
     let (p50, p99) = time(|| {
-        black_box(book.answer(black_box(&request)));
+        black_box(catalog.compose(black_box(&request)));
     });
     // As the service does it: from the bytes of a request to those of its answer, without the bus.
     let body = Bytes::from(serde_json::to_vec(&request)?);
     let (wire50, wire99) = time(|| {
         let request: Result<ComposeRequest, _> = serde_json::from_slice(black_box(&body));
-        black_box(request.map(|request| serde_json::to_vec(&book.answer(&request))).is_ok());
+        black_box(request.map(|request| serde_json::to_vec(&catalog.compose(&request))).is_ok());
     });
-    let first = book.answer_bytes(&body, None).context("no answer")?;
-    ensure!(first == serde_json::to_vec(&book.answer(&request))?, "the bytes say something else");
+    let first = catalog.compose_bytes(&body, None).context("no answer")?;
+    ensure!(first == serde_json::to_vec(&catalog.compose(&request))?, "the bytes say something else");
     let (cached50, cached99) = time(|| {
-        black_box(book.answer_bytes(black_box(&body), None));
+        black_box(catalog.compose_bytes(black_box(&body), None));
     });
     Ok(vec![
         ("core.compose_us_p50", p50),

@@ -454,7 +454,7 @@ impl World {
             return *index;
         }
         self.inputs.push(Input {
-            told: None,
+            parent_command_number: None,
             reference: reference.clone(),
             control_seq,
             control_at: control_seq.map(|_| Timestamp::from_millis(self.now)),
@@ -720,7 +720,7 @@ impl World {
                     self.at(delay, Action::StartChild { call: parent.call, slot: parent.slot });
                 }
                 Effect::CommandChild(call) => {
-                    let Some(word) = self.replicas[replica].child_word(call) else { continue };
+                    let Some(word) = self.replicas[replica].child_command(call) else { continue };
                     let number = word.body.meta.told.unwrap_or(0);
                     let (delay, verb) = (self.word_delay(), word.verb);
                     self.at(delay, Action::CommandChild { call: call.clone(), number, verb });

@@ -8,7 +8,7 @@ use contract::commit::Commit;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Timestamp};
-use loop_orchestrator::{Adopted, adopt};
+use loop_orchestrator::{ImportOutcome, import_session};
 use session::audit::Audit;
 
 use super::{FORMAT, Header, Line, VERSION};
@@ -26,10 +26,10 @@ pub async fn import(bus: &Bus, file: &mut (impl BufRead + Seek), now: Timestamp)
     if bus.head(&key, Read::Leader).await?.is_none() {
         write(bus, &key, &header, file).await?;
     }
-    match adopt(bus, audit.session, &last, now, header.exported).await? {
-        Adopted::Done => Ok((key, header.last - header.first + 1)),
-        Adopted::InTurn => Err(in_turn()),
-        Adopted::Taken => {
+    match import_session(bus, audit.session, &last, now, header.exported).await? {
+        ImportOutcome::Imported => Ok((key, header.last - header.first + 1)),
+        ImportOutcome::InTurn => Err(in_turn()),
+        ImportOutcome::IdTaken => {
             Err(Failure::new(ErrorCode::SessionExists, format!("there is a session {} already", key.session)))
         }
     }

@@ -9,11 +9,11 @@ use contract::event::StopReason;
 use contract::ids::AgentId;
 use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::ContinuationSettings;
-use prompt_composer::Book;
+use prompt_composer::Catalog;
 use reply::Patterns;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use session::continuation::{Facts, Verdict, decide};
+use session::continuation::{ContinuationVerdict, Facts, decide};
 
 use crate::args::{AgentArgs, ConfigCommand, PatternsTestArgs, PromptCommand, PromptShowArgs, SchemaArgs};
 use crate::choose::REHEARSAL;
@@ -25,7 +25,7 @@ use crate::terminal::{Style, Terminal};
 
 /// An agent's id, and the settings that its sessions begin with.
 pub(super) fn settings(of: &AgentArgs) -> Result<(String, ContinuationSettings), Failure> {
-    let composed = compose(&book()?, of, Features::default())?;
+    let composed = compose(&catalog()?, of, Features::default())?;
     Ok((composed.agent.id.to_string(), composed.agent.continuation))
 }
 
@@ -45,16 +45,16 @@ pub(super) fn prompt(command: &PromptCommand, terminal: &Terminal) -> Result<Exi
     }
 }
 
-fn book() -> Result<Book, Failure> {
+fn catalog() -> Result<Catalog, Failure> {
     let bad = |error: service::ConfigError| Failure::new(error.code(), error.to_string());
-    let mut config: prompt_composer::Config = service::config::load("composer").map_err(bad)?;
-    let book = Book::read(&config).map_err(bad)?;
-    if book.has_default_model() {
-        return Ok(book);
+    let mut config: prompt_composer::ComposerConfig = service::config::load("composer").map_err(bad)?;
+    let catalog = Catalog::read(&config).map_err(bad)?;
+    if catalog.has_default_model() {
+        return Ok(catalog);
     }
     // Whoever only looks at prompts needs no model.
     config.default_model = Some(REHEARSAL.to_owned());
-    Book::read(&config).map_err(bad)
+    Catalog::read(&config).map_err(bad)
 }
 
 fn agent_id(name: Option<&str>) -> Result<Option<AgentId>, Failure> {
@@ -64,10 +64,10 @@ fn agent_id(name: Option<&str>) -> Result<Option<AgentId>, Failure> {
     name.map(parse).transpose()
 }
 
-fn compose(book: &Book, of: &AgentArgs, features: Features) -> Result<Composed, Failure> {
+fn compose(catalog: &Catalog, of: &AgentArgs, features: Features) -> Result<Composed, Failure> {
     let request =
         super::compose_request(super::tenant(&of.tenant)?, agent_id(of.agent.as_deref())?, of.model.clone(), features);
-    match book.answer(&request) {
+    match catalog.compose(&request) {
         ComposeReply::Composed(composed) => Ok(*composed),
         ComposeReply::Refused { code, message } => Err(Failure::new(code, message)),
     }
@@ -98,7 +98,7 @@ fn schema(args: &SchemaArgs, terminal: &Terminal) -> Exit {
 }
 
 fn explain(args: &AgentArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let composed = compose(&book()?, args, Features::default())?;
+    let composed = compose(&catalog()?, args, Features::default())?;
     let parts: Vec<Value> =
         composed.components.iter().map(|part| json!({"name": part.name, "bytes": part.bytes})).collect();
     let told = json!({
@@ -111,9 +111,9 @@ fn explain(args: &AgentArgs, terminal: &Terminal) -> Result<Exit, Failure> {
 }
 
 fn show(args: &PromptShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let book = book()?;
+    let catalog = catalog()?;
     let features = Features { enable: args.feature.clone(), disable: args.without.clone() };
-    let composed = compose(&book, &args.agent, features)?;
+    let composed = compose(&catalog, &args.agent, features)?;
     for warning in &composed.warnings {
         terminal.note(Style::Warn, &format!("warning: {warning}"));
     }
@@ -122,7 +122,7 @@ fn show(args: &PromptShowArgs, terminal: &Terminal) -> Result<Exit, Failure> {
         terminal.note(Style::Plain, &told);
         return Ok(super::finish(terminal.data(&format!("{}\n", composed.prompt.trim_end()))));
     }
-    let usual = compose(&book, &args.agent, Features::default())?;
+    let usual = compose(&catalog, &args.agent, Features::default())?;
     Ok(super::finish(terminal.data(&difference(&usual.prompt, &composed.prompt))))
 }
 
@@ -176,7 +176,7 @@ struct SampleCall {
 
 /// `ailoop patterns test`
 pub(super) fn test(args: &PatternsTestArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let composed = compose(&book()?, &args.agent, Features::default())?;
+    let composed = compose(&catalog()?, &args.agent, Features::default())?;
     let settings = composed.agent.continuation;
     let bad = |error: reply::PatternError| Failure::new(ErrorCode::BadConfig, error.to_string());
     let patterns = Patterns::compile(&settings).map_err(bad)?;
@@ -226,7 +226,7 @@ fn samples(file: &Path) -> Result<Vec<Sample>, Failure> {
         .collect()
 }
 
-fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample) -> (Verdict, String) {
+fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample) -> (ContinuationVerdict, String) {
     let calls: Vec<ToolCall> = sample.calls.iter().map(|call| ToolCall::new("", &call.name, &call.arguments)).collect();
     let reading = reply::read(&sample.text, &calls, sample.signal);
     let facts = Facts {
@@ -245,7 +245,7 @@ fn decided(settings: &ContinuationSettings, patterns: &Patterns, sample: &Sample
     (verdict, reading.visible)
 }
 
-fn as_json(sample: &Sample, verdict: &Verdict, visible: &str, agrees: bool) -> String {
+fn as_json(sample: &Sample, verdict: &ContinuationVerdict, visible: &str, agrees: bool) -> String {
     let told = json!({
         "id": sample.id, "continues": verdict.continues, "source": verdict.source.to_string(),
         "reason": verdict.reason, "visible": visible, "agrees": agrees,
@@ -253,7 +253,7 @@ fn as_json(sample: &Sample, verdict: &Verdict, visible: &str, agrees: bool) -> S
     format!("{told}\n")
 }
 
-fn as_text(sample: &Sample, verdict: &Verdict, agrees: bool) -> String {
+fn as_text(sample: &Sample, verdict: &ContinuationVerdict, agrees: bool) -> String {
     let word = |continues: bool| if continues { "goes on" } else { "ends" };
     let id = if sample.id.is_empty() { String::new() } else { format!("{}  ", sample.id) };
     let wanted = if agrees { String::new() } else { format!("  wanted: {}", word(!verdict.continues)) };

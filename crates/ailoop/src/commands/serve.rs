@@ -6,9 +6,9 @@ use service::process::{Running, run};
 use crate::failure::{Exit, Failure};
 
 pub(super) async fn orchestrator() -> Result<Exit, Failure> {
-    use loop_orchestrator::{Config, Orchestrator};
+    use loop_orchestrator::{Orchestrator, OrchestratorConfig};
     ended(
-        run("loop-orchestrator", "orchestrator", async |config: Config, bus| {
+        run("loop-orchestrator", "orchestrator", async |config: OrchestratorConfig, bus| {
             let orchestrator = Orchestrator::start(config, bus).await?;
             Ok(Running::new(orchestrator.readiness(), |timeout| orchestrator.drain(timeout)))
         })
@@ -43,10 +43,10 @@ pub(super) async fn tool_host() -> Result<Exit, Failure> {
 }
 
 pub(super) async fn composer() -> Result<Exit, Failure> {
-    use prompt_composer::{Composer, Config};
+    use prompt_composer::{Composer, ComposerConfig};
     ended(
-        run("prompt-composer", prompt_composer::SECTION, async |config: Config, bus| {
-            let composer = Composer::start(config.followed()?, bus).await?;
+        run("prompt-composer", prompt_composer::SECTION, async |config: ComposerConfig, bus| {
+            let composer = Composer::start(config.watch_config_file()?, bus).await?;
             Ok(Running::new(composer.readiness(), |timeout| composer.drain(timeout)))
         })
         .await,

@@ -62,11 +62,11 @@ pub struct Plan {
     pub(super) home: Home,
     pub(super) nats: Nats,
     pub(super) common: Common,
-    pub(super) composer: prompt_composer::Config,
+    pub(super) composer: prompt_composer::ComposerConfig,
     pub(super) gateway: model_gateway::Config,
     pub(super) executor: tool_executor::ExecutorConfig,
     pub(super) tool_host: tool_host::ToolHostConfig,
-    pub(super) orchestrator: loop_orchestrator::Config,
+    pub(super) orchestrator: loop_orchestrator::OrchestratorConfig,
     pub(super) edge: edge::Config,
     /// Variables that hold providers' keys, and are not set here.
     pub(super) missing_keys: Vec<String>,
@@ -108,8 +108,8 @@ impl Plan {
         if env("RUST_LOG").is_none_or(|filter| filter.is_empty()) {
             filter.clone_into(&mut common.telemetry.filter);
         }
-        let mut composer: prompt_composer::Config = settings.section(prompt_composer::SECTION)?;
-        composer = composer.followed()?;
+        let mut composer: prompt_composer::ComposerConfig = settings.section(prompt_composer::SECTION)?;
+        composer = composer.watch_config_file()?;
         let mut edge: edge::Config = settings.section("edge")?;
         listen.apply(&mut edge);
         let mut tool_host: tool_host::ToolHostConfig = settings.section(tool_host::SECTION)?;

@@ -97,7 +97,7 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
     .iter()
     .any(|word| text.ends_with(word))
     {
-        return Stance::Tells;
+        return Stance::Reports;
     }
     if sentence.end == End::Colon && text.starts_with("次") {
         return Stance::Announces;

@@ -8,7 +8,7 @@ const FUTURE: Tags = 1 << 0;
 const ADVERBS: Tags = 1 << 1;
 const IDLE: Tags = 1 << 2;
 const IDLE_TOGETHER: Tags = 1 << 3;
-const TELL: Tags = 1 << 4;
+const REPORT: Tags = 1 << 4;
 const ASKS: Tags = 1 << 5;
 const WAITS: Tags = 1 << 6;
 const WHEN: Tags = 1 << 7;
@@ -35,7 +35,7 @@ pub(super) const SECTIONS: &[Section] = &[
     ("adverbs", ADVERBS),
     ("idle", IDLE),
     ("idle_together", IDLE_TOGETHER),
-    ("tell", TELL),
+    ("tell", REPORT),
     ("asks", ASKS),
     ("waits", WAITS),
     ("when", WHEN),
@@ -89,8 +89,8 @@ pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_unde
     if futures.contains(&Stance::Announces) {
         return Stance::Announces;
     }
-    if let Some(tells) = futures.iter().find(|stance| **stance == Stance::Tells) {
-        return *tells;
+    if let Some(reports) = futures.iter().find(|stance| **stance == Stance::Reports) {
+        return *reports;
     }
     if !futures.is_empty() {
         // "I need to know that, so I am reading it", "Looking it up now, and then I'll answer".
@@ -266,8 +266,8 @@ fn future(words: &Words<'_>, at: usize, length: usize) -> Stance {
     }
     // "I'll go through those before I write the conclusions."
     let goes_on = all[verb..].windows(2).any(|pair| pair == ["before", "i"]);
-    if !goes_on && (at + length..=verb).any(|place| words.has_at(place, TELL)) {
-        Stance::Tells
+    if !goes_on && (at + length..=verb).any(|place| words.has_at(place, REPORT)) {
+        Stance::Reports
     } else {
         Stance::Announces
     }
@@ -544,7 +544,7 @@ fn acts_now(words: &Words<'_>) -> bool {
     let is_when = |word: &str| matches!(word, "now" | "next" | "first" | "then" | "again");
     // "Here I check each file.", but "here I use a map" explains code.
     let here = matches!(words.all.as_slice(), ["here", "i", "check" | "test" | "verify" | "compare" | "inspect", ..]);
-    let tells_when =
+    let reports_when =
         (here || words.all.iter().any(|word| is_when(word))) && !words.all.iter().any(|word| word.ends_with("ed"));
     // "I run the test.", "I go look in the other folder."
     match words.all.as_slice() {
@@ -565,7 +565,7 @@ fn acts_now(words: &Words<'_>) -> bool {
         let next = words.all.get(at + 1).copied().unwrap_or_default();
         words.alone(at + 1, WORKS) || is_when(next) && words.alone(at + 2, WORKS)
     });
-    tells_when && acts.next().is_some()
+    reports_when && acts.next().is_some()
 }
 
 /// "Hook first, since it decides the rest."

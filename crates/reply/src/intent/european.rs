@@ -109,7 +109,7 @@ fn stance_in(language: u32, sentence: &Sentence, text: &str, words: &Words<'_>) 
     if language == GERMAN && is_imperative {
         return Some(Stance::Requests);
     }
-    if begins_work(sentence, words) || announces(language, words) && !is_told(language, words) {
+    if begins_work(sentence, words) || announces(language, words) && !is_reported(language, words) {
         return Some(Stance::Announces);
     }
     if has(REQUESTS) {
@@ -193,7 +193,7 @@ fn begins_work(sentence: &Sentence, words: &Words<'_>) -> bool {
 }
 
 /// Whether the reader acts: "Als N\u{e4}chstes tr\u{e4}gst du", "ensuite, vous ouvrez".
-fn is_told(language: u32, words: &Words<'_>) -> bool {
+fn is_reported(language: u32, words: &Words<'_>) -> bool {
     let has = |wanted: &[&str]| words.all.iter().any(|word| wanted.contains(word));
     match language {
         GERMAN => {
@@ -337,8 +337,10 @@ fn acts_now(words: &Words<'_>) -> bool {
             )
     };
     // "Ahora yo hago el gr\u{e1}fico."
-    let says_i = words.all.windows(3).any(|three| is_when(three[0]) && three[1] == "yo" && three[2].ends_with('o'));
-    says_i || words.all.windows(2).any(|pair| is_when(pair[0]) && acts(pair[1]) || acts(pair[0]) && is_when(pair[1]))
+    let is_first_person =
+        words.all.windows(3).any(|three| is_when(three[0]) && three[1] == "yo" && three[2].ends_with('o'));
+    is_first_person
+        || words.all.windows(2).any(|pair| is_when(pair[0]) && acts(pair[1]) || acts(pair[0]) && is_when(pair[1]))
 }
 
 /// "Ahora la operaci\u{F3}n est\u{E1} vectorizada" says how things are.
@@ -383,10 +385,10 @@ fn is_state(language: u32, words: &Words<'_>) -> bool {
 /// "Ahora Fr\u{E1}ncfort, con el mismo procedimiento."
 fn names_next(text: &str) -> bool {
     let Some((first, _)) = text.split_once(',') else { return false };
-    let said = |name: &str| {
+    let stated = |name: &str| {
         !matches!(name, "s\u{ED}" | "bien" | "mismo" | "no" | "que" | "ja" | "also" | "aber" | "oui" | "non")
     };
-    matches!(first.split_once(' '), Some(("ahora" | "jetzt" | "nun" | "maintenant", name)) if !name.contains(' ') && said(name))
+    matches!(first.split_once(' '), Some(("ahora" | "jetzt" | "nun" | "maintenant", name)) if !name.contains(' ') && stated(name))
 }
 
 /// "Ahora, `production-eu`."

@@ -55,7 +55,7 @@ enum Stance {
     /// Something is left to do.
     Unfinished,
     /// The model says what its text is about to tell.
-    Tells,
+    Reports,
     /// The reader is to decide or to answer, or the model waits.
     Asks,
     /// The reader is asked to act.
@@ -92,9 +92,9 @@ fn intent_of(sentences: &Sentences) -> (Option<Intent>, usize) {
         let follows = behind + items > 0 || sentences.is_followed;
         let (continues, rule) = match stance {
             Stance::Announces if depends(sentences, at, &mut words) => (false, ASKS),
-            Stance::Tells if follows => return (None, at),
-            Stance::Announces | Stance::Tells if behind > ANNOUNCED_BEHIND_MAX => return (None, at),
-            Stance::Announces | Stance::Tells => (true, ANNOUNCES),
+            Stance::Reports if follows => return (None, at),
+            Stance::Announces | Stance::Reports if behind > ANNOUNCED_BEHIND_MAX => return (None, at),
+            Stance::Announces | Stance::Reports => (true, ANNOUNCES),
             Stance::Unfinished if behind <= 1 => (true, UNFINISHED),
             Stance::Asks | Stance::Requests => (false, ASKS),
             Stance::Done => (false, DONE),
@@ -133,7 +133,7 @@ fn stance<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> Sta
     words.read(text);
     let is_under_way = || {
         let before = &sentences.all()[..at];
-        before.iter().rev().take(3).any(|sentence| says_done(sentences.text(sentence)))
+        before.iter().rev().take(3).any(|sentence| is_done_statement(sentences.text(sentence)))
     };
     let english = english::stance(sentence, text, words, sentence.end == End::Colon && is_under_way());
     if english == Stance::Neutral { european::stance(sentence, text, words) } else { english }
@@ -148,7 +148,7 @@ fn is_speech(sentences: &Sentences, at: usize) -> bool {
     sentence.end == End::Colon && SPEECH.iter().any(|verb| text.ends_with(verb))
 }
 
-fn says_done(text: &str) -> bool {
+fn is_done_statement(text: &str) -> bool {
     ["done", "complete", "finished", "erledigt", "fertig", "termin", "complet"].iter().any(|word| text.contains(word))
 }
 
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_lines_tell_the_same_as_all() {
+    fn last_lines_match_like_all_lines() {
         for row in include_str!("../../tests/corpus/tuned.jsonl").lines() {
             let row: serde_json::Value = serde_json::from_str(row).unwrap();
             let text = row["text"].as_str().unwrap();

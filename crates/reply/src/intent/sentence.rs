@@ -135,7 +135,7 @@ impl<'a> Lines<'a> {
         let begin = reply[..from].rfind('\n').map_or(0, |end| end + 1);
         let mut fenced = reply[..begin].lines().filter(|line| is_fence(line)).count() % 2 == 1;
         let mut lines = Self::default();
-        let said = staged(&reply[begin..]);
+        let stated = staged(&reply[begin..]);
         let (mut paragraph, mut skipped, mut is_letter) = (0, from - begin, false);
         // Up to which paragraph the lines are those of a text for somebody else, and whether a rule ends it.
         let (mut draft, mut is_ruled) = (None, false);
@@ -144,7 +144,7 @@ impl<'a> Lines<'a> {
             if is_fence(whole) {
                 fenced = !fenced;
                 lines.skip();
-            } else if fenced || is_quoted(whole) || said.contains(&number) {
+            } else if fenced || is_quoted(whole) || stated.contains(&number) {
                 lines.skip();
             } else if line.trim().is_empty() {
                 paragraph += 1;
@@ -504,8 +504,8 @@ fn is_rule(line: &str) -> bool {
 
 /// Who speaks in a line of a dialogue: "ANNA: ...", "[HOST] ...".
 fn speaker(line: &str) -> Option<&str> {
-    if let Some((name, said)) = line.trim().strip_prefix('[').and_then(|line| line.split_once(']')) {
-        return (name.len() <= 20 && name.starts_with(char::is_uppercase) && said.starts_with(' ')).then_some("[]");
+    if let Some((name, stated)) = line.trim().strip_prefix('[').and_then(|line| line.split_once(']')) {
+        return (name.len() <= 20 && name.starts_with(char::is_uppercase) && stated.starts_with(' ')).then_some("[]");
     }
     let (name, _) = line.split_once(':')?;
     let name = name.trim_matches(['*', ' ']);
@@ -575,9 +575,9 @@ fn is_fence(line: &str) -> bool {
 /// A quotation, a row of a table, or what somebody says in a story.
 fn is_quoted(line: &str) -> bool {
     let line = line.trim_start();
-    let is_said =
-        || line.strip_prefix(['\u{2014}', '\u{2013}']).is_some_and(|said| said.starts_with(char::is_alphabetic));
-    line.starts_with(['>', '|']) || is_said()
+    let is_statement =
+        || line.strip_prefix(['\u{2014}', '\u{2013}']).is_some_and(|stated| stated.starts_with(char::is_alphabetic));
+    line.starts_with(['>', '|']) || is_statement()
 }
 
 /// Where a line stands, and what of it is text.

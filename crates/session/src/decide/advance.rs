@@ -8,20 +8,20 @@ use contract::limits::{JSON_DEPTH_MAX, MODEL_CALL_MAX};
 use contract::tool::{DELEGATE, ToolSpec, sha256_hex};
 
 use super::DecisionBuilder;
-use crate::state::{Activity, Life, Stage, ToolCallState, ToolRequest};
+use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {
     pub(super) fn advance(&mut self) {
         // Each round opens or ends something; the bound is for the day when one does not.
         for _ in 0..contract::limits::QUEUED_MESSAGES_MAX + 4 {
-            if self.core.paused || self.core.life != Life::Alive || !self.advance_once() {
+            if self.state.paused || self.state.life != Lifecycle::Alive || !self.advance_once() {
                 return;
             }
         }
     }
 
     fn advance_once(&mut self) -> bool {
-        let Some(turn) = &self.core.turn else { return self.start_turn() };
+        let Some(turn) = &self.state.turn else { return self.start_turn() };
         match &turn.activity {
             Activity::Ready => self.next_step(),
             Activity::Backoff { call, attempt, retry_at, .. } if *retry_at <= self.at => {
@@ -49,23 +49,23 @@ impl DecisionBuilder<'_> {
     /// Messages that steered too late come first, together; else the first one that was queued.
     fn start_turn(&mut self) -> bool {
         let steering: Vec<CommandId> =
-            self.core.waiting.iter().filter(|waiting| waiting.steers).map(|waiting| waiting.id.clone()).collect();
-        let first = self.core.waiting.first().map(|waiting| waiting.id.clone());
+            self.state.waiting.iter().filter(|waiting| waiting.steers).map(|waiting| waiting.id.clone()).collect();
+        let first = self.state.waiting.first().map(|waiting| waiting.id.clone());
         let messages = match (steering.is_empty(), first) {
             (false, _) => steering,
             (true, Some(first)) => vec![first],
             (true, None) => return false,
         };
         self.resolve_tools();
-        let traceparent = self.input.traceparent.clone().or_else(|| self.core.traceparent.clone());
-        let nudged = self.core.waiting.iter().any(|waiting| waiting.nudges && messages.contains(&waiting.id));
-        let premature = nudged && self.core.last_stop == Some(StopReason::Completed);
-        self.emit(Event::TurnStarted(TurnStarted { turn: self.core.turns + 1, traceparent, messages, premature }));
+        let traceparent = self.input.traceparent.clone().or_else(|| self.state.traceparent.clone());
+        let nudged = self.state.waiting.iter().any(|waiting| waiting.nudges && messages.contains(&waiting.id));
+        let premature = nudged && self.state.last_stop == Some(StopReason::Completed);
+        self.emit(Event::TurnStarted(TurnStarted { turn: self.state.turns + 1, traceparent, messages, premature }));
         true
     }
 
     pub(super) fn resolve_tools(&mut self) {
-        let (Some(catalogue), Some(setup)) = (&self.input.tools, &self.core.setup) else { return };
+        let (Some(catalogue), Some(setup)) = (&self.input.tools, &self.state.setup) else { return };
         let mut seen = BTreeSet::new();
         let mut tools: Vec<ToolSpec> = catalogue
             .iter()
@@ -76,13 +76,13 @@ impl DecisionBuilder<'_> {
             .collect();
         tools.sort_by(|a, b| a.name.cmp(&b.name));
         let sha256 = sha256_hex(contract::Json::of(&tools).get().as_bytes());
-        if sha256 != self.core.tools.resolved.sha256 {
+        if sha256 != self.state.tools.resolved.sha256 {
             self.emit(Event::ToolsResolved(ToolsResolved { sha256, tools }));
         }
     }
 
     fn next_step(&mut self) -> bool {
-        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return false };
+        let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return false };
         let limit = match turn.last_step {
             Some(last) => last.opened.then_some(last.limit),
             None => turn.limit(&setup.agent.continuation, self.at),
@@ -100,28 +100,28 @@ impl DecisionBuilder<'_> {
     }
 
     pub(super) fn open_model_call(&mut self, call: CallId, attempt: u32, step: u32) {
-        let Some(turn) = &self.core.turn else { return };
+        let Some(turn) = &self.state.turn else { return };
         let deadline = turn.clock.deadline_from(self.at).min(self.at.after(MODEL_CALL_MAX));
         let turn = turn.number;
         self.emit(Event::ModelCallOpened(ModelCallOpened { call, attempt, turn, step, deadline }));
     }
 
     fn dispatchable(&self, calls: &[ToolCallState]) -> Vec<(CallId, ToolRequest)> {
-        let parallel = self.core.model().map_or(1, |model| model.max_parallel_tools.max(1));
+        let parallel = self.state.model().map_or(1, |model| model.max_parallel_tools.max(1));
         let open = calls.iter().filter(|state| state.is_open()).count();
         let free = usize::try_from(parallel).unwrap_or(usize::MAX).saturating_sub(open);
         calls
             .iter()
             .filter_map(|state| match &state.stage {
-                Stage::Pending(request) => Some((state.call.clone(), (**request).clone())),
-                Stage::Announced | Stage::Gated { .. } | Stage::Open { .. } | Stage::Done(_) => None,
+                CallStage::Pending(request) => Some((state.call.clone(), (**request).clone())),
+                CallStage::Announced | CallStage::Gated { .. } | CallStage::Open { .. } | CallStage::Done(_) => None,
             })
             .take(free)
             .collect()
     }
 
     fn dispatch(&mut self, calls: &[(CallId, ToolRequest)]) {
-        let Some(turn) = &self.core.turn else { return };
+        let Some(turn) = &self.state.turn else { return };
         let end = turn.clock.deadline_from(self.at);
         for (call, request) in calls {
             let deadline = self.at.after(std::time::Duration::from_millis(request.timeout_ms)).min(end);
@@ -135,10 +135,10 @@ impl DecisionBuilder<'_> {
     /// Calls that a child is to perform and that nobody performs yet: they share what is left.
     fn delegates_waiting(&self) -> u32 {
         let waits = |state: &&ToolCallState| match &state.stage {
-            Stage::Pending(request) | Stage::Gated { request, .. } => request.tool.as_str() == DELEGATE,
-            Stage::Announced | Stage::Open { .. } | Stage::Done(_) => false,
+            CallStage::Pending(request) | CallStage::Gated { request, .. } => request.tool.as_str() == DELEGATE,
+            CallStage::Announced | CallStage::Open { .. } | CallStage::Done(_) => false,
         };
-        let calls = self.core.turn.as_ref().map_or(&[][..], |turn| turn.calls());
+        let calls = self.state.turn.as_ref().map_or(&[][..], |turn| turn.calls());
         u32::try_from(calls.iter().filter(waits).count()).unwrap_or(u32::MAX)
     }
 }

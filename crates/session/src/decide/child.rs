@@ -9,7 +9,7 @@ use contract::{ErrorCode, Json, Timestamp};
 use serde::Deserialize;
 
 use super::DecisionBuilder;
-use crate::state::{Activity, Stage, ToolCallState};
+use crate::state::{Activity, CallStage, ToolCallState};
 
 /// What the model says.
 #[derive(Deserialize)]
@@ -58,7 +58,7 @@ impl DecisionBuilder<'_> {
             let message = format!("the task has {} bytes; at most {MESSAGE_BYTES_MAX}", task.len());
             return Err((ErrorCode::TooLarge, message));
         }
-        let lineage = self.core.lineage();
+        let lineage = self.state.lineage();
         if let Some(message) = circles(&lineage, &agent) {
             return Err((ErrorCode::DelegationRefused, message));
         }
@@ -72,7 +72,7 @@ impl DecisionBuilder<'_> {
     /// The child of a call that opens now. `sharers`: how many calls share what is left, this one included.
     pub(super) fn child(&self, call: &CallId, arguments: &Json, sharers: u32, end: Timestamp) -> Option<Child> {
         let Arguments { agent, task } = serde_json::from_str(arguments.get()).ok()?;
-        let session_id = SessionId::child(self.core.tenant(), self.core.session(), call);
+        let session_id = SessionId::child(self.state.tenant(), self.state.session(), call);
         let seconds = end.since(self.at).as_secs().max(1);
         let share = Budget { timeout: Some(seconds), ..self.share(sharers) };
         Some(Child { session_id, agent, task, share })
@@ -80,10 +80,10 @@ impl DecisionBuilder<'_> {
 
     /// What is left of the turn's limits and reserved for nobody, by the number of those who want it.
     fn share(&self, sharers: u32) -> Budget {
-        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return Budget::default() };
+        let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return Budget::default() };
         let mut left = turn.guard.left(&setup.agent.continuation, turn.spent);
         for state in turn.calls() {
-            if let Stage::Open { child: Some(child), .. } = &state.stage {
+            if let CallStage::Open { child: Some(child), .. } = &state.stage {
                 left.tokens = less(left.tokens, child.share.tokens, u64::saturating_sub);
                 left.tool_calls = less(left.tool_calls, child.share.tool_calls, u32::saturating_sub);
                 left.cost_usd = less(left.cost_usd, child.share.cost_usd, |left, taken| (left - taken).max(0.0));
@@ -99,29 +99,29 @@ impl DecisionBuilder<'_> {
     }
 
     /// Says to every child at work what was said to this session.
-    pub(super) fn tell_children(&mut self, verb: Verb) {
-        let calls: Vec<CallId> = match self.core.turn.as_ref().map(|turn| &turn.activity) {
+    pub(super) fn command_children(&mut self, verb: Verb) {
+        let calls: Vec<CallId> = match self.state.turn.as_ref().map(|turn| &turn.activity) {
             Some(Activity::RunningTools(calls)) => {
                 calls.iter().filter(|state| state.is_child()).map(|state| state.call.clone()).collect()
             }
             Some(_) | None => Vec::new(),
         };
         for call in calls {
-            self.tell_child(call, verb);
+            self.command_child(call, verb);
         }
     }
 
     /// A call that runs is no longer wanted.
     pub(super) fn call_off(&mut self, state: &ToolCallState, attempt: u32, tool: ToolName) {
         if state.is_child() {
-            self.tell_child(state.call.clone(), Verb::Stop);
+            self.command_child(state.call.clone(), Verb::Stop);
         } else {
             self.emit(Event::CallCancelled(CallCancelled { call: state.call.clone(), attempt, tool: Some(tool) }));
         }
     }
 
-    fn tell_child(&mut self, call: CallId, verb: Verb) {
-        self.emit(Event::ChildCommanded(ChildCommanded { call, number: self.core.told + 1, verb }));
+    fn command_child(&mut self, call: CallId, verb: Verb) {
+        self.emit(Event::ChildCommanded(ChildCommanded { call, number: self.state.child_commands + 1, verb }));
     }
 }
 

@@ -5,23 +5,23 @@ use contract::event::{Configured, Event, Prompt, Requests};
 use contract::settings::{AgentSettings, ContinuationSettings};
 use contract::{AiConfig, ErrorCode};
 
-use super::{DecisionBuilder, Ignored};
+use super::{DecisionBuilder, Rejection};
 use crate::{ConfigureInput, check};
 
 impl DecisionBuilder<'_> {
-    pub(super) fn configure(&mut self, input: &ConfigureInput) -> Result<(), Ignored> {
+    pub(super) fn configure(&mut self, input: &ConfigureInput) -> Result<(), Rejection> {
         let Configure { agent: to, continuation, features, model: _, ai_config } = &input.configure;
-        let Some(setup) = self.core.setup.clone() else { return Ok(()) };
+        let Some(setup) = self.state.setup.clone() else { return Ok(()) };
         let overrides = setup.overrides_with(continuation.as_ref());
         let composed = match &input.composed {
             Some(Ok(composed)) => Some(composed),
-            Some(Err(refusal)) => return Err(Ignored::because(refusal.code.clone(), refusal.message.clone())),
+            Some(Err(refusal)) => return Err(Rejection::new(refusal.code.clone(), refusal.message.clone())),
             None => None,
         };
         if let (Some(_), Some(parent), Some(composed)) = (to, &setup.parent, composed)
             && let Some(message) = super::child::circles(&parent.agents, &composed.agent.id)
         {
-            return Err(Ignored::because(ErrorCode::DelegationRefused, message));
+            return Err(Rejection::new(ErrorCode::DelegationRefused, message));
         }
         let base = composed.map_or(&setup.agent.continuation, |composed| &composed.agent.continuation);
         let mut settings = checked(overrides.as_ref(), base)?;
@@ -72,7 +72,7 @@ impl DecisionBuilder<'_> {
 pub(super) fn checked(
     over: Option<&ContinuationOverride>,
     base: &ContinuationSettings,
-) -> Result<ContinuationSettings, Ignored> {
+) -> Result<ContinuationSettings, Rejection> {
     let settings = over.map_or_else(|| base.clone(), |over| over.over(base));
     check::settings(&settings)?;
     Ok(settings)

@@ -23,7 +23,8 @@ impl DecisionBuilder<'_> {
 
     /// Makes room for a step that is about to open. True when a summary is asked for first.
     pub(super) fn fit(&mut self, turn: u32, step: u32) -> bool {
-        let Some((window, max_output)) = self.core.model().and_then(|m| Some((m.context_window?, m.max_output))) else {
+        let Some((window, max_output)) = self.state.model().and_then(|m| Some((m.context_window?, m.max_output)))
+        else {
             return false;
         };
         let room = TokenBudget::of(window, max_output);
@@ -33,7 +34,7 @@ impl DecisionBuilder<'_> {
         }
         let transcript = self.transcript();
         let Some(pruned) = transcript.plan(turn, step, room) else { return false };
-        let (Some(setup), Some(state)) = (&self.core.setup, &self.core.turn) else { return false };
+        let (Some(setup), Some(state)) = (&self.state.setup, &self.state.turn) else { return false };
         let before = pruned.before_turn;
         let call = CallId::summary(turn, state.summaries + 1);
         let deadline = state.clock.deadline_from(self.at).min(self.at.after(SUMMARY_MAX));
@@ -58,7 +59,7 @@ impl DecisionBuilder<'_> {
     /// The provider says that the request is too long, whatever we thought: half of it must do. False when there is
     /// nothing to leave out, or when that was done already.
     pub(super) fn force_prune(&mut self, report: &ModelFinished, message: &str) -> bool {
-        let Some(turn) = &self.core.turn else { return false };
+        let Some(turn) = &self.state.turn else { return false };
         let (number, step) = (turn.number, turn.step);
         if turn.squeezed == step {
             return false;
@@ -74,7 +75,7 @@ impl DecisionBuilder<'_> {
 
     /// The first turn that stays, if this report is of the call that is to sum up those before it.
     pub(super) fn summarises(&self, report: &ResultMeta) -> Option<u32> {
-        match &self.core.turn.as_ref()?.activity {
+        match &self.state.turn.as_ref()?.activity {
             Activity::Summarising { model, before } if model.call == report.call && model.attempt == report.attempt => {
                 Some(*before)
             }
@@ -103,7 +104,7 @@ impl DecisionBuilder<'_> {
     }
 
     fn pruned(&mut self, before_turn: u32, summary: Option<String>, spent: Spent) {
-        let turn = self.core.turn.as_ref().map_or(0, |turn| turn.number);
+        let turn = self.state.turn.as_ref().map_or(0, |turn| turn.number);
         let mut transcript = self.transcript();
         let tokens_before = transcript.tokens();
         let mut pruned = ContextPruned {

@@ -4,52 +4,52 @@ use contract::ErrorCode;
 use contract::command::{ControlReason, Verb};
 use contract::event::{ContextCleared, EndReason, Event, StatusChanged, StopReason};
 
-use super::{DecisionBuilder, Ignored};
+use super::{DecisionBuilder, Rejection};
 
 impl DecisionBuilder<'_> {
-    fn status(&self, because: &ControlReason) -> StatusChanged {
-        StatusChanged { by: self.input.by.clone(), reason: because.reason.clone() }
+    fn status(&self, control_reason: &ControlReason) -> StatusChanged {
+        StatusChanged { by: self.input.by.clone(), reason: control_reason.reason.clone() }
     }
 
-    pub(super) fn pause(&mut self, because: &ControlReason) -> Result<(), Ignored> {
-        if self.core.paused {
-            return Err(Ignored::because(ErrorCode::NotNow, "the session is paused already"));
+    pub(super) fn pause(&mut self, control_reason: &ControlReason) -> Result<(), Rejection> {
+        if self.state.paused {
+            return Err(Rejection::new(ErrorCode::NotNow, "the session is paused already"));
         }
         self.handled();
-        let status = self.status(because);
+        let status = self.status(control_reason);
         self.emit(Event::StatusPaused(status));
-        self.tell_children(Verb::Pause);
+        self.command_children(Verb::Pause);
         Ok(())
     }
 
-    pub(super) fn resume(&mut self, because: &ControlReason) -> Result<(), Ignored> {
-        if !self.core.paused {
-            return Err(Ignored::because(ErrorCode::NotNow, "the session is not paused"));
+    pub(super) fn resume(&mut self, control_reason: &ControlReason) -> Result<(), Rejection> {
+        if !self.state.paused {
+            return Err(Rejection::new(ErrorCode::NotNow, "the session is not paused"));
         }
         self.handled();
-        let status = self.status(because);
+        let status = self.status(control_reason);
         self.emit(Event::StatusResumed(status));
-        self.tell_children(Verb::Resume);
+        self.command_children(Verb::Resume);
         Ok(())
     }
 
-    pub(super) fn stop(&mut self, because: &ControlReason) {
+    pub(super) fn stop(&mut self, control_reason: &ControlReason) {
         self.handled();
-        if self.core.turn.is_some() {
+        if self.state.turn.is_some() {
             self.end_turn(StopReason::Stopped);
         }
-        let status = self.status(because);
+        let status = self.status(control_reason);
         self.end_session_because(EndReason::Stopped, None, Some(status));
     }
 
-    pub(super) fn clear(&mut self, because: &ControlReason) -> Result<(), Ignored> {
-        if self.core.turn.is_some() {
+    pub(super) fn clear(&mut self, control_reason: &ControlReason) -> Result<(), Rejection> {
+        if self.state.turn.is_some() {
             let message = "a turn is running; stop it or wait for its end, then clear";
-            return Err(Ignored::because(ErrorCode::NotNow, message));
+            return Err(Rejection::new(ErrorCode::NotNow, message));
         }
         self.handled();
-        let StatusChanged { by, reason } = self.status(because);
-        self.emit(Event::ContextCleared(ContextCleared { turns: self.core.turns, by, reason }));
+        let StatusChanged { by, reason } = self.status(control_reason);
+        self.emit(Event::ContextCleared(ContextCleared { turns: self.state.turns, by, reason }));
         Ok(())
     }
 }

@@ -7,19 +7,19 @@ use contract::model::{FinishReason, ModelFinished, ResultMeta};
 
 use super::DecisionBuilder;
 use super::model::Reply;
-use crate::continuation::{self, Verdict};
-use crate::guard::Guard;
+use crate::continuation::{self, ContinuationVerdict};
 use crate::judge::{self, Judgement};
+use crate::repetition_guard::RepetitionGuard;
 use crate::state::Activity;
 
 impl DecisionBuilder<'_> {
     /// Asks about the running step's reply. False where there is nobody to ask, or neither time nor money for it.
     pub(super) fn ask_judge(&mut self) -> bool {
-        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return false };
+        let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return false };
         let settings = &setup.agent.continuation;
         let Some(model) = settings.judge() else { return false };
         let deadline = turn.clock.deadline_from(self.at).min(self.at.after(JUDGE_MAX));
-        if deadline <= self.at || !Guard::affords_last_step(settings, turn.spent, JUDGE_TOKENS) {
+        if deadline <= self.at || !RepetitionGuard::affords_last_step(settings, turn.spent, JUDGE_TOKENS) {
             return false;
         }
         let (call, model) = (CallId::judge(turn.number, turn.step), model.to_owned());
@@ -29,10 +29,10 @@ impl DecisionBuilder<'_> {
 
     /// A reply that came in a pause, and that the judge was to be asked about, is decided about now.
     pub(super) fn decide_after_pause(&mut self) {
-        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return };
+        let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return };
         let is_at_limit = turn.limit(&setup.agent.continuation, self.at).is_some();
         if self.has_unseen_message() {
-            self.conclude_judging(Verdict::unseen_message());
+            self.conclude_judging(ContinuationVerdict::unseen_message());
         } else if is_at_limit || !self.ask_judge() {
             self.conclude_judging(continuation::silent(""));
         }
@@ -40,7 +40,7 @@ impl DecisionBuilder<'_> {
 
     /// The judge that a report is of, if it is asked now.
     pub(super) fn judges(&self, report: &ResultMeta) -> Option<String> {
-        match &self.core.turn.as_ref()?.activity {
+        match &self.state.turn.as_ref()?.activity {
             Activity::Judging { judge, model } if judge.call == report.call && judge.attempt == report.attempt => {
                 Some(model.clone())
             }
@@ -70,29 +70,29 @@ impl DecisionBuilder<'_> {
         };
         let nudge = continues.then(|| "Go on.".to_owned());
         let verdict = continuation::verdict(continues, DecisionSource::Judge(model), &reason);
-        self.conclude_judging(Verdict { nudge, spent, ..verdict });
+        self.conclude_judging(ContinuationVerdict { nudge, spent, ..verdict });
     }
 
     /// The judge does not say: the reply is decided about without it.
     pub(super) fn not_judged(&mut self, model: &str, why: &str, spent: Spent) {
         let verdict = continuation::silent(&format!(", and the judge {model} did not decide: {why}"));
-        self.conclude_judging(Verdict { spent, ..verdict });
+        self.conclude_judging(ContinuationVerdict { spent, ..verdict });
     }
 
     /// What the user says while a judge is asked decides: the turn goes on.
     pub(super) fn overrule_judge(&mut self) {
-        let activity = self.core.turn.as_ref().map(|turn| &turn.activity);
+        let activity = self.state.turn.as_ref().map(|turn| &turn.activity);
         if let Some(Activity::Judging { judge, .. }) = activity
             && self.has_unseen_message()
         {
             let judge = judge.id();
             self.cancel(&judge.call, judge.attempt, None);
-            self.conclude_judging(Verdict::unseen_message());
+            self.conclude_judging(ContinuationVerdict::unseen_message());
         }
     }
 
-    fn conclude_judging(&mut self, verdict: Verdict) {
-        let (Some(turn), Some(setup)) = (&self.core.turn, self.core.setup.clone()) else { return };
+    fn conclude_judging(&mut self, verdict: ContinuationVerdict) {
+        let (Some(turn), Some(setup)) = (&self.state.turn, self.state.setup.clone()) else { return };
         // What the judge used counts, too.
         let settings = &setup.agent.continuation;
         let mut after = turn.clone();

@@ -6,21 +6,21 @@ use contract::event::{CallCancelled, Event, ModelCallInterrupted, UserProcessed}
 use contract::limits::{INTERRUPT_GRACE, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX};
 use contract::model::Content;
 
-use super::{DecisionBuilder, Ignored};
+use super::{DecisionBuilder, Rejection};
 use crate::state::{Activity, ModelCall};
 
 impl DecisionBuilder<'_> {
-    pub(super) fn send(&mut self, message: &SendUserMessage) -> Result<(), Ignored> {
-        if self.core.waiting.len() >= QUEUED_MESSAGES_MAX {
+    pub(super) fn send(&mut self, message: &SendUserMessage) -> Result<(), Rejection> {
+        if self.state.waiting.len() >= QUEUED_MESSAGES_MAX {
             let message = format!("{QUEUED_MESSAGES_MAX} messages wait already; let the session catch up");
-            return Err(Ignored::because(ErrorCode::TooManyWaiting, message));
+            return Err(Rejection::new(ErrorCode::TooManyWaiting, message));
         }
-        let bytes = self.core.waiting_bytes() + message.content.bytes();
+        let bytes = self.state.waiting_bytes() + message.content.bytes();
         if bytes > QUEUED_BYTES_MAX {
             let message = format!(
                 "the messages that wait for their turn would have {bytes} bytes; at most {QUEUED_BYTES_MAX}: let the session catch up"
             );
-            return Err(Ignored::because(ErrorCode::TooManyWaiting, message));
+            return Err(Rejection::new(ErrorCode::TooManyWaiting, message));
         }
         self.handled();
         self.user_message(&message.content, message.mode);
@@ -38,7 +38,7 @@ impl DecisionBuilder<'_> {
 
     /// Takes the floor from the model. Tools that run are not interrupted: the message is seen right after them.
     fn interrupt(&mut self) {
-        let Some(turn) = &self.core.turn else { return };
+        let Some(turn) = &self.state.turn else { return };
         let event = match &turn.activity {
             Activity::AwaitingModel(ModelCall { call, attempt, interrupted: None, .. }) => {
                 let until = self.at.after(INTERRUPT_GRACE);

@@ -22,56 +22,56 @@ use contract::limits::COMMAND_AGE_MAX;
 use contract::tool::Outcome;
 use contract::{ErrorCode, Timestamp};
 
-use crate::state::{Life, State};
+use crate::state::{Lifecycle, State};
 use crate::transcript::Transcript;
 use crate::{Body, Decision, Input, check, effect};
 
-/// Decides about inputs that become one commit. Each sees what the ones before it did.
-pub(crate) fn decide(core: &State, transcript: &Transcript, now: Timestamp, inputs: &[Input]) -> Decision {
-    let mut core = core.clone();
-    let mut at = now.max(core.updated);
-    core.begin_commit(core.next_slot(), at);
+/// Decides about inputs that become one commit. Each input sees the effects of those before it.
+pub(crate) fn decide(state: &State, transcript: &Transcript, now: Timestamp, inputs: &[Input]) -> Decision {
+    let mut state = state.clone();
+    let mut at = now.max(state.updated);
+    state.begin_commit(state.next_slot(), at);
     let mut events = Vec::new();
     for input in inputs {
-        let mut draft = DecisionBuilder { core, transcript, at, now, events, input };
-        match draft.handle() {
-            Ok(()) => draft.advance(),
-            Err(ignored) => draft.ignore(ignored),
+        let mut builder = DecisionBuilder { state, transcript, at, now, events, input };
+        match builder.handle() {
+            Ok(()) => builder.advance(),
+            Err(ignored) => builder.ignore(ignored),
         }
-        draft.set_timer();
-        DecisionBuilder { core, at, events, .. } = draft;
+        builder.set_timer();
+        DecisionBuilder { state, at, events, .. } = builder;
     }
-    let effects = effect::of_all(&core, &events);
+    let effects = effect::of_all(&state, &events);
     Decision { at, events, effects }
 }
 
-/// A decision in the making: a copy of the state to which each event is applied as it is written.
+/// Builds a decision on a copy of the state, to which each event is applied as it is emitted.
 struct DecisionBuilder<'a> {
-    core: State,
-    /// As it was before the first input.
+    state: State,
+    /// The transcript before the first input.
     transcript: &'a Transcript,
     at: Timestamp,
-    /// The caller's clock: `at` may be ahead of it where an earlier commit was decided by a clock that was ahead.
+    /// Time by the caller's clock. `at` is later if the clock of an earlier commit was ahead.
     now: Timestamp,
     events: Vec<Event>,
     input: &'a Input,
 }
 
-/// Why an input changes nothing.
-struct Ignored {
+/// Why an input is ignored.
+struct Rejection {
     refusal: Refusal,
     spent: Option<Spent>,
     late: Option<Outcome>,
     parent: Option<Box<Parent>>,
 }
 
-impl Ignored {
-    fn because(code: ErrorCode, message: impl Into<String>) -> Self {
+impl Rejection {
+    fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { refusal: Refusal { code, message: message.into() }, spent: None, late: None, parent: None }
     }
 }
 
-impl From<Refusal> for Ignored {
+impl From<Refusal> for Rejection {
     fn from(refusal: Refusal) -> Self {
         Self { refusal, spent: None, late: None, parent: None }
     }
@@ -79,48 +79,47 @@ impl From<Refusal> for Ignored {
 
 impl DecisionBuilder<'_> {
     fn emit(&mut self, event: Event) {
-        self.core.apply(self.at, &event);
+        self.state.apply(self.at, &event);
         self.events.push(event);
     }
 
     fn handled(&mut self) {
         let input = self.input.reference.clone();
-        let Input { control_seq, control_at, told, .. } = *self.input;
+        let Input { control_seq, control_at, parent_command_number: told, .. } = *self.input;
         self.emit(Event::InputHandled(InputHandled { input, control_seq, control_at, told }));
     }
 
-    fn ignore(&mut self, ignored: Ignored) {
-        let Ignored { refusal, spent, late, parent } = ignored;
+    fn ignore(&mut self, ignored: Rejection) {
+        let Rejection { refusal, spent, late, parent } = ignored;
         let input = self.input.reference.clone();
-        let Input { control_seq, control_at, told, .. } = *self.input;
+        let Input { control_seq, control_at, parent_command_number: told, .. } = *self.input;
         let ignored = InputIgnored { input, control_seq, control_at, told, refusal, usage: spent, late, parent };
         self.emit(Event::InputIgnored(ignored));
         self.keep_timer();
     }
 
-    /// An older setting that is due may have come to the server late and have taken the place of the one that counts:
-    /// that one is set again, under its own number, so that it fires once.
+    /// Sets the current timer again under its number: an older timer may have reached the server late and replaced it.
     fn keep_timer(&mut self) {
-        if let (Body::Timer, Some(timer)) = (&self.input.body, self.core.timer.clone()) {
+        if let (Body::Timer, Some(timer)) = (&self.input.body, self.state.timer.clone()) {
             self.emit(Event::TimerSet(timer));
         }
     }
 
-    /// Checks first, then writes: a handler that refuses has written nothing.
-    fn handle(&mut self) -> Result<(), Ignored> {
-        self.check_life()?;
+    /// Handles the input. A handler checks first and then emits, so that a refusal has emitted nothing.
+    fn handle(&mut self) -> Result<(), Rejection> {
+        self.check_lifecycle()?;
         self.check_command()?;
         match &self.input.body {
             Body::Start(start) => self.start(start),
             Body::Send(message) => self.send(message),
-            Body::Pause(because) => self.pause(because),
-            Body::Resume(because) => self.resume(because),
-            Body::Stop(because) => {
-                self.stop(because);
+            Body::Pause(control_reason) => self.pause(control_reason),
+            Body::Resume(control_reason) => self.resume(control_reason),
+            Body::Stop(control_reason) => {
+                self.stop(control_reason);
                 Ok(())
             }
             Body::Answer(answer) => self.answer(answer),
-            Body::Clear(because) => self.clear(because),
+            Body::Clear(control_reason) => self.clear(control_reason),
             Body::Configure(configure) => self.configure(configure),
             Body::ToolResult(result) => self.tool_result(result),
             Body::Extend(extension) => self.extend(extension),
@@ -130,55 +129,56 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    fn check_life(&self) -> Result<(), Ignored> {
+    fn check_lifecycle(&self) -> Result<(), Rejection> {
         if let Some(sent) = self.input.sent
             && self.now.since(sent) > COMMAND_AGE_MAX
         {
             let hours = COMMAND_AGE_MAX.as_secs() / 3_600;
             let message = format!("the command is older than {hours} hours; send it again under a new id");
-            return Err(Ignored::because(ErrorCode::StaleCommand, message));
+            return Err(Rejection::new(ErrorCode::StaleCommand, message));
         }
-        if let (Some(number), Some(heard)) = (self.input.told, &self.core.heard)
-            && number <= heard.number
+        if let (Some(number), Some(last)) = (self.input.parent_command_number, &self.state.last_parent_command)
+            && number <= last.number
         {
-            return Err(Ignored::because(ErrorCode::NotNow, "the parent said something else since"));
+            return Err(Rejection::new(ErrorCode::NotNow, "the parent said something else since"));
         }
         let starts = matches!(self.input.body, Body::Start(_));
-        match (self.core.life, starts) {
-            (Life::Alive, false) | (Life::NotStarted, true) => Ok(()),
-            // Its last timer: it leaves the log.
-            (Life::Ended, false) if matches!(self.input.body, Body::Timer) => Ok(()),
-            (Life::Alive, true) => Err(Ignored::because(ErrorCode::SessionExists, "the session is running already")),
-            (Life::Ended, _) => Err(self.late(ErrorCode::SessionEnded, "the session has ended")),
-            (Life::NotStarted, false) => Err(self.late(ErrorCode::UnknownSession, "no such session")),
+        match (self.state.life, starts) {
+            (Lifecycle::Alive, false) | (Lifecycle::NotStarted, true) => Ok(()),
+            // The last timer archives the session.
+            (Lifecycle::Ended, false) if matches!(self.input.body, Body::Timer) => Ok(()),
+            (Lifecycle::Alive, true) => Err(Rejection::new(ErrorCode::SessionExists, "the session is running already")),
+            (Lifecycle::Ended, _) => Err(self.late(ErrorCode::SessionEnded, "the session has ended")),
+            (Lifecycle::NotStarted, false) => Err(self.late(ErrorCode::UnknownSession, "no such session")),
         }
     }
 
-    /// Refuses what the edge refuses too: commands may come from elsewhere.
-    fn check_command(&self) -> Result<(), Ignored> {
+    /// Checks commands like the edge does, since other senders may skip it.
+    fn check_command(&self) -> Result<(), Rejection> {
         let checked = match &self.input.body {
-            // Whoever waits for a child is told when there will be none.
+            // The parent gets a result if its child cannot start.
             Body::Start(input) => {
                 let parent = || input.start.parent.clone().map(Box::new);
                 return check::start(&input.start)
-                    .map_err(|refusal| Ignored { parent: parent(), ..Ignored::from(refusal) });
+                    .map_err(|refusal| Rejection { parent: parent(), ..Rejection::from(refusal) });
             }
             Body::Send(message) => check::message(message),
-            Body::Pause(because) | Body::Resume(because) | Body::Stop(because) | Body::Clear(because) => {
-                check::reason(because)
-            }
+            Body::Pause(control_reason)
+            | Body::Resume(control_reason)
+            | Body::Stop(control_reason)
+            | Body::Clear(control_reason) => check::reason(control_reason),
             Body::Answer(answer) => check::answer(answer),
             Body::Configure(input) => check::configure(&input.configure),
             Body::ToolResult(_) | Body::Extend(_) | Body::ModelFinished(_) | Body::ModelFailed(_) | Body::Timer => {
                 Ok(())
             }
         };
-        checked.map_err(Ignored::from)
+        checked.map_err(Rejection::from)
     }
 
-    /// Ignores a report, keeping what it used.
-    fn late(&self, code: ErrorCode, message: &str) -> Ignored {
-        let mut ignored = Ignored::because(code, message);
+    /// Ignores a result, but counts its costs.
+    fn late(&self, code: ErrorCode, message: &str) -> Rejection {
+        let mut ignored = Rejection::new(code, message);
         if let Body::ModelFinished(finished) = &self.input.body {
             ignored.spent = Some(Spent { usage: finished.usage, cost_usd: finished.cost_usd });
         } else if let Body::ModelFailed(failed) = &self.input.body {
@@ -190,11 +190,11 @@ impl DecisionBuilder<'_> {
         ignored
     }
 
-    /// Sets the one timer when something is due earlier than it. A timer that fires too early is set again then.
+    /// Sets the timer if a deadline is earlier. A timer that fires too early is then set again.
     fn set_timer(&mut self) {
-        let Some(at) = self.core.wake() else { return };
-        if self.core.timer.as_ref().is_none_or(|timer| timer.at > at) {
-            let number = self.core.timers + 1;
+        let Some(at) = self.state.next_deadline() else { return };
+        if self.state.timer.as_ref().is_none_or(|timer| timer.at > at) {
+            let number = self.state.timers + 1;
             self.emit(Event::TimerSet(TimerSet { number, at }));
         }
     }

@@ -13,11 +13,11 @@ use contract::limits::EMPTY_REPLIES_MAX;
 use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
 use contract::settings::OnError;
 
-use super::{DecisionBuilder, Ignored};
+use super::{DecisionBuilder, Rejection};
 use reply::{Reading, Signal};
 
 use crate::check;
-use crate::continuation::{self, Facts, Verdict};
+use crate::continuation::{self, ContinuationVerdict, Facts};
 use crate::state::Activity;
 
 /// Pauses before a model is asked again. The spread follows from the ids: each replica decides the same.
@@ -49,7 +49,7 @@ pub(super) struct Reply<'a> {
 impl DecisionBuilder<'_> {
     /// The call that a report is of, if it is awaited; none for an attempt that was never opened.
     fn awaited(&self, report: &ResultMeta) -> Option<Awaited> {
-        let (call, turn) = (&report.call, self.core.turn.as_ref()?);
+        let (call, turn) = (&report.call, self.state.turn.as_ref()?);
         if !(1..=turn.attempt).contains(&report.attempt) {
             return None;
         }
@@ -79,7 +79,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    pub(super) fn model_finished(&mut self, finished: &ModelFinished) -> Result<(), Ignored> {
+    pub(super) fn model_finished(&mut self, finished: &ModelFinished) -> Result<(), Rejection> {
         if let Some(before) = self.summarises(&finished.meta) {
             self.handled();
             self.summary(finished, before);
@@ -94,7 +94,7 @@ impl DecisionBuilder<'_> {
             return Err(self.late(ErrorCode::NotNow, "the call was answered, cancelled or superseded"));
         };
         let cancelled = finished.finish_reason == FinishReason::Cancelled;
-        let reading = reply::read(&finished.text, &finished.tool_calls, self.core.signal_form());
+        let reading = reply::read(&finished.text, &finished.tool_calls, self.state.signal_form());
         // Reasoning alone is no answer, and providers refuse a transcript that holds it.
         let is_unread = reply::is_only_marked_calls(&reading.visible);
         let has_text = !reading.visible.trim().is_empty() && !is_unread;
@@ -122,7 +122,7 @@ impl DecisionBuilder<'_> {
 
     /// What had come when the user took the floor; its calls are not run.
     fn partial(&mut self, finished: &ModelFinished, awaited: &Awaited) {
-        let reading = reply::read(&finished.text, &[], self.core.signal_form());
+        let reading = reply::read(&finished.text, &[], self.state.signal_form());
         let mut event = full(finished, awaited, &reading, Vec::new());
         event.finish_reason = FinishReason::Cancelled;
         self.emit(Event::AiFullReceived(Box::new(event)));
@@ -216,9 +216,9 @@ impl DecisionBuilder<'_> {
     }
 
     fn decide_reply(&mut self, reading: &Reading, calls: &[ToolCall], finish: FinishReason) {
-        let Some(setup) = self.core.setup.clone() else { return };
+        let Some(setup) = self.state.setup.clone() else { return };
         let settings = &setup.agent.continuation;
-        let limit = self.core.turn.as_ref().and_then(|turn| turn.limit(settings, self.at));
+        let limit = self.state.turn.as_ref().and_then(|turn| turn.limit(settings, self.at));
         let real: Vec<&ToolCall> = calls.iter().filter(|call| !call.is_signal()).collect();
         let facts = Facts {
             text: reading.spoken(),
@@ -226,13 +226,13 @@ impl DecisionBuilder<'_> {
             has_calls: !real.is_empty(),
             finish,
             unseen: self.has_unseen_message(),
-            doubted: self.core.turn.as_ref().is_some_and(|turn| turn.is_doubted),
+            doubted: self.state.turn.as_ref().is_some_and(|turn| turn.is_doubted),
             limit,
         };
         let verdict = continuation::decide(settings, &setup.patterns(), facts);
         if limit.is_none() && verdict.is_silent && settings.judge().is_some() {
             // No call opens in a pause: the judge is asked when it is over.
-            if self.core.paused || self.ask_judge() {
+            if self.state.paused || self.ask_judge() {
                 return;
             }
         }
@@ -241,17 +241,17 @@ impl DecisionBuilder<'_> {
 
     /// Whether the user said something that the model has not seen.
     pub(super) fn has_unseen_message(&self) -> bool {
-        self.core.waiting.iter().any(|waiting| waiting.steers)
+        self.state.waiting.iter().any(|waiting| waiting.steers)
     }
 
     /// Puts a decision about the running step's reply into the log, and does what follows from it.
-    pub(super) fn conclude(&mut self, verdict: Verdict, reply: &Reply<'_>) {
-        let (Some(setup), Some(turn)) = (self.core.setup.clone(), &self.core.turn) else { return };
+    pub(super) fn conclude(&mut self, verdict: ContinuationVerdict, reply: &Reply<'_>) {
+        let (Some(setup), Some(turn)) = (self.state.setup.clone(), &self.state.turn) else { return };
         let settings = &setup.agent.continuation;
-        let Verdict { continues, source, reason, nudge, spent, limit, is_silent: _ } = verdict;
-        let signalled = reply.signal.and_then(|signal| signal.progress.clone());
+        let ContinuationVerdict { continues, source, reason, nudge, spent, limit, is_silent: _ } = verdict;
+        let decide_by_signal = reply.signal.and_then(|signal| signal.progress.clone());
         let steps = || Progress { current_step: Some(turn.step), ..Progress::default() };
-        let progress = signalled.or_else(|| turn.progress.clone()).unwrap_or_else(steps);
+        let progress = decide_by_signal.or_else(|| turn.progress.clone()).unwrap_or_else(steps);
         self.emit(Event::ContinuationProgress(Box::new(ContinuationProgress {
             agent_id: setup.agent.id.to_string(),
             turn: turn.number,
@@ -277,7 +277,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    pub(super) fn model_failed(&mut self, failed: &ModelFailed) -> Result<(), Ignored> {
+    pub(super) fn model_failed(&mut self, failed: &ModelFailed) -> Result<(), Rejection> {
         if let Some(before) = self.summarises(&failed.meta) {
             self.handled();
             self.forget(before, Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd }));
@@ -305,11 +305,11 @@ impl DecisionBuilder<'_> {
 
     /// An attempt failed: try again, or give the turn up.
     fn failed(&mut self, report: &ModelFinished, kind: FailureKind, message: &str, retry_after: Option<Duration>) {
-        let Some(turn) = &self.core.turn else { return };
+        let Some(turn) = &self.state.turn else { return };
         if let Some(last) = turn.last_step {
             return self.no_last_word(report, kind, message, last.limit);
         }
-        let retries = self.core.setup.as_ref().map_or(0, |setup| setup.agent.continuation.retries);
+        let retries = self.state.setup.as_ref().map_or(0, |setup| setup.agent.continuation.retries);
         let retry_at = (kind.is_retryable() && turn.retries < retries).then(|| {
             let salt = format!("{}.{}", report.meta.call, report.meta.attempt);
             self.at.after(RETRY.spread(turn.retries, &salt).max(retry_after.unwrap_or_default()))
@@ -326,11 +326,11 @@ impl DecisionBuilder<'_> {
         if kind == FailureKind::ContextLength && self.force_prune(report, message) {
             return;
         }
-        let Some(setup) = self.core.setup.clone() else { return };
+        let Some(setup) = self.state.setup.clone() else { return };
         let during = format!("model call {}", report.meta.call);
         match setup.agent.continuation.on_error {
             OnError::Fallback => {
-                let taken = self.core.turn.as_ref().map_or(0, |turn| turn.fallback);
+                let taken = self.state.turn.as_ref().map_or(0, |turn| turn.fallback);
                 if let Some(next) = usize::try_from(taken).ok().and_then(|taken| setup.fallbacks.get(taken)) {
                     self.attempt_failed(report, kind, message, Some(self.at));
                     let message = format!("{message}; {} takes over", next.id);

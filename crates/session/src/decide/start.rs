@@ -5,29 +5,29 @@ use contract::command::{Budget, MessageMode, Parent, Verb};
 use contract::event::{Event, SessionStarted, StatusChanged};
 use contract::settings::{AgentSettings, ContinuationSettings, ToolFilter};
 
-use super::{DecisionBuilder, Ignored};
+use super::{DecisionBuilder, Rejection};
 use crate::StartInput;
 
 impl DecisionBuilder<'_> {
-    pub(super) fn start(&mut self, input: &StartInput) -> Result<(), Ignored> {
+    pub(super) fn start(&mut self, input: &StartInput) -> Result<(), Rejection> {
         // Whoever waits for a child is told when there will be none.
-        self.begin(input).map_err(|ignored| Ignored { parent: input.start.parent.clone().map(Box::new), ..ignored })
+        self.begin(input).map_err(|ignored| Rejection { parent: input.start.parent.clone().map(Box::new), ..ignored })
     }
 
-    fn begin(&mut self, input: &StartInput) -> Result<(), Ignored> {
+    fn begin(&mut self, input: &StartInput) -> Result<(), Rejection> {
         let start = &input.start;
-        let before = self.core.heard.as_ref().map(|heard| heard.verb);
+        let before = self.state.last_parent_command.as_ref().map(|command| command.verb);
         if before == Some(Verb::Stop) {
-            return Err(Ignored::because(ErrorCode::NotNow, "the call was called off before it began"));
+            return Err(Rejection::new(ErrorCode::NotNow, "the call was called off before it began"));
         }
         let composed = match &input.composed {
             Ok(composed) => composed,
-            Err(refusal) => return Err(Ignored::because(refusal.code.clone(), refusal.message.clone())),
+            Err(refusal) => return Err(Rejection::new(refusal.code.clone(), refusal.message.clone())),
         };
         let mut continuation = super::configure::checked(start.continuation.as_ref(), &composed.agent.continuation)?;
         if let Some(parent) = &start.parent {
             if let Some(message) = super::child::circles(&parent.agents, &composed.agent.id) {
-                return Err(Ignored::because(ErrorCode::DelegationRefused, message));
+                return Err(Rejection::new(ErrorCode::DelegationRefused, message));
             }
             share(&mut continuation, parent);
         }

@@ -8,42 +8,42 @@ use contract::tool::{EffectClass, Outcome};
 use contract::{ErrorCode, Timestamp};
 
 use super::turn::UNKNOWN;
-use super::{DecisionBuilder, Ignored, ask};
-use crate::state::{Activity, Life, Stage, ToolCallState, ToolRequest};
+use super::{DecisionBuilder, Rejection, ask};
+use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {
-    pub(super) fn timer(&mut self) -> Result<(), Ignored> {
-        let set = self.core.timer.clone();
+    pub(super) fn timer(&mut self) -> Result<(), Rejection> {
+        let set = self.state.timer.clone();
         let Some(set) = set.filter(|timer| timer.number.to_string() == self.input.reference.id.as_str()) else {
-            return Err(Ignored::because(ErrorCode::NotNow, "the timer was set anew"));
+            return Err(Rejection::new(ErrorCode::NotNow, "the timer was set anew"));
         };
         // The server's clock may be ahead of ours: what it calls due is due.
         self.at = self.at.max(set.at);
         self.handled();
-        match self.core.life {
-            Life::Alive => self.due(),
-            Life::Ended => self.emit(Event::SessionArchived(SessionArchived { slots: self.core.slot() })),
-            Life::NotStarted => {}
+        match self.state.life {
+            Lifecycle::Alive => self.due(),
+            Lifecycle::Ended => self.emit(Event::SessionArchived(SessionArchived { slots: self.state.slot() })),
+            Lifecycle::NotStarted => {}
         }
         Ok(())
     }
 
     fn due(&mut self) {
         let now = self.at;
-        let Some(turn) = self.core.turn.clone() else {
-            if self.core.idle_end() <= now {
+        let Some(turn) = self.state.turn.clone() else {
+            if self.state.idle_end() <= now {
                 self.end_session(EndReason::Expired, None);
             }
             return;
         };
-        if self.core.paused && self.core.idle_end() <= now {
+        if self.state.paused && self.state.idle_end() <= now {
             self.end_turn(StopReason::Stopped);
             self.end_session(EndReason::Expired, None);
             return;
         }
         // A judge has no more time than its turn; the reply that it was asked about is there, and ends the turn.
         if let Activity::Judging { judge, model } = &turn.activity
-            && !self.core.paused
+            && !self.state.paused
             && judge.deadline <= now
         {
             self.cancel(&judge.call, judge.attempt, None);
@@ -56,7 +56,7 @@ impl DecisionBuilder<'_> {
         }
         match &turn.activity {
             Activity::AwaitingModel(model) => {
-                let deadline = (!self.core.paused).then_some(model.deadline);
+                let deadline = (!self.state.paused).then_some(model.deadline);
                 if model.interrupted.or(deadline).is_some_and(|due| due <= now) {
                     self.model_hung(&model.call, model.attempt, model.interrupted.is_some());
                 }
@@ -66,7 +66,7 @@ impl DecisionBuilder<'_> {
                     self.due_call(state, now);
                 }
             }
-            Activity::Summarising { model, before } if !self.core.paused && model.deadline <= now => {
+            Activity::Summarising { model, before } if !self.state.paused && model.deadline <= now => {
                 self.cancel(&model.call, model.attempt, None);
                 self.forget(*before, None);
             }
@@ -104,10 +104,12 @@ impl DecisionBuilder<'_> {
 
     fn due_call(&mut self, state: &ToolCallState, now: Timestamp) {
         match &state.stage {
-            Stage::Gated { request, expires, on_expiry } if *expires <= now => self.expired(state, request, *on_expiry),
+            CallStage::Gated { request, expires, on_expiry } if *expires <= now => {
+                self.expired(state, request, *on_expiry)
+            }
             // Nobody knows whether it began: its deadline moves when the pause is over.
-            Stage::Open { .. } if self.core.paused => {}
-            Stage::Open { request, attempt, deadline, .. } if deadline.after(TOOL_CALL_GRACE) <= now => {
+            CallStage::Open { .. } if self.state.paused => {}
+            CallStage::Open { request, attempt, deadline, .. } if deadline.after(TOOL_CALL_GRACE) <= now => {
                 self.call_off(state, *attempt, request.tool.clone());
                 let (outcome, content) = match request.effect {
                     EffectClass::Pure => (Outcome::Timeout, "nobody answered in time"),
@@ -117,7 +119,11 @@ impl DecisionBuilder<'_> {
                 };
                 self.result(state, outcome, None, content, 0);
             }
-            Stage::Announced | Stage::Pending(_) | Stage::Gated { .. } | Stage::Open { .. } | Stage::Done(_) => {}
+            CallStage::Announced
+            | CallStage::Pending(_)
+            | CallStage::Gated { .. }
+            | CallStage::Open { .. }
+            | CallStage::Done(_) => {}
         }
     }
 }

@@ -12,16 +12,16 @@ use contract::tool::{
 };
 use contract::{ErrorCode, Json};
 
-use super::{DecisionBuilder, Ignored, ask};
+use super::{DecisionBuilder, Rejection, ask};
 use crate::check;
-use crate::state::{Activity, Question, Stage, ToolCallState, ToolRequest};
+use crate::state::{Activity, CallStage, Question, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {
     /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on.
     pub(super) fn identify(&mut self, calls: &[ToolCall]) {
         for (index, call) in calls.iter().filter(|call| !call.is_signal()).enumerate() {
             let Ok(id) = CallId::new(&call.id) else { continue };
-            let Some(state) = self.core.turn.as_ref().and_then(|turn| turn.call(&id)).cloned() else { continue };
+            let Some(state) = self.state.turn.as_ref().and_then(|turn| turn.call(&id)).cloned() else { continue };
             match self.runnable(index, call) {
                 Ok((spec, arguments)) => self.identified(id, &spec, arguments),
                 Err((code, message)) => self.result(&state, Outcome::Error, Some(code), &message, 0),
@@ -35,9 +35,9 @@ impl DecisionBuilder<'_> {
             return Err((ErrorCode::TooLarge, message));
         }
         let name = &call.function.name;
-        let spec = self.core.tools.resolved.tools.iter().find(|spec| spec.name.as_str() == name);
+        let spec = self.state.tools.resolved.tools.iter().find(|spec| spec.name.as_str() == name);
         let Some(spec) = spec else {
-            let known: Vec<&str> = self.core.tools.resolved.tools.iter().map(|spec| spec.name.as_str()).collect();
+            let known: Vec<&str> = self.state.tools.resolved.tools.iter().map(|spec| spec.name.as_str()).collect();
             let message = format!("there is no tool {name:?}; there are: {}", known.join(", "));
             return Err((ErrorCode::UnknownTool, message));
         };
@@ -66,7 +66,7 @@ impl DecisionBuilder<'_> {
 
     fn identified(&mut self, call: CallId, spec: &ToolSpec, arguments: Json) {
         let question = spec.name.as_str() == ASK_USER;
-        let Some(mut asked) = self.core.setup.as_ref().map(|setup| setup.approvals().of(spec, &arguments)) else {
+        let Some(mut asked) = self.state.setup.as_ref().map(|setup| setup.approvals().of(spec, &arguments)) else {
             return;
         };
         if question {
@@ -95,34 +95,35 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), Ignored> {
-        let activity = self.core.turn.as_ref().map(|turn| &turn.activity);
+    pub(super) fn answer(&mut self, answer: &Answer) -> Result<(), Rejection> {
+        let activity = self.state.turn.as_ref().map(|turn| &turn.activity);
         if let Some(Activity::AwaitingUser { gate, question, .. }) = activity
             && *gate == answer.gate
         {
             let question = *question;
             return self.answer_question(answer, question);
         }
-        let state = self.core.turn.as_ref().and_then(|turn| turn.call(&answer.gate)).cloned();
+        let state = self.state.turn.as_ref().and_then(|turn| turn.call(&answer.gate)).cloned();
         let Some(state) = state.filter(ToolCallState::is_gated) else {
-            return Err(Ignored::because(ErrorCode::GateClosed, "the gate was answered before, or is not there"));
+            return Err(Rejection::new(ErrorCode::GateClosed, "the gate was answered before, or is not there"));
         };
         let shown = state.request().map(|request| arguments_sha256(&request.arguments)).unwrap_or_default();
         if shown != answer.arguments_sha256 {
             let message = "the answer is to other arguments than the call has; look at the gate again";
-            return Err(Ignored::because(ErrorCode::BadRequest, message));
+            return Err(Rejection::new(ErrorCode::BadRequest, message));
         }
         let question = state.request().is_some_and(ToolRequest::is_question);
-        let settled = settle(answer, question).map_err(|message| Ignored::because(ErrorCode::BadRequest, message))?;
+        let settled =
+            read_gate_answer(answer, question).map_err(|message| Rejection::new(ErrorCode::BadRequest, message))?;
         // What a child is asked must be readable, also when a person wrote it.
-        if let (Settled::Runs(Some(changed)), true) = (&settled, state.name == DELEGATE) {
+        if let (GateDecision::Run(Some(changed)), true) = (&settled, state.name == DELEGATE) {
             let delegable = self.delegable(changed.get());
-            delegable.map_err(|(code, message)| Ignored::because(code, message))?;
+            delegable.map_err(|(code, message)| Rejection::new(code, message))?;
         }
         self.handled();
         let changed = match &settled {
-            Settled::Runs(changed) => changed.clone(),
-            Settled::Denied(_) | Settled::Answered(_) => None,
+            GateDecision::Run(changed) => changed.clone(),
+            GateDecision::Deny(_) | GateDecision::Answer(_) => None,
         };
         self.emit(Event::GateClosed(GateClosed {
             gate: answer.gate.clone(),
@@ -133,22 +134,22 @@ impl DecisionBuilder<'_> {
             note: answer.note.clone(),
         }));
         match settled {
-            Settled::Runs(_) => {}
-            Settled::Denied(note) => self.result(&state, Outcome::Denied, None, &note, 0),
-            Settled::Answered(content) => self.result(&state, Outcome::Ok, None, &content, 0),
+            GateDecision::Run(_) => {}
+            GateDecision::Deny(note) => self.result(&state, Outcome::Denied, None, &note, 0),
+            GateDecision::Answer(content) => self.result(&state, Outcome::Ok, None, &content, 0),
         }
         Ok(())
     }
 
     /// As much again, or another attempt, or the turn's end.
-    fn answer_question(&mut self, answer: &Answer, question: Question) -> Result<(), Ignored> {
+    fn answer_question(&mut self, answer: &Answer, question: Question) -> Result<(), Rejection> {
         if answer.arguments_sha256 != sha256_hex(question.word().as_bytes()) {
             let message = "the answer is to another question than the gate asks; look at it again";
-            return Err(Ignored::because(ErrorCode::BadRequest, message));
+            return Err(Rejection::new(ErrorCode::BadRequest, message));
         }
         if answer.decision == AnswerDecision::Answer || answer.arguments.is_some() || answer.content.is_some() {
             let message = "whether to go on is answered with `approve` or `deny` alone";
-            return Err(Ignored::because(ErrorCode::BadRequest, message));
+            return Err(Rejection::new(ErrorCode::BadRequest, message));
         }
         self.handled();
         self.close_gate(&answer.gate, answer.decision, self.input.by.clone(), answer.note.clone());
@@ -161,19 +162,19 @@ impl DecisionBuilder<'_> {
         Ok(())
     }
 
-    pub(super) fn tool_result(&mut self, result: &ToolResult) -> Result<(), Ignored> {
-        let state = self.core.turn.as_ref().and_then(|turn| turn.call(&result.meta.call)).cloned();
+    pub(super) fn tool_result(&mut self, result: &ToolResult) -> Result<(), Rejection> {
+        let state = self.state.turn.as_ref().and_then(|turn| turn.call(&result.meta.call)).cloned();
         let Some(state) = state else {
             return Err(self.late(ErrorCode::NotNow, "the call was answered, cancelled or superseded"));
         };
         let takes = match &state.stage {
-            Stage::Open { attempt, .. } => *attempt == result.meta.attempt,
+            CallStage::Open { attempt, .. } => *attempt == result.meta.attempt,
             // The truth about a call that was given up, while the model has not read otherwise.
-            Stage::Done(Outcome::Unknown | Outcome::Timeout) => result.outcome == Outcome::Ok,
-            Stage::Done(Outcome::Ok | Outcome::Error | Outcome::Denied | Outcome::Cancelled)
-            | Stage::Announced
-            | Stage::Pending(_)
-            | Stage::Gated { .. } => false,
+            CallStage::Done(Outcome::Unknown | Outcome::Timeout) => result.outcome == Outcome::Ok,
+            CallStage::Done(Outcome::Ok | Outcome::Error | Outcome::Denied | Outcome::Cancelled)
+            | CallStage::Announced
+            | CallStage::Pending(_)
+            | CallStage::Gated { .. } => false,
         };
         if !takes {
             return Err(self.late(ErrorCode::NotNow, "the call has its result, or that attempt of it is not running"));
@@ -183,7 +184,7 @@ impl DecisionBuilder<'_> {
             call: result.meta.call.clone(),
             tool: state.name.clone(),
             outcome: result.outcome,
-            content: told(&state, &result.content),
+            content: annotate_result(&state, &result.content),
             code: result.code.clone(),
             duration_ms: result.duration_ms,
             whole: result.whole.clone(),
@@ -194,18 +195,18 @@ impl DecisionBuilder<'_> {
     }
 
     /// A call that shows progress may take longer, but no longer than its turn.
-    pub(super) fn extend(&mut self, extension: &ExtendToolCall) -> Result<(), Ignored> {
+    pub(super) fn extend(&mut self, extension: &ExtendToolCall) -> Result<(), Rejection> {
         let (call, attempt) = (&extension.meta.call, extension.meta.attempt);
-        let turn = self.core.turn.as_ref();
+        let turn = self.state.turn.as_ref();
         let open = turn.and_then(|turn| Some((turn.clock.deadline_from(self.at), turn.call(call)?)));
-        let Some((end, Stage::Open { attempt: current, deadline, child: None, .. })) =
+        let Some((end, CallStage::Open { attempt: current, deadline, child: None, .. })) =
             open.map(|(end, state)| (end, &state.stage))
         else {
-            return Err(Ignored::because(ErrorCode::NotNow, "the call is not running"));
+            return Err(Rejection::new(ErrorCode::NotNow, "the call is not running"));
         };
         let later = extension.deadline.min(end);
         if *current != attempt || later <= *deadline {
-            return Err(Ignored::because(ErrorCode::NotNow, "the call has no more time than that"));
+            return Err(Rejection::new(ErrorCode::NotNow, "the call has no more time than that"));
         }
         self.handled();
         self.emit(Event::ToolCallExtended(ToolCallExtended { call: call.clone(), attempt, deadline: later }));
@@ -213,46 +214,46 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// What the model reads of a result. Where what it asked for and what was done differ, it is told.
-pub(super) fn told(state: &ToolCallState, content: &str) -> String {
+/// The result as the model reads it. If a person changed the arguments, it says so.
+pub(super) fn annotate_result(state: &ToolCallState, content: &str) -> String {
     let Some(changed) = state.changed.as_ref().map(Json::get) else { return content.to_owned() };
     let shown = &changed[..changed.floor_char_boundary(GATE_SHOWN_BYTES)];
     let more = if shown.len() < changed.len() { " …" } else { "" };
     format!("(A person changed the arguments to {shown}{more}.)\n{content}")
 }
 
-/// What an answer to the gate of a call comes to.
-enum Settled {
-    /// The call runs, perhaps with other arguments.
-    Runs(Option<Json>),
-    /// It does not, and why.
-    Denied(String),
-    /// This is what the model asked for.
-    Answered(String),
+/// What an answer to the gate of a call decides.
+enum GateDecision {
+    /// Run the call, with these arguments if a person changed them.
+    Run(Option<Json>),
+    /// Do not run the call, for this reason.
+    Deny(String),
+    /// Give the model this answer to its question.
+    Answer(String),
 }
 
-/// Checks an answer; the error is for whoever gave it.
-fn settle(answer: &Answer, question: bool) -> Result<Settled, String> {
+/// Checks an answer. The error is for the person who gave it.
+fn read_gate_answer(answer: &Answer, question: bool) -> Result<GateDecision, String> {
     let note = |otherwise: &str| answer.note.clone().unwrap_or_else(|| otherwise.to_owned());
-    let told_too_much = answer.arguments.is_some() && answer.decision != AnswerDecision::Approve
+    let has_unexpected_field = answer.arguments.is_some() && answer.decision != AnswerDecision::Approve
         || answer.content.is_some() && answer.decision != AnswerDecision::Answer;
-    if told_too_much {
+    if has_unexpected_field {
         return Err("arguments go with `approve`, content goes with `answer`".to_owned());
     }
     match (answer.decision, question) {
-        (AnswerDecision::Deny, true) => Ok(Settled::Denied(note("the user gives no answer"))),
-        (AnswerDecision::Deny, false) => Ok(Settled::Denied(note("a person said no"))),
+        (AnswerDecision::Deny, true) => Ok(GateDecision::Deny(note("the user gives no answer"))),
+        (AnswerDecision::Deny, false) => Ok(GateDecision::Deny(note("a person said no"))),
         (AnswerDecision::Approve, false) => match &answer.arguments {
             Some(changed) if !changed.get().starts_with('{') => {
                 Err("the changed arguments are not a JSON object".to_owned())
             }
             changed => match changed.as_ref().and_then(Json::ambiguity) {
                 Some(why) => Err(format!("the changed arguments are ambiguous: {why}")),
-                None => Ok(Settled::Runs(changed.clone())),
+                None => Ok(GateDecision::Run(changed.clone())),
             },
         },
         (AnswerDecision::Answer, true) => match &answer.content {
-            Some(content) => Ok(Settled::Answered(content.clone())),
+            Some(content) => Ok(GateDecision::Answer(content.clone())),
             None => Err("an answer has content".to_owned()),
         },
         (AnswerDecision::Approve, true) => Err("this gate asks a question: give `answer` with content".to_owned()),

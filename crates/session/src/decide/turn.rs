@@ -13,12 +13,12 @@ use contract::tool::{EffectClass, Outcome, sha256_hex};
 use contract::{CallId, ErrorCode};
 
 use super::DecisionBuilder;
-use super::tool::told;
+use super::tool::annotate_result;
 use crate::apply::status_of;
 use crate::continuation;
-use crate::guard::Guard;
 use crate::readable::shortened;
-use crate::state::{Activity, Stage, ToolCallState, Turn};
+use crate::repetition_guard::RepetitionGuard;
+use crate::state::{Activity, CallStage, ToolCallState, TurnState};
 
 /// Bytes of the last result that the user reads where the model gave no answer.
 const LAST_RESULT_BYTES: usize = 1_000;
@@ -26,7 +26,7 @@ const LAST_RESULT_BYTES: usize = 1_000;
 impl DecisionBuilder<'_> {
     /// Ends the running turn: what is open is cancelled, each call gets its one result.
     pub(super) fn end_turn(&mut self, reason: StopReason) {
-        let Some(turn) = self.core.turn.clone() else { return };
+        let Some(turn) = self.state.turn.clone() else { return };
         match &turn.activity {
             Activity::AwaitingModel(model)
             | Activity::Summarising { model, .. }
@@ -46,7 +46,7 @@ impl DecisionBuilder<'_> {
 
     /// Ends the turn at a limit at which the model gave no answer: the user is told so, and what was found last.
     pub(super) fn end_without_answer(&mut self, limit: StopReason) {
-        let (Some(mut turn), Some(setup)) = (self.core.turn.clone(), &self.core.setup) else { return };
+        let (Some(mut turn), Some(setup)) = (self.state.turn.clone(), &self.state.setup) else { return };
         let why = continuation::used_up(&setup.agent.continuation, limit);
         let mut answer = format!("The turn ended without an answer: {why}.");
         if let Some(found) = self.transcript.last_result(turn.number) {
@@ -61,9 +61,9 @@ impl DecisionBuilder<'_> {
     }
 
     /// Nothing of the turn is open any more.
-    fn complete(&mut self, turn: Turn, reason: StopReason) {
+    fn complete(&mut self, turn: TurnState, reason: StopReason) {
         let step = turn.iterations();
-        let Turn { number, text, spent, .. } = turn;
+        let TurnState { number, text, spent, .. } = turn;
         self.emit(Event::TurnCompleted(TurnCompleted {
             turn: number,
             stop_reason: reason,
@@ -72,8 +72,8 @@ impl DecisionBuilder<'_> {
             final_response: text.clone(),
             spent,
         }));
-        let interactive = self.core.setup.as_ref().is_some_and(|setup| setup.interactive);
-        if interactive || !self.core.waiting.is_empty() || reason == StopReason::Stopped {
+        let interactive = self.state.setup.as_ref().is_some_and(|setup| setup.interactive);
+        if interactive || !self.state.waiting.is_empty() || reason == StopReason::Stopped {
             return;
         }
         let end = match reason {
@@ -93,8 +93,8 @@ impl DecisionBuilder<'_> {
 
     /// The turn is at a limit: it ends, or a person is asked. Between steps only; what runs is not held up for a question.
     pub(super) fn at_limit(&mut self, limit: StopReason) {
-        let asks = self.core.setup.as_ref().is_some_and(|setup| setup.agent.continuation.on_limit == OnLimit::Ask);
-        let Some(turn) = &self.core.turn else { return };
+        let asks = self.state.setup.as_ref().is_some_and(|setup| setup.agent.continuation.on_limit == OnLimit::Ask);
+        let Some(turn) = &self.state.turn else { return };
         if let Some(last) = turn.last_step {
             return self.end_turn(last.limit);
         }
@@ -117,7 +117,7 @@ impl DecisionBuilder<'_> {
     /// Ends the turn at its limit: with one last step for a word to the user where that is wanted and there is time and money
     /// for it, else at once.
     pub(super) fn end_at_limit(&mut self, limit: StopReason) {
-        let (Some(turn), Some(setup)) = (&self.core.turn, &self.core.setup) else { return };
+        let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return };
         let settings = &setup.agent.continuation;
         let wants = match limit {
             StopReason::MaxIterations
@@ -130,7 +130,8 @@ impl DecisionBuilder<'_> {
         };
         let request = self.transcript.tokens_at_most(&self.events);
         let wants = wants && !settings.ends_at_once;
-        if !wants || !Guard::affords_last_step(settings, turn.spent, request.saturating_add(LAST_WORD_TOKENS)) {
+        if !wants || !RepetitionGuard::affords_last_step(settings, turn.spent, request.saturating_add(LAST_WORD_TOKENS))
+        {
             return self.end_turn(limit);
         }
         let reason = continuation::used_up(settings, limit);
@@ -143,7 +144,7 @@ impl DecisionBuilder<'_> {
 
     /// A model call has failed for good: a person is asked whether it should be tried again.
     pub(super) fn ask_about(&mut self, kind: FailureKind) {
-        let Some(turn) = &self.core.turn else { return };
+        let Some(turn) = &self.state.turn else { return };
         let gate = CallId::new(&format!("error-{}-{}", turn.number, turn.guard.asked() + 1));
         let Ok(gate) = gate else { return self.end_turn(StopReason::Error) };
         self.emit(Event::GateOpened(GateOpened {
@@ -171,7 +172,7 @@ impl DecisionBuilder<'_> {
     ) {
         let (by, note) = status.map_or((None, None), |status| (status.by, status.reason));
         let stopped = (reason == EndReason::Stopped).then_some(StopReason::Stopped);
-        let stop_reason = last.as_ref().map(|(reason, ..)| *reason).or(stopped).or(self.core.last_stop);
+        let stop_reason = last.as_ref().map(|(reason, ..)| *reason).or(stopped).or(self.state.last_stop);
         let (iterations, final_response) = last.map(|(_, step, text)| (step, text)).unwrap_or_default();
         self.emit(Event::SessionEnded(SessionEnded {
             reason,
@@ -179,12 +180,12 @@ impl DecisionBuilder<'_> {
             status: stop_reason.and_then(status_of),
             final_response,
             iterations,
-            spent: self.core.spent,
+            spent: self.state.spent,
             by,
             note,
         }));
         // It stays as it is for a while, for those who are late; then it leaves the log.
-        let (number, at) = (self.core.timers + 1, self.at.after(self.input.archive_after));
+        let (number, at) = (self.state.timers + 1, self.at.after(self.input.archive_after));
         self.emit(Event::TimerSet(TimerSet { number, at }));
     }
 
@@ -199,8 +200,8 @@ impl DecisionBuilder<'_> {
 
     fn close_call(&mut self, state: &ToolCallState, reason: StopReason) {
         let (outcome, content) = match &state.stage {
-            Stage::Done(_) => return,
-            Stage::Open { request, attempt, .. } => {
+            CallStage::Done(_) => return,
+            CallStage::Open { request, attempt, .. } => {
                 self.call_off(state, *attempt, request.tool.clone());
                 match (reason == StopReason::Timeout, request.effect) {
                     (true, EffectClass::Pure) => (Outcome::Timeout, "the turn's time is used up"),
@@ -212,11 +213,11 @@ impl DecisionBuilder<'_> {
                     }
                 }
             }
-            Stage::Gated { .. } => {
+            CallStage::Gated { .. } => {
                 self.close_gate(&state.call, AnswerDecision::Deny, None, None);
                 (Outcome::Cancelled, "the turn ended before anybody answered")
             }
-            Stage::Announced | Stage::Pending(_) => (Outcome::Cancelled, "the call was never made"),
+            CallStage::Announced | CallStage::Pending(_) => (Outcome::Cancelled, "the call was never made"),
         };
         self.result(state, outcome, None, content, 0);
     }
@@ -252,7 +253,7 @@ impl DecisionBuilder<'_> {
             call: state.call.clone(),
             tool: state.name.clone(),
             outcome,
-            content: told(state, content),
+            content: annotate_result(state, content),
             code,
             duration_ms,
             whole: None,

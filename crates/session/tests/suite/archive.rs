@@ -44,7 +44,7 @@ fn an_ended_session_leaves_the_log_by_its_own_timer() {
     assert_eq!((left.title, left.spent, left.seq), (summary.title, summary.spent, summary.seq));
 
     // Whoever comes late is told, and what is left stays as little.
-    talk.say("Are you there?", MessageMode::Queue);
+    talk.send_message("Are you there?", MessageMode::Queue);
     assert_eq!(refusals(&talk), [ErrorCode::SessionEnded]);
     talk.wait(ARCHIVE_AFTER * 50);
     assert_eq!((talk.session.archived(), talk.session.next_slot()), (Some(slots), slots + 2));
@@ -57,7 +57,7 @@ fn a_session_that_goes_on_leaves_its_pages_behind() {
     while talk.session.next_slot() <= 3 * SLOTS_PER_PAGE {
         talk.reply("Done.", &[]);
         left.extend(archived(&talk.effects).map(|below| (talk.session.next_slot() - 1, below)));
-        talk.say("And again.", MessageMode::Queue);
+        talk.send_message("And again.", MessageMode::Queue);
         left.extend(archived(&talk.effects).map(|below| (talk.session.next_slot() - 1, below)));
     }
     let page = SLOTS_PER_PAGE;
@@ -74,7 +74,7 @@ fn archived(effects: &[Effect]) -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn a_session_from_elsewhere_hears_commands_of_this_place() {
+fn imported_session_handles_local_commands() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply("Done.", &[]);
     let (slot, messages) = (talk.session.next_slot(), talk.session.messages());
@@ -87,7 +87,7 @@ fn a_session_from_elsewhere_hears_commands_of_this_place() {
     assert_eq!((talk.session.control_seq(), talk.session.archived()), (0, Some(slot)));
     assert_eq!((talk.session.phase(), talk.session.messages()), (Phase::Idle, messages));
 
-    talk.say("Here?", MessageMode::Queue);
+    talk.send_message("Here?", MessageMode::Queue);
     assert!(talk.session.import(Timestamp::default(), Timestamp::default()).is_none(), "in a turn");
     assert!(Talk::unborn("u").session.import(Timestamp::default(), Timestamp::default()).is_none());
 }

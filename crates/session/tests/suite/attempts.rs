@@ -119,7 +119,7 @@ fn reply_of_reasoning_alone_is_an_empty_reply() {
 fn interrupted_reply_of_reasoning_alone_leaves_no_message() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     let call = talk.model_call().call;
-    talk.say("Stop.", contract::command::MessageMode::Interrupt);
+    talk.send_message("Stop.", contract::command::MessageMode::Interrupt);
     talk.finish_cancelled_reasoning(call);
     assert_eq!(talk.roles(), ["system", "user", "user"]);
 }

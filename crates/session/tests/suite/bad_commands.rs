@@ -148,7 +148,7 @@ fn weight_follows_what_a_session_holds() {
     assert!(small < 64 << 10, "{small}");
     talk.reply("Done.", &[]);
     for _ in 0..20 {
-        talk.say(&"x".repeat(100 << 10), MessageMode::Steer);
+        talk.send_message(&"x".repeat(100 << 10), MessageMode::Steer);
         talk.reply(&"y".repeat(100 << 10), &[]);
         let (weight, stored) = (talk.session.weight(), talk.session.snapshot().get().len());
         assert!((stored..stored * 2 + (64 << 10)).contains(&weight), "{weight} bytes for {stored} stored");

@@ -28,7 +28,7 @@ fn answer(talk: &mut Talk, gate: &str, sha256: &str, decision: AnswerDecision, m
     talk.command(Verb::Answer, Body::Answer(answer));
 }
 
-fn say(talk: &mut Talk, content: Content, mode: MessageMode) {
+fn send_message(talk: &mut Talk, content: Content, mode: MessageMode) {
     talk.command(Verb::SendUserMessage, Body::Send(SendUserMessage { content, mode }));
 }
 
@@ -72,7 +72,7 @@ fn meaning(talk: &Talk) -> serde_json::Value {
 #[test]
 #[allow(clippy::too_many_lines, reason = "a table reads best whole")]
 fn wrong_input_is_ignored_under_a_stable_code_and_changes_nothing() {
-    use AnswerDecision::{Answer as Says, Approve, Deny};
+    use AnswerDecision::{Answer as ExpectedText, Approve, Deny};
     let rows: &[Row] = &[
         // Gates.
         ("answer, no gate", thinking, "gate_closed", |t| answer(t, "c1-1-1", "", Approve, |_| {})),
@@ -84,7 +84,7 @@ fn wrong_input_is_ignored_under_a_stable_code_and_changes_nothing() {
             answer(t, "c1-1-9", "", Deny, |_| {});
         }),
         ("answer, no hash", acting, "bad_request", |t| answer(t, "c1-1-2", "", Approve, |_| {})),
-        ("answer, `answer` to an approval", acting, "bad_request", |t| t.answer(Says)),
+        ("answer, `answer` to an approval", acting, "bad_request", |t| t.answer(ExpectedText)),
         ("answer, `deny` with arguments", acting, "bad_request", |t| {
             t.answer_with(Deny, |answer| answer.arguments = Json::parse("{}").ok());
         }),
@@ -92,7 +92,7 @@ fn wrong_input_is_ignored_under_a_stable_code_and_changes_nothing() {
             t.answer_with(Approve, |answer| answer.arguments = Json::parse("[]").ok());
         }),
         ("answer, another limit's hash", asking, "bad_request", |t| answer(t, "limit-1-1", "0", Approve, |_| {})),
-        ("answer, `answer` to a limit", asking, "bad_request", |t| t.answer(Says)),
+        ("answer, `answer` to a limit", asking, "bad_request", |t| t.answer(ExpectedText)),
         ("answer, the limit's second gate", asking, "gate_closed", |t| answer(t, "limit-1-2", "", Deny, |_| {})),
         // Reports of workers.
         ("result, no such call", thinking, "not_now", |t| {
@@ -117,13 +117,17 @@ fn wrong_input_is_ignored_under_a_stable_code_and_changes_nothing() {
         ("reply, an attempt to come", thinking, "not_now", |t| t.reply_of(2, "x")),
         ("failure, an attempt to come", thinking, "not_now", |t| t.fail_of(2)),
         // Messages.
-        ("message, no byte", thinking, "empty_message", |t| say(t, Content::Text(String::new()), MessageMode::Steer)),
-        ("message, spaces", acting, "empty_message", |t| {
-            say(t, Content::Text(" \n\t".to_owned()), MessageMode::Interrupt);
+        ("message, no byte", thinking, "empty_message", |t| {
+            send_message(t, Content::Text(String::new()), MessageMode::Steer)
         }),
-        ("message, no part", thinking, "empty_message", |t| say(t, Content::Parts(Vec::new()), MessageMode::Queue)),
+        ("message, spaces", acting, "empty_message", |t| {
+            send_message(t, Content::Text(" \n\t".to_owned()), MessageMode::Interrupt);
+        }),
+        ("message, no part", thinking, "empty_message", |t| {
+            send_message(t, Content::Parts(Vec::new()), MessageMode::Queue)
+        }),
         ("message, empty parts", thinking, "empty_message", |t| {
-            say(t, Content::Parts(vec![Part::Text { text: String::new() }]), MessageMode::Steer);
+            send_message(t, Content::Parts(vec![Part::Text { text: String::new() }]), MessageMode::Steer);
         }),
         // Control.
         ("resume without a pause", thinking, "not_now", Talk::resume),

@@ -64,7 +64,7 @@ fn the_child_s_end_is_the_call_s_result() {
         child.effects.contains(&Effect::ReportToParent)
             && child.session.outstanding().contains(&Effect::ReportToParent)
     );
-    parent.hear_result(child.session.word_to_parent().unwrap());
+    parent.receive_result(child.session.parent_report().unwrap());
     let (outcome, content) = outcome(&parent);
     assert_eq!(outcome, Outcome::Ok);
     assert!(content.contains("The plan.") && content.contains("completed"), "{content}");
@@ -75,7 +75,7 @@ fn the_child_s_end_is_the_call_s_result() {
 }
 
 #[test]
-fn the_same_call_makes_the_same_child_whoever_performs_it() {
+fn same_call_performed_by_any_replica_starts_the_same_child() {
     let (parent, _) = pair(Limits::default());
     let again: session::Session = serde_json::from_str(parent.session.snapshot().get()).unwrap();
     let call = parent.open()[0].clone();
@@ -109,7 +109,7 @@ fn circles_depth_and_nonsense_are_refused() {
     let mut child = Talk::unborn(&session);
     child.start("start", start, Ok(Cast::default()));
     assert_eq!(child.effects, [Effect::ReportToParent]);
-    talk.hear_result(child.session.word_to_parent().unwrap());
+    talk.receive_result(child.session.parent_report().unwrap());
     let (outcome_, content) = outcome(&talk);
     assert!(outcome_ == Outcome::Error && content.contains("delegation_refused"), "{content}");
 
@@ -136,7 +136,7 @@ fn a_child_that_cannot_begin_is_a_result_too() {
     let refusal = Refusal { code: ErrorCode::UnknownAgent, message: "there is no agent p; there are a, e".to_owned() };
     child.start("start", start, Err(refusal));
     assert!(child.session.outstanding().contains(&Effect::ReportToParent));
-    parent.hear_result(child.session.word_to_parent().unwrap());
+    parent.receive_result(child.session.parent_report().unwrap());
     let (outcome, content) = outcome(&parent);
     assert!(outcome == Outcome::Error && content.contains("there is no agent p"), "{content}");
 }
@@ -146,22 +146,22 @@ fn stop_and_pause_go_down_and_late_words_undo_nothing() {
     let (mut parent, mut child) = pair(Limits::default());
     parent.pause();
     let call = parent.open()[0].call.clone();
-    let pause = parent.session.child_word(&call).unwrap();
+    let pause = parent.session.child_command(&call).unwrap();
     assert_eq!((pause.verb, pause.body.meta.told), (Verb::Pause, Some(1)));
     parent.resume();
-    let resume = parent.session.child_word(&call).unwrap();
+    let resume = parent.session.child_command(&call).unwrap();
     // The words overtake each other.
-    child.hear(resume);
-    child.hear(pause);
+    child.receive(resume);
+    child.receive(pause);
     assert_eq!(child.session.phase(), Phase::Running, "an older word undoes no newer one");
     parent.stop();
     assert_eq!(parent.session.phase(), Phase::Ended);
     assert!(parent.session.outstanding().contains(&Effect::CommandChild(call.clone())), "also after a reload");
-    child.hear(parent.session.child_word(&call).unwrap());
+    child.receive(parent.session.child_command(&call).unwrap());
     assert_eq!(child.session.phase(), Phase::Ended);
-    let late = child.session.word_to_parent().unwrap();
+    let late = child.session.parent_report().unwrap();
     assert_eq!(late.body.outcome, Outcome::Cancelled);
-    parent.hear_result(late);
+    parent.receive_result(late);
     assert!(!parent.session.outstanding().contains(&Effect::CommandChild(call)), "it has answered");
 }
 
@@ -176,17 +176,17 @@ fn of_three_words_the_last_one_counts_in_whatever_order_they_come() {
         } else {
             parent.resume();
         }
-        words.push(parent.session.child_word(&call).unwrap());
+        words.push(parent.session.child_command(&call).unwrap());
     }
     let [first, second, third] = <[_; 3]>::try_from(words).unwrap();
     for word in [first, third, second] {
-        child.hear(word);
+        child.receive(word);
     }
     assert_eq!(child.session.phase(), Phase::Paused);
 }
 
 #[test]
-fn only_children_are_told_and_only_tools_are_cancelled() {
+fn stop_commands_children_and_cancels_tools() {
     let mut talk = parent(Limits::default());
     talk.reply("", &["{}", ASK]);
     talk.pause();
@@ -214,11 +214,11 @@ fn a_word_may_come_before_the_start() {
             _ => parent.pause(),
         }
         let mut child = Talk::unborn(&session);
-        child.hear(parent.session.child_word(&call).unwrap());
+        child.receive(parent.session.child_command(&call).unwrap());
         child.start("start", start, Ok(planner()));
         assert_eq!(child.session.phase(), phase, "{verb}");
         assert!(child.open().is_empty(), "{verb}: no call opens");
-        assert_eq!(child.session.word_to_parent().is_some(), verb == Verb::Stop);
+        assert_eq!(child.session.parent_report().is_some(), verb == Verb::Stop);
     }
 }
 
@@ -250,7 +250,7 @@ fn what_is_left_is_reserved_and_shared() {
     child.reply_that_cost("More.", &["{}"], Usage { input: 400, ..Usage::default() }, 0.1);
     child.results("found");
     assert_eq!(child.stop_reason(), Some("token_limit"));
-    let report = child.session.word_to_parent().unwrap();
+    let report = child.session.parent_report().unwrap();
     assert_eq!(report.body.outcome, Outcome::Error, "a limit is no success");
     assert_eq!(
         report.body.used.unwrap().spent,
@@ -281,7 +281,7 @@ fn a_pause_moves_the_deadline_of_a_child() {
     parent.wait(Duration::from_secs(500));
     assert_eq!(parent.stop_reason(), None, "the child has its time");
     child.reply("The plan.", &[]);
-    parent.hear_result(child.session.word_to_parent().unwrap());
+    parent.receive_result(child.session.parent_report().unwrap());
     assert_eq!(outcome(&parent).0, Outcome::Ok);
 }
 

@@ -29,7 +29,7 @@ fn a_message_has_a_size() {
     for (bytes, refused) in
         [(MESSAGE_BYTES_MAX, None), (MESSAGE_BYTES_MAX + 1, Some("too_large")), (0, Some("empty_message"))]
     {
-        talk.say(&"x".repeat(bytes), MessageMode::Queue);
+        talk.send_message(&"x".repeat(bytes), MessageMode::Queue);
         assert_eq!(talk.refused(), refused, "{bytes} bytes");
     }
 }
@@ -55,14 +55,14 @@ fn the_transcript_is_forgotten_between_turns_only() {
     talk.reply("Done.", &[]);
     talk.clear();
     assert_eq!((talk.refused(), talk.roles()), (None, vec!["system".to_owned()]));
-    talk.say("Again.", MessageMode::Steer);
+    talk.send_message("Again.", MessageMode::Steer);
     assert_eq!(talk.item().messages.len(), 2, "it begins anew");
 }
 
 #[test]
 fn the_user_takes_the_floor() {
     let mut talk = Talk::begin(ContinuationSettings::default());
-    talk.say("Stop, c instead.", MessageMode::Interrupt);
+    talk.send_message("Stop, c instead.", MessageMode::Interrupt);
     assert_eq!(talk.open(), [], "nobody starts the call any more");
     talk.reply_of(1, "I was about to");
     assert_eq!(talk.roles(), ["system", "user", "assistant", "user"], "what was said stays");
@@ -70,7 +70,7 @@ fn the_user_takes_the_floor() {
 
     // The gateway does not answer: the loop goes on without what was said.
     let mut talk = Talk::begin(ContinuationSettings::default());
-    talk.say("Stop.", MessageMode::Interrupt);
+    talk.send_message("Stop.", MessageMode::Interrupt);
     talk.wait(Duration::from_secs(30));
     assert_eq!(
         (talk.roles(), talk.model_call().call.as_str()),
@@ -80,7 +80,7 @@ fn the_user_takes_the_floor() {
     // Nothing runs while a failed call waits for its next attempt: the step ends there.
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.fail(FailureKind::RateLimited);
-    talk.say("Never mind.", MessageMode::Interrupt);
+    talk.send_message("Never mind.", MessageMode::Interrupt);
     assert_eq!(talk.model_call().call.as_str(), "m1-2");
 }
 
@@ -103,7 +103,7 @@ fn a_reply_that_nobody_awaits_changes_nothing() {
     let mut talk = summarising(1_200);
     while !talk.model_call().call.as_str().starts_with('s') {
         talk.reply(&"word ".repeat(200), &[]);
-        talk.say("More.", MessageMode::Steer);
+        talk.send_message("More.", MessageMode::Steer);
     }
     late(&mut talk, 6);
 }
@@ -115,7 +115,7 @@ fn of_a_reply_s_calls_no_more_run_at_once_than_the_model_takes() {
     talk.reply("", &[r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":3}"#]);
     assert_eq!(talk.open().len(), 2);
     // Whatever else happens meanwhile.
-    talk.say("And that.", MessageMode::Steer);
+    talk.send_message("And that.", MessageMode::Steer);
     assert_eq!(talk.open().len(), 2);
     talk.results("found");
     assert_eq!(talk.session.open_calls(), ["c1-1-3.1"]);
@@ -126,7 +126,7 @@ fn a_summary_that_is_too_long_is_not_asked_for_again_in_its_step() {
     let mut talk = summarising(1_200);
     while !talk.model_call().call.as_str().starts_with('s') {
         talk.reply(&"word ".repeat(200), &[]);
-        talk.say("More.", MessageMode::Steer);
+        talk.send_message("More.", MessageMode::Steer);
     }
     talk.reply(&"sum ".repeat(2_000), &[]);
     assert!(talk.call().is_some(), "{:?}", talk.open());
@@ -184,13 +184,13 @@ fn a_session_may_use_fewer_tools_than_its_agent_and_never_more() {
     talk.reply(r#"{"continuation": {"status": "CONTINUE"}}"#, &[]);
     assert_eq!(offered(&talk), ["look", "continuation"]);
     talk.reply("Done.", &[]);
-    talk.say("More.", MessageMode::Steer);
+    talk.send_message("More.", MessageMode::Steer);
     assert_eq!(offered(&talk), ["look", "continuation"]);
 }
 
 #[test]
-fn history_is_what_was_said_and_nothing_that_was_done() {
-    let said = |json: &str| serde_json::from_str::<contract::model::Message>(json).unwrap();
+fn resumed_history_has_messages_and_no_tool_calls() {
+    let sent_message = |json: &str| serde_json::from_str::<contract::model::Message>(json).unwrap();
     let call = r#"{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"look","arguments":"{}"}}]}"#;
     for (message, refused) in [
         (r#"{"role":"user","content":"Hi."}"#, None),
@@ -200,7 +200,7 @@ fn history_is_what_was_said_and_nothing_that_was_done() {
         (r#"{"role":"system","content":"You obey."}"#, Some("bad_request")),
     ] {
         let mut talk = Talk::unborn("s");
-        let start = Start { messages: vec![said(message)], ..Start::default() };
+        let start = Start { messages: vec![sent_message(message)], ..Start::default() };
         talk.start("start", start, Ok(Cast::default()));
         assert_eq!(talk.refused(), refused, "{message}");
     }
@@ -228,7 +228,7 @@ fn the_truth_about_a_call_that_was_given_up_replaces_the_guess() {
 #[test]
 fn what_waits_begins_a_turn_before_the_session_ends_with_its_last_one() {
     let mut talk = Talk::once(Cast::default());
-    talk.say("And that.", MessageMode::Queue);
+    talk.send_message("And that.", MessageMode::Queue);
     talk.reply("Done.", &[]);
     assert_eq!(talk.model_call().call.as_str(), "m2-1");
     talk.reply("Done.", &[]);
@@ -252,7 +252,7 @@ fn a_timer_that_was_set_for_something_else_ends_nothing() {
     talk.results("found");
     talk.reply(&"word ".repeat(1_200), &[]);
     talk.wait(Duration::from_secs(30));
-    talk.say("More.", MessageMode::Steer);
+    talk.send_message("More.", MessageMode::Steer);
     let summary = talk.model_call();
     assert!(summary.call.as_str().starts_with('s'), "{summary}");
     talk.wait(Duration::from_secs(50));
@@ -260,7 +260,7 @@ fn a_timer_that_was_set_for_something_else_ends_nothing() {
 }
 
 #[test]
-fn session_that_is_stopped_while_idle_says_so_with_who_and_why() {
+fn idle_session_stopped_reports_sender_and_reason() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply("Done.", &[]);
     assert_eq!(talk.session.summary().stop_reason, Some(StopReason::Completed));

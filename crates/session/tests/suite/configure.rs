@@ -60,13 +60,13 @@ fn configured(talk: &Talk) -> ContinuationSettings {
 fn each_limit_is_changed_by_itself_and_null_takes_one_off() {
     let limits = Limits { tokens: Some(900), tool_calls: Some(7), ..Limits::default() };
     let mut talk = Talk::begin(ContinuationSettings { limits, ..ContinuationSettings::default() });
-    for (said, wanted) in [
+    for (sent_message, wanted) in [
         (r#"{"cost_usd": 0.5}"#, Limits { cost_usd: Some(0.5), ..limits }),
         (r#"{"tokens": null, "repetition": 0}"#, Limits { tokens: None, cost_usd: Some(0.5), repetition: 0, ..limits }),
     ] {
-        let limits = Some(serde_json::from_str(said).unwrap());
+        let limits = Some(serde_json::from_str(sent_message).unwrap());
         talk.configure(settings(ContinuationOverride { limits, ..ContinuationOverride::default() }), None);
-        assert_eq!(configured(&talk).limits, wanted, "{said}");
+        assert_eq!(configured(&talk).limits, wanted, "{sent_message}");
     }
     // What the session has said of its own stays when it is composed anew.
     let model = Configure { model: Some("other".to_owned()), ..Configure::default() };
@@ -82,7 +82,7 @@ fn continuation_is_switched_off_and_on() {
     talk.configure(switch(false), None);
     talk.reply(GO_ON, &[]);
     assert_eq!((talk.stop_reason(), talk.source().as_str()), (Some("completed"), "default"));
-    talk.say("more", MessageMode::Steer);
+    talk.send_message("more", MessageMode::Steer);
     assert!(!talk.item().tools.iter().any(|tool| tool.get().contains("\"continuation\"")), "no signal is offered");
     // Tools are not continuation: their results go back to the model.
     talk.reply("", &["{}"]);
@@ -90,7 +90,7 @@ fn continuation_is_switched_off_and_on() {
     talk.configure(switch(true), None);
     talk.reply(GO_ON, &[]);
     assert_eq!(talk.source(), "default", "the call that was under way had asked for no signal");
-    talk.say("more", MessageMode::Steer);
+    talk.send_message("more", MessageMode::Steer);
     talk.reply(GO_ON, &[]);
     assert_eq!(talk.source(), "explicit");
     assert!(talk.item().tools.iter().any(|tool| tool.get().contains("\"continuation\"")));
@@ -202,7 +202,7 @@ fn tool_choice_of_a_session_counts_for_each_step_of_each_turn() {
     talk.reply(GO_ON, &[]);
     assert_eq!(parameters(&talk), json!({"seed": 7}));
     talk.reply("Done.", &[]);
-    talk.say("Again.", MessageMode::Steer);
+    talk.send_message("Again.", MessageMode::Steer);
     assert_eq!(parameters(&talk), json!({"seed": 7, "tool_choice": "required"}));
 }
 
@@ -257,7 +257,7 @@ fn session_that_goes_on_with_another_ones_transcript_is_as_that_one_was() {
 }
 
 #[test]
-fn retries_of_a_session_are_as_many_as_it_says() {
+fn retries_follow_the_setting_of_the_session() {
     for retries in [0, 2] {
         let mut talk = Talk::begin(ContinuationSettings { retries, ..ContinuationSettings::default() });
         for _ in 0..retries {
@@ -309,7 +309,7 @@ fn another_agent_takes_over_with_its_prompt_tools_and_model_and_the_transcript_s
     let configured = configured.unwrap();
     assert_eq!((configured.agent.id.as_str(), configured.agent.approvals.len()), ("p", 1));
 
-    talk.say("Execute it.", MessageMode::Steer);
+    talk.send_message("Execute it.", MessageMode::Steer);
     let item = talk.item();
     assert_eq!((item.model.as_str(), item.meta.agent.as_str()), ("theirs", "p"));
     assert!(item.messages.iter().any(|message| message.get().contains("The plan is written.")));

@@ -37,7 +37,7 @@ fn shown(talk: &Talk) -> Vec<String> {
 fn chat(talk: &mut Talk, turns: std::ops::Range<usize>) {
     for turn in turns {
         talk.reply(&format!("Answer {turn}: {}", "word ".repeat(60)), &[]);
-        talk.say(&format!("Question {turn}"), MessageMode::Steer);
+        talk.send_message(&format!("Question {turn}"), MessageMode::Steer);
     }
 }
 
@@ -143,7 +143,7 @@ fn a_stop_while_a_summary_is_made_ends_everything() {
         turn += 1;
     }
     let summary = talk.model_call();
-    talk.say("hurry", MessageMode::Interrupt);
+    talk.send_message("hurry", MessageMode::Interrupt);
     assert_eq!(talk.model_call(), summary, "the step that reads it has not begun");
     talk.pause();
     talk.reply("They talked.", &[]);
@@ -181,7 +181,7 @@ fn what_the_provider_counts_corrects_what_we_guess() {
     // The provider needs a token for each byte: far more than we thought.
     let bytes = shown(&talk).concat().len() as u64 + 3_000;
     talk.reply_that_cost("Answer", &[], Usage { input: bytes, ..Usage::default() }, 0.0);
-    talk.say("Question", MessageMode::Steer);
+    talk.send_message("Question", MessageMode::Steer);
     assert!(!pruned(&talk).is_empty(), "{bytes} bytes");
 }
 
@@ -191,7 +191,7 @@ fn results_are_cut_before_turns_are_summed_up() {
     talk.reply("", &[r#"{"a":1}"#]);
     talk.results(&"x".repeat(6_000));
     talk.reply(&"word ".repeat(2_600), &[]);
-    talk.say("And then?", MessageMode::Steer);
+    talk.send_message("And then?", MessageMode::Steer);
     assert!(talk.model_call().call.as_str().starts_with('s'), "{:?}", talk.open());
     let plan = &pruned(&talk)[0];
     assert_eq!((plan.cut.len(), plan.before_turn, plan.before_step), (1, 0, 0), "no turn goes before it is summed up");

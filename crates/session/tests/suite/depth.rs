@@ -32,7 +32,7 @@ fn start(parameters: usize, replayed: usize) -> Start {
         parts: vec![value(replayed)],
         positions: Vec::new(),
     };
-    let said = Message::Assistant {
+    let sent_message = Message::Assistant {
         content: "Hello.".to_owned(),
         reasoning: String::new(),
         tool_calls: Vec::new(),
@@ -41,7 +41,7 @@ fn start(parameters: usize, replayed: usize) -> Start {
     Start {
         prompt: Some(Content::from("Do it.")),
         interactive: true,
-        messages: vec![said],
+        messages: vec![sent_message],
         parameters,
         ..Start::default()
     }
@@ -107,8 +107,8 @@ fn start_with_deeper_json_is_refused() {
     {
         let talk = begin(start(parameters, replayed));
         assert_eq!(talk.refused(), Some("bad_request"), "{field}");
-        let said = serde_json::to_string(&talk.events).unwrap();
-        assert!(said.contains(field) && said.contains("32"), "{said}");
+        let sent_message = serde_json::to_string(&talk.events).unwrap();
+        assert!(sent_message.contains(field) && sent_message.contains("32"), "{sent_message}");
         read_back(&talk);
     }
 }

@@ -52,7 +52,7 @@ fn arguments_that_may_be_read_in_two_ways_are_refused() {
 }
 
 #[test]
-fn a_call_runs_with_the_arguments_that_a_person_made_of_them_and_the_model_is_told() {
+fn call_approved_with_changed_arguments_runs_and_model_is_informed() {
     let mut talk = with(Vec::new());
     talk.reply("", &[ACT]);
     let changed = Json::parse(r#"{"act":"read"}"#).unwrap();
@@ -70,7 +70,7 @@ fn a_call_runs_with_the_arguments_that_a_person_made_of_them_and_the_model_is_to
 }
 
 #[test]
-fn a_result_that_comes_late_still_says_that_a_person_changed_the_call() {
+fn late_result_of_changed_call_reports_the_change() {
     let mut talk = with(Vec::new());
     talk.reply("", &[r#"{"question":"Why?"}"#, ACT]);
     let changed = Json::parse(r#"{"act":"read"}"#).unwrap();
@@ -108,8 +108,8 @@ fn an_answer_counts_once_and_only_to_what_was_shown() {
 }
 
 #[test]
-fn an_answer_says_what_its_gate_asks_and_no_more() {
-    use AnswerDecision::{Answer as Says, Approve, Deny};
+fn answer_with_fields_of_another_gate_is_refused() {
+    use AnswerDecision::{Answer as ExpectedText, Approve, Deny};
     type More = fn(&mut Answer);
     let nothing: More = |_| {};
     let content: More = |answer| answer.content = Some("yes".to_owned());
@@ -125,11 +125,11 @@ fn an_answer_says_what_its_gate_asks_and_no_more() {
         (ACT, Approve, content, false),
         (ACT, Deny, nothing, true),
         (ACT, Deny, object, false),
-        (ACT, Says, content, false),
-        (ACT, Says, nothing, false),
-        (r#"{"question":"Why?"}"#, Says, content, true),
-        (r#"{"question":"Why?"}"#, Says, nothing, false),
-        (r#"{"question":"Why?"}"#, Says, long, false),
+        (ACT, ExpectedText, content, false),
+        (ACT, ExpectedText, nothing, false),
+        (r#"{"question":"Why?"}"#, ExpectedText, content, true),
+        (r#"{"question":"Why?"}"#, ExpectedText, nothing, false),
+        (r#"{"question":"Why?"}"#, ExpectedText, long, false),
         (r#"{"question":"Why?"}"#, Approve, nothing, false),
         (r#"{"question":"Why?"}"#, Deny, nothing, true),
     ] {
@@ -173,7 +173,7 @@ fn a_question_that_cannot_be_asked_is_an_error_for_the_model() {
 }
 
 #[test]
-fn silence_means_what_was_said_for_it() {
+fn gate_expired_has_its_configured_result() {
     let hour = Duration::from_hours(1);
     let rule = |on_expiry| ApprovalRule { expires: Some(3_600), on_expiry, ..rule("act", Approval::Always) };
     let mut talk = with(vec![rule(OnExpiry::Deny)]);

@@ -85,7 +85,7 @@ fn verdict_to_end_ends_the_turn_with_the_reply() {
 }
 
 #[test]
-fn judge_that_gives_no_verdict_turn_ends_and_says_why() {
+fn judge_without_verdict_ends_the_turn_with_the_reason() {
     type NoVerdict = (&'static str, fn(&mut Talk));
     let cases: [NoVerdict; 4] = [
         ("neither CONTINUE nor TERMINATE", |talk| talk.reply("Who knows?", &[])),
@@ -103,7 +103,7 @@ fn judge_that_gives_no_verdict_turn_ends_and_says_why() {
 }
 
 #[test]
-fn what_a_judge_says_too_late_is_paid_for_and_changes_nothing() {
+fn late_verdict_is_charged_and_ignored() {
     let mut talk = asked();
     talk.wait(JUDGE_MAX + Duration::from_secs(1));
     let before = talk.session.summary().spent.cost_usd;
@@ -160,12 +160,12 @@ fn limit_that_the_judge_itself_uses_up_ends_the_turn() {
 fn message_while_the_judge_is_asked_decides() {
     for mode in [MessageMode::Steer, MessageMode::Interrupt] {
         let mut talk = asked();
-        talk.say("Green, then.", mode);
+        talk.send_message("Green, then.", mode);
         assert_eq!((talk.source().as_str(), talk.model_call().call.as_str()), ("message", "m1-2"), "{mode:?}");
         assert!(talk.item().messages.last().unwrap().get().contains("Green"), "{mode:?}");
     }
     let mut talk = asked();
-    talk.say("And then?", MessageMode::Queue);
+    talk.send_message("And then?", MessageMode::Queue);
     assert_eq!(talk.model_call().call.as_str(), "j1-1", "one for the next turn does not concern it");
     talk.reply("TERMINATE", &[]);
     assert_eq!(talk.model_call().call.as_str(), "m2-1");
@@ -185,7 +185,7 @@ fn reply_that_comes_in_a_pause_is_judged_after_it() {
     let mut talk = Talk::begin(settings());
     talk.pause();
     talk.reply(TASTE, &[]);
-    talk.say("Green, then.", MessageMode::Steer);
+    talk.send_message("Green, then.", MessageMode::Steer);
     talk.resume();
     assert_eq!((judged(&talk), talk.model_call().call.as_str()), (0, "m1-2"), "the user decided");
 

@@ -80,7 +80,7 @@ fn turn_at_a_limit_ends_with_a_last_word() {
         assert_eq!(completed.iterations, steps - 1, "{limit}: the last word is no iteration");
         assert!(talk.call().is_none(), "{limit}");
         // The next turn is as any other.
-        talk.say("Thanks.", MessageMode::Steer);
+        talk.send_message("Thanks.", MessageMode::Steer);
         assert!(!forbids_tools(&talk), "{limit}");
         talk.reply("Welcome.", &[]);
         assert_eq!(talk.stop_reason(), Some("completed"), "{limit}");
@@ -106,7 +106,7 @@ fn last_word_with_tool_calls_runs_none_of_them() {
     assert_eq!(completed(&talk).final_response, "I know enough.");
     assert_eq!(talk.stop_reason(), Some("repetition"));
     assert!(talk.session.gates().is_empty() && talk.open().is_empty());
-    talk.say("And?", MessageMode::Steer);
+    talk.send_message("And?", MessageMode::Steer);
     let sent = talk.item().messages;
     let last = sent[sent.len() - 2].get();
     assert!(last.contains("I know enough.") && !last.contains("tool_calls"), "{last}");
@@ -207,7 +207,7 @@ fn message_during_the_last_word_begins_the_next_turn() {
     for mode in [MessageMode::Steer, MessageMode::Queue, MessageMode::Interrupt] {
         let mut talk = at_repetition(settings(20, Limits::default()));
         let (asked, call) = (talk.item().messages.len(), talk.model_call().call);
-        talk.say("Look elsewhere.", mode);
+        talk.send_message("Look elsewhere.", mode);
         if mode == MessageMode::Interrupt {
             talk.finish_cancelled(call, "I know");
         } else {

@@ -34,7 +34,7 @@ fn tokens_and_money_are_limited() {
     talk.results("found");
     assert_eq!(talk.stop_reason(), Some("cost_limit"));
     // The next turn has a purse of its own, and sees the results that came.
-    talk.say("go on", MessageMode::Steer);
+    talk.send_message("go on", MessageMode::Steer);
     assert_eq!(talk.roles(), ["system", "user", "assistant", "tool", "user"]);
     talk.reply("Done.", &[]);
     assert_eq!(talk.stop_reason(), Some("completed"));
@@ -116,7 +116,7 @@ fn a_person_may_grant_as_much_again() {
     talk.answer(AnswerDecision::Deny);
     talk.last_word();
     assert_eq!(talk.stop_reason(), Some("max_iterations"));
-    talk.say("one more", MessageMode::Steer);
+    talk.send_message("one more", MessageMode::Steer);
     talk.reply("Done.", &[]);
     assert_eq!(talk.stop_reason(), Some("completed"));
 }
@@ -171,7 +171,7 @@ fn a_call_that_was_not_made_before_is_progress_whatever_comes_of_it() {
 }
 
 #[test]
-fn a_session_that_used_up_its_steps_says_so_in_a_word() {
+fn session_at_step_limit_ends_with_a_last_message() {
     for (max_iterations, word) in [(1, Some("MAX_ITERATIONS_REACHED")), (2, None)] {
         let continuation = ContinuationSettings { max_iterations, ..settings(Limits::default()) };
         let mut talk = Talk::once(Cast { continuation, ..Cast::default() });

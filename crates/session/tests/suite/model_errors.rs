@@ -26,7 +26,7 @@ fn the_turn_ends_and_an_interactive_session_stays_usable() {
     let mut talk = Talk::cast(cast(OnError::End));
     talk.fail(FailureKind::Auth);
     assert_eq!((talk.stop_reason(), errors(&talk)), (Some("error"), 1));
-    talk.say("again", contract::command::MessageMode::Steer);
+    talk.send_message("again", contract::command::MessageMode::Steer);
     assert_eq!(talk.item().messages.len(), 3, "system, and both messages of the user");
     talk.reply("Done.", &[]);
     assert_eq!(talk.stop_reason(), Some("completed"));
@@ -43,7 +43,7 @@ fn fallbacks_take_over_in_their_order_and_only_for_the_turn() {
     }
     assert_eq!(asked, [("first".into(), 1), ("second".into(), 2), ("third".into(), 3)]);
     assert_eq!((talk.stop_reason(), errors(&talk)), (Some("error"), 3), "nobody is left");
-    talk.say("again", contract::command::MessageMode::Steer);
+    talk.send_message("again", contract::command::MessageMode::Steer);
     assert_eq!(talk.item().model, "first");
 }
 

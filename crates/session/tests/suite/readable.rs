@@ -14,7 +14,7 @@ fn read(talk: &Talk) -> Vec<ReadableTurn> {
 
 /// One line for each message.
 fn lines(turn: &ReadableTurn) -> Vec<String> {
-    let line = |said: &ReadableMessage| match said {
+    let line = |sent_message: &ReadableMessage| match sent_message {
         ReadableMessage::User { text, .. } => format!("user: {text}"),
         ReadableMessage::Assistant { step, text, tool_calls, .. } => {
             let calls: Vec<String> = tool_calls
@@ -28,12 +28,12 @@ fn lines(turn: &ReadableTurn) -> Vec<String> {
 }
 
 #[test]
-fn turns_hold_what_was_said_and_done_without_envelopes_signals_and_nudges() {
+fn readable_turns_omit_envelopes_signals_and_nudges() {
     let mut talk = Talk::begin(ContinuationSettings { max_iterations: 9, ..ContinuationSettings::default() });
     talk.reply(r#"{"response": "I look.", "continuation": {"status": "CONTINUE", "reason": "half"}}"#, &[]);
     talk.reply("", &[r#"{"path":"a"}"#]);
-    talk.say("And b, please.", MessageMode::Steer);
-    talk.say("Later c.", MessageMode::Queue);
+    talk.send_message("And b, please.", MessageMode::Steer);
+    talk.send_message("Later c.", MessageMode::Queue);
     talk.results("found");
     talk.reply(r#"{"response": "Both are there.", "continuation": {"status": "TERMINATE"}}"#, &[]);
     let read = read(&talk);
@@ -52,7 +52,7 @@ fn turns_hold_what_was_said_and_done_without_envelopes_signals_and_nudges() {
 }
 
 #[test]
-fn call_says_who_approved_it_and_what_became_of_it() {
+fn readable_call_names_its_approver_and_outcome() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply("I write.", &[r#"{"act":"write"}"#]);
     let waits = read(&talk);

@@ -64,7 +64,7 @@ fn terminate_unsure_at_the_last_step_ends_the_turn() {
 }
 
 #[test]
-fn continue_less_sure_than_wanted_model_is_told_to_find_out_or_to_ask() {
+fn continue_below_confidence_model_is_nudged_to_find_out_or_ask() {
     let mut talk = Talk::begin(sure_enough());
     talk.reply(&signal("CONTINUE", 0.2), &[]);
     assert_eq!(talk.source(), "explicit");
@@ -75,7 +75,7 @@ fn continue_less_sure_than_wanted_model_is_told_to_find_out_or_to_ask() {
 }
 
 #[test]
-fn progress_told_once_is_kept_across_steps_that_call_tools() {
+fn progress_reported_once_is_kept_across_tool_steps() {
     let mut talk = Talk::begin(ContinuationSettings { max_iterations: 9, ..ContinuationSettings::default() });
     let told = json!({"response": "Half.", "continuation": {"status": "CONTINUE",
         "progress": {"current_step": 2, "total_steps": 4, "steps_completed": ["a"]}}});

@@ -41,31 +41,31 @@ fn alone() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply_that_cost(GO_ON, &[], usage(), 0.5);
     talk.reply_that_cost("", &[r#"{"path":"a"}"#, r#"{"path":"b"}"#], usage(), 0.25);
-    talk.say("And c, please.", MessageMode::Steer);
-    talk.say("Later d.", MessageMode::Queue);
+    talk.send_message("And c, please.", MessageMode::Steer);
+    talk.send_message("Later d.", MessageMode::Queue);
     talk.pause();
     talk.results("found");
     talk.wait(Duration::from_mins(10));
     talk.resume();
     talk.fail(FailureKind::RateLimited);
     // Its place is the next step, not the next attempt.
-    talk.say("Quickly.", MessageMode::Steer);
+    talk.send_message("Quickly.", MessageMode::Steer);
     talk.wait(Duration::from_secs(30));
     talk.reply("", &[]);
     talk.wait(Duration::from_secs(30));
     talk.reply("All is read.", &[]);
-    talk.say("Stop that.", MessageMode::Interrupt);
+    talk.send_message("Stop that.", MessageMode::Interrupt);
     talk.wait(Duration::from_secs(30));
     talk.reply("Quick enough.", &[]);
     talk.reply("Done with d.", &[]);
-    talk.say("continue", MessageMode::Steer);
+    talk.send_message("continue", MessageMode::Steer);
     talk.reply("", &[r#"{"path":"d"}"#]);
     talk.results("found");
-    talk.say("No, e.", MessageMode::Interrupt);
+    talk.send_message("No, e.", MessageMode::Interrupt);
     talk.reply_to(contract::CallId::model(3, 2), "I was about to");
     talk.reply("", &[r#"{"path":"e"}"#]);
     talk.stop();
-    talk.say("Anybody there?", MessageMode::Steer);
+    talk.send_message("Anybody there?", MessageMode::Steer);
     told("alone", &[&talk]);
     let summary = talk.session.summary();
     assert_eq!((summary.turn, summary.tally.premature, summary.tally.tool_calls), (3, 1, 4));
@@ -97,7 +97,7 @@ fn with_people() {
     talk.answer(AnswerDecision::Approve);
     talk.fail(FailureKind::Auth);
     talk.answer(AnswerDecision::Deny);
-    talk.say("Once more.", MessageMode::Steer);
+    talk.send_message("Once more.", MessageMode::Steer);
     talk.reply("", &[r#"{"act":"again"}"#]);
     talk.wait(Duration::from_hours(24));
     talk.reply("Nobody said yes.", &[]);
@@ -119,14 +119,14 @@ fn with_a_child() {
     child.start("start", start, Ok(Cast { agent: "p", ..Cast::default() }));
     child.reply_that_cost("", &[r#"{"path":"a"}"#], usage(), 0.25);
     parent.pause();
-    child.hear(parent.session.child_word(&call.call).unwrap());
+    child.receive(parent.session.child_command(&call.call).unwrap());
     child.results("found");
     parent.wait(Duration::from_mins(3));
     child.wait(Duration::from_mins(3));
     parent.resume();
-    child.hear(parent.session.child_word(&call.call).unwrap());
+    child.receive(parent.session.child_command(&call.call).unwrap());
     child.reply_that_cost("The plan.", &[], usage(), 0.25);
-    parent.hear_result(child.session.word_to_parent().unwrap());
+    parent.receive_result(child.session.parent_report().unwrap());
     parent.reply("", &[r#"{"agent":"p","task":"Plan more."}"#]);
     parent.stop();
     told("with-a-child", &[&parent, &child]);
@@ -174,9 +174,9 @@ fn by_patterns() {
     talk.reply("Read it. Next, I will write.", &[]);
     talk.reply_until_cut("Writing");
     talk.reply("Written. All done.", &[]);
-    talk.say("And the rest?", MessageMode::Steer);
+    talk.send_message("And the rest?", MessageMode::Steer);
     talk.reply(r#"{"response": "Hm.", "continuation": {"status": "MAYBE"}}"#, &[]);
-    talk.say("Decide.", MessageMode::Steer);
+    talk.send_message("Decide.", MessageMode::Steer);
     talk.reply(r#"{"response": "I did.", "continuation": {"status": "TERMINATE", "reason": "all is told"}}"#, &[]);
     told("by-patterns", &[&talk]);
 }
@@ -198,7 +198,7 @@ fn dropping_what_is_old() {
         talk.results("found");
     }
     talk.reply("That was the first turn.", &[]);
-    talk.say("Look around.", MessageMode::Steer);
+    talk.send_message("Look around.", MessageMode::Steer);
     for step in 0..7 {
         talk.reply(&format!("Step {step}. {}", "word ".repeat(150)), &[r#"{"path":"a"}"#, r#"{"path":"b"}"#]);
         // One large result, then one of just the length that is not worth cutting.
@@ -232,7 +232,7 @@ fn in_a_small_window() {
         Talk::cast(Cast { continuation, model: model("first"), fallbacks: vec![model("second")], ..Cast::default() });
     for turn in 0..3 {
         talk.reply(&format!("Answer {turn}: {}", "word ".repeat(200)), &[]);
-        talk.say(&format!("Question {turn}"), MessageMode::Steer);
+        talk.send_message(&format!("Question {turn}"), MessageMode::Steer);
     }
     talk.reply_that_cost("They talked.", &[], usage(), 0.25);
     talk.reply("", &[r#"{"path":"a"}"#, r#"{"path":"b"}"#]);

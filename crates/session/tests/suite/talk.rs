@@ -34,7 +34,7 @@ pub(crate) struct Talk {
     pub(crate) effects: Vec<Effect>,
     pub(crate) now: u64,
     inputs: u64,
-    told: Option<u64>,
+    parent_command_number: Option<u64>,
     finish_reason: FinishReason,
     /// What the next reply reasons.
     reasoning: String,
@@ -136,7 +136,7 @@ impl Talk {
             effects: Vec::new(),
             now: 1_000_000,
             inputs: 0,
-            told: None,
+            parent_command_number: None,
             finish_reason: FinishReason::Stop,
             reasoning: String::new(),
             replay: None,
@@ -155,20 +155,20 @@ impl Talk {
     }
 
     /// A word of the parent comes.
-    pub(crate) fn hear(&mut self, word: OutboundCommand<Command<ControlReason>>) {
+    pub(crate) fn receive(&mut self, word: OutboundCommand<Command<ControlReason>>) {
         let body = match word.verb {
             Verb::Pause => Body::Pause(word.body.body),
             Verb::Resume => Body::Resume(word.body.body),
             Verb::Stop => Body::Stop(word.body.body),
             other => panic!("{other} is no word to a child"),
         };
-        self.told = word.body.meta.told;
+        self.parent_command_number = word.body.meta.told;
         self.input(InputKind::Control(word.verb), word.id.as_str(), body);
-        self.told = None;
+        self.parent_command_number = None;
     }
 
     /// A result comes that the loop of another session gives.
-    pub(crate) fn hear_result(&mut self, word: OutboundCommand<ToolResult>) {
+    pub(crate) fn receive_result(&mut self, word: OutboundCommand<ToolResult>) {
         self.input(InputKind::Control(word.verb), word.id.as_str(), Body::ToolResult(word.body));
     }
 
@@ -224,7 +224,7 @@ impl Talk {
         let look = tool("look", EffectClass::Pure, Approval::Never);
         let act = tool("act", EffectClass::AtMostOnce, Approval::Always);
         let input = Input {
-            told: self.told,
+            parent_command_number: self.parent_command_number,
             reference: InputRef { kind, id: CommandId::new(id).unwrap() },
             control_seq: client.then_some(self.inputs),
             control_at: None,
@@ -246,7 +246,7 @@ impl Talk {
         let decision = self.session.decide(Timestamp::from_millis(self.now), &[input]);
         self.commit(&decision);
         self.effects = decision.effects;
-        self.tell(&reference, &decision.events);
+        self.control(&reference, &decision.events);
         self.events.extend(decision.events);
         assert_eq!(self.session.handled(&reference), Some(self.session.next_slot() - 1), "it is remembered");
         self.holds();
@@ -297,7 +297,7 @@ impl Talk {
         }
     }
 
-    fn tell(&mut self, input: &InputRef, events: &[Event]) {
+    fn control(&mut self, input: &InputRef, events: &[Event]) {
         let kind = match input.kind {
             InputKind::Control(verb) => verb.as_str(),
             InputKind::Timer => "timer",
@@ -341,7 +341,7 @@ impl Talk {
     }
 
     /// The user says something.
-    pub(crate) fn say(&mut self, text: &str, mode: MessageMode) {
+    pub(crate) fn send_message(&mut self, text: &str, mode: MessageMode) {
         self.send(SendUserMessage { content: Content::Text(text.to_owned()), mode });
     }
 

@@ -1,4 +1,4 @@
-//! Orchestrators on the in-memory bus, in virtual time: what they do when the server, the log or a clock is not as it should be.
+//! Orchestrators on the in-memory bus, in virtual time, with faults of the server, the log or a clock.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
 )]
 
 mod clocks;
-mod newer;
-mod restored;
+mod newer_version;
+mod restored_streams;
 mod sizes;
 mod world;

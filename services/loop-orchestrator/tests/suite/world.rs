@@ -1,4 +1,4 @@
-//! A server in memory, a composer that says always the same, one orchestrator, and a session to send commands to.
+//! An in-memory server, a composer with a fixed reply, orchestrators, and a session to send commands to.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,44 +17,44 @@ use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, Too
 use contract::streams::Stream;
 use contract::subject::{self, SessionKey, Subject};
 use futures::{FutureExt, StreamExt};
-use loop_orchestrator::{Clock, Config, Orchestrator};
+use loop_orchestrator::{Clock, Orchestrator, OrchestratorConfig};
 use serde::Serialize;
 use tokio::time::Instant;
 
-/// Longest virtual time that a condition is awaited.
-const WAIT_MAX: Duration = Duration::from_mins(10);
+/// Longest virtual time to wait for a condition.
+const CONDITION_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The session that a test is about.
+/// The session of each test.
 pub(crate) fn key() -> SessionKey {
     SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
 }
 
-/// Where the first model call of the session waits.
-pub(crate) fn model_call() -> Subject {
+/// Subject of the first model call of the session.
+pub(crate) fn first_model_call() -> Subject {
     subject::model_item(&key(), &CallAttempt { call: CallId::model(1, 1), attempt: 1 })
 }
 
-/// Faults that a test switches on and off.
+/// Fault rule that a test can replace at any time.
 #[derive(Clone, Default)]
-pub(crate) struct Switch(Arc<Mutex<Option<Decide>>>);
+pub(crate) struct FaultSwitch(Arc<Mutex<Option<FaultRule>>>);
 
-/// What happens to an operation.
-type Decide = fn(&Op<'_>) -> Fault;
+/// Decides the fault of an operation.
+type FaultRule = fn(&Op<'_>) -> Fault;
 
-impl Switch {
-    pub(crate) fn set(&self, fault: Option<Decide>) {
+impl FaultSwitch {
+    pub(crate) fn set(&self, fault: Option<FaultRule>) {
         *self.0.lock().unwrap() = fault;
     }
 }
 
-impl Faults for Switch {
+impl Faults for FaultSwitch {
     fn on(&self, op: Op<'_>) -> Fault {
         let fault = *self.0.lock().unwrap();
         fault.map_or(Fault::None, |fault| fault(&op))
     }
 }
 
-/// The server's clock, and `ahead` of it.
+/// A clock that is `ahead` of the server's.
 pub(crate) struct ServerClock {
     pub(crate) server: MemoryServer,
     pub(crate) ahead: Duration,
@@ -69,19 +69,19 @@ impl Clock for ServerClock {
 pub(crate) struct World {
     pub(crate) server: MemoryServer,
     pub(crate) bus: Bus,
-    pub(crate) faults: Switch,
-    sent: u64,
+    pub(crate) faults: FaultSwitch,
+    commands_sent: u64,
     _composer: Serving,
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
-        let faults = Switch::default();
+        let faults = FaultSwitch::default();
         let server = MemoryServer::with_faults(Arc::new(faults.clone()));
         let bus = server.client("test").0;
         let answer = || std::future::ready(ComposeReply::Composed(Box::new(composed()))).boxed();
         let composer = bus.serve_compose(move |_| answer()).await.unwrap();
-        Self { server, bus, faults, sent: 0, _composer: composer }
+        Self { server, bus, faults, commands_sent: 0, _composer: composer }
     }
 
     /// A replica whose clock is that of the server.
@@ -92,13 +92,13 @@ impl World {
     /// A replica whose clock is ahead of the server's.
     pub(crate) async fn orchestrator_ahead(&self, ahead: Duration) -> Orchestrator {
         let clock = Arc::new(ServerClock { server: self.server.clone(), ahead });
-        Orchestrator::with_clock(Config::default(), self.server.bus(), clock).await.unwrap()
+        Orchestrator::with_clock(OrchestratorConfig::default(), self.server.bus(), clock).await.unwrap()
     }
 
     /// Sends a command without waiting for it; returns its id.
     pub(crate) async fn send<T: Serialize>(&mut self, verb: Verb, body: T) -> CommandId {
-        self.sent += 1;
-        let id = CommandId::new(&format!("u{}", self.sent)).unwrap();
+        self.commands_sent += 1;
+        let id = CommandId::new(&format!("u{}", self.commands_sent)).unwrap();
         let meta = CommandMeta { told: None, v: VERSION, time: self.server.now(), by: None, edge: None };
         let body = serde_json::to_vec(&Command { meta, body }).unwrap();
         self.bus.send_control(&key(), verb, &id, body.into()).await.unwrap();
@@ -108,36 +108,36 @@ impl World {
     /// Starts an interactive session without a turn.
     pub(crate) async fn start(&mut self) {
         let id = self.send(Verb::Start, Start { interactive: true, ..Start::default() }).await;
-        self.handled(&id).await;
+        self.wait_until_handled(&id).await;
     }
 
     /// Sends a message and waits until it is in the log.
-    pub(crate) async fn say(&mut self, text: &str) -> Event {
+    pub(crate) async fn send_message(&mut self, text: &str) -> Event {
         let message = SendUserMessage { content: Content::from(text), mode: contract::command::MessageMode::Queue };
         let id = self.send(Verb::SendUserMessage, message).await;
-        self.handled(&id).await
+        self.wait_until_handled(&id).await
     }
 
     /// Sends a command that carries only a reason, and waits until it is in the log.
-    pub(crate) async fn tell(&mut self, verb: Verb) -> Event {
+    pub(crate) async fn control(&mut self, verb: Verb) -> Event {
         let id = self.send(verb, ControlReason::default()).await;
-        self.handled(&id).await
+        self.wait_until_handled(&id).await
     }
 
-    /// Waits until an input is in the log; returns the event that says so.
-    pub(crate) async fn handled(&self, id: &CommandId) -> Event {
-        let end = Instant::now() + WAIT_MAX;
-        let mut looked_at = None;
+    /// Waits until an input is in the log, and returns the event that records it.
+    pub(crate) async fn wait_until_handled(&self, id: &CommandId) -> Event {
+        let deadline = Instant::now() + CONDITION_TIMEOUT;
+        let mut checked_head = None;
         loop {
             let head = self.bus.head(&key(), Read::Leader).await.unwrap().map(|head| head.meta.commit);
-            if head != looked_at {
+            if head != checked_head {
                 let events = self.log().await.into_iter().flat_map(|(_, commit)| commit.events);
                 if let Some(event) = events.into_iter().find(|event| input_of(event) == Some(id)) {
                     return event;
                 }
-                looked_at = head;
+                checked_head = head;
             }
-            assert!(Instant::now() < end, "{id} is not in the log");
+            assert!(Instant::now() < deadline, "{id} is not in the log");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -147,30 +147,30 @@ impl World {
     }
 
     /// Waits until a stream holds a message of this subject.
-    pub(crate) async fn holds(&self, stream: Stream, subject: &Subject) -> Stored {
-        let end = Instant::now() + WAIT_MAX;
+    pub(crate) async fn wait_for_message(&self, stream: Stream, subject: &Subject) -> Stored {
+        let deadline = Instant::now() + CONDITION_TIMEOUT;
         loop {
             if let Some(found) = self.bus.transport().last(stream, subject, Read::Leader).await.unwrap() {
                 return found;
             }
-            assert!(Instant::now() < end, "{subject} is not in {}", stream.name());
+            assert!(Instant::now() < deadline, "{subject} is not in {}", stream.name());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
-    /// What viewers of the session are told of errors from now on.
+    /// Subscribes to the errors that viewers of the session receive.
     pub(crate) async fn errors(&self) -> Subscription {
         self.bus.transport().subscribe(&subject::event(&key(), Topic::Error), None).await.unwrap()
     }
 }
 
-/// The code of the next error that viewers are told.
+/// Waits for the next error that viewers receive, and returns its code.
 pub(crate) async fn next_code(errors: &mut Subscription) -> String {
     let message = loop {
-        match tokio::time::timeout(WAIT_MAX, errors.next()).await {
+        match tokio::time::timeout(CONDITION_TIMEOUT, errors.next()).await {
             Ok(Some(SubscriptionEvent::Message(message))) => break message,
             Ok(Some(SubscriptionEvent::Gap)) => {}
-            Ok(None) | Err(_) => panic!("viewers are told no error"),
+            Ok(None) | Err(_) => panic!("viewers received no error"),
         }
     };
     let envelope: serde_json::Value = serde_json::from_slice(&message.payload).unwrap();
@@ -179,14 +179,14 @@ pub(crate) async fn next_code(errors: &mut Subscription) -> String {
 
 fn input_of(event: &Event) -> Option<&CommandId> {
     match event {
-        Event::InputHandled(handled) => Some(&handled.input.id),
+        Event::InputHandled(wait_until_handled) => Some(&wait_until_handled.input.id),
         Event::InputIgnored(ignored) => Some(&ignored.input.id),
         _ => None,
     }
 }
 
-/// Ends a replica as an operator does.
-pub(crate) async fn end(orchestrator: Orchestrator) {
+/// Shuts a replica down.
+pub(crate) async fn drain(orchestrator: Orchestrator) {
     orchestrator.drain(Duration::from_secs(10)).await;
 }
 

@@ -1,4 +1,4 @@
-//! `agents.yaml`: what is read from it, what is refused and where, and what is only odd.
+//! `agents.yaml`: what is read from it, what is refused and where, and what only warns.
 
 use contract::ids::AgentId;
 use contract::settings::{ContinuationSettings, Limits, OnExpiry};
@@ -17,7 +17,7 @@ fn continuation(config: &str) -> ContinuationSettings {
 }
 
 #[test]
-fn continuation_settings() {
+fn continuation_config_of_an_agent_replaces_defaults() {
     let default = ContinuationSettings::default();
     let check = |config: &str, expect: ContinuationSettings| assert_eq!(continuation(config), expect, "{config}");
     check("", default.clone());
@@ -79,24 +79,24 @@ fn shipped_agents_are_as_designed() {
             (["list_files", "read_file", "search_text", "write_file"], ["check_mail", "reply_mail", "send_mail"]);
         let mut tools: Vec<&str> = files.into_iter().chain(mail).chain(["delegate", "read_result"]).collect();
         let plans = ["analyze_dependencies", "decompose_plan", "list_plans", "mark_step_done", "read_plan"];
-        // Who assists and who plans may ask people; only who assists reads what strangers wrote.
+        // The assistant and the planner may ask people. Only the assistant reads texts of strangers.
         match agent.id.as_str() {
             "a" => tools.extend(["ask_user", "http_fetch"]),
             "p" => tools.extend(plans.into_iter().chain(["ask_user"])),
             "e" => tools.extend(plans),
-            // Who looks for what went wrong reads sessions.
+            // The debugger reads sessions.
             "d" => tools.extend(["list_sessions", "read_decisions", "read_session"]),
             _ => {}
         }
         tools.sort_unstable();
         assert_eq!(agent.tools.allow, tools);
-        // Whoever can be written to must know what a mailbox is.
+        // An agent with a mailbox must have the feature that explains it.
         assert_eq!(agent.features.enable, ["mailbox"], "{}", agent.id);
     }
 }
 
 #[test]
-fn every_agent_is_known_by_its_key_its_alias_and_its_name() {
+fn agent_named_by_key_alias_or_name_is_found() {
     let agents = parse(include_str!("../../../../config/agents.yaml")).unwrap();
     let known: Vec<_> = agents
         .addresses()
@@ -120,7 +120,7 @@ fn every_agent_is_known_by_its_key_its_alias_and_its_name() {
 }
 
 #[test]
-fn refused_with_file_line_and_column() {
+fn file_with_an_error_is_refused_with_line_and_column() {
     let check = |text: &str, expect: &str| {
         let error = parse(text).unwrap_err();
         assert!(error.starts_with(expect), "{text}\n  got:    {error}\n  expect: {expect}");
@@ -199,7 +199,7 @@ fn refused_with_file_line_and_column() {
 }
 
 #[test]
-fn a_set_has_the_tools_of_those_that_it_extends_and_rules_stand_in_their_order() {
+fn tool_set_has_the_tools_of_sets_that_it_extends_and_rules_keep_their_order() {
     let agents = parse(
         "tool_sets: {a: [x], b: {extends: [a], tools: ['m__*']}, c: {extends: [b, a]}}\n\
          approvals: [{tool: '*', ask: never}]\n\
@@ -216,7 +216,7 @@ fn a_set_has_the_tools_of_those_that_it_extends_and_rules_stand_in_their_order()
 }
 
 #[test]
-fn only_odd() {
+fn unusual_entries_warn_and_are_accepted() {
     let check = |fields: &str, expect: &[&str]| {
         let text = format!("agents:\n  x: {{name: X, prompt_file: x.md, continuation_config: {{{fields}}}}}\n");
         assert_eq!(parse(&text).unwrap().warnings, expect, "{fields}");

@@ -1,4 +1,4 @@
-//! `ai_config`: of three layers the session goes over its agent, and the agent over its model.
+//! `ai_config`: the session has precedence over its agent, and the agent over its model.
 
 use crate::world::{World, request};
 use contract::compose::ComposeRequest;
@@ -18,7 +18,7 @@ models:
   big: {provider: p, multi_tool: true, ai_config: MODEL}
 ";
 
-/// Agents and models with these layers.
+/// A world whose model and agent have these layers.
 fn world(model: &str, agent: &str) -> World {
     let world = World::new();
     world.write("agents.yaml", &AGENTS.replace("AGENT", agent));
@@ -32,17 +32,17 @@ fn tool(name: &str) -> ToolSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-fn asked(session: Value) -> ComposeRequest {
+fn compose_request(session: Value) -> ComposeRequest {
     let ai_config: AiConfig = serde_json::from_value(session).unwrap();
     ComposeRequest { ai_config, tools: vec![tool("look"), tool("write")], ..request(Some("x"), Some("big")) }
 }
 
 #[test]
-fn prompt_of_a_session_goes_over_that_of_its_agent_and_its_model() {
+fn prompt_of_a_session_replaces_that_of_its_agent_and_its_model() {
     let (of_model, of_agent) = ("{system_prompt: M, tool_preamble: MT}", "{system_prompt: 'A {{{what}}}'}");
     let none = json!({});
     let begins = |world: &World, session: &Value| {
-        let prompt = world.composed(&asked(session.clone())).prompt;
+        let prompt = world.composed(&compose_request(session.clone())).prompt;
         prompt.lines().next().unwrap().to_owned()
     };
     assert_eq!(begins(&world("{}", "{}"), &none), "I am Xaver the Example {{{agent_id}}}.");
@@ -52,8 +52,8 @@ fn prompt_of_a_session_goes_over_that_of_its_agent_and_its_model() {
         begins(&world(of_model, of_agent), &json!({"system_prompt": "S {{{agent_name}}}"})),
         "S Xaver the Example"
     );
-    // Shared parts follow whoever's prompt it is.
-    let whole = world(of_model, of_agent).composed(&asked(json!({"system_prompt": "S"}))).prompt;
+    // Shared parts follow the prompt of any layer.
+    let whole = world(of_model, of_agent).composed(&compose_request(json!({"system_prompt": "S"}))).prompt;
     assert!(
         whole.contains("## CORE INSTRUCTIONS") && whole.contains("## AVAILABLE TOOLS\n\nMT\n\n- `look`"),
         "{whole}"
@@ -61,14 +61,14 @@ fn prompt_of_a_session_goes_over_that_of_its_agent_and_its_model() {
 }
 
 #[test]
-fn values_and_parameters_are_laid_over_each_other_one_by_one() {
+fn values_and_parameters_of_layers_are_merged_one_by_one() {
     let world = world(
         "{prompt_parameters: {a: m, b: m}, parameters: {temperature: 1, seed: 7}, tool_choice: [required]}",
         "{prompt_parameters: {b: a, c: a}, parameters: {temperature: 0.5}}",
     );
     let session = json!({"system_prompt": "{{{a}}} {{{b}}} {{{c}}}", "prompt_parameters": {"c": "s"},
         "parameters": {"top_p": 0.9}});
-    let composed = world.composed(&asked(session));
+    let composed = world.composed(&compose_request(session));
     assert!(composed.prompt.starts_with("m a s\n"), "{}", composed.prompt);
     let requests = composed.ai_config.unwrap();
     assert_eq!(Value::Object(requests.parameters), json!({"temperature": 0.5, "seed": 7, "top_p": 0.9}));
@@ -76,9 +76,9 @@ fn values_and_parameters_are_laid_over_each_other_one_by_one() {
 }
 
 #[test]
-fn tools_and_shared_parts_are_left_out_where_a_layer_says_so() {
+fn tools_and_shared_parts_excluded_by_a_layer_are_left_out() {
     let headings = |world: &World, session: Value| {
-        let prompt = world.composed(&asked(session)).prompt;
+        let prompt = world.composed(&compose_request(session)).prompt;
         let headings = prompt.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned);
         headings.collect::<Vec<_>>()
     };
@@ -89,11 +89,11 @@ fn tools_and_shared_parts_are_left_out_where_a_layer_says_so() {
 }
 
 #[test]
-fn tools_that_a_session_leaves_out_are_not_described_to_it() {
+fn tools_excluded_by_a_session_are_not_described() {
     let world = world("{}", "{}");
     let described = |only: Option<&[&str]>| {
         let only_tools = only.map(|names| names.iter().map(ToString::to_string).collect());
-        let composed = world.composed(&ComposeRequest { only_tools, ..asked(json!({})) });
+        let composed = world.composed(&ComposeRequest { only_tools, ..compose_request(json!({})) });
         ["look", "write"].map(|name| composed.prompt.contains(&format!("- `{name}`")))
     };
     assert_eq!(described(None), [true, true]);
@@ -102,27 +102,27 @@ fn tools_that_a_session_leaves_out_are_not_described_to_it() {
 }
 
 #[test]
-fn layer_of_a_file_that_cannot_be_used_is_refused_with_its_place() {
+fn layer_of_a_file_invalid_is_refused_with_its_position() {
     for (model, agent, expected) in [
         ("{}", "{tool_choice: [any]}", "agents.yaml:4"),
         ("{tool_choice: [any]}", "{}", "models.yaml:5"),
         ("{}", "{system_promt: x}", "system_promt"),
     ] {
         let world = world(model, agent);
-        let refused = prompt_composer::Book::read(&world.config).err().unwrap().to_string();
-        assert!(refused.contains(expected), "{refused}");
+        let expect_refusal = prompt_composer::Catalog::read(&world.config).err().unwrap().to_string();
+        assert!(expect_refusal.contains(expected), "{expect_refusal}");
     }
 }
 
 #[test]
-fn session_that_asks_for_what_cannot_be_used_is_refused() {
-    let (code, why) = world("{}", "{}").refused(&asked(json!({"tool_choice": ["any"]})));
+fn layer_of_a_session_invalid_is_refused() {
+    let (code, why) = world("{}", "{}").expect_refusal(&compose_request(json!({"tool_choice": ["any"]})));
     assert_eq!(code, ErrorCode::BadRequest);
     assert!(why.starts_with("ai_config.tool_choice[0] must be auto, none, required"), "{why}");
 }
 
 #[test]
-fn agent_without_a_prompt_file_has_that_of_its_key_and_a_name_may_have_dots() {
+fn agent_without_prompt_file_has_the_file_of_its_key() {
     let world = World::new();
     world.write("agents.yaml", "agents:\n  x: {name: X}\n  z: {name: Z, prompt_file: agent_z.prompt.md}\n");
     world.write("mine/agents/agent_z.prompt.md", "I am dotted.");
@@ -133,29 +133,29 @@ fn agent_without_a_prompt_file_has_that_of_its_key_and_a_name_may_have_dots() {
 }
 
 #[test]
-fn prompt_that_a_few_bytes_stand_for_is_refused_before_it_is_written_out() {
+fn prompt_expanded_by_placeholders_over_limit_is_refused_early() {
     let world = world("{}", "{}");
     let session = json!({"system_prompt": "{{{a}}}".repeat(9_000), "prompt_parameters": {"a": "x".repeat(60_000)}});
-    let (code, why) = world.refused(&asked(session));
+    let (code, why) = world.expect_refusal(&compose_request(session));
     assert_eq!(code, ErrorCode::TooLarge);
-    // 540 MB, were it written out: it ends with the first value behind the limit.
+    // It would have 540 MB. Substitution stops at the first value over the limit.
     let bytes: usize = why.split(' ').find_map(|word| word.parse().ok()).unwrap();
     assert!(bytes < 700_000, "{why}");
 }
 
 #[test]
-fn answer_that_cannot_be_sent_is_a_refusal() {
+fn reply_too_large_to_send_is_a_refusal() {
     let world = world("{}", "{}");
     let session = json!({"system_prompt": "{{{a}}}".repeat(4), "prompt_parameters": {"a": "\u{1}".repeat(60_000)}});
-    let request = serde_json::to_vec(&asked(session)).unwrap();
-    let book = prompt_composer::Book::read(&world.config).unwrap();
-    let answer = book.answer_bytes(&request.into(), None).unwrap();
+    let request = serde_json::to_vec(&compose_request(session)).unwrap();
+    let catalog = prompt_composer::Catalog::read(&world.config).unwrap();
+    let answer = catalog.compose_bytes(&request.into(), None).unwrap();
     let answer: Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(answer["refused"]["code"], "too_large", "{}", answer.to_string().len());
 }
 
 #[test]
-fn fallback_has_its_own_parameters_in_the_place_of_the_models() {
+fn fallback_has_its_own_parameters_and_not_those_of_the_model() {
     let world = world("{}", "{parameters: {seed: 7}}");
     let models = "
 providers:
@@ -165,7 +165,7 @@ models:
   small: {provider: p, ai_config: {parameters: {reasoning_effort: low}, tool_choice: [required]}}
 ";
     world.write("models.yaml", models);
-    let composed = world.composed(&asked(json!({"parameters": {"temperature": 0.5}})));
+    let composed = world.composed(&compose_request(json!({"parameters": {"temperature": 0.5}})));
     let of = |number: usize| composed.fallbacks[number].requests.as_deref().unwrap();
     assert_eq!(
         Value::Object(of(0).parameters.clone()),

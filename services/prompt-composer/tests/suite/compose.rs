@@ -1,4 +1,4 @@
-//! What the composer answers: order, features, variants, refusals.
+//! Replies of the composer: order of the parts, features, variants, refusals.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,14 +8,14 @@ use bytes::Bytes;
 use contract::ErrorCode;
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::ids::{AgentId, TenantId};
-use prompt_composer::{Book, Config};
+use prompt_composer::{Catalog, ComposerConfig};
 use tempfile::TempDir;
 
 #[test]
-fn parts_come_in_order_each_once() {
-    let mut asked = request(None, Some("p/any"));
-    asked.features = features(&["ape", "zoo", "ape_protocol", "output_format"], &[]);
-    let composed = World::new().composed(&asked);
+fn parts_are_in_order_and_each_is_there_once() {
+    let mut compose_request = request(None, Some("p/any"));
+    compose_request.features = features(&["ape", "zoo", "ape_protocol", "output_format"], &[]);
+    let composed = World::new().composed(&compose_request);
     assert_eq!(
         composed.prompt,
         "I am Xaver the Example {{{agent_id}}}.\n\n\
@@ -46,12 +46,12 @@ fn parts_come_in_order_each_once() {
 }
 
 #[test]
-fn a_session_switches_for_itself_and_odd_switches_warn() {
+fn session_switches_features_and_unknown_ones_warn() {
     let world = World::new();
     let before = world.composed(&request(Some("x"), Some("big")));
-    let mut asked = request(Some("xaver"), Some("big"));
-    asked.features = features(&["../../etc/passwd", "nothing"], &["core", "zoo", "continuation", "mailbox"]);
-    let composed = world.composed(&asked);
+    let mut compose_request = request(Some("xaver"), Some("big"));
+    compose_request.features = features(&["../../etc/passwd", "nothing"], &["core", "zoo", "continuation", "mailbox"]);
+    let composed = world.composed(&compose_request);
     assert_eq!(
         composed.prompt,
         "I am Xaver the Example {{{agent_id}}}.\n\n## CORE INSTRUCTIONS\n\ncore\n\n\
@@ -69,40 +69,40 @@ fn a_session_switches_for_itself_and_odd_switches_warn() {
 }
 
 #[test]
-fn feature_named_by_the_command_that_does_not_exist_is_refused() {
+fn feature_named_by_command_unknown_is_refused() {
     let world = World::new();
-    let asked = |named| {
+    let compose_request = |named| {
         let named_features = named;
         ComposeRequest { features: features(&["nothing"], &[]), named_features, ..request(Some("x"), Some("big")) }
     };
-    // A feature that an older command named only warns: its file may be gone since.
-    let before = world.composed(&asked(features(&[], &[])));
+    // An unknown feature of an older command only warns: its file may have been removed since.
+    let before = world.composed(&compose_request(features(&[], &[])));
     assert_eq!(before.warnings, ["there is no feature \"nothing\""]);
     for named in [features(&["mailbx"], &[]), features(&[], &["mailbx"])] {
-        let (code, message) = world.refused(&asked(named));
+        let (code, message) = world.expect_refusal(&compose_request(named));
         assert_eq!(code, ErrorCode::UnknownFeature);
         let expect = "there is no feature \"mailbx\" (did you mean \"mailbox\"?); there are ";
         assert!(message.starts_with(expect), "{message}");
     }
-    assert_eq!(world.composed(&asked(features(&["mailbox_protocol"], &["zoo"]))), before);
+    assert_eq!(world.composed(&compose_request(features(&["mailbox_protocol"], &["zoo"]))), before);
 }
 
 #[test]
-fn agent_name_with_a_typo_is_refused_with_the_name_that_was_meant() {
+fn agent_name_with_typo_is_refused_with_a_suggestion() {
     let world = World::new();
-    let (code, message) = world.refused(&request(Some("xavr"), Some("big")));
+    let (code, message) = world.expect_refusal(&request(Some("xavr"), Some("big")));
     assert_eq!(code, ErrorCode::UnknownAgent);
     assert!(message.starts_with("there is no agent xavr (did you mean xaver?); there are "), "{message}");
 }
 
 #[test]
-fn variants_by_family_and_flavour_and_the_nearest_directory() {
+fn variant_is_selected_by_directory_then_family_then_flavour() {
     let world = World::new();
     let part = |expect: &str, model: &str| {
         let prompt = world.composed(&request(Some("x"), Some(model))).prompt;
         assert!(prompt.contains(&format!("## CONTINUATION PROTOCOL\n\n{expect}\n\n")), "{expect}: {prompt}");
     };
-    // The shipped files have a variant `multi`, but this directory's own file goes first.
+    // The shipped files have a variant `multi`, but the file of this directory has precedence.
     part("continuation", "big-2");
     world.write("mine/shared/continuation_protocol.multi.md", "multi");
     part("multi", "big-2");
@@ -116,7 +116,7 @@ fn variants_by_family_and_flavour_and_the_nearest_directory() {
 }
 
 #[test]
-fn a_missing_prompt_is_replaced_and_an_unknown_placeholder_stays() {
+fn prompt_missing_is_replaced_and_unknown_placeholder_stays() {
     let world = World::new();
     let composed = world.composed(&request(Some("ypsilon"), None));
     assert!(composed.prompt.starts_with("default\n\n## CORE INSTRUCTIONS"));
@@ -131,17 +131,17 @@ fn a_missing_prompt_is_replaced_and_an_unknown_placeholder_stays() {
 }
 
 #[test]
-fn what_is_refused_says_what_to_do() {
+fn refusal_names_the_error_and_the_remedy() {
     let mut world = World::new();
-    let (code, message) = world.refused(&request(Some("nobody"), Some("big")));
+    let (code, message) = world.expect_refusal(&request(Some("nobody"), Some("big")));
     assert_eq!(code, ErrorCode::UnknownAgent);
     assert_eq!(message, "there is no agent nobody; there are x (Xaver the Example), y (Ypsilon)");
 
-    let (code, message) = world.refused(&request(None, None));
+    let (code, message) = world.expect_refusal(&request(None, None));
     assert_eq!(code, ErrorCode::UnknownModel);
     assert!(message.contains("AILOOP__COMPOSER__DEFAULT_MODEL"), "{message}");
 
-    let (code, message) = world.refused(&request(None, Some("nope")));
+    let (code, message) = world.expect_refusal(&request(None, Some("nope")));
     assert_eq!(code, ErrorCode::UnknownModel);
     assert_eq!(
         message,
@@ -154,11 +154,11 @@ fn what_is_refused_says_what_to_do() {
     assert_eq!(world.composed(&request(Some("y"), None)).model.id, "big-1");
 
     world.write("mine/agents/x.md", &"x".repeat(600 << 10));
-    assert_eq!(world.refused(&request(None, Some("big"))).0, ErrorCode::TooLarge);
+    assert_eq!(world.expect_refusal(&request(None, Some("big"))).0, ErrorCode::TooLarge);
 }
 
 #[test]
-fn fallbacks_come_with_their_settings() {
+fn fallbacks_have_their_settings() {
     let world = World::new();
     assert_eq!(world.composed(&request(None, Some("big"))).fallbacks, []);
     world.write("models.yaml", &format!("{MODELS}  small: {{provider: p, fallbacks: [big, p/x], reasoning: true}}\n"));
@@ -170,34 +170,33 @@ fn fallbacks_come_with_their_settings() {
 }
 
 #[test]
-fn without_a_default_agent_one_must_be_named() {
+fn agent_not_named_without_default_is_refused() {
     let world = World::new();
     world.write("agents.yaml", "agents: {z: {name: Zed, prompt_file: x.md}}");
-    let (code, message) = world.refused(&request(None, Some("big")));
+    let (code, message) = world.expect_refusal(&request(None, Some("big")));
     assert_eq!(code, ErrorCode::UnknownAgent);
     assert_eq!(message, "no agent is named, and agents.yaml has no default_agent; there are z (Zed)");
 }
 
 #[test]
-fn what_is_shipped_is_enough() {
+fn shipped_files_alone_compose_a_prompt() {
     let empty = TempDir::new().unwrap();
-    let config = Config { config_dir: Some(empty.path().to_owned()), ..Config::default() };
-    let shipped = Book::read(&config).unwrap();
+    let config = ComposerConfig { config_dir: Some(empty.path().to_owned()), ..ComposerConfig::default() };
+    let shipped = Catalog::read(&config).unwrap();
     for agent in [None, Some("alice"), Some("tessa"), Some("patricia"), Some("eamonn"), Some("debbie")] {
-        assert!(matches!(shipped.answer(&request(agent, Some("rehearsal"))), ComposeReply::Composed(_)), "{agent:?}");
+        assert!(matches!(shipped.compose(&request(agent, Some("rehearsal"))), ComposeReply::Composed(_)), "{agent:?}");
     }
     assert!(!Path::new("agents.yaml").exists(), "nothing but what is shipped");
 }
 
-/// The bytes of a request, as the bus brings them.
 fn bytes(request: &ComposeRequest) -> Bytes {
     serde_json::to_vec(request).unwrap().into()
 }
 
 #[test]
-fn an_answer_that_was_given_before_is_the_answer_that_would_be_given() {
+fn cached_reply_equals_a_composed_one() {
     let world = World::new();
-    let book = Book::read(&world.config).unwrap();
+    let catalog = Catalog::read(&world.config).unwrap();
     let tool = |name: &str, version: &str| {
         serde_json::from_value(serde_json::json!({
             "name": name, "description": "d", "parameters": {}, "effect": "pure", "approval": "never", "version": version
@@ -206,12 +205,12 @@ fn an_answer_that_was_given_before_is_the_answer_that_would_be_given() {
     };
     let base = request(Some("x"), Some("big"));
     let with = |change: &dyn Fn(&mut ComposeRequest)| {
-        let mut asked = base.clone();
-        change(&mut asked);
-        asked
+        let mut compose_request = base.clone();
+        change(&mut compose_request);
+        compose_request
     };
-    // Everything that goes in, changed by itself.
-    let asked = [
+    // Each input of a prompt, changed alone.
+    let compose_request = [
         base.clone(),
         with(&|r| r.agent = Some(AgentId::new("y").unwrap())),
         with(&|r| r.model = Some("p/any".to_owned())),
@@ -225,24 +224,30 @@ fn an_answer_that_was_given_before_is_the_answer_that_would_be_given() {
         with(&|r| r.tenant = TenantId::new("other").unwrap()),
     ];
     for _ in 0..3 {
-        for request in &asked {
+        for request in &compose_request {
             let answer: ComposeReply =
-                serde_json::from_slice(&book.answer_bytes(&bytes(request), None).unwrap()).unwrap();
-            assert_eq!(answer, book.answer(request), "{request:?}");
+                serde_json::from_slice(&catalog.compose_bytes(&bytes(request), None).unwrap()).unwrap();
+            assert_eq!(answer, catalog.compose(request), "{request:?}");
         }
     }
-    // What one of them switched on is not in the next one.
+    // A feature of one request is not on in the next one.
     let prompt = |request: &ComposeRequest| {
-        String::from_utf8(book.answer_bytes(&bytes(request), None).unwrap().to_vec()).unwrap()
+        String::from_utf8(catalog.compose_bytes(&bytes(request), None).unwrap().to_vec()).unwrap()
     };
-    assert!(prompt(&asked[3]).contains("APE INSTRUCTIONS") && !prompt(&asked[0]).contains("APE INSTRUCTIONS"));
-    assert!(prompt(&asked[0]).contains("ZOO INSTRUCTIONS") && !prompt(&asked[4]).contains("ZOO INSTRUCTIONS"));
+    assert!(
+        prompt(&compose_request[3]).contains("APE INSTRUCTIONS")
+            && !prompt(&compose_request[0]).contains("APE INSTRUCTIONS")
+    );
+    assert!(
+        prompt(&compose_request[0]).contains("ZOO INSTRUCTIONS")
+            && !prompt(&compose_request[4]).contains("ZOO INSTRUCTIONS")
+    );
 
-    // The same bytes are the same answer, without a copy; nonsense is refused each time.
+    // The same bytes get the same reply, without a copy. An invalid request is refused each time.
     let (first, again) =
-        (book.answer_bytes(&bytes(&base), None).unwrap(), book.answer_bytes(&bytes(&base), None).unwrap());
+        (catalog.compose_bytes(&bytes(&base), None).unwrap(), catalog.compose_bytes(&bytes(&base), None).unwrap());
     assert!(std::ptr::eq(first.as_ptr(), again.as_ptr()));
-    let refused = book.answer_bytes(&Bytes::from_static(b"{"), None).unwrap();
-    let refused: ComposeReply = serde_json::from_slice(&refused).unwrap();
-    assert!(matches!(refused, ComposeReply::Refused { code: ErrorCode::BadRequest, .. }));
+    let expect_refusal = catalog.compose_bytes(&Bytes::from_static(b"{"), None).unwrap();
+    let expect_refusal: ComposeReply = serde_json::from_slice(&expect_refusal).unwrap();
+    assert!(matches!(expect_refusal, ComposeReply::Refused { code: ErrorCode::BadRequest, .. }));
 }

@@ -1,10 +1,10 @@
-//! What the shipped prompts must say, and that what they teach is what the loop understands.
+//! Required content of the shipped prompts; the loop must understand what they teach.
 
 use std::sync::Arc;
 
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::model::{SignalForm, ToolCall};
-use prompt_composer::{Book, Config};
+use prompt_composer::{Catalog, ComposerConfig};
 use reply::{Evidence, Patterns, Reading, Status};
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn shipped(name: &str) -> String {
 }
 
 #[test]
-fn the_required_content_is_there() {
+fn shipped_prompts_have_the_required_content() {
     let guidelines: &[&str] = &["read a tool's description", "valid JSON", "never guess a required argument"];
     for (name, phrases) in [
         ("shared/continuation_protocol.md", &[GO_ON, END, SIGNAL] as &[&[&str]]),
@@ -97,27 +97,27 @@ fn the_required_content_is_there() {
     }
 }
 
-/// The JSON of a file's code fences.
-fn fences(text: &str) -> Vec<&str> {
+/// The JSON in code fences of a file.
+fn json_fences(text: &str) -> Vec<&str> {
     text.split("```json\n").skip(1).map(|rest| rest.split("\n```").next().unwrap()).collect()
 }
 
-/// Shape and examples, in the form in which a model is asked for them, are read as what they say.
+/// The loop reads each shape and example of a prompt as the prompt describes it.
 #[test]
-fn the_examples_are_understood() {
+fn examples_in_prompts_are_parsed_as_described() {
     let check = |file: &str, read: &dyn Fn(&str) -> Reading, visible: &dyn Fn(&Value) -> String| {
         let text = shipped(file);
-        let fences = fences(&text);
-        let said: Vec<Reading> = fences.iter().map(|fence| read(fence)).collect();
-        let statuses: Vec<Status> = said.iter().map(|reading| reading.signal.as_ref().unwrap().status).collect();
+        let json_fences = json_fences(&text);
+        let logged: Vec<Reading> = json_fences.iter().map(|fence| read(fence)).collect();
+        let statuses: Vec<Status> = logged.iter().map(|reading| reading.signal.as_ref().unwrap().status).collect();
         assert_eq!(statuses, [Status::Continue, Status::Continue, Status::Terminate], "{file}");
-        for (fence, reading) in fences.iter().zip(&said) {
+        for (fence, reading) in json_fences.iter().zip(&logged) {
             let value: Value = serde_json::from_str(fence).unwrap();
             assert_eq!(reading.visible.trim(), visible(&value), "{file}: {fence}");
             assert!(!reading.signal.as_ref().unwrap().reason.is_empty(), "{file}: {fence}");
         }
-        // The shape names a tool call; the examples announce none that would be made.
-        assert_eq!(said.iter().map(|reading| reading.calls.len()).collect::<Vec<_>>(), [1, 0, 0], "{file}");
+        // The shape contains a tool call, and the examples contain none.
+        assert_eq!(logged.iter().map(|reading| reading.calls.len()).collect::<Vec<_>>(), [1, 0, 0], "{file}");
     };
     let before = "There are two plans.";
     check(
@@ -136,21 +136,21 @@ fn the_examples_are_understood() {
         &|value| value["response"].as_str().unwrap().to_owned(),
     );
     let schema = jsonschema::validator_for(&reply::envelope()).unwrap();
-    for fence in fences(&shipped("shared/continuation_protocol.structured.md")) {
+    for fence in json_fences(&shipped("shared/continuation_protocol.structured.md")) {
         let value: Value = serde_json::from_str(fence).unwrap();
         assert!(schema.is_valid(&value), "{fence}");
     }
 }
 
-/// What agents are told to say is what the loop reads with their own settings.
+/// With the settings of an agent the loop matches the phrases that its prompt teaches.
 #[test]
-fn the_words_are_heard_by_the_agents_that_are_told_to_say_them() {
-    let config = Config { default_model: Some("rehearsal".to_owned()), ..Config::default() };
-    let book = Book::read(&config).unwrap();
+fn phrases_in_prompts_match_with_the_settings_of_their_agents() {
+    let config = ComposerConfig { default_model: Some("rehearsal".to_owned()), ..ComposerConfig::default() };
+    let catalog = Catalog::read(&config).unwrap();
     let patterns = |agent: &str| {
         let request = serde_json::json!({"tenant": "default", "agent": agent});
         let request: ComposeRequest = serde_json::from_value(request).unwrap();
-        let ComposeReply::Composed(composed) = book.answer(&request) else { panic!("{agent}") };
+        let ComposeReply::Composed(composed) = catalog.compose(&request) else { panic!("{agent}") };
         assert!(!composed.agent.continuation.require_explicit_signal);
         assert!(composed.prompt.contains("announce the next step in words"), "{agent}");
         let detects_intent = composed.agent.continuation.detect_intent;
@@ -174,7 +174,7 @@ fn the_words_are_heard_by_the_agents_that_are_told_to_say_them() {
     }
     let (patricia, eamonn) = (patterns("patricia"), patterns("eamonn"));
     let own = shipped("agents/patricia_planner.md");
-    for (patterns, told, said, goes_on) in [
+    for (patterns, told, logged, goes_on) in [
         (&eamonn, text.as_str(), "Next, I'll write it.", true),
         (&eamonn, &text, "Proceeding to the next file.", true),
         (&eamonn, &text, "Task complete. It is in `a.md`.", false),
@@ -184,9 +184,9 @@ fn the_words_are_heard_by_the_agents_that_are_told_to_say_them() {
         (&patricia, &own, "RFC 7 created at `a.md`.", false),
         (&patricia, &own, "The plan is complete: `a.md`.", false),
     ] {
-        let words: String = said.split(' ').take(2).collect::<Vec<_>>().join(" ");
+        let words: String = logged.split(' ').take(2).collect::<Vec<_>>().join(" ");
         let (first, _) = words.split_once(' ').unwrap();
-        assert!(told.contains(first), "{said}");
-        assert_eq!(decided(patterns, said), Some(goes_on), "{said}");
+        assert!(told.contains(first), "{logged}");
+        assert_eq!(decided(patterns, logged), Some(goes_on), "{logged}");
     }
 }

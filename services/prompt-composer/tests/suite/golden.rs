@@ -1,4 +1,4 @@
-//! The composed prompts of the shipped agents, whole. `UPDATE_GOLDEN=1` writes them anew.
+//! Complete composed prompts of the shipped agents. `UPDATE_GOLDEN=1` writes them again.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use contract::Json;
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::ids::{AgentId, TenantId, ToolName};
 use contract::tool::ToolSpec;
-use prompt_composer::{Book, Config};
+use prompt_composer::{Catalog, ComposerConfig};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -46,12 +46,12 @@ fn check(name: &str, request: &ComposeRequest) {
 }
 
 fn check_in(config: &Path, name: &str, request: &ComposeRequest) {
-    let config = Config {
+    let config = ComposerConfig {
         config_dir: Some(config.to_owned()),
         prompts_dir: Some(Path::new(ROOT).join("../../prompts")),
-        ..Config::default()
+        ..ComposerConfig::default()
     };
-    let ComposeReply::Composed(composed) = Book::read(&config).unwrap().answer(request) else { panic!("refused") };
+    let ComposeReply::Composed(composed) = Catalog::read(&config).unwrap().compose(request) else { panic!("refused") };
     assert_eq!(composed.warnings, Vec::<String>::new(), "{name}");
     let path = Path::new(ROOT).join("tests/golden").join(format!("{name}.md"));
     let text = format!("{}\n", composed.prompt);
@@ -64,19 +64,19 @@ fn check_in(config: &Path, name: &str, request: &ComposeRequest) {
 }
 
 #[test]
-fn shipped_agents() {
+fn shipped_agents_have_their_golden_prompts() {
     for agent in ["alice", "patricia", "tessa", "eamonn", "debbie"] {
         check(agent, &request(agent, "rehearsal"));
     }
 }
 
 #[test]
-fn a_single_tool_model() {
+fn model_with_single_tool_calls_has_its_golden_prompt() {
     check("alice.single", &request("a", "ollama/some-model"));
 }
 
 #[test]
-fn a_model_with_structured_output() {
+fn model_with_structured_output_has_its_golden_prompt() {
     let dir = tempfile::tempdir().unwrap();
     let models = "providers: {p: {kind: scripted, script: s}}\nmodels: {m: {provider: p, structured_output: true, multi_tool: true}}";
     std::fs::write(dir.path().join("models.yaml"), models).unwrap();
@@ -85,11 +85,11 @@ fn a_model_with_structured_output() {
 }
 
 #[test]
-fn without_tools() {
+fn request_without_tools_has_its_golden_prompt() {
     check("alice.no-tools", &ComposeRequest { include_tools: false, ..request("a", "rehearsal") });
 }
 
 #[test]
-fn without_shared_parts() {
+fn request_without_shared_parts_has_its_golden_prompt() {
     check("alice.no-shared", &ComposeRequest { include_shared: false, ..request("a", "rehearsal") });
 }

@@ -1,4 +1,4 @@
-//! Composed prompts, the files they come from, and requests over the in-memory server.
+//! Composed prompts, their files, and requests over the in-memory server.
 
 #![allow(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 

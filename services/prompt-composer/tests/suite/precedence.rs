@@ -1,5 +1,5 @@
-//! Which layer wins: built-in < template < model < agent < session. One row for each two layers that meet and each kind of
-//! setting, asked of the whole way from the files to what a session commits.
+//! Precedence of layers: built-in < template < model < agent < session. There is a row for each two layers and each kind of
+//! setting. Each row is checked from the files to the settings that a session commits.
 
 use contract::command::{Start, Verb};
 use contract::compose::{ComposeReply, ComposeRequest};
@@ -7,35 +7,37 @@ use contract::event::{Event, InputKind, InputRef};
 use contract::settings::ContinuationSettings;
 use contract::subject::SessionKey;
 use contract::{CommandId, SessionId, TenantId, Timestamp};
-use prompt_composer::{Book, Config};
+use prompt_composer::{Catalog, ComposerConfig};
 use session::{Body, Input, Session, StartInput};
 
-/// What each layer says, as the fields of a `continuation_config`; the session's as JSON, which YAML understands too.
+/// Fields of the `continuation_config` of each layer. Those of the session are JSON.
 #[derive(Debug, Clone, Copy, Default)]
-struct Says<'a> {
+struct Layers<'a> {
     model: &'a str,
     agent: &'a str,
     session: &'a str,
 }
 
-fn committed(says: Says<'_>) -> ContinuationSettings {
+fn committed(layers: Layers<'_>) -> ContinuationSettings {
     let dir = tempfile::tempdir().unwrap();
-    let agents = format!("agents: {{x: {{name: X, prompt_file: x.md, continuation_config: {{{}}}}}}}", says.agent);
+    let agents = format!("agents: {{x: {{name: X, prompt_file: x.md, continuation_config: {{{}}}}}}}", layers.agent);
     let models = format!(
         "providers: {{p: {{kind: scripted, script: s}}}}\nmodels: {{m: {{provider: p, continuation_config: {{{}}}}}}}",
-        says.model
+        layers.model
     );
     std::fs::write(dir.path().join("agents.yaml"), agents).unwrap();
     std::fs::write(dir.path().join("models.yaml"), models).unwrap();
-    let config = Config { config_dir: Some(dir.path().to_owned()), ..Config::default() };
+    let config = ComposerConfig { config_dir: Some(dir.path().to_owned()), ..ComposerConfig::default() };
     let request = serde_json::json!({"tenant": TenantId::default(), "agent": "x", "model": "m"});
     let request: ComposeRequest = serde_json::from_value(request).unwrap();
-    let ComposeReply::Composed(composed) = Book::read(&config).unwrap().answer(&request) else { panic!("{says:?}") };
+    let ComposeReply::Composed(composed) = Catalog::read(&config).unwrap().compose(&request) else {
+        panic!("{layers:?}")
+    };
 
-    let over: serde_json::Value = serde_json::from_str(&format!("{{{}}}", says.session)).unwrap();
+    let over: serde_json::Value = serde_json::from_str(&format!("{{{}}}", layers.session)).unwrap();
     let start: Start = serde_json::from_value(serde_json::json!({"continuation": over})).unwrap();
     let input = Input {
-        told: None,
+        parent_command_number: None,
         reference: InputRef { kind: InputKind::Control(Verb::Start), id: CommandId::new("c").unwrap() },
         control_seq: None,
         control_at: None,
@@ -52,63 +54,63 @@ fn committed(says: Says<'_>) -> ContinuationSettings {
         let Event::SessionStarted(started) = event else { return None };
         Some(started.agent.continuation.clone())
     });
-    started.unwrap_or_else(|| panic!("{says:?}: {:?}", decision.events))
+    started.unwrap_or_else(|| panic!("{layers:?}: {:?}", decision.events))
 }
 
-/// A setting that a row looks at.
+/// The setting that a row checks.
 #[derive(Debug)]
-enum Wins {
-    /// `require_explicit_signal`, which templates set too.
+enum Expected {
+    /// `require_explicit_signal`, which templates also set.
     Explicit(bool),
     /// `max_iterations`.
     Steps(u32),
-    /// Both lists of patterns; those of a template by its name.
+    /// Both lists of patterns. `ListsOf` names the template that has them.
     Lists(&'static [&'static str], &'static [&'static str]),
     ListsOf(&'static str),
 }
 
-fn row(model: &'static str, agent: &'static str, session: &'static str) -> Says<'static> {
-    Says { model, agent, session }
+fn row(model: &'static str, agent: &'static str, session: &'static str) -> Layers<'static> {
+    Layers { model, agent, session }
 }
 
 #[test]
-fn the_upper_of_two_layers_wins() {
-    use Wins::{Explicit, Lists, ListsOf, Steps};
+fn setting_of_two_layers_upper_layer_wins() {
+    use Expected::{Explicit, Lists, ListsOf, Steps};
     let (plain, multi) = ("template: plain_words", "template: multi_step_tool_work");
     let model = "max_iterations: 7, require_explicit_signal: true, patterns: [m1, m2], termination_patterns: [m3]";
     let agent = "max_iterations: 8, require_explicit_signal: false, patterns: [a1, a2], termination_patterns: [a3]";
     let rows = [
-        // Built-in < template, whoever names it.
+        // Built-in < template, named by any layer.
         (row("", "", ""), Explicit(true)),
         (row("", plain, ""), Explicit(false)),
         (row("", plain, ""), ListsOf("plain_words")),
         (row(plain, "", ""), Explicit(false)),
         (row(plain, "", ""), ListsOf("plain_words")),
-        // There is one template: the agent's where both name one.
+        // Only one template counts: the agent's, if both name one.
         (row(plain, multi, ""), ListsOf("multi_step_tool_work")),
-        // Template < model, whoever names the template.
+        // Template < model, with the template named by any layer.
         (row("template: plain_words, require_explicit_signal: true", "", ""), Explicit(true)),
         (row("template: plain_words, patterns: [m], termination_patterns: []", "", ""), Lists(&["m"], &[])),
         (row("require_explicit_signal: true", plain, ""), Explicit(true)),
         (row("patterns: [m], termination_patterns: []", plain, ""), Lists(&["m"], &[])),
-        // Template < agent, whoever names the template.
+        // Template < agent, with the template named by any layer.
         (row("", "template: plain_words, require_explicit_signal: true", ""), Explicit(true)),
         (row(plain, "require_explicit_signal: true", ""), Explicit(true)),
         (row(plain, "patterns: [a], termination_patterns: []", ""), Lists(&["a"], &[])),
-        // Model < agent; what the agent does not say is the model's.
+        // Model < agent; a field that the agent does not set is the model's.
         (row(model, "", ""), Steps(7)),
         (row(model, agent, ""), Steps(8)),
         (row(model, agent, ""), Explicit(false)),
         (row(model, agent, ""), Lists(&["a1", "a2"], &["a3"])),
         (row(model, "patterns: []", ""), Lists(&[], &["m3"])),
-        // Agent < session; what the session does not say is the agent's.
+        // Agent < session; a field that the session does not set is the agent's.
         (row(model, agent, r#""max_iterations": 9"#), Steps(9)),
         (row(model, agent, r#""require_explicit_signal": true"#), Explicit(true)),
         (row(model, agent, r#""continuation_patterns": ["s"], "termination_patterns": []"#), Lists(&["s"], &[])),
         (row(model, agent, r#""termination_patterns": []"#), Lists(&["a1", "a2"], &[])),
     ];
-    for (says, wins) in rows {
-        let got = committed(says);
+    for (layers, wins) in rows {
+        let got = committed(layers);
         let lists = (got.continuation_patterns.clone(), got.termination_patterns.clone());
         let right = match &wins {
             Explicit(explicit) => got.require_explicit_signal == *explicit,
@@ -119,15 +121,15 @@ fn the_upper_of_two_layers_wins() {
                 lists == (template.continuation_patterns, template.termination_patterns)
             }
         };
-        assert!(right, "{says:?} should come to {wins:?}, and is {got:#?}");
+        assert!(right, "{layers:?} should come to {wins:?}, and is {got:#?}");
     }
-    assert_eq!(committed(Says::default()), ContinuationSettings::default(), "where nobody says anything");
+    assert_eq!(committed(Layers::default()), ContinuationSettings::default(), "where nobody says anything");
 }
 
 #[test]
-fn limits_of_agent_and_model_are_laid_over_each_other_one_by_one() {
+fn limits_of_agent_and_model_are_merged_one_by_one() {
     let check = |model: &str, agent: &str, tokens: Option<u64>, cost: Option<f64>, repetition: u32| {
-        let limits = committed(Says { model, agent, session: "" }).limits;
+        let limits = committed(Layers { model, agent, session: "" }).limits;
         assert_eq!(
             (limits.tokens, limits.cost_usd, limits.repetition),
             (tokens, cost, repetition),

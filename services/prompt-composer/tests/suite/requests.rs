@@ -1,4 +1,4 @@
-//! The composer on a bus: several replicas, one answer each.
+//! The composer on a bus: several replicas, and one reply to each request.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use bus::MemoryServer;
 use contract::ErrorCode;
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::ids::TenantId;
-use prompt_composer::{Composer, Config};
+use prompt_composer::{Composer, ComposerConfig};
 
 fn request(model: Option<&str>) -> ComposeRequest {
     serde_json::from_value(serde_json::json!({"tenant": TenantId::default(), "model": model})).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_until_it_is_drained() {
+async fn composer_replies_until_it_is_drained() {
     let server = MemoryServer::new();
     let asking = server.bus();
     assert!(asking.compose(&request(None)).await.is_err(), "nobody is there yet");
 
     let empty = tempfile::tempdir().unwrap();
-    let config = Config { config_dir: Some(empty.path().to_owned()), ..Config::default() };
+    let config = ComposerConfig { config_dir: Some(empty.path().to_owned()), ..ComposerConfig::default() };
     let first = Composer::start(config.clone(), server.bus()).await.unwrap();
     let second = Composer::start(config, server.bus()).await.unwrap();
     assert!(first.readiness().is_ready());
@@ -39,7 +39,7 @@ async fn answers_until_it_is_drained() {
     let readiness = first.readiness();
     first.drain(Duration::from_secs(1)).await;
     assert!(!readiness.is_ready());
-    // A request that was on its way to the drained replica is lost; whoever asked asks again.
+    // A request on its way to the drained replica is lost, and its sender repeats it.
     let mut answers = 0;
     for _ in 0..3 {
         answers += usize::from(asking.compose(&request(Some("rehearsal"))).await.is_ok());
@@ -50,9 +50,9 @@ async fn answers_until_it_is_drained() {
     assert!(asking.agents(&TenantId::default()).await.is_err());
 }
 
-/// The whole way: a file is written, and after a while whoever asks gets what it says.
+/// End to end: a file is written, and after a while requests get its content.
 #[tokio::test(start_paused = true)]
-async fn a_changed_prompt_reaches_whoever_asks_and_a_broken_file_reaches_nobody() {
+async fn prompt_changed_is_in_later_replies_and_broken_file_is_not() {
     let server = MemoryServer::new();
     let asking = server.bus();
     let dir = tempfile::tempdir().unwrap();
@@ -62,7 +62,7 @@ async fn a_changed_prompt_reaches_whoever_asks_and_a_broken_file_reaches_nobody(
         std::fs::write(path, text).unwrap();
     };
     write("prompts/agents/alice_assistant.md", "I am the first Alice.");
-    let config = Config { config_dir: Some(dir.path().to_owned()), ..Config::default() };
+    let config = ComposerConfig { config_dir: Some(dir.path().to_owned()), ..ComposerConfig::default() };
     let composer = Composer::start(config, server.bus()).await.unwrap();
     let until = async |expect: &str| {
         for _ in 0..1_000 {
@@ -71,7 +71,7 @@ async fn a_changed_prompt_reaches_whoever_asks_and_a_broken_file_reaches_nobody(
             {
                 return;
             }
-            // The clock is virtual: waiting costs no time.
+            // The clock is virtual, so that waiting costs no time.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         unreachable!("nobody says {expect:?} within 100 s")

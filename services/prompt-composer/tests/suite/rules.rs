@@ -1,11 +1,10 @@
-//! The rules of composed prompts, one by one: what is looked up where, which wording fits, what can be left out, and that
-//! nobody's switches are anybody else's.
+//! Rules of composed prompts: look-up of files, selection of variants, parts that can be left out, and isolation of requests.
 
 use crate::world::{World, features, request};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::tool::ToolSpec;
-use prompt_composer::Book;
-use prompt_composer::library::{Library, Variant};
+use prompt_composer::Catalog;
+use prompt_composer::library::{Library, PromptVariant};
 use service::paths::Paths;
 
 fn tool(name: &str, instructions: Option<&str>) -> ToolSpec {
@@ -21,7 +20,7 @@ fn headings(prompt: &str) -> Vec<&str> {
 }
 
 #[test]
-fn with_tools_their_guidelines_and_they_themselves_stand_before_the_output_format() {
+fn tools_and_their_guidelines_are_before_the_output_format() {
     let world = World::new();
     world.write("mine/shared/tool_guidelines.md", "guidelines");
     let tools = vec![
@@ -30,8 +29,8 @@ fn with_tools_their_guidelines_and_they_themselves_stand_before_the_output_forma
         tool("rm", Some("Never.")),
         tool("one", None),
     ];
-    let asked = ComposeRequest { tools, ..request(Some("x"), Some("p/any")) };
-    let prompt = world.composed(&asked).prompt;
+    let compose_request = ComposeRequest { tools, ..request(Some("x"), Some("p/any")) };
+    let prompt = world.composed(&compose_request).prompt;
     assert!(
         prompt.ends_with(
             "## MAILBOX PROTOCOL\n\nmailbox\n\n\
@@ -44,7 +43,7 @@ fn with_tools_their_guidelines_and_they_themselves_stand_before_the_output_forma
     // One blank line between any two parts.
     assert!(!prompt.contains("\n\n\n"), "{prompt}");
 
-    let without = world.composed(&ComposeRequest { include_tools: false, ..asked.clone() }).prompt;
+    let without = world.composed(&ComposeRequest { include_tools: false, ..compose_request.clone() }).prompt;
     assert_eq!(
         headings(&without),
         [
@@ -55,15 +54,15 @@ fn with_tools_their_guidelines_and_they_themselves_stand_before_the_output_forma
             "OUTPUT FORMAT INSTRUCTIONS"
         ]
     );
-    let alone = world.composed(&ComposeRequest { include_shared: false, ..asked.clone() });
+    let alone = world.composed(&ComposeRequest { include_shared: false, ..compose_request.clone() });
     assert_eq!(headings(&alone.prompt), ["AVAILABLE TOOLS"]);
     assert!(alone.prompt.starts_with("I am Xaver"));
-    let bare = world.composed(&ComposeRequest { include_shared: false, include_tools: false, ..asked });
+    let bare = world.composed(&ComposeRequest { include_shared: false, include_tools: false, ..compose_request });
     assert_eq!((headings(&bare.prompt), bare.components.len()), (Vec::new(), 1));
 }
 
 #[test]
-fn a_part_that_says_nothing_is_left_out_with_its_heading() {
+fn part_that_is_empty_is_left_out_with_its_heading() {
     let world = World::new();
     world.write("mine/shared/zoo.md", " \n\n");
     world.write("mine/agents/x.md", "");
@@ -77,7 +76,7 @@ fn a_part_that_says_nothing_is_left_out_with_its_heading() {
 }
 
 #[test]
-fn the_first_directory_that_has_a_part_gives_it_and_the_default_is_last() {
+fn part_in_several_directories_first_one_counts_and_default_is_last() {
     let dir = tempfile::tempdir().unwrap();
     let roots = ["configured", "project"].map(|name| dir.path().join(name));
     let paths = Paths { prompts: roots.to_vec(), ..Paths::default() };
@@ -86,20 +85,20 @@ fn the_first_directory_that_has_a_part_gives_it_and_the_default_is_last() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, format!("{root} {name}")).unwrap();
     };
-    let found = |dir: &str, name: &str, variant: Variant<'_>| {
+    let found = |dir: &str, name: &str, variant: PromptVariant<'_>| {
         let library = Library::read(&paths).unwrap();
         let (path, file) = library.find(dir, name, variant)?;
         let shipped = file.origin.starts_with("shipped:");
         Some(if shipped { format!("shipped {path}") } else { file.text.clone() })
     };
-    let plain = Variant::default();
-    let special = Variant { flavour: Some("multi"), family: Some("fam") };
+    let plain = PromptVariant::default();
+    let special = PromptVariant { flavour: Some("multi"), family: Some("fam") };
     assert_eq!(found("shared/", "core", plain).as_deref(), Some("shipped shared/core.md"));
     file(1, "shared/core.md");
     assert_eq!(found("shared/", "core", plain).as_deref(), Some("1 shared/core.md"));
     file(0, "shared/core.md");
     assert_eq!(found("shared/", "core", plain).as_deref(), Some("0 shared/core.md"));
-    // A directory before goes before a better variant behind it; within one the most special counts.
+    // An earlier directory has precedence over a better variant in a later one. Within one the most specific file counts.
     file(1, "shared/core.multi.fam.md");
     assert_eq!(found("shared/", "core", special).as_deref(), Some("0 shared/core.md"));
     for better in ["core.multi", "core.fam", "core.multi.fam"] {
@@ -110,7 +109,7 @@ fn the_first_directory_that_has_a_part_gives_it_and_the_default_is_last() {
     assert_eq!(found("agents/", "nobody", plain), None);
     assert_eq!(found("", "default", plain).as_deref(), Some("shipped default.md"));
 
-    // An agent's variant for a family, and a default of the project for an agent that has no prompt.
+    // The variant of an agent for a family, and the default of the project for an agent without a prompt.
     let world = World::new();
     world.write("mine/agents/x.fam.md", "For the family.");
     assert!(world.composed(&request(Some("x"), Some("big"))).prompt.starts_with("For the family."));
@@ -120,7 +119,7 @@ fn the_first_directory_that_has_a_part_gives_it_and_the_default_is_last() {
 }
 
 #[test]
-fn the_wording_follows_how_the_loop_asks_for_a_signal() {
+fn variant_follows_how_the_loop_asks_for_a_signal() {
     let world = World::new();
     world.write(
         "agents.yaml",
@@ -157,29 +156,29 @@ fn the_wording_follows_how_the_loop_asks_for_a_signal() {
         assert_eq!(composed.agent.continuation.enabled, signal.is_some(), "{agent} {model}");
         assert_eq!(composed.warnings, Vec::<String>::new());
     };
-    // The pseudo-tool is offered, the envelope is asked for, or neither.
+    // The loop offers the pseudo-tool, or asks for the envelope, or neither.
     check("tools", "multi", Some("multi"), "output");
     check("tools", "form", Some("structured"), "envelope");
     check("tools", "plain", Some("continuation"), "output");
-    // Words are heard where no signal is needed, but an envelope would speak first.
+    // Patterns match if no signal is required, but the signal of an envelope counts first.
     check("heard", "multi", Some("patterns"), "output");
     check("heard", "plain", Some("patterns"), "output");
     check("heard", "form", Some("structured"), "envelope");
     check("tools", "hears", Some("patterns"), "output");
-    // Without tools nothing is offered and no envelope asked for.
+    // Without tools the loop offers no pseudo-tool and asks for no envelope.
     check("alone", "multi", Some("continuation"), "output");
     check("alone", "form", Some("continuation"), "output");
-    // Who does not go on by itself is told nothing of it.
+    // A prompt does not explain signals if the agent does not continue by itself.
     for model in ["multi", "form", "plain"] {
         check("never", model, None, "output");
         check("quiet", model, None, "output");
     }
 }
 
-/// What one session or agent switches, or is given, is not in the next answer, whoever asked before. What each must be is
-/// written down, and not what another answer was: that one could be spoilt too.
+/// Features and parameters of one request are not in the reply to the next one. Each expected reply is written down, and not
+/// taken from another reply, which could have the same fault.
 #[test]
-fn nothing_leaks_from_one_request_to_another() {
+fn requests_in_sequence_do_not_affect_each_other() {
     let world = World::new();
     world.write("mine/shared/bee.md", "bee");
     let told = ["CORE", "ZOO", "CONTINUATION", "MAILBOX", "OUTPUT"];
@@ -204,7 +203,7 @@ fn nothing_leaks_from_one_request_to_another() {
         ),
         (ComposeRequest { include_shared: false, ..x }, vec![]),
     ];
-    let book = Book::read(&world.config).unwrap();
+    let catalog = Catalog::read(&world.config).unwrap();
     let check = |(request, expect): &(ComposeRequest, Vec<&str>), answer: &ComposeReply| {
         let ComposeReply::Composed(composed) = answer else { panic!("{request:?}") };
         let heads = headings(&composed.prompt);
@@ -220,11 +219,11 @@ fn nothing_leaks_from_one_request_to_another() {
     };
     for first in &rows {
         for second in &rows {
-            book.answer(&first.0);
-            check(second, &book.answer(&second.0));
+            catalog.compose(&first.0);
+            check(second, &catalog.compose(&second.0));
             let bytes = |request: &ComposeRequest| serde_json::to_vec(request).unwrap().into();
-            book.answer_bytes(&bytes(&first.0), None).unwrap();
-            check(second, &serde_json::from_slice(&book.answer_bytes(&bytes(&second.0), None).unwrap()).unwrap());
+            catalog.compose_bytes(&bytes(&first.0), None).unwrap();
+            check(second, &serde_json::from_slice(&catalog.compose_bytes(&bytes(&second.0), None).unwrap()).unwrap());
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Continuation settings under a name, and what a tenant wants of every agent.
+//! Templates of continuation settings, and settings of a tenant for all agents.
 
 use crate::world::{World, request};
 use contract::compose::ComposeRequest;
 use contract::settings::{ContinuationSettings, OnLimit};
 use contract::{ErrorCode, TenantId};
-use prompt_composer::{Book, Config};
+use prompt_composer::{Catalog, ComposerConfig};
 use serde_json::json;
 
 const AGENTS: &str = "
@@ -29,17 +29,17 @@ fn world(agent: &str, model: &str) -> World {
     world
 }
 
-fn asked(tenant: &str, template: Option<&str>) -> ComposeRequest {
+fn compose_request(tenant: &str, template: Option<&str>) -> ComposeRequest {
     let tenant = TenantId::new(tenant).unwrap();
     ComposeRequest { tenant, template: template.map(str::to_owned), ..request(Some("x"), Some("big")) }
 }
 
 fn settings(world: &World, tenant: &str, template: Option<&str>) -> ContinuationSettings {
-    world.composed(&asked(tenant, template)).agent.continuation
+    world.composed(&compose_request(tenant, template)).agent.continuation
 }
 
 #[test]
-fn template_is_that_of_the_session_else_of_the_tenant_the_agent_or_the_model() {
+fn template_named_by_several_layers_session_tenant_agent_model_have_precedence() {
     let steps = |agent: &str, model: &str, tenant: &str, session: Option<&str>| {
         settings(&world(agent, model), tenant, session).max_iterations
     };
@@ -49,12 +49,12 @@ fn template_is_that_of_the_session_else_of_the_tenant_the_agent_or_the_model() {
     assert_eq!(steps("template: chatty", "", "acme", None), 12, "the tenant's");
     assert_eq!(steps("template: chatty", "", "acme", Some("chatty")), 30, "the session's");
     assert_eq!(steps("template: chatty", "", "acme", Some("")), 12, "an empty name says nothing");
-    // A field that a layer names of its own counts against any template.
+    // A field that a layer sets itself has precedence over any template.
     assert_eq!(steps("max_iterations: 7", "", "acme", Some("chatty")), 7);
 }
 
 #[test]
-fn template_begins_with_one_that_is_built_in() {
+fn template_can_extend_a_built_in_one() {
     let chatty = settings(&world("template: chatty", ""), "other", None);
     assert!(!chatty.require_explicit_signal && chatty.continuation_patterns.is_empty(), "as plain_words has it");
     let careful = settings(&world("template: careful", ""), "other", None);
@@ -63,18 +63,18 @@ fn template_begins_with_one_that_is_built_in() {
 }
 
 #[test]
-fn tenant_goes_over_the_agent_and_nobody_else_has_it() {
+fn tenant_settings_replace_the_agents_for_this_tenant_only() {
     let world = world("timeout: 60", "");
     assert_eq!(settings(&world, "acme", None).timeout, 900);
     assert_eq!(settings(&world, "other", None).timeout, 60);
-    let parameters = |tenant: &str| world.composed(&asked(tenant, None)).ai_config.unwrap().parameters;
+    let parameters = |tenant: &str| world.composed(&compose_request(tenant, None)).ai_config.unwrap().parameters;
     assert_eq!((parameters("acme").get("temperature"), parameters("other").is_empty()), (Some(&json!(0)), true));
     assert!(settings(&world, "other", None).enabled && !settings(&world, "quiet", None).enabled);
 }
 
 #[test]
-fn template_of_a_session_that_does_not_exist_is_refused_with_those_that_there_are() {
-    let (code, why) = world("", "").refused(&asked("other", Some("carefull")));
+fn template_of_a_session_unknown_is_refused_with_the_known_ones() {
+    let (code, why) = world("", "").expect_refusal(&compose_request("other", Some("carefull")));
     assert_eq!(code, ErrorCode::BadRequest);
     assert_eq!(
         why,
@@ -84,18 +84,18 @@ fn template_of_a_session_that_does_not_exist_is_refused_with_those_that_there_ar
 }
 
 #[test]
-fn mistakes_name_file_line_and_column() {
+fn errors_name_file_line_and_column() {
     let read = |agents: &str, models: &str| {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("agents.yaml"), agents).unwrap();
         std::fs::write(dir.path().join("models.yaml"), models).unwrap();
-        let config = Config { config_dir: Some(dir.path().to_owned()), ..Config::default() };
-        let refused = Book::read(&config).unwrap_err().to_string();
-        refused.replace(&format!("{}/", dir.path().display()), "")
+        let config = ComposerConfig { config_dir: Some(dir.path().to_owned()), ..ComposerConfig::default() };
+        let expect_refusal = Catalog::read(&config).unwrap_err().to_string();
+        expect_refusal.replace(&format!("{}/", dir.path().display()), "")
     };
     let models = MODELS.replace("MODEL", "");
     let agents = AGENTS.replace("AGENT", "");
-    for (agents, models, wanted) in [
+    for (agents, models, expected_position) in [
         (agents.replace("plain_words", "plain_word"), models.clone(), ["agents.yaml:4:", "no template \"plain_word\""]),
         (agents.replace("  careful:", "  plain_words:"), models.clone(), ["agents.yaml:3:", "is built in"]),
         (agents.replace("  careful:", "  Careful Ones:"), models.clone(), ["agents.yaml:3:", "the name of a template"]),
@@ -108,7 +108,10 @@ fn mistakes_name_file_line_and_column() {
         (AGENTS.replace("AGENT", "template: cheeky"), models, ["agents.yaml:9:", "no template \"cheeky\""]),
         (agents, MODELS.replace("MODEL", "template: chaty"), ["models.yaml:3:", "did you mean \"chatty\"?"]),
     ] {
-        let refused = read(&agents, &models);
-        assert!(wanted.iter().all(|part| refused.contains(part)), "{wanted:?}: {refused}");
+        let expect_refusal = read(&agents, &models);
+        assert!(
+            expected_position.iter().all(|part| expect_refusal.contains(part)),
+            "{expected_position:?}: {expect_refusal}"
+        );
     }
 }

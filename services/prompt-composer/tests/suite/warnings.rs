@@ -1,4 +1,4 @@
-//! What is odd is told. Alone in its process, since what a thread logs depends on what others listen to.
+//! Warnings are returned and logged. The test has its own process, since the subscribers of others affect what a thread logs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::world::{World, features, request};
 use contract::compose::ComposeRequest;
 
-/// What a subscriber writes.
+/// Collects what a subscriber writes.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -21,19 +21,19 @@ impl std::io::Write for Log {
 }
 
 #[test]
-fn what_is_odd_is_in_the_answer_and_in_the_log() {
+fn warnings_are_in_the_reply_and_in_the_log() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
     tracing::subscriber::with_default(subscriber, || {
-        let asked = ComposeRequest {
+        let compose_request = ComposeRequest {
             features: features(&["nothing"], &["core"]),
             parameters: BTreeMap::new(),
             ..request(Some("y"), Some("big"))
         };
         let world = World::new();
         world.write("mine/default.md", "I {{{what}}}.");
-        let composed = world.composed(&asked);
+        let composed = world.composed(&compose_request);
         let expect = [
             "there is no prompt agents/missing.md; default.md takes its place",
             "there is no feature \"nothing\"",
@@ -42,10 +42,10 @@ fn what_is_odd_is_in_the_answer_and_in_the_log() {
         ];
         assert_eq!(composed.warnings, expect);
         assert!(composed.prompt.starts_with("I {{{what}}}.\n\n## CORE INSTRUCTIONS"));
-        let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
         for warning in expect {
             let in_a_line = |line: &str| line.contains("WARN") && line.contains(&warning.replace('"', "\\\""));
-            assert!(said.lines().any(in_a_line), "{warning}: {said}");
+            assert!(logged.lines().any(in_a_line), "{warning}: {logged}");
         }
     });
 }

@@ -104,7 +104,7 @@ impl Fleet {
         let clock = Arc::new(Virtual(self.server.clone()));
         let service = match kind {
             Kind::Orchestrator => {
-                let config = loop_orchestrator::Config::default();
+                let config = loop_orchestrator::OrchestratorConfig::default();
                 Service::Orchestrator(Orchestrator::with_clock(config, bus, clock).await?)
             }
             Kind::Gateway => {

@@ -6,17 +6,17 @@ use contract::ErrorCode;
 use contract::command::Features;
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::ids::{AgentId, TenantId};
-use prompt_composer::{Book, Config};
+use prompt_composer::{Catalog, ComposerConfig};
 use tempfile::TempDir;
 
-/// Two agents.
+/// Agents `x` and `y`, whose features and prompt files differ.
 pub(crate) const AGENTS: &str = "
 default_agent: x
 agents:
   x: {name: Xaver the Example, prompt_file: x.md, tools: {allow: ['*'], deny: [rm]}, features: {enable: [zoo, mailbox]}}
   y: {name: Ypsilon, prompt_file: missing.md, model: big-1, features: {disable: [continuation]}}
 ";
-/// A model that takes several tools.
+/// A model that calls several tools at once.
 pub(crate) const MODELS: &str = "
 providers:
   p: {kind: scripted, script: s.yaml}
@@ -27,16 +27,16 @@ models:
 /// A directory with small files, so that a prompt can be read in one line of a test.
 pub(crate) struct World {
     pub(crate) dir: TempDir,
-    pub(crate) config: Config,
+    pub(crate) config: ComposerConfig,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
         let dir = TempDir::new().unwrap();
-        let config = Config {
+        let config = ComposerConfig {
             config_dir: Some(dir.path().to_owned()),
             prompts_dir: Some(dir.path().join("mine")),
-            ..Config::default()
+            ..ComposerConfig::default()
         };
         let world = Self { dir, config };
         for (name, text) in [
@@ -62,19 +62,19 @@ impl World {
         std::fs::write(path, text).unwrap();
     }
 
-    pub(crate) fn ask(&self, request: &ComposeRequest) -> ComposeReply {
-        Book::read(&self.config).unwrap().answer(request)
+    pub(crate) fn compose(&self, request: &ComposeRequest) -> ComposeReply {
+        Catalog::read(&self.config).unwrap().compose(request)
     }
 
     pub(crate) fn composed(&self, request: &ComposeRequest) -> Composed {
-        match self.ask(request) {
+        match self.compose(request) {
             ComposeReply::Composed(composed) => *composed,
             ComposeReply::Refused { code, message } => panic!("{code}: {message}"),
         }
     }
 
-    pub(crate) fn refused(&self, request: &ComposeRequest) -> (ErrorCode, String) {
-        match self.ask(request) {
+    pub(crate) fn expect_refusal(&self, request: &ComposeRequest) -> (ErrorCode, String) {
+        match self.compose(request) {
             ComposeReply::Composed(composed) => panic!("{composed:?}"),
             ComposeReply::Refused { code, message } => (code, message),
         }

@@ -1,4 +1,4 @@
-//! Takes in a session that was folded from a file: one commit makes it visible, whole.
+//! Imports a session from a file. One commit makes the whole session visible.
 
 use bus::log::Committed;
 use bus::work::Publication;
@@ -9,44 +9,44 @@ use session::Session;
 use crate::commit::{Prepared, prepare};
 use crate::perform;
 
-/// What became of a session that was to be taken in.
+/// What [`import_session`] did with the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Adopted {
-    /// It is there.
-    Done,
-    /// It cannot go on elsewhere: it never started, or is in a turn.
+pub enum ImportOutcome {
+    /// The session exists, by this import or an earlier one.
+    Imported,
+    /// The session cannot be imported: it never started, or it is in a turn.
     InTurn,
-    /// There is another one of that id.
-    Taken,
+    /// Another session has this id.
+    IdTaken,
 }
 
-/// Takes in a session whose commits are in the archive already, the last of them under the id `last`. Doing it again after
-/// it broke off is harmless.
-pub async fn adopt(
+/// Imports a session whose commits are in the archive already; `last` is the id of its last commit. It can be called again
+/// after a failure.
+pub async fn import_session(
     bus: &Bus,
     session: Session,
     last: &str,
     now: Timestamp,
     exported: Timestamp,
-) -> Result<Adopted, BusError> {
+) -> Result<ImportOutcome, BusError> {
     let (key, slot) = (session.key(), session.next_slot());
-    let Some(decision) = session.import(now, exported) else { return Ok(Adopted::InTurn) };
+    let Some(decision) = session.import(now, exported) else { return Ok(ImportOutcome::InTurn) };
     let malformed = |error: serde_json::Error| BusError::Malformed(error.to_string());
     let (after, effects) = match bus.head(&key, Read::Leader).await? {
         None => {
-            let Prepared { slot, meta, body, after, fades } = prepare(session, &decision).map_err(malformed)?;
-            let life = fades.then(|| bus.transport().retention());
+            let Prepared { slot, meta, body, after, expires } = prepare(session, &decision).map_err(malformed)?;
+            let life = expires.then(|| bus.transport().retention());
             let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, life };
             match bus.commit_first(&key, offer).await? {
                 Committed::Ours => (after, decision.effects),
-                Committed::Theirs => return Ok(Adopted::Taken),
+                Committed::Theirs => return Ok(ImportOutcome::IdTaken),
             }
         }
-        // Ours of a former try, which may not have come to its end.
+        // An earlier import, which may not have performed its effects.
         Some(head) if head.slot == slot && head.meta.archived == Some(slot) => {
             let there = bus.commit_at(&key, slot.saturating_sub(1)).await?;
             if there.is_none_or(|commit| commit.meta.commit != last) {
-                return Ok(Adopted::Taken);
+                return Ok(ImportOutcome::IdTaken);
             }
             let commits = bus.load_latest(&key).await?.unwrap_or_default();
             let after =
@@ -54,10 +54,10 @@ pub async fn adopt(
             let owed = after.outstanding();
             (after, owed)
         }
-        Some(_) => return Ok(Adopted::Taken),
+        Some(_) => return Ok(ImportOutcome::IdTaken),
     };
     for effect in &effects {
         perform::perform(bus, &key, &after, effect, Publication::First).await?;
     }
-    Ok(Adopted::Done)
+    Ok(ImportOutcome::Imported)
 }

@@ -1,4 +1,4 @@
-//! Answers what a session is made of: the agent, the model and the prompt.
+//! The catalog of agents, models and prompts, which replies to requests to compose.
 
 use std::sync::Arc;
 
@@ -14,51 +14,50 @@ use service::models::{self, ModelsFile, Resolved};
 use service::paths::Paths;
 use service::reload::Reload;
 
-use crate::Config;
+use crate::ComposerConfig;
 use crate::agents::{self, Agent, Agents, Tenant};
-use crate::answers::{Answer, Answers};
-use crate::compose::{Order, compose};
+use crate::compose::{ComposeInput, compose};
 use crate::features;
 use crate::library::Library;
+use crate::reply_cache::{CachedReply, ReplyCache};
 
-/// Bytes of a composed prompt: an answer must fit into one message of a server with its usual limits.
+/// Longest composed prompt in bytes: a reply must fit into one message of a server with default limits.
 pub(crate) const PROMPT_BYTES_MAX: usize = 512 << 10;
-/// Bytes of an answer, below what nats-server takes where nobody configured it otherwise: control characters take six bytes
-/// each. Whoever asks would wait for one that cannot be sent, and with it all commands of the session.
-const ANSWER_BYTES_MAX: usize = 960 << 10;
+/// Longest serialised reply in bytes, below the default limit of nats-server. A prompt of control characters takes six
+/// bytes for each. A reply that cannot be sent would block all commands of the session.
+const REPLY_BYTES_MAX: usize = 960 << 10;
 
-/// Agents, models and prompts, read as one set.
+/// Agents, models and prompts that were read together.
 #[derive(Debug)]
-pub struct Book {
+pub struct Catalog {
     agents: Agents,
     models: ModelsFile,
     library: Library,
     features: Vec<String>,
     default_model: Option<String>,
-    answers: Answers,
+    replies: ReplyCache,
 }
 
-impl Book {
-    /// Reads everything; the error names file, line and column.
-    pub fn read(config: &Config) -> Result<Self, ConfigError> {
+impl Catalog {
+    /// Reads all files. The error names file, line and column.
+    pub fn read(config: &ComposerConfig) -> Result<Self, ConfigError> {
         Self::read_in(&Pass::default(), config)
     }
 
-    /// Whether agents that name no model have one.
+    /// Whether there is a default model, for agents that name none.
     pub fn has_default_model(&self) -> bool {
         self.default_model.is_some()
     }
 
-    /// As [`Book::read`], as a part of a pass: everything is read before the first mistake is looked for, so that the pass
-    /// knows every file whatever is wrong with one.
-    fn read_in(pass: &Pass, config: &Config) -> Result<Self, ConfigError> {
+    /// Reads all files of a pass before any is checked, so that the pass knows every file even if one has an error.
+    fn read_in(pass: &Pass, config: &ComposerConfig) -> Result<Self, ConfigError> {
         let mut paths = Paths::find_in(pass, config.config_dir.as_deref())?;
         if let Some(dir) = &config.prompts_dir {
             paths.prefer_prompts(dir)?;
         }
         let (agents, models) = (paths.read(agents::FILE)?, paths.read(models::FILE)?);
         let library = Library::read(&paths)?;
-        let features = config.features_now(pass)?;
+        let features = config.read_features(pass)?;
         let (agents_file, models_file) = (agents, models);
         let (agents, models) = (agents::parse(&agents_file)?, models::parse(&models_file)?);
         for layer in agents.layers() {
@@ -70,36 +69,36 @@ impl Book {
         }
         let default_model = config.default_model.clone().filter(|model| !model.is_empty());
         let default_model = default_model.or_else(|| models.default.clone());
-        let book = Self { agents, models, library, features, default_model, answers: Answers::default() };
-        for warning in book.warnings() {
-            tracing::warn!(warning, "odd, but used");
+        let catalog = Self { agents, models, library, features, default_model, replies: ReplyCache::default() };
+        for warning in catalog.warnings() {
+            tracing::warn!(warning, "configuration accepted with a warning");
         }
-        Ok(book)
+        Ok(catalog)
     }
 
-    /// Reads everything, and again whenever a file of it changes.
-    pub fn follow(config: Config, readiness: Readiness) -> Result<Arc<Reload<Self>>, ConfigError> {
+    /// Reads all files, and reads them again when one of them changes.
+    pub fn watch(config: ComposerConfig, readiness: Readiness) -> Result<Arc<Reload<Self>>, ConfigError> {
         Reload::start("composer", readiness, move |pass, _| Self::read_in(pass, &config))
     }
 
-    /// The agents.
+    /// The agents of `agents.yaml`.
     pub fn agents(&self) -> &Agents {
         &self.agents
     }
 
-    /// What is odd about agents and models, but not refused.
+    /// Warnings about agents and models that are accepted.
     pub fn warnings(&self) -> impl Iterator<Item = &str> {
         self.agents.warnings.iter().chain(&self.models.warnings).map(String::as_str)
     }
 
-    /// Answers a request as it came with an answer as it goes; one that came before with the answer of then. None where
-    /// the answer cannot be written. The span stands under `traceparent`.
-    pub fn answer_bytes(&self, request: &Bytes, traceparent: Option<&str>) -> Option<Bytes> {
-        if let Some(kept) = self.answers.get(request) {
-            let span = telemetry::span::compose(&kept.agent);
+    /// Composes the reply to a serialised request, or takes it from the cache. Returns `None` if the reply cannot be
+    /// serialised. The span is a child of `traceparent`.
+    pub fn compose_bytes(&self, request: &Bytes, traceparent: Option<&str>) -> Option<Bytes> {
+        if let Some(cached) = self.replies.get(request) {
+            let span = telemetry::span::compose(&cached.agent);
             set_parent(&span, traceparent);
-            telemetry::span::composed(&span, &kept.fingerprint, kept.prompt_bytes, kept.components);
-            return Some(kept.body);
+            telemetry::span::composed(&span, &cached.fingerprint, cached.prompt_bytes, cached.components);
+            return Some(cached.body);
         }
         let parsed: ComposeRequest = match serde_json::from_slice(request) {
             Ok(parsed) => parsed,
@@ -108,31 +107,31 @@ impl Book {
                 return serde_json::to_vec(&refused).ok().map(Bytes::from);
             }
         };
-        let reply = self.answer_under(&parsed, traceparent);
+        let reply = self.compose_in_span(&parsed, traceparent);
         let body = Bytes::from(serde_json::to_vec(&reply).ok()?);
-        if body.len() > ANSWER_BYTES_MAX {
+        if body.len() > REPLY_BYTES_MAX {
             let message = format!(
-                "the composed prompt has {} bytes as JSON, {ANSWER_BYTES_MAX} are allowed; shorten it",
+                "the composed prompt has {} bytes as JSON, {REPLY_BYTES_MAX} are allowed; shorten it",
                 body.len()
             );
             let refused = ComposeReply::Refused { code: ErrorCode::TooLarge, message };
             return serde_json::to_vec(&refused).ok().map(Bytes::from);
         }
         if let ComposeReply::Composed(composed) = reply {
-            let answer = Answer {
+            let cached = CachedReply {
                 body: body.clone(),
-                agent: named(&parsed).to_owned(),
+                agent: agent_label(&parsed).to_owned(),
                 fingerprint: composed.fingerprint,
                 prompt_bytes: composed.prompt.len(),
                 components: composed.components.len(),
             };
-            self.answers.keep(request, answer);
+            self.replies.put(request, cached);
         }
         Some(body)
     }
 
-    /// Every agent, as others address it, and every model that is described.
-    pub fn known(&self) -> AgentsReply {
+    /// Lists the agents by the names under which others address them, and the described models.
+    pub fn list_known(&self) -> AgentsReply {
         let known = |id: &String| {
             let model = self.models.resolve(id).ok()?;
             let is_default = self.default_model.as_ref() == Some(id);
@@ -141,21 +140,21 @@ impl Book {
         AgentsReply { agents: self.agents.addresses(), models: self.models.models.keys().filter_map(known).collect() }
     }
 
-    /// Answers a request; a refusal says what to do.
-    pub fn answer(&self, request: &ComposeRequest) -> ComposeReply {
-        self.answer_under(request, None)
+    /// Composes the reply to a request. A refusal tells what to do.
+    pub fn compose(&self, request: &ComposeRequest) -> ComposeReply {
+        self.compose_in_span(request, None)
     }
 
-    fn answer_under(&self, request: &ComposeRequest, traceparent: Option<&str>) -> ComposeReply {
-        let span = telemetry::span::compose(named(request));
+    fn compose_in_span(&self, request: &ComposeRequest, traceparent: Option<&str>) -> ComposeReply {
+        let span = telemetry::span::compose(agent_label(request));
         set_parent(&span, traceparent);
         let _entered = span.enter();
-        match self.composed(request) {
+        match self.try_compose(request) {
             Ok(composed) => {
                 let Composed { fingerprint, prompt, components, warnings, .. } = &composed;
                 telemetry::span::composed(&span, fingerprint, prompt.len(), components.len());
                 for warning in warnings {
-                    tracing::warn!(agent = %composed.agent.id, warning, "odd in a prompt");
+                    tracing::warn!(agent = %composed.agent.id, warning, "prompt composed with a warning");
                 }
                 ComposeReply::Composed(Box::new(composed))
             }
@@ -166,13 +165,14 @@ impl Book {
         }
     }
 
-    fn composed(&self, request: &ComposeRequest) -> Result<Composed, (ErrorCode, String)> {
+    fn try_compose(&self, request: &ComposeRequest) -> Result<Composed, (ErrorCode, String)> {
         let agent = self.agents.find(request.agent.as_ref()).map_err(|why| (ErrorCode::UnknownAgent, why))?;
-        let model = self.model(request, agent).map_err(|why| (ErrorCode::UnknownModel, why))?;
-        features::check(&self.library, &request.named_features).map_err(|why| (ErrorCode::UnknownFeature, why))?;
-        let of_model = model.settings();
-        let nothing = Tenant::default();
-        let tenant = self.agents.tenant(&request.tenant).unwrap_or(&nothing);
+        let model = self.resolve_model(request, agent).map_err(|why| (ErrorCode::UnknownModel, why))?;
+        features::check_exist(&self.library, &request.named_features)
+            .map_err(|why| (ErrorCode::UnknownFeature, why))?;
+        let model_settings = model.settings();
+        let no_tenant = Tenant::default();
+        let tenant = self.agents.tenant(&request.tenant).unwrap_or(&no_tenant);
         let layers = [&model.entry.continuation, &agent.continuation, &tenant.continuation];
         let continuation = continuation::resolve(self.agents.templates(), request.template.as_deref(), &layers)
             .map_err(|why| (ErrorCode::BadRequest, format!("continuation.template: {why}")))?;
@@ -188,28 +188,28 @@ impl Book {
             self.models.resolve(judge).map_err(unknown)?;
         }
         let family = model.entry.prompt_variant.as_deref();
-        let laid =
-            |of_model: &AiConfig| request.ai_config.over(tenant.ai_config.over(agent.ai_config.over(of_model.clone())));
-        let ai_config = laid(&model.entry.ai_config);
-        // Its own parameters in the place of the model's: they may be in the words of another provider.
+        let merge_layers =
+            |base: &AiConfig| request.ai_config.over(tenant.ai_config.over(agent.ai_config.over(base.clone())));
+        let ai_config = merge_layers(&model.entry.ai_config);
+        // A fallback has its own parameters: its provider may use other names.
         let fallback = |fallback: &Resolved| {
-            let AiConfig { parameters, tool_choice, .. } = laid(&fallback.entry.ai_config);
+            let AiConfig { parameters, tool_choice, .. } = merge_layers(&fallback.entry.ai_config);
             let requests = Some(Box::new(ModelRequests { parameters, tool_choice }));
             ModelSettings { requests, ..fallback.settings() }
         };
         ai_config.check().map_err(|why| (ErrorCode::BadRequest, format!("ai_config.{why}")))?;
         let features = &self.features;
-        let order = Order {
+        let input = ComposeInput {
             agent,
             tenant,
             settings: &settings,
-            model: &of_model,
+            model: &model_settings,
             family,
             features,
             request,
             ai_config: &ai_config,
         };
-        let prompt = compose(&self.library, &order);
+        let prompt = compose(&self.library, &input);
         if prompt.text.len() > PROMPT_BYTES_MAX {
             let why = format!("the prompt has {} bytes, {PROMPT_BYTES_MAX} are allowed", prompt.text.len());
             return Err((ErrorCode::TooLarge, why));
@@ -222,15 +222,15 @@ impl Book {
         }
         // Whoever is not told how to go on does not go on by itself.
         let mut settings = settings;
-        settings.continuation.enabled &= prompt.continues;
+        settings.continuation.enabled &= prompt.has_continuation;
         Ok(Composed {
             prompt: prompt.text,
             fingerprint: prompt.fingerprint,
             components: prompt.components,
             warnings,
             agent: settings,
-            model: of_model,
-            // The prompt is made; what it was made of need not go along.
+            model: model_settings,
+            // The session does not need the inputs of the prompt.
             ai_config: Some(AiConfig {
                 parameters: ai_config.parameters,
                 tool_choice: ai_config.tool_choice,
@@ -240,10 +240,10 @@ impl Book {
         })
     }
 
-    /// The request's model, else the agent's, else the default.
-    fn model(&self, request: &ComposeRequest, agent: &Agent) -> Result<Resolved, String> {
-        let asked = request.model.as_deref().filter(|model| !model.is_empty() && *model != "default");
-        let Some(id) = asked.or(agent.model.as_deref()).or(self.default_model.as_deref()) else {
+    /// Resolves the model of the request, else of the agent, else the default.
+    fn resolve_model(&self, request: &ComposeRequest, agent: &Agent) -> Result<Resolved, String> {
+        let requested = request.model.as_deref().filter(|model| !model.is_empty() && *model != "default");
+        let Some(id) = requested.or(agent.model.as_deref()).or(self.default_model.as_deref()) else {
             return Err("no model is named: give one with the request, or to the agent in agents.yaml, or set \
                         `default` in models.yaml or AILOOP__COMPOSER__DEFAULT_MODEL; `rehearsal` needs no key"
                 .to_owned());
@@ -258,7 +258,7 @@ fn set_parent(span: &tracing::Span, traceparent: Option<&str>) {
     }
 }
 
-/// The agent, in the words of the request.
-fn named(request: &ComposeRequest) -> &str {
+/// The agent as the request names it, for spans.
+fn agent_label(request: &ComposeRequest) -> &str {
     request.agent.as_ref().map_or("default", |agent| agent.as_str())
 }

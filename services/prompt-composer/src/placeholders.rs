@@ -1,26 +1,26 @@
-//! `{{{name}}}` in prompts: replaced once, and never within replaced text.
+//! Replaces placeholders `{{{name}}}` in prompts, once each, and never within a value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::composer::PROMPT_BYTES_MAX;
+use crate::catalog::PROMPT_BYTES_MAX;
 
 const OPEN: &str = "{{{";
 const CLOSE: &str = "}}}";
-/// Bytes of a name.
+/// Longest name in bytes.
 const NAME_BYTES_MAX: usize = 64;
-/// Unknown names that are remembered.
+/// Unknown names that are reported.
 const UNKNOWN_MAX: usize = 32;
 
-/// Replaces each `{{{name}}}` by its value. An unknown one stays, and its name is added to `unknown`. It ends as soon as the
-/// text is too long for a prompt: a few bytes can stand for very many.
+/// Replaces each `{{{name}}}` by its value. An unknown one stays, and its name is added to `unknown`. It stops as soon as
+/// the text is too long for a prompt, since a few bytes can stand for very many.
 pub(crate) fn substitute(text: &str, values: &BTreeMap<String, String>, unknown: &mut BTreeSet<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(OPEN) {
         let (before, from) = rest.split_at(at);
         out.push_str(before);
-        // Braces that hold no name, as in JSON: one of them is text, and the next one may open a name.
-        let Some((name, after)) = name(from) else {
+        // Braces without a name, as in JSON. The first one is text, and the next one may open a name.
+        let Some((name, after)) = parse_name(from) else {
             out.push('{');
             rest = from.get(1..).unwrap_or_default();
             continue;
@@ -42,8 +42,8 @@ pub(crate) fn substitute(text: &str, values: &BTreeMap<String, String>, unknown:
     out
 }
 
-/// The name at the beginning of `{{{name}}}…`, and what follows it.
-fn name(text: &str) -> Option<(&str, &str)> {
+/// Splits `{{{name}}}…` into the name and the rest.
+fn parse_name(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix(OPEN)?;
     let end = inner
         .bytes()
@@ -59,13 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows() {
+    fn placeholders_known_and_unknown_are_replaced_or_kept() {
         let values: BTreeMap<_, _> =
             [("a", "A"), ("loop", "{{{a}}}"), ("half", "{{{"), ("empty", "")].map(|(k, v)| (k.into(), v.into())).into();
         let check = |text: &str, expect: &str, unknown: &[&str]| {
-            let mut seen = BTreeSet::new();
-            assert_eq!(substitute(text, &values, &mut seen), expect, "{text}");
-            assert_eq!(seen.iter().map(String::as_str).collect::<Vec<_>>(), unknown, "{text}");
+            let mut found = BTreeSet::new();
+            assert_eq!(substitute(text, &values, &mut found), expect, "{text}");
+            assert_eq!(found.iter().map(String::as_str).collect::<Vec<_>>(), unknown, "{text}");
         };
         check("", "", &[]);
         check("no braces", "no braces", &[]);

@@ -8,7 +8,7 @@ use contract::commit::FOLD;
 
 use crate::world::{World, key};
 
-/// The first reads of the inbox show nothing, as a replica that is behind does.
+/// The inbox lags behind, like a stream replica that is not up to date.
 fn stale_inbox(op: &Op<'_>) -> Fault {
     if op.action == Action::LastMany && op.subject.starts_with("ai_loop.control") {
         return Fault::Stale(1);
@@ -17,7 +17,7 @@ fn stale_inbox(op: &Op<'_>) -> Fault {
 }
 
 #[tokio::test(start_paused = true)]
-async fn log_of_a_newer_version_client_command_is_left_to_its_replicas() {
+async fn log_of_newer_version_client_command_is_left_to_newer_replicas() {
     let mut world = World::new().await;
     let _orchestrator = world.orchestrator().await;
     world.start().await;
@@ -37,5 +37,5 @@ async fn log_of_a_newer_version_client_command_is_left_to_its_replicas() {
     assert_eq!(log.last().unwrap().1.meta.commit, "newer", "an older version decided on it: {log:#?}");
     let inbox = world.bus.inbox(&key()).await.unwrap();
     let bus::Inbox::Messages(messages) = inbox else { panic!("too many") };
-    assert!(messages.iter().any(|message| message.subject.ends_with(waiting.as_str())), "it waits");
+    assert!(messages.iter().any(|message| message.subject.ends_with(waiting.as_str())), "the command waits");
 }

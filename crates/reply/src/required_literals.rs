@@ -1,39 +1,38 @@
-//! What a text must hold so that a pattern can match: words, as far as they can be told from the pattern.
+//! Extracts the literals that a text must contain so that a pattern can match.
 //!
-//! It may be told too little, never too much: a match without what is told here does not exist. Case does not count, and
-//! texts with the two characters beyond ASCII that are ASCII letters in another case are not to be asked at all: see
-//! [`BEYOND`].
+//! The set may be too small but never too large: each match contains all these literals. Case is ignored. Texts that contain one
+//! of the two characters outside ASCII whose other case is an ASCII letter cannot be filtered: see [`BEYOND`].
 
 use std::collections::BTreeSet;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 
-/// The long s and the sign for Kelvin: other cases of `s` and `k`, which is not heeded here.
+/// The long s and the Kelvin sign: other cases of `s` and `k`, which the prefilter does not fold.
 pub(crate) const BEYOND: [char; 2] = ['\u{17F}', '\u{212A}'];
-/// Words of which one is needed, that are told one by one.
-const TOLD_MAX: usize = 16;
-/// Words of which one is needed, put together from the branches of an alternation.
+/// Literals of a set that are enumerated from classes and concatenations.
+const EXACT_MAX: usize = 16;
+/// Literals of a set that is merged from the branches of an alternation.
 const ANY_MAX: usize = 64;
-/// Bytes of a word. A shorter one is in every text, and what follows in a longer one tells little more.
+/// Bytes of a literal. A shorter one is in almost every text, and a longer one is cut since it filters little more.
 const WORD_BYTES: std::ops::RangeInclusive<usize> = 3..=8;
 
-/// Words in lower case; one of them is needed.
+/// Literals in lower case, of which a match contains at least one.
 pub(crate) type AnyOf = BTreeSet<Vec<u8>>;
 
-/// What every match of a pattern holds.
+/// The literals that every match of a pattern contains.
 #[derive(Debug, Default)]
-pub(crate) struct Needs {
-    /// All that it matches, in lower case, where that is little: then the rest says nothing.
+pub(crate) struct RequiredLiterals {
+    /// All texts that it matches, in lower case, if they are few. Then the other fields are empty.
     all: Option<AnyOf>,
-    /// Whether a match may hold the end of a line.
+    /// Whether a match may contain a line break.
     breaks: bool,
-    /// What it holds before the first end of a line, behind the last one, and in lines between or nobody knows where.
+    /// Literals before the first line break, after the last one, and in lines between or at an unknown position.
     first: Vec<AnyOf>,
     last: Vec<AnyOf>,
     other: Vec<Vec<AnyOf>>,
 }
 
-impl Needs {
+impl RequiredLiterals {
     pub(crate) fn of(pattern: &Hir) -> Self {
         match pattern.kind() {
             HirKind::Empty | HirKind::Look(_) => Self::exactly(AnyOf::from([Vec::new()])),
@@ -46,7 +45,7 @@ impl Needs {
         }
     }
 
-    /// What is needed: each of these lists within one line of the text.
+    /// Lists of literals; those of each list are within one line of the text.
     pub(crate) fn lines(self) -> Vec<Vec<AnyOf>> {
         let Self { first, last, mut other, .. } = self.known();
         other.extend([first, last]);
@@ -54,7 +53,7 @@ impl Needs {
         other
     }
 
-    /// What is needed where all that it matches is not of use.
+    /// Turns the exact texts into required literals.
     fn known(mut self) -> Self {
         let word = self.all.take().and_then(usable);
         if self.breaks {
@@ -75,8 +74,8 @@ impl Needs {
             Class::Unicode(class) => class.iter().map(|range| (range.start(), range.end())).collect(),
             Class::Bytes(class) => class.iter().map(|range| (range.start().into(), range.end().into())).collect(),
         };
-        let count: usize = ranges.iter().map(|(from, to)| (*from..=*to).take(TOLD_MAX + 1).count()).sum();
-        if count > TOLD_MAX {
+        let count: usize = ranges.iter().map(|(from, to)| (*from..=*to).take(EXACT_MAX + 1).count()).sum();
+        if count > EXACT_MAX {
             let breaks = ranges.iter().any(|(from, to)| (*from..=*to).contains(&'\n'));
             return Self { breaks, ..Self::default() };
         }
@@ -104,12 +103,12 @@ impl Needs {
 
     fn concat(parts: &[Hir]) -> Self {
         let mut whole = Self::default();
-        // What the line holds that goes on, and the texts of the parts just before, one behind the other.
+        // The literals of the current line, and the concatenated texts of the last parts.
         let (mut line, mut run) = (Vec::new(), Some(AnyOf::from([Vec::new()])));
         let mut exact = true;
         for part in parts.iter().map(Self::of) {
             if let (Some(before), Some(texts), false) = (&run, &part.all, part.breaks)
-                && before.len() * texts.len() <= TOLD_MAX
+                && before.len() * texts.len() <= EXACT_MAX
             {
                 run = Some(before.iter().flat_map(|a| texts.iter().map(move |b| [&a[..], b].concat())).collect());
                 continue;
@@ -149,19 +148,19 @@ impl Needs {
         let breaks = branches.iter().any(|branch| branch.breaks);
         if let Some(all) = branches.iter().map(|branch| branch.all.clone()).collect::<Option<Vec<_>>>() {
             let all: AnyOf = all.into_iter().flatten().collect();
-            if all.len() <= TOLD_MAX {
+            if all.len() <= EXACT_MAX {
                 return Self { all: Some(all), breaks, ..Self::default() };
             }
         }
         let branches: Vec<Self> = branches.into_iter().map(Self::known).collect();
-        // Of each branch the words that tell most: the longest.
+        // The most selective literals of each branch: the longest ones.
         let best = |of: &dyn Fn(&Self) -> Vec<AnyOf>| {
             let longest = |any: &AnyOf| (any.iter().map(Vec::len).min(), std::cmp::Reverse(any.len()));
             let each = branches.iter().map(|branch| of(branch).into_iter().max_by_key(longest));
             each.collect::<Option<Vec<_>>>().and_then(|each| usable(each.into_iter().flatten().collect()))
         };
         let first = best(&|branch| branch.first.clone());
-        // Without the end of a line, the first line is the last one.
+        // Without a line break the first line is the last one.
         let last = best(&|branch| if branch.breaks { branch.last.clone() } else { branch.first.clone() });
         let any =
             best(&|branch| [&branch.first, &branch.last].into_iter().chain(&branch.other).flatten().cloned().collect());
@@ -176,7 +175,7 @@ impl Needs {
     }
 }
 
-/// Words that tell something; none where one of them is in every text, or where there are too many.
+/// Cuts the literals to their longest length. Returns `None` if one of them is too short, or if there are too many.
 fn usable(words: AnyOf) -> Option<AnyOf> {
     let fits = words.len() <= ANY_MAX && words.iter().all(|word| word.len() >= *WORD_BYTES.start());
     let cut = |word: Vec<u8>| word.into_iter().take(*WORD_BYTES.end()).collect();

@@ -33,14 +33,14 @@ fn who_where_and_under_which_trace() {
     let begun = talk.session.traceparent().unwrap().to_owned();
     talk.reply("", &["{}"]);
     talk.results("found");
-    talk.say("and that", MessageMode::Queue);
+    talk.send_message("and that", MessageMode::Queue);
     assert_eq!(talk.session.position(), ("e", 1, 2));
     assert_eq!(talk.session.traceparent(), Some(begun.as_str()), "all of a turn stands under what began it");
     talk.reply("Done.", &[]);
     assert_eq!(talk.session.position(), ("e", 2, 1), "what waited begins the next one");
     talk.reply("Done.", &[]);
     assert_eq!(talk.session.position(), ("e", 2, 0), "between turns there is no step");
-    talk.say("and more", MessageMode::Steer);
+    talk.send_message("and more", MessageMode::Steer);
     assert_ne!(talk.session.traceparent(), Some(begun.as_str()));
 }
 
@@ -58,7 +58,7 @@ fn tools_are_looked_up_where_a_turn_may_begin() {
     let wants = |talk: &Talk, body: &Body| talk.session.wants_tools(body);
     assert!(wants(&talk, &start()));
     assert!(!wants(&talk, &send()) && !wants(&talk, &finished()) && !wants(&talk, &Body::Timer), "a turn runs");
-    talk.say("next", MessageMode::Queue);
+    talk.send_message("next", MessageMode::Queue);
     assert!(wants(&talk, &finished()) && wants(&talk, &Body::Timer), "a turn that ends here lets the next one begin");
     talk.reply("Done.", &[]);
     talk.reply("Done.", &[]);
@@ -106,7 +106,7 @@ fn an_audit_names_what_differs_and_where() {
     type Change = fn(&mut contract::commit::Commit);
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply("", &["{}"]);
-    talk.say("and more", MessageMode::Steer);
+    talk.send_message("and more", MessageMode::Steer);
     talk.results("found");
     talk.reply("Done.", &[]);
     let key = || contract::subject::SessionKey {

@@ -14,12 +14,12 @@ use crate::prose::{
 };
 use crate::{Patterns, TEMPLATES, template};
 
-struct Plain {
+struct ReferenceMatcher {
     text: String,
     quoted: Vec<Range<usize>>,
 }
 
-impl Plain {
+impl ReferenceMatcher {
     fn of(text: &str) -> Self {
         let from = text.ceil_char_boundary(text.len().saturating_sub(TEXT_BYTES_MAX));
         let mut prose = Self { text: String::new(), quoted: Vec::new() };
@@ -201,7 +201,7 @@ impl Both {
     }
 
     fn check(&self, text: &str) -> Result<(), TestCaseError> {
-        let prose = Plain::of(text);
+        let prose = ReferenceMatcher::of(text);
         let done = prose.last(&self.termination, |found| !prose.is_negated(found));
         let more = prose.last(&self.continuation, |found| !prose.is_asked(found));
         let plainly = match (done, more) {
@@ -209,7 +209,7 @@ impl Both {
             (Some(done), _) => Some((false, done.0)),
             (None, more) => more.map(|more| (true, more.0)),
         };
-        let quickly = self.quick.hear(text).map(|heard| (heard.continues, heard.pattern));
+        let quickly = self.quick.match_text(text).map(|found| (found.continues, found.pattern));
         prop_assert_eq!(quickly, plainly, "{:?} {:?}", text, self.quick);
         Ok(())
     }
@@ -224,7 +224,7 @@ static TEMPLATED: LazyLock<Vec<Both>> = LazyLock::new(|| {
 /// Every match is offered, in the same order, with only those lines looked at in which one can be.
 fn every_match(both: &Both, text: &str) -> Result<(), TestCaseError> {
     let prose = Prose::of(text);
-    let places = both.quick.sieve.sift(&prose.text);
+    let places = both.quick.prefilter.locate(&prose.text);
     for ((quick, plain), place) in
         both.quick.all.iter().zip(both.termination.iter().chain(&both.continuation)).zip(places)
     {
@@ -433,14 +433,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn templates_hear_what_they_hear_plainly(text in replies()) {
+    fn templates_match_like_the_reference_matcher(text in replies()) {
         for both in TEMPLATED.iter() {
             both.check(&text)?;
         }
     }
 
     #[test]
-    fn no_match_is_missed_and_none_is_added(
+    fn matcher_agrees_with_the_reference_matcher(
         texts in prop::collection::vec(texts(), 1..8),
         continuation in prop::collection::vec(patterns(), 1..3),
         termination in prop::collection::vec(patterns(), 0..2),

@@ -3,14 +3,14 @@
 use contract::Timestamp;
 use contract::limits::{IDLE_MAX, TOOL_CALL_GRACE};
 
-use crate::state::{Activity, Life, Stage, State};
+use crate::state::{Activity, CallStage, Lifecycle, State};
 
 impl State {
     /// The earliest instant at which something is due; none for a session that is not alive.
-    pub(crate) fn wake(&self) -> Option<Timestamp> {
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         match self.life {
-            Life::NotStarted | Life::Ended => return None,
-            Life::Alive => {}
+            Lifecycle::NotStarted | Lifecycle::Ended => return None,
+            Lifecycle::Alive => {}
         }
         let Some(turn) = &self.turn else { return Some(self.idle_end()) };
         let mut at = turn.clock.deadline().unwrap_or_else(|| self.idle_end());
@@ -27,10 +27,10 @@ impl State {
             Activity::RunningTools(calls) => {
                 for state in calls {
                     match &state.stage {
-                        Stage::Open { .. } if self.paused => {}
-                        Stage::Open { deadline, .. } => at = at.min(deadline.after(TOOL_CALL_GRACE)),
-                        Stage::Gated { expires, .. } => at = at.min(*expires),
-                        Stage::Announced | Stage::Pending(_) | Stage::Done(_) => {}
+                        CallStage::Open { .. } if self.paused => {}
+                        CallStage::Open { deadline, .. } => at = at.min(deadline.after(TOOL_CALL_GRACE)),
+                        CallStage::Gated { expires, .. } => at = at.min(*expires),
+                        CallStage::Announced | CallStage::Pending(_) | CallStage::Done(_) => {}
                     }
                 }
             }

@@ -14,7 +14,7 @@ const DIGITS: usize = 20;
 
 /// What was counted within a turn.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Guard {
+pub(crate) struct RepetitionGuard {
     tool_calls: u32,
     /// How often each call was made, by tool and arguments.
     calls: BTreeMap<String, u32>,
@@ -28,7 +28,7 @@ pub(crate) struct Guard {
     granted: BTreeMap<String, u32>,
 }
 
-impl Guard {
+impl RepetitionGuard {
     /// A call was identified. One that was not made before is news, whatever comes of it: many tools just say "ok".
     pub(crate) fn called(&mut self, tool: &str, arguments: &str) {
         self.tool_calls += 1;

@@ -1,0 +1,87 @@
+//! Counts the failures of each input at this replica. The server's count of deliveries is not enough: an input that waited
+//! for the bus, or for its session, was delivered often and never failed.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Failures of an input at this replica before it is rejected, if it was also delivered too often.
+const FAILURES_MIN: u32 = 10;
+/// Inputs in the map. At this number the map is cleared, so that inputs are retried for a little longer.
+const INPUTS_MAX: usize = 1_024;
+
+/// Failures by the subject of the input.
+#[derive(Debug, Default)]
+pub(crate) struct FailureCounts(Mutex<HashMap<String, u32>>);
+
+impl FailureCounts {
+    /// Counts a failure. Returns whether the input failed here often enough to be rejected.
+    pub(crate) fn count(&self, input: &str) -> bool {
+        self.with(|failures| {
+            if failures.len() >= INPUTS_MAX && !failures.contains_key(input) {
+                failures.clear();
+            }
+            let count = failures.entry(input.to_owned()).or_default();
+            *count = count.saturating_add(1);
+            *count >= FAILURES_MIN
+        })
+    }
+
+    /// Removes an input that was handled.
+    pub(crate) fn forget(&self, input: &str) {
+        self.with(|failures| failures.remove(input));
+    }
+
+    // A plain lock: it is held for one access to the map.
+    fn with<T>(&self, access: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
+        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handler::{DeliveryRef, settle};
+    use crate::session_runner::HandleError;
+    use bus::BusError;
+    use bus::work::Settle;
+    use contract::limits::DELIVERIES_MAX;
+    use contract::subject::SessionKey;
+    use contract::{SessionId, TenantId};
+
+    fn key() -> SessionKey {
+        SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
+    }
+
+    fn internal_error() -> Result<(), HandleError> {
+        Err(HandleError::Internal("broken".to_owned()))
+    }
+
+    #[test]
+    fn input_waited_often_for_the_bus_first_failure_does_not_reject_it() {
+        let (failures, key) = (FailureCounts::default(), key());
+        let delivery_ref = |delivered| DeliveryRef { key: &key, subject: "a", delivered };
+        let unavailable = || Err(HandleError::Bus(BusError::Unavailable("unavailable".to_owned())));
+        for delivered in 1..=2 * DELIVERIES_MAX {
+            assert!(matches!(settle(&failures, delivery_ref(delivered), unavailable()), Settle::Retry(_)));
+        }
+        for _ in 1..FAILURES_MIN {
+            assert!(matches!(settle(&failures, delivery_ref(2 * DELIVERIES_MAX), internal_error()), Settle::Retry(_)));
+        }
+        assert!(matches!(settle(&failures, delivery_ref(2 * DELIVERIES_MAX), internal_error()), Settle::Reject { .. }));
+        assert!(matches!(settle(&failures, delivery_ref(1), Ok(())), Settle::Done));
+        assert!(matches!(settle(&failures, delivery_ref(2 * DELIVERIES_MAX), internal_error()), Settle::Retry(_)));
+    }
+
+    #[test]
+    fn input_fails_for_ever_other_inputs_of_the_session_are_not_rejected() {
+        let (failures, key) = (FailureCounts::default(), key());
+        let delivery_ref = |subject| DeliveryRef { key: &key, subject, delivered: 2 * DELIVERIES_MAX };
+        for _ in 0..2 * FAILURES_MIN {
+            let _settled = settle(&failures, delivery_ref("a"), internal_error());
+        }
+        assert!(matches!(settle(&failures, delivery_ref("b"), internal_error()), Settle::Retry(_)));
+        // And a success of one input does not reset the count of another.
+        assert!(matches!(settle(&failures, delivery_ref("b"), Ok(())), Settle::Done));
+        assert!(matches!(settle(&failures, delivery_ref("a"), internal_error()), Settle::Reject { .. }));
+    }
+}

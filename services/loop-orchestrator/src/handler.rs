@@ -1,0 +1,251 @@
+//! Handlers of the queues of inputs and of timers. Client commands are handled in the order of their stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bus::control::Inbox;
+use bus::work::{Handler, Settle};
+use bus::{BusError, Delivery, Stored};
+use contract::ErrorCode;
+use contract::backoff::Backoff;
+use contract::event::ErrorEvent;
+use contract::limits::DELIVERIES_MAX;
+use contract::subject::{self, SessionKey};
+use session::Session;
+
+use crate::failure_counts::FailureCounts;
+use crate::input::{DeliveredInput, ReadError};
+use crate::result_batcher::ResultBatcher;
+use crate::session_runner::{HandleError, Loaded, SessionRunner, is_already_applied};
+
+/// Reads of an inbox while a replica of the stream does not have the delivered command yet.
+const INBOX_READS_MAX: u32 = 20;
+/// Pause between two of these reads.
+const INBOX_READ_INTERVAL: Duration = Duration::from_millis(25);
+/// Backoff of an input while the bus or the composer fails.
+const RETRY: Backoff = Backoff::new(Duration::from_millis(500), RETRY_MAX);
+/// The longest pause of this backoff. An input that only a replica of a newer version can handle is retried after it.
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// Handles commands and results from the queue of inputs.
+pub(crate) struct InputHandler {
+    runner: Arc<SessionRunner>,
+    results: ResultBatcher,
+}
+
+/// Handles timers that are due, from the queue of timers.
+pub(crate) struct TimerHandler(pub(crate) Arc<SessionRunner>);
+
+#[async_trait]
+impl Handler for TimerHandler {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        let due = serde_json::from_slice::<bus::timer::Due>(&delivery.payload).ok();
+        let input = subject::parse_timer(&delivery.subject)
+            .zip(due)
+            .and_then(|(key, due)| DeliveredInput::timer(key, due.number));
+        let Some(input) = input else {
+            return Settle::Reject { code: ErrorCode::BadRequest, reason: "the message is not a due timer".to_owned() };
+        };
+        let key = input.key.clone();
+        if let Err(error) = self.0.check_clock(delivery.stored_at).await {
+            return settle(&self.0.failures, DeliveryRef::new(&key, delivery), Err(error));
+        }
+        let mut cached = self.0.cache.lock(&key).await;
+        let result = self.0.handle(&key, &mut cached, &[input]).await;
+        settle(&self.0.failures, DeliveryRef::new(&key, delivery), result)
+    }
+}
+
+#[async_trait]
+impl Handler for InputHandler {
+    async fn handle(&self, delivery: &Delivery) -> Settle {
+        let Some(subject) = subject::parse_control(&delivery.subject) else {
+            return self
+                .reject_malformed(delivery, "the subject is not ai_loop.control.<verb>.<tenant>.<session>.<id>")
+                .await;
+        };
+        let key = subject.key.clone();
+        if let Err(error) = self.runner.check_clock(delivery.stored_at).await {
+            return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(error));
+        }
+        let message = Stored {
+            subject: delivery.subject.clone(),
+            seq: delivery.seq,
+            stored_at: delivery.stored_at,
+            headers: delivery.headers.clone(),
+            payload: delivery.payload.clone(),
+        };
+        let input = match DeliveredInput::read(&self.runner.bus, subject, message).await {
+            Ok(input) => input,
+            Err(ReadError::Malformed(why)) => return self.reject_malformed(delivery, &why).await,
+            Err(ReadError::Later(error)) => {
+                return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(HandleError::Bus(error)));
+            }
+        };
+        if input.can_share_commit() {
+            return self.results.handle(&self.runner, input, delivery).await;
+        }
+        let mut cached = self.runner.cache.lock(&key).await;
+        let result = if input.is_client() {
+            self.handle_in_order(&key, &mut cached, input).await
+        } else {
+            self.runner.handle(&key, &mut cached, &[input]).await
+        };
+        settle(&self.runner.failures, DeliveryRef::new(&key, delivery), result)
+    }
+}
+
+impl InputHandler {
+    pub(crate) fn new(runner: Arc<SessionRunner>) -> Self {
+        Self { runner, results: ResultBatcher::default() }
+    }
+
+    /// Handles the client commands that wait before the delivered one, and then the delivered one. So they take effect in
+    /// the order of the stream, although their order of delivery may be another.
+    async fn handle_in_order(
+        &self,
+        key: &SessionKey,
+        cached: &mut Option<Loaded>,
+        input: DeliveredInput,
+    ) -> Result<(), HandleError> {
+        let delivered_seq = input.control_seq.unwrap_or(0);
+        for _ in 0..INBOX_READS_MAX {
+            if cached.as_ref().is_some_and(|loaded| is_already_applied(loaded.session(), &input)) {
+                return self.runner.handle(key, cached, &[input]).await;
+            }
+            let Inbox::Messages(messages) = self.runner.bus.inbox(key).await? else {
+                // There are too many to read. Handle this one alone, without a claim about those before it.
+                return self.runner.handle(key, cached, &[input.without_order()]).await;
+            };
+            let is_visible = messages.iter().any(|message| message.seq == delivered_seq);
+            if is_visible {
+                for message in messages.into_iter().filter(|message| message.seq < delivered_seq) {
+                    self.handle_earlier(key, cached, message).await?;
+                }
+                return self.runner.handle(key, cached, &[input]).await;
+            }
+            // The read is stale, or another replica has acknowledged the command. The log shows which.
+            *cached = Some(self.runner.load(key, 0).await?);
+            tokio::time::sleep(INBOX_READ_INTERVAL).await;
+        }
+        Err(HandleError::Busy)
+    }
+
+    /// Handles a command that waits before the delivered one. A command that cannot be read is left to its own delivery.
+    async fn handle_earlier(
+        &self,
+        key: &SessionKey,
+        cached: &mut Option<Loaded>,
+        message: Stored,
+    ) -> Result<(), HandleError> {
+        let Some(subject) = subject::parse_control(&message.subject).filter(|subject| subject.verb.is_client()) else {
+            return Ok(());
+        };
+        match DeliveredInput::read(&self.runner.bus, subject, message).await {
+            Ok(input) => match self.runner.handle(key, cached, &[input]).await {
+                // The log has it as poison; its own delivery makes it a dead letter.
+                Err(HandleError::Poison) | Ok(()) => Ok(()),
+                Err(error) => Err(error),
+            },
+            Err(ReadError::Malformed(_)) => Ok(()),
+            Err(ReadError::Later(error)) => Err(error.into()),
+        }
+    }
+
+    /// Rejects a message that cannot be read, so that it becomes a dead letter, and reports it to the session's viewers.
+    async fn reject_malformed(&self, delivery: &Delivery, why: &str) -> Settle {
+        if let Some(key) = subject::parse_control_key(&delivery.subject) {
+            if let Err(error) = self.report_malformed(&key, delivery, why).await {
+                return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(error.into()));
+            }
+        }
+        Settle::Reject { code: ErrorCode::BadRequest, reason: why.to_owned() }
+    }
+
+    async fn report_malformed(&self, key: &SessionKey, delivery: &Delivery, why: &str) -> Result<(), BusError> {
+        let data = ErrorEvent {
+            code: ErrorCode::BadRequest,
+            message: format!("a control message cannot be read: {why}"),
+            retryable: false,
+            during: format!("control message {}", delivery.seq),
+        };
+        self.runner.publish_error(key, format!("{}-control-{}", key.session, delivery.seq), &data).await
+    }
+}
+
+/// Opens the span under which an input is handled. While a turn runs, the parent is the trace of the turn in the log, so
+/// that it is the same for each sender and replica. Between turns the parent is the trace of the sender.
+pub(crate) fn open_step_span(session: &Session, input: &DeliveredInput) -> tracing::Span {
+    let (agent, turn, step) = session.position();
+    let span = telemetry::span::step(input.key.session.as_str(), turn, step, agent);
+    let (sender, committed) = (input.traceparent.as_deref(), session.traceparent());
+    let runs = session.running_turn().is_some();
+    let parent = if runs { committed.or(sender) } else { sender.or(committed) };
+    if let Some(parent) = parent {
+        telemetry::trace::set_parent(&span, parent);
+        let trace = telemetry::trace::trace_id;
+        if let Some(other) = sender.filter(|sender| trace(sender) != trace(parent)) {
+            telemetry::trace::link(&span, other);
+        }
+    }
+    span
+}
+
+/// One delivery of an input, as [`settle`] needs it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeliveryRef<'a> {
+    pub(crate) key: &'a SessionKey,
+    /// Key of the input among [`FailureCounts`]: no other input has the same subject.
+    pub(crate) subject: &'a str,
+    /// Index of this delivery among those of the input, from 1.
+    pub(crate) delivered: u64,
+}
+
+impl<'a> DeliveryRef<'a> {
+    fn new(key: &'a SessionKey, delivery: &'a Delivery) -> Self {
+        Self { key, subject: &delivery.subject, delivered: delivery.delivered }
+    }
+}
+
+/// Decides how to settle a delivery by the result of its handling. An input is retried without a limit while the bus
+/// fails. An input that fails because of its session is rejected after enough failures, so that it is not retried for ever.
+pub(crate) fn settle(failures: &FailureCounts, delivery: DeliveryRef<'_>, result: Result<(), HandleError>) -> Settle {
+    let DeliveryRef { key, subject, delivered } = delivery;
+    let pause = RETRY.pause(u32::try_from(delivered.saturating_sub(1)).unwrap_or(u32::MAX));
+    match result {
+        Ok(()) => {
+            failures.forget(subject);
+            Settle::Done
+        }
+        Err(HandleError::Bus(BusError::Malformed(why)) | HandleError::Internal(why)) => {
+            tracing::error!(session = %key, why, delivered, "an input cannot be handled");
+            // The failure counts also where the deliveries are few.
+            let is_exhausted = failures.count(subject);
+            if !is_exhausted || delivered < DELIVERIES_MAX {
+                return Settle::Retry(pause);
+            }
+            Settle::Reject { code: ErrorCode::TooManyDeliveries, reason: why }
+        }
+        Err(HandleError::Bus(error @ BusError::TooLarge { .. })) => {
+            tracing::error!(session = %key, %error, "an input cannot be written");
+            Settle::Reject { code: ErrorCode::TooLarge, reason: error.to_string() }
+        }
+        Err(HandleError::Bus(error)) => {
+            tracing::warn!(session = %key, %error, "an input waits for the bus");
+            Settle::Retry(pause)
+        }
+        Err(HandleError::Skewed(skew)) => {
+            tracing::error!(session = %key, %skew, "the clock of this replica is wrong; another replica handles the input");
+            Settle::Retry(RETRY_MAX)
+        }
+        Err(HandleError::Busy | HandleError::Split) => Settle::Retry(RETRY.pause(0)),
+        Err(HandleError::Newer { fold }) => {
+            tracing::warn!(session = %key, fold, "a newer version runs this session; its replicas handle the input");
+            Settle::Retry(RETRY_MAX)
+        }
+        Err(HandleError::Poison) => {
+            Settle::Reject { code: ErrorCode::Poison, reason: "the loop panicked over this input".to_owned() }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Batches tool results that wait for the same session, so that one commit contains them all.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use bus::work::Settle;
+use bus::{BusError, Delivery};
+use contract::subject::SessionKey;
+use tokio::sync::oneshot;
+
+use crate::handler::{DeliveryRef, settle};
+use crate::input::DeliveredInput;
+use crate::session_runner::{HandleError, SessionRunner};
+
+/// Results that wait for their session. Their number is bounded by the inputs that the replica handles at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct ResultBatcher {
+    // A blocking lock: it is held for a look-up, never across an await.
+    pending: Mutex<HashMap<SessionKey, Vec<PendingResult>>>,
+}
+
+#[derive(Debug)]
+struct PendingResult {
+    input: DeliveredInput,
+    subject: String,
+    delivered: u64,
+    reply: oneshot::Sender<Settle>,
+}
+
+impl ResultBatcher {
+    /// Handles an input together with those of its session that wait at the same time. The task that locks the session
+    /// first handles them all and sends the others their settlements.
+    pub(crate) async fn handle(&self, runner: &SessionRunner, input: DeliveredInput, delivery: &Delivery) -> Settle {
+        let key = input.key.clone();
+        let (reply, mut settled_reply) = oneshot::channel();
+        let (subject, delivered) = (delivery.subject.clone(), delivery.delivered);
+        self.lock().entry(key.clone()).or_default().push(PendingResult { input, subject, delivered, reply });
+        let mut cached = runner.cache.lock(&key).await;
+        let batch = self.lock().remove(&key).unwrap_or_default();
+        let (mut inputs, mut deliveries, mut replies) = (Vec::new(), Vec::new(), Vec::new());
+        for PendingResult { input, subject, delivered, reply } in batch {
+            inputs.push(input);
+            deliveries.push((subject, delivered));
+            replies.push(reply);
+        }
+        let settle_one = |(subject, delivered): &(String, u64), result| {
+            settle(&runner.failures, DeliveryRef { key: &key, subject, delivered: *delivered }, result)
+        };
+        if !inputs.is_empty() {
+            let settled = match runner.handle(&key, &mut cached, &inputs).await {
+                // One input may cause the failure, and the others must not fail with it.
+                Err(HandleError::Split | HandleError::Internal(_) | HandleError::Bus(BusError::Malformed(_)))
+                    if inputs.len() > 1 =>
+                {
+                    let mut settled = Vec::with_capacity(inputs.len());
+                    for (input, delivery) in inputs.iter().zip(&deliveries) {
+                        let one = runner.handle(&key, &mut cached, std::slice::from_ref(input)).await;
+                        settled.push(settle_one(delivery, one));
+                    }
+                    settled
+                }
+                result => deliveries.iter().map(|delivery| settle_one(delivery, result.clone())).collect(),
+            };
+            for (reply, settled) in replies.into_iter().zip(settled) {
+                // A task that was cancelled does not receive it. Its input is in the log, and is delivered again.
+                let _send_result = reply.send(settled);
+            }
+        }
+        drop(cached);
+        // This input was in a batch. The task of the batch has sent the settlement, or was cancelled before.
+        settled_reply.try_recv().unwrap_or(Settle::Retry(std::time::Duration::ZERO))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, Vec<PendingResult>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,471 @@
+//! Runs the loop for the inputs of a session: load, decide, commit, perform. ARCHITECTURE.md, "The shell", explains the steps.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bus::log::Committed;
+use bus::work::Publication;
+use bus::{Bus, BusError, Offer, Read};
+use contract::commit::Phase;
+use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
+use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
+use contract::subject::SessionKey;
+use contract::{ErrorCode, Json, Timestamp, command::Refusal};
+use session::{Decision, Effect, Input, RestoreError, RunningTurn, Session};
+use tracing::Instrument;
+
+use crate::OrchestratorConfig;
+use crate::cache::Cache;
+use crate::commit::{Prepared, prepare};
+use crate::failure_counts::FailureCounts;
+use crate::handler::open_step_span;
+use crate::input::DeliveredInput;
+use crate::skew::{Skew, SkewCheck};
+use service::clock::Clock;
+
+/// Decisions about one input while other replicas win the slot, before the input is returned to the queue.
+const ROUNDS_MAX: u32 = 32;
+/// Slots that are read one by one to update a cached state; if more are missing, the page is read.
+const CATCH_UP_MAX: u64 = 8;
+
+/// Largest difference between the clocks of two replicas that decide. A commit that is younger than the connection by at
+/// most this much counts as older.
+const CLOCKS_APART: Duration = Duration::from_secs(2 * CLOCK_SKEW_MAX.as_secs());
+
+/// Handles the inputs of all sessions of a replica.
+pub(crate) struct SessionRunner {
+    pub(crate) bus: Bus,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) cache: Cache,
+    pub(crate) failures: FailureCounts,
+    pub(crate) archive_after: Duration,
+    skew: SkewCheck,
+    to_repair: SessionsToRepair,
+    connected_since: ConnectedSince,
+}
+
+/// Generation of the connection of the bus, and when this replica first saw it.
+#[derive(Debug)]
+struct ConnectedSince(Mutex<(u64, Timestamp)>);
+
+impl ConnectedSince {
+    fn new(generation: u64, now: Timestamp) -> Self {
+        Self(Mutex::new((generation, now)))
+    }
+
+    /// Returns when this generation was first seen. For an earlier generation it returns the time of the latest one, which
+    /// is later.
+    fn first_seen(&self, generation: u64, now: Timestamp) -> Timestamp {
+        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.0 < generation {
+            *latest = (generation, now);
+        }
+        latest.1
+    }
+}
+
+/// Sessions that have outstanding effects, and whose state is not cached. Those over [`SESSIONS_TO_REPAIR_MAX`] are repaired
+/// at an input after [`QUIET_MAX`].
+#[derive(Debug, Default)]
+struct SessionsToRepair(Mutex<BTreeSet<SessionKey>>);
+
+/// Largest number of [`SessionsToRepair`].
+const SESSIONS_TO_REPAIR_MAX: usize = 10_000;
+
+impl SessionsToRepair {
+    fn put(&self, key: &SessionKey) {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if keys.len() < SESSIONS_TO_REPAIR_MAX {
+            keys.insert(key.clone());
+        }
+    }
+
+    fn take(&self, key: &SessionKey) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
+    }
+}
+
+/// A state of a session that this version may decide on, since no newer version wrote its log. Only this module creates one,
+/// so that no other state is decided on.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    session: Session,
+    /// Generation of the connection over which the state was read, or over which its last commit was stored.
+    generation: u64,
+    /// Whether outstanding effects may never have been performed, or may have been lost since.
+    is_repair_due: bool,
+}
+
+impl Loaded {
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Wraps a state that was not read from a log.
+    #[cfg(test)]
+    pub(crate) fn unverified(session: Session) -> Self {
+        Self { session, generation: 0, is_repair_due: false }
+    }
+}
+
+/// Why an input could not be handled.
+#[derive(Debug, Clone)]
+pub(crate) enum HandleError {
+    /// The bus failed; the input is retried.
+    Bus(BusError),
+    /// A newer version of the loop wrote this session; one of its replicas handles the input.
+    Newer { fold: u32 },
+    /// Other replicas won the slot [`ROUNDS_MAX`] times.
+    Busy,
+    /// The input makes the loop panic, and the log has it as poison.
+    Poison,
+    /// One of several inputs makes the loop panic; they must be handled one by one.
+    Split,
+    /// The clock of this replica is too far from the server's; another replica handles the input.
+    Skewed(Skew),
+    /// A defect of this program or of its data.
+    Internal(String),
+}
+
+impl From<RestoreError> for HandleError {
+    fn from(error: RestoreError) -> Self {
+        match error {
+            RestoreError::Newer { fold } => Self::Newer { fold },
+            RestoreError::Snapshot(_) => Self::Internal(error.to_string()),
+        }
+    }
+}
+
+impl From<BusError> for HandleError {
+    fn from(error: BusError) -> Self {
+        Self::Bus(error)
+    }
+}
+
+impl SessionRunner {
+    pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, config: &OrchestratorConfig) -> Self {
+        let archive_after = Duration::from_secs(config.archive_after);
+        let connected_since = ConnectedSince::new(bus.transport().generation(), clock.now());
+        Self {
+            connected_since,
+            bus,
+            clock,
+            cache: Cache::new(config.cached_sessions, config.cache_bytes),
+            failures: FailureCounts::default(),
+            archive_after,
+            skew: SkewCheck::default(),
+            to_repair: SessionsToRepair::default(),
+        }
+    }
+
+    /// Fails while the clock of this replica is far from the server's: deadlines and ages would be wrong, and future ones
+    /// would stay in the log. The server stored the input at `stored_at`.
+    pub(crate) async fn check_clock(&self, stored_at: Timestamp) -> Result<(), HandleError> {
+        match self.skew.check(&self.bus, self.clock.now(), stored_at).await? {
+            None => Ok(()),
+            Some(skew) => Err(HandleError::Skewed(skew)),
+        }
+    }
+
+    /// Handles inputs of one session. When this succeeds, each of them is in the log and its effects are performed. `cached`
+    /// is the locked entry of the session in the cache.
+    pub(crate) async fn handle(
+        &self,
+        key: &SessionKey,
+        cached: &mut Option<Loaded>,
+        inputs: &[DeliveredInput],
+    ) -> Result<(), HandleError> {
+        let mut is_repair_due = self.to_repair.take(key);
+        let result = self.handle_with_state(key, cached, inputs, &mut is_repair_due).await;
+        if is_repair_due && cached.is_none() {
+            self.to_repair.put(key);
+        }
+        result
+    }
+
+    /// Implements [`SessionRunner::handle`]. `is_repair_due` tells whether outstanding effects may be left, also if this fails
+    /// and the state is not cached.
+    async fn handle_with_state(
+        &self,
+        key: &SessionKey,
+        cached: &mut Option<Loaded>,
+        inputs: &[DeliveredInput],
+        is_repair_due: &mut bool,
+    ) -> Result<(), HandleError> {
+        let mut at_least = inputs.iter().filter_map(|input| input.known_slot).max();
+        for round in 0..ROUNDS_MAX {
+            let loaded = self.load_through_cache(key, cached, at_least.unwrap_or(0)).await?;
+            *is_repair_due |= loaded.is_repair_due;
+            let Loaded { session, generation, .. } = loaded;
+            let mut references = BTreeSet::new();
+            let new: Vec<&DeliveredInput> = inputs
+                .iter()
+                .filter(|input| !is_already_applied(&session, input) && references.insert(&input.reference))
+                .collect();
+            if new.is_empty() {
+                // The outstanding effects follow from the state. An older state would set an older timer.
+                let head = self.bus.head(key, Read::Leader).await?;
+                let (end, commit) = head.map_or((0, String::new()), |head| (head.slot + 1, head.meta.commit));
+                if end > session.next_slot() {
+                    at_least = Some(end - 1);
+                    continue;
+                }
+                if commit != session.commit_id() {
+                    // The log has another history, in which these inputs may not be handled.
+                    continue;
+                }
+                let repair_span =
+                    inputs.first().map_or_else(tracing::Span::none, |first| open_step_span(&session, first));
+                let result = self
+                    .perform_outstanding(key, &session, inputs, Publication::Again)
+                    .instrument(repair_span)
+                    .await
+                    .map(drop);
+                *is_repair_due = result.is_err();
+                *cached = Some(Loaded { session, generation, is_repair_due: *is_repair_due });
+                return result;
+            }
+            // The trace follows from the state: the input may have another trace or none.
+            let span = new.first().map_or_else(tracing::Span::none, |first| open_step_span(&session, first));
+            let turn = session.running_turn();
+            let mut resolved = Vec::with_capacity(new.len());
+            for input in &new {
+                let resolving = input.resolve(&self.bus, &session, self.archive_after);
+                resolved.push(resolving.instrument(span.clone()).await?);
+            }
+            let decided = span.in_scope(|| self.decide(&session, &resolved));
+            let is_poison = decided.is_none();
+            if is_poison && resolved.len() > 1 {
+                *cached = Some(Loaded { session, generation, is_repair_due: *is_repair_due });
+                return Err(HandleError::Split);
+            }
+            let decision = decided.unwrap_or_else(|| self.poison_decision(&resolved));
+            *is_repair_due |= self.is_timer_lost(&session);
+            let prepared = prepare(session, &decision).map_err(|error| HandleError::Internal(error.to_string()))?;
+            match self.commit(key, &prepared).instrument(span.clone()).await? {
+                Committed::Ours => {
+                    record_turn_span(key, turn.as_ref(), &decision);
+                    let Prepared { slot, meta, after, .. } = prepared;
+                    let performed = self.perform(key, &after, slot, &meta, &decision, inputs, *is_repair_due);
+                    let result = performed.instrument(span).await;
+                    // An ended session gets few inputs, so its state is not cached.
+                    *is_repair_due = result.is_err();
+                    let loaded = Loaded { session: after, generation, is_repair_due: *is_repair_due };
+                    *cached = (loaded.session.phase() != Phase::Ended).then_some(loaded);
+                    result?;
+                    return if is_poison { Err(HandleError::Poison) } else { Ok(()) };
+                }
+                Committed::Theirs => {
+                    tracing::debug!(session = %key, slot = prepared.slot, round, "another replica won the slot");
+                }
+            }
+        }
+        Err(HandleError::Busy)
+    }
+
+    async fn commit(&self, key: &SessionKey, prepared: &Prepared) -> Result<Committed, BusError> {
+        let life = prepared.expires.then(|| self.bus.transport().retention());
+        let Prepared { slot, meta, body, .. } = prepared;
+        let offer = Offer { slot: *slot, prev: &meta.prev, commit: &meta.commit, body: body.clone(), life };
+        self.bus.commit_for(key, offer).await
+    }
+
+    /// Returns the state with slot `at_least` applied, if the log has that slot. A cached state is used while the connection
+    /// is the one over which it was read.
+    async fn load_through_cache(
+        &self,
+        key: &SessionKey,
+        cached: &mut Option<Loaded>,
+        at_least: u64,
+    ) -> Result<Loaded, HandleError> {
+        let generation = self.bus.transport().generation();
+        match cached.take() {
+            Some(loaded) if loaded.generation == generation => self.catch_up(key, loaded, at_least).await,
+            Some(loaded) => match self.reload(key, &loaded, at_least).await {
+                Ok(reloaded) => Ok(reloaded),
+                Err(error) => {
+                    // The next load compares with it again.
+                    *cached = Some(loaded);
+                    Err(error)
+                }
+            },
+            None => self.load(key, at_least).await,
+        }
+    }
+
+    /// Reads a state again that was read over an earlier connection.
+    async fn reload(&self, key: &SessionKey, before: &Loaded, at_least: u64) -> Result<Loaded, HandleError> {
+        // A stream replica that lags must not look like a server with an older store.
+        let known = before.session.next_slot().saturating_sub(1);
+        let mut reloaded = self.load(key, at_least.max(known)).await?;
+        // Effects that were performed may have been lost with the store of the server.
+        reloaded.is_repair_due = true;
+        self.report_rewound(key, &before.session, &reloaded.session).await?;
+        Ok(reloaded)
+    }
+
+    /// Applies the slots up to `at_least` to a cached state. If only a few are missing, they are read one by one: two replicas
+    /// that alternate on a session would otherwise read the whole page each time.
+    async fn catch_up(&self, key: &SessionKey, mut loaded: Loaded, at_least: u64) -> Result<Loaded, HandleError> {
+        let missing = loaded.session.next_slot()..=at_least;
+        if missing.is_empty() {
+            return Ok(loaded);
+        }
+        if at_least - missing.start() >= CATCH_UP_MAX {
+            return self.load(key, at_least).await;
+        }
+        let Some(commits) = self.bus.slots(key, missing).await? else { return self.load(key, at_least).await };
+        for (slot, commit) in &commits {
+            if commit.is_newer() {
+                return Err(HandleError::Newer { fold: commit.meta.fold });
+            }
+            if !commit.meta.follows(loaded.session.commit_id()) {
+                // The log has another history than the cached state.
+                return self.load(key, at_least).await;
+            }
+            loaded.session.fold_commit(*slot, commit);
+        }
+        Ok(loaded)
+    }
+
+    /// Reads the state of a session from the log.
+    pub(crate) async fn load(&self, key: &SessionKey, at_least: u64) -> Result<Loaded, HandleError> {
+        let generation = self.bus.transport().generation();
+        let commits = self.bus.load_from(key, at_least).await?.unwrap_or_default();
+        let session = Session::restore(key.clone(), &commits)?;
+        // A session that was quiet may wait for a message that got lost. The same holds if its last commit is older than the
+        // connection: the server may have come back with an older store, which has the whole log but not the work items
+        // that followed. If the log ends before the slot in which a worker got its call, it has lost commits.
+        let now = self.clock.now();
+        let connected = self.connected_since.first_seen(generation, now);
+        let may_miss = |last: Timestamp| now.since(last) > QUIET_MAX || last.since(connected) < CLOCKS_APART;
+        let is_repair_due =
+            commits.last().is_some_and(|(_, commit)| may_miss(commit.meta.time)) || session.next_slot() <= at_least;
+        Ok(Loaded { session, generation, is_repair_due })
+    }
+
+    /// Reads the state up to the head that the leader has now, for a repair.
+    async fn load_latest(&self, key: &SessionKey) -> Result<Loaded, HandleError> {
+        let generation = self.bus.transport().generation();
+        let commits = self.bus.load_latest(key).await?.unwrap_or_default();
+        let session = Session::restore(key.clone(), &commits)?;
+        Ok(Loaded { session, generation, is_repair_due: true })
+    }
+
+    /// Performs the outstanding effects of a session again, and returns them. Items that wait are replaced, since the server
+    /// may never deliver them.
+    pub(crate) async fn repair(&self, key: &SessionKey) -> Result<Vec<Effect>, HandleError> {
+        let mut cached = self.cache.lock(key).await;
+        // The cached state stays until its loss is reported, since only it shows what the log had.
+        let Loaded { session, generation, .. } = self.load_latest(key).await?;
+        if let Some(before) = cached.as_ref() {
+            self.report_rewound(key, &before.session, &session).await?;
+        }
+        *cached = None;
+        let effects = self.perform_outstanding(key, &session, &[], Publication::Anew).await?;
+        *cached = (session.phase() != Phase::Ended).then_some(Loaded { session, generation, is_repair_due: false });
+        Ok(effects)
+    }
+
+    /// Publishes an error to the viewers if the log no longer contains the last commit that this replica knew.
+    async fn report_rewound(&self, key: &SessionKey, before: &Session, now: &Session) -> Result<(), HandleError> {
+        let is_other_history = match (before.next_slot().checked_sub(1), now.next_slot() > before.next_slot()) {
+            (None, _) => false,
+            (Some(_), false) => now.commit_id() != before.commit_id(),
+            (Some(slot), true) => {
+                let stored = self.bus.commit_at(key, slot).await?;
+                stored.is_some_and(|commit| commit.meta.commit != before.commit_id())
+            }
+        };
+        if !is_other_history {
+            return Ok(());
+        }
+        let (reached, lost) = (now.seq(), before.seq());
+        tracing::error!(session = %key, reached, lost, "the log was restored to an older state");
+        let data = ErrorEvent {
+            code: ErrorCode::HistoryLost,
+            message: format!(
+                "the server was restored to an older state: a part of this session's history up to seq {lost} is lost; \
+                 the session continues after seq {reached}"
+            ),
+            retryable: false,
+            during: "reading the session's log".to_owned(),
+        };
+        Ok(self.publish_error(key, format!("{}-lost-{lost}", key.session), &data).await?)
+    }
+
+    /// Publishes an error to the viewers of a session. The log does not contain it.
+    pub(crate) async fn publish_error(&self, key: &SessionKey, id: String, data: &ErrorEvent) -> Result<(), BusError> {
+        let envelope = Envelope {
+            id,
+            session_id: key.session.clone(),
+            tenant: key.tenant.clone(),
+            seq: None,
+            time: self.clock.now(),
+            trace_id: String::new(),
+            data: Json::of(data),
+        };
+        self.bus.publish_event(key, Topic::Error, &envelope).await
+    }
+
+    /// Whether the session's timer is so late that the server must have lost it.
+    fn is_timer_lost(&self, session: &Session) -> bool {
+        session.timer().is_some_and(|due| self.clock.now().since(due) > TIMER_LATE_MAX)
+    }
+
+    /// Decides about inputs. Returns `None` if the loop panics.
+    fn decide(&self, session: &Session, inputs: &[Input]) -> Option<Decision> {
+        let began = Instant::now();
+        let decided = catch_unwind(AssertUnwindSafe(|| session.decide(self.clock.now(), inputs)));
+        telemetry::metric::decide_duration(began.elapsed());
+        decided.ok()
+    }
+
+    /// The decision about inputs that make the loop panic: they must be in the log, like all others.
+    fn poison_decision(&self, inputs: &[Input]) -> Decision {
+        let message = "the loop could not handle this input; it is among the dead letters".to_owned();
+        let refusal = Refusal { code: ErrorCode::Poison, message };
+        let ignored = |input: &Input| {
+            Event::InputIgnored(InputIgnored {
+                input: input.reference.clone(),
+                control_seq: input.control_seq,
+                control_at: input.control_at,
+                refusal: refusal.clone(),
+                usage: None,
+                late: None,
+                told: None,
+                parent: None,
+            })
+        };
+        Decision { at: self.clock.now(), events: inputs.iter().map(ignored).collect(), effects: Vec::new() }
+    }
+}
+
+/// Records the span of a turn that ended with this commit. Only the replica that wrote the commit does so.
+fn record_turn_span(key: &SessionKey, turn: Option<&RunningTurn>, decision: &Decision) {
+    let Some(RunningTurn { number, started: Some(started), agent, traceparent: Some(traceparent) }) = turn else {
+        return;
+    };
+    let reason = decision.events.iter().find_map(|event| {
+        let Event::TurnCompleted(resolving) = event else { return None };
+        (resolving.turn == *number).then(|| resolving.stop_reason.as_str())
+    });
+    if let Some(stop_reason) = reason {
+        telemetry::span::turn(&telemetry::span::Turn {
+            traceparent,
+            session: key.session.as_str(),
+            number: *number,
+            agent,
+            started_ms: started.as_millis(),
+            ended_ms: decision.at.as_millis(),
+            stop_reason,
+        });
+    }
+}
+
+/// Whether the log contains this input.
+pub(crate) fn is_already_applied(session: &Session, input: &DeliveredInput) -> bool {
+    session.has_handled(&input.reference, input.control_seq, input.control_at)
+}
