@@ -70,7 +70,7 @@ impl Talk {
 
     fn input(&self, verb: Verb, id: &str, body: Body) -> anyhow::Result<Input> {
         Ok(Input {
-            told: None,
+            parent_command_number: None,
             reference: InputRef { kind: InputKind::Control(verb), id: CommandId::new(id)? },
             control_seq: None,
             control_at: None,

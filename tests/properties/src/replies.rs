@@ -72,13 +72,13 @@ fn check(reading: &Reading) {
     assert!(signal.nudge().starts_with("Go on."));
 }
 
-/// What is heard is of the list that it is said to be of, and is heard again.
+/// What is found is of the list that it is said to be of, and is found again.
 fn hear(text: &str) {
     for (settings, patterns) in PATTERNS.iter() {
-        let Some(heard) = patterns.hear(text) else { continue };
-        let list = if heard.continues { &settings.continuation_patterns } else { &settings.termination_patterns };
-        assert!(list.iter().any(|pattern| pattern == heard.pattern), "{heard:?}");
-        assert_eq!(patterns.hear(text), Some(heard));
+        let Some(found) = patterns.match_text(text) else { continue };
+        let list = if found.continues { &settings.continuation_patterns } else { &settings.termination_patterns };
+        assert!(list.iter().any(|pattern| pattern == found.pattern), "{found:?}");
+        assert_eq!(patterns.match_text(text), Some(found));
     }
 }
 
