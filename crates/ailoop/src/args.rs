@@ -29,7 +29,7 @@ pub use run::{ApproveArg, RunArgs, SessionSettings};
 pub use session::{
     ConfigureArgs, ControlArgs, ForkArgs, ModeArg, PhaseArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs,
 };
-pub use target::{NatsTarget, Target};
+pub use target::{FleetTarget, NatsTarget};
 pub use tools::{ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs};
 
 const EXITS: &str = "\

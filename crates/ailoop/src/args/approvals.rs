@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::target::Target;
+use super::target::FleetTarget;
 
 /// `ailoop approvals`
 #[derive(Debug, Clone, Args)]
@@ -18,7 +18,7 @@ pub struct ApprovalsArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// What to do with what waits.
@@ -46,7 +46,7 @@ pub struct GateArgs {
     pub hash: Option<String>,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop approvals approve`

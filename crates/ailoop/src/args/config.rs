@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::target::Target;
+use super::target::FleetTarget;
 use crate::schemas::ConfigFile;
 
 /// Whose settings.
@@ -99,5 +99,5 @@ pub struct PatternsSuggestArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::target::Target;
+use super::target::FleetTarget;
 
 /// `ailoop dead`
 #[derive(Debug, Clone, Subcommand)]
@@ -28,7 +28,7 @@ pub struct DeadListArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop dead show`, `retry` and `drop`
@@ -39,5 +39,5 @@ pub struct DeadArgs {
     pub letter: String,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }

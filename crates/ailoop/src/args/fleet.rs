@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::target::Target;
+use super::target::FleetTarget;
 
 /// What the tools of a fleet in this process may touch.
 #[derive(Debug, Clone, Args)]
@@ -53,7 +53,7 @@ pub struct QueuesArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop repair`
@@ -67,5 +67,5 @@ pub struct RepairArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::target::Target;
+use super::target::FleetTarget;
 
 /// `ailoop replay`
 #[derive(Debug, Clone, Args)]
@@ -19,7 +19,7 @@ pub struct ReplayArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop export`
@@ -58,7 +58,7 @@ pub struct DecisionsArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop stats`
@@ -72,5 +72,5 @@ pub struct StatsArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }

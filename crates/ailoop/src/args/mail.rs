@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use contract::mail::PEOPLE;
 
-use super::target::Target;
+use super::target::FleetTarget;
 
 /// `ailoop mail`
 #[derive(Debug, Clone, Args)]
@@ -19,7 +19,7 @@ pub struct MailArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// What to do with mails.
@@ -48,7 +48,7 @@ pub struct MailSendArgs {
     pub mailbox: String,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop mail reply`
@@ -63,7 +63,7 @@ pub struct MailReplyArgs {
     pub mailbox: String,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop mail close`
@@ -76,5 +76,5 @@ pub struct MailCloseArgs {
     pub mailbox: String,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::fleet::Files;
-use super::target::Target;
+use super::target::FleetTarget;
 use super::values::{parse_duration, parse_pair};
 
 /// `ailoop run`
@@ -42,7 +42,7 @@ pub struct RunArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// Settings of one session, over those of its agent and model.

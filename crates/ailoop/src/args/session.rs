@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::run::SessionSettings;
-use super::target::Target;
+use super::target::FleetTarget;
 use super::values::parse_duration;
 
 /// `ailoop sessions`
@@ -22,7 +22,7 @@ pub struct SessionsArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// A session's phase.
@@ -63,7 +63,7 @@ pub struct WatchArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop transcript`
@@ -79,7 +79,7 @@ pub struct TranscriptArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop send`
@@ -94,7 +94,7 @@ pub struct SendArgs {
     pub mode: ModeArg,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// How a message meets a running turn.
@@ -129,7 +129,7 @@ pub struct ControlArgs {
     pub reason: String,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop fork`
@@ -154,7 +154,7 @@ pub struct ForkArgs {
     pub name: Option<String>,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop configure`
@@ -179,5 +179,5 @@ pub struct ConfigureArgs {
     pub settings: SessionSettings,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Where the fleet is.
 #[derive(Debug, Clone, Args)]
-pub struct Target {
+pub struct FleetTarget {
     /// The edge's gRPC address, such as <http://127.0.0.1:7071>; else .ailoop/run.json of this directory tells
     #[arg(long, env = "AILOOP_URL")]
     pub url: Option<String>,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::target::{NatsTarget, Target};
+use super::target::{FleetTarget, NatsTarget};
 use super::values::parse_duration;
 
 /// `ailoop tools`
@@ -19,7 +19,7 @@ pub struct ToolsArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop tools <command>`
@@ -45,7 +45,7 @@ pub struct ToolsDescribeArgs {
     pub json: bool,
     /// Where the fleet is.
     #[command(flatten)]
-    pub target: Target,
+    pub target: FleetTarget,
 }
 
 /// `ailoop tools try`

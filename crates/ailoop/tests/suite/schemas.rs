@@ -51,8 +51,8 @@ fn what_is_shipped_is_valid() {
 #[test]
 fn every_section_is_in_the_schema_and_no_other() {
     let schema = ConfigFile::Ailoop.schema();
-    let told: BTreeSet<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(told, service::config::SECTIONS.iter().copied().collect());
+    let sections: BTreeSet<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(sections, service::config::SECTIONS.iter().copied().collect());
 }
 
 #[test]

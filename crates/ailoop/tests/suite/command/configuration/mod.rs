@@ -2,14 +2,14 @@
 
 use std::fs;
 
-use crate::command::world::{World, code, text};
+use crate::command::world::{World, exit_code, text};
 
 #[test]
-fn replies_are_tried_without_a_fleet() {
+fn patterns_test_replies_are_decided_without_fleet() {
     let world = World::new();
     let tried =
         world.ailoop(&["patterns", "test", "--agent", "eamonn", "Read it. Next, I\u{2019}ll write."]).output().unwrap();
-    assert_eq!(code(&tried), 0, "{}", text(&tried.stderr));
+    assert_eq!(exit_code(&tried), 0, "{}", text(&tried.stderr));
     assert_eq!(text(&tried.stdout), "goes on  pattern:continuation:next, I  the text announces a next step\n");
 
     let rows = concat!(
@@ -19,18 +19,18 @@ fn replies_are_tried_without_a_fleet() {
     );
     fs::write(world.path("rows.jsonl"), rows).unwrap();
     let tried = world.ailoop(&["patterns", "test", "--agent", "e", "--file", "rows.jsonl", "--json"]).output().unwrap();
-    assert_eq!(code(&tried), 1, "the third one is decided otherwise than wanted");
+    assert_eq!(exit_code(&tried), 1, "the third reply has another decision than expected");
     assert!(text(&tried.stderr).contains("1 of 3 replies"), "{}", text(&tried.stderr));
-    let told: Vec<serde_json::Value> =
+    let lines: Vec<serde_json::Value> =
         text(&tried.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(
-        (&told[0]["continues"], &told[1]["source"], &told[2]["agrees"]),
+        (&lines[0]["continues"], &lines[1]["source"], &lines[2]["agrees"]),
         (&false.into(), &"explicit".into(), &false.into())
     );
 
     fs::write(world.path("rows.jsonl"), "{\n").unwrap();
     let bad = world.ailoop(&["patterns", "test", "--file", "rows.jsonl"]).output().unwrap();
-    assert_eq!(code(&bad), 2);
+    assert_eq!(exit_code(&bad), 2);
     assert!(text(&bad.stderr).contains("rows.jsonl:1: "), "{}", text(&bad.stderr));
 }
 
@@ -42,7 +42,7 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
 }
 
 #[test]
-fn use_cases_of_the_page_about_continuation_are_decided_as_it_says() {
+fn use_cases_of_continuation_page_have_documented_decisions() {
     let page = include_str!("../../../../../../docs/continuation.md");
     let (settings, replies) = (blocks(page, "yaml"), blocks(page, "jsonl"));
     assert_eq!((settings.len(), replies.len()), (5, 5));
@@ -53,21 +53,24 @@ fn use_cases_of_the_page_about_continuation_are_decided_as_it_says() {
         world.configure("agents.yaml", &format!("{agents}    {}\n", settings.trim_end()));
         fs::write(world.path("rows.jsonl"), replies).unwrap();
         let tried = world.output(&["patterns", "test", "--agent", "u", "--file", "rows.jsonl"]);
-        assert_eq!(code(&tried), 0, "{settings}{}{}", text(&tried.stdout), text(&tried.stderr));
+        assert_eq!(exit_code(&tried), 0, "{settings}{}{}", text(&tried.stdout), text(&tried.stderr));
     }
 }
 
 #[test]
-fn the_configuration_is_checked_and_explained() {
+fn config_check_and_explain_use_files_of_directory() {
     let world = World::new();
     let checked = world.ailoop(&["config", "check"]).output().unwrap();
     assert_eq!(
-        (code(&checked), text(&checked.stdout).as_str()),
+        (exit_code(&checked), text(&checked.stdout).as_str()),
         (0, "ok: 5 agents, their prompts and the models can be used\n")
     );
     let explained = world.ailoop(&["config", "explain", "--agent", "e"]).output().unwrap();
-    let told: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
-    assert_eq!((&told["agent"]["id"], &told["agent"]["continuation"]["max_iterations"]), (&"e".into(), &10.into()));
+    let explanation: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    assert_eq!(
+        (&explanation["agent"]["id"], &explanation["agent"]["continuation"]["max_iterations"]),
+        (&"e".into(), &10.into())
+    );
 
     let printed = |args: &[&str]| -> serde_json::Value {
         serde_json::from_slice(&world.ailoop(&[&["config", "schema"], args].concat()).output().unwrap().stdout).unwrap()
@@ -80,28 +83,31 @@ fn the_configuration_is_checked_and_explained() {
                     m: {provider: p, fallbacks: [p/n], continuation_config: {max_iterations: 7, timeout: 900}}\n";
     fs::write(world.path("config/models.yaml"), models).unwrap();
     let explained = world.ailoop(&["config", "explain", "--agent", "e", "--model", "m"]).output().unwrap();
-    let told: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
-    let continuation = &told["agent"]["continuation"];
+    let explanation: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    let continuation = &explanation["agent"]["continuation"];
     assert_eq!((&continuation["max_iterations"], &continuation["timeout"]), (&10.into(), &600.into()), "the agent's");
-    assert_eq!((&told["model"]["id"], &told["fallbacks"][0]["id"]), (&"m".into(), &"p/n".into()));
-    // A default of the file counts also where there is no rehearsal.
+    assert_eq!((&explanation["model"]["id"], &explanation["fallbacks"][0]["id"]), (&"m".into(), &"p/n".into()));
+    // The default of the file counts even without the rehearsal model.
     fs::write(world.path("config/models.yaml"), format!("default: m\n{models}")).unwrap();
-    assert_eq!(code(&world.ailoop(&["config", "check"]).output().unwrap()), 0);
+    assert_eq!(exit_code(&world.ailoop(&["config", "check"]).output().unwrap()), 0);
     let explained = world.ailoop(&["config", "explain", "--agent", "e"]).output().unwrap();
-    let told: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
-    assert_eq!(told["model"]["id"], "m");
+    let explanation: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    assert_eq!(explanation["model"]["id"], "m");
     fs::remove_file(world.path("config/models.yaml")).unwrap();
 
     let agents = "agents:\n  x:\n    name: X\n    prompt_file: x.md\n    continuation_config: {limits: {token: 3}}\n";
     fs::write(world.path("config/agents.yaml"), agents).unwrap();
     let refused = world.ailoop(&["config", "check"]).output().unwrap();
-    assert_eq!(code(&refused), 1);
-    let said = text(&refused.stderr);
-    assert!(said.contains("error[bad_config]") && said.contains("agents.yaml:5:") && said.contains("token"), "{said}");
+    assert_eq!(exit_code(&refused), 1);
+    let stderr = text(&refused.stderr);
+    assert!(
+        stderr.contains("error[bad_config]") && stderr.contains("agents.yaml:5:") && stderr.contains("token"),
+        "{stderr}"
+    );
 }
 
 #[test]
-fn a_prompt_is_shown_and_what_a_feature_changes() {
+fn prompt_show_with_diff_prints_changed_lines() {
     let world = World::new();
     let shown = world.ailoop(&["prompt", "show", "--agent", "alice"]).output().unwrap();
     assert!(text(&shown.stdout).starts_with("You are Alice"), "{}", text(&shown.stdout));

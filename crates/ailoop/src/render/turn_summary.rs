@@ -1,31 +1,31 @@
-//! The line that closes a turn.
+//! The line at the end of a turn.
 
 use contract::Timestamp;
 use contract::event::{StopReason, TurnCompleted};
 
-use crate::figures;
+use crate::format;
 use crate::terminal::{Output, Style};
 
-/// What is counted of the turn at hand.
+/// Counts and times of the current turn.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(super) struct TurnSummary {
     pub(super) tools: u64,
     began: Option<Timestamp>,
     trace_id: String,
 }
 
-impl Turn {
-    /// Notes when the turn's first notification was decided, and its trace.
-    pub(super) fn heard(&mut self, time: Option<Timestamp>, trace_id: &str) {
+impl TurnSummary {
+    /// Records the time of the first notification of the turn, and its trace.
+    pub(super) fn record_notification(&mut self, time: Option<Timestamp>, trace_id: &str) {
         self.began = self.began.or(time);
         if !trace_id.is_empty() {
             trace_id.clone_into(&mut self.trace_id);
         }
     }
 
-    /// The closing line; the next turn counts from zero.
-    pub(super) fn close(&mut self, turn: &TurnCompleted, time: Option<Timestamp>) -> Output {
-        let counted = std::mem::take(self);
+    /// Renders the summary and resets the counts for the next turn.
+    pub(super) fn finish(&mut self, turn: &TurnCompleted, time: Option<Timestamp>) -> Output {
+        let summary = std::mem::take(self);
         let (style, how) = match turn.stop_reason {
             StopReason::Completed => (Style::Good, "✓ done"),
             StopReason::MaxIterations => (Style::Warn, "‼ stopped at the limit of iterations"),
@@ -39,18 +39,18 @@ impl Turn {
             StopReason::Error => (Style::Bad, "× failed"),
         };
         let mut parts = vec![
-            figures::plural(turn.iterations.into(), "step"),
-            figures::plural(counted.tools, "tool"),
-            figures::plural(turn.spent.usage.total(), "token"),
+            format::plural(turn.iterations.into(), "step"),
+            format::plural(summary.tools, "tool"),
+            format::plural(turn.spent.usage.total(), "token"),
         ];
         if turn.spent.cost_usd > 0.0 {
             parts.push(format!("${:.4}", turn.spent.cost_usd));
         }
-        if let (Some(began), Some(time)) = (counted.began, time) {
-            parts.push(figures::duration(time.since(began)));
+        if let (Some(began), Some(time)) = (summary.began, time) {
+            parts.push(format::duration(time.since(began)));
         }
-        if !counted.trace_id.is_empty() {
-            parts.push(format!("trace {}", counted.trace_id));
+        if !summary.trace_id.is_empty() {
+            parts.push(format!("trace {}", summary.trace_id));
         }
         Output::Note(style, format!("{how}  {}", parts.join(" · ")))
     }

@@ -1,4 +1,4 @@
-//! What happens around tools, line by line: they come, change and go; calls begin and end.
+//! Changes of the catalogue and tool calls, line by line.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -8,51 +8,50 @@ use contract::tool::ToolSpec;
 use contract::{Timestamp, ToolName};
 use serde_json::{Value, json};
 
-use super::describe::word;
-use crate::figures::duration;
+use super::describe::effect_name;
+use crate::format;
 use crate::terminal::Style;
 
-/// Calls of which is remembered which tool they are of.
+/// Running calls whose tool is remembered.
 const CALLS_MAX: usize = 10_000;
 /// Characters of arguments or of a result in a line.
-const TEXT_MAX: usize = 80;
+const TEXT_CHARS_MAX: usize = 80;
 
-/// One thing that happened.
+/// One change or call event.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
-    /// How it looks.
-    pub style: Style,
-    /// For people.
-    pub text: String,
-    /// For programs.
-    pub json: Value,
+pub(crate) struct ActivityLine {
+    pub(crate) style: Style,
+    pub(crate) text: String,
+    pub(crate) json: Value,
 }
 
-/// What is known so far.
+/// The known tools and running calls.
 #[derive(Debug, Default)]
-pub struct Board {
+pub(crate) struct ActivityTracker {
     only: Option<ToolName>,
     known: Option<BTreeMap<ToolName, ToolSpec>>,
     calls: HashMap<(String, String), String>,
 }
 
-impl Board {
-    /// Looks at one tool only, or at all.
-    pub fn new(only: Option<ToolName>) -> Self {
+impl ActivityTracker {
+    /// Tracks one tool, or all of them.
+    pub(crate) fn new(only: Option<ToolName>) -> Self {
         Self { only, ..Self::default() }
     }
 
-    /// What changed since the last look at the catalogue; at the first, what is there.
-    pub fn catalogue(&mut self, now: Timestamp, specs: Vec<ToolSpec>) -> Vec<Line> {
-        let meant = |spec: &ToolSpec| self.only.as_ref().is_none_or(|only| *only == spec.name);
-        let specs: BTreeMap<_, _> = specs.into_iter().filter(meant).map(|spec| (spec.name.clone(), spec)).collect();
+    /// Compares the catalogue with the last one; returns the changes, and at first all tools.
+    pub(crate) fn update_catalogue(&mut self, now: Timestamp, specs: Vec<ToolSpec>) -> Vec<ActivityLine> {
+        let is_tracked = |spec: &ToolSpec| self.only.as_ref().is_none_or(|only| *only == spec.name);
+        let specs: BTreeMap<_, _> =
+            specs.into_iter().filter(is_tracked).map(|spec| (spec.name.clone(), spec)).collect();
         let before = self.known.take();
         let came = if before.is_some() { "came" } else { "there" };
         let before = before.unwrap_or_default();
         let line = |what: &str, spec: &ToolSpec, style| {
-            let text = format!("{what:<8} {}  {}  {}", spec.name, word(spec.effect), spec.version);
-            let json = json!({"what": what, "tool": spec.name, "effect": word(spec.effect), "version": spec.version});
-            Line::new(now, style, &text, json)
+            let text = format!("{what:<8} {}  {}  {}", spec.name, effect_name(spec.effect), spec.version);
+            let json =
+                json!({"what": what, "tool": spec.name, "effect": effect_name(spec.effect), "version": spec.version});
+            ActivityLine::new(now, style, &text, json)
         };
         let mut lines = Vec::new();
         for (name, spec) in &specs {
@@ -72,9 +71,9 @@ impl Board {
         lines
     }
 
-    /// What an event on `ai_loop.tool_call.<what>.<tenant>.<session>` tells. Of kinds that come later than this version is
-    /// told what they say themselves.
-    pub fn event(&mut self, message: &Message) -> Option<Line> {
+    /// Formats an event of `ai_loop.tool_call.<what>.<tenant>.<session>`. An event of a kind that this version does not know
+    /// is shown with its data.
+    pub(crate) fn format_event(&mut self, message: &Message) -> Option<ActivityLine> {
         let rest = message.subject.strip_prefix("ai_loop.tool_call.")?;
         let mut tokens = rest.split('.');
         let (what, _tenant, session) = (tokens.next()?, tokens.next()?, tokens.next()?);
@@ -89,30 +88,30 @@ impl Board {
         if self.only.as_ref().is_some_and(|only| only.as_str() != tool) {
             return None;
         }
-        let (style, said) = match what {
-            // Pieces of arguments: the whole follows.
+        let (style, text) = match what {
+            // The complete arguments follow in `identified`.
             "partial" => return None,
             "identified" => {
                 if self.calls.len() < CALLS_MAX {
                     self.calls.insert(key, tool.clone());
                 }
-                (Style::Plain, format!("begins   {tool}  {session}/{call}  {}", short(&data["arguments"])))
+                (Style::Plain, format!("begins   {tool}  {session}/{call}  {}", shorten(&data["arguments"])))
             }
             "result_processed" => {
                 self.calls.remove(&key);
-                let time = duration(Duration::from_millis(data["duration_ms"].as_u64().unwrap_or_default()));
+                let time = format::duration(Duration::from_millis(data["duration_ms"].as_u64().unwrap_or_default()));
                 let outcome = text("outcome");
                 let style = if outcome == "ok" { Style::Good } else { Style::Warn };
-                (style, format!("ends     {tool}  {session}/{call}  {outcome}, {time}: {}", short(&data["content"])))
+                (style, format!("ends     {tool}  {session}/{call}  {outcome}, {time}: {}", shorten(&data["content"])))
             }
-            other => (Style::Faint, format!("{other:<8} {tool}  {session}/{call}  {}", short(data))),
+            other => (Style::Faint, format!("{other:<8} {tool}  {session}/{call}  {}", shorten(data))),
         };
         let json = json!({"what": what, "tool": tool, "session": session, "call": call, "data": data});
-        Some(Line::new(at, style, &said, json))
+        Some(ActivityLine::new(at, style, &text, json))
     }
 }
 
-impl Line {
+impl ActivityLine {
     fn new(at: Timestamp, style: Style, text: &str, mut json: Value) -> Self {
         let time = at.to_string();
         let clock = time.get(11..19).unwrap_or_default().to_owned();
@@ -121,13 +120,13 @@ impl Line {
     }
 }
 
-fn short(value: &Value) -> String {
+fn shorten(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= TEXT_MAX {
+    if line.chars().count() <= TEXT_CHARS_MAX {
         return line;
     }
-    line.chars().take(TEXT_MAX - 1).chain(['…']).collect()
+    line.chars().take(TEXT_CHARS_MAX - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -158,15 +157,15 @@ mod tests {
         Message { subject, reply: None, headers: Vec::new(), payload: Bytes::from(body) }
     }
 
-    fn texts(lines: &[Line]) -> Vec<&str> {
+    fn texts(lines: &[ActivityLine]) -> Vec<&str> {
         lines.iter().map(|line| line.text.as_str()).collect()
     }
 
     #[test]
-    fn tools_come_change_and_go() {
-        let mut board = Board::new(None);
+    fn catalogue_changes_are_reported() {
+        let mut tracker = ActivityTracker::new(None);
         let now = Timestamp::from_millis(1_000);
-        let mut look = |specs: &[ToolSpec]| board.catalogue(now, specs.to_vec());
+        let mut look = |specs: &[ToolSpec]| tracker.update_catalogue(now, specs.to_vec());
         assert_eq!(texts(&look(&[spec("a", "1")])), ["00:00:01  there    a  pure  1"]);
         assert_eq!(texts(&look(&[spec("a", "1")])), [""; 0]);
         assert_eq!(
@@ -174,26 +173,32 @@ mod tests {
             ["00:00:01  changed  a  pure  2", "00:00:01  came     b  pure  1"]
         );
         assert_eq!(texts(&look(&[spec("b", "1")])), ["00:00:01  gone     a  pure  2"]);
-        let mut one = Board::new(Some(ToolName::new("b").unwrap()));
-        assert_eq!(texts(&one.catalogue(now, vec![spec("a", "1"), spec("b", "1")])), ["00:00:01  there    b  pure  1"]);
+        let mut one = ActivityTracker::new(Some(ToolName::new("b").unwrap()));
+        assert_eq!(
+            texts(&one.update_catalogue(now, vec![spec("a", "1"), spec("b", "1")])),
+            ["00:00:01  there    b  pure  1"]
+        );
     }
 
     #[test]
-    fn calls_begin_and_end_and_what_is_new_is_told_too() {
+    fn events_of_calls_and_of_unknown_kinds_are_reported() {
         let identified = event("identified", &json!({"call": "c1-1-1", "tool": "a", "arguments": {"n": 1}}));
-        let news = event("progress", &json!({"call": "c1-1-1", "text": "half"}));
+        let unknown_kind = event("progress", &json!({"call": "c1-1-1", "text": "half"}));
         let result =
             json!({"call": "c1-1-1", "tool": "a", "outcome": "error", "content": "no\nluck", "duration_ms": 1_500});
-        let mut board = Board::new(Some(ToolName::new("a").unwrap()));
-        let mut told = |message: &Message| board.event(message).map(|line| line.text).unwrap_or_default();
-        assert_eq!(told(&identified), "10:30:45  begins   a  s1/c1-1-1  {\"n\":1}");
-        assert_eq!(told(&news), "10:30:45  progress a  s1/c1-1-1  {\"call\":\"c1-1-1\",\"text\":\"half\"}");
-        assert_eq!(told(&event("result_processed", &result)), "10:30:45  ends     a  s1/c1-1-1  error, 1.5 s: no luck");
-        assert_eq!(told(&event("partial", &json!({"name": "a"}))), "");
-        // Its call has ended, and nobody knows any more of which tool it was.
-        assert_eq!(told(&news), "");
-        assert_eq!(told(&event("identified", &json!({"call": "c", "tool": "b"}))), "");
-        let garbage = Message { payload: Bytes::from_static(b"{"), ..news };
-        assert_eq!(told(&garbage), "");
+        let mut tracker = ActivityTracker::new(Some(ToolName::new("a").unwrap()));
+        let mut format = |message: &Message| tracker.format_event(message).map(|line| line.text).unwrap_or_default();
+        assert_eq!(format(&identified), "10:30:45  begins   a  s1/c1-1-1  {\"n\":1}");
+        assert_eq!(format(&unknown_kind), "10:30:45  progress a  s1/c1-1-1  {\"call\":\"c1-1-1\",\"text\":\"half\"}");
+        assert_eq!(
+            format(&event("result_processed", &result)),
+            "10:30:45  ends     a  s1/c1-1-1  error, 1.5 s: no luck"
+        );
+        assert_eq!(format(&event("partial", &json!({"name": "a"}))), "");
+        // The call has ended, so its tool is no longer known.
+        assert_eq!(format(&unknown_kind), "");
+        assert_eq!(format(&event("identified", &json!({"call": "c", "tool": "b"}))), "");
+        let garbage = Message { payload: Bytes::from_static(b"{"), ..unknown_kind };
+        assert_eq!(format(&garbage), "");
     }
 }

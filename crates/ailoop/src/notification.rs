@@ -1,52 +1,51 @@
-//! A notification of the edge, read as far as this version knows it (I8).
+//! Notifications of the edge, parsed as far as this version knows them (I8).
 
 use contract::Timestamp;
 use contract::event::{Event, ToolCallProgress, Topic};
 use contract::model::Chunk;
 use proto::Notification;
 
-/// A notification, read.
+/// A notification with its parsed content.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heard {
-    /// Counts the session's events; none on chunks.
-    pub seq: Option<u64>,
-    /// When it was decided.
-    pub time: Option<Timestamp>,
-    /// The turn's trace; empty where nothing is traced.
-    pub trace_id: String,
-    /// What it says.
-    pub what: What,
+pub(crate) struct ParsedNotification {
+    /// Number of the event in its session; none for chunks, which are not stored.
+    pub(crate) seq: Option<u64>,
+    /// When the session decided it.
+    pub(crate) time: Option<Timestamp>,
+    /// Trace of the turn; empty if nothing is traced.
+    pub(crate) trace_id: String,
+    pub(crate) content: NotificationContent,
 }
 
-/// What a notification says.
+/// The content of a notification.
 #[derive(Debug, Clone, PartialEq)]
-pub enum What {
-    /// A committed fact.
+pub(crate) enum NotificationContent {
+    /// A committed event.
     Event(Box<Event>),
-    /// A piece of a reply.
+    /// A part of a reply while it is streamed.
     Chunk(Chunk),
-    /// A tool says how far it is.
+    /// Progress of a running tool call.
     Progress(ToolCallProgress),
-    /// What this version does not know, or need.
+    /// Content that this version does not know or need.
     Other,
 }
 
-impl Heard {
-    /// Reads a notification; what cannot be read is [`What::Other`].
-    pub fn read(notification: &Notification) -> Self {
+impl ParsedNotification {
+    /// Parses a notification; content that cannot be parsed becomes [`NotificationContent::Other`].
+    pub(crate) fn parse(notification: &Notification) -> Self {
         Self {
             seq: notification.seq,
             time: Timestamp::parse(&notification.time),
             trace_id: notification.trace_id.clone(),
-            what: what(&notification.topic, &notification.data_json).unwrap_or(What::Other),
+            content: parse_content(&notification.topic, &notification.data_json).unwrap_or(NotificationContent::Other),
         }
     }
 }
 
-fn what(topic: &str, data: &str) -> Option<What> {
+fn parse_content(topic: &str, data: &str) -> Option<NotificationContent> {
     match Topic::parse(topic)? {
-        Topic::AiChunkReceived => serde_json::from_str(data).ok().map(What::Chunk),
-        Topic::ToolCallProgress => serde_json::from_str(data).ok().map(What::Progress),
+        Topic::AiChunkReceived => serde_json::from_str(data).ok().map(NotificationContent::Chunk),
+        Topic::ToolCallProgress => serde_json::from_str(data).ok().map(NotificationContent::Progress),
         Topic::ToolCallPartial => None,
         Topic::SessionStarted
         | Topic::SessionEnded
@@ -65,15 +64,15 @@ fn what(topic: &str, data: &str) -> Option<What> {
         | Topic::ContextCleared
         | Topic::Error => {
             let tagged = format!(r#"{{"type":"{topic}","data":{data}}}"#);
-            serde_json::from_str(&tagged).ok().map(|event| What::Event(Box::new(event)))
+            serde_json::from_str(&tagged).ok().map(|event| NotificationContent::Event(Box::new(event)))
         }
     }
 }
 
-/// A notification as a line of JSON, as `--json` prints it.
-pub fn json_line(session: &str, notification: &Notification) -> String {
+/// Formats a notification as the line that `--json` prints.
+pub(crate) fn to_json_line(session: &str, notification: &Notification) -> String {
     let data = contract::Json::parse(&notification.data_json).unwrap_or_default();
-    let line = Line {
+    let line = NotificationLine {
         topic: &notification.topic,
         id: &notification.id,
         session_id: session,
@@ -86,7 +85,7 @@ pub fn json_line(session: &str, notification: &Notification) -> String {
 }
 
 #[derive(serde::Serialize)]
-struct Line<'a> {
+struct NotificationLine<'a> {
     topic: &'a str,
     id: &'a str,
     session_id: &'a str,
@@ -114,24 +113,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_breaks_nothing() {
+    fn unknown_notification_becomes_other_content() {
         for (topic, data) in [("moon.risen", "{}"), ("error", "not json"), ("turn.completed", "{}"), ("error", "")] {
-            assert_eq!(Heard::read(&notification(topic, Some(1), data)).what, What::Other, "{topic} {data}");
+            assert_eq!(
+                ParsedNotification::parse(&notification(topic, Some(1), data)).content,
+                NotificationContent::Other,
+                "{topic} {data}"
+            );
         }
     }
 
     #[test]
-    fn an_event_of_a_newer_writer_is_read() {
+    fn event_of_newer_writer_is_parsed() {
         let data = r#"{"by":"me","reason":null,"moon":"full"}"#;
-        let heard = Heard::read(&notification("status.paused", Some(3), data));
-        assert!(matches!(heard.what, What::Event(event) if matches!(*event, Event::StatusPaused(_))));
-        assert_eq!(heard.seq, Some(3));
+        let parsed = ParsedNotification::parse(&notification("status.paused", Some(3), data));
+        assert!(
+            matches!(parsed.content, NotificationContent::Event(event) if matches!(*event, Event::StatusPaused(_)))
+        );
+        assert_eq!(parsed.seq, Some(3));
     }
 
     #[test]
-    fn a_line_keeps_the_data_as_it_came() {
+    fn json_line_data_is_kept_byte_for_byte() {
         assert_eq!(
-            json_line("s", &notification("error", Some(3), "{\"a\": 1.50}")),
+            to_json_line("s", &notification("error", Some(3), "{\"a\": 1.50}")),
             "{\"topic\":\"error\",\"id\":\"s-1-0\",\"session_id\":\"s\",\"seq\":3,\
              \"time\":\"2024-01-15T10:30:45.123Z\",\"data\":{\"a\": 1.50}}\n"
         );

@@ -1,9 +1,9 @@
-//! Durations and counts as people read them.
+//! Formats durations and counts for people.
 
 use std::time::Duration;
 
-/// `320 ms`, `8.4 s` or `2 min 05 s`.
-pub fn duration(time: Duration) -> String {
+/// Formats a duration: `320 ms`, `8.4 s` or `2 min 05 s`.
+pub(crate) fn duration(time: Duration) -> String {
     let ms = time.as_millis();
     if ms < 1_000 {
         format!("{ms} ms")
@@ -14,8 +14,8 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// `1,912`
-pub fn count(number: u64) -> String {
+/// Formats a count with separators: `1,912`.
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -27,8 +27,8 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// `1 step`, `2 steps`
-pub fn plural(number: u64, noun: &str) -> String {
+/// Formats a count with its noun: `1 step`, `2 steps`.
+pub(crate) fn plural(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_read_well() {
+    fn durations_and_counts_are_formatted_for_people() {
         for (ms, text) in [(0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (8_449, "8.4 s"), (125_000, "2 min 05 s")] {
             assert_eq!(duration(Duration::from_millis(ms)), text);
         }
