@@ -21,7 +21,7 @@ const MODEL_BY_KEY: &[(&str, &str)] = &[
 /// Providers of models.yaml whose servers may run on this machine.
 const LOCAL_PROVIDERS: &[&str] = &["ollama", "llamacpp"];
 
-/// The chosen model.
+/// The chosen model and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ModelChoice {
     pub(crate) model: String,
@@ -43,7 +43,7 @@ impl ModelChoice {
 /// What a model is chosen from, in the order of precedence.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelSources {
-    /// `--model`.
+    /// The value of `--model`.
     pub(crate) requested: Option<String>,
     /// The default of the configuration.
     pub(crate) configured: Option<String>,

@@ -38,7 +38,7 @@ impl Exit {
     }
 }
 
-/// A failed command.
+/// The failure of a command, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandFailure {
     code: ErrorCode,

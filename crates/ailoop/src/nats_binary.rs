@@ -17,7 +17,7 @@ pub struct SearchPaths {
     pub configured: Option<PathBuf>,
     /// `.tools/nats-server` is searched in this directory and its parents.
     pub start_dir: PathBuf,
-    /// `PATH`.
+    /// The value of `PATH`.
     pub path: Option<std::ffi::OsString>,
 }
 

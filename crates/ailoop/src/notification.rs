@@ -20,7 +20,7 @@ pub(crate) struct ParsedNotification {
 /// The content of a notification.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum NotificationContent {
-    /// A committed event.
+    /// A committed event of the session.
     Event(Box<Event>),
     /// A part of a reply while it is streamed.
     Chunk(Chunk),

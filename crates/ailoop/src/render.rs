@@ -51,7 +51,7 @@ impl SessionRenderer {
         }
     }
 
-    /// Renders a notification.
+    /// Renders a notification as outputs for the terminal.
     pub(crate) fn render(&mut self, notification: &ParsedNotification) -> Vec<Output> {
         self.turn.record_notification(notification.time, &notification.trace_id);
         if let NotificationContent::Event(event) = &notification.content

@@ -18,7 +18,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Stream of the notifications of one session from a `seq` on; each event comes once.
 #[derive(Debug)]
-pub(crate) struct NotificationStream {
+pub(crate) struct SessionStream {
     client: EdgeClient,
     session: String,
     next_seq: u64,
@@ -31,7 +31,7 @@ pub(crate) struct NotificationStream {
     pending: Option<StreamEvent>,
 }
 
-/// An item of a [`NotificationStream`].
+/// An item of a [`SessionStream`].
 #[derive(Debug)]
 pub(crate) enum StreamEvent {
     /// A notification of the session.
@@ -54,7 +54,7 @@ struct Outage {
     reason: String,
 }
 
-impl NotificationStream {
+impl SessionStream {
     /// Makes a stream, which connects at the first [`Self::next`].
     pub(crate) fn new(client: EdgeClient, session: String, from_seq: u64, with_chunks: bool) -> Self {
         Self {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use crate::failure::CommandFailure;
 use crate::printable::{escape_json, strip_control, strip_unprintable};
 
-/// Something to print.
+/// Text for one of the two output streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Data for stdout, printed without an added line end.
@@ -19,13 +19,9 @@ pub(crate) enum Output {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
-    /// Less important.
     Faint,
-    /// A success.
     Good,
-    /// Something to look at.
     Warn,
-    /// A failure.
     Bad,
 }
 

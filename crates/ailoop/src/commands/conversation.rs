@@ -17,7 +17,7 @@ use crate::gate_prompt::{self, GatePrompts, LineMeaning, TypedLine};
 use crate::notification::{NotificationContent, ParsedNotification, to_json_line};
 use crate::render::SessionRenderer;
 use crate::signals::Interrupts;
-use crate::stream::{NotificationStream, StreamEvent};
+use crate::stream::{SessionStream, StreamEvent};
 use crate::terminal::{Style, Terminal};
 
 /// Extra wait after `--timeout`: a new session has the same limit, and its own stop reason says more than ours.
@@ -59,7 +59,7 @@ enum Approver {
     Person(mpsc::Receiver<TypedLine>),
     /// This command, by `--approve all` or `--approve none`.
     Policy(ApprovalPolicy),
-    /// Another client.
+    /// Another client of the fleet.
     Elsewhere,
     /// Nobody: the command fails when a gate opens.
     Nobody,
@@ -194,7 +194,7 @@ impl Conversation<'_> {
         interrupts: &mut Interrupts,
     ) -> Result<Exit, CommandFailure> {
         let StartedSession { session, from_seq, target } = started;
-        let mut stream = NotificationStream::new(self.client.clone(), session.clone(), from_seq, true);
+        let mut stream = SessionStream::new(self.client.clone(), session.clone(), from_seq, true);
         let mut renderer = SessionRenderer::new(&session, self.terminal.is_live(), false);
         let mut tracker = CompletionTracker::new(target.clone());
         let mut exit_after_stop = None;

@@ -89,7 +89,7 @@ async fn drop_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, Comma
     Ok(Exit::Done)
 }
 
-/// Parses `<session>/<kind>/<id>`.
+/// Parses a name of the form `<session>/<kind>/<id>`.
 fn parse_letter(letter: &str) -> Result<DeadRequest, CommandFailure> {
     let parts: Vec<&str> = letter.split('/').collect();
     let [session, kind, id] = parts[..] else {

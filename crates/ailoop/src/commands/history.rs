@@ -13,7 +13,7 @@ use crate::args::{DecisionsArgs, ReplayArgs};
 use crate::client::{self, EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
 use crate::notification::{NotificationContent, ParsedNotification};
-use crate::stream::{NotificationStream, StreamEvent};
+use crate::stream::{SessionStream, StreamEvent};
 use crate::terminal::{Style, Terminal};
 
 /// Longest wait for the next event, of a session that is known to have more events.
@@ -127,7 +127,7 @@ pub(super) async fn fetch_events(
     let session_id = client::session_id(session)?;
     let request = bounded(SessionRequest { session_id: session_id.clone() });
     let info = client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner();
-    let mut stream = NotificationStream::new(client.clone(), session_id, 1, false);
+    let mut stream = SessionStream::new(client.clone(), session_id, 1, false);
     let mut events = Vec::new();
     let mut seq = 0;
     while seq < info.seq {

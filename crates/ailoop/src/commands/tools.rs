@@ -28,7 +28,7 @@ use crate::text_argument;
 use crate::tools::activity::{ActivityLine, ActivityTracker};
 use crate::tools::describe;
 use crate::tools::tool_client::{CallExchange, ToolClient};
-use crate::tools::tool_reply::{ToolError, ToolReply};
+use crate::tools::tool_reply::{ToolReply, TrialError};
 use crate::tools::trial_call::{TrialCall, TrialCaller};
 use crate::tools::verify::{examine, has_passed, show};
 
@@ -150,14 +150,14 @@ async fn wait_for_answer(
     exchange: &mut CallExchange,
     timeout: Duration,
     terminal: &Terminal,
-) -> Option<Result<String, ToolError>> {
+) -> Option<Result<String, TrialError>> {
     let end = Instant::now() + timeout;
     loop {
         match exchange.next(end).await? {
             ToolReply::Progress(progress) => terminal.note(Style::Faint, &format!("  {}", progress.text)),
             ToolReply::Final(answer) if answer.outcome.is_ok() && !answer.is_text => {
                 let text = format!("the tool answered with {} bytes that are not UTF-8 text", answer.bytes);
-                return Some(Err(ToolError { text, is_unknown: false }));
+                return Some(Err(TrialError { text, is_unknown: false }));
             }
             ToolReply::Final(answer) => return Some(answer.outcome),
         }

@@ -9,14 +9,14 @@ use crate::failure::{CommandFailure, Exit};
 use crate::notification::{ParsedNotification, to_json_line};
 use crate::render::SessionRenderer;
 use crate::signals::Interrupts;
-use crate::stream::{NotificationStream, StreamEvent};
+use crate::stream::{SessionStream, StreamEvent};
 use crate::terminal::{Style, Terminal};
 
 pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session = client::session_id(&args.session)?;
     let mut interrupts = Interrupts::listen()?;
     let client = connect(&args.target).await?;
-    let mut stream = NotificationStream::new(client, session.clone(), args.from, true);
+    let mut stream = SessionStream::new(client, session.clone(), args.from, true);
     let mut tracker = CompletionTracker::new(WaitTarget::SessionEnd);
     let mut renderer = SessionRenderer::new(&session, terminal.is_live(), true);
     loop {

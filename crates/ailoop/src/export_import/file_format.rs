@@ -17,7 +17,6 @@ pub(super) struct FileHeader {
     pub(super) session_id: SessionId,
     /// The first slot: 0, unless the archive has deleted the beginning.
     pub(super) first: u64,
-    /// The last slot.
     pub(super) last: u64,
     pub(super) exported: Timestamp,
 }

@@ -22,7 +22,7 @@ pub(crate) struct ProgressReply {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FinalReply {
     /// The result or the error; bytes that are not UTF-8 are replaced.
-    pub(crate) outcome: Result<String, ToolError>,
+    pub(crate) outcome: Result<String, TrialError>,
     /// Size of the body in bytes.
     pub(crate) bytes: usize,
     /// Whether the body is UTF-8 text.
@@ -33,13 +33,13 @@ pub(crate) struct FinalReply {
 
 /// An error that a tool sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ToolError {
+pub(crate) struct TrialError {
     pub(crate) text: String,
     /// Whether it is unknown if the call took effect.
     pub(crate) is_unknown: bool,
 }
 
-impl ToolError {
+impl TrialError {
     /// Returns the outcome as a word.
     pub(crate) fn outcome_word(&self) -> &'static str {
         if self.is_unknown { "unknown" } else { "error" }
@@ -60,11 +60,11 @@ pub(crate) fn parse_reply(message: &Message) -> ToolReply {
     let outcome = match error {
         None if !is_unknown => Ok(body),
         Some(line) if body.contains(line.trim()) && !body.trim().is_empty() => {
-            Err(ToolError { text: body, is_unknown })
+            Err(TrialError { text: body, is_unknown })
         }
         line => {
             let text = [line.unwrap_or_default().trim(), body.trim()].join("\n").trim().to_owned();
-            Err(ToolError { text, is_unknown })
+            Err(TrialError { text, is_unknown })
         }
     };
     ToolReply::Final(FinalReply {

@@ -28,12 +28,11 @@ impl Mark {
     }
 }
 
-/// One checked rule.
+/// One checked rule of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) mark: Mark,
-    /// What was observed.
     pub(crate) finding: String,
     /// What to do about it.
     pub(crate) hint: Option<String>,

@@ -12,7 +12,7 @@ use super::Check;
 use crate::format;
 use crate::tools::describe::effect_name;
 use crate::tools::tool_client::{CallRecord, ToolReplicas};
-use crate::tools::tool_reply::{FinalReply, ToolError};
+use crate::tools::tool_reply::{FinalReply, TrialError};
 
 /// Time in which a late or cancelled call should end.
 const END_SOON_MAX: Duration = Duration::from_secs(1);
@@ -371,7 +371,7 @@ fn answer_text(answer: &FinalReply) -> String {
     }
 }
 
-fn error_text(error: &ToolError) -> String {
+fn error_text(error: &TrialError) -> String {
     format!("{}: {}", error.outcome_word(), shorten(&error.text))
 }
 

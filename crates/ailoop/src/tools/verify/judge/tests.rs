@@ -14,7 +14,7 @@ fn ms(ms: u64) -> Duration {
 
 fn answer(outcome: Result<&str, &str>) -> FinalReply {
     let text = outcome.unwrap_or_else(|error| error);
-    let outcome = outcome.map(str::to_owned).map_err(|text| ToolError { text: text.to_owned(), is_unknown: false });
+    let outcome = outcome.map(str::to_owned).map_err(|text| TrialError { text: text.to_owned(), is_unknown: false });
     FinalReply { outcome, bytes: text.len(), is_text: true, trace_id: None }
 }
 
@@ -125,7 +125,7 @@ fn invalid_call_must_be_refused() {
     let refusal = |record: &CallRecord| check_refusal("garbage", "no JSON", record);
     check(&refusal(&error("what?")), Mark::Pass, "no JSON → error: what?");
     let mut unsure = error("broke off");
-    unsure.answers[0].1.outcome = Err(ToolError { text: "broke off".to_owned(), is_unknown: true });
+    unsure.answers[0].1.outcome = Err(TrialError { text: "broke off".to_owned(), is_unknown: true });
     check(&refusal(&unsure), Mark::Note, "no JSON → unknown: broke off");
     check(&refusal(&ok("fine")), Mark::Note, "accepted: fine");
     check(&refusal(&silence()), Mark::Fail, "no answer within 2.0 s");
