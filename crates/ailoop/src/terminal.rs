@@ -39,44 +39,44 @@ impl Style {
 
 /// The reader of stdout has closed it; the command ends without a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StdoutClosed;
+pub struct StdoutClosed;
 
 /// Stdout and stderr, and what they can show.
 #[derive(Debug)]
 pub struct Terminal {
-    is_stdout_terminal: bool,
-    is_stderr_terminal: bool,
+    is_stdout_tty: bool,
+    is_stderr_tty: bool,
     has_colours: bool,
 }
 
 impl Terminal {
     /// Detects whether stdout and stderr are terminals. A non-empty `NO_COLOR` switches colours off, as does `TERM=dumb`.
     pub fn new() -> Self {
-        let is_stderr_terminal = io::stderr().is_terminal();
-        let has_colours = is_stderr_terminal
+        let is_stderr_tty = io::stderr().is_terminal();
+        let has_colours = is_stderr_tty
             && supports_colours(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref());
-        Self { is_stdout_terminal: io::stdout().is_terminal(), is_stderr_terminal, has_colours }
+        Self { is_stdout_tty: io::stdout().is_terminal(), is_stderr_tty, has_colours }
     }
 
     /// Whether stdout is a terminal, so that text is shown while it is streamed.
     pub(crate) fn is_live(&self) -> bool {
-        self.is_stdout_terminal
+        self.is_stdout_tty
     }
 
     /// Prints data to stdout without control characters. Files and pipes get none either, since a terminal may show them.
     pub(crate) fn print_data(&self, text: &str) -> Result<(), StdoutClosed> {
-        write_stdout(&if self.is_stdout_terminal { strip_unprintable(text) } else { strip_control(text) })
+        write_stdout(&if self.is_stdout_tty { strip_unprintable(text) } else { strip_control(text) })
     }
 
     /// Prints JSON to stdout; its value stays as it is.
-    pub(crate) fn print_json(&self, text: &str) -> Result<(), StdoutClosed> {
+    pub fn print_json(&self, text: &str) -> Result<(), StdoutClosed> {
         write_stdout(&escape_json(text))
     }
 
     /// Prints a line to stderr. A closed stderr is ignored.
     pub(crate) fn note(&self, style: Style, text: &str) {
         let mut out = io::stderr().lock();
-        let text = if self.is_stderr_terminal { strip_unprintable(text) } else { strip_control(text) };
+        let text = if self.is_stderr_tty { strip_unprintable(text) } else { strip_control(text) };
         let _closed = if self.has_colours && style != Style::Plain {
             writeln!(out, "{}{text}\x1b[0m", style.escape())
         } else {
