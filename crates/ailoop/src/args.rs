@@ -46,12 +46,12 @@ Exit codes:
 #[derive(Debug, Parser)]
 #[command(name = "ailoop", version, about, after_help = EXITS, arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The command to run.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the whole fleet in this process, next to a nats-server of its own
@@ -62,66 +62,66 @@ pub enum Command {
     Sessions(SessionsArgs),
     /// Show a session from its beginning, and follow it to its end
     Watch(WatchArgs),
-    /// Print what was said and done in a session
+    /// Print the messages and tool calls of a session
     Transcript(TranscriptArgs),
     /// Send a message to a session
     Send(SendArgs),
-    /// Open no new call in a session until it is resumed
+    /// Pause a session: it starts no new call until it is resumed
     Pause(ControlArgs),
-    /// Go on after a pause
+    /// Resume a session after a pause
     Resume(ControlArgs),
-    /// Cancel what is in flight and end a session
+    /// End a session and cancel its running calls
     Stop(ControlArgs),
-    /// Begin a session with the transcript of another one, as far as it is given; the other one stays as it is
+    /// Begin a session with the transcript of another one, which stays unchanged
     Fork(ForkArgs),
-    /// Change settings of a session that runs: model, features, limits
+    /// Change settings of an open session: model, features, limits
     Configure(ConfigureArgs),
-    /// Fold a session's whole log again: its slots, its state after one of them, and whether both agree
+    /// Fold a session's whole log again and compare it with the stored state; show its slots, or the state after one of them
     Replay(ReplayArgs),
-    /// Write a session to a file, a line for each commit, from the archive and the log; asks NATS itself
+    /// Write a session to a file, one line for each commit, from the archive and the log; uses NATS directly
     Export(ExportArgs),
-    /// Take in a session from a file that `ailoop export` wrote; writes to NATS itself
+    /// Import a session from a file that `ailoop export` wrote; uses NATS directly
     Import(ImportArgs),
-    /// List every decision of a session about going on: what made it, and why
+    /// List every decision of a session on whether to continue, with its source and reason
     Decisions(DecisionsArgs),
-    /// Count how turns went, by agent and model
+    /// Count how turns ended, by agent and model
     Stats(StatsArgs),
-    /// List what waits for a person; approve, deny or answer it
+    /// List gates that wait for a person; approve, deny or answer them
     #[command(args_conflicts_with_subcommands = true)]
     Approvals(ApprovalsArgs),
-    /// List the mails of agents to people; write to an agent, answer it
+    /// List the mails of agents to people; send and answer mails
     #[command(args_conflicts_with_subcommands = true)]
     Mail(MailArgs),
-    /// List the models of models.yaml: what they can do, what they cost, and whether their keys are there
+    /// List the models of models.yaml: capabilities, prices, and whether their keys are set
     Models(ModelsArgs),
-    /// Ask a live model what it can do, and print its entry for models.yaml
+    /// Probe what a live model can do, and print its entry for models.yaml
     ProbeModel(ProbeArgs),
-    /// List the tools that are announced; describe, try, watch and verify them
+    /// List the known tools; describe, try, watch and verify them
     Tools(ToolsArgs),
-    /// Show what waits in the fleet
+    /// Show the queues of the fleet
     Queues(QueuesArgs),
-    /// Perform again what sessions are owed, after the server lost something
+    /// Repeat the outstanding effects of sessions, after the server lost messages
     Repair(RepairArgs),
-    /// Look at what failed for good, send commands among it again, throw it away
+    /// List, show, retry and delete dead letters
     #[command(subcommand)]
     Dead(DeadCommand),
-    /// Try what an agent's patterns and signals make of a reply
+    /// Test how an agent's patterns and signals decide about a reply
     #[command(subcommand)]
     Patterns(PatternsCommand),
-    /// Look at the configuration of this directory
+    /// Check and explain the configuration of this directory
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Look at composed prompts
+    /// Show the composed prompts of agents
     #[command(subcommand)]
     Prompt(PromptCommand),
     /// Print the completion script of a shell
     Completion {
-        /// Which shell
+        /// The name of the shell
         shell: clap_complete::Shell,
     },
-    /// Make and verify the streams, as the one NATS user that may; services only verify
+    /// Create and verify the streams; the NATS users of services may only verify them
     Bootstrap {
-        /// Change settings that drifted
+        /// Correct stream settings that have drifted
         #[arg(long)]
         fix: bool,
     },

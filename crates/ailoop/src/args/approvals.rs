@@ -4,29 +4,29 @@ use clap::{Args, Subcommand};
 
 use super::target::FleetTarget;
 
-/// `ailoop approvals`
+/// Arguments of `ailoop approvals`.
 #[derive(Debug, Clone, Args)]
 pub struct ApprovalsArgs {
-    /// What to do; lists where nothing is said.
+    /// The subcommand; without one the command lists.
     #[command(subcommand)]
     pub command: Option<ApprovalsCommand>,
-    /// Only those of this session
+    /// List only those of this session
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each entry
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// What to do with what waits.
+/// Subcommands of `ailoop approvals`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ApprovalsCommand {
-    /// Print everything about one, with all of its arguments
+    /// Print a gate with all of its arguments
     Show(GateArgs),
-    /// Let the call run, or the turn go on
+    /// Let the call run, or let the turn continue
     Approve(ApproveArgs),
     /// Refuse it; the model reads the note
     Deny(DenyArgs),
@@ -34,25 +34,25 @@ pub enum ApprovalsCommand {
     Answer(ReplyArgs),
 }
 
-/// Which one.
+/// Arguments that name a gate.
 #[derive(Debug, Clone, Args)]
 pub struct GateArgs {
-    /// The session
+    /// The id of the session
     pub session: String,
-    /// What waits, as the list shows it: what is answered is what was looked at
+    /// The id of the gate, as in the list
     pub gate: String,
-    /// Act only on the arguments with this hash, or with one that begins so
+    /// Act only if the hash of the arguments begins with this
     #[arg(long, value_name = "SHA256")]
     pub hash: Option<String>,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop approvals approve`
+/// Arguments of `ailoop approvals approve`.
 #[derive(Debug, Clone, Args)]
 pub struct ApproveArgs {
-    /// Which one.
+    /// The gate that is meant.
     #[command(flatten)]
     pub gate: GateArgs,
     /// Run the call with these arguments instead: a JSON object, or @FILE
@@ -63,21 +63,21 @@ pub struct ApproveArgs {
     pub note: String,
 }
 
-/// `ailoop approvals deny`
+/// Arguments of `ailoop approvals deny`.
 #[derive(Debug, Clone, Args)]
 pub struct DenyArgs {
-    /// Which one.
+    /// The gate that is meant.
     #[command(flatten)]
     pub gate: GateArgs,
-    /// Why; the model reads it
+    /// The reason, which the model reads
     #[arg(long, default_value = "")]
     pub note: String,
 }
 
-/// `ailoop approvals answer`
+/// Arguments of `ailoop approvals answer`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplyArgs {
-    /// Which one.
+    /// The gate that is meant.
     #[command(flatten)]
     pub gate: GateArgs,
     /// The answer; - reads it from stdin

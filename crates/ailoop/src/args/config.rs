@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::target::FleetTarget;
 use crate::schemas::ConfigFile;
 
-/// Whose settings.
+/// An agent, a model and a tenant.
 #[derive(Debug, Clone, Args)]
 pub struct AgentArgs {
     /// The agent, by key or first name [default: the default agent]
@@ -16,40 +16,40 @@ pub struct AgentArgs {
     /// The model, as in models.yaml, or provider/model [default: the agent's]
     #[arg(long, short)]
     pub model: Option<String>,
-    /// For which tenant of agents.yaml
+    /// The tenant, as in agents.yaml
     #[arg(long, default_value = "default")]
     pub tenant: String,
 }
 
-/// `ailoop config`
+/// Subcommands of `ailoop config`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConfigCommand {
-    /// Look for mistakes in ailoop.yaml, agents.yaml, models.yaml, prompts and the environment, and show each in its place
+    /// Check ailoop.yaml, agents.yaml, models.yaml, prompts and the environment, and show each mistake with its place
     Check,
-    /// Print what a session of an agent would begin with: settings, model and parts of the prompt
+    /// Print the settings, the model and the prompt components of an agent's new session
     Explain(AgentArgs),
     /// Print the JSON Schema of a configuration file, for editors
     Schema(SchemaArgs),
 }
 
-/// `ailoop config schema`
+/// Arguments of `ailoop config schema`.
 #[derive(Debug, Clone, Args)]
 pub struct SchemaArgs {
-    /// Which file; without one an object that holds the schemas of all
+    /// The file; without one the schemas of all files are printed as one object
     pub file: Option<ConfigFile>,
 }
 
-/// `ailoop prompt`
+/// Subcommands of `ailoop prompt`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum PromptCommand {
     /// Print an agent's system prompt, without the tools, which only a fleet knows
     Show(PromptShowArgs),
 }
 
-/// `ailoop prompt show`
+/// Arguments of `ailoop prompt show`.
 #[derive(Debug, Clone, Args)]
 pub struct PromptShowArgs {
-    /// Whose prompt.
+    /// The agent whose prompt is shown.
     #[command(flatten)]
     pub agent: AgentArgs,
     /// Switch a feature on; may be repeated
@@ -63,41 +63,41 @@ pub struct PromptShowArgs {
     pub diff: bool,
 }
 
-/// `ailoop patterns`
+/// Subcommands of `ailoop patterns`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum PatternsCommand {
-    /// Say whether the loop would go on after a reply, what decided it and why; needs no fleet
+    /// Show whether the loop would continue after a reply, and why; needs no fleet
     Test(PatternsTestArgs),
-    /// Propose patterns from replies after which a user had to ask to go on; applies none
+    /// Propose patterns from replies after which a user had to ask the agent to go on; applies none
     Suggest(PatternsSuggestArgs),
 }
 
-/// `ailoop patterns test`
+/// Arguments of `ailoop patterns test`.
 #[derive(Debug, Clone, Args)]
 pub struct PatternsTestArgs {
-    /// The reply's text
+    /// The text of the reply
     pub text: Option<String>,
-    /// Whose patterns.
+    /// The agent whose patterns are tested.
     #[command(flatten)]
     pub agent: AgentArgs,
-    /// Replies, one JSON string or object per line: `text`, and `continues` for the decision that is wanted
+    /// A file of replies, one JSON string or object per line: `text`, and `continues` for the expected decision
     #[arg(long, conflicts_with = "text", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each entry
     #[arg(long)]
     pub json: bool,
 }
 
-/// `ailoop patterns suggest`
+/// Arguments of `ailoop patterns suggest`.
 #[derive(Debug, Clone, Args)]
 pub struct PatternsSuggestArgs {
-    /// Whose replies; the newest 200 sessions are read.
+    /// The agent whose replies are read, in its newest 200 sessions.
     #[command(flatten)]
     pub agent: AgentArgs,
-    /// Print one line of JSON
+    /// Print the result as one line of JSON
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }

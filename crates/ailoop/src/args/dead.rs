@@ -4,40 +4,40 @@ use clap::{Args, Subcommand};
 
 use super::target::FleetTarget;
 
-/// `ailoop dead`
+/// Subcommands of `ailoop dead`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum DeadCommand {
     /// List dead letters, the oldest first
     List(DeadListArgs),
-    /// Print one with its contents, as JSON
+    /// Print a dead letter with its contents, as JSON
     Show(DeadArgs),
-    /// Send a client's command once more, under a new id, and remove the letter
+    /// Send a client's command again, under a new id, and delete the dead letter
     Retry(DeadArgs),
-    /// Throw one away
+    /// Delete a dead letter without a retry
     Drop(DeadArgs),
 }
 
-/// `ailoop dead list`
+/// Arguments of `ailoop dead list`.
 #[derive(Debug, Clone, Args)]
 pub struct DeadListArgs {
-    /// Only those of this session
+    /// List only those of this session
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop dead show`, `retry` and `drop`
+/// Arguments of `ailoop dead show`, `retry` and `drop`.
 #[derive(Debug, Clone, Args)]
 pub struct DeadArgs {
-    /// Which one, as the list shows it
+    /// The name of the dead letter, as in the list
     #[arg(value_name = "SESSION/KIND/ID")]
     pub letter: String,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }

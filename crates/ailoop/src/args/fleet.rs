@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::target::FleetTarget;
 
-/// What the tools of a fleet in this process may touch.
+/// The directories that the tools of a fleet in this process may use.
 #[derive(Debug, Clone, Args)]
 pub struct Files {
     /// The directory that the file tools read [default: .]
@@ -18,16 +18,16 @@ pub struct Files {
     pub out: Option<PathBuf>,
 }
 
-/// `ailoop up`
+/// Arguments of `ailoop up`.
 #[derive(Debug, Clone, Args)]
 pub struct UpArgs {
-    /// Files of the tools.
+    /// The directories of the file tools.
     #[command(flatten)]
     pub files: Files,
     /// The model of agents that name none [default: see README]
     #[arg(long)]
     pub model: Option<String>,
-    /// A nats-server that runs already, instead of a private one
+    /// The address of a running nats-server, to use instead of a private one
     #[arg(long, value_name = "URL", env = "AILOOP_NATS_URL")]
     pub nats: Option<String>,
     /// The address that the edge listens on [default: 127.0.0.1]
@@ -45,27 +45,27 @@ pub struct UpArgs {
     pub nats_port: i32,
 }
 
-/// `ailoop queues`
+/// Arguments of `ailoop queues`.
 #[derive(Debug, Clone, Args)]
 pub struct QueuesArgs {
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop repair`
+/// Arguments of `ailoop repair`.
 #[derive(Debug, Clone, Args)]
 pub struct RepairArgs {
-    /// The sessions; without any, all that have not ended
+    /// The ids of the sessions [default: all that have not ended]
     #[arg(value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// Print JSON, a line for each session
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }

@@ -6,10 +6,10 @@ use clap::Args;
 
 use super::target::FleetTarget;
 
-/// `ailoop replay`
+/// Arguments of `ailoop replay`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
-    /// The session
+    /// The id of the session
     pub session: String,
     /// Print the state after this slot
     #[arg(long, value_name = "SLOT")]
@@ -17,60 +17,60 @@ pub struct ReplayArgs {
     /// Print everything as one line of JSON
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop export`
+/// Arguments of `ailoop export`.
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {
-    /// The session
+    /// The id of the session
     pub session: String,
-    /// Write to this file, which is whole where it is there; else to standard output
+    /// Write to this file, which appears only when it is complete [default: standard output]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Whose session it is
+    /// The tenant of the session
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// The address of NATS, such as <nats://127.0.0.1:4222>; else .ailoop/run.json tells, else the configuration
+    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the configuration]
     #[arg(long, value_name = "URL")]
     pub nats: Option<String>,
 }
 
-/// `ailoop import`
+/// Arguments of `ailoop import`.
 #[derive(Debug, Clone, Args)]
 pub struct ImportArgs {
-    /// The file
+    /// The file to read
     pub file: PathBuf,
-    /// The address of NATS, such as <nats://127.0.0.1:4222>; else .ailoop/run.json tells, else the configuration
+    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the configuration]
     #[arg(long, value_name = "URL")]
     pub nats: Option<String>,
 }
 
-/// `ailoop decisions`
+/// Arguments of `ailoop decisions`.
 #[derive(Debug, Clone, Args)]
 pub struct DecisionsArgs {
-    /// The session
+    /// The id of the session
     pub session: String,
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each entry
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop stats`
+/// Arguments of `ailoop stats`.
 #[derive(Debug, Clone, Args)]
 pub struct StatsArgs {
-    /// Only sessions that began at or after this instant, such as 2026-01-15T10:30:45Z
+    /// Count only sessions that began at or after this time, such as 2026-01-15T10:30:45Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }

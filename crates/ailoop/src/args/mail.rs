@@ -5,27 +5,27 @@ use contract::mail::PEOPLE;
 
 use super::target::FleetTarget;
 
-/// `ailoop mail`
+/// Arguments of `ailoop mail`.
 #[derive(Debug, Clone, Args)]
 pub struct MailArgs {
-    /// What to do; lists where nothing is said.
+    /// The subcommand; without one the command lists.
     #[command(subcommand)]
     pub command: Option<MailCommand>,
-    /// Whose mails: an agent's key, or a name of your own
+    /// The mailbox: an agent's key, or a name of your own
     #[arg(long, value_name = "NAME", default_value = PEOPLE)]
     pub mailbox: String,
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each entry
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// What to do with mails.
+/// Subcommands of `ailoop mail`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum MailCommand {
-    /// Send a mail to an agent, which reads it when a session of it looks
+    /// Send a mail to an agent, whose sessions can read it
     Send(MailSendArgs),
     /// Answer a mail and close it
     Reply(MailReplyArgs),
@@ -33,48 +33,48 @@ pub enum MailCommand {
     Close(MailCloseArgs),
 }
 
-/// `ailoop mail send`
+/// Arguments of `ailoop mail send`.
 #[derive(Debug, Clone, Args)]
 pub struct MailSendArgs {
     /// An agent's key or first name
     pub to: String,
-    /// What it says; - reads it from stdin
+    /// The text of the mail; - reads it from stdin
     pub text: String,
-    /// What it is about
+    /// The subject of the mail
     #[arg(long, short)]
     pub subject: String,
-    /// From which mailbox: answers come there
+    /// The mailbox of the sender, which gets the answers
     #[arg(long, value_name = "NAME", default_value = PEOPLE)]
     pub mailbox: String,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop mail reply`
+/// Arguments of `ailoop mail reply`.
 #[derive(Debug, Clone, Args)]
 pub struct MailReplyArgs {
-    /// The mail, as the list shows it
+    /// The id of the mail, as in the list
     pub id: String,
     /// The answer; - reads it from stdin
     pub text: String,
-    /// In which mailbox the mail is
+    /// The mailbox that holds the mail
     #[arg(long, value_name = "NAME", default_value = PEOPLE)]
     pub mailbox: String,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop mail close`
+/// Arguments of `ailoop mail close`.
 #[derive(Debug, Clone, Args)]
 pub struct MailCloseArgs {
-    /// The mail, as the list shows it
+    /// The id of the mail, as in the list
     pub id: String,
-    /// In which mailbox the mail is
+    /// The mailbox that holds the mail
     #[arg(long, value_name = "NAME", default_value = PEOPLE)]
     pub mailbox: String,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }

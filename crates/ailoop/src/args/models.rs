@@ -2,25 +2,25 @@
 
 use clap::Args;
 
-/// `ailoop models`
+/// Arguments of `ailoop models`.
 #[derive(Debug, Clone, Args)]
 pub struct ModelsArgs {
-    /// A model's id, or `<provider>/<its name for a model>`; all of models.yaml where none is given
+    /// A model's id, or `<provider>/<its name for a model>` [default: all models of models.yaml]
     pub model: Option<String>,
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each entry
     #[arg(long)]
     pub json: bool,
 }
 
-/// `ailoop probe-model`
+/// Arguments of `ailoop probe-model`.
 #[derive(Debug, Clone, Args)]
 pub struct ProbeArgs {
     /// A model's id, or `<provider>/<its name for a model>`
     pub model: String,
-    /// The id that its entry gets; the model as it was asked for where none is given
+    /// The id of the entry [default: the model as given]
     #[arg(long)]
     pub id: Option<String>,
-    /// Write the entry into models.yaml, in the place of one that is there; its prices and fallbacks go with that
+    /// Write the entry into models.yaml; it replaces an existing entry with its prices and fallbacks
     #[arg(long)]
     pub write: bool,
 }

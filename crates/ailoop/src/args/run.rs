@@ -8,10 +8,10 @@ use super::fleet::Files;
 use super::target::FleetTarget;
 use super::values::{parse_duration, parse_pair};
 
-/// `ailoop run`
+/// Arguments of `ailoop run`.
 #[derive(Debug, Clone, Args)]
 pub struct RunArgs {
-    /// What is asked; - reads it from stdin
+    /// The prompt; - reads it from stdin
     pub prompt: String,
     /// The agent, by key or first name
     #[arg(long, short)]
@@ -19,28 +19,28 @@ pub struct RunArgs {
     /// The model, as in models.yaml, or provider/model
     #[arg(long, short)]
     pub model: Option<String>,
-    /// Continue this session, or begin one of this name that can be continued
+    /// Continue this session; if it does not exist, begin it so that it can be continued
     #[arg(long, short, value_name = "ID")]
     pub session: Option<String>,
-    /// Files of the tools.
+    /// The directories of the file tools.
     #[command(flatten)]
     pub files: Files,
-    /// Longest time for the answer, questions to a person included, such as 90, 90s or 5m
+    /// Longest time for the answer, including approvals, such as 90, 90s or 5m
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// Who answers when a person must approve something [default: you at the terminal; without one the command fails]
+    /// Who answers when an approval is needed [default: you at the terminal; the command fails without a terminal]
     #[arg(long, value_enum, value_name = "WHO")]
     pub approve: Option<ApproveArg>,
     /// Most steps for the answer
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     pub max_iterations: Option<u32>,
-    /// What a new session says of itself.
+    /// The settings of a new session.
     #[command(flatten)]
     pub settings: SessionSettings,
     /// Print every event as a line of JSON
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
@@ -54,10 +54,10 @@ pub struct SessionSettings {
     /// A value for {{{NAME}}} in prompts; may be repeated
     #[arg(long, value_name = "NAME=TEXT", value_parser = parse_pair)]
     pub prompt_param: Vec<(String, String)>,
-    /// The prompt in the place of the agent's own
+    /// A system prompt that replaces that of the agent
     #[arg(long, value_name = "TEXT")]
     pub system_prompt: Option<String>,
-    /// What tools the model may call: auto, none, required or a tool's name; once for each step of a turn, from the first
+    /// The tools that the model may call: auto, none, required or a tool's name; may be repeated, once for each step of a turn
     #[arg(long, value_name = "CHOICE")]
     pub tool_choice: Vec<String>,
     /// Switch a prompt feature on; may be repeated
@@ -66,7 +66,7 @@ pub struct SessionSettings {
     /// Switch a prompt feature off; may be repeated
     #[arg(long, value_name = "FEATURE")]
     pub without: Vec<String>,
-    /// Whether the loop goes on by itself: on, off, or the name of a template to go on by
+    /// Whether the loop continues by itself: on, off, or the name of a template
     #[arg(long, value_name = "on|off|TEMPLATE")]
     pub continuation: Option<String>,
     /// Further continuation settings as a JSON object, such as {"limits": {"tokens": 50000}}
@@ -74,13 +74,13 @@ pub struct SessionSettings {
     pub set: Option<String>,
 }
 
-/// Who answers what a session asks.
+/// Who answers the gates of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ApproveArg {
-    /// Every tool call may run; questions, and asking for more at a limit, are declined
+    /// Every tool call may run; questions and requests for more at a limit are declined
     All,
-    /// Everything is declined
+    /// Every request is declined
     None,
-    /// Somebody else, by `ailoop approvals` in another terminal or by the API
+    /// Another client answers, by `ailoop approvals` or by the API
     Wait,
 }

@@ -8,38 +8,38 @@ use super::run::SessionSettings;
 use super::target::FleetTarget;
 use super::values::parse_duration;
 
-/// `ailoop sessions`
+/// Arguments of `ailoop sessions`.
 #[derive(Debug, Clone, Args)]
 pub struct SessionsArgs {
-    /// Only those that are idle, running, paused or ended
+    /// List only sessions in this phase
     #[arg(long)]
     pub phase: Option<PhaseArg>,
-    /// At most this many
+    /// The most sessions to list
     #[arg(long, default_value_t = 100)]
     pub limit: u32,
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each entry
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// A session's phase.
+/// The phase of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PhaseArg {
-    /// Waiting for the user.
+    /// The session waits for the user
     Idle,
-    /// In a turn.
+    /// The session is in a turn
     Running,
-    /// No new call starts.
+    /// The session starts no new call
     Paused,
-    /// Over.
+    /// The session has ended
     Ended,
 }
 
 impl PhaseArg {
-    /// As in the client API.
+    /// Returns the name in the client API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -50,54 +50,54 @@ impl PhaseArg {
     }
 }
 
-/// `ailoop watch`
+/// Arguments of `ailoop watch`.
 #[derive(Debug, Clone, Args)]
 pub struct WatchArgs {
-    /// The session
+    /// The id of the session
     pub session: String,
-    /// Begin with this event's seq
+    /// The seq of the first event to show
     #[arg(long, default_value_t = 1, value_name = "SEQ")]
     pub from: u64,
     /// Print every event as a line of JSON
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop transcript`
+/// Arguments of `ailoop transcript`.
 #[derive(Debug, Clone, Args)]
 pub struct TranscriptArgs {
-    /// The session
+    /// The id of the session
     pub session: String,
-    /// Print results of tools, too
+    /// Also print the results of tools
     #[arg(long)]
     pub results: bool,
     /// Print one line of JSON for each turn
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop send`
+/// Arguments of `ailoop send`.
 #[derive(Debug, Clone, Args)]
 pub struct SendArgs {
-    /// The session
+    /// The id of the session
     pub session: String,
-    /// What is said; - reads it from stdin
+    /// The text of the message; - reads it from stdin
     pub text: String,
-    /// How it meets a running turn
+    /// What the message does to a running turn
     #[arg(long, value_enum, default_value_t = ModeArg::Steer)]
     pub mode: ModeArg,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// How a message meets a running turn.
+/// What a message does to a running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
     /// The model reads it at the start of its next step
@@ -109,7 +109,7 @@ pub enum ModeArg {
 }
 
 impl ModeArg {
-    /// As in the client API.
+    /// Returns the name in the client API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Steer => "steer",
@@ -119,65 +119,65 @@ impl ModeArg {
     }
 }
 
-/// `ailoop pause`, `resume` and `stop`
+/// Arguments of `ailoop pause`, `resume` and `stop`.
 #[derive(Debug, Clone, Args)]
 pub struct ControlArgs {
-    /// The session
+    /// The id of the session
     pub session: String,
-    /// Why, for whoever watches the session; it stays in its log
+    /// The reason, which is shown to viewers and kept in the log
     #[arg(long, default_value = "")]
     pub reason: String,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop fork`
+/// Arguments of `ailoop fork`.
 #[derive(Debug, Clone, Args)]
 pub struct ForkArgs {
-    /// The session whose transcript is taken over
+    /// The session whose transcript is copied
     pub session: String,
-    /// The last slot of its log that counts [default: its end]
+    /// The last slot of its log to copy [default: its end]
     #[arg(long, value_name = "SLOT")]
     pub at: Option<u64>,
     /// The new session's agent, by key or first name [default: that of the older session]
     #[arg(long, short)]
     pub agent: Option<String>,
-    /// Its model, as in models.yaml, or provider/model
+    /// The new session's model, as in models.yaml, or provider/model
     #[arg(long, short)]
     pub model: Option<String>,
-    /// What is asked in it; - reads it from stdin. Without, it waits for `ailoop send`
+    /// The first prompt; - reads it from stdin. Without a prompt the session waits for `ailoop send`
     #[arg(long, short)]
     pub prompt: Option<String>,
-    /// Its name [default: one is made]
+    /// The id of the new session [default: a generated one]
     #[arg(long = "as", value_name = "ID")]
     pub name: Option<String>,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop configure`
+/// Arguments of `ailoop configure`.
 #[derive(Debug, Clone, Args)]
 pub struct ConfigureArgs {
-    /// The session
+    /// The id of the session
     pub session: String,
-    /// The agent that goes on with the session: a key of agents.yaml, or the first word of its name
+    /// The agent that continues the session: a key of agents.yaml, or the first word of its name
     #[arg(long, short)]
     pub agent: Option<String>,
-    /// The model of the calls that open from now on
+    /// The model of later calls
     #[arg(long, short)]
     pub model: Option<String>,
-    /// Steps of a turn
+    /// Most steps of a turn
     #[arg(long, value_name = "N")]
     pub max_iterations: Option<u32>,
     /// Time of a turn, such as 90, 90s or 5m
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// What it says of itself from now on.
+    /// The settings to change.
     #[command(flatten)]
     pub settings: SessionSettings,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }

@@ -2,24 +2,24 @@
 
 use clap::Args;
 
-/// Where the fleet is.
+/// The fleet that the command is for.
 #[derive(Debug, Clone, Args)]
 pub struct FleetTarget {
-    /// The edge's gRPC address, such as <http://127.0.0.1:7071>; else .ailoop/run.json of this directory tells
+    /// The gRPC address of the edge, such as <http://127.0.0.1:7071> [default: from .ailoop/run.json of this directory]
     #[arg(long, env = "AILOOP_URL")]
     pub url: Option<String>,
-    /// The token that the edge asks for, where it asks
+    /// The token for the edge, if it needs one
     #[arg(long, env = "AILOOP_TOKEN", hide_env_values = true)]
     pub token: Option<String>,
 }
 
-/// Where NATS is, and whose subjects are meant.
+/// The address of NATS, and the tenant of the tools.
 #[derive(Debug, Clone, Args)]
 pub struct NatsTarget {
-    /// Whose tools
+    /// The tenant of the tools
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// The address of NATS, such as <nats://127.0.0.1:4222>; else .ailoop/run.json tells, else the configuration
+    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the configuration]
     #[arg(long, value_name = "URL")]
     pub nats: Option<String>,
 }

@@ -7,100 +7,100 @@ use clap::{Args, Subcommand};
 use super::target::{FleetTarget, NatsTarget};
 use super::values::parse_duration;
 
-/// `ailoop tools`
+/// Arguments of `ailoop tools`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct ToolsArgs {
-    /// What to do with one of them.
+    /// The subcommand; without one the command lists.
     #[command(subcommand)]
     pub command: Option<ToolsCommand>,
-    /// Print one line of JSON for each
+    /// Print one line of JSON for each entry
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop tools <command>`
+/// Subcommands of `ailoop tools`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ToolsCommand {
-    /// Show all that a tool says of itself, and what follows from it
+    /// Show the description of a tool, and what its settings mean
     Describe(ToolsDescribeArgs),
-    /// Call a tool as the fleet would, and print its result; asks NATS itself, past the loop and its approvals
+    /// Call a tool as the fleet would, and print its result; uses NATS directly, without the loop and its approvals
     Try(ToolsTryArgs),
-    /// Show tools as they come, change and go, and calls as they begin and end; asks NATS itself
+    /// Show tools that appear, change and disappear, and calls that begin and end; uses NATS directly
     Watch(ToolsWatchArgs),
-    /// Check that a tool keeps the protocol, in whatever language: calls it, and asks NATS itself
+    /// Check that a tool keeps the protocol, in any language; makes real calls, and uses NATS directly
     Verify(ToolsVerifyArgs),
 }
 
-/// `ailoop tools describe`
+/// Arguments of `ailoop tools describe`.
 #[derive(Debug, Clone, Args)]
 pub struct ToolsDescribeArgs {
-    /// The tool
+    /// The name of the tool
     pub tool: String,
-    /// Print one line of JSON
+    /// Print the result as one line of JSON
     #[arg(long)]
     pub json: bool,
-    /// Where the fleet is.
+    /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
-/// `ailoop tools try`
+/// Arguments of `ailoop tools try`.
 #[derive(Debug, Clone, Args)]
 pub struct ToolsTryArgs {
-    /// The tool
+    /// The name of the tool
     pub tool: String,
-    /// Its arguments: a JSON object, @file to read one from a file, - from stdin
+    /// The arguments: a JSON object, @FILE to read it from a file, or - to read it from stdin
     #[arg(long, default_value = "{}", value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     pub args: String,
-    /// Send arguments that do not fit the tool's schema, too
+    /// Send the arguments even if the tool's schema refuses them
     #[arg(long)]
     pub unchecked: bool,
-    /// How long its answer is waited for, such as 90, 90s or 5m [default: as the tool says]
+    /// Longest wait for the answer, such as 90, 90s or 5m [default: the timeout of the tool]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// The agent that seems to call
+    /// The agent named as the caller
     #[arg(long, short, default_value = "try")]
     pub agent: String,
-    /// Whose tool, and where NATS is.
+    /// The tenant of the tool, and the address of NATS.
     #[command(flatten)]
     pub nats: NatsTarget,
 }
 
-/// `ailoop tools watch`
+/// Arguments of `ailoop tools watch`.
 #[derive(Debug, Clone, Args)]
 pub struct ToolsWatchArgs {
-    /// Only this tool
+    /// Show only this tool
     pub tool: Option<String>,
-    /// Print lines of JSON
+    /// Print one line of JSON for each event
     #[arg(long)]
     pub json: bool,
-    /// Whose tools, and where NATS is.
+    /// The tenant of the tools, and the address of NATS.
     #[command(flatten)]
     pub nats: NatsTarget,
 }
 
-/// `ailoop tools verify`
+/// Arguments of `ailoop tools verify`.
 #[derive(Debug, Clone, Args)]
 pub struct ToolsVerifyArgs {
-    /// The tool
+    /// The name of the tool
     pub tool: String,
-    /// Arguments that ought to work, as `ailoop tools try` takes them; else some are made from the schema
+    /// Arguments that should work, as for `ailoop tools try` [default: made from the schema]
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     pub args: Option<String>,
-    /// Call a tool that takes effect without asking first
+    /// Call a tool with effects without a confirmation
     #[arg(long, short)]
     pub yes: bool,
-    /// How long an answer is waited for, such as 90, 90s or 5m [default: as the tool says, 30 s at most]
+    /// Longest wait for an answer, such as 90, 90s or 5m [default: the timeout of the tool, at most 30 s]
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// Print one line of JSON
+    /// Print the result as one line of JSON
     #[arg(long)]
     pub json: bool,
-    /// Whose tool, and where NATS is.
+    /// The tenant of the tool, and the address of NATS.
     #[command(flatten)]
     pub nats: NatsTarget,
 }

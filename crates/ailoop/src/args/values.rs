@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Reads `90`, `90s`, `5m` or `1h`; zero is refused.
+/// Parses `90`, `90s`, `5m` or `1h`; zero is refused.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a time such as 90, 90s, 5m or 1h");
     let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
@@ -19,7 +19,7 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     seconds.filter(|s| (1..=31_536_000).contains(s)).map(Duration::from_secs).ok_or_else(wrong)
 }
 
-/// A name and a value.
+/// Parses a name and a value.
 pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
