@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ailoop::carry::{export, import};
-use ailoop::failure::Failure;
+use ailoop::export_import::{export, import};
+use ailoop::failure::CommandFailure;
 use ailoop_tests::nats::NatsServer;
 use bus::memory::{Action, Fault, Faults, Op};
 use bus::{Bus, MemoryServer, Read};
@@ -22,7 +22,7 @@ async fn file_of(bus: &Bus, key: &SessionKey) -> anyhow::Result<Vec<u8>> {
     Ok(file)
 }
 
-async fn take_in(bus: &Bus, now: Timestamp, file: &[u8]) -> Result<(SessionKey, u64), Failure> {
+async fn take_in(bus: &Bus, now: Timestamp, file: &[u8]) -> Result<(SessionKey, u64), CommandFailure> {
     import(bus, &mut Cursor::new(file), now).await
 }
 
@@ -88,14 +88,20 @@ async fn what_is_no_session_is_refused_with_its_line() -> anyhow::Result<()> {
         (String::new(), "line 1:"),
         (with(1, "{}"), "line 1:"),
         (with(1, &lines[0].replace("\"version\":1", "\"version\":2")), "line 1:"),
-        (with(2, &lines[1].replace("\"seq\":1", "\"seq\":2")), "line 2: slot 0 is not what its events come to: seq"),
+        (
+            with(2, &lines[1].replace("\"seq\":1", "\"seq\":2")),
+            "line 2: slot 0 differs from the fold of its events: seq",
+        ),
         (with(3, "{\"slot\":1}"), "line 3: not a commit"),
-        (with(3, lines[1]), "line 3: slot 0 stands where 1 is next"),
-        (with(3, &lines[2].replace("\"phase\":\"idle\"", "\"phase\":\"ended\"")), "phase differs"),
+        (with(3, lines[1]), "line 3: slot 0 follows where 1 is expected"),
+        (
+            with(3, &lines[2].replace("\"phase\":\"idle\"", "\"phase\":\"ended\"")),
+            "slot 1 differs from the fold of its events: phase",
+        ),
         (with(3, &lines[2].replace("\"fold\":", "\"fold\":9")), "a newer version wrote it"),
         (lines[..2].join("\n") + "\n", "line 3:"),
         (lines.join("\n"), "line 3: the line has no end"),
-        (format!("{file}{}\n", lines[2]), "line 4: nothing was to follow"),
+        (format!("{file}{}\n", lines[2]), "line 4: there are lines after the last commit"),
     ];
     let there = MemoryServer::new();
     for (text, why) in rows {

@@ -1,8 +1,8 @@
-//! The edge's gRPC API, with failures as people read them.
+//! Client of the edge's gRPC API. Its failures are made for people to read.
 
 use std::time::Duration;
 
-use contract::{CallId, ErrorCode, SessionId};
+use contract::{ErrorCode, SessionId};
 use proto::sessions_client::SessionsClient;
 use tokio::time::{Instant, sleep};
 use tonic::metadata::{Ascii, MetadataValue};
@@ -10,56 +10,58 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::instance::Home;
-use crate::stream::{AWAY_MAX, RETRY_EVERY};
 
-const CONNECT_MAX: Duration = Duration::from_secs(3);
-/// Longest wait for an answer; the edge itself waits up to 30 s for a command to be handled.
-const ANSWER_MAX: Duration = Duration::from_secs(35);
-/// Bytes of one answer: a whole reply of a model, JSON-escaped, fits.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// How long calls and streams wait for a fleet that cannot be reached.
+pub(crate) const OUTAGE_MAX: Duration = Duration::from_secs(30);
+/// Pause between two attempts to reach the fleet.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(300);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Longest wait for a response; the edge itself waits up to 30 s for a command to be handled.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(35);
+/// Bytes of one response: enough for a whole reply of a model as escaped JSON.
+const RESPONSE_BYTES_MAX: usize = 64 << 20;
 
-/// The calls of the client API.
-pub type Sessions = SessionsClient<InterceptedService<Channel, Token>>;
+/// The generated client, with the token of each call.
+pub(crate) type SessionsApi = SessionsClient<InterceptedService<Channel, BearerToken>>;
 
 /// A connection to the edge.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub(crate) struct EdgeClient {
     url: String,
-    token: Token,
-    /// Where the fleet writes its address; none where the address was given.
+    token: BearerToken,
+    /// Directory in which the fleet writes its address; none if `--url` gave the address.
     home: Option<Home>,
-    sessions: Sessions,
+    sessions: SessionsApi,
 }
 
-impl Client {
-    /// Connects; the error says that nobody answers there.
-    pub async fn connect(url: &str, token: Option<&str>) -> Result<Self, Failure> {
-        Self::connect_as(url, Token::new(token)?).await
+impl EdgeClient {
+    pub(crate) async fn connect(url: &str, token: Option<&str>) -> Result<Self, CommandFailure> {
+        Self::connect_with(url, BearerToken::new(token)?).await
     }
 
-    /// The same client, which looks for its fleet in this directory when the connection breaks.
+    /// Makes the client look for its fleet in this directory when the connection breaks.
     #[must_use]
-    pub fn following(self, home: Home) -> Self {
+    pub(crate) fn with_home(self, home: Home) -> Self {
         Self { home: Some(home), ..self }
     }
 
-    /// Connects anew where the fleet of the directory listens elsewhere by now.
-    pub async fn find_again(&mut self) -> Result<(), Failure> {
+    /// Connects again if the fleet of the directory has another address by now.
+    pub(crate) async fn reconnect_if_moved(&mut self) -> Result<(), CommandFailure> {
         let Some(home) = self.home.clone() else { return Ok(()) };
         let Some(run) = home.running().filter(|run| run.grpc != self.url) else { return Ok(()) };
-        *self = Self::connect_as(&run.grpc, self.token.clone()).await?.following(home);
+        *self = Self::connect_with(&run.grpc, self.token.clone()).await?.with_home(home);
         Ok(())
     }
 
-    /// Makes a call, and makes it again while the connection breaks: with a command id, the fleet handles it once. What
-    /// is waited for is passed to `report`.
-    pub async fn call<T>(
+    /// Makes a call, with retries while the connection is broken; by its command id the fleet handles it once. The first
+    /// failed attempt is passed to `report`.
+    pub(crate) async fn call<T>(
         &mut self,
         report: impl Fn(&str),
-        call: impl AsyncFn(Sessions) -> Result<T, Status>,
-    ) -> Result<T, Failure> {
+        call: impl AsyncFn(SessionsApi) -> Result<T, Status>,
+    ) -> Result<T, CommandFailure> {
         let began = Instant::now();
         let mut is_reported = false;
         loop {
@@ -68,75 +70,70 @@ impl Client {
                 Err(status) => status,
             };
             let failure = self.failure(&status);
-            if !is_broken(&status) || began.elapsed() > AWAY_MAX {
+            if !is_broken(&status) || began.elapsed() > OUTAGE_MAX {
                 return Err(failure);
             }
             if !std::mem::replace(&mut is_reported, true) {
                 report(failure.message());
             }
-            sleep(RETRY_EVERY).await;
-            // While it is not there, the call itself says so.
-            let _absent = self.find_again().await;
+            sleep(RETRY_PAUSE).await;
+            // If the fleet is still down, the next call fails.
+            let _down = self.reconnect_if_moved().await;
         }
     }
 
-    async fn connect_as(url: &str, token: Token) -> Result<Self, Failure> {
+    async fn connect_with(url: &str, token: BearerToken) -> Result<Self, CommandFailure> {
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let endpoint = Endpoint::from_shared(url.clone())
-            .map_err(|error| Failure::usage(ErrorCode::BadRequest, format!("{url:?} is not an address: {error}")))?
-            .connect_timeout(CONNECT_MAX)
+            .map_err(|error| {
+                CommandFailure::usage(ErrorCode::BadRequest, format!("{url:?} is not an address: {error}"))
+            })?
+            .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true);
         let channel = endpoint.connect().await.map_err(|error| {
-            Failure::new(ErrorCode::Unavailable, format!("the fleet cannot be reached ({})", root_cause(&error)))
+            CommandFailure::new(ErrorCode::Unavailable, format!("the fleet cannot be reached ({})", root_cause(&error)))
                 .at(&url)
         })?;
         let sessions = SessionsClient::with_interceptor(channel, token.clone());
-        let sessions = sessions.max_decoding_message_size(ANSWER_BYTES_MAX);
+        let sessions = sessions.max_decoding_message_size(RESPONSE_BYTES_MAX);
         Ok(Self { url, token, home: None, sessions })
     }
 
-    /// Where it is connected to.
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// The calls; a clone shares the connection.
-    pub fn sessions(&self) -> Sessions {
+    /// Returns the generated client; clones share the connection.
+    pub(crate) fn sessions(&self) -> SessionsApi {
         self.sessions.clone()
     }
 
-    /// A failed call, as people read it.
-    pub fn failure(&self, status: &Status) -> Failure {
-        Failure::new(code(status), message(status)).at(&self.url)
+    /// Makes a failure that people can read from the status of a call.
+    pub(crate) fn failure(&self, status: &Status) -> CommandFailure {
+        CommandFailure::new(error_code(status), describe(status)).at(&self.url)
     }
 }
 
-/// A request whose answer is awaited for a bounded time.
-pub fn bounded<T>(body: T) -> Request<T> {
+/// Makes a request with a timeout.
+pub(crate) fn bounded<T>(body: T) -> Request<T> {
     let mut request = Request::new(body);
-    request.set_timeout(ANSWER_MAX);
+    request.set_timeout(RESPONSE_TIMEOUT);
     request
 }
 
-/// A new command id.
-pub fn command_id() -> String {
+/// Makes a new command id.
+pub(crate) fn command_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
 /// Checks a session id before anything is sent.
-pub fn session_id(text: &str) -> Result<String, Failure> {
-    let id = SessionId::new(text).map_err(|error| Failure::usage(ErrorCode::BadRequest, error.to_string()))?;
+pub(crate) fn session_id(text: &str) -> Result<String, CommandFailure> {
+    let id = SessionId::new(text).map_err(|error| CommandFailure::usage(ErrorCode::BadRequest, error.to_string()))?;
     Ok(id.as_str().to_owned())
 }
 
-/// Checks a call id before anything is sent.
-pub fn call_id(text: &str) -> Result<String, Failure> {
-    let id = CallId::new(text).map_err(|error| Failure::usage(ErrorCode::BadRequest, error.to_string()))?;
-    Ok(id.as_str().to_owned())
-}
-
-/// The stable code of a failed call.
-pub fn code(status: &Status) -> ErrorCode {
+/// Returns the stable error code of a failed call.
+pub(crate) fn error_code(status: &Status) -> ErrorCode {
     if let Some(code) = status.metadata().get(proto::ERROR_CODE).and_then(|value| value.to_str().ok()) {
         return ErrorCode::from(code.to_owned());
     }
@@ -161,13 +158,13 @@ pub fn code(status: &Status) -> ErrorCode {
     }
 }
 
-/// Whether the connection broke, so that nobody knows what became of the call: such a status was made here, out of an
-/// error of HTTP/2 or TCP, and bears that error; what the edge answers bears none.
+/// Whether the connection broke, so that the outcome of the call is unknown. Such a status was made in this process and
+/// has the error of HTTP/2 or TCP as its source; a status from the edge has no source.
 fn is_broken(status: &Status) -> bool {
     std::error::Error::source(status).is_some()
 }
 
-fn message(status: &Status) -> String {
+fn describe(status: &Status) -> String {
     if let Some(cause) = std::error::Error::source(status) {
         return format!("the connection to the fleet broke ({})", root_cause(cause));
     }
@@ -182,15 +179,16 @@ fn root_cause(error: &dyn std::error::Error) -> String {
     cause.to_string()
 }
 
-/// Adds the edge's token to each call, where there is one.
+/// Adds the token of the edge to each call, if there is one.
 #[derive(Debug, Clone)]
-pub struct Token(Option<MetadataValue<Ascii>>);
+pub(crate) struct BearerToken(Option<MetadataValue<Ascii>>);
 
-impl Token {
-    fn new(token: Option<&str>) -> Result<Self, Failure> {
+impl BearerToken {
+    fn new(token: Option<&str>) -> Result<Self, CommandFailure> {
         let value = token.map(|token| format!("Bearer {token}").parse()).transpose();
-        let mut value: Option<MetadataValue<Ascii>> = value
-            .map_err(|_| Failure::usage(ErrorCode::Unauthorized, "the token holds characters that no token has"))?;
+        let mut value: Option<MetadataValue<Ascii>> = value.map_err(|_| {
+            CommandFailure::usage(ErrorCode::Unauthorized, "the token has characters that are not allowed in a header")
+        })?;
         if let Some(value) = &mut value {
             value.set_sensitive(true);
         }
@@ -198,7 +196,7 @@ impl Token {
     }
 }
 
-impl tonic::service::Interceptor for Token {
+impl tonic::service::Interceptor for BearerToken {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         if let Some(value) = &self.0 {
             request.metadata_mut().insert("authorization", value.clone());
@@ -212,25 +210,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stable_code_wins() {
+    fn error_code_of_metadata_precedes_grpc_code() {
         let mut status = Status::not_found("no such session");
-        assert_eq!(code(&status), ErrorCode::Internal);
+        assert_eq!(error_code(&status), ErrorCode::Internal);
         status.metadata_mut().insert(proto::ERROR_CODE, "unknown_session".parse().unwrap());
-        assert_eq!(code(&status), ErrorCode::UnknownSession);
-        assert_eq!(code(&Status::unavailable("")), ErrorCode::Unavailable);
+        assert_eq!(error_code(&status), ErrorCode::UnknownSession);
+        assert_eq!(error_code(&Status::unavailable("")), ErrorCode::Unavailable);
     }
 
     #[test]
     fn broken_connection_is_unavailable_not_internal() {
         let broken = Status::from_error(Box::new(std::io::Error::other("h2 protocol error: broken pipe")));
-        assert_eq!(code(&broken), ErrorCode::Unavailable);
-        assert_eq!(message(&broken), "the connection to the fleet broke (h2 protocol error: broken pipe)");
-        assert_eq!(code(&Status::internal("our own mistake")), ErrorCode::Internal);
+        assert_eq!(error_code(&broken), ErrorCode::Unavailable);
+        assert_eq!(describe(&broken), "the connection to the fleet broke (h2 protocol error: broken pipe)");
+        assert_eq!(error_code(&Status::internal("our own mistake")), ErrorCode::Internal);
     }
 
     #[tokio::test]
-    async fn nobody_there_is_said_with_the_address() {
-        let failure = Client::connect("127.0.0.1:1", None).await.unwrap_err();
+    async fn connect_no_listener_failure_names_address() {
+        let failure = EdgeClient::connect("127.0.0.1:1", None).await.unwrap_err();
         assert_eq!(failure.exit().code(), 3);
         assert!(failure.to_string().contains("http://127.0.0.1:1"), "{failure}");
     }

@@ -18,7 +18,7 @@ use service::models::{self, ModelsFile, ProviderKind};
 use service::paths::{Paths, TextFile};
 use service::suggest::closest;
 
-use crate::choose::REHEARSAL;
+use crate::default_model::REHEARSAL;
 use crate::schemas::ConfigFile;
 
 /// Mistakes that are shown; a file of another kind would have one in every line.
@@ -435,7 +435,7 @@ struct Finding {
 impl Finding {
     /// Composes the prompt and collects what is odd about it, or why there is none.
     fn all(catalog: &Catalog, tenant: &TenantId, agent: &AgentId) -> BTreeSet<Self> {
-        let request = crate::commands::compose_request(tenant.clone(), Some(agent.clone()), None, Features::default());
+        let request = crate::compose::compose_request(tenant.clone(), Some(agent.clone()), None, Features::default());
         match catalog.compose(&request) {
             ComposeReply::Composed(composed) => {
                 composed.warnings.into_iter().map(|message| Self { message, is_refusal: false }).collect()

@@ -1,13 +1,13 @@
-//! What is said when a command fails: a stable code, what, where and what to do.
+//! The failure of a command: a stable code, a message, the place and help.
 
 use std::fmt;
 
 use contract::ErrorCode;
 
-/// How the command ends.
+/// The result of a command, as an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// The command did what it was asked to do.
     Done,
     /// The session ended with an error, or the fleet refused.
     Failed,
@@ -17,14 +17,14 @@ pub enum Exit {
     Unreachable,
     /// A person must answer, and there is no terminal to ask at.
     ApprovalNeeded,
-    /// Iterations, the turn's time, or `--timeout`.
+    /// A limit was reached: iterations, the turn's time, or `--timeout`.
     Limit,
-    /// Ctrl-C.
+    /// A signal ended the command.
     Interrupted,
 }
 
 impl Exit {
-    /// The process's exit code.
+    /// Returns the exit code of the process.
     pub const fn code(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -38,9 +38,9 @@ impl Exit {
     }
 }
 
-/// A failed command.
+/// The failure of a command, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct CommandFailure {
     code: ErrorCode,
     message: String,
     place: Option<String>,
@@ -48,55 +48,55 @@ pub struct Failure {
     exit: Exit,
 }
 
-impl Failure {
-    /// A failure with its usual exit code and help.
-    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        let unreachable = matches!(code, ErrorCode::Unavailable | ErrorCode::NatsUnreachable | ErrorCode::Draining);
+impl CommandFailure {
+    /// Makes a failure with the usual exit and help of its code.
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        let is_unreachable = matches!(code, ErrorCode::Unavailable | ErrorCode::NatsUnreachable | ErrorCode::Draining);
         let exit = if code == ErrorCode::ApprovalNeeded {
             Exit::ApprovalNeeded
-        } else if unreachable {
+        } else if is_unreachable {
             Exit::Unreachable
         } else {
             Exit::Failed
         };
-        let help = help(&code).map(str::to_owned);
+        let help = default_help(&code).map(str::to_owned);
         Self { code, message: message.into(), place: None, help, exit }
     }
 
-    /// A command line that cannot be used, found out before anything was started.
-    pub fn usage(code: ErrorCode, message: impl Into<String>) -> Self {
+    /// Makes a failure for a command line that cannot be used; nothing was started yet.
+    pub(crate) fn usage(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, ..Self::new(code, message) }
     }
 
-    /// Says where it happened.
+    /// Sets the place of the failure.
     #[must_use]
-    pub fn at(self, place: impl fmt::Display) -> Self {
+    pub(crate) fn at(self, place: impl fmt::Display) -> Self {
         Self { place: Some(place.to_string()), ..self }
     }
 
-    /// Says what to do, instead of what is usually said.
+    /// Replaces the usual help.
     #[must_use]
-    pub fn help(self, help: impl Into<String>) -> Self {
+    pub(crate) fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
-    /// The stable code.
+    /// Returns the stable error code.
     pub fn code(&self) -> &ErrorCode {
         &self.code
     }
 
-    /// What failed, for people.
-    pub fn message(&self) -> &str {
+    /// Returns what failed, for people.
+    pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// How the command ends.
-    pub fn exit(&self) -> Exit {
+    /// Returns the exit of the command.
+    pub(crate) fn exit(&self) -> Exit {
         self.exit
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error[{}]: {}", self.code, self.message)?;
         if let Some(place) = &self.place {
@@ -109,29 +109,29 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CommandFailure {}
 
-impl From<bus::BusError> for Failure {
+impl From<bus::BusError> for CommandFailure {
     fn from(error: bus::BusError) -> Self {
         Self::new(error.code(), error.to_string())
     }
 }
 
-/// What is usually to be done.
-pub fn help(code: &ErrorCode) -> Option<&'static str> {
+/// Returns the usual help for an error code.
+fn default_help(code: &ErrorCode) -> Option<&'static str> {
     HELP.iter().find(|(known, _)| known == code).map(|(_, text)| *text)
 }
 
 const HELP: &[(ErrorCode, &str)] = &[
-    (ErrorCode::EmptyMessage, "say what is to be done, such as: ailoop run \"What is in this directory?\""),
+    (ErrorCode::EmptyMessage, "pass a text, such as: ailoop run \"What is in this directory?\""),
     (ErrorCode::TooLarge, "a message holds at most 1 MiB; put the text into a file below --root and name it"),
     (ErrorCode::UnknownAgent, "the agents are those of config/agents.yaml"),
     (ErrorCode::UnknownModel, "the models are those of config/models.yaml, and <provider>/<model> for its providers"),
     (ErrorCode::UnknownFeature, "the features are the files of prompts/shared, without `_protocol.md`"),
-    (ErrorCode::UnknownSession, "`ailoop sessions` lists those that there are"),
-    (ErrorCode::SessionEnded, "begin another one with `ailoop run`"),
+    (ErrorCode::UnknownSession, "`ailoop sessions` lists the sessions"),
+    (ErrorCode::SessionEnded, "start another session with `ailoop run`"),
     (ErrorCode::Unauthorized, "pass the edge's token with --token or AILOOP_TOKEN"),
-    (ErrorCode::Overloaded, "the fleet has enough to do; try again later"),
+    (ErrorCode::Overloaded, "the fleet is at its limit of waiting calls; try again later"),
     (ErrorCode::Unavailable, "see that the fleet runs (`ailoop up`), or pass --url"),
     (
         ErrorCode::NatsUnreachable,
@@ -141,7 +141,7 @@ const HELP: &[(ErrorCode, &str)] = &[
     (ErrorCode::NatsMissing, "run `make setup`, or put nats-server 2.12 or newer on PATH or into AILOOP_NATS_SERVER"),
     (ErrorCode::NatsNoJetStream, "start the nats-server with -js"),
     (ErrorCode::StreamDrift, "`ailoop bootstrap --fix` changes the setting"),
-    (ErrorCode::PortInUse, "end what listens there, or choose another port (0: any free one)"),
+    (ErrorCode::PortInUse, "end the process that listens on the port, or choose another port (0: any free one)"),
     (ErrorCode::ModelAuth, "see that the provider's key in the environment is right"),
     (
         ErrorCode::ModelUnreachable,
@@ -154,8 +154,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_where_and_what_to_do() {
-        let failure = Failure::new(ErrorCode::NatsNoJetStream, "no JetStream").at("nats://127.0.0.1:4222");
+    fn display_shows_message_place_and_help() {
+        let failure = CommandFailure::new(ErrorCode::NatsNoJetStream, "no JetStream").at("nats://127.0.0.1:4222");
         assert_eq!(
             failure.to_string(),
             "error[nats_no_jetstream]: no JetStream\n  where: nats://127.0.0.1:4222\n  help: start the nats-server with -js"
@@ -164,9 +164,9 @@ mod tests {
     }
 
     #[test]
-    fn exits_by_kind() {
-        assert_eq!(Failure::new(ErrorCode::Unavailable, "x").exit().code(), 3);
-        assert_eq!(Failure::new(ErrorCode::Internal, "x").exit().code(), 1);
-        assert_eq!(Failure::usage(ErrorCode::EmptyMessage, "x").exit().code(), 2);
+    fn exit_depends_on_error_code() {
+        assert_eq!(CommandFailure::new(ErrorCode::Unavailable, "x").exit().code(), 3);
+        assert_eq!(CommandFailure::new(ErrorCode::Internal, "x").exit().code(), 1);
+        assert_eq!(CommandFailure::usage(ErrorCode::EmptyMessage, "x").exit().code(), 2);
     }
 }

@@ -21,12 +21,12 @@ use tokio::time::{Instant, sleep};
 use tool_executor::Executor;
 use tool_host::ToolHost;
 
-use crate::client::Client;
-use crate::failure::Failure;
+use crate::client::EdgeClient;
+use crate::failure::CommandFailure;
 use crate::instance::{Lock, RunFile};
 use crate::nats_server::{NatsServer, SUPERVISED_END_MAX};
 pub(crate) use plan::is_set;
-pub use plan::{Listen, Nats, Plan};
+pub use plan::{Nats, Plan};
 
 /// How long the services may take until all of them can work.
 const READY_MAX: Duration = Duration::from_secs(20);
@@ -55,7 +55,7 @@ pub struct Fleet {
 struct Supervised {
     tasks: Tasks,
     /// Why it is not started again.
-    given_up: oneshot::Receiver<Failure>,
+    given_up: oneshot::Receiver<CommandFailure>,
 }
 
 impl Supervised {
@@ -83,14 +83,14 @@ struct Services {
 
 impl Fleet {
     /// Starts everything and returns when it can work. What was started ends with the error.
-    pub async fn start(plan: Plan) -> Result<Self, Failure> {
+    pub async fn start(plan: Plan) -> Result<Self, CommandFailure> {
         Box::pin(Self::bring_up(plan)).await
     }
 
-    async fn bring_up(plan: Plan) -> Result<Self, Failure> {
+    async fn bring_up(plan: Plan) -> Result<Self, CommandFailure> {
         service::process::raise_open_files();
         let lock = plan.home.lock()?;
-        lock.forget();
+        lock.remove_run_file();
         let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal(&error))?;
         let (nats, url) = match &plan.nats {
             Nats::Private { binary, port } => {
@@ -103,7 +103,7 @@ impl Fleet {
         let mut nats_config = plan.common.nats.clone();
         "ailoop".clone_into(&mut nats_config.name);
         nats_config.url.clone_from(&url);
-        let at = |failure: Failure| {
+        let at = |failure: CommandFailure| {
             // A fleet of one process can have a server of its own.
             let unreachable = *failure.code() == ErrorCode::NatsUnreachable;
             let failure = failure.at(&url);
@@ -126,7 +126,7 @@ impl Fleet {
         let readiness = Readiness::all([reachable, services.readiness()]);
         ready(&readiness).await?;
         let health = health::serve(common.health, readiness);
-        let health = health.await.map_err(|error| Failure::new(error.code(), error.to_string()))?;
+        let health = health.await.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
 
         let addresses = services.edge.addresses();
         let run = RunFile {
@@ -150,24 +150,25 @@ impl Fleet {
     }
 
     /// Tells other commands of this directory where the fleet is, which ends with a session of ours.
-    pub fn announce_for_one_session(&mut self) -> Result<(), Failure> {
+    pub fn announce_for_one_session(&mut self) -> Result<(), CommandFailure> {
         self.run.one_session = true;
         self.announce()
     }
 
     /// Tells other commands of this directory where the fleet is.
-    pub fn announce(&self) -> Result<(), Failure> {
-        let cannot = |error: std::io::Error| Failure::new(ErrorCode::BadConfig, format!(".ailoop/run.json: {error}"));
+    pub fn announce(&self) -> Result<(), CommandFailure> {
+        let cannot =
+            |error: std::io::Error| CommandFailure::new(ErrorCode::BadConfig, format!(".ailoop/run.json: {error}"));
         self.lock.announce(&self.run).map_err(cannot)
     }
 
     /// A client of its edge.
-    pub async fn connect(&self) -> Result<Client, Failure> {
-        Client::connect(&self.run.grpc, self.token.as_deref()).await
+    pub async fn connect(&self) -> Result<EdgeClient, CommandFailure> {
+        EdgeClient::connect(&self.run.grpc, self.token.as_deref()).await
     }
 
     /// Returns, with the reason, when the private nats-server ends again and again.
-    pub async fn broken(&mut self) -> Failure {
+    pub async fn broken(&mut self) -> CommandFailure {
         match &mut self.nats {
             Some(nats) => match (&mut nats.given_up).await {
                 Ok(failure) => failure,
@@ -179,7 +180,7 @@ impl Fleet {
 
     /// Takes nothing more in, lets what runs end or hands it back, and ends.
     pub async fn drain(self) {
-        self.lock.forget();
+        self.lock.remove_run_file();
         self.services.drain(self.drain_max).await;
         self.tasks.end(TASKS_MAX).await;
         self.health.end().await;
@@ -192,17 +193,17 @@ impl Fleet {
 }
 
 impl Services {
-    async fn start(plan: Plan, nats: bus::NatsConfig, bus: &Bus) -> Result<Self, Failure> {
+    async fn start(plan: Plan, nats: bus::NatsConfig, bus: &Bus) -> Result<Self, CommandFailure> {
         let composer = Composer::start(plan.composer, bus.clone()).await.map_err(|error| refused(&error.into()))?;
         let gateway = Gateway::start(plan.gateway, bus.clone()).await.map_err(|error| refused(&error))?;
         let tool_host = ToolHost::start(&plan.tool_host, &nats).await;
-        let tool_host = tool_host.map_err(|error| Failure::new(error.code(), error.to_string()))?;
+        let tool_host = tool_host.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
         let executor = tool_executor::ExecutorConfig { expected: tool_host.names(), ..plan.executor };
         let executor = Executor::start(executor, bus.clone());
         let orchestrator =
             Orchestrator::start(plan.orchestrator, bus.clone()).await.map_err(|error| refused(&error))?;
         let edge = Edge::start(plan.edge, bus.clone()).await;
-        let edge = edge.map_err(|error| Failure::new(error.code(), error.to_string()))?;
+        let edge = edge.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
         Ok(Self { edge, orchestrator, gateway, executor, tool_host, composer })
     }
 
@@ -230,13 +231,13 @@ impl Services {
     }
 }
 
-async fn ready(readiness: &Readiness) -> Result<(), Failure> {
+async fn ready(readiness: &Readiness) -> Result<(), CommandFailure> {
     let latest = Instant::now() + READY_MAX;
     while !readiness.is_ready() {
         if Instant::now() > latest {
             let waiting: Vec<_> = readiness.waiting().collect();
             let message = format!("the fleet does not get ready: waiting for {}", waiting.join(", "));
-            return Err(Failure::new(ErrorCode::Unavailable, message).help("RUST_LOG=info tells more"));
+            return Err(CommandFailure::new(ErrorCode::Unavailable, message).help("RUST_LOG=info tells more"));
         }
         sleep(LOOK_EVERY).await;
     }
@@ -244,12 +245,12 @@ async fn ready(readiness: &Readiness) -> Result<(), Failure> {
 }
 
 /// Why a service does not start: what the configuration says, or our own mistake.
-fn refused(error: &anyhow::Error) -> Failure {
+fn refused(error: &anyhow::Error) -> CommandFailure {
     let config = error.chain().find_map(|cause| cause.downcast_ref::<ConfigError>()).map(ConfigError::code);
     let bus = error.chain().find_map(|cause| cause.downcast_ref::<bus::BusError>()).map(bus::BusError::code);
-    Failure::new(config.or(bus).unwrap_or(ErrorCode::Internal), format!("{error:#}"))
+    CommandFailure::new(config.or(bus).unwrap_or(ErrorCode::Internal), format!("{error:#}"))
 }
 
-fn internal(error: &dyn fmt::Display) -> Failure {
-    Failure::new(ErrorCode::Internal, error.to_string())
+fn internal(error: &dyn fmt::Display) -> CommandFailure {
+    CommandFailure::new(ErrorCode::Internal, error.to_string())
 }

@@ -1,4 +1,4 @@
-//! `.ailoop/`: who holds this directory's fleet, and where it is.
+//! `.ailoop/`: the lock and the addresses of the fleet of this directory.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -7,74 +7,73 @@ use std::path::{Path, PathBuf};
 use contract::ErrorCode;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// `.ailoop/run.json`: where a running fleet is.
+/// `.ailoop/run.json`: the addresses of a running fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunFile {
-    /// The process that holds the fleet.
-    pub pid: u32,
-    /// Its version.
-    pub version: String,
-    /// gRPC, such as `http://127.0.0.1:7071`.
-    pub grpc: String,
-    /// WebSocket, such as `ws://127.0.0.1:7070/ws`.
-    pub ws: String,
-    /// NATS, such as `nats://127.0.0.1:4222`.
-    pub nats: String,
-    /// It ends with the session for which `ailoop run` started it, and takes no other one.
+pub(crate) struct RunFile {
+    /// Process id of the fleet.
+    pub(crate) pid: u32,
+    pub(crate) version: String,
+    /// Address for gRPC, such as `http://127.0.0.1:7071`.
+    pub(crate) grpc: String,
+    /// Address for WebSocket, such as `ws://127.0.0.1:7070/ws`.
+    pub(crate) ws: String,
+    /// Address of NATS, such as `nats://127.0.0.1:4222`.
+    pub(crate) nats: String,
+    /// Whether `ailoop run` started the fleet for its own session; the fleet ends with it and accepts no other session.
     #[serde(default)]
-    pub one_session: bool,
-    /// Variables of models.yaml that hold keys, and that were not set when it started.
+    pub(crate) one_session: bool,
+    /// Environment variables for keys of models.yaml that were not set when the fleet started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub missing_keys: Vec<String>,
+    pub(crate) missing_keys: Vec<String>,
 }
 
-/// The directory in which a fleet keeps what it has.
+/// The directory of a fleet: its lock, run file, NATS data and written files.
 #[derive(Debug, Clone)]
-pub struct Home {
+pub(crate) struct Home {
     dir: PathBuf,
 }
 
 impl Home {
-    /// `.ailoop` below `parent`.
-    pub fn below(parent: &Path) -> Self {
+    /// Names `.ailoop` below `parent`.
+    pub(crate) fn below(parent: &Path) -> Self {
         Self { dir: parent.join(".ailoop") }
     }
 
-    /// Where the private nats-server keeps its data.
-    pub fn nats(&self) -> PathBuf {
+    /// Returns the directory of the private nats-server.
+    pub(crate) fn nats(&self) -> PathBuf {
         self.dir.join("nats")
     }
 
-    /// Where the file tools write, unless told otherwise.
-    pub fn out(&self) -> PathBuf {
+    /// Returns the default directory in which the file tools write.
+    pub(crate) fn out(&self) -> PathBuf {
         self.dir.join("out")
     }
 
-    /// Takes the directory for one fleet. It is free again when the lock is dropped, or its process ends in any way.
-    pub fn lock(&self) -> Result<Lock, Failure> {
+    /// Locks the directory for one fleet. The lock ends when it is dropped, or when its process ends in any way.
+    pub(crate) fn lock(&self) -> Result<Lock, CommandFailure> {
         let path = self.dir.join("lock");
         let cannot = |error: io::Error| {
-            Failure::new(ErrorCode::BadConfig, format!("{} cannot be used: {error}", path.display()))
+            CommandFailure::new(ErrorCode::BadConfig, format!("{} cannot be used: {error}", path.display()))
                 .help("run in a directory that can be written")
         };
         fs::create_dir_all(&self.dir).map_err(cannot)?;
         let ignore = self.dir.join(".gitignore");
         if !ignore.exists() {
-            // Nothing here belongs into a repository: data, and what tools wrote. Without the file all works the same.
+            // Data and written files belong in no repository. A failed write changes nothing else.
             let _unwritten = fs::write(&ignore, "*\n");
         }
         let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(cannot)?;
         match file.try_lock() {
             Ok(()) => Ok(Lock { home: self.clone(), _file: file }),
-            Err(TryLockError::WouldBlock) => Err(self.held()),
+            Err(TryLockError::WouldBlock) => Err(self.locked_failure()),
             Err(TryLockError::Error(error)) => Err(cannot(error)),
         }
     }
 
-    fn held(&self) -> Failure {
-        let (who, help) = match self.read() {
+    fn locked_failure(&self) -> CommandFailure {
+        let (message, help) = match self.read_run_file() {
             Some(run) if !run.one_session => (
                 format!("the fleet of process {} uses {} already", run.pid, self.dir.display()),
                 "use that one with `ailoop run`, end it with Ctrl-C, or work in another directory",
@@ -84,43 +83,43 @@ impl Home {
                 "wait for it; to have several sessions at once, start the fleet with `ailoop up`",
             ),
         };
-        Failure::new(ErrorCode::NotNow, who).help(help)
+        CommandFailure::new(ErrorCode::NotNow, message).help(help)
     }
 
-    /// Where the fleet that holds this directory is; none when nobody holds it, whatever a dead one has left behind.
-    pub fn running(&self) -> Option<RunFile> {
+    /// Returns the run file of the fleet that holds the lock; none without such a fleet, since a run file may be stale.
+    pub(crate) fn running(&self) -> Option<RunFile> {
         let file = File::options().write(true).open(self.dir.join("lock")).ok()?;
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) => self.read(),
+            Err(TryLockError::WouldBlock) => self.read_run_file(),
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }
     }
 
-    fn run_file(&self) -> PathBuf {
+    fn run_file_path(&self) -> PathBuf {
         self.dir.join("run.json")
     }
 
-    fn read(&self) -> Option<RunFile> {
-        serde_json::from_slice(&fs::read(self.run_file()).ok()?).ok()
+    fn read_run_file(&self) -> Option<RunFile> {
+        serde_json::from_slice(&fs::read(self.run_file_path()).ok()?).ok()
     }
 }
 
-/// The directory is ours.
+/// The lock of the directory of a fleet.
 #[derive(Debug)]
-pub struct Lock {
+pub(crate) struct Lock {
     home: Home,
     _file: File,
 }
 
 impl Lock {
-    /// Removes what a fleet that died has left behind.
-    pub fn forget(&self) {
-        let _absent = fs::remove_file(self.home.run_file());
+    /// Removes the run file, also one that a killed fleet has left behind.
+    pub(crate) fn remove_run_file(&self) {
+        let _absent = fs::remove_file(self.home.run_file_path());
     }
 
-    /// Tells where our fleet is, at once and wholly: readers never see half a file.
-    pub fn announce(&self, run: &RunFile) -> io::Result<()> {
-        let path = self.home.run_file();
+    /// Writes the run file by a rename, so that readers never see half of it.
+    pub(crate) fn announce(&self, run: &RunFile) -> io::Result<()> {
+        let path = self.home.run_file_path();
         let new = path.with_extension("json.new");
         fs::write(&new, serde_json::to_vec_pretty(run)?)?;
         fs::rename(new, path)
@@ -129,7 +128,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        self.forget();
+        self.remove_run_file();
     }
 }
 
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_has_one_fleet() {
+    fn lock_held_by_a_fleet_second_lock_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::below(dir.path());
         assert_eq!(home.running(), None);
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_fleet_left_is_not_believed() {
+    fn running_stale_run_file_without_lock_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let home = Home::below(dir.path());
         let lock = home.lock().unwrap();

@@ -1,4 +1,4 @@
-//! A private nats-server: started for a fleet in this process, and never left behind.
+//! A private nats-server for a fleet in this process. It ends with the process, however that ends.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -13,23 +13,24 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-const START_MAX: Duration = Duration::from_secs(15);
-const END_MAX: Duration = Duration::from_secs(10);
-/// How long [`NatsServer::supervise`] may take to end: a start that is under way goes on to its end, after the server that
-/// was left behind has ended, and what it started is ended then.
+const START_TIMEOUT: Duration = Duration::from_secs(15);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long [`NatsServer::supervise`] may take to end. A start that has begun is completed, which includes ending an orphan
+/// server, and the new server is ended afterwards.
 pub(crate) const SUPERVISED_END_MAX: Duration = Duration::from_secs(36);
-/// Starts of a server that ended by itself, within [`RESTARTS_WINDOW`].
+/// Restarts of a server within [`RESTARTS_WINDOW`].
 const RESTARTS_MAX: usize = 5;
 const RESTARTS_WINDOW: Duration = Duration::from_mins(5);
-/// Pauses before each of them.
-const RESTART: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Pause before each restart.
+const RESTART_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Runs the server until our end of the pipe is closed, which the kernel does however we end. It stands in a process
-/// group of its own, so that Ctrl-C reaches us alone and the fleet can hand back its work before the server goes.
-const GUARD: &str = r#"
+/// Runs the server until this process closes its end of the pipe, which the kernel does however the process ends. The
+/// server has its own process group, so that Ctrl-C reaches only this process and the fleet can drain before the server
+/// ends.
+const GUARD_SCRIPT: &str = r#"
 exec 3<&0
 "$@" </dev/null 3<&- &
 server=$!
@@ -42,58 +43,58 @@ exit "$code"
 
 /// A running nats-server. When it is dropped, the server ends.
 #[derive(Debug)]
-pub struct NatsServer {
+pub(crate) struct NatsServer {
     url: String,
     binary: PathBuf,
     dir: PathBuf,
     log: PathBuf,
-    /// Our end of the pipe. Not left in `guard`: waiting for a child closes its stdin.
+    /// This process's end of the pipe. It is taken from `guard`, since waiting for a child closes its stdin.
     lifeline: Option<ChildStdin>,
     guard: Child,
 }
 
-/// When a server was started again: a few times at once is bad luck, more is a fault that a further start does not mend.
+/// Times of the recent restarts. Their number is bounded, since a persistent fault is not repaired by another restart.
 #[derive(Debug, Default)]
-struct Restarts(VecDeque<Instant>);
+struct RestartHistory(VecDeque<Instant>);
 
-impl Restarts {
-    /// The pause before the next start; none where there were too many of late.
-    fn next(&mut self, now: Instant) -> Option<Duration> {
+impl RestartHistory {
+    /// Records a restart and returns the pause before it; none if there were too many.
+    fn record(&mut self, now: Instant) -> Option<Duration> {
         self.0.retain(|restart| now.duration_since(*restart) < RESTARTS_WINDOW);
         if self.0.len() >= RESTARTS_MAX {
             return None;
         }
-        let pause = RESTART.pause(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
+        let pause = RESTART_BACKOFF.pause(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         self.0.push_back(now);
         Some(pause)
     }
 }
 
 #[derive(Deserialize)]
-struct Ports {
+struct PortsFile {
     nats: Vec<String>,
 }
 
 impl NatsServer {
-    /// Starts `binary` on loopback with its data below `dir`; port -1 takes a free one. Whoever calls it holds the
-    /// lock of `dir`'s fleet: a server that a killed one has left behind is ended first.
-    pub async fn start(binary: &Path, dir: &Path, port: i32) -> Result<Self, Failure> {
+    /// Starts `binary` on loopback with its data below `dir`; port -1 takes a free port. The caller holds the lock of the
+    /// fleet of `dir`, so a server that still runs there is an orphan and is ended first.
+    pub(crate) async fn start(binary: &Path, dir: &Path, port: i32) -> Result<Self, CommandFailure> {
         let cannot = |error: std::io::Error| {
-            Failure::new(ErrorCode::NatsUnreachable, format!("nats-server cannot be started: {error}"))
+            CommandFailure::new(ErrorCode::NatsUnreachable, format!("nats-server cannot be started: {error}"))
                 .at(dir.display())
         };
         std::fs::create_dir_all(dir).map_err(cannot)?;
         let dir = dir.canonicalize().map_err(cannot)?;
-        let files = Files::below(&dir);
-        end_left_behind(binary, &files).await;
+        let files = ServerFiles::new(&dir);
+        end_orphan(binary, &files).await;
         files.remove_ports();
         std::fs::write(&files.config, files.configuration(port)).map_err(cannot)?;
-        // What the last one said before it ended is kept beside it.
+        // The log of the previous server is kept: it may say why that server ended.
         let _absent = std::fs::rename(&files.log, dir.join("nats.log.old"));
         let log = std::fs::File::create(&files.log).map_err(cannot)?;
         let mut guard = Command::new("/bin/sh")
             .arg("-c")
-            .arg(GUARD)
+            .arg(GUARD_SCRIPT)
             .arg("nats-guard")
             .arg(binary)
             .arg("-c")
@@ -107,48 +108,48 @@ impl NatsServer {
         let lifeline = guard.stdin.take();
         let binary = binary.to_owned();
         let mut server = Self { url: String::new(), binary, dir, log: files.log.clone(), lifeline, guard };
-        server.url = server.listening(&files).await?;
+        server.url = server.wait_until_listening(&files).await?;
         Ok(server)
     }
 
-    /// Where clients connect.
-    pub fn url(&self) -> &str {
+    /// Returns the address for clients.
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Returns when the server ends by itself, with the reason that it gives.
-    pub async fn ended(&mut self) -> Failure {
+    /// Waits until the server ends by itself.
+    async fn wait_for_exit(&mut self) -> CommandFailure {
         let _status = self.guard.wait().await;
-        Failure::new(ErrorCode::NatsUnreachable, "the private nats-server has ended").at(self.log.display())
+        CommandFailure::new(ErrorCode::NatsUnreachable, "the private nats-server has ended").at(self.log.display())
     }
 
-    /// Starts it again where it was, after it has ended: its clients look for it there.
-    async fn restart(&mut self) -> Result<(), Failure> {
+    /// Starts the server again at the same address, since its clients reconnect there.
+    async fn restart(&mut self) -> Result<(), CommandFailure> {
         let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(-1);
         *self = Self::start(&self.binary.clone(), &self.dir.clone(), port).await?;
         Ok(())
     }
 
-    /// Keeps it running until `ending` is cancelled, and ends it then. Returns earlier, with the reason, where it ends
-    /// again and again.
-    pub async fn supervise(mut self, ending: CancellationToken) -> Option<Failure> {
-        let mut restarts = Restarts::default();
+    /// Restarts the server whenever it ends, until `ending` is cancelled, and then ends it. Returns a failure earlier if
+    /// the server ends again and again.
+    pub(crate) async fn supervise(mut self, ending: CancellationToken) -> Option<CommandFailure> {
+        let mut restarts = RestartHistory::default();
         loop {
-            let Some(mut failure) = ending.run_until_cancelled(self.ended()).await else {
+            let Some(mut failure) = ending.run_until_cancelled(self.wait_for_exit()).await else {
                 self.end().await;
                 return None;
             };
             loop {
-                let Some(pause) = restarts.next(Instant::now()) else {
+                let Some(pause) = restarts.record(Instant::now()) else {
                     let message = format!("{}, {RESTARTS_MAX} times within minutes", failure.message());
-                    return Some(Failure::new(failure.code().clone(), message).at(self.log.display()));
+                    return Some(CommandFailure::new(failure.code().clone(), message).at(self.log.display()));
                 };
                 tracing::error!(log = %self.log.display(), "{}: starting it again", failure.message());
                 ending.run_until_cancelled(sleep(pause)).await?;
-                // A start goes on to its end, so that the process that it began is waited for.
+                // A start is not cancelled, so that its process is waited for.
                 match self.restart().await {
                     Ok(()) => break,
-                    Err(refusal) => failure = refusal,
+                    Err(start_failure) => failure = start_failure,
                 }
             }
             tracing::warn!(url = self.url, "the private nats-server runs again");
@@ -156,39 +157,39 @@ impl NatsServer {
     }
 
     /// Ends the server and waits for it.
-    pub async fn end(mut self) {
+    pub(crate) async fn end(mut self) {
         drop(self.lifeline.take());
-        if timeout(END_MAX, self.guard.wait()).await.is_err() {
+        if timeout(STOP_TIMEOUT, self.guard.wait()).await.is_err() {
             tracing::warn!("the nats-server does not end");
         }
     }
 
-    /// Waits until the server has written where it listens.
-    async fn listening(&mut self, files: &Files) -> Result<String, Failure> {
-        let latest = Instant::now() + START_MAX;
+    /// Waits until the server has written its ports file; returns its address.
+    async fn wait_until_listening(&mut self, files: &ServerFiles) -> Result<String, CommandFailure> {
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             if let Some(url) = files.url() {
                 return Ok(url);
             }
-            let ended = self.guard.try_wait().ok().flatten();
-            if ended.is_some() || Instant::now() > latest {
-                return Err(files.refusal(ended.is_some()));
+            let has_ended = self.guard.try_wait().ok().flatten().is_some();
+            if has_ended || Instant::now() > deadline {
+                return Err(files.start_failure(has_ended));
             }
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// What a server keeps in its directory.
-struct Files {
+/// The files of a server in its directory.
+struct ServerFiles {
     dir: PathBuf,
     config: PathBuf,
     log: PathBuf,
     pid: PathBuf,
 }
 
-impl Files {
-    fn below(dir: &Path) -> Self {
+impl ServerFiles {
+    fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
             config: dir.join("nats.conf"),
@@ -219,24 +220,24 @@ impl Files {
 
     fn url(&self) -> Option<String> {
         let text = std::fs::read(self.ports_files().next()?).ok()?;
-        let ports: Ports = serde_json::from_slice(&text).ok()?;
+        let ports: PortsFile = serde_json::from_slice(&text).ok()?;
         ports.nats.into_iter().next()
     }
 
-    /// Why it does not listen, in its own words.
-    fn refusal(&self, ended: bool) -> Failure {
+    /// Makes the failure of a start, with the last error in the log.
+    fn start_failure(&self, has_ended: bool) -> CommandFailure {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let why = log.lines().rev().find(|line| line.contains("[FTL]") || line.contains("[ERR]"));
-        let why = why.unwrap_or(if ended { "it ended at once" } else { "it does not say where it listens" });
-        let taken = why.contains("address already in use");
-        let code = if taken { ErrorCode::PortInUse } else { ErrorCode::NatsUnreachable };
-        Failure::new(code, format!("nats-server does not start: {why}")).at(self.log.display())
+        let why = why.unwrap_or(if has_ended { "it ended at once" } else { "it does not report its address" });
+        let is_port_taken = why.contains("address already in use");
+        let code = if is_port_taken { ErrorCode::PortInUse } else { ErrorCode::NatsUnreachable };
+        CommandFailure::new(code, format!("nats-server does not start: {why}")).at(self.log.display())
     }
 }
 
-/// Ends the server of a fleet that was killed together with its guard. Its pid is believed only when a process of that
-/// id runs with our configuration file.
-async fn end_left_behind(binary: &Path, files: &Files) {
+/// Ends the server of a fleet that was killed together with its guard. The pid file may be stale, so the process must run
+/// with this configuration file.
+async fn end_orphan(binary: &Path, files: &ServerFiles) {
     let Some(pid) = std::fs::read_to_string(&files.pid).ok().and_then(|text| text.trim().parse::<u32>().ok()) else {
         return;
     };
@@ -244,17 +245,17 @@ async fn end_left_behind(binary: &Path, files: &Files) {
         return;
     }
     tracing::warn!(pid, "ending the nats-server of a fleet that was killed");
-    let told = Command::new(binary).arg("--signal").arg(format!("term={pid}")).output().await;
-    if let Err(error) = told {
-        tracing::warn!(pid, %error, "it cannot be told");
+    let signalled = Command::new(binary).arg("--signal").arg(format!("term={pid}")).output().await;
+    if let Err(error) = signalled {
+        tracing::warn!(pid, %error, "the nats-server cannot be signalled");
     }
-    let latest = Instant::now() + END_MAX;
-    while runs_with(pid, &files.config).await && Instant::now() < latest {
-        sleep(LOOK_EVERY).await;
+    let deadline = Instant::now() + STOP_TIMEOUT;
+    while runs_with(pid, &files.config).await && Instant::now() < deadline {
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Whether a process of that id runs with this configuration file. Linux tells in `/proc`, other systems by `ps`.
+/// Whether a process of this id runs with this configuration file: by `/proc` on Linux, by `ps` on other systems.
 async fn runs_with(pid: u32, config: &Path) -> bool {
     let arguments = if Path::new("/proc/self/cmdline").exists() {
         std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()
@@ -268,90 +269,96 @@ async fn runs_with(pid: u32, config: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::nats_binary::{Places, find};
+    use crate::nats_binary::{SearchPaths, find};
 
     async fn binary() -> PathBuf {
-        let named = service::config::env("AILOOP_NATS_SERVER").map(PathBuf::from);
-        let from = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        find(&Places { named, from, path: std::env::var_os("PATH") }).await.expect("make setup brings a nats-server")
+        let configured = service::config::env("AILOOP_NATS_SERVER").map(PathBuf::from);
+        let start_dir = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        find(&SearchPaths { configured, start_dir, path: std::env::var_os("PATH") })
+            .await
+            .expect("make setup brings a nats-server")
     }
 
-    async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-        let latest = Instant::now() + START_MAX;
+    async fn wait_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+        let deadline = Instant::now() + START_TIMEOUT;
         while !holds().await {
-            assert!(Instant::now() < latest, "never: {what}");
-            sleep(LOOK_EVERY).await;
+            assert!(Instant::now() < deadline, "never: {what}");
+            sleep(POLL_INTERVAL).await;
         }
     }
 
-    async fn answers(url: &str) -> bool {
+    async fn accepts_connections(url: &str) -> bool {
         let address = url.trim_start_matches("nats://").to_owned();
         tokio::net::TcpStream::connect(address).await.is_ok()
     }
 
     #[tokio::test]
-    async fn starts_answers_and_ends() {
+    async fn started_server_accepts_connections_until_its_end() {
         let dir = tempfile::tempdir().unwrap();
         let server = NatsServer::start(&binary().await, dir.path(), -1).await.unwrap();
         let url = server.url().to_owned();
-        assert!(answers(&url).await);
+        assert!(accepts_connections(&url).await);
         server.end().await;
-        assert!(!answers(&url).await);
+        assert!(!accepts_connections(&url).await);
     }
 
     #[tokio::test]
-    async fn a_dropped_server_ends() {
+    async fn dropped_server_ends() {
         let dir = tempfile::tempdir().unwrap();
         let server = NatsServer::start(&binary().await, dir.path(), -1).await.unwrap();
         let url = server.url().to_owned();
         drop(server);
-        until("the server has ended", async || !answers(&url).await).await;
+        wait_until("the server has ended", async || !accepts_connections(&url).await).await;
     }
 
     #[tokio::test]
-    async fn a_server_that_was_left_behind_gives_way() {
+    async fn start_orphan_of_killed_fleet_is_ended_first() {
         let dir = tempfile::tempdir().unwrap();
         let binary = binary().await;
         let dir_path = dir.path().canonicalize().unwrap();
-        let files = Files::below(&dir_path);
+        let files = ServerFiles::new(&dir_path);
         std::fs::write(&files.config, files.configuration(-1)).unwrap();
         let mut orphan = Command::new(&binary);
         let mut orphan = orphan.arg("-c").arg(&files.config).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
-        until("the orphan listens", async || files.url().is_some() && files.pid.exists()).await;
+        wait_until("the orphan listens", async || files.url().is_some() && files.pid.exists()).await;
 
         let server = NatsServer::start(&binary, dir.path(), -1).await.unwrap();
-        until("the orphan has ended", async || orphan.try_wait().unwrap().is_some()).await;
-        assert!(answers(server.url()).await);
+        wait_until("the orphan has ended", async || orphan.try_wait().unwrap().is_some()).await;
+        assert!(accepts_connections(server.url()).await);
         server.end().await;
     }
 
     #[tokio::test]
-    async fn killed_server_is_started_again_at_the_same_address() {
+    async fn killed_server_is_restarted_at_the_same_address() {
         let dir = tempfile::tempdir().unwrap();
         let server = NatsServer::start(&binary().await, dir.path(), -1).await.unwrap();
-        let (url, files) = (server.url().to_owned(), Files::below(&dir.path().canonicalize().unwrap()));
+        let (url, files) = (server.url().to_owned(), ServerFiles::new(&dir.path().canonicalize().unwrap()));
         let pid = || std::fs::read_to_string(&files.pid).unwrap_or_default().trim().to_owned();
         let (first, ending) = (pid(), CancellationToken::new());
         let kill = async {
             assert!(Command::new("kill").args(["-KILL", &first]).status().await.unwrap().success());
-            until("another process answers", async || pid() != first && answers(&url).await).await;
+            wait_until("another process answers", async || pid() != first && accepts_connections(&url).await).await;
             ending.cancel();
         };
         let (ended, ()) = tokio::join!(server.supervise(ending.clone()), kill);
         assert_eq!(ended, None);
-        assert!(!answers(&url).await, "it ends when it is told to");
+        assert!(!accepts_connections(&url).await, "it runs after its end was requested");
     }
 
     #[test]
     fn restarts_are_bounded_and_pause_longer_each_time() {
-        let (mut restarts, now) = (Restarts::default(), Instant::now());
-        let pauses: Vec<_> = (0..7).map(|_| restarts.next(now).map(|pause| pause.as_millis())).collect();
+        let (mut restarts, now) = (RestartHistory::default(), Instant::now());
+        let pauses: Vec<_> = (0..7).map(|_| restarts.record(now).map(|pause| pause.as_millis())).collect();
         assert_eq!(pauses, [Some(100), Some(200), Some(400), Some(800), Some(1_600), None, None]);
-        assert_eq!(restarts.next(now + RESTARTS_WINDOW), Some(RESTART.pause(0)), "long ago does not count");
+        assert_eq!(
+            restarts.record(now + RESTARTS_WINDOW),
+            Some(RESTART_BACKOFF.pause(0)),
+            "restarts before the window do not count"
+        );
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_said() {
+    async fn start_port_in_use_is_reported() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = i32::from(taken.local_addr().unwrap().port());
         let dir = tempfile::tempdir().unwrap();

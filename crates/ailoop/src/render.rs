@@ -1,7 +1,7 @@
-//! What a person sees of a session: notification in, text out. Pure.
+//! Turns notifications of a session into text for a person. Pure.
 
-mod closing;
-mod reply;
+mod live_reply;
+mod turn_summary;
 
 use contract::Timestamp;
 use contract::event::{
@@ -9,124 +9,130 @@ use contract::event::{
 };
 use contract::tool::Outcome;
 
-use crate::failure::Failure;
-use crate::figures;
-use crate::heard::{Heard, What};
+use self::live_reply::LiveReply;
+use self::turn_summary::TurnSummary;
+use crate::failure::CommandFailure;
+use crate::format;
+use crate::notification::{NotificationContent, ParsedNotification};
 use crate::printable::reveal_invisible;
 use crate::terminal::{Output, Style};
 
-/// Characters of a call's arguments that are shown where a person is asked.
+/// Characters of a call's arguments that are shown at a gate.
 const ARGUMENTS_CHARS_MAX: usize = 400;
-/// Characters of a sign of progress that are shown.
+/// Characters of a progress text that are shown.
 const PROGRESS_CHARS_MAX: usize = 120;
 
 /// Turns the notifications of one session into text.
 #[derive(Debug)]
-pub struct Render {
+pub(crate) struct SessionRenderer {
     session: String,
-    echo: bool,
+    echoes_user: bool,
     max_iterations: Option<u32>,
-    /// The line of a step that waits for how many the turn may have: where a session is followed from its middle, that
-    /// comes right behind the reply.
-    step: Option<StepLine>,
+    /// A step that is not printed yet, since the limit of steps is unknown. If a session is followed from its middle, the
+    /// next event has the limit.
+    pending_step: Option<StepLine>,
     model: String,
-    reply: reply::Reply,
-    turn: closing::Turn,
+    reply: LiveReply,
+    turn: TurnSummary,
 }
 
-impl Render {
-    /// A renderer. With `live`, a reply is shown while it comes, else once it is whole; with `echo`, what users say
-    /// is shown too.
-    pub fn new(session: &str, live: bool, echo: bool) -> Self {
+impl SessionRenderer {
+    /// Makes a renderer. If `is_live`, replies are shown while they are streamed, else when they are complete. If
+    /// `echoes_user`, messages of the user are shown too.
+    pub(crate) fn new(session: &str, is_live: bool, echoes_user: bool) -> Self {
         Self {
             session: session.to_owned(),
-            echo,
+            echoes_user,
             max_iterations: None,
-            step: None,
+            pending_step: None,
             model: String::new(),
-            reply: reply::Reply::new(live),
-            turn: closing::Turn::default(),
+            reply: LiveReply::new(is_live),
+            turn: TurnSummary::default(),
         }
     }
 
-    /// What is to be printed for a notification.
-    pub fn on(&mut self, heard: &Heard) -> Vec<Output> {
-        self.turn.heard(heard.time, &heard.trace_id);
-        if let What::Event(event) = &heard.what
+    /// Renders a notification as outputs for the terminal.
+    pub(crate) fn render(&mut self, notification: &ParsedNotification) -> Vec<Output> {
+        self.turn.record_notification(notification.time, &notification.trace_id);
+        if let NotificationContent::Event(event) = &notification.content
             && let Event::ContinuationProgress(progress) = &**event
         {
             self.max_iterations = Some(progress.max_iterations);
         }
         let mut outputs: Vec<Output> =
-            self.step.take().map(|step| step.show(self.max_iterations)).into_iter().collect();
-        outputs.extend(self.show(heard));
+            self.pending_step.take().map(|step| step.render(self.max_iterations)).into_iter().collect();
+        outputs.extend(self.render_content(notification));
         outputs
     }
 
-    fn show(&mut self, heard: &Heard) -> Vec<Output> {
-        match &heard.what {
-            What::Event(event) => match (&**event, heard.seq) {
-                // No fact, but a notice: the model call goes on.
+    fn render_content(&mut self, notification: &ParsedNotification) -> Vec<Output> {
+        match &notification.content {
+            NotificationContent::Event(event) => match (&**event, notification.seq) {
+                // An error without `seq` is a notice about an attempt; the model call goes on.
                 (Event::Error(error), None) if error.retryable => {
                     self.note(Style::Warn, &format!("  {}", error.message))
                 }
-                (event, _) => self.event(event, heard.time),
+                (event, _) => self.render_event(event, notification.time),
             },
-            What::Chunk(chunk) => self.reply.chunk(chunk),
-            What::Progress(progress) => {
+            NotificationContent::Chunk(chunk) => self.reply.append_chunk(chunk),
+            NotificationContent::Progress(progress) => {
                 let line = progress.text.lines().next().unwrap_or_default();
                 let line: String = line.chars().take(PROGRESS_CHARS_MAX).collect();
                 self.note(Style::Faint, &format!("  tool {}  … {line}", progress.tool))
             }
-            What::Other => Vec::new(),
+            NotificationContent::Other => Vec::new(),
         }
     }
 
-    fn event(&mut self, event: &Event, time: Option<Timestamp>) -> Vec<Output> {
+    fn render_event(&mut self, event: &Event, time: Option<Timestamp>) -> Vec<Output> {
         match event {
-            Event::SessionStarted(started) => self.started(started),
-            Event::SessionEnded(ended) => session_ended(ended),
+            Event::SessionStarted(started) => self.render_start(started),
+            Event::SessionEnded(ended) => render_end(ended),
             Event::UserProcessed(message) => {
                 let text = message.content.text();
-                if self.echo { vec![Output::Note(Style::Plain, format!("> {}", text.trim_end()))] } else { Vec::new() }
+                if self.echoes_user {
+                    vec![Output::Note(Style::Plain, format!("> {}", text.trim_end()))]
+                } else {
+                    Vec::new()
+                }
             }
             Event::AiFullReceived(full) => {
-                let mut outputs = self.reply.whole(full);
-                let step = self.step_line(full);
+                let mut outputs = self.reply.complete(full);
+                let step = self.make_step_line(full);
                 if self.max_iterations.is_some() {
-                    outputs.push(step.show(self.max_iterations));
+                    outputs.push(step.render(self.max_iterations));
                 } else {
-                    self.step = Some(step);
+                    self.pending_step = Some(step);
                 }
                 outputs
             }
             Event::ToolCallResult(result) => {
                 self.turn.tools += 1;
-                vec![tool(result)]
+                vec![render_tool_result(result)]
             }
             Event::StatusPaused(status) => {
-                let why = why(status.reason.as_deref());
-                self.note(Style::Warn, &format!("paused{why}: no new call starts until it is resumed"))
+                let reason = format_reason(status.reason.as_deref());
+                self.note(Style::Warn, &format!("paused{reason}: no new call starts until it is resumed"))
             }
             Event::StatusResumed(status) => {
-                let why = why(status.reason.as_deref());
-                self.note(Style::Plain, &format!("resumed{why}"))
+                let reason = format_reason(status.reason.as_deref());
+                self.note(Style::Plain, &format!("resumed{reason}"))
             }
             Event::TurnCompleted(turn) => {
-                let mut outputs = self.reply.end_of_turn(&turn.final_response);
-                outputs.push(self.turn.close(turn, time));
+                let mut outputs = self.reply.end_turn(&turn.final_response);
+                outputs.push(self.turn.finish(turn, time));
                 outputs
             }
-            Event::GateOpened(gate) => self.gate(gate),
+            Event::GateOpened(gate) => self.render_gate(gate),
             Event::GateClosed(gate) => {
                 let by = gate.by.as_deref().map_or_else(|| "nobody answered".to_owned(), |by| format!("by {by}"));
-                let changed = gate.arguments.as_ref().map(|arguments| reveal_invisible(&shortened(arguments.get())));
+                let changed = gate.arguments.as_ref().map(|arguments| reveal_invisible(&shorten(arguments.get())));
                 let changed = changed.map_or_else(String::new, |to| format!(", with {to}"));
-                self.note(Style::Plain, &format!("  {}  {}  {by}{changed}", gate.gate, decision(gate.decision)))
+                self.note(Style::Plain, &format!("  {}  {}  {by}{changed}", gate.gate, decision_word(gate.decision)))
             }
             Event::ContextCleared(cleared) => {
-                let forgotten = format!("{} forgotten", figures::plural(cleared.turns.into(), "turn"));
-                self.note(Style::Plain, &with_reason(&forgotten, cleared.reason.as_deref()))
+                let text = format!("{} forgotten", format::plural(cleared.turns.into(), "turn"));
+                self.note(Style::Plain, &append_reason(&text, cleared.reason.as_deref()))
             }
             Event::ContextPruned(pruned) => {
                 let how = if pruned.summary.is_some() { "summed up" } else { "left out" };
@@ -142,7 +148,7 @@ impl Render {
                 let steps = configured.agent.continuation.max_iterations;
                 self.note(Style::Plain, &format!("configured: model {}, {steps} steps a turn", configured.model.id))
             }
-            Event::Error(error) => self.error(error),
+            Event::Error(error) => self.render_error(error),
             Event::InputHandled(_)
             | Event::InputIgnored(_)
             | Event::TurnStarted(_)
@@ -167,34 +173,34 @@ impl Render {
         }
     }
 
-    fn started(&mut self, started: &SessionStarted) -> Vec<Output> {
+    fn render_start(&mut self, started: &SessionStarted) -> Vec<Output> {
         self.max_iterations = Some(started.agent.continuation.max_iterations);
         self.model.clone_from(&started.model.id);
         let line = format!("session {}  agent {}  model {}", self.session, started.agent.name, started.model.id);
         self.note(Style::Faint, &line)
     }
 
-    fn step_line(&self, full: &AiFullReceived) -> StepLine {
+    fn make_step_line(&self, full: &AiFullReceived) -> StepLine {
         let model = if full.model.is_empty() { &self.model } else { &full.model };
-        let tokens = figures::plural(full.spent.usage.total(), "token");
-        let time = figures::duration(std::time::Duration::from_millis(full.latency_ms));
+        let tokens = format::plural(full.spent.usage.total(), "token");
+        let time = format::duration(std::time::Duration::from_millis(full.latency_ms));
         StepLine { step: full.step, figures: format!("{model}  {tokens}  {time}") }
     }
 
-    fn gate(&mut self, gate: &GateOpened) -> Vec<Output> {
+    fn render_gate(&mut self, gate: &GateOpened) -> Vec<Output> {
         let (session, id) = (&self.session, &gate.gate);
-        // What is approved is seen as it is, also what a font does not show.
-        let arguments = gate.arguments.as_ref().map(|arguments| shortened(arguments.get())).unwrap_or_default();
+        // A person must see all of the arguments before approving them, also invisible characters.
+        let arguments = gate.arguments.as_ref().map(|arguments| shorten(arguments.get())).unwrap_or_default();
         let arguments = reveal_invisible(&arguments);
-        let asks = match gate.kind {
+        let question = match gate.kind {
             GateKind::Approval => {
                 let tool = gate.tool.as_ref().map_or_else(|| "a call".to_owned(), ToString::to_string);
                 format!("tool {tool} {arguments} waits for approval")
             }
             GateKind::Question => {
-                let question =
+                let text =
                     format!("  the model asks: {arguments}\n    ailoop approvals answer {session} {id} --text \"…\"");
-                return self.note(Style::Warn, &question);
+                return self.note(Style::Warn, &text);
             }
             GateKind::Limit(limit) => {
                 format!("the turn is at its limit ({}) and asks for as much again", limit.as_str())
@@ -202,17 +208,17 @@ impl Render {
             GateKind::Error(kind) => format!("the model call failed ({}); it can be tried again", kind.code()),
         };
         let until = gate.expires;
-        let line = format!("  {asks} until {until}; to answer:\n    ailoop approvals approve|deny {session} {id}");
+        let line = format!("  {question} until {until}; to answer:\n    ailoop approvals approve|deny {session} {id}");
         self.note(Style::Warn, &line)
     }
 
-    fn error(&mut self, error: &ErrorEvent) -> Vec<Output> {
-        let failure = Failure::new(error.code.clone(), &error.message);
+    fn render_error(&mut self, error: &ErrorEvent) -> Vec<Output> {
+        let failure = CommandFailure::new(error.code.clone(), &error.message);
         let failure = if error.during.is_empty() { failure } else { failure.at(&error.during) };
         self.note(Style::Bad, &failure.to_string())
     }
 
-    /// A note on a line of its own, whatever stdout is in the middle of.
+    /// Makes a note, after a line break if stdout is in the middle of a line.
     fn note(&mut self, style: Style, text: &str) -> Vec<Output> {
         let mut outputs: Vec<Output> = self.reply.break_line().into_iter().collect();
         outputs.push(Output::Note(style, text.to_owned()));
@@ -220,7 +226,7 @@ impl Render {
     }
 }
 
-/// What one step took.
+/// Tokens and time of one step.
 #[derive(Debug)]
 struct StepLine {
     step: u32,
@@ -228,34 +234,34 @@ struct StepLine {
 }
 
 impl StepLine {
-    fn show(self, steps_max: Option<u32>) -> Output {
+    fn render(self, steps_max: Option<u32>) -> Output {
         let of = steps_max.map_or_else(String::new, |max| format!("/{max}"));
         Output::Note(Style::Faint, format!("  step {}{of}  {}", self.step, self.figures))
     }
 }
 
-/// The reason that somebody gave, in brackets.
-fn why(reason: Option<&str>) -> String {
-    let reason = reason.map(shortened).unwrap_or_default();
+/// Formats an optional reason in brackets.
+fn format_reason(reason: Option<&str>) -> String {
+    let reason = reason.map(shorten).unwrap_or_default();
     if reason.is_empty() { reason } else { format!(" ({reason})") }
 }
 
-fn session_ended(ended: &SessionEnded) -> Vec<Output> {
+fn render_end(ended: &SessionEnded) -> Vec<Output> {
     let (style, text) = match ended.reason {
         EndReason::Completed => return Vec::new(),
         EndReason::Stopped => (Style::Warn, "session stopped"),
         EndReason::Error => (Style::Bad, "session ended with an error"),
-        EndReason::Expired => (Style::Warn, "session expired: nobody wanted anything of it"),
+        EndReason::Expired => (Style::Warn, "session expired: no client used it"),
     };
-    vec![Output::Note(style, with_reason(text, ended.note.as_deref()))]
+    vec![Output::Note(style, append_reason(text, ended.note.as_deref()))]
 }
 
-/// What happened, and why, in the words of whoever asked for it.
-fn with_reason(text: &str, reason: Option<&str>) -> String {
+/// Appends the reason that the client gave, if any.
+fn append_reason(text: &str, reason: Option<&str>) -> String {
     reason.map_or_else(|| text.to_owned(), |reason| format!("{text}: {reason}"))
 }
 
-fn tool(result: &ToolCallResult) -> Output {
+fn render_tool_result(result: &ToolCallResult) -> Output {
     let (style, outcome) = match result.outcome {
         Outcome::Ok => (Style::Faint, "ok"),
         Outcome::Error => (Style::Warn, "error"),
@@ -265,20 +271,20 @@ fn tool(result: &ToolCallResult) -> Output {
         Outcome::Unknown => (Style::Warn, "unknown"),
     };
     let code = result.code.as_ref().map_or_else(String::new, |code| format!("[{code}]"));
-    let time = figures::duration(std::time::Duration::from_millis(result.duration_ms));
-    // Why, where the code alone does not tell.
-    let why = if result.outcome == Outcome::Ok { String::new() } else { shortened(&result.content) };
-    let why = if why.is_empty() { why } else { format!("  {why}") };
-    Output::Note(style, format!("  tool {}  {outcome}{code}  {time}{why}", result.tool))
+    let time = format::duration(std::time::Duration::from_millis(result.duration_ms));
+    // The content says more than the code of a failure.
+    let detail = if result.outcome == Outcome::Ok { String::new() } else { shorten(&result.content) };
+    let detail = if detail.is_empty() { detail } else { format!("  {detail}") };
+    Output::Note(style, format!("  tool {}  {outcome}{code}  {time}{detail}", result.tool))
 }
 
-/// Whether a question shows all of its arguments, as they are.
+/// Whether a prompt shows all of these arguments unchanged.
 pub(crate) fn is_shown_whole(arguments: &str) -> bool {
-    shortened(arguments) == arguments
+    shorten(arguments) == arguments
 }
 
-/// What a call is asked for, on a line.
-fn shortened(arguments: &str) -> String {
+/// Formats a text on one line of at most [`ARGUMENTS_CHARS_MAX`] characters.
+fn shorten(arguments: &str) -> String {
     let line = arguments.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= ARGUMENTS_CHARS_MAX {
         return line;
@@ -286,7 +292,7 @@ fn shortened(arguments: &str) -> String {
     line.chars().take(ARGUMENTS_CHARS_MAX - 1).chain(['…']).collect()
 }
 
-fn decision(decision: contract::command::AnswerDecision) -> &'static str {
+fn decision_word(decision: contract::command::AnswerDecision) -> &'static str {
     match decision {
         contract::command::AnswerDecision::Approve => "approved",
         contract::command::AnswerDecision::Deny => "denied",

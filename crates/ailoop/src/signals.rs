@@ -1,38 +1,39 @@
-//! Ctrl-C and SIGTERM, as often as they come.
+//! Ctrl-C and SIGTERM.
 
 use contract::ErrorCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// Hears that the command is asked to end.
+/// Receives the signals that ask the command to end.
 #[derive(Debug)]
-pub struct Interrupts {
+pub(crate) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Interrupts {
-    /// Listens from now on.
-    pub fn listen() -> Result<Self, Failure> {
-        let hear = |kind| {
-            signal(kind).map_err(|error| Failure::new(ErrorCode::Internal, format!("signals cannot be heard: {error}")))
+    pub(crate) fn listen() -> Result<Self, CommandFailure> {
+        let subscribe = |kind| {
+            signal(kind).map_err(|error| {
+                CommandFailure::new(ErrorCode::Internal, format!("signals cannot be received: {error}"))
+            })
         };
-        Ok(Self { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())? })
+        Ok(Self { interrupt: subscribe(SignalKind::interrupt())?, terminate: subscribe(SignalKind::terminate())? })
     }
 
-    /// Waits for the next one.
-    pub async fn next(&mut self) {
+    /// Waits for the next signal.
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
     }
 
-    /// Does a thing, unless it is interrupted first.
-    pub async fn unless<T>(&mut self, thing: impl Future<Output = T>) -> Option<T> {
+    /// Runs a future until a signal comes; returns none if the signal was first.
+    pub(crate) async fn run_until_interrupted<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
-            done = thing => Some(done),
+            output = future => Some(output),
             () = self.next() => None,
         }
     }

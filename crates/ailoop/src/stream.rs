@@ -1,4 +1,4 @@
-//! A session's notifications, followed over broken connections.
+//! The notifications of one session, over reconnects.
 
 use std::time::Duration;
 
@@ -8,49 +8,44 @@ use proto::{Notification, SessionRequest, WatchRequest};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Status, Streaming};
 
-use crate::client::{self, Client};
-use crate::failure::Failure;
+use crate::client::{self, EdgeClient, OUTAGE_MAX, RETRY_PAUSE};
+use crate::failure::CommandFailure;
 
-/// How long the fleet may be away.
-pub const AWAY_MAX: Duration = Duration::from_secs(30);
-/// Pause between two tries to reach it.
-pub const RETRY_EVERY: Duration = Duration::from_millis(300);
-/// After so long without a notification the fleet is asked whether it is still there; each time that it is, the next
-/// question waits twice as long: it costs the fleet a read of the session.
-const SILENCE: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(20));
-/// Longest wait for the answer to that question.
-const PROBE_MAX: Duration = Duration::from_secs(5);
+/// Silence after which the fleet is probed. It doubles with each answered probe, since a probe costs a read of the session.
+const PROBE_AFTER: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(20));
+/// Longest wait for the response to a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The notifications of one session from a `seq` on, each event once.
+/// Stream of the notifications of one session from a `seq` on; each event comes once.
 #[derive(Debug)]
-pub struct Stream {
-    client: Client,
+pub(crate) struct SessionStream {
+    client: EdgeClient,
     session: String,
     next_seq: u64,
-    chunks: bool,
+    with_chunks: bool,
     open: Option<Streaming<Notification>>,
     outage: Option<Outage>,
-    /// How long nothing may come until the fleet is asked.
-    silence: Duration,
-    /// Returned by the next call.
+    /// Silence after which the next probe is sent.
+    probe_after: Duration,
+    /// Event that the next call returns.
     pending: Option<StreamEvent>,
 }
 
-/// What a stream brings.
+/// An item of a [`SessionStream`].
 #[derive(Debug)]
-pub enum StreamEvent {
-    /// Something happened in the session.
+pub(crate) enum StreamEvent {
+    /// A notification of the session.
     Notification(Box<Notification>),
-    /// The connection to the fleet broke, or the fleet cannot reach what it needs. The stream goes on trying.
+    /// The connection to the fleet broke, or the fleet cannot reach what it needs. The stream retries.
     Lost {
-        /// Why, for people.
+        /// The failure, for people.
         reason: String,
     },
     /// The fleet answers again, after [`StreamEvent::Lost`].
     Restored,
 }
 
-/// A time without an answer.
+/// A time in which the fleet cannot be reached.
 #[derive(Debug)]
 struct Outage {
     since: Instant,
@@ -59,23 +54,23 @@ struct Outage {
     reason: String,
 }
 
-impl Stream {
-    /// Follows a session; nothing is asked before the first [`Self::next`].
-    pub fn new(client: Client, session: String, from_seq: u64, chunks: bool) -> Self {
+impl SessionStream {
+    /// Makes a stream, which connects at the first [`Self::next`].
+    pub(crate) fn new(client: EdgeClient, session: String, from_seq: u64, with_chunks: bool) -> Self {
         Self {
             client,
             session,
             next_seq: from_seq.max(1),
-            chunks,
+            with_chunks,
             open: None,
             outage: None,
-            silence: SILENCE.pause(0),
+            probe_after: PROBE_AFTER.pause(0),
             pending: None,
         }
     }
 
-    /// The next event; none after the session's end. May be dropped while it waits: nothing is lost.
-    pub async fn next(&mut self) -> Result<Option<StreamEvent>, Failure> {
+    /// Returns the next event, or none after the end of the session. It is safe to drop the future: nothing is lost.
+    pub(crate) async fn next(&mut self) -> Result<Option<StreamEvent>, CommandFailure> {
         loop {
             if let Some(event) = self.pending.take() {
                 return Ok(Some(event));
@@ -89,14 +84,14 @@ impl Stream {
                 self.open().await?;
                 continue;
             };
-            match timeout(self.silence, open.message()).await {
+            match timeout(self.probe_after, open.message()).await {
                 Err(_silence) => self.probe().await?,
                 Ok(Ok(Some(notification))) => {
-                    self.silence = SILENCE.pause(0);
+                    self.probe_after = PROBE_AFTER.pause(0);
                     self.restore();
                     if self.is_new(&notification) {
                         let event = StreamEvent::Notification(Box::new(notification));
-                        // That the fleet is back is told before what it says.
+                        // `Restored` comes before the notification that shows it.
                         let Some(restored) = self.pending.replace(event) else { continue };
                         return Ok(Some(restored));
                     }
@@ -105,9 +100,9 @@ impl Stream {
                     if self.has_ended().await? {
                         return Ok(None);
                     }
-                    self.lose(&Status::unavailable("the edge has ended the stream"))?;
+                    self.disconnect(&Status::unavailable("the edge has ended the stream"))?;
                 }
-                Ok(Err(status)) => self.lose(&status)?,
+                Ok(Err(status)) => self.disconnect(&status)?,
             }
         }
     }
@@ -123,52 +118,52 @@ impl Stream {
         }
     }
 
-    async fn open(&mut self) -> Result<(), Failure> {
+    async fn open(&mut self) -> Result<(), CommandFailure> {
         if self.outage.is_some() {
-            sleep(RETRY_EVERY).await;
-            // A fleet that was started again may listen elsewhere.
-            if let Err(failure) = self.client.find_again().await {
-                return self.miss(&failure.code().clone(), failure);
+            sleep(RETRY_PAUSE).await;
+            // A restarted fleet may have another address.
+            if let Err(failure) = self.client.reconnect_if_moved().await {
+                return self.drop_connection(&failure.code().clone(), failure);
             }
         }
         let request =
-            WatchRequest { session_id: self.session.clone(), from_seq: self.next_seq, no_chunks: !self.chunks };
+            WatchRequest { session_id: self.session.clone(), from_seq: self.next_seq, no_chunks: !self.with_chunks };
         match self.client.sessions().watch(request).await {
             Ok(open) => {
                 self.open = Some(open.into_inner());
                 self.restore();
                 Ok(())
             }
-            Err(status) => self.lose(&status),
+            Err(status) => self.disconnect(&status),
         }
     }
 
-    async fn has_ended(&mut self) -> Result<bool, Failure> {
-        match self.ask().await {
+    async fn has_ended(&mut self) -> Result<bool, CommandFailure> {
+        match self.fetch_phase().await {
             Ok(phase) => Ok(phase == "ended"),
-            Err(status) => self.lose(&status).map(|()| false),
+            Err(status) => self.disconnect(&status).map(|()| false),
         }
     }
 
-    /// Asks a fleet that says nothing whether it still can: it may have lost its NATS, while its edge stands.
-    async fn probe(&mut self) -> Result<(), Failure> {
-        match timeout(PROBE_MAX, self.ask()).await {
+    /// Checks that a silent fleet still works: it may have lost NATS while its edge is up.
+    async fn probe(&mut self) -> Result<(), CommandFailure> {
+        match timeout(PROBE_TIMEOUT, self.fetch_phase()).await {
             Ok(Ok(_phase)) => {
-                self.silence = SILENCE.after(self.silence);
+                self.probe_after = PROBE_AFTER.after(self.probe_after);
                 self.restore();
                 Ok(())
             }
-            Ok(Err(status)) => self.note(&client::code(&status), self.client.failure(&status)),
+            Ok(Err(status)) => self.record_outage(&client::error_code(&status), self.client.failure(&status)),
             Err(_) => {
-                let failure = Failure::new(ErrorCode::Unavailable, "the fleet does not answer");
-                self.note(&ErrorCode::Unavailable, failure.at(self.client.url()))
+                let failure = CommandFailure::new(ErrorCode::Unavailable, "the fleet does not answer");
+                self.record_outage(&ErrorCode::Unavailable, failure.at(self.client.url()))
             }
         }
     }
 
-    async fn ask(&self) -> Result<String, Status> {
+    async fn fetch_phase(&self) -> Result<String, Status> {
         let mut request = tonic::Request::new(SessionRequest { session_id: self.session.clone() });
-        request.set_timeout(PROBE_MAX);
+        request.set_timeout(PROBE_TIMEOUT);
         self.client.sessions().get(request).await.map(|info| info.into_inner().phase)
     }
 
@@ -178,20 +173,20 @@ impl Stream {
         }
     }
 
-    /// The stream is gone; it is opened again, unless that would not help.
-    fn lose(&mut self, status: &Status) -> Result<(), Failure> {
+    /// Drops a broken stream, to open it again; fails if that would not help.
+    fn disconnect(&mut self, status: &Status) -> Result<(), CommandFailure> {
         let failure = self.client.failure(status);
-        self.miss(&client::code(status), failure)
+        self.drop_connection(&client::error_code(status), failure)
     }
 
-    fn miss(&mut self, code: &ErrorCode, failure: Failure) -> Result<(), Failure> {
+    fn drop_connection(&mut self, code: &ErrorCode, failure: CommandFailure) -> Result<(), CommandFailure> {
         self.open = None;
-        self.note(code, failure)
+        self.record_outage(code, failure)
     }
 
-    /// Fails when waiting would not help, or has lasted for too long.
-    fn note(&mut self, code: &ErrorCode, failure: Failure) -> Result<(), Failure> {
-        let passes = matches!(
+    /// Records that the fleet cannot be reached; fails if a retry would not help, or after [`OUTAGE_MAX`].
+    fn record_outage(&mut self, code: &ErrorCode, failure: CommandFailure) -> Result<(), CommandFailure> {
+        let is_temporary = matches!(
             code,
             ErrorCode::Unavailable
                 | ErrorCode::Draining
@@ -201,7 +196,7 @@ impl Stream {
         );
         let reason = failure.message().to_owned();
         let outage = self.outage.get_or_insert_with(|| Outage { since: Instant::now(), is_reported: false, reason });
-        if !passes || outage.since.elapsed() > AWAY_MAX {
+        if !is_temporary || outage.since.elapsed() > OUTAGE_MAX {
             return Err(failure);
         }
         Ok(())

@@ -1,32 +1,27 @@
-//! The only module that prints: data to stdout, chatter to stderr.
+//! The only module that prints: data to stdout, notes to stderr.
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crate::failure::Failure;
-use crate::printable::{escape_json, for_screen, without_control};
+use crate::failure::CommandFailure;
+use crate::printable::{escape_json, strip_control, strip_unprintable};
 
-/// Something to print.
+/// Text for one of the two output streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
-    /// What was asked for, as it is: to stdout, without a line end of its own.
+pub(crate) enum Output {
+    /// Data for stdout, printed without an added line end.
     Data(String),
-    /// A line about it: to stderr.
+    /// A line for stderr.
     Note(Style, String),
 }
 
-/// How a note looks where colours are wanted. Words carry the meaning; colours only help.
+/// How a note looks if colours are on. The words carry the meaning; colours only help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// As it is.
+pub(crate) enum Style {
     Plain,
-    /// Of less weight.
     Faint,
-    /// It went well.
     Good,
-    /// Somebody should look.
     Warn,
-    /// It failed.
     Bad,
 }
 
@@ -42,66 +37,65 @@ impl Style {
     }
 }
 
-/// Nobody reads stdout any more: the command ends without a word.
+/// The reader of stdout has closed it; the command ends without a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReaderGone;
+pub struct StdoutClosed;
 
 /// Stdout and stderr, and what they can show.
 #[derive(Debug)]
 pub struct Terminal {
-    live: bool,
-    screen: bool,
-    colour: bool,
+    is_stdout_tty: bool,
+    is_stderr_tty: bool,
+    has_colours: bool,
 }
 
 impl Terminal {
-    /// Finds out what the two streams are. `NO_COLOR` with any value switches colours off, and so does `TERM=dumb`.
+    /// Detects whether stdout and stderr are terminals. A non-empty `NO_COLOR` switches colours off, as does `TERM=dumb`.
     pub fn new() -> Self {
-        let screen = io::stderr().is_terminal();
-        let colour =
-            screen && has_colours(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref());
-        Self { live: io::stdout().is_terminal(), screen, colour }
+        let is_stderr_tty = io::stderr().is_terminal();
+        let has_colours = is_stderr_tty
+            && supports_colours(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref());
+        Self { is_stdout_tty: io::stdout().is_terminal(), is_stderr_tty, has_colours }
     }
 
-    /// Whether stdout is a screen, so that text is shown while it comes.
-    pub fn is_live(&self) -> bool {
-        self.live
+    /// Whether stdout is a terminal, so that text is shown while it is streamed.
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_stdout_tty
     }
 
-    /// Prints data to stdout, without control characters: also a file or a pipe may end at a terminal.
-    pub fn data(&self, text: &str) -> Result<(), ReaderGone> {
-        write(&if self.live { for_screen(text) } else { without_control(text) })
+    /// Prints data to stdout without control characters. Files and pipes get none either, since a terminal may show them.
+    pub(crate) fn print_data(&self, text: &str) -> Result<(), StdoutClosed> {
+        write_stdout(&if self.is_stdout_tty { strip_unprintable(text) } else { strip_control(text) })
     }
 
     /// Prints JSON to stdout; its value stays as it is.
-    pub fn json(&self, text: &str) -> Result<(), ReaderGone> {
-        write(&escape_json(text))
+    pub fn print_json(&self, text: &str) -> Result<(), StdoutClosed> {
+        write_stdout(&escape_json(text))
     }
 
-    /// Prints a line to stderr; a stderr that nobody reads is no reason to stop.
-    pub fn note(&self, style: Style, text: &str) {
+    /// Prints a line to stderr. A closed stderr is ignored.
+    pub(crate) fn note(&self, style: Style, text: &str) {
         let mut out = io::stderr().lock();
-        let text = if self.screen { for_screen(text) } else { without_control(text) };
-        let _unread = if self.colour && style != Style::Plain {
+        let text = if self.is_stderr_tty { strip_unprintable(text) } else { strip_control(text) };
+        let _closed = if self.has_colours && style != Style::Plain {
             writeln!(out, "{}{text}\x1b[0m", style.escape())
         } else {
             writeln!(out, "{text}")
         };
     }
 
-    /// Prints what a renderer wants to be printed.
-    pub fn show(&self, outputs: &[Output]) -> Result<(), ReaderGone> {
+    /// Prints the outputs of a renderer.
+    pub(crate) fn print_outputs(&self, outputs: &[Output]) -> Result<(), StdoutClosed> {
         for output in outputs {
             match output {
-                Output::Data(text) => self.data(text)?,
+                Output::Data(text) => self.print_data(text)?,
                 Output::Note(style, text) => self.note(*style, text),
             }
         }
         Ok(())
     }
 
-    /// Prints why the command failed.
-    pub fn failure(&self, failure: &Failure) {
+    pub(crate) fn print_failure(&self, failure: &CommandFailure) {
         self.note(Style::Bad, &failure.to_string());
     }
 }
@@ -112,13 +106,13 @@ impl Default for Terminal {
     }
 }
 
-fn write(text: &str) -> Result<(), ReaderGone> {
+fn write_stdout(text: &str) -> Result<(), StdoutClosed> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| ReaderGone)
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| StdoutClosed)
 }
 
-/// Whether a terminal is to be written to in colours.
-fn has_colours(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
+/// Whether a terminal with these variables gets colours.
+fn supports_colours(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
     no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
 }
 
@@ -128,8 +122,9 @@ mod tests {
 
     #[test]
     fn terminal_with_no_color_or_dumb_gets_no_colours() {
-        let check =
-            |no_color: Option<&str>, term: Option<&str>| has_colours(no_color.map(OsStr::new), term.map(OsStr::new));
+        let check = |no_color: Option<&str>, term: Option<&str>| {
+            supports_colours(no_color.map(OsStr::new), term.map(OsStr::new))
+        };
         assert!(check(None, Some("xterm-256color")) && check(Some(""), Some("xterm")) && check(None, None));
         assert!(!check(Some("1"), Some("xterm")) && !check(None, Some("dumb")));
     }

@@ -1,12 +1,12 @@
-//! Tools as whoever builds them sees them: described, tried, watched, and held against the protocol.
+//! Tools for those who write them: describe, try, watch and verify them.
 //!
-//! What is decided here needs no bus: making calls and arguments, reading replies, judging them, showing it. Only
-//! [`ask`] and [`verify::examine`] speak to NATS.
+//! Most modules are pure: they make calls and arguments, parse replies, check them and format the results. Only
+//! [`tool_client`] and [`verify::examine`] use NATS.
 
-pub mod ask;
-pub mod call;
-pub mod describe;
-pub mod reply;
-pub mod sample;
-pub mod verify;
-pub mod watch;
+pub(crate) mod activity;
+pub(crate) mod describe;
+pub(crate) mod sample;
+pub(crate) mod tool_client;
+pub(crate) mod tool_reply;
+pub(crate) mod trial_call;
+pub(crate) mod verify;

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use ailoop::nats_binary::{Places, find};
+use ailoop::nats_binary::{SearchPaths, find};
 use anyhow::Context;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,12 +74,12 @@ impl Nats {
     /// Starts it with its data below `dir`.
     pub(crate) async fn start(dir: &Path, keeping: Keeping) -> anyhow::Result<Self> {
         let env = service::config::env;
-        let places = Places {
-            named: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(Into::into),
-            from: std::env::current_dir()?,
+        let paths = SearchPaths {
+            configured: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(Into::into),
+            start_dir: std::env::current_dir()?,
             path: env("PATH").map(Into::into),
         };
-        let binary = find(&places).await.map_err(|failure| anyhow::anyhow!("{failure}"))?;
+        let binary = find(&paths).await.map_err(|failure| anyhow::anyhow!("{failure}"))?;
         let routes = free_ports(keeping.replicas())?;
         let mut nodes = Vec::new();
         for (n, own) in routes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! `ailoop approvals`: what waits for a person, and the person's answer.
+//! `ailoop approvals`: lists open gates and answers them.
 
 use std::path::Path;
 
@@ -7,46 +7,55 @@ use proto::{AnswerRequest, Gate, ListGatesRequest};
 use serde_json::{Value, json};
 use tool_schema::Schema;
 
-use super::control::tell;
-use super::lists::{lines, short, table};
+use super::control::note_result;
+use super::fleet_location::connect;
+use super::lists::fetch_tools_of;
+use super::output::{finish, format_table, json_lines, shorten};
 use crate::args::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, GateArgs};
-use crate::client::{self, Client, bounded, command_id};
-use crate::failure::{Exit, Failure};
+use crate::client::{self, EdgeClient, bounded, command_id};
+use crate::failure::{CommandFailure, Exit};
 use crate::printable::{escape_invisible_json, reveal_invisible};
-use crate::prompt;
 use crate::terminal::{Style, Terminal};
+use crate::text_argument;
 
-/// As many as an edge lists.
-const LISTED_MAX: u32 = 1_000;
+/// Gates that an edge lists at most.
+const GATES_MAX: u32 = 1_000;
 
-pub(super) async fn approvals(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match &args.command {
-        None => list(args, terminal).await,
-        Some(ApprovalsCommand::Show(gate)) => show(gate, terminal).await,
+        None => list_gates(args, terminal).await,
+        Some(ApprovalsCommand::Show(gate)) => show_gate(gate, terminal).await,
         Some(ApprovalsCommand::Approve(approve)) => {
-            let arguments_json = changed(approve)?;
+            let arguments_json = read_arguments(approve)?;
             let answer = AnswerRequest { decision: "approve".to_owned(), arguments_json, ..AnswerRequest::default() };
-            send(&approve.gate, AnswerRequest { note: approve.note.clone(), ..answer }, "approved", terminal).await
+            send_answer(&approve.gate, AnswerRequest { note: approve.note.clone(), ..answer }, "approved", terminal)
+                .await
         }
         Some(ApprovalsCommand::Deny(deny)) => {
             let (decision, note) = ("deny".to_owned(), deny.note.clone());
-            send(&deny.gate, AnswerRequest { decision, note, ..AnswerRequest::default() }, "denied", terminal).await
+            send_answer(&deny.gate, AnswerRequest { decision, note, ..AnswerRequest::default() }, "denied", terminal)
+                .await
         }
         Some(ApprovalsCommand::Answer(reply)) => {
-            let content = Some(prompt::read(&reply.text, std::io::stdin())?);
+            let content = Some(text_argument::read_text(&reply.text, std::io::stdin())?);
             let decision = "answer".to_owned();
-            send(&reply.gate, AnswerRequest { decision, content, ..AnswerRequest::default() }, "answered", terminal)
-                .await
+            send_answer(
+                &reply.gate,
+                AnswerRequest { decision, content, ..AnswerRequest::default() },
+                "answered",
+                terminal,
+            )
+            .await
         }
     }
 }
 
-async fn list(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn list_gates(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session_id = args.session.as_deref().map(client::session_id).transpose()?.unwrap_or_default();
-    let client = super::connect(&args.target).await?;
-    let gates = gates(&client, session_id).await?;
+    let client = connect(&args.target).await?;
+    let gates = fetch_gates(&client, session_id).await?;
     if args.json {
-        return Ok(super::finish(terminal.data(&lines(gates.iter().map(as_json)))));
+        return Ok(finish(terminal.print_data(&json_lines(gates.iter().map(gate_json)))));
     }
     if gates.is_empty() {
         terminal.note(Style::Plain, "nothing waits for a person");
@@ -56,38 +65,44 @@ async fn list(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, Failure
         vec![
             gate.session_id.clone(),
             gate.gate.clone(),
-            kind(gate),
+            format_kind(gate),
             gate.tool.clone(),
             gate.expires.clone(),
-            in_a_line(&gate.arguments),
+            format_arguments(&gate.arguments),
         ]
     };
     let rows: Vec<Vec<String>> = gates.iter().map(row).collect();
-    let printed = terminal.data(&table(&["SESSION", "GATE", "KIND", "TOOL", "EXPIRES", "ARGUMENTS"], &rows));
-    if gates.len() >= usize::try_from(LISTED_MAX).unwrap_or(usize::MAX) {
-        let text = format!("only the {LISTED_MAX} that expire first are listed; --session shows those of one session");
+    let printed =
+        terminal.print_data(&format_table(&["SESSION", "GATE", "KIND", "TOOL", "EXPIRES", "ARGUMENTS"], &rows));
+    if gates.len() >= usize::try_from(GATES_MAX).unwrap_or(usize::MAX) {
+        let text = format!("only the {GATES_MAX} that expire first are listed; --session shows those of one session");
         terminal.note(Style::Warn, &text);
     }
     terminal.note(Style::Faint, "ailoop approvals show|approve|deny|answer SESSION GATE");
-    Ok(super::finish(printed))
+    Ok(finish(printed))
 }
 
-async fn show(args: &GateArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let client = super::connect(&args.target).await?;
-    let gate = find(&client, args).await?;
-    let told = serde_json::to_string_pretty(&as_json(&gate)).unwrap_or_default();
-    Ok(super::finish(terminal.data(&format!("{}\n", escape_invisible_json(&told)))))
+async fn show_gate(args: &GateArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let client = connect(&args.target).await?;
+    let gate = find_gate(&client, args).await?;
+    let text = serde_json::to_string_pretty(&gate_json(&gate)).unwrap_or_default();
+    Ok(finish(terminal.print_data(&format!("{}\n", escape_invisible_json(&text)))))
 }
 
-async fn send(args: &GateArgs, answer: AnswerRequest, done: &str, terminal: &Terminal) -> Result<Exit, Failure> {
-    let client = super::connect(&args.target).await?;
-    let gate = find(&client, args).await?;
+async fn send_answer(
+    args: &GateArgs,
+    answer: AnswerRequest,
+    done: &str,
+    terminal: &Terminal,
+) -> Result<Exit, CommandFailure> {
+    let client = connect(&args.target).await?;
+    let gate = find_gate(&client, args).await?;
     let changed = Some(&answer.arguments_json).filter(|arguments| !arguments.is_empty());
     if let Some(changed) = changed {
-        fits(&client, &gate.tool, changed).await?;
+        check_arguments(&client, &gate.tool, changed).await?;
     }
-    let arguments = in_a_line(changed.unwrap_or(&gate.arguments));
-    terminal.note(Style::Faint, &format!("{} {} {arguments}", kind(&gate), gate.tool));
+    let arguments = format_arguments(changed.unwrap_or(&gate.arguments));
+    terminal.note(Style::Faint, &format!("{} {} {arguments}", format_kind(&gate), gate.tool));
     let request = bounded(AnswerRequest {
         session_id: gate.session_id.clone(),
         command_id: command_id(),
@@ -96,14 +111,15 @@ async fn send(args: &GateArgs, answer: AnswerRequest, done: &str, terminal: &Ter
         ..answer
     });
     let reply = client.sessions().answer(request).await.map_err(|status| client.failure(&status))?;
-    tell(terminal, &gate.session_id, done, reply.get_ref());
+    note_result(terminal, &gate.session_id, done, reply.get_ref());
     Ok(Exit::Done)
 }
 
-/// Whether the tool takes these arguments: once the gate is answered, only the model would be told that it does not.
-async fn fits(client: &Client, tool: &str, arguments: &str) -> Result<(), Failure> {
-    let known = super::lists::known_tools_of(client).await?;
-    // One that is not there now may have another schema when it is back.
+/// Checks changed arguments against the tool's schema before the gate is answered. Later only the model would learn
+/// that they are invalid.
+async fn check_arguments(client: &EdgeClient, tool: &str, arguments: &str) -> Result<(), CommandFailure> {
+    let known = fetch_tools_of(client).await?;
+    // A tool that is absent now may come back with another schema, so there is nothing to check.
     let Some(tool) = known.iter().find(|known| known.name == tool) else { return Ok(()) };
     let parsed = |text: &str| Json::parse(text).map_err(|error| error.to_string());
     let checked = parsed(&tool.parameters_json)
@@ -111,39 +127,41 @@ async fn fits(client: &Client, tool: &str, arguments: &str) -> Result<(), Failur
         .and_then(|schema| schema.check(&parsed(arguments)?));
     checked.map_err(|why| {
         let help = format!("nothing was answered; `ailoop tools describe {}` shows the schema", tool.name);
-        Failure::usage(ErrorCode::InvalidArguments, format!("--arguments: {why}")).help(help)
+        CommandFailure::usage(ErrorCode::InvalidArguments, format!("--arguments: {why}")).help(help)
     })
 }
 
-/// What is meant, as the session's log has it.
-async fn find(client: &Client, args: &GateArgs) -> Result<Gate, Failure> {
+/// Finds the open gate that the command line names; refuses it if its arguments have another hash.
+async fn find_gate(client: &EdgeClient, args: &GateArgs) -> Result<Gate, CommandFailure> {
     let session_id = client::session_id(&args.session)?;
-    let mut open = gates(client, session_id.clone()).await?;
+    let mut open = fetch_gates(client, session_id.clone()).await?;
     let closed = || {
         let message =
             format!("nothing is open as {} in session {session_id}: it was answered, or its time is over", args.gate);
-        Failure::new(ErrorCode::GateClosed, message).help(format!("see `ailoop approvals --session {session_id}`"))
+        CommandFailure::new(ErrorCode::GateClosed, message)
+            .help(format!("see `ailoop approvals --session {session_id}`"))
     };
     let found = open.iter().position(|gate| gate.gate == args.gate);
     let gate = open.swap_remove(found.ok_or_else(closed)?);
     match &args.hash {
         Some(hash) if hash.is_empty() || !gate.arguments_sha256.starts_with(hash.as_str()) => {
             let message = format!("the arguments of {} have the hash {}, not {hash}", gate.gate, gate.arguments_sha256);
-            Err(Failure::new(ErrorCode::BadRequest, message).help("look at them again with `ailoop approvals show`"))
+            Err(CommandFailure::new(ErrorCode::BadRequest, message)
+                .help("look at them again with `ailoop approvals show`"))
         }
         Some(_) | None => Ok(gate),
     }
 }
 
-async fn gates(client: &Client, session_id: String) -> Result<Vec<Gate>, Failure> {
-    let reply = client.sessions().list_gates(bounded(ListGatesRequest { session_id, limit: LISTED_MAX })).await;
+async fn fetch_gates(client: &EdgeClient, session_id: String) -> Result<Vec<Gate>, CommandFailure> {
+    let reply = client.sessions().list_gates(bounded(ListGatesRequest { session_id, limit: GATES_MAX })).await;
     Ok(reply.map_err(|status| client.failure(&status))?.into_inner().gates)
 }
 
-/// The arguments that a person puts in the place of the model's.
-fn changed(args: &ApproveArgs) -> Result<String, Failure> {
+/// Reads the arguments that replace those of the model; empty if the person changes none.
+fn read_arguments(args: &ApproveArgs) -> Result<String, CommandFailure> {
     let Some(given) = &args.arguments else { return Ok(String::new()) };
-    let wrong = |why: String| Failure::usage(ErrorCode::BadRequest, format!("--arguments: {why}"));
+    let wrong = |why: String| CommandFailure::usage(ErrorCode::BadRequest, format!("--arguments: {why}"));
     let text = match given.strip_prefix('@') {
         Some(file) => std::fs::read_to_string(Path::new(file)).map_err(|error| wrong(format!("{file}: {error}")))?,
         None => given.clone(),
@@ -153,16 +171,16 @@ fn changed(args: &ApproveArgs) -> Result<String, Failure> {
     Ok(text.trim().to_owned())
 }
 
-/// Arguments may stand on several lines.
-fn in_a_line(arguments: &str) -> String {
-    reveal_invisible(&short(&arguments.split_whitespace().collect::<Vec<_>>().join(" ")))
+/// Formats arguments, which may have several lines, on one line.
+fn format_arguments(arguments: &str) -> String {
+    reveal_invisible(&shorten(&arguments.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
-fn kind(gate: &Gate) -> String {
+fn format_kind(gate: &Gate) -> String {
     if gate.detail.is_empty() { gate.kind.clone() } else { format!("{} ({})", gate.kind, gate.detail) }
 }
 
-fn as_json(gate: &Gate) -> Value {
+fn gate_json(gate: &Gate) -> Value {
     let arguments = if gate.shortened {
         Value::from(gate.arguments.as_str())
     } else {

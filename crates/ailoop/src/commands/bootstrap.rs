@@ -1,17 +1,18 @@
-//! `ailoop bootstrap`: makes the streams once, so that services need no right to.
+//! `ailoop bootstrap`: creates the streams once, so that services need no permission to do so.
 
 use bus::Bus;
 use service::config::Settings;
 
-use crate::failure::{Exit, Failure};
+use super::output::finish;
+use crate::failure::{CommandFailure, Exit};
 use crate::terminal::Terminal;
 
-pub(super) async fn bootstrap(fix: bool, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn ensure_streams(fix: bool, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let nats = Settings::read(None)?.common()?.nats;
-    let at = |error: bus::BusError| Failure::from(error).at(&nats.url);
+    let at = |error: bus::BusError| CommandFailure::from(error).at(&nats.url);
     let bus = Bus::connect(&nats).await.map_err(at)?;
-    let made = if fix { bus.repair().await } else { bus.ensure().await };
+    let ensured = if fix { bus.repair().await } else { bus.ensure().await };
     bus.close().await;
-    made.map_err(at)?;
-    Ok(super::finish(terminal.data("every stream, consumer and bucket is there\n")))
+    ensured.map_err(at)?;
+    Ok(finish(terminal.print_data("every stream, consumer and bucket is there\n")))
 }

@@ -1,57 +1,63 @@
-//! `ailoop send`, `pause`, `resume`, `stop` and `fork`.
+//! `ailoop send`, `pause`, `resume`, `stop`, `fork` and `configure`.
 
 use contract::ErrorCode;
 use proto::{CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRequest};
-
 use serde_json::{Map, Value};
 
+use super::fleet_location::connect;
+use super::output::finish;
+use super::settings::session_options;
 use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs};
 use crate::client::{self, bounded, command_id};
-use crate::failure::{Exit, Failure};
-use crate::prompt;
+use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
+use crate::text_argument;
 
-/// What is asked of a session.
+/// A command without content.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Verb {
+pub(super) enum ControlVerb {
     Pause,
     Resume,
     Stop,
 }
 
-pub(super) async fn control(verb: Verb, args: &ControlArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn control_session(
+    verb: ControlVerb,
+    args: &ControlArgs,
+    terminal: &Terminal,
+) -> Result<Exit, CommandFailure> {
     let session_id = client::session_id(&args.session)?;
-    let client = super::connect(&args.target).await?;
+    let client = connect(&args.target).await?;
     let mut sessions = client.sessions();
     let request =
         bounded(ControlRequest { session_id, command_id: command_id(), reason: args.reason.clone(), no_wait: false });
     let (reply, done) = match verb {
-        Verb::Pause => (sessions.pause(request).await, "paused"),
-        Verb::Resume => (sessions.resume(request).await, "resumed"),
-        Verb::Stop => (sessions.stop(request).await, "stopped"),
+        ControlVerb::Pause => (sessions.pause(request).await, "paused"),
+        ControlVerb::Resume => (sessions.resume(request).await, "resumed"),
+        ControlVerb::Stop => (sessions.stop(request).await, "stopped"),
     };
     let reply = reply.map_err(|status| client.failure(&status))?;
-    tell(terminal, &args.session, done, reply.get_ref());
+    note_result(terminal, &args.session, done, reply.get_ref());
     Ok(Exit::Done)
 }
 
-pub(super) async fn send(args: &SendArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn send_message(args: &SendArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session_id = client::session_id(&args.session)?;
-    let text = prompt::read(&args.text, std::io::stdin())?;
-    let client = super::connect(&args.target).await?;
+    let text = text_argument::read_text(&args.text, std::io::stdin())?;
+    let client = connect(&args.target).await?;
     let mode = args.mode.as_str().to_owned();
     let request = bounded(SendRequest { session_id, command_id: command_id(), text, mode, no_wait: false });
     let reply = client.sessions().send(request).await.map_err(|status| client.failure(&status))?;
-    tell(terminal, &args.session, "taken in", reply.get_ref());
+    note_result(terminal, &args.session, "accepted", reply.get_ref());
     Ok(Exit::Done)
 }
 
-/// Prints the new session's name.
-pub(super) async fn fork(args: &ForkArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+/// Starts a session with the transcript of another one, and prints the id of the new session.
+pub(super) async fn fork_session(args: &ForkArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let from = client::session_id(&args.session)?;
     let session_id = args.name.as_deref().map_or_else(|| Ok(command_id()), client::session_id)?;
-    let prompt = args.prompt.as_deref().map(|prompt| prompt::read(prompt, std::io::stdin())).transpose()?;
-    let client = super::connect(&args.target).await?;
+    let prompt = args.prompt.as_deref().map(|prompt| text_argument::read_text(prompt, std::io::stdin())).transpose()?;
+    let client = connect(&args.target).await?;
     let options = serde_json::json!({"resume_from": {"session_id": from, "at": args.at}});
     let request = bounded(StartRequest {
         session_id: session_id.clone(),
@@ -66,13 +72,11 @@ pub(super) async fn fork(args: &ForkArgs, terminal: &Terminal) -> Result<Exit, F
     client.sessions().start(request).await.map_err(|status| client.failure(&status))?;
     let next = if args.prompt.is_some() { "watch" } else { "send" };
     terminal.note(Style::Good, &format!("session {session_id} goes on from {from}; now: ailoop {next} {session_id}"));
-    Ok(super::finish(terminal.data(&format!("{session_id}\n"))))
+    Ok(finish(terminal.print_data(&format!("{session_id}\n"))))
 }
 
-/// Changes settings of a session that runs.
-pub(super) async fn configure(args: &ConfigureArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn configure_session(args: &ConfigureArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session_id = client::session_id(&args.session)?;
-    let wrong = |why: String| Failure::usage(ErrorCode::BadRequest, why);
     let mut continuation = Map::new();
     if let Some(steps) = args.max_iterations {
         continuation.insert("max_iterations".to_owned(), steps.into());
@@ -80,16 +84,15 @@ pub(super) async fn configure(args: &ConfigureArgs, terminal: &Terminal) -> Resu
     if let Some(timeout) = args.timeout {
         continuation.insert("timeout".to_owned(), timeout.as_secs().into());
     }
-    let mut options = super::settings::options(&args.settings, continuation)?;
+    let mut options = session_options(&args.settings, continuation)?;
     if let Some(agent) = &args.agent {
         options.insert("agent".to_owned(), agent.to_lowercase().into());
     }
     if options.is_empty() && args.model.is_none() {
-        return Err(wrong(
-            "nothing to change: give --agent, --model, --max-iterations, --timeout or another option".to_owned(),
-        ));
+        let message = "nothing to change: give --agent, --model, --max-iterations, --timeout or another option";
+        return Err(CommandFailure::usage(ErrorCode::BadRequest, message));
     }
-    let client = super::connect(&args.target).await?;
+    let client = connect(&args.target).await?;
     let request = bounded(ConfigureRequest {
         session_id,
         command_id: command_id(),
@@ -98,12 +101,12 @@ pub(super) async fn configure(args: &ConfigureArgs, terminal: &Terminal) -> Resu
         no_wait: false,
     });
     let reply = client.sessions().configure(request).await.map_err(|status| client.failure(&status))?;
-    tell(terminal, &args.session, "configured", reply.get_ref());
+    note_result(terminal, &args.session, "configured", reply.get_ref());
     Ok(Exit::Done)
 }
 
-/// A command that is only stored will be handled; that it was is not yet known.
-pub(super) fn tell(terminal: &Terminal, session: &str, done: &str, reply: &CommandReply) {
+/// Prints whether a command was handled, or was only stored so far.
+pub(super) fn note_result(terminal: &Terminal, session: &str, done: &str, reply: &CommandReply) {
     if reply.done {
         terminal.note(Style::Good, &format!("session {session}: {done}"));
     } else {

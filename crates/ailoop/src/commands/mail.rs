@@ -1,4 +1,4 @@
-//! `ailoop mail`: what agents write to people, and people to agents.
+//! `ailoop mail`: messages between agents and people.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,101 +9,108 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use tonic::Status;
 
-use super::lists::lines;
-use crate::args::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs, Target};
-use crate::client::{Client, Sessions, bounded, command_id};
-use crate::failure::{Exit, Failure};
-use crate::prompt;
+use super::fleet_location::connect;
+use super::output::{finish, json_lines};
+use crate::args::{FleetTarget, MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
+use crate::client::{EdgeClient, SessionsApi, bounded, command_id};
+use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
+use crate::text_argument;
 
-/// Further tries of a write that nobody answered.
+/// Retries of a write that was not answered.
 const RETRIES_MAX: usize = 2;
-/// Pause before each of them.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// Pause before each retry.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-pub(super) async fn mail(args: &MailArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &MailArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match &args.command {
-        None => list(args, terminal).await,
-        Some(MailCommand::Send(send)) => self::send(send, terminal).await,
+        None => list_mails(args, terminal).await,
+        Some(MailCommand::Send(send)) => send_mail(send, terminal).await,
         Some(MailCommand::Reply(MailReplyArgs { id, text, mailbox, target })) => {
-            reply(id, prompt::read(text, std::io::stdin())?, mailbox, target, terminal).await
+            reply_to_mail(id, text_argument::read_text(text, std::io::stdin())?, mailbox, target, terminal).await
         }
         Some(MailCommand::Close(MailCloseArgs { id, mailbox, target })) => {
-            reply(id, String::new(), mailbox, target, terminal).await
+            reply_to_mail(id, String::new(), mailbox, target, terminal).await
         }
     }
 }
 
-async fn list(args: &MailArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let client = super::connect(&args.target).await?;
+async fn list_mails(args: &MailArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let client = connect(&args.target).await?;
     let request = bounded(ListMailRequest { mailbox: args.mailbox.clone() });
     let found = client.sessions().list_mail(request).await.map_err(|status| client.failure(&status))?.into_inner();
     if args.json {
-        return Ok(super::finish(terminal.json(&lines(found.mails.iter().map(as_json)))));
+        return Ok(finish(terminal.print_json(&json_lines(found.mails.iter().map(mail_json)))));
     }
     if found.mails.is_empty() {
         terminal.note(Style::Plain, &format!("no mail waits in the mailbox of {}", args.mailbox));
         return Ok(Exit::Done);
     }
-    let printed = terminal.data(&found.mails.iter().map(as_text).collect::<String>());
+    let printed = terminal.print_data(&found.mails.iter().map(mail_text).collect::<String>());
     if found.more > 0 {
         terminal.note(Style::Plain, &format!("{} more wait: answer or close these first", found.more));
     }
     terminal
         .note(Style::Faint, "`ailoop mail reply <id> <text>` answers one and closes it; close does without an answer");
-    Ok(super::finish(printed))
+    Ok(finish(printed))
 }
 
-async fn send(args: &MailSendArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let text = prompt::read(&args.text, std::io::stdin())?;
+async fn send_mail(args: &MailSendArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let text = text_argument::read_text(&args.text, std::io::stdin())?;
     let (mailbox, to, subject) = (args.mailbox.clone(), args.to.clone(), args.subject.clone());
-    let mut client = super::connect(&args.target).await?;
+    let mut client = connect(&args.target).await?;
     let help = format!(
         "the mail may be stored all the same, and repeating the command may send a second one: look first with `ailoop \
          mail --mailbox {}`, and see that the fleet runs with `tool_host.mail`",
         mailbox_of(&to)
     );
     let request = SendMailRequest { mailbox, command_id: command_id(), to, subject, text };
-    let request_once = async |mut sessions: Sessions| sessions.send_mail(bounded(request.clone())).await;
+    let request_once = async |mut sessions: SessionsApi| sessions.send_mail(bounded(request.clone())).await;
     let sent = write(&mut client, terminal, help, request_once).await?.into_inner();
     terminal.note(Style::Good, &format!("mail {} sent to {}, who reads it when a session looks", sent.id, sent.to));
     Ok(Exit::Done)
 }
 
-async fn reply(id: &str, text: String, mailbox: &str, target: &Target, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn reply_to_mail(
+    id: &str,
+    text: String,
+    mailbox: &str,
+    target: &FleetTarget,
+    terminal: &Terminal,
+) -> Result<Exit, CommandFailure> {
     let (id, mailbox) = (id.to_owned(), mailbox.to_owned());
-    let mut client = super::connect(target).await?;
-    // A mail has one answer, whatever the command's id.
+    let mut client = connect(target).await?;
+    // A mail has one answer, whatever the command id.
     let help = format!(
         "the mail may be closed all the same: `ailoop mail --mailbox {mailbox}` lists it while it is open. Repeating the \
          command sends no second answer; see that the fleet runs with `tool_host.mail`"
     );
     let request = ReplyMailRequest { mailbox, command_id: command_id(), id, text };
-    let reply = async |mut sessions: Sessions| sessions.reply_mail(bounded(request.clone())).await;
+    let reply = async |mut sessions: SessionsApi| sessions.reply_mail(bounded(request.clone())).await;
     let closed = write(&mut client, terminal, help, reply).await?.into_inner();
     let what = if closed.answered { "answered and closed" } else { "closed" };
     terminal.note(Style::Good, &format!("mail {} {what}", closed.id));
     Ok(Exit::Done)
 }
 
-/// The mailbox of a recipient as `--mailbox` takes it; a placeholder where a name has other characters than a key.
+/// Returns the mailbox of a recipient as `--mailbox` accepts it; a placeholder if the name is not a valid key.
 fn mailbox_of(to: &str) -> String {
     let name = to.trim().trim_start_matches('@').to_lowercase();
     AgentId::new(&name).map_or_else(|_| "<the agent's key>".to_owned(), |id| id.to_string())
 }
 
-/// Makes a write, and makes it again while nobody answers. Every try has the same command id, so that it takes effect
-/// once. `help` says what to do where the outcome stays unknown.
+/// Sends a write, with retries while it is not answered. Every attempt has the same command id, so that it takes effect
+/// once. `help` says what to do if the outcome stays unknown.
 async fn write<T>(
-    client: &mut Client,
+    client: &mut EdgeClient,
     terminal: &Terminal,
     help: String,
-    call: impl AsyncFn(Sessions) -> Result<T, Status>,
-) -> Result<T, Failure> {
-    let report = |failure: &Failure| terminal.note(Style::Warn, &format!("{}; trying again", failure.message()));
-    let outcome = retry(RETRY_AFTER, report, async || {
-        // A fleet that was started again may listen elsewhere. While it is not there, the call itself says so.
-        let _absent = client.find_again().await;
+    call: impl AsyncFn(SessionsApi) -> Result<T, Status>,
+) -> Result<T, CommandFailure> {
+    let report = |failure: &CommandFailure| terminal.note(Style::Warn, &format!("{}; trying again", failure.message()));
+    let outcome = retry(RETRY_PAUSE, report, async || {
+        // A restarted fleet may have another address. If it is still down, the call itself fails.
+        let _down = client.reconnect_if_moved().await;
         call(client.sessions()).await.map_err(|status| client.failure(&status))
     });
     outcome.await.map_err(|failure| if is_unanswered(&failure) { failure.help(help) } else { failure })
@@ -111,9 +118,9 @@ async fn write<T>(
 
 async fn retry<T>(
     pause: Duration,
-    report: impl Fn(&Failure),
-    mut attempt: impl AsyncFnMut() -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    report: impl Fn(&CommandFailure),
+    mut attempt: impl AsyncFnMut() -> Result<T, CommandFailure>,
+) -> Result<T, CommandFailure> {
     for _ in 0..RETRIES_MAX {
         match attempt().await {
             Err(failure) if is_unanswered(&failure) => report(&failure),
@@ -124,12 +131,12 @@ async fn retry<T>(
     attempt().await
 }
 
-/// Whether no answer came in time, or none that tells what became of the write.
-fn is_unanswered(failure: &Failure) -> bool {
+/// Whether it is unknown if the write took effect: it was not answered in time, or the connection broke.
+fn is_unanswered(failure: &CommandFailure) -> bool {
     *failure.code() == ErrorCode::Unavailable
 }
 
-fn as_text(mail: &Mail) -> String {
+fn mail_text(mail: &Mail) -> String {
     let mut out = format!("{}  from {}, {}\n  {}\n", mail.id, mail.from, mail.sent, mail.subject);
     for line in mail.text.trim().lines() {
         let _ = writeln!(out, "    {line}");
@@ -141,7 +148,7 @@ fn as_text(mail: &Mail) -> String {
     out
 }
 
-fn as_json(mail: &Mail) -> Value {
+fn mail_json(mail: &Mail) -> Value {
     let Mail { id, from, subject, text, sent, answers } = mail;
     let mut value = json!({"id": id, "from": from, "subject": subject, "text": text, "sent": sent});
     if let Some(answered) = answers {
@@ -154,27 +161,30 @@ fn as_json(mail: &Mail) -> Value {
 mod tests {
     use super::*;
 
-    fn failure(code: ErrorCode) -> Failure {
-        Failure::new(code, "no answer in time")
+    fn failure(code: ErrorCode) -> CommandFailure {
+        CommandFailure::new(code, "no answer in time")
     }
 
-    /// Makes a write with these outcomes, the first one last; how it ends, and how many outcomes are left.
-    async fn write_with(mut outcomes: Vec<Result<(), Failure>>) -> (Option<ErrorCode>, usize) {
-        let ends = retry(Duration::ZERO, |_| {}, async || outcomes.pop().unwrap()).await;
-        (ends.err().map(|failure| failure.code().clone()), outcomes.len())
+    /// Makes a write whose attempts have these outcomes, the last one first; returns the error code and the unused outcomes.
+    async fn write_with(mut outcomes: Vec<Result<(), CommandFailure>>) -> (Option<ErrorCode>, usize) {
+        let result = retry(Duration::ZERO, |_| {}, async || outcomes.pop().unwrap()).await;
+        (result.err().map(|failure| failure.code().clone()), outcomes.len())
     }
 
     #[tokio::test]
     async fn write_without_an_answer_is_tried_three_times() {
-        let away = || Err(failure(ErrorCode::Unavailable));
-        assert_eq!(write_with(vec![Ok(()), away(), away(), away()]).await, (Some(ErrorCode::Unavailable), 1));
-        assert_eq!(write_with(vec![Ok(()), Ok(()), away(), away()]).await, (None, 1));
+        let unanswered = || Err(failure(ErrorCode::Unavailable));
+        assert_eq!(
+            write_with(vec![Ok(()), unanswered(), unanswered(), unanswered()]).await,
+            (Some(ErrorCode::Unavailable), 1)
+        );
+        assert_eq!(write_with(vec![Ok(()), Ok(()), unanswered(), unanswered()]).await, (None, 1));
         assert_eq!(write_with(vec![Ok(()), Err(failure(ErrorCode::NotNow))]).await, (Some(ErrorCode::NotNow), 1));
         assert_eq!(write_with(vec![Ok(()), Ok(())]).await, (None, 1));
     }
 
     #[test]
-    fn recipient_is_named_as_mailbox_takes_it() {
+    fn recipient_name_becomes_mailbox_or_placeholder() {
         assert_eq!((mailbox_of("@Eamonn"), mailbox_of("e")), ("eamonn".to_owned(), "e".to_owned()));
         assert_eq!(mailbox_of("Eamonn the Executioner"), "<the agent's key>");
     }

@@ -1,4 +1,4 @@
-//! `ailoop models` and `ailoop probe-model`: what is known of models, and what a live one shows.
+//! `ailoop models` and `ailoop probe-model`: lists configured models, and probes what a live model can do.
 
 use contract::ErrorCode;
 use model_gateway::{Providers, probe};
@@ -6,28 +6,31 @@ use serde_json::{Value, json};
 use service::models::{self, ModelsFile, Prices, ProviderEntry, Resolved};
 use service::paths::{Paths, TextFile};
 
-use super::lists::table;
+use super::output::{finish, format_table};
 use crate::args::{ModelsArgs, ProbeArgs};
-use crate::failure::{Exit, Failure};
-use crate::figures;
+use crate::failure::{CommandFailure, Exit};
+use crate::format;
 use crate::terminal::{Style, Terminal};
 
-/// `ailoop models`
-pub(super) fn models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let models = read()?.1;
+pub(super) fn list_models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let models = read_models()?.1;
     let found: Vec<Resolved> = match &args.model {
         Some(id) => {
-            vec![models.resolve(id).map_err(|unknown| Failure::new(ErrorCode::UnknownModel, unknown.to_string()))?]
+            vec![
+                models
+                    .resolve(id)
+                    .map_err(|unknown| CommandFailure::new(ErrorCode::UnknownModel, unknown.to_string()))?,
+            ]
         }
         None => models.models.keys().filter_map(|id| models.resolve(id).ok()).collect(),
     };
     if args.json {
-        let lines: String = found.iter().flat_map(|model| [as_json(model).to_string(), "\n".to_owned()]).collect();
-        return Ok(super::finish(terminal.data(&lines)));
+        let lines: String = found.iter().flat_map(|model| [model_json(model).to_string(), "\n".to_owned()]).collect();
+        return Ok(finish(terminal.print_data(&lines)));
     }
     let head = ["MODEL", "PROVIDER", "TOOLS", "WINDOW", "REPLY", "REASONS", "USD IN/CACHED/OUT", "KEY", "ELSEWHERE"];
-    let rows: Vec<Vec<String>> = found.iter().map(row).collect();
-    let printed = terminal.data(&table(&head, &rows));
+    let rows: Vec<Vec<String>> = found.iter().map(model_row).collect();
+    let printed = terminal.print_data(&format_table(&head, &rows));
     let providers: Vec<&str> = models.providers.keys().map(String::as_str).collect();
     let default = models.default.as_deref().unwrap_or("none");
     terminal.note(
@@ -37,51 +40,52 @@ pub(super) fn models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit, Fai
     for warning in &models.warnings {
         terminal.note(Style::Warn, &format!("warning: {warning}"));
     }
-    Ok(super::finish(printed))
+    Ok(finish(printed))
 }
 
-/// `ailoop probe-model`
-pub(super) async fn probe(args: &ProbeArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let (paths, models, file) = read()?;
-    let bad = |error: service::ConfigError| Failure::new(error.code(), error.to_string());
-    let providers = Providers::new(models, &paths).map_err(bad)?;
+pub(super) async fn probe_model(args: &ProbeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let (paths, models, file) = read_models()?;
+    let refuse = |error: service::ConfigError| CommandFailure::new(error.code(), error.to_string());
+    let providers = Providers::new(models, &paths).map_err(refuse)?;
     terminal
         .note(Style::Faint, &format!("asking {} a few short questions; a provider may charge for them", args.model));
-    let tell = |line: &str| terminal.note(Style::Plain, line);
-    let report = probe::probe(&providers, &args.model, tell).await.map_err(|failure| {
+    let report_progress = |line: &str| terminal.note(Style::Plain, line);
+    let report = probe::probe(&providers, &args.model, report_progress).await.map_err(|failure| {
         let place = format!("model {}", args.model);
-        Failure::new(failure.kind.code(), failure.message).at(place)
+        CommandFailure::new(failure.kind.code(), failure.message).at(place)
     })?;
     let id = args.id.as_deref().unwrap_or(&args.model);
     let entry = report.to_yaml(id);
     if !args.write {
-        let printed = terminal.data(&entry);
+        let printed = terminal.print_data(&entry);
         terminal.note(Style::Faint, "prices are not asked for; --write puts this into models.yaml");
-        return Ok(super::finish(printed));
+        return Ok(finish(printed));
     }
     let Some(path) = paths.config.as_ref().map(|dir| dir.join(models::FILE)).filter(|path| path.is_file()) else {
-        let none = "there is no models.yaml on this disk to write to";
-        return Err(Failure::new(ErrorCode::BadConfig, none).help("set AILOOP_CONFIG to a directory that has one"));
+        let message = "there is no models.yaml on this disk to write to";
+        return Err(
+            CommandFailure::new(ErrorCode::BadConfig, message).help("set AILOOP_CONFIG to a directory that has one")
+        );
     };
     let text = probe::put_entry(&file.text, id, &entry);
-    models::parse(&TextFile { origin: path.display().to_string(), text: text.clone() }).map_err(bad)?;
+    models::parse(&TextFile { origin: path.display().to_string(), text: text.clone() }).map_err(refuse)?;
     std::fs::write(&path, text)
-        .map_err(|error| Failure::new(ErrorCode::BadConfig, error.to_string()).at(path.display()))?;
+        .map_err(|error| CommandFailure::new(ErrorCode::BadConfig, error.to_string()).at(path.display()))?;
     terminal.note(Style::Good, &format!("{} now says what {id} can do", path.display()));
     Ok(Exit::Done)
 }
 
-fn read() -> Result<(Paths, ModelsFile, TextFile), Failure> {
-    let bad = |error: service::ConfigError| Failure::new(error.code(), error.to_string());
-    let paths = Paths::find(None).map_err(bad)?;
-    let file = paths.read(models::FILE).map_err(bad)?;
-    let models = models::parse(&file).map_err(bad)?;
+fn read_models() -> Result<(Paths, ModelsFile, TextFile), CommandFailure> {
+    let refuse = |error: service::ConfigError| CommandFailure::new(error.code(), error.to_string());
+    let paths = Paths::find(None).map_err(refuse)?;
+    let file = paths.read(models::FILE).map_err(refuse)?;
+    let models = models::parse(&file).map_err(refuse)?;
     Ok((paths, models, file))
 }
 
-fn row(model: &Resolved) -> Vec<String> {
+fn model_row(model: &Resolved) -> Vec<String> {
     let settings = &model.entry.settings;
-    let tokens = |tokens: Option<u64>| tokens.map_or_else(|| "?".to_owned(), figures::count);
+    let tokens = |tokens: Option<u64>| tokens.map_or_else(|| "?".to_owned(), format::count);
     let tools = if settings.multi_tool && settings.max_parallel_tools > 1 {
         format!("{} at once", settings.max_parallel_tools)
     } else {
@@ -99,13 +103,13 @@ fn row(model: &Resolved) -> Vec<String> {
             || "?".to_owned(),
             |Prices { input, cached, output }| format!("{input}/{}/{output}", cached.unwrap_or(input)),
         ),
-        key(&model.provider_entry),
+        format_key(&model.provider_entry),
         elsewhere.join(", "),
     ]
 }
 
-/// Whether the key is there; never what it is.
-fn key(provider: &ProviderEntry) -> String {
+/// Formats whether the key of a provider is set, without its value.
+fn format_key(provider: &ProviderEntry) -> String {
     let name = match (&provider.api_key_file, &provider.api_key_env) {
         (Some(path), _) => path.display().to_string(),
         (None, Some(name)) => name.clone(),
@@ -114,7 +118,7 @@ fn key(provider: &ProviderEntry) -> String {
     if provider.api_key().is_ok() { format!("{name} is set") } else { format!("{name} is missing") }
 }
 
-fn as_json(model: &Resolved) -> Value {
+fn model_json(model: &Resolved) -> Value {
     let (entry, settings) = (&model.entry, &model.entry.settings);
     json!({
         "id": model.id, "provider": model.provider, "model": model.upstream, "multi_tool": settings.multi_tool,
@@ -123,6 +127,6 @@ fn as_json(model: &Resolved) -> Value {
         "prices": entry.prices.map(|p| json!({"input": p.input, "cached": p.cached.unwrap_or(p.input), "output": p.output})),
         "alternatives": entry.alternatives.iter().map(|other| other.provider.as_str()).collect::<Vec<_>>(),
         "fallbacks": entry.fallbacks, "context_fallback": entry.context_fallback,
-        "key": key(&model.provider_entry),
+        "key": format_key(&model.provider_entry),
     })
 }

@@ -1,22 +1,23 @@
-//! `ailoop repair`: performs again what sessions are owed, after the server was put back to an older state.
+//! `ailoop repair`: repeats the outstanding effects of sessions, after the server was restored to an older state.
 
 use contract::ErrorCode;
 use proto::{ListRequest, SessionRequest};
 use serde_json::json;
 
+use super::fleet_location::connect;
 use crate::args::RepairArgs;
-use crate::client::{Client, bounded};
-use crate::failure::{Exit, Failure};
+use crate::client::{EdgeClient, bounded};
+use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
-/// Sessions that one list shows at most.
-const LIST_MAX: u32 = 1_000;
+/// Sessions that one request lists.
+const PAGE_SESSIONS_MAX: u32 = 1_000;
 
-pub(super) async fn repair(args: &RepairArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let client = super::connect(&args.target).await?;
-    let sessions = if args.sessions.is_empty() { open_sessions(&client).await? } else { args.sessions.clone() };
+pub(super) async fn repair_sessions(args: &RepairArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let client = connect(&args.target).await?;
+    let sessions = if args.sessions.is_empty() { list_open_sessions(&client).await? } else { args.sessions.clone() };
     if sessions.is_empty() {
-        terminal.note(Style::Plain, "no session is open: nothing is owed");
+        terminal.note(Style::Plain, "no session is open: there is nothing to repair");
         return Ok(Exit::Done);
     }
     let mut failed = 0_usize;
@@ -30,7 +31,7 @@ pub(super) async fn repair(args: &RepairArgs, terminal: &Terminal) -> Result<Exi
                 } else {
                     format!("{session}  {}", performed.join(", "))
                 };
-                if terminal.data(&format!("{line}\n")).is_err() {
+                if terminal.print_data(&format!("{line}\n")).is_err() {
                     return Ok(Exit::Done);
                 }
             }
@@ -43,18 +44,18 @@ pub(super) async fn repair(args: &RepairArgs, terminal: &Terminal) -> Result<Exi
     }
     if failed > 0 {
         let message = format!("{failed} of {} sessions were not repaired; run `ailoop repair` again", sessions.len());
-        return Err(Failure::new(ErrorCode::Unavailable, message));
+        return Err(CommandFailure::new(ErrorCode::Unavailable, message));
     }
     Ok(Exit::Done)
 }
 
-/// Every session that has not ended, as the index has it.
-async fn open_sessions(client: &Client) -> Result<Vec<String>, Failure> {
+/// Lists every session that has not ended, from the session index.
+async fn list_open_sessions(client: &EdgeClient) -> Result<Vec<String>, CommandFailure> {
     let mut sessions = Vec::new();
     for phase in ["running", "paused", "idle"] {
         let mut cursor = String::new();
         loop {
-            let request = bounded(ListRequest { phase: phase.to_owned(), limit: LIST_MAX, cursor });
+            let request = bounded(ListRequest { phase: phase.to_owned(), limit: PAGE_SESSIONS_MAX, cursor });
             let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?.into_inner();
             sessions.extend(reply.sessions.into_iter().map(|session| session.session_id));
             if reply.next_cursor.is_empty() {

@@ -1,66 +1,69 @@
-//! `ailoop run`: one prompt to its end, with the fleet that runs, or with one of its own.
+//! `ailoop run`: one prompt to its end, in the running fleet or in a fleet of its own.
 
 use contract::ErrorCode;
 
-use super::converse::{Conversation, Ends};
+use super::conversation::{Conversation, FleetLifetime};
+use super::fleet_location::find_shared_fleet;
 use crate::args::RunArgs;
-use crate::choose::Choice;
 use crate::client;
-use crate::failure::{Exit, Failure};
+use crate::default_model::ModelChoice;
+use crate::failure::{CommandFailure, Exit};
 use crate::fleet::{Fleet, Plan, is_set};
-use crate::prompt;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
+use crate::text_argument;
 
-pub(super) async fn run(args: &RunArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let prompt = prompt::read(&args.prompt, std::io::stdin())?;
+pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let prompt = text_argument::read_text(&args.prompt, std::io::stdin())?;
     let session = args.session.as_deref().map(client::session_id).transpose()?;
     let mut interrupts = Interrupts::listen()?;
-    if let Some(fleet) = super::staying(&args.target) {
+    if let Some(fleet) = find_shared_fleet(&args.target) {
         refuse_files(args, fleet.url())?;
         if let Some(hint) = fleet.key_hint(is_set) {
             terminal.note(Style::Warn, &hint);
         }
         let client = fleet.connect(args.target.token.as_deref()).await?;
-        let conversation = Conversation { args, prompt, session, client, terminal, ends: Ends::FleetGoesOn };
-        return conversation.hold(&mut interrupts).await;
+        let conversation =
+            Conversation { args, prompt, session, client, terminal, fleet_lifetime: FleetLifetime::Independent };
+        return conversation.run(&mut interrupts).await;
     }
-    let Some(plan) = interrupts.unless(Plan::embedded(&args.files, args.model.clone())).await else {
+    let Some(plan) = interrupts.run_until_interrupted(Plan::embedded(&args.files, args.model.clone())).await else {
         return Ok(Exit::Interrupted);
     };
     let plan = plan?;
-    tell_model(terminal, plan.choice());
+    note_model(terminal, plan.choice());
     let files = format!("tools read {} and write {}", plan.root().display(), plan.out().display());
     terminal.note(Style::Faint, &files);
-    let Some(fleet) = interrupts.unless(Fleet::start(plan)).await else { return Ok(Exit::Interrupted) };
+    let Some(fleet) = interrupts.run_until_interrupted(Fleet::start(plan)).await else { return Ok(Exit::Interrupted) };
     let mut fleet = fleet?;
-    // What it asks may be answered from another terminal.
+    // Other terminals find the fleet by its run file, and can answer the gates of the session.
     fleet.announce_for_one_session()?;
     let exit = match fleet.connect().await {
         Ok(client) => {
-            let conversation = Conversation { args, prompt, session, client, terminal, ends: Ends::WithTheFleet };
-            conversation.hold(&mut interrupts).await
+            let conversation =
+                Conversation { args, prompt, session, client, terminal, fleet_lifetime: FleetLifetime::ThisCommand };
+            conversation.run(&mut interrupts).await
         }
         Err(failure) => Err(failure),
     };
-    // A further Ctrl-C leaves at once: what the fleet holds is then redelivered at its next start.
-    let _drained = interrupts.unless(fleet.drain()).await;
+    // Another Ctrl-C skips the drain: NATS redelivers unacknowledged messages at the next start.
+    let _drained = interrupts.run_until_interrupted(fleet.drain()).await;
     exit
 }
 
-/// The files that tools see are a matter of the process that runs them.
-fn refuse_files(args: &RunArgs, url: &str) -> Result<(), Failure> {
+/// Refuses --root and --out for a running fleet: they are settings of the process that runs the tools.
+fn refuse_files(args: &RunArgs, url: &str) -> Result<(), CommandFailure> {
     if args.files.root.is_none() && args.files.out.is_none() {
         return Ok(());
     }
     let message = "--root and --out belong to the fleet that runs the tools, and one runs already";
-    Err(Failure::usage(ErrorCode::BadRequest, message)
+    Err(CommandFailure::usage(ErrorCode::BadRequest, message)
         .at(url)
         .help("leave them out, or start the fleet with them: `ailoop up --root DIR --out DIR`"))
 }
 
-/// Says which model is used, loudly when it is none.
-pub(super) fn tell_model(terminal: &Terminal, choice: &Choice) {
+/// Prints which model is used; as a warning if replies come from a script.
+pub(super) fn note_model(terminal: &Terminal, choice: &ModelChoice) {
     let style = if choice.is_rehearsal() { Style::Warn } else { Style::Faint };
-    terminal.note(style, &format!("model {}: {}", choice.model, choice.why));
+    terminal.note(style, &format!("model {}: {}", choice.model, choice.reason));
 }

@@ -4,16 +4,18 @@ use contract::ErrorCode;
 use serde_json::{Map, Value, json};
 
 use crate::args::SessionSettings;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-/// The fields that the command line says something of. `continuation` is what other options say of it.
-pub(super) fn options(
+/// Builds the fields that the command line sets. `continuation` holds continuation settings of other options.
+pub(super) fn session_options(
     settings: &SessionSettings,
     continuation: Map<String, Value>,
-) -> Result<Map<String, Value>, Failure> {
-    let wrong = |why: String| Failure::usage(ErrorCode::BadRequest, why);
+) -> Result<Map<String, Value>, CommandFailure> {
+    let refuse = |why: String| CommandFailure::usage(ErrorCode::BadRequest, why);
     let mut set: Map<String, Value> = match &settings.set {
-        Some(text) => serde_json::from_str(text).map_err(|error| wrong(format!("--set is no JSON object: {error}")))?,
+        Some(text) => {
+            serde_json::from_str(text).map_err(|error| refuse(format!("--set is not a JSON object: {error}")))?
+        }
         None => Map::new(),
     };
     match settings.continuation.as_deref() {
@@ -38,7 +40,7 @@ pub(super) fn options(
 
 fn ai_config(settings: &SessionSettings) -> Map<String, Value> {
     let mut config = Map::new();
-    // "0.2" and "true" are what they look like; what is no JSON is a text.
+    // "0.2" is a number and "true" a boolean; a value that is not JSON is a string.
     let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()));
     if !settings.param.is_empty() {
         let parameters = settings.param.iter().map(|(name, text)| (name.clone(), value(text)));
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_of_the_command_line_are_fields_of_a_start() {
+    fn session_options_hold_settings_of_the_command_line() {
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let settings = SessionSettings {
             param: vec![pair("temperature", "0.2"), pair("user", "me")],
@@ -91,14 +93,14 @@ mod tests {
                 "tool_choice": ["required", {"type": "function", "function": {"name": "look"}}],
             },
         });
-        assert_eq!(Value::Object(options(&settings, continuation).unwrap()), expected);
+        assert_eq!(Value::Object(session_options(&settings, continuation).unwrap()), expected);
         let switched = |word: &str| {
             let settings = SessionSettings { continuation: Some(word.to_owned()), ..SessionSettings::default() };
-            options(&settings, Map::new()).unwrap()["continuation"].clone()
+            session_options(&settings, Map::new()).unwrap()["continuation"].clone()
         };
         assert_eq!((switched("on"), switched("off")), (json!({"enabled": true}), json!({"enabled": false})));
-        assert_eq!(options(&SessionSettings::default(), Map::new()).unwrap(), Map::new());
-        let bad = SessionSettings { set: Some("{".to_owned()), ..SessionSettings::default() };
-        assert!(options(&bad, Map::new()).is_err());
+        assert_eq!(session_options(&SessionSettings::default(), Map::new()).unwrap(), Map::new());
+        let invalid = SessionSettings { set: Some("{".to_owned()), ..SessionSettings::default() };
+        assert!(session_options(&invalid, Map::new()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! `ailoop tools`: the list and the description come from the fleet; trying, watching and verifying speak to NATS itself.
+//! `ailoop tools`. Listing and describing ask the fleet; `try`, `watch` and `verify` use NATS directly.
 
 use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
@@ -13,261 +13,278 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tool_schema::Schema;
 use uuid::Uuid;
 
+use super::fleet_location::nats_config;
 use super::lists;
+use super::output::finish;
 use crate::args::{
     NatsTarget, ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs,
 };
-use crate::failure::{Exit, Failure};
-use crate::figures;
-use crate::prompt;
+use crate::compose::parse_tenant;
+use crate::failure::{CommandFailure, Exit};
+use crate::format;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
-use crate::tools::ask::{Asker, Exchange};
-use crate::tools::call::{Call, Caller};
+use crate::text_argument;
+use crate::tools::activity::{ActivityLine, ActivityTracker};
 use crate::tools::describe;
-use crate::tools::reply::{Reply, Wrong};
-use crate::tools::verify::{examine, holds, show};
-use crate::tools::watch::{Board, Line};
+use crate::tools::tool_client::{CallExchange, ToolClient};
+use crate::tools::tool_reply::{ToolReply, TrialError};
+use crate::tools::trial_call::{TrialCall, TrialCaller};
+use crate::tools::verify::{examine, has_passed, show};
 
-/// How long an answer is waited for by `verify`, whatever the tool says; a tool that is slow on purpose is told with `--timeout`.
-const VERIFY_WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long a tool that was cancelled may take to say so.
+/// Longest wait of `verify` for an answer, whatever the timeout of the tool; `--timeout` overrides it.
+const VERIFY_TIMEOUT_MAX: Duration = Duration::from_secs(30);
+/// Longest wait for the answer to a cancellation.
 const CANCEL_WAIT: Duration = Duration::from_secs(1);
-/// How often `watch` looks at the catalogue.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Interval at which `watch` reads the catalogue.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) async fn tools(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match &args.command {
-        None => lists::tools(args, terminal).await,
-        Some(ToolsCommand::Describe(args)) => described(args, terminal).await,
+        None => lists::list_tools(args, terminal).await,
+        Some(ToolsCommand::Describe(args)) => describe_tool(args, terminal).await,
         Some(ToolsCommand::Try(args)) => {
-            let bus = connect(&args.nats).await?;
-            let tried = tried(&bus, args, terminal).await;
+            let bus = connect_bus(&args.nats).await?;
+            let result = try_tool(&bus, args, terminal).await;
             bus.close().await;
-            tried
+            result
         }
         Some(ToolsCommand::Watch(args)) => {
-            let bus = connect(&args.nats).await?;
-            let watched = watched(&bus, args, terminal).await;
+            let bus = connect_bus(&args.nats).await?;
+            let result = watch_tools(&bus, args, terminal).await;
             bus.close().await;
-            watched
+            result
         }
         Some(ToolsCommand::Verify(args)) => {
-            let bus = connect(&args.nats).await?;
-            let verified = verified(&bus, args, terminal).await;
+            let bus = connect_bus(&args.nats).await?;
+            let result = verify_tool(&bus, args, terminal).await;
             bus.close().await;
-            verified
+            result
         }
     }
 }
 
-async fn connect(target: &NatsTarget) -> Result<Bus, Failure> {
-    let nats = super::nats(target.nats.as_ref())?;
-    Bus::connect(&nats).await.map_err(|error| Failure::from(error).at(&nats.url))
+async fn connect_bus(target: &NatsTarget) -> Result<Bus, CommandFailure> {
+    let nats = nats_config(target.nats.as_ref())?;
+    Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(&nats.url))
 }
 
-async fn described(args: &ToolsDescribeArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let known = lists::known_tools(&args.target).await?;
+async fn describe_tool(args: &ToolsDescribeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let known = lists::fetch_tools(&args.target).await?;
     let Some(tool) = known.iter().find(|tool| tool.name == args.tool) else {
         let names: Vec<&str> = known.iter().map(|tool| tool.name.as_str()).collect();
         let suggestion = did_you_mean(&args.tool, names.iter().copied());
-        let message = format!("no tool is called {:?}{suggestion}", args.tool);
-        let failure = Failure::new(ErrorCode::UnknownTool, message);
-        let help =
-            format!("there are: {}; of one that runs `ailoop tools verify` says what is wrong", names.join(", "));
+        let message = format!("there is no tool {:?}{suggestion}", args.tool);
+        let failure = CommandFailure::new(ErrorCode::UnknownTool, message);
+        let help = format!(
+            "the tools are {}; `ailoop tools verify` says why a running tool is not among them",
+            names.join(", ")
+        );
         return Err(failure.help(help));
     };
-    let text = if args.json { format!("{}\n", describe::json(tool)) } else { describe::text(tool) };
-    Ok(super::finish(terminal.data(&text)))
+    let text = if args.json { format!("{}\n", describe::to_json(tool)) } else { describe::to_text(tool) };
+    Ok(finish(terminal.print_data(&text)))
 }
 
-async fn tried(bus: &Bus, args: &ToolsTryArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let arguments = arguments(&args.args)?;
+async fn try_tool(bus: &Bus, args: &ToolsTryArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let arguments = read_arguments(&args.args)?;
     let mut interrupts = Interrupts::listen()?;
-    let asker = asker(bus, &args.nats, &args.tool)?;
-    let found = asker.find().await?.replicas;
-    if let Some(reason) = found.iter().find_map(|replica| replica.said.as_ref().err()) {
-        terminal.note(Style::Warn, &format!("warning: no executor takes this tool: {reason}"));
+    let client = make_client(bus, &args.nats, &args.tool)?;
+    let replicas = client.find_replicas().await?.replicas;
+    if let Some(reason) = replicas.iter().find_map(|replica| replica.spec.as_ref().err()) {
+        terminal.note(Style::Warn, &format!("warning: executors refuse this tool: {reason}"));
     }
-    let spec = found.into_iter().find_map(|replica| replica.said.ok());
+    let spec = replicas.into_iter().find_map(|replica| replica.spec.ok());
     let takes_effect = spec.as_ref().is_none_or(|spec| spec.effect.takes_effect());
     if let (Some(spec), false) = (&spec, args.unchecked) {
-        let fits = Schema::compile(&spec.parameters).and_then(|schema| schema.check(&arguments));
-        let unfit = |reason| Failure::usage(ErrorCode::InvalidArguments, reason);
-        fits.map_err(|reason| {
-            unfit(reason).help("`ailoop tools describe` shows the schema; --unchecked sends them anyway")
+        let checked = Schema::compile(&spec.parameters).and_then(|schema| schema.check(&arguments));
+        let refuse = |reason| CommandFailure::usage(ErrorCode::InvalidArguments, reason);
+        checked.map_err(|reason| {
+            refuse(reason).help("`ailoop tools describe` shows the schema; --unchecked sends them anyway")
         })?;
     }
-    let within = args.timeout.or(spec.as_ref().map(contract::tool::ToolSpec::timeout));
-    let within = within.unwrap_or(contract::limits::TOOL_TIMEOUT_DEFAULT);
-    let mut caller = Caller::new(&args.agent, Uuid::now_v7());
-    let call = caller.call(arguments.get().to_owned(), SystemClock.now().after(within));
-    let mut exchange = asker.call(&call).await?;
-    match interrupts.unless(answer(&mut exchange, within, terminal)).await {
+    let timeout = args.timeout.or(spec.as_ref().map(contract::tool::ToolSpec::timeout));
+    let timeout = timeout.unwrap_or(contract::limits::TOOL_TIMEOUT_DEFAULT);
+    let mut caller = TrialCaller::new(&args.agent, Uuid::now_v7());
+    let call = caller.make_call(arguments.get().to_owned(), SystemClock.now().after(timeout));
+    let mut exchange = client.call(&call).await?;
+    match interrupts.run_until_interrupted(wait_for_answer(&mut exchange, timeout, terminal)).await {
         Some(Some(Ok(result))) => {
             let line = if result.ends_with('\n') { result } else { format!("{result}\n") };
-            Ok(super::finish(terminal.data(&line)))
+            Ok(finish(terminal.print_data(&line)))
         }
-        Some(Some(Err(wrong))) if wrong.unknown => {
-            let told = format!("nobody knows whether it took effect: {}", wrong.text);
-            Err(Failure::new(ErrorCode::ToolError, told).at(asker.subject()).help("find out before calling again"))
+        Some(Some(Err(error))) if error.is_unknown => {
+            let message = format!("it is unknown whether the call took effect: {}", error.text);
+            Err(CommandFailure::new(ErrorCode::ToolError, message)
+                .at(client.subject())
+                .help("find out before you call it again"))
         }
-        Some(Some(Err(wrong))) => Err(Failure::new(ErrorCode::ToolError, wrong.text).at(asker.subject())),
-        Some(None) if exchange.seen.nobody => {
-            let failure = Failure::new(ErrorCode::NoToolAvailable, format!("nobody serves {}", args.tool));
+        Some(Some(Err(error))) => Err(CommandFailure::new(ErrorCode::ToolError, error.text).at(client.subject())),
+        Some(None) if exchange.record.has_no_subscriber => {
+            let failure = CommandFailure::new(ErrorCode::NoToolAvailable, format!("no process serves {}", args.tool));
             Err(failure
-                .at(asker.subject())
-                .help("is it running, on this NATS, and for this tenant? `ailoop tools` lists what is"))
+                .at(client.subject())
+                .help("is it running, on this NATS, and for this tenant? `ailoop tools` lists the known tools"))
         }
         Some(None) => {
-            give_up(&asker, &call, &mut exchange).await?;
-            let time = figures::duration(exchange.seen.waited.min(within));
-            let mut text = format!("no answer within {time}: the tool was told that nobody waits any more");
+            cancel_call(&client, &call, &mut exchange).await?;
+            let time = format::duration(exchange.record.waited.min(timeout));
+            let mut text = format!("no answer within {time}; the call was cancelled");
             if takes_effect {
-                text += "; nobody knows whether it took effect";
+                text += "; it is unknown whether it took effect";
             }
             terminal.note(Style::Bad, &text);
             Ok(Exit::Limit)
         }
         None => {
-            give_up(&asker, &call, &mut exchange).await?;
+            cancel_call(&client, &call, &mut exchange).await?;
             let doubt = if takes_effect { "; it may have taken effect" } else { "" };
-            terminal.note(Style::Warn, &format!("cancelled: the tool was told{doubt}"));
+            terminal.note(Style::Warn, &format!("cancelled{doubt}"));
             Ok(Exit::Interrupted)
         }
     }
 }
 
-/// The final reply; progress is shown as it comes.
-async fn answer(exchange: &mut Exchange, within: Duration, terminal: &Terminal) -> Option<Result<String, Wrong>> {
-    let end = Instant::now() + within;
+/// Waits for the final reply, and prints progress.
+async fn wait_for_answer(
+    exchange: &mut CallExchange,
+    timeout: Duration,
+    terminal: &Terminal,
+) -> Option<Result<String, TrialError>> {
+    let end = Instant::now() + timeout;
     loop {
         match exchange.next(end).await? {
-            Reply::Progress(progress) => terminal.note(Style::Faint, &format!("  {}", progress.text)),
-            Reply::Final(answer) if answer.outcome.is_ok() && !answer.is_text => {
+            ToolReply::Progress(progress) => terminal.note(Style::Faint, &format!("  {}", progress.text)),
+            ToolReply::Final(answer) if answer.outcome.is_ok() && !answer.is_text => {
                 let text = format!("the tool answered with {} bytes that are not UTF-8 text", answer.bytes);
-                return Some(Err(Wrong { text, unknown: false }));
+                return Some(Err(TrialError { text, is_unknown: false }));
             }
-            Reply::Final(answer) => return Some(answer.outcome),
+            ToolReply::Final(answer) => return Some(answer.outcome),
         }
     }
 }
 
-/// Tells the tool, and hears what it makes of it.
-async fn give_up(asker: &Asker<'_>, call: &Call, exchange: &mut Exchange) -> Result<(), BusError> {
-    asker.cancel(call.cancel()).await?;
+/// Cancels a call, and waits briefly for the answer of the tool.
+async fn cancel_call(client: &ToolClient<'_>, call: &TrialCall, exchange: &mut CallExchange) -> Result<(), BusError> {
+    client.cancel(call.cancel_headers()).await?;
     exchange.next(Instant::now() + CANCEL_WAIT).await;
     Ok(())
 }
 
-async fn watched(bus: &Bus, args: &ToolsWatchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn watch_tools(bus: &Bus, args: &ToolsWatchArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut interrupts = Interrupts::listen()?;
-    let (tenant, only) = (super::tenant(&args.nats.tenant)?, args.tool.as_deref().map(tool).transpose()?);
-    let mut board = Board::new(only);
+    let (tenant, only) = (parse_tenant(&args.nats.tenant)?, args.tool.as_deref().map(parse_tool_name).transpose()?);
+    let mut tracker = ActivityTracker::new(only);
     let mut calls = bus.listen(&subject::tool_calls_of(&tenant), None).await?;
-    let mut look = interval(LOOK_EVERY);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let print = |line: &Line| {
+    let mut poll = interval(POLL_INTERVAL);
+    poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let print = |line: &ActivityLine| {
         let text = if args.json { line.json.to_string() } else { line.text.clone() };
-        terminal.data(&format!("{text}\n"))
+        terminal.print_data(&format!("{text}\n"))
     };
     loop {
         let next = async {
             tokio::select! {
-                _ = look.tick() => Ok(look_at(bus, &tenant, &mut board).await?),
-                heard = calls.next() => match heard {
-                    Some(SubscriptionEvent::Message(message)) => Ok(board.event(&message).into_iter().collect()),
+                _ = poll.tick() => Ok(poll_catalogue(bus, &tenant, &mut tracker).await?),
+                received = calls.next() => match received {
+                    Some(SubscriptionEvent::Message(message)) => Ok(tracker.format_event(&message).into_iter().collect()),
                     Some(SubscriptionEvent::Gap) => {
                         terminal.note(Style::Warn, "the connection was lost: calls may be missing here");
                         Ok(Vec::new())
                     }
-                    None => Err(Failure::new(ErrorCode::NatsUnreachable, "the connection is closed")),
+                    None => Err(CommandFailure::new(ErrorCode::NatsUnreachable, "the connection is closed")),
                 },
             }
         };
-        let Some(lines) = interrupts.unless(next).await else { return Ok(Exit::Interrupted) };
+        let Some(lines) = interrupts.run_until_interrupted(next).await else { return Ok(Exit::Interrupted) };
         if lines?.iter().any(|line| print(line).is_err()) {
             return Ok(Exit::Done);
         }
     }
 }
 
-async fn look_at(bus: &Bus, tenant: &TenantId, board: &mut Board) -> Result<Vec<Line>, BusError> {
+async fn poll_catalogue(
+    bus: &Bus,
+    tenant: &TenantId,
+    tracker: &mut ActivityTracker,
+) -> Result<Vec<ActivityLine>, BusError> {
     match bus.tools(tenant).await {
-        Ok(specs) => Ok(board.catalogue(SystemClock.now(), specs)),
-        // Seen at the next look, as soon as there is a server again.
+        Ok(specs) => Ok(tracker.update_catalogue(SystemClock.now(), specs)),
+        // A temporary failure: the next poll reads the catalogue.
         Err(error) if !error.is_final() => Ok(Vec::new()),
         Err(error) => Err(error),
     }
 }
 
-async fn verified(bus: &Bus, args: &ToolsVerifyArgs, terminal: &Terminal) -> Result<Exit, Failure> {
-    let given = args.args.as_deref().map(arguments).transpose()?;
-    let asker = asker(bus, &args.nats, &args.tool)?;
-    let (mut checks, subject) = examine::described(&asker).await?;
-    if let Some(subject) = subject {
-        let within = args.timeout.unwrap_or(subject.spec.timeout().min(VERIFY_WAIT_MAX));
-        let wish = examine::Wish { arguments: given, within };
-        let arguments = examine::arguments(&subject, &wish).map_err(|reason| {
-            let failure = Failure::usage(ErrorCode::InvalidArguments, reason);
-            failure.help("pass arguments that fit, as --args '{…}'; `ailoop tools describe` shows the schema")
+async fn verify_tool(bus: &Bus, args: &ToolsVerifyArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let passed_arguments = args.args.as_deref().map(read_arguments).transpose()?;
+    let client = make_client(bus, &args.nats, &args.tool)?;
+    let (mut checks, tool) = examine::check_description(&client).await?;
+    if let Some(tool) = tool {
+        let timeout = args.timeout.unwrap_or(tool.spec.timeout().min(VERIFY_TIMEOUT_MAX));
+        let options = examine::CallOptions { arguments: passed_arguments, timeout };
+        let arguments = examine::choose_arguments(&tool, &options).map_err(|reason| {
+            let failure = CommandFailure::usage(ErrorCode::InvalidArguments, reason);
+            failure.help("pass valid arguments, as --args '{…}'; `ailoop tools describe` shows the schema")
         })?;
-        if !may_call(args, subject.spec.effect, &arguments, terminal)? {
+        if !is_call_allowed(args, tool.spec.effect, &arguments, terminal)? {
             return Ok(Exit::Usage);
         }
-        let caller = Caller::new("try", Uuid::now_v7());
-        checks.extend(examine::called(&asker, &subject, &arguments, &wish, caller, || SystemClock.now()).await?);
+        let caller = TrialCaller::new("try", Uuid::now_v7());
+        checks.extend(examine::check_calls(&client, &tool, &arguments, &options, caller, || SystemClock.now()).await?);
     }
-    let text = if args.json { format!("{}\n", show::json(&args.tool, &checks)) } else { show::text(&checks) };
-    let exit = super::finish(terminal.data(&text));
-    Ok(if holds(&checks) { exit } else { Exit::Failed })
+    let text = if args.json { format!("{}\n", show::to_json(&args.tool, &checks)) } else { show::to_text(&checks) };
+    let exit = finish(terminal.print_data(&text));
+    Ok(if has_passed(&checks) { exit } else { Exit::Failed })
 }
 
-/// Whether calls may take effect: `--yes`, or a person says so.
-fn may_call(
+/// Whether calls may take effect, by `--yes` or by a person at the terminal.
+fn is_call_allowed(
     args: &ToolsVerifyArgs,
     effect: EffectClass,
     arguments: &Json,
     terminal: &Terminal,
-) -> Result<bool, Failure> {
-    let times = examine::effects(effect);
+) -> Result<bool, CommandFailure> {
+    let times = examine::count_effects(effect);
     if times == 0 || args.yes {
         return Ok(true);
     }
-    let (tool, word) = (&args.tool, describe::word(effect));
+    let (tool, class) = (&args.tool, describe::effect_name(effect));
     let warning =
-        format!("{tool} is {word}: its calls are real, and take effect {times} times with {}", arguments.get());
+        format!("{tool} is {class}: its calls are real, and take effect {times} times with {}", arguments.get());
     if !io::stdin().is_terminal() {
-        let failure = Failure::usage(ErrorCode::BadRequest, warning);
-        return Err(failure.help("pass --yes where that is fine, and --args for what should happen"));
+        let failure = CommandFailure::usage(ErrorCode::BadRequest, warning);
+        return Err(failure.help("pass --yes to allow this, and --args for suitable arguments"));
     }
     terminal.note(Style::Warn, &format!("{warning}. Go on? [y/N]"));
     let mut line = String::new();
-    let read = io::stdin().lock().read_line(&mut line);
-    read.map_err(|error| Failure::usage(ErrorCode::BadRequest, format!("stdin cannot be read: {error}")))?;
+    let result = io::stdin().lock().read_line(&mut line);
+    result.map_err(|error| CommandFailure::usage(ErrorCode::BadRequest, format!("stdin cannot be read: {error}")))?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
-fn asker<'a>(bus: &'a Bus, target: &NatsTarget, name: &str) -> Result<Asker<'a>, Failure> {
+fn make_client<'a>(bus: &'a Bus, target: &NatsTarget, name: &str) -> Result<ToolClient<'a>, CommandFailure> {
     if [DELEGATE, ASK_USER].contains(&name) {
-        let message = format!("{name} cannot be called by itself: the loop performs it, as a part of a session");
-        return Err(Failure::usage(ErrorCode::BadRequest, message)
+        let message = format!("{name} cannot be called alone: the loop performs it, as a part of a session");
+        return Err(CommandFailure::usage(ErrorCode::BadRequest, message)
             .help("let an agent use it in a session: `ailoop run`; `ailoop tools describe` shows its schema"));
     }
-    Ok(Asker::new(bus, super::tenant(&target.tenant)?, tool(name)?))
+    Ok(ToolClient::new(bus, parse_tenant(&target.tenant)?, parse_tool_name(name)?))
 }
 
-fn tool(name: &str) -> Result<ToolName, Failure> {
-    ToolName::new(name).map_err(|error| Failure::usage(ErrorCode::BadRequest, error.to_string()))
+fn parse_tool_name(name: &str) -> Result<ToolName, CommandFailure> {
+    ToolName::new(name).map_err(|error| CommandFailure::usage(ErrorCode::BadRequest, error.to_string()))
 }
 
-/// A JSON object, `@file`, or `-` for stdin.
-fn arguments(text: &str) -> Result<Json, Failure> {
-    let unread = |error: io::Error| Failure::usage(ErrorCode::BadRequest, format!("{text} cannot be read: {error}"));
+/// Reads arguments: a JSON object, `@file`, or `-` for stdin.
+fn read_arguments(text: &str) -> Result<Json, CommandFailure> {
+    let read_failure =
+        |error: io::Error| CommandFailure::usage(ErrorCode::BadRequest, format!("{text} cannot be read: {error}"));
     let read = match text.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path).map_err(unread)?,
-        None => prompt::read(text, io::stdin())?,
+        Some(path) => std::fs::read_to_string(path).map_err(read_failure)?,
+        None => text_argument::read_text(text, io::stdin())?,
     };
-    let wrong = |error| Failure::usage(ErrorCode::InvalidArguments, format!("the arguments are not JSON: {error}"));
+    let wrong =
+        |error| CommandFailure::usage(ErrorCode::InvalidArguments, format!("the arguments are not JSON: {error}"));
     Json::parse(read.trim()).map_err(wrong)
 }

@@ -1,4 +1,4 @@
-//! `ailoop transcript`: a session as people read it, as Markdown.
+//! `ailoop transcript`: prints a session as Markdown.
 
 use std::fmt::Write;
 
@@ -7,30 +7,32 @@ use proto::TranscriptRequest;
 use serde::Serialize;
 use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 
+use super::fleet_location::connect;
 use crate::args::TranscriptArgs;
 use crate::client::{self, bounded};
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
-/// Characters of a call's arguments.
-const ARGUMENTS_MAX: usize = 200;
+/// Characters of a call's arguments that are printed.
+const ARGUMENTS_CHARS_MAX: usize = 200;
 
-pub(super) async fn transcript(args: &TranscriptArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn print_transcript(args: &TranscriptArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session_id = client::session_id(&args.session)?;
-    let client = super::connect(&args.target).await?;
+    let client = connect(&args.target).await?;
     let (mut after, mut is_empty, mut is_incomplete) = (0, true, false);
     loop {
         let request = bounded(TranscriptRequest { session_id: session_id.clone(), after, limit: 0 });
         let reply = client.sessions().transcript(request).await.map_err(|status| client.failure(&status))?.into_inner();
-        let unreadable = |error: serde_json::Error| Failure::new(ErrorCode::Internal, format!("the answer: {error}"));
+        let unreadable =
+            |error: serde_json::Error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}"));
         let turns: Vec<ReadableTurn> = serde_json::from_str(&reply.turns_json).map_err(unreadable)?;
         is_empty &= turns.is_empty();
         is_incomplete |= reply.is_incomplete;
         for turn in &turns {
             let printed = if args.json {
-                terminal.json(&format!("{}\n", serde_json::to_string(turn).unwrap_or_default()))
+                terminal.print_json(&format!("{}\n", serde_json::to_string(turn).unwrap_or_default()))
             } else {
-                terminal.data(&as_text(turn, args.results))
+                terminal.print_data(&format_turn(turn, args.results))
             };
             if printed.is_err() {
                 return Ok(Exit::Done);
@@ -42,18 +44,18 @@ pub(super) async fn transcript(args: &TranscriptArgs, terminal: &Terminal) -> Re
         }
     }
     if is_incomplete {
-        terminal.note(Style::Plain, "parts are missing: the archive kept them for as long as it keeps anything");
+        terminal.note(Style::Plain, "parts are missing: the archive has deleted them");
     }
     if is_empty {
-        terminal.note(Style::Plain, &format!("nothing was said in session {session_id} yet"));
+        terminal.note(Style::Plain, &format!("session {session_id} has no message yet"));
     }
     Ok(Exit::Done)
 }
 
-fn as_text(turn: &ReadableTurn, with_results: bool) -> String {
+fn format_turn(turn: &ReadableTurn, with_results: bool) -> String {
     let mut out = String::new();
-    for said in &turn.messages {
-        match said {
+    for message in &turn.messages {
+        match message {
             ReadableMessage::User { time, text, .. } => {
                 let _ = writeln!(out, "## You, {time}\n\n{}\n", text.trim());
             }
@@ -63,7 +65,7 @@ fn as_text(turn: &ReadableTurn, with_results: bool) -> String {
                     let _ = writeln!(out, "{}\n", text.trim());
                 }
                 for call in tool_calls {
-                    call_text(&mut out, call, with_results);
+                    write_call(&mut out, call, with_results);
                 }
                 if !tool_calls.is_empty() {
                     out.push('\n');
@@ -77,24 +79,25 @@ fn as_text(turn: &ReadableTurn, with_results: bool) -> String {
     out
 }
 
-fn call_text(out: &mut String, call: &ReadableCall, with_results: bool) {
-    let arguments: String = call.arguments.chars().take(ARGUMENTS_MAX).collect();
+fn write_call(out: &mut String, call: &ReadableCall, with_results: bool) {
+    let arguments: String = call.arguments.chars().take(ARGUMENTS_CHARS_MAX).collect();
     let more = if arguments.len() < call.arguments.len() { "…" } else { "" };
-    let outcome = call.outcome.map_or_else(|| "not done yet".to_owned(), |outcome| word(&outcome));
+    let outcome = call.outcome.map_or_else(|| "not done yet".to_owned(), |outcome| contract_word(&outcome));
     let _ = write!(out, "- `{}` {arguments}{more}: {outcome}", call.tool);
     if let Some(by) = &call.by {
-        let _ = write!(out, " ({} by {by})", call.decision.map_or_else(String::new, |decision| word(&decision)));
+        let _ =
+            write!(out, " ({} by {by})", call.decision.map_or_else(String::new, |decision| contract_word(&decision)));
     }
     out.push('\n');
     if let Some(result) = call.result.as_ref().filter(|_| with_results) {
-        // A result may hold fences of its own.
+        // An indented block, since a result may contain code fences.
         for line in result.lines() {
             let _ = writeln!(out, "      {line}");
         }
     }
 }
 
-/// The word of the contract for a value of a closed set.
-fn word<T: Serialize>(value: &T) -> String {
+/// Returns the serialised name of an enum value.
+fn contract_word<T: Serialize>(value: &T) -> String {
     serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -1,41 +1,41 @@
-//! `ailoop up`: the whole fleet in this process, until it is told to end.
+//! `ailoop up`: runs the whole fleet in this process until a signal ends it.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::run::tell_model;
+use super::run::note_model;
 use crate::args::UpArgs;
-use crate::failure::{Exit, Failure};
+use crate::failure::{CommandFailure, Exit};
 use crate::fleet::{Fleet, Plan};
 use crate::instance::RunFile;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
 
-pub(super) async fn up(args: &UpArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn run_fleet(args: &UpArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut interrupts = Interrupts::listen()?;
-    let Some(plan) = interrupts.unless(Plan::up(args)).await else { return Ok(Exit::Interrupted) };
+    let Some(plan) = interrupts.run_until_interrupted(Plan::up(args)).await else { return Ok(Exit::Interrupted) };
     let plan = plan?;
-    tell_model(terminal, plan.choice());
-    let rest = plan.clone();
-    let Some(fleet) = interrupts.unless(Fleet::start(plan)).await else { return Ok(Exit::Interrupted) };
+    note_model(terminal, plan.choice());
+    let started_plan = plan.clone();
+    let Some(fleet) = interrupts.run_until_interrupted(Fleet::start(plan)).await else { return Ok(Exit::Interrupted) };
     let mut fleet = fleet?;
     fleet.announce()?;
-    let shown = terminal.data(&block(fleet.addresses(), &rest));
-    let ended = match shown {
-        Ok(()) => interrupts.unless(fleet.broken()).await,
-        Err(_unread) => None,
+    let printed = terminal.print_data(&format_addresses(fleet.addresses(), &started_plan));
+    let failure = match printed {
+        Ok(()) => interrupts.run_until_interrupted(fleet.broken()).await,
+        Err(_closed) => None,
     };
     terminal.note(Style::Faint, "ending; a second Ctrl-C ends at once");
-    let drained = interrupts.unless(fleet.drain()).await;
-    match (ended, drained) {
+    let drained = interrupts.run_until_interrupted(fleet.drain()).await;
+    match (failure, drained) {
         (Some(failure), _) => Err(failure),
         (None, Some(())) => Ok(Exit::Done),
         (None, None) => Ok(Exit::Interrupted),
     }
 }
 
-/// Where everything is: always the same lines, so that scripts may read them.
-fn block(run: &RunFile, plan: &Plan) -> String {
+/// Formats the addresses and directories of the fleet. The lines are always the same, so that scripts can read them.
+fn format_addresses(run: &RunFile, plan: &Plan) -> String {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
     let data = plan.data().map_or_else(|| "in that nats-server".to_owned(), |dir| absolute(&dir));
     let mut text = format!("ailoop {} is up\n", run.version);

@@ -1,42 +1,47 @@
-//! `ailoop watch`: a session from its beginning to its end.
+//! `ailoop watch`: shows a session from its beginning to its end.
 
-use super::converse::{Ends, RESTORED, report_outage, way_back};
+use super::conversation::{FleetLifetime, RESTORED, add_reattach_help, report_outage};
+use super::fleet_location::connect;
 use crate::args::WatchArgs;
 use crate::client;
-use crate::failure::{Exit, Failure};
-use crate::follow::{Follow, Until};
-use crate::heard::{Heard, json_line};
-use crate::render::Render;
+use crate::completion::{CompletionTracker, WaitTarget};
+use crate::failure::{CommandFailure, Exit};
+use crate::notification::{ParsedNotification, to_json_line};
+use crate::render::SessionRenderer;
 use crate::signals::Interrupts;
-use crate::stream::{Stream, StreamEvent};
+use crate::stream::{SessionStream, StreamEvent};
 use crate::terminal::{Style, Terminal};
 
-pub(super) async fn watch(args: &WatchArgs, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session = client::session_id(&args.session)?;
     let mut interrupts = Interrupts::listen()?;
-    let client = super::connect(&args.target).await?;
-    let mut stream = Stream::new(client, session.clone(), args.from, true);
-    let mut follow = Follow::new(Until::SessionEnds);
-    let mut render = Render::new(&session, terminal.is_live(), true);
+    let client = connect(&args.target).await?;
+    let mut stream = SessionStream::new(client, session.clone(), args.from, true);
+    let mut tracker = CompletionTracker::new(WaitTarget::SessionEnd);
+    let mut renderer = SessionRenderer::new(&session, terminal.is_live(), true);
     loop {
-        let Some(next) = interrupts.unless(stream.next()).await else { return Ok(Exit::Interrupted) };
-        let notification = match next.map_err(|failure| way_back(failure, Ends::FleetGoesOn, &session))? {
-            Some(StreamEvent::Notification(notification)) => notification,
-            Some(StreamEvent::Lost { reason }) => {
-                report_outage(terminal, &reason, &session);
-                continue;
-            }
-            Some(StreamEvent::Restored) => {
-                terminal.note(Style::Good, RESTORED);
-                continue;
-            }
-            None => return Ok(Exit::Done),
+        let Some(next) = interrupts.run_until_interrupted(stream.next()).await else { return Ok(Exit::Interrupted) };
+        let notification =
+            match next.map_err(|failure| add_reattach_help(failure, FleetLifetime::Independent, &session))? {
+                Some(StreamEvent::Notification(notification)) => notification,
+                Some(StreamEvent::Lost { reason }) => {
+                    report_outage(terminal, &reason, &session);
+                    continue;
+                }
+                Some(StreamEvent::Restored) => {
+                    terminal.note(Style::Good, RESTORED);
+                    continue;
+                }
+                None => return Ok(Exit::Done),
+            };
+        let parsed = ParsedNotification::parse(&notification);
+        let outputs = renderer.render(&parsed);
+        let printed = if args.json {
+            terminal.print_json(&to_json_line(&session, &notification))
+        } else {
+            terminal.print_outputs(&outputs)
         };
-        let heard = Heard::read(&notification);
-        let shown = render.on(&heard);
-        let printed =
-            if args.json { terminal.json(&json_line(&session, &notification)) } else { terminal.show(&shown) };
-        if printed.is_err() || follow.on(&heard).is_some() {
+        if printed.is_err() || tracker.update(&parsed).is_some() {
             return Ok(Exit::Done);
         }
     }

@@ -9,8 +9,8 @@ use service::models;
 use tool_host::FilesConfig;
 
 use crate::args::{Files, UpArgs};
-use crate::choose::{self, Choice, Offers};
-use crate::failure::Failure;
+use crate::default_model::{self, ModelChoice, ModelSources};
+use crate::failure::CommandFailure;
 use crate::instance::Home;
 use crate::nats_binary;
 
@@ -70,21 +70,21 @@ pub struct Plan {
     pub(super) edge: edge::Config,
     /// Variables that hold providers' keys, and are not set here.
     pub(super) missing_keys: Vec<String>,
-    choice: Choice,
+    choice: ModelChoice,
     root: PathBuf,
     out: PathBuf,
 }
 
 impl Plan {
     /// A fleet for one command: quiet, on free ports.
-    pub async fn embedded(files: &Files, model: Option<String>) -> Result<Self, Failure> {
+    pub async fn embedded(files: &Files, model: Option<String>) -> Result<Self, CommandFailure> {
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let listen = Listen { host: Some(loopback), ws: Some(0), grpc: Some(0) };
         Self::make(files, model, None, -1, listen, QUIET).await
     }
 
     /// A fleet that stays.
-    pub async fn up(args: &UpArgs) -> Result<Self, Failure> {
+    pub async fn up(args: &UpArgs) -> Result<Self, CommandFailure> {
         let listen = Listen { host: args.host, ws: args.ws_port, grpc: args.grpc_port };
         Self::make(&args.files, args.model.clone(), args.nats.clone(), args.nats_port, listen, FEW).await
     }
@@ -96,11 +96,14 @@ impl Plan {
         nats_port: i32,
         listen: Listen,
         filter: &str,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         let home = Home::below(Path::new(""));
         let root = files.root.clone().unwrap_or_else(|| PathBuf::from("."));
         if !root.is_dir() {
-            return Err(Failure::usage(ErrorCode::BadRequest, format!("--root {} is no directory", root.display())));
+            return Err(CommandFailure::usage(
+                ErrorCode::BadRequest,
+                format!("--root {} is no directory", root.display()),
+            ));
         }
         let out = files.out.clone().unwrap_or_else(|| home.out());
         let settings = Settings::read(None)?;
@@ -127,12 +130,16 @@ impl Plan {
         let follows = model.is_none() && own.is_none() && models.default.is_some();
         let is_named = model.is_some() || own.is_some();
         let configured = own.or_else(|| models.default.clone());
-        let choice = choose::choose(&Offers { asked: model, configured, keys: choose::keys() }, &models).await;
+        let choice = default_model::choose_model(
+            &ModelSources { requested: model, configured, keys: default_model::find_keys() },
+            &models,
+        )
+        .await;
         composer.default_model = (!follows).then(|| choice.model.clone());
 
         if is_named {
             let known = models.resolve(&choice.model);
-            known.map_err(|unknown| Failure::new(ErrorCode::UnknownModel, unknown.to_string()))?;
+            known.map_err(|unknown| CommandFailure::new(ErrorCode::UnknownModel, unknown.to_string()))?;
         }
         let mut missing_keys: Vec<String> = models.providers.values().filter_map(|of| of.api_key_env.clone()).collect();
         missing_keys.retain(|name| !is_set(name));
@@ -163,7 +170,7 @@ impl Plan {
     }
 
     /// The model of agents that name none.
-    pub fn choice(&self) -> &Choice {
+    pub fn choice(&self) -> &ModelChoice {
         &self.choice
     }
 
@@ -191,15 +198,15 @@ pub(crate) fn is_set(name: &str) -> bool {
     env(name).is_some_and(|key| !key.trim().is_empty())
 }
 
-fn places() -> nats_binary::Places {
-    nats_binary::Places {
-        named: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from),
-        from: std::env::current_dir().unwrap_or_default(),
+fn places() -> nats_binary::SearchPaths {
+    nats_binary::SearchPaths {
+        configured: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from),
+        start_dir: std::env::current_dir().unwrap_or_default(),
         path: env("PATH").map(Into::into),
     }
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CommandFailure {
     fn from(error: ConfigError) -> Self {
         Self::new(error.code(), error.to_string())
     }

@@ -2,8 +2,8 @@ use proto::Notification;
 
 use super::*;
 
-fn heard(topic: &str, ms: u64, data: &str) -> Heard {
-    Heard::read(&Notification {
+fn notification(topic: &str, ms: u64, data: &str) -> ParsedNotification {
+    ParsedNotification::parse(&Notification {
         topic: topic.into(),
         id: "s-1".into(),
         seq: Some(1),
@@ -13,24 +13,24 @@ fn heard(topic: &str, ms: u64, data: &str) -> Heard {
     })
 }
 
-fn chunk(step: u32, attempt: &str, delta: &str) -> Heard {
+fn chunk(step: u32, attempt: &str, delta: &str) -> ParsedNotification {
     let data = serde_json::json!({"turn": 1, "step": step, "attempt": attempt, "index": 0, "channel": "text",
         "delta": delta, "final": false});
-    heard("message.ai_chunk_received", 0, &data.to_string())
+    notification("message.ai_chunk_received", 0, &data.to_string())
 }
 
-fn full(step: u32, text: &str) -> Heard {
+fn full(step: u32, text: &str) -> ParsedNotification {
     let data = serde_json::json!({"call": "m1-1", "turn": 1, "step": step, "text": text, "finish_reason": "stop",
         "spent": {"usage": {"input": 1_000, "output": 234}}, "model": "gpt-x", "latency_ms": 320});
-    heard("message.ai_full_received", 0, &data.to_string())
+    notification("message.ai_full_received", 0, &data.to_string())
 }
 
-/// What a screen shows: stdout as it is, each note in brackets.
-fn check(live: bool, rows: &[Heard], expect: &str) {
-    let mut render = Render::new("s", live, true);
+/// Compares the screen: stdout unchanged, each note in brackets.
+fn check(live: bool, rows: &[ParsedNotification], expect: &str) {
+    let mut renderer = SessionRenderer::new("s", live, true);
     let mut screen = String::new();
-    let last = heard("moon.risen", 0, "{}");
-    for output in rows.iter().chain([&last]).flat_map(|row| render.on(row)) {
+    let last = notification("moon.risen", 0, "{}");
+    for output in rows.iter().chain([&last]).flat_map(|row| renderer.render(row)) {
         match output {
             Output::Data(text) => screen += &text,
             Output::Note(_, text) => screen.extend(["[", &text, "]\n"]),
@@ -42,7 +42,7 @@ fn check(live: bool, rows: &[Heard], expect: &str) {
 const STEP: &str = "[  step 1  gpt-x  1,234 tokens  320 ms]\n";
 
 #[test]
-fn chunks_and_the_whole_reply_show_each_letter_once() {
+fn chunks_and_complete_reply_show_each_character_once() {
     let shown = format!("Hello\n{STEP}");
     check(true, &[chunk(1, "1.1", "Hel"), chunk(1, "1.1", "lo"), full(1, "Hello")], &shown);
     check(true, &[chunk(1, "1.1", "Hel"), full(1, "Hello"), chunk(1, "1.1", "lo")], &shown);
@@ -53,34 +53,34 @@ fn chunks_and_the_whole_reply_show_each_letter_once() {
 }
 
 #[test]
-fn a_reply_that_begins_again_says_so() {
+fn reply_that_starts_again_is_announced() {
     check(
         true,
         &[chunk(1, "1.1", "Hel"), chunk(1, "1.2", "Good "), chunk(1, "1.2", "day"), full(1, "Good day")],
-        &format!("Hel\n[  the reply broke off and begins again]\nGood day\n{STEP}"),
+        &format!("Hel\n[  the reply was interrupted and starts again]\nGood day\n{STEP}"),
     );
-    // The second attempt was not heard at all: what was shown is not the beginning of what came.
+    // No chunk of the second attempt arrived, so the shown text is not the beginning of the reply.
     check(true, &[chunk(1, "1.1", "Hel"), full(1, "Good day")], &format!("Hel\nGood day\n{STEP}"));
 }
 
 #[test]
-fn a_note_never_stands_in_the_middle_of_a_line() {
+fn note_during_reply_begins_a_new_line() {
     check(
         true,
-        &[chunk(1, "1.1", "Hel"), heard("status.paused", 0, "{}"), chunk(1, "1.1", "lo"), full(1, "Hello")],
+        &[chunk(1, "1.1", "Hel"), notification("status.paused", 0, "{}"), chunk(1, "1.1", "lo"), full(1, "Hello")],
         &format!("Hel\n[paused: no new call starts until it is resumed]\nlo\n{STEP}"),
     );
 }
 
 #[test]
-fn notice_about_a_try_is_one_short_line() {
+fn notice_about_attempt_is_one_line() {
     let data = r#"{"code":"model_unreachable","message":"attempt 1 of 4: refused","retryable":true,"during":"model call m1-1"}"#;
-    let notice = Heard { seq: None, ..heard("error", 0, data) };
+    let notice = ParsedNotification { seq: None, ..notification("error", 0, data) };
     check(true, &[notice], "[  attempt 1 of 4: refused]\n");
 }
 
 #[test]
-fn a_turn_is_closed_with_its_figures() {
+fn turn_end_shows_summary() {
     let user = r#"{"message_id":"u","content":"hi","mode":"steer"}"#;
     let result = r#"{"call":"c1-1-1","tool":"list_files","outcome":"ok","content":"{}","duration_ms":12}"#;
     let failed = r#"{"call":"c1-1-2","tool":"x","outcome":"error","code":"unknown_tool","content":"no\n x"}"#;
@@ -89,10 +89,10 @@ fn a_turn_is_closed_with_its_figures() {
     check(
         false,
         &[
-            heard("message.user_processed", 1_000, user),
-            heard("tool_call.result_processed", 1_100, result),
-            heard("tool_call.result_processed", 1_100, failed),
-            heard("turn.completed", 9_400, done),
+            notification("message.user_processed", 1_000, user),
+            notification("tool_call.result_processed", 1_100, result),
+            notification("tool_call.result_processed", 1_100, failed),
+            notification("turn.completed", 9_400, done),
         ],
         "[> hi]\n[  tool list_files  ok  12 ms]\n[  tool x  error[unknown_tool]  0 ms  no x]\nDone.\n\
          [✓ done  2 steps · 2 tools · 1,912 tokens · 8.4 s]\n",
@@ -101,70 +101,73 @@ fn a_turn_is_closed_with_its_figures() {
         "spent":{"usage":{},"cost_usd":0.25}}"#;
     check(
         false,
-        &[heard("turn.completed", 5, limit)],
+        &[notification("turn.completed", 5, limit)],
         "[‼ stopped at the limit of iterations  1 step · 0 tools · 0 tokens · $0.2500 · 0 ms]\n",
     );
 }
 
 #[test]
-fn an_error_says_what_where_and_what_to_do() {
+fn error_shows_message_place_and_help() {
     let error = r#"{"code":"model_auth","message":"401","retryable":false,"during":"model call m1-1"}"#;
     check(
         false,
-        &[heard("error", 0, error), heard("moon.risen", 0, "{}")],
+        &[notification("error", 0, error), notification("moon.risen", 0, "{}")],
         "[error[model_auth]: 401\n  where: model call m1-1\n  help: see that the provider's key in the environment is right]\n",
     );
 }
 
 #[test]
-fn a_gate_tells_how_to_answer() {
+fn gate_shows_how_to_answer() {
     let gate = r#"{"gate":"c1-1-1","kind":"approval","arguments_sha256":"ab","expires":"2024-01-15T10:30:45.123Z",
         "tool":"rm","arguments":{"path":"x\\ny"}}"#;
     check(
         false,
-        &[heard("gate.opened", 0, gate)],
+        &[notification("gate.opened", 0, gate)],
         "[  tool rm {\"path\":\"x\\\\ny\"} waits for approval until 2024-01-15T10:30:45.123Z; to answer:\n    \
          ailoop approvals approve|deny s c1-1-1]\n",
     );
     let closed = r#"{"gate":"c1-1-1","decision":"deny"}"#;
-    check(false, &[heard("gate.closed", 0, closed)], "[  c1-1-1  denied  nobody answered]\n");
+    check(false, &[notification("gate.closed", 0, closed)], "[  c1-1-1  denied  nobody answered]\n");
     let changed =
         r#"{"gate":"c1-1-1","decision":"approve","by":"ann","arguments":{"path":"y"},"arguments_sha256":"cd"}"#;
-    let said = "[  c1-1-1  approved  by ann, with {\"path\":\"y\"}]\n";
-    check(false, &[heard("gate.closed", 0, changed)], said);
+    let expected = "[  c1-1-1  approved  by ann, with {\"path\":\"y\"}]\n";
+    check(false, &[notification("gate.closed", 0, changed)], expected);
     let gate = r#"{"gate":"c1-1-2","kind":"question","arguments_sha256":"ab","expires":"2024-01-15T10:30:45.123Z",
         "tool":"ask_user","arguments":{"question":"Why?"}}"#;
     check(
         false,
-        &[heard("gate.opened", 0, gate)],
+        &[notification("gate.opened", 0, gate)],
         "[  the model asks: {\"question\":\"Why?\"}\n    ailoop approvals answer s c1-1-2 --text \"…\"]\n",
     );
 }
 
 #[test]
-fn progress_is_one_line() {
+fn progress_of_several_lines_shows_first() {
     let progress = r#"{"call":"c1-1-1","tool":"scan","text":"half\nway"}"#;
-    check(false, &[heard("tool_call.progress", 0, progress)], "[  tool scan  … half]\n");
+    check(false, &[notification("tool_call.progress", 0, progress)], "[  tool scan  … half]\n");
 }
 
-fn progress(step: u32, max: u32) -> Heard {
+fn progress(step: u32, max: u32) -> ParsedNotification {
     let data = serde_json::json!({"agent_id": "e", "turn": 1, "iteration": step, "max_iterations": max, "progress": {},
         "current_tools": [], "continues": false, "source": "explicit", "reason": "", "status": "UNKNOWN", "excerpt": "",
         "call_ids": []});
-    heard("continuation.progress", 0, &data.to_string())
+    notification("continuation.progress", 0, &data.to_string())
 }
 
 #[test]
-fn step_of_a_session_followed_from_its_middle_has_its_limit() {
+fn step_followed_from_middle_of_session_shows_limit() {
     let step = STEP.replace("step 1", "step 1/5");
     check(false, &[full(1, "Hello"), progress(1, 5)], &format!("Hello\n{step}"));
 }
 
 #[test]
-fn pause_with_a_reason_shows_it() {
+fn pause_with_reason_shows_reason() {
     check(
         false,
-        &[heard("status.paused", 0, r#"{"reason":"lunch"}"#), heard("status.resumed", 0, r#"{"reason":"back"}"#)],
+        &[
+            notification("status.paused", 0, r#"{"reason":"lunch"}"#),
+            notification("status.resumed", 0, r#"{"reason":"back"}"#),
+        ],
         "[paused (lunch): no new call starts until it is resumed]\n[resumed (back)]\n",
     );
 }
@@ -173,7 +176,7 @@ fn pause_with_a_reason_shows_it() {
 fn gate_shows_invisible_characters_of_its_arguments() {
     let gate = serde_json::json!({"gate": "c1", "kind": "approval", "arguments_sha256": "ab",
         "expires": "2024-01-15T10:30:45.123Z", "tool": "rm", "arguments": {"path": "a\u{202e}b\u{200b}"}});
-    let mut render = Render::new("s", false, false);
-    let shown = format!("{:?}", render.on(&heard("gate.opened", 0, &gate.to_string())));
+    let mut renderer = SessionRenderer::new("s", false, false);
+    let shown = format!("{:?}", renderer.render(&notification("gate.opened", 0, &gate.to_string())));
     assert!(shown.contains("a<U+202E>b<U+200B>"), "{shown}");
 }

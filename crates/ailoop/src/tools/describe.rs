@@ -1,4 +1,4 @@
-//! One tool of the catalogue, for people and for programs.
+//! Describes a tool of the catalogue as text and as JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use contract::tool::EffectClass;
 use proto::ToolInfo;
 use serde_json::{Value, json};
 
-use crate::figures;
+use crate::format;
 
-/// The word for an effect class, as tools say it.
-pub const fn word(effect: EffectClass) -> &'static str {
+/// Returns the name of an effect class, as in a tool's description.
+pub(crate) const fn effect_name(effect: EffectClass) -> &'static str {
     match effect {
         EffectClass::Pure => "pure",
         EffectClass::Idempotent => "idempotent",
@@ -19,31 +19,31 @@ pub const fn word(effect: EffectClass) -> &'static str {
     }
 }
 
-/// What follows from it when the tool, or whoever called it, dies in the middle of a call.
-fn after_a_loss(effect: &str) -> &'static str {
+/// Explains what happens if the tool or its caller fails during a call.
+fn explain_effect(effect: &str) -> &'static str {
     match effect {
         "pure" => "it changes nothing: after a loss it is called again",
         "idempotent" => "it takes effect once per call id: after a loss it is called again under the same id",
         "at_most_once" => "it is never called again: after a loss the model is told that the outcome is unknown",
         "reconcilable" => "it is never called again: after a loss the tool is asked what became of the call",
-        _ => "a class that this version does not know",
+        _ => "unknown to this version",
     }
 }
 
-/// All of it, for people.
-pub fn text(tool: &ToolInfo) -> String {
+/// Describes a tool for people.
+pub(crate) fn to_text(tool: &ToolInfo) -> String {
     let approval = match tool.approval.as_str() {
-        "never" => "nobody is asked before a call",
-        "always" => "a person is asked before each call",
-        _ => "as a newer version says",
+        "never" => "calls need no approval",
+        "always" => "a person must approve each call",
+        _ => "unknown to this version",
     };
     let rows = [
         ("tool", tool.name.clone()),
         ("version", tool.version.clone()),
-        ("effect", format!("{}: {}", tool.effect, after_a_loss(&tool.effect))),
+        ("effect", format!("{}: {}", tool.effect, explain_effect(&tool.effect))),
         ("approval", format!("{}: {approval}", tool.approval)),
-        ("time-out", figures::duration(Duration::from_millis(tool.timeout_ms))),
-        ("result", format!("the model reads up to {} bytes of it", figures::count(tool.max_output))),
+        ("time-out", format::duration(Duration::from_millis(tool.timeout_ms))),
+        ("result", format!("the model reads up to {} bytes of it", format::count(tool.max_output))),
     ];
     let mut text = String::new();
     for (name, value) in rows {
@@ -56,14 +56,14 @@ pub fn text(tool: &ToolInfo) -> String {
         [("description", tool.description.as_str()), ("instructions", &tool.instructions), ("parameters", &schema)]
     {
         if !body.trim().is_empty() {
-            let _ = writeln!(text, "\n{title}\n{}", indented(body));
+            let _ = writeln!(text, "\n{title}\n{}", indent(body));
         }
     }
     text
 }
 
-/// All of it, for programs.
-pub fn json(tool: &ToolInfo) -> Value {
+/// Describes a tool for programs.
+pub(crate) fn to_json(tool: &ToolInfo) -> Value {
     json!({
         "name": tool.name, "description": tool.description, "effect": tool.effect, "approval": tool.approval,
         "timeout_ms": tool.timeout_ms, "version": tool.version, "max_output": tool.max_output,
@@ -72,7 +72,7 @@ pub fn json(tool: &ToolInfo) -> Value {
     })
 }
 
-fn indented(text: &str) -> String {
+fn indent(text: &str) -> String {
     text.trim_end().lines().map(|line| format!("  {line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_is_shown() {
+    fn description_as_text_and_json_has_all_fields() {
         let tool = ToolInfo {
             name: "note".to_owned(),
             description: "Keeps a note.\nFor later.".to_owned(),
@@ -94,11 +94,11 @@ mod tests {
             instructions: String::new(),
         };
         assert_eq!(
-            text(&tool),
+            to_text(&tool),
             "tool      note\n\
              version   1.2.3\n\
              effect    idempotent: it takes effect once per call id: after a loss it is called again under the same id\n\
-             approval  always: a person is asked before each call\n\
+             approval  always: a person must approve each call\n\
              time-out  1.5 s\n\
              result    the model reads up to 65,536 bytes of it\n\
              \n\
@@ -106,6 +106,6 @@ mod tests {
              \n\
              parameters\n  {\n    \"type\": \"object\"\n  }\n"
         );
-        assert_eq!(json(&tool)["parameters"], json!({"type": "object"}));
+        assert_eq!(to_json(&tool)["parameters"], json!({"type": "object"}));
     }
 }

@@ -1,13 +1,13 @@
-//! Arguments made from a schema: small ones that fit, and some that do not.
+//! Makes arguments from a schema: small valid ones, and some invalid ones.
 
 use serde_json::{Map, Value, json};
 
-/// How deep a schema is followed; one that holds itself ends here.
+/// Depth to which a schema is followed, since it may refer to itself.
 const DEPTH_MAX: usize = 16;
-/// Characters or items that are made to reach a minimum.
+/// Most characters or items that are made to reach a minimum.
 const LENGTH_MAX: u64 = 10_000;
-/// What stands in a property that is of another kind.
-const WRONG: [fn() -> Value; 5] = [
+/// Values for a property, one of which has another type.
+const WRONG_VALUES: [fn() -> Value; 5] = [
     || json!({"unexpected": true}),
     || json!([["unexpected"]]),
     || json!("unexpected"),
@@ -15,74 +15,75 @@ const WRONG: [fn() -> Value; 5] = [
     || Value::Null,
 ];
 
-/// The smallest arguments that a schema lets guess: required properties only. Whether they fit is for the schema to say:
-/// a pattern, for one, is not understood.
-pub fn smallest(schema: &Value) -> Value {
-    Some(value(schema, schema, 0)).filter(Value::is_object).unwrap_or_else(|| json!({}))
+/// Makes arguments with the required properties only. They may be invalid, since a pattern, for example, is not
+/// understood; the caller checks them.
+pub(crate) fn make_smallest(schema: &Value) -> Value {
+    Some(make_value(schema, schema, 0)).filter(Value::is_object).unwrap_or_else(|| json!({}))
 }
 
-/// Arguments that do not fit, and what is wrong with each: of those that `fits` refuses, one of each kind.
-pub fn spoiled(schema: &Value, fitting: &Value, fits: impl Fn(&Value) -> bool) -> Vec<(String, Value)> {
+/// Makes invalid arguments and says what is wrong with each: one of each kind that `is_valid` refuses.
+pub(crate) fn make_invalid(schema: &Value, valid: &Value, is_valid: impl Fn(&Value) -> bool) -> Vec<(String, Value)> {
     let with = |name: &str, wrong: Value| {
-        let mut spoiled = fitting.clone();
-        spoiled[name] = wrong;
-        spoiled
+        let mut made = valid.clone();
+        made[name] = wrong;
+        made
     };
-    let named = |name: &str| WRONG.iter().map(|wrong| with(name, wrong())).find(|made| !fits(made));
-    let wrong_type = names(schema).into_iter().find_map(|name| {
-        let made = named(&name)?;
+    let with_wrong_type =
+        |name: &str| WRONG_VALUES.iter().map(|wrong| with(name, wrong())).find(|made| !is_valid(made));
+    let wrong_type = property_names(schema).into_iter().find_map(|name| {
+        let made = with_wrong_type(&name)?;
         Some((format!("{name} of another type"), made))
     });
-    let missing = required(schema).into_iter().find_map(|name| {
-        let mut made = fitting.clone();
+    let missing = required_names(schema).into_iter().find_map(|name| {
+        let mut made = valid.clone();
         made.as_object_mut()?.remove(&name)?;
-        (!fits(&made)).then(|| (format!("without {name}"), made))
+        (!is_valid(&made)).then(|| (format!("without {name}"), made))
     });
     wrong_type.into_iter().chain(missing).collect()
 }
 
-fn required(schema: &Value) -> Vec<String> {
+fn required_names(schema: &Value) -> Vec<String> {
     let list = schema["required"].as_array().map(Vec::as_slice).unwrap_or_default();
     list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Required properties first: they are what a tool looks at.
-fn names(schema: &Value) -> Vec<String> {
-    let mut names = required(schema);
+/// Returns the names of properties, the required ones first, since a tool is most likely to check those.
+fn property_names(schema: &Value) -> Vec<String> {
+    let mut names = required_names(schema);
     let others = schema["properties"].as_object().into_iter().flat_map(Map::keys);
-    names.extend(others.filter(|name| !required(schema).contains(name)).cloned().collect::<Vec<_>>());
+    names.extend(others.filter(|name| !required_names(schema).contains(name)).cloned().collect::<Vec<_>>());
     names
 }
 
-/// `root` is where `$ref` looks.
-fn value(schema: &Value, root: &Value, depth: usize) -> Value {
+/// Makes a value of a schema; `$ref` is resolved in `root`.
+fn make_value(schema: &Value, root: &Value, depth: usize) -> Value {
     if depth > DEPTH_MAX {
         return Value::Null;
     }
-    let schema = follow(schema, root);
-    let told = [schema.get("const"), schema.get("default"), schema["examples"].get(0), schema["enum"].get(0)];
-    if let Some(told) = told.into_iter().flatten().next() {
-        return told.clone();
+    let schema = resolve_ref(schema, root);
+    let presets = [schema.get("const"), schema.get("default"), schema["examples"].get(0), schema["enum"].get(0)];
+    if let Some(preset) = presets.into_iter().flatten().next() {
+        return preset.clone();
     }
     if let Some(one) = ["oneOf", "anyOf"].iter().find_map(|key| schema[*key].as_array()?.first()) {
-        return merge(object(schema, root, depth), value(one, root, depth + 1));
+        return merge(make_object(schema, root, depth), make_value(one, root, depth + 1));
     }
     if let Some(all) = schema["allOf"].as_array() {
-        let made = all.iter().map(|part| value(part, root, depth + 1));
-        return made.fold(object(schema, root, depth), merge);
+        let made = all.iter().map(|part| make_value(part, root, depth + 1));
+        return made.fold(make_object(schema, root, depth), merge);
     }
-    match kind(schema) {
-        "object" => object(schema, root, depth),
-        "array" => array(schema, root, depth),
-        "string" => json!(string(schema)),
-        "integer" | "number" => number(schema),
+    match infer_type(schema) {
+        "object" => make_object(schema, root, depth),
+        "array" => make_array(schema, root, depth),
+        "string" => json!(make_string(schema)),
+        "integer" | "number" => make_number(schema),
         "boolean" => json!(false),
         _ => Value::Null,
     }
 }
 
-/// Follows `$ref` within the schema; any other stays as it is.
-fn follow<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+/// Follows a `$ref` within the schema; other references are left unresolved.
+fn resolve_ref<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let mut at = schema;
     for _ in 0..DEPTH_MAX {
         let target = at["$ref"].as_str().and_then(|to| to.strip_prefix('#')).and_then(|path| root.pointer(path));
@@ -92,8 +93,8 @@ fn follow<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     at
 }
 
-/// The type, or the first that is not `null`; where none is said, what the keywords are about.
-fn kind(schema: &Value) -> &str {
+/// Returns the type, or the first of several that is not `null`; without a type it is inferred from keywords.
+fn infer_type(schema: &Value) -> &str {
     let of = |value: &'_ Value| value.as_str().is_some_and(|word| word != "null");
     if let Some(one) = schema["type"].as_str() {
         return one;
@@ -105,12 +106,12 @@ fn kind(schema: &Value) -> &str {
     about.iter().find(|(key, _)| schema.get(*key).is_some()).map_or("string", |(_, kind)| kind)
 }
 
-fn object(schema: &Value, root: &Value, depth: usize) -> Value {
+fn make_object(schema: &Value, root: &Value, depth: usize) -> Value {
     let property = |name: &String| {
-        let of = schema["properties"].get(name).map_or(Value::Null, |of| value(of, root, depth + 1));
+        let of = schema["properties"].get(name).map_or(Value::Null, |of| make_value(of, root, depth + 1));
         (name.clone(), of)
     };
-    Value::Object(required(schema).iter().map(property).collect())
+    Value::Object(required_names(schema).iter().map(property).collect())
 }
 
 fn merge(one: Value, other: Value) -> Value {
@@ -124,15 +125,15 @@ fn merge(one: Value, other: Value) -> Value {
     }
 }
 
-fn array(schema: &Value, root: &Value, depth: usize) -> Value {
+fn make_array(schema: &Value, root: &Value, depth: usize) -> Value {
     let first = schema["prefixItems"].as_array().map(Vec::as_slice).unwrap_or_default();
     let least = usize::try_from(schema["minItems"].as_u64().unwrap_or(0).min(LENGTH_MAX)).unwrap_or(0);
-    let item = |n: usize| value(first.get(n).unwrap_or(&schema["items"]), root, depth + 1);
+    let item = |n: usize| make_value(first.get(n).unwrap_or(&schema["items"]), root, depth + 1);
     (0..least.max(first.len())).map(item).collect()
 }
 
-fn string(schema: &Value) -> String {
-    let told = match schema["format"].as_str().unwrap_or_default() {
+fn make_string(schema: &Value) -> String {
+    let text = match schema["format"].as_str().unwrap_or_default() {
         "date-time" => "2026-01-15T10:30:45Z",
         "date" => "2026-01-15",
         "time" => "10:30:45Z",
@@ -146,13 +147,13 @@ fn string(schema: &Value) -> String {
     };
     let least = usize::try_from(schema["minLength"].as_u64().unwrap_or(0).min(LENGTH_MAX)).unwrap_or(0);
     let most = schema["maxLength"].as_u64().and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
-    let filled = told.chars().chain(std::iter::repeat('x'));
-    filled.take(told.len().max(least).min(most)).collect()
+    let filled = text.chars().chain(std::iter::repeat('x'));
+    filled.take(text.len().max(least).min(most)).collect()
 }
 
-/// The number nearest to zero.
-fn number(schema: &Value) -> Value {
-    let whole = kind(schema) == "integer";
+/// Makes the valid number nearest to zero.
+fn make_number(schema: &Value) -> Value {
+    let whole = infer_type(schema) == "integer";
     let step = schema["multipleOf"].as_f64().filter(|step| *step > 0.0).unwrap_or(if whole { 1.0 } else { 0.5 });
     let above = |at: f64| (at / step).floor().mul_add(step, step);
     let below = |at: f64| (at / step).ceil().mul_add(step, -step);
@@ -163,7 +164,7 @@ fn number(schema: &Value) -> Value {
     let made = 0.0_f64.max(low.unwrap_or(f64::MIN)).min(high.unwrap_or(f64::MAX));
     #[allow(
         clippy::cast_possible_truncation,
-        reason = "a number too large is caught where it is held against the schema"
+        reason = "a number that is too large is refused when the caller checks it against the schema"
     )]
     let integer = made as i64;
     if made.fract() == 0.0 { json!(integer) } else { json!(made) }
@@ -175,13 +176,13 @@ mod tests {
 
     use super::*;
 
-    fn fits(schema: &Value, arguments: &Value) -> bool {
+    fn is_valid(schema: &Value, arguments: &Value) -> bool {
         let schema = Schema::compile(&contract::Json::of(schema)).unwrap();
         schema.check(&contract::Json::of(arguments)).is_ok()
     }
 
     #[test]
-    fn the_smallest_arguments_fit() {
+    fn smallest_arguments_of_schema_are_valid() {
         let person = json!({"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}});
         for (property, made) in [
             (json!({"type": "string"}), json!("x")),
@@ -213,33 +214,33 @@ mod tests {
             let schema = json!({"type": "object", "properties": {"it": property, "other": {"type": "string"}},
                 "required": ["it"], "additionalProperties": false, "$defs": {"tree": {"type": "object",
                 "required": ["below"], "properties": {"below": {"type": "array", "items": {"$ref": "#/$defs/tree"}}}}}});
-            let arguments = smallest(&schema);
+            let arguments = make_smallest(&schema);
             assert_eq!(arguments, json!({"it": made}), "{property}");
-            assert!(fits(&schema, &arguments), "{property}");
+            assert!(is_valid(&schema, &arguments), "{property}");
         }
-        assert_eq!(smallest(&json!({})), json!({}));
-        assert_eq!(smallest(&json!({"type": "string"})), json!({}));
+        assert_eq!(make_smallest(&json!({})), json!({}));
+        assert_eq!(make_smallest(&json!({"type": "string"})), json!({}));
     }
 
     #[test]
-    fn a_schema_that_cannot_end_ends() {
+    fn smallest_arguments_of_recursive_schema_are_finite() {
         let endless = json!({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}});
-        assert!(smallest(&endless).is_object());
+        assert!(make_smallest(&endless).is_object());
         let itself = json!({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#/properties/a"}}});
-        assert!(smallest(&itself).is_object());
+        assert!(make_smallest(&itself).is_object());
     }
 
     #[test]
-    fn spoiled_arguments_do_not_fit() {
+    fn invalid_arguments_are_refused_by_schema() {
         let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
         let free = json!({"type": "object", "properties": {}});
         let optional = json!({"type": "object", "properties": {"n": {"type": ["integer", "null"]}}});
         for (schema, what) in
             [(&text, &["text of another type", "without text"][..]), (&free, &[]), (&optional, &["n of another type"])]
         {
-            let spoiled = spoiled(schema, &smallest(schema), |made| fits(schema, made));
-            assert!(spoiled.iter().all(|(_, made)| !fits(schema, made)), "{spoiled:?}");
-            assert_eq!(spoiled.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>(), what);
+            let invalid = make_invalid(schema, &make_smallest(schema), |made| is_valid(schema, made));
+            assert!(invalid.iter().all(|(_, made)| !is_valid(schema, made)), "{invalid:?}");
+            assert_eq!(invalid.iter().map(|(what, _)| what.as_str()).collect::<Vec<_>>(), what);
         }
     }
 }

@@ -1,25 +1,24 @@
-//! A tool held against the protocol: one line for each thing that it owes, and what to do where it does not hold.
+//! Checks a tool against the protocol: one finding for each rule, with a hint where the tool breaks it.
 
-pub mod examine;
-pub mod judge;
-pub mod show;
+pub(crate) mod examine;
+pub(crate) mod judge;
+pub(crate) mod show;
 
-/// How a check came out.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mark {
-    /// As it should be.
+pub(crate) enum Mark {
     Pass,
-    /// Worth a look.
+    /// Allowed, but worth a look.
     Note,
     /// The tool breaks the protocol.
     Fail,
-    /// Could not be seen, or is not asked of such a tool.
+    /// Not checked, or not required of such a tool.
     Skip,
 }
 
 impl Mark {
-    /// As `--json` has it.
-    pub const fn as_str(self) -> &'static str {
+    /// Returns the name in `--json`.
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Pass => "pass",
             Self::Note => "note",
@@ -29,38 +28,35 @@ impl Mark {
     }
 }
 
-/// One line of the list.
+/// One checked rule of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    /// What was looked at.
-    pub name: &'static str,
-    /// How it came out.
-    pub mark: Mark,
-    /// What was seen.
-    pub told: String,
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) mark: Mark,
+    pub(crate) finding: String,
     /// What to do about it.
-    pub hint: Option<String>,
+    pub(crate) hint: Option<String>,
 }
 
 impl Check {
-    fn pass(name: &'static str, told: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Pass, told: told.into(), hint: None }
+    fn pass(name: &'static str, finding: impl Into<String>) -> Self {
+        Self { name, mark: Mark::Pass, finding: finding.into(), hint: None }
     }
 
-    fn skip(name: &'static str, told: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Skip, told: told.into(), hint: None }
+    fn skip(name: &'static str, finding: impl Into<String>) -> Self {
+        Self { name, mark: Mark::Skip, finding: finding.into(), hint: None }
     }
 
-    fn note(name: &'static str, told: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Note, told: told.into(), hint: Some(hint.into()) }
+    fn note(name: &'static str, finding: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name, mark: Mark::Note, finding: finding.into(), hint: Some(hint.into()) }
     }
 
-    fn fail(name: &'static str, told: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { name, mark: Mark::Fail, told: told.into(), hint: Some(hint.into()) }
+    fn fail(name: &'static str, finding: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { name, mark: Mark::Fail, finding: finding.into(), hint: Some(hint.into()) }
     }
 }
 
-/// Whether the tool may be used: nothing failed.
-pub fn holds(checks: &[Check]) -> bool {
+/// Whether no check failed.
+pub(crate) fn has_passed(checks: &[Check]) -> bool {
     checks.iter().all(|check| check.mark != Mark::Fail)
 }

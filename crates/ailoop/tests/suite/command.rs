@@ -1,58 +1,58 @@
-//! The `ailoop` command as its users meet it: exit codes, streams, signals, and what stays behind.
+//! The `ailoop` command as its users run it: exit codes, streams, signals, and leftovers.
 
-mod asked;
-mod breaks;
-mod desk;
+mod approvals;
+mod configuration;
 mod mistakes;
+mod outages;
 mod plans;
 mod world;
 
 use std::fs;
 use std::process::Stdio;
 
-use world::{World, code, text};
+use world::{World, exit_code, text};
 
 #[test]
-fn one_prompt_with_a_fleet_of_its_own() {
+fn run_without_fleet_starts_one_and_prints_answer() {
     let world = World::new();
     let run = world.ailoop(&["run", "--agent", "e", "--model", "rehearsal", "survey"]).output().unwrap();
-    assert_eq!(code(&run), 0, "{}", text(&run.stderr));
-    let (answer, chatter) = (text(&run.stdout), text(&run.stderr));
+    assert_eq!(exit_code(&run), 0, "{}", text(&run.stderr));
+    let (answer, stderr) = (text(&run.stdout), text(&run.stderr));
     assert!(answer.contains("survey.md"), "{answer}");
     for line in ["session ", "  step 1/10  ", "  tool list_files  ok  ", "✓ done  5 steps · "] {
-        assert!(chatter.contains(line), "{line:?} is not in:\n{chatter}");
+        assert!(stderr.contains(line), "{line:?} is not in:\n{stderr}");
         assert!(!answer.contains(line), "{line:?} belongs to stderr");
     }
     assert!(fs::read_to_string(world.path(".ailoop/out/survey.md")).unwrap().contains("hello.rs"));
-    world.nats_has_ended();
+    world.wait_for_nats_end();
     assert!(!world.path(".ailoop/run.json").exists());
 }
 
 #[test]
-fn what_a_fleet_of_its_own_asks_is_answered_from_another_terminal() {
+fn gate_of_own_fleet_is_answered_from_another_terminal() {
     let world = World::new();
-    world.ask_before_writing();
+    world.require_approval_for_writes();
     let line = ["run", "--session", "s", "--model", "rehearsal", "--approve", "wait", "survey"];
-    let asking = world.ailoop(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    let mut asking = world::Running::new(asking.unwrap());
-    asking.stderr_until("waits for approval");
+    let spawned = world.ailoop(&line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut run = world::Running::new(spawned.unwrap());
+    run.read_stderr_until("waits for approval");
     let gates = text(&world.output(&["approvals", "--json"]).stdout);
     let gate: serde_json::Value = serde_json::from_str(&gates).unwrap();
-    // It ends with its session: nobody begins another one in it.
+    // The fleet ends with its session, so it accepts no other session.
     let other = world.output(&["run", "--model", "rehearsal", "x"]);
-    assert!(code(&other) == 1 && text(&other.stderr).contains("error[not_now]"), "{}", text(&other.stderr));
+    assert!(exit_code(&other) == 1 && text(&other.stderr).contains("error[not_now]"), "{}", text(&other.stderr));
     let answered = world.output(&["approvals", "approve", "s", gate["gate"].as_str().unwrap()]);
-    assert_eq!(code(&answered), 0, "{}", text(&answered.stderr));
-    asking.stderr_until("✓ done");
+    assert_eq!(exit_code(&answered), 0, "{}", text(&answered.stderr));
+    run.read_stderr_until("✓ done");
     assert!(world.path(".ailoop/out/survey.md").exists());
-    world::until("the file says so no more", || !world.path(".ailoop/run.json").exists());
+    world::wait_until("the file says so no more", || !world.path(".ailoop/run.json").exists());
 }
 
 #[test]
-fn events_as_lines_of_json() {
+fn run_with_json_prints_events_as_lines() {
     let world = World::new();
     let run = world.ailoop(&["run", "--json", "--model", "rehearsal", "x"]).output().unwrap();
-    assert_eq!(code(&run), 0, "{}", text(&run.stderr));
+    assert_eq!(exit_code(&run), 0, "{}", text(&run.stderr));
     let events: Vec<serde_json::Value> =
         text(&run.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let seqs: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
@@ -63,16 +63,16 @@ fn events_as_lines_of_json() {
 }
 
 #[test]
-fn limits_end_a_turn_with_their_own_exit_code() {
+fn run_limit_reached_exits_with_124() {
     let world = World::new();
     let line = ["run", "--agent", "e", "--model", "rehearsal", "--max-iterations", "2", "x"];
     let run = world.ailoop(&line).output().unwrap();
-    assert_eq!(code(&run), 124, "{}", text(&run.stderr));
+    assert_eq!(exit_code(&run), 124, "{}", text(&run.stderr));
     assert!(text(&run.stderr).contains("stopped at the limit of iterations  2 steps"), "{}", text(&run.stderr));
 }
 
 #[test]
-fn what_cannot_be_meant_starts_nothing() {
+fn invalid_command_line_starts_nothing() {
     let world = World::new();
     let long = "x".repeat((1 << 20) + 1);
     for (line, stdin, exit, error) in [
@@ -88,7 +88,7 @@ fn what_cannot_be_meant_starts_nothing() {
         (&["watch", "s", "--url", "http://127.0.0.1:9"], "", 3, "error[unavailable]"),
     ] {
         let output = world.with_stdin(line, stdin);
-        assert_eq!(code(&output), exit, "{line:?}: {}", text(&output.stderr));
+        assert_eq!(exit_code(&output), exit, "{line:?}: {}", text(&output.stderr));
         assert!(text(&output.stderr).contains(error), "{line:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty(), "{line:?} prints data");
     }
@@ -96,12 +96,12 @@ fn what_cannot_be_meant_starts_nothing() {
 }
 
 #[test]
-fn a_fleet_that_stays_serves_every_command() {
+fn running_fleet_serves_every_command() {
     let world = World::new();
-    let fleet = world.up();
+    let fleet = world.start_fleet();
     let ok = |line: &[&str]| {
         let output = world.ailoop(line).output().unwrap();
-        assert_eq!(code(&output), 0, "{line:?}: {}", text(&output.stderr));
+        assert_eq!(exit_code(&output), 0, "{line:?}: {}", text(&output.stderr));
         text(&output.stdout)
     };
     assert!(ok(&["tools"]).contains("list_files"));
@@ -109,8 +109,8 @@ fn a_fleet_that_stays_serves_every_command() {
     let waits: serde_json::Value = serde_json::from_str(&ok(&["mail", "--mailbox", "eamonn", "--json"])).unwrap();
     assert_eq!((&waits["from"], &waits["text"]), (&"user".into(), &"Begin with plan 2.".into()));
     let forged = world.output(&["mail", "reply", waits["id"].as_str().unwrap(), "I do.", "--mailbox", "e"]);
-    let said = text(&forged.stderr);
-    assert!(code(&forged) == 1 && said.contains("error[bad_request]: e is an agent's mailbox: "), "{said}");
+    let stderr = text(&forged.stderr);
+    assert!(exit_code(&forged) == 1 && stderr.contains("error[bad_request]: e is an agent's mailbox: "), "{stderr}");
     ok(&["mail", "send", "user", "Shall I begin?", "--subject", "The plans", "--mailbox", "anna"]);
     let question = ok(&["mail"]);
     assert!(question.contains("from anna, "), "{question}");
@@ -123,9 +123,9 @@ fn a_fleet_that_stays_serves_every_command() {
     assert!(ok(&["run", "--session", "notes", "second"]).contains("second"), "the answer of the second turn only");
     assert!(ok(&["sessions", "--phase", "idle"]).contains("notes"));
     let unknown = world.output(&["configure", "notes", "--feature", "mailbx"]);
-    assert_eq!(code(&unknown), 1, "{}", text(&unknown.stderr));
-    let said = text(&unknown.stderr);
-    assert!(said.contains("error[unknown_feature]") && said.contains("did you mean \"mailbox\"?"), "{said}");
+    assert_eq!(exit_code(&unknown), 1, "{}", text(&unknown.stderr));
+    let stderr = text(&unknown.stderr);
+    assert!(stderr.contains("error[unknown_feature]") && stderr.contains("did you mean \"mailbox\"?"), "{stderr}");
     let read = ok(&["transcript", "notes"]);
     assert!(
         read.contains("\n\nfirst\n") && read.contains("- `list_files`") && read.contains("Turn 2 ended: completed.")
@@ -164,61 +164,63 @@ fn a_fleet_that_stays_serves_every_command() {
         (&["watch", "nosuch"], 1, "error[unknown_session]"),
     ] {
         let output = world.ailoop(line).output().unwrap();
-        assert_eq!(code(&output), exit, "{line:?}: {}", text(&output.stderr));
+        assert_eq!(exit_code(&output), exit, "{line:?}: {}", text(&output.stderr));
         assert!(text(&output.stderr).contains(error), "{line:?}: {}", text(&output.stderr));
     }
     assert_eq!(fleet.end("TERM"), Some(0));
-    world.nats_has_ended();
+    world.wait_for_nats_end();
     assert!(!world.path(".ailoop/run.json").exists());
 }
 
 #[test]
-fn an_interrupted_command_leaves_the_session_to_the_fleet() {
+fn interrupted_run_session_goes_on_in_running_fleet() {
     let world = World::new();
-    let fleet = world.up();
+    let fleet = world.start_fleet();
     let watching = world.ailoop(&["run", "--session", "s", "x"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut watching = world::Running::new(watching.unwrap());
-    watching.stderr_until("session s");
-    let (exit, chatter) = watching.end_with_stderr("INT");
-    assert_eq!(exit, Some(130), "{chatter}");
-    assert!(chatter.contains("ailoop watch s"), "{chatter}");
-    world::until("the session goes on to its end", || text(&world.output(&["sessions"]).stdout).contains("idle"));
+    watching.read_stderr_until("session s");
+    let (exit, stderr) = watching.end_with_stderr("INT");
+    assert_eq!(exit, Some(130), "{stderr}");
+    assert!(stderr.contains("ailoop watch s"), "{stderr}");
+    world::wait_until("the session goes on to its end", || text(&world.output(&["sessions"]).stdout).contains("idle"));
     assert_eq!(fleet.end("INT"), Some(0));
 }
 
 #[test]
-fn an_interrupted_fleet_of_its_own_stops_the_session() {
+fn interrupted_run_of_own_fleet_stops_session() {
     let world = World::new();
     let run = world.ailoop(&["run", "--model", "rehearsal", "x"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut run = world::Running::new(run.unwrap());
-    run.stderr_until("session ");
-    let (exit, chatter) = run.end_with_stderr("INT");
-    assert_eq!(exit, Some(130), "{chatter}");
-    assert!(chatter.contains("stopping the session") && chatter.contains("session stopped"), "{chatter}");
-    world.nats_has_ended();
+    run.read_stderr_until("session ");
+    let (exit, stderr) = run.end_with_stderr("INT");
+    assert_eq!(exit, Some(130), "{stderr}");
+    assert!(stderr.contains("stopping the session") && stderr.contains("session stopped"), "{stderr}");
+    world.wait_for_nats_end();
 }
 
 #[test]
-fn a_killed_fleet_leaves_no_server_and_its_sessions_go_on() {
+fn killed_fleet_leaves_no_server_and_next_fleet_continues_sessions() {
     let world = World::new();
-    let fleet = world.up();
+    let fleet = world.start_fleet();
     let begun = world.ailoop(&["run", "--session", "s", "x"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut begun = world::Running::new(begun.unwrap());
-    begun.stderr_until("session s");
+    begun.read_stderr_until("session s");
     assert_eq!(fleet.end("KILL"), None);
-    world.nats_has_ended();
+    world.wait_for_nats_end();
     begun.end("KILL");
 
-    let next = world.up();
-    world::until("the session is taken up to its end", || text(&world.output(&["sessions"]).stdout).contains("idle"));
+    let next = world.start_fleet();
+    world::wait_until("the session is taken up to its end", || {
+        text(&world.output(&["sessions"]).stdout).contains("idle")
+    });
     assert_eq!(next.end("TERM"), Some(0));
 }
 
 #[test]
-fn completions_are_printed() {
+fn completion_and_version_are_printed() {
     let world = World::new();
     let bash = world.ailoop(&["completion", "bash"]).output().unwrap();
-    assert_eq!(code(&bash), 0);
+    assert_eq!(exit_code(&bash), 0);
     assert!(text(&bash.stdout).contains("_ailoop"));
     let version = world.ailoop(&["--version"]).output().unwrap();
     assert_eq!(text(&version.stdout), format!("ailoop {}\n", env!("CARGO_PKG_VERSION")));

@@ -1,4 +1,4 @@
-//! What the JSON Schemas say of configuration files is what the parsers say. `UPDATE_GOLDEN=1` writes the pages anew.
+//! Compares the JSON Schemas of configuration files with their parsers. `UPDATE_GOLDEN=1` writes the schemas.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn shipped(file: ConfigFile) -> String {
 }
 
 #[test]
-fn the_pages_hold_the_schemas_that_the_types_have() {
+fn committed_schemas_are_those_of_the_types() {
     for file in ConfigFile::ALL {
         let path = root().join(format!("docs/reference/schemas/{file}.schema.json"));
         let text = format!("{}\n", serde_json::to_string_pretty(&file.schema()).unwrap());
@@ -35,7 +35,7 @@ fn the_pages_hold_the_schemas_that_the_types_have() {
             continue;
         }
         let page = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(text == page, "{} is not what the types say: UPDATE_GOLDEN=1 writes it anew", path.display());
+        assert!(text == page, "{} differs from the schema of the types: UPDATE_GOLDEN=1 writes it", path.display());
     }
 }
 
@@ -51,12 +51,12 @@ fn what_is_shipped_is_valid() {
 #[test]
 fn every_section_is_in_the_schema_and_no_other() {
     let schema = ConfigFile::Ailoop.schema();
-    let told: BTreeSet<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(told, service::config::SECTIONS.iter().copied().collect());
+    let sections: BTreeSet<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(sections, service::config::SECTIONS.iter().copied().collect());
 }
 
 #[test]
-fn mistakes_are_refused() {
+fn schema_value_with_mistake_is_refused() {
     use ConfigFile::{Agents, Ailoop, Models};
     let agent = |fields: &str| format!("agents: {{x: {{name: X, prompt_file: x.md, {fields}}}}}");
     let continuation = |fields: &str| agent(&format!("continuation_config: {{{fields}}}"));
@@ -126,12 +126,12 @@ fn mistakes_are_refused() {
     }
 }
 
-/// Every place of a value.
-fn places(value: &Value) -> Vec<String> {
+/// Returns the JSON pointers of all parts of a value.
+fn list_pointers(value: &Value) -> Vec<String> {
     let mut found = vec![String::new()];
     let below = |key: &str, value: &Value| -> Vec<String> {
         let key = key.replace('~', "~0").replace('/', "~1");
-        places(value).into_iter().map(|rest| format!("/{key}{rest}")).collect()
+        list_pointers(value).into_iter().map(|rest| format!("/{key}{rest}")).collect()
     };
     match value {
         Value::Object(fields) => found.extend(fields.iter().flat_map(|(key, value)| below(key, value))),
@@ -143,21 +143,21 @@ fn places(value: &Value) -> Vec<String> {
     found
 }
 
-/// Everything that can be done to one place: another type, another value, one key more, one less.
-fn changed(whole: &Value) -> Vec<(String, String, Value)> {
+/// Changes one part of the value at a time: another type, another value, one key more, one key less.
+fn make_changes(whole: &Value) -> Vec<(String, String, Value)> {
     let mut all = Vec::new();
-    for place in places(whole) {
+    for pointer in list_pointers(whole) {
         let mut with = |what: String, change: &dyn Fn(&mut Value)| {
             let mut other = whole.clone();
-            change(other.pointer_mut(&place).unwrap());
-            all.push((place.clone(), what, other));
+            change(other.pointer_mut(&pointer).unwrap());
+            all.push((pointer.clone(), what, other));
         };
         for value in
             [json!(null), json!(true), json!(0), json!(7), json!(-1), json!(0.5), json!("word"), json!([]), json!({})]
         {
             with(format!("= {value}"), &|at| *at = value.clone());
         }
-        let Some(fields) = whole.pointer(&place).and_then(Value::as_object) else { continue };
+        let Some(fields) = whole.pointer(&pointer).and_then(Value::as_object) else { continue };
         with("with another key".to_owned(), &|at| {
             at.as_object_mut().unwrap().insert("other".to_owned(), json!("word"));
         });
@@ -170,11 +170,11 @@ fn changed(whole: &Value) -> Vec<(String, String, Value)> {
     all
 }
 
-/// A parser, which is asked only whether it is content.
+/// A parser, of which only success or failure is used.
 type Parses = fn(&TextFile) -> Result<(), String>;
 
-/// Over every change of one place of files that have every key. The schema refuses no more than the parser but numbers and
-/// booleans where a text is meant, and takes no more but names of what is nowhere.
+/// Changes each part of files that have every key. The schema refuses what the parser refuses, with two exceptions: it also
+/// refuses numbers and booleans in the place of a text, and it accepts names of things that do not exist.
 #[test]
 fn schema_and_parser_agree_about_every_change() {
     let agents = r#"
@@ -235,7 +235,7 @@ models:
     ];
     for (file, text, parses) in files {
         let (whole, validator) = (value(text), validator(file));
-        let changes = changed(&whole);
+        let changes = make_changes(&whole);
         assert!(changes.len() > 300, "{file}: {}", changes.len());
         for (place, what, changed) in changes {
             // JSON is YAML.

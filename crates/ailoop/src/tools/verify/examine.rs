@@ -1,4 +1,4 @@
-//! The examination: makes the calls, and has them judged.
+//! Calls a tool for all checks, and passes the replies to [`judge`].
 
 use std::time::Duration;
 
@@ -11,204 +11,203 @@ use tokio::time::{Instant, sleep};
 use tool_schema::Schema;
 
 use super::{Check, judge};
-use crate::tools::ask::{Asker, Exchange, Found, Seen};
-use crate::tools::call::{Call, Caller};
 use crate::tools::sample;
+use crate::tools::tool_client::{CallExchange, CallRecord, ToolClient, ToolReplicas};
+use crate::tools::trial_call::{TrialCall, TrialCaller};
 
-/// How long an answer may take that needs no work: to what cannot be read, is cancelled, or comes too late.
-const SOON: Duration = Duration::from_secs(5);
-/// How far into a call it is cancelled.
+/// Longest wait for an answer that needs no work: to invalid, cancelled or late calls.
+const QUICK_ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Time after which a running call is cancelled.
 const CANCEL_AFTER: Duration = Duration::from_millis(300);
-/// How long a second reply to an answered call is waited for.
-const QUIET: Duration = Duration::from_secs(1);
-/// A deadline that has long passed.
-const PASSED: Timestamp = Timestamp::from_millis(0);
-/// What is no JSON: two lines, since a header holds only one, and some libraries put what they cannot read into one.
-const GARBAGE: &[u8] = b"this is\nno JSON {";
+/// Wait for a second reply to an answered call.
+const SECOND_REPLY_WAIT: Duration = Duration::from_secs(1);
+/// A deadline that has passed.
+const PASSED_DEADLINE: Timestamp = Timestamp::from_millis(0);
+/// A body that is not JSON. It has two lines, since some libraries put an unreadable body into a header, which allows one.
+const INVALID_BODY: &[u8] = b"this is\nno JSON {";
 
-/// What is not looked at where nobody answers.
-const REST: &str = "everything else";
+/// Name of the checks that are skipped without an answer.
+const REMAINING_CHECKS: &str = "everything else";
 
-/// What is examined, once it is described.
-pub struct Subject {
-    /// What it says of itself.
-    pub spec: ToolSpec,
-    /// Its schema.
-    pub schema: Schema,
-    /// Who serves it.
-    pub found: Found,
+/// A tool that is described and can be called.
+pub(crate) struct ExaminedTool {
+    pub(crate) spec: ToolSpec,
+    /// The compiled schema of its arguments.
+    pub(crate) schema: Schema,
+    pub(crate) replicas: ToolReplicas,
 }
 
-/// What the caller wants.
-pub struct Wish {
-    /// Arguments that ought to work; else some are made.
-    pub arguments: Option<Json>,
-    /// How long an answer may take.
-    pub within: Duration,
+/// Options of the calls.
+pub(crate) struct CallOptions {
+    /// Arguments that should work; without them some are made from the schema.
+    pub(crate) arguments: Option<Json>,
+    /// Longest wait for an answer.
+    pub(crate) timeout: Duration,
 }
 
-/// Looks at what the tool says of itself; without a subject there is nothing to call.
-pub async fn described(asker: &Asker<'_>) -> Result<(Vec<Check>, Option<Subject>), BusError> {
-    let found = asker.find().await?;
-    let (first, spec) = judge::described(&found);
+/// Checks the description of the tool; returns no tool if it cannot be called.
+pub(crate) async fn check_description(client: &ToolClient<'_>) -> Result<(Vec<Check>, Option<ExaminedTool>), BusError> {
+    let replicas = client.find_replicas().await?;
+    let (first, spec) = judge::check_description(&replicas);
     let Some(spec) = spec else { return Ok((vec![first], None)) };
     let compiled = Schema::compile(&spec.parameters);
     let checks = vec![
         first,
-        judge::schema(&spec, compiled.as_ref().map(|_| ())),
-        judge::replicas(&found),
-        judge::catalogue(asker.is_known().await?),
+        judge::check_schema(&spec, compiled.as_ref().map(|_| ())),
+        judge::check_replicas(&replicas),
+        judge::check_catalogue(client.is_known().await?),
     ];
-    Ok((checks, compiled.ok().map(|schema| Subject { spec, schema, found })))
+    Ok((checks, compiled.ok().map(|schema| ExaminedTool { spec, schema, replicas })))
 }
 
-/// Arguments that fit: the caller's, or made from the schema. The error says that none could be made.
-pub fn arguments(subject: &Subject, wish: &Wish) -> Result<Json, String> {
-    let made = || Json::of(&sample::smallest(&schema_of(subject)));
-    let arguments = wish.arguments.clone().unwrap_or_else(made);
-    subject.schema.check(&arguments).map(|()| arguments)
+/// Chooses valid arguments: those of the options, or some made from the schema. Fails if they are invalid.
+pub(crate) fn choose_arguments(tool: &ExaminedTool, options: &CallOptions) -> Result<Json, String> {
+    let made = || Json::of(&sample::make_smallest(&parse_schema(tool)));
+    let arguments = options.arguments.clone().unwrap_or_else(made);
+    tool.schema.check(&arguments).map(|()| arguments)
 }
 
-/// Calls the tool, again and again. How often it takes effect is what [`effects`] says.
-pub async fn called(
-    asker: &Asker<'_>,
-    subject: &Subject,
+/// Calls the tool for all checks. [`count_effects`] says how many of the calls may take effect.
+pub(crate) async fn check_calls(
+    client: &ToolClient<'_>,
+    tool: &ExaminedTool,
     arguments: &Json,
-    wish: &Wish,
-    mut caller: Caller,
+    options: &CallOptions,
+    mut caller: TrialCaller,
     now: impl Fn() -> Timestamp,
 ) -> Result<Vec<Check>, BusError> {
-    let mut exam = Exam { asker, exchanges: Vec::new(), within: wish.within };
-    let fitting = Bytes::copy_from_slice(arguments.get().as_bytes());
-    let deadline = |within: Duration| now().after(within);
+    let mut examiner = Examiner { client, exchanges: Vec::new(), timeout: options.timeout };
+    let valid_body = Bytes::copy_from_slice(arguments.get().as_bytes());
+    let deadline = |timeout: Duration| now().after(timeout);
 
-    let call = caller.call(fitting.clone(), deadline(wish.within));
-    let first = exam.answered(&call, wish.within).await?;
-    let error = if first.answer().is_none() { asker.last_error().await? } else { None };
-    let mut checks = vec![judge::fitting(&first, arguments.get(), wish.arguments.is_some(), error.as_deref())];
-    if first.answer().is_none() {
-        checks.push(Check::skip(REST, "not tried: it does not answer"));
+    let call = caller.make_call(valid_body.clone(), deadline(options.timeout));
+    let first = examiner.call(&call, options.timeout).await?;
+    let error = if first.first_answer().is_none() { client.fetch_last_error().await? } else { None };
+    let mut checks =
+        vec![judge::check_valid_arguments(&first, arguments.get(), options.arguments.is_some(), error.as_deref())];
+    if first.first_answer().is_none() {
+        checks.push(Check::skip(REMAINING_CHECKS, "not tried: it does not answer"));
         return Ok(checks);
     }
 
-    // What it cannot use.
-    let soon = SOON.min(wish.within);
+    // Invalid calls.
+    let quick = QUICK_ANSWER_MAX.min(options.timeout);
     let value: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
-    let fits = |made: &Value| subject.schema.check(&Json::of(made)).is_ok();
-    let spoiled = sample::spoiled(&schema_of(subject), &value, fits);
-    if spoiled.is_empty() {
-        checks.push(Check::skip("wrong arguments", "its schema lets everything pass"));
+    let is_valid = |made: &Value| tool.schema.check(&Json::of(made)).is_ok();
+    let invalid = sample::make_invalid(&parse_schema(tool), &value, is_valid);
+    if invalid.is_empty() {
+        checks.push(Check::skip("wrong arguments", "its schema accepts everything"));
     }
-    for (what, made) in spoiled {
-        let call = caller.call(made.to_string(), deadline(wish.within));
-        checks.push(judge::refused("wrong arguments", &what, &exam.answered(&call, soon).await?));
+    for (what, made) in invalid {
+        let call = caller.make_call(made.to_string(), deadline(options.timeout));
+        checks.push(judge::check_refusal("wrong arguments", &what, &examiner.call(&call, quick).await?));
     }
-    let garbage = caller.call(GARBAGE, deadline(wish.within));
-    checks.push(judge::refused("garbage", "no JSON", &exam.answered(&garbage, soon).await?));
-    let again = match subject.spec.effect {
-        // Not a second effect.
-        EffectClass::Idempotent => call.again(),
+    let invalid_body = caller.make_call(INVALID_BODY, deadline(options.timeout));
+    checks.push(judge::check_refusal("garbage", "no JSON", &examiner.call(&invalid_body, quick).await?));
+    let valid_again = match tool.spec.effect {
+        // A redelivery has no second effect.
+        EffectClass::Idempotent => call.redeliver(),
         EffectClass::Pure | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
-            caller.call(fitting.clone(), deadline(wish.within))
+            caller.make_call(valid_body.clone(), deadline(options.timeout))
         }
     };
-    let still = exam.answered(&again, wish.within).await?;
-    let left = asker.find().await?.replicas.len();
-    checks.push(judge::still_there(&still, subject.found.replicas.len(), left));
-    if still.answer().is_none() {
-        checks.push(Check::skip(REST, "not tried: it does not answer any more"));
+    let after_invalid = examiner.call(&valid_again, options.timeout).await?;
+    let remaining = client.find_replicas().await?.replicas.len();
+    checks.push(judge::check_survival(&after_invalid, tool.replicas.replicas.len(), remaining));
+    if after_invalid.first_answer().is_none() {
+        checks.push(Check::skip(REMAINING_CHECKS, "not tried: it does not answer any more"));
         return Ok(checks);
     }
 
-    // The same call twice.
-    match subject.spec.effect {
+    // Redelivered calls.
+    match tool.spec.effect {
         EffectClass::AtMostOnce => checks.push(Check::skip("repeated", "no call of an at_most_once tool is repeated")),
         EffectClass::Reconcilable => {
-            let unheard = caller.call(fitting.clone(), deadline(wish.within));
-            checks.push(judge::probed(asker.probe(&unheard, soon).await?.as_ref()));
+            let unsent = caller.make_call(valid_body.clone(), deadline(options.timeout));
+            checks.push(judge::check_probe(client.probe(&unsent, quick).await?.as_ref()));
         }
         effect @ (EffectClass::Pure | EffectClass::Idempotent) => {
-            let second = exam.answered(&call.again(), wish.within).await?;
-            checks.push(judge::repeated("repeated", effect, &first, &second));
-            let call = caller.call(fitting.clone(), deadline(wish.within));
-            let (one, other) = exam.both(&call, wish.within).await?;
-            checks.push(judge::repeated("twice at once", effect, &one, &other));
+            let second = examiner.call(&call.redeliver(), options.timeout).await?;
+            checks.push(judge::check_redelivery("repeated", effect, &first, &second));
+            let call = caller.make_call(valid_body.clone(), deadline(options.timeout));
+            let (one, other) = examiner.call_twice(&call, options.timeout).await?;
+            checks.push(judge::check_redelivery("twice at once", effect, &one, &other));
         }
     }
 
-    // Nobody waits.
-    let late = caller.call(fitting.clone(), PASSED);
-    checks.push(judge::late(&exam.answered(&late, soon).await?));
-    let call = caller.call(fitting, deadline(wish.within));
-    let (at, seen) = exam.cancelled(&call).await?;
-    checks.push(judge::cancelled(at, &seen));
+    // Late and cancelled calls.
+    let late = caller.make_call(valid_body.clone(), PASSED_DEADLINE);
+    checks.push(judge::check_deadline(&examiner.call(&late, quick).await?));
+    let call = caller.make_call(valid_body, deadline(options.timeout));
+    let (cancelled_at, record) = examiner.call_and_cancel(&call).await?;
+    checks.push(judge::check_cancel(cancelled_at, &record));
 
-    // All of them together.
-    let seen = exam.quiet().await;
-    let seen: Vec<&Seen> = seen.iter().collect();
-    checks.push(judge::single(&seen, subject.found.replicas.len()));
-    checks.push(judge::progress(&seen));
-    checks.push(judge::size(&seen, &subject.spec));
-    checks.push(judge::trace(&first, caller.trace()));
+    // All replies together.
+    let records = examiner.finish().await;
+    let records: Vec<&CallRecord> = records.iter().collect();
+    checks.push(judge::check_single_reply(&records, tool.replicas.replicas.len()));
+    checks.push(judge::check_progress(&records));
+    checks.push(judge::check_size(&records, &tool.spec));
+    checks.push(judge::check_trace(&first, caller.trace_id()));
     Ok(checks)
 }
 
-/// How many calls of ids of their own may take effect.
-pub const fn effects(effect: EffectClass) -> usize {
+/// Returns how many calls may take effect.
+pub(crate) const fn count_effects(effect: EffectClass) -> usize {
     match effect {
         EffectClass::Pure => 0,
-        // The first, a late one, a cancelled one; and two at once that are one, or the one after what it cannot use.
+        // The first, a late one, a cancelled one, and either one that is sent twice or the one after the invalid calls.
         EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => 4,
     }
 }
 
-fn schema_of(subject: &Subject) -> Value {
-    serde_json::from_str(subject.spec.parameters.get()).unwrap_or_default()
+fn parse_schema(tool: &ExaminedTool) -> Value {
+    serde_json::from_str(tool.spec.parameters.get()).unwrap_or_default()
 }
 
-/// Every call so far; they are listened to until the end, since a reply too many may come late.
-struct Exam<'a> {
-    asker: &'a Asker<'a>,
-    exchanges: Vec<Exchange>,
-    within: Duration,
+/// Makes the calls. It keeps every exchange until the end, since a surplus reply may come late.
+struct Examiner<'a> {
+    client: &'a ToolClient<'a>,
+    exchanges: Vec<CallExchange>,
+    timeout: Duration,
 }
 
-impl Exam<'_> {
-    async fn answered(&mut self, call: &Call, within: Duration) -> Result<Seen, BusError> {
-        let mut exchange = self.asker.call(call).await?;
-        let seen = exchange.answered(within).await.clone();
+impl Examiner<'_> {
+    async fn call(&mut self, call: &TrialCall, within: Duration) -> Result<CallRecord, BusError> {
+        let mut exchange = self.client.call(call).await?;
+        let record = exchange.wait_for_answer(within).await.clone();
         self.exchanges.push(exchange);
-        Ok(seen)
+        Ok(record)
     }
 
-    async fn both(&mut self, call: &Call, within: Duration) -> Result<(Seen, Seen), BusError> {
-        let (mut one, mut other) = (self.asker.call(call).await?, self.asker.call(&call.again()).await?);
-        let (seen, seen_of_other) = tokio::join!(one.answered(within), other.answered(within));
-        let both = (seen.clone(), seen_of_other.clone());
+    async fn call_twice(&mut self, call: &TrialCall, within: Duration) -> Result<(CallRecord, CallRecord), BusError> {
+        let (mut one, mut other) = (self.client.call(call).await?, self.client.call(&call.redeliver()).await?);
+        let (first, second) = tokio::join!(one.wait_for_answer(within), other.wait_for_answer(within));
+        let both = (first.clone(), second.clone());
         self.exchanges.extend([one, other]);
         Ok(both)
     }
 
-    /// Cancels a call that runs; the first is when that was, where it ran long enough.
-    async fn cancelled(&mut self, call: &Call) -> Result<(Option<Duration>, Seen), BusError> {
-        let mut exchange = self.asker.call(call).await?;
-        exchange.answered(CANCEL_AFTER).await;
-        let at = exchange.seen.answers.is_empty().then(|| exchange.elapsed());
+    /// Makes a call and cancels it. Returns when it was cancelled; none if it ended before that.
+    async fn call_and_cancel(&mut self, call: &TrialCall) -> Result<(Option<Duration>, CallRecord), BusError> {
+        let mut exchange = self.client.call(call).await?;
+        exchange.wait_for_answer(CANCEL_AFTER).await;
+        let at = exchange.record.answers.is_empty().then(|| exchange.elapsed());
         if let Some(at) = at {
-            self.asker.cancel(call.cancel()).await?;
-            exchange.answered(at + SOON.min(self.within)).await;
+            self.client.cancel(call.cancel_headers()).await?;
+            exchange.wait_for_answer(at + QUICK_ANSWER_MAX.min(self.timeout)).await;
         }
-        let seen = exchange.seen.clone();
+        let record = exchange.record.clone();
         self.exchanges.push(exchange);
-        Ok((at, seen))
+        Ok((at, record))
     }
 
-    async fn quiet(mut self) -> Vec<Seen> {
-        sleep(QUIET).await;
+    async fn finish(mut self) -> Vec<CallRecord> {
+        sleep(SECOND_REPLY_WAIT).await;
         let end = Instant::now();
         for exchange in &mut self.exchanges {
-            exchange.listen(end).await;
+            exchange.drain_until(end).await;
         }
-        self.exchanges.into_iter().map(|exchange| exchange.seen).collect()
+        self.exchanges.into_iter().map(|exchange| exchange.record).collect()
     }
 }

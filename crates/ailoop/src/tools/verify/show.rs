@@ -1,13 +1,13 @@
-//! The list as people and programs read it.
+//! Formats checks as text and as JSON.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::{Check, Mark, holds};
+use super::{Check, Mark, has_passed};
 
-/// The list, with a line that sums it up.
-pub fn text(checks: &[Check]) -> String {
+/// Formats checks for people, with a summary line.
+pub(crate) fn to_text(checks: &[Check]) -> String {
     let width = checks.iter().map(|check| check.name.chars().count()).max().unwrap_or_default();
     let mut text = String::new();
     for check in checks {
@@ -18,7 +18,7 @@ pub fn text(checks: &[Check]) -> String {
             Mark::Skip => '-',
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{sign} {:width$}  {}", check.name, one_line(&check.told));
+        let _ = writeln!(text, "{sign} {:width$}  {}", check.name, join_lines(&check.finding));
         if let Some(hint) = &check.hint {
             let _ = writeln!(text, "  {:width$}  → {hint}", "");
         }
@@ -29,13 +29,13 @@ pub fn text(checks: &[Check]) -> String {
     text
 }
 
-/// The list as one value.
-pub fn json(tool: &str, checks: &[Check]) -> Value {
-    let check = |check: &Check| json!({"check": check.name, "mark": check.mark.as_str(), "told": check.told, "hint": check.hint});
-    json!({"tool": tool, "holds": holds(checks), "checks": checks.iter().map(check).collect::<Vec<_>>()})
+/// Formats checks as one JSON value.
+pub(crate) fn to_json(tool: &str, checks: &[Check]) -> Value {
+    let check = |check: &Check| json!({"check": check.name, "mark": check.mark.as_str(), "told": check.finding, "hint": check.hint});
+    json!({"tool": tool, "holds": has_passed(checks), "checks": checks.iter().map(check).collect::<Vec<_>>()})
 }
 
-fn one_line(text: &str) -> String {
+fn join_lines(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_reads_well() {
+    fn checks_are_formatted_for_people_and_programs() {
         let checks = [
             Check::pass("described", "pure"),
             Check::note("replicas", "one", "start a second one"),
@@ -52,15 +52,15 @@ mod tests {
             Check::skip("repeated", "not asked"),
         ];
         assert_eq!(
-            text(&checks),
+            to_text(&checks),
             "√ described  pure\n\
              ‼ replicas   one\n             → start a second one\n\
              × garbage    no answer within 10 s\n             → catch what is thrown\n\
              - repeated   not asked\n\
              1 passed, 1 to look at, 1 failed\n"
         );
-        assert_eq!(json("t", &checks)["holds"], false);
-        assert_eq!(json("t", &checks)["checks"][1]["hint"], "start a second one");
-        assert_eq!(json("t", &checks[..2])["holds"], true);
+        assert_eq!(to_json("t", &checks)["holds"], false);
+        assert_eq!(to_json("t", &checks)["checks"][1]["hint"], "start a second one");
+        assert_eq!(to_json("t", &checks[..2])["holds"], true);
     }
 }

@@ -1,6 +1,6 @@
 //! Mistakes that people make in a configuration: `ailoop config check` names each, its place, and what was meant.
 
-use crate::command::world::{World, code, text};
+use crate::command::world::{World, exit_code, text};
 
 /// An agent with further fields.
 fn agent(fields: &str) -> String {
@@ -135,10 +135,13 @@ fn config_check_names_every_typical_mistake_with_its_place() {
             world.configure(file, &content);
         }
         let checked = world.ailoop(&["config", "check"]).envs(variables.iter().copied()).output().unwrap();
-        let said = text(&checked.stderr);
-        let missing: Vec<&str> = expect.iter().copied().filter(|part| !said.contains(part)).collect();
-        if code(&checked) != 1 || !missing.is_empty() {
-            wrong.push(format!("{file} {variables:?}\n{content}exit {}, without {missing:?}:\n{said}", code(&checked)));
+        let stderr = text(&checked.stderr);
+        let missing: Vec<&str> = expect.iter().copied().filter(|part| !stderr.contains(part)).collect();
+        if exit_code(&checked) != 1 || !missing.is_empty() {
+            wrong.push(format!(
+                "{file} {variables:?}\n{content}exit {}, without {missing:?}:\n{stderr}",
+                exit_code(&checked)
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n----\n"));
@@ -152,7 +155,7 @@ fn config_check_names_all_mistakes_of_all_files_at_once() {
     world.configure("agents.yaml", &(agent("    modle: x\n    continuation_config: {timeout: 0}\n") + more));
     world.configure("models.yaml", &models("    api_key: x\n", "    multitool: true\n"));
     let checked = world.ailoop(&["config", "check"]).env("AILOOP__EDGE__TOKN", "x").output().unwrap();
-    let said = text(&checked.stderr);
+    let stderr = text(&checked.stderr);
     for part in [
         "ailoop.yaml:1:1: ",
         "ailoop.yaml:2:11: ",
@@ -164,7 +167,7 @@ fn config_check_names_all_mistakes_of_all_files_at_once() {
         "the environment: AILOOP__EDGE__TOKN",
         "8 mistakes in the configuration",
     ] {
-        assert!(said.contains(part), "{part:?} is not in:\n{said}");
+        assert!(stderr.contains(part), "{part:?} is not in:\n{stderr}");
     }
 }
 
@@ -176,14 +179,14 @@ fn tenant_mistake_with_two_agents_is_reported_once_at_the_tenant() {
         "tenants:\n  default:\n    features:\n      enable: [nothing]\n  acme: {features: {disable: [none]}}\n";
     world.configure("agents.yaml", &(agents + tenants));
     let checked = world.output(&["config", "check"]);
-    let said = text(&checked.stderr);
-    assert_eq!(code(&checked), 1, "{said}");
+    let stderr = text(&checked.stderr);
+    assert_eq!(exit_code(&checked), 1, "{stderr}");
     for part in [
         "agents.yaml:10:5: tenant default: there is no feature \"nothing\"",
         "agents.yaml:12:10: tenant acme: there is no feature \"none\"",
         "2 mistakes in the configuration",
     ] {
-        assert!(said.contains(part), "{part:?} is not in:\n{said}");
+        assert!(stderr.contains(part), "{part:?} is not in:\n{stderr}");
     }
 }
 
@@ -193,7 +196,7 @@ fn config_check_of_a_good_directory_is_silent_about_mistakes() {
     world.configure("agents.yaml", &agent("    model: rehearsal\n"));
     let variables = [("AILOOP__COMPOSER__FEATURES", r#"["continuation", "mailbox"]"#), ("AILOOP__EDGE__TOKEN", "x")];
     let checked = world.ailoop(&["config", "check"]).envs(variables).output().unwrap();
-    assert_eq!(code(&checked), 0, "{}", text(&checked.stderr));
+    assert_eq!(exit_code(&checked), 0, "{}", text(&checked.stderr));
     assert_eq!(text(&checked.stdout), "ok: 1 agents, their prompts and the models can be used\n");
     assert!(text(&checked.stderr).contains("config/agents.yaml"), "{}", text(&checked.stderr));
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::world::{World, code, text};
+use crate::command::world::{World, exit_code, text};
 
 /// What the loop decides on each reply of the example, and the reply.
 fn worked_example() -> Vec<(bool, String)> {
@@ -31,7 +31,7 @@ fn with_plans() -> World {
 /// The events of a run with this topic.
 fn events(world: &World, line: &[&str], topic: &str) -> Vec<Value> {
     let run = world.output(&[&["run", "--json", "--model", "rehearsal"], line].concat());
-    assert_eq!(code(&run), 0, "{}", text(&run.stderr));
+    assert_eq!(exit_code(&run), 0, "{}", text(&run.stderr));
     let events = text(&run.stdout).lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>();
     events.into_iter().filter(|event| event["topic"] == topic).map(|event| event["data"].clone()).collect()
 }
@@ -46,9 +46,9 @@ fn plan_executed_by_its_agent_goes_on_after_each_sentence_and_ends_after_the_las
         .collect();
     let example = worked_example();
     assert_eq!(decided.len(), example.len(), "{decided:?}");
-    for ((continues, said), (wanted, sentence)) in decided.iter().zip(&example) {
+    for ((continues, excerpt), (wanted, sentence)) in decided.iter().zip(&example) {
         assert_eq!(continues, wanted, "{sentence}");
-        assert!(!wanted || said == sentence, "{said:?} is not {sentence:?}");
+        assert!(!wanted || excerpt == sentence, "{excerpt:?} is not {sentence:?}");
     }
     let called: Vec<&str> = decisions.iter().filter_map(|decision| decision["current_tools"][0].as_str()).collect();
     assert_eq!(called, ["list_plans", "read_plan", "decompose_plan", "analyze_dependencies"]);
@@ -58,7 +58,7 @@ fn plan_executed_by_its_agent_goes_on_after_each_sentence_and_ends_after_the_las
 fn plan_executed_answer_ends_with_the_last_sentence_and_holds_the_tasks_in_order() {
     let world = with_plans();
     let run = world.output(&["run", "--model", "rehearsal", "--agent", "e", "Execute the python-ast-json plan"]);
-    assert_eq!(code(&run), 0, "{}", text(&run.stderr));
+    assert_eq!(exit_code(&run), 0, "{}", text(&run.stderr));
     let answer = text(&run.stdout);
     let (_, last) = worked_example().pop().unwrap();
     assert!(answer.trim_end().ends_with(&last), "{answer}");
@@ -71,7 +71,7 @@ fn plan_executed_answer_ends_with_the_last_sentence_and_holds_the_tasks_in_order
 fn plan_of_another_name_the_answer_names_those_that_there_are() {
     let world = with_plans();
     let run = world.output(&["run", "--model", "rehearsal", "--agent", "e", "Execute the other plan"]);
-    assert_eq!(code(&run), 0, "{}", text(&run.stderr));
+    assert_eq!(exit_code(&run), 0, "{}", text(&run.stderr));
     assert!(text(&run.stdout).contains("`python-ast-json`"), "{}", text(&run.stdout));
 }
 
@@ -80,7 +80,7 @@ fn plan_written_by_one_agent_is_found_and_executed_by_another() {
     let world = World::new();
     let line = ["run", "--model", "rehearsal", "--agent", "p", "Plan a command that lists duplicate files"];
     let run = world.output(&line);
-    assert_eq!(code(&run), 0, "{}", text(&run.stderr));
+    assert_eq!(exit_code(&run), 0, "{}", text(&run.stderr));
     let (answer, (_, last)) = (text(&run.stdout), worked_example().pop().unwrap());
     for part in
         ["Proceeding to hand it over to Eamonn", "3. Print the groups (after 2)", &last, "The plan is complete."]

@@ -1,4 +1,4 @@
-//! A directory of its own for each test, and the command in it. Everything ends with the test.
+//! Runs the command in a temporary directory. All processes end with the test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "only tests use it")]
 
@@ -8,14 +8,14 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use ailoop::nats_binary::{Places, find};
+use ailoop::nats_binary::{SearchPaths, find};
 use tempfile::TempDir;
 
 /// Longest wait for anything.
 const DEADLINE: Duration = Duration::from_mins(1);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A directory with one file in it, so that there is something to survey.
+/// A temporary directory with one source file.
 pub(crate) struct World {
     dir: TempDir,
 }
@@ -31,7 +31,7 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// The command, without what this machine's environment says of models and fleets.
+    /// Makes the command, without the variables of this machine that choose models and fleets.
     pub(crate) fn ailoop(&self, line: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ailoop"));
         command.args(line).current_dir(self.dir.path()).env("AILOOP_NATS_SERVER", nats_server());
@@ -51,7 +51,7 @@ impl World {
         command
     }
 
-    /// What the command says.
+    /// Runs the command and returns its output.
     pub(crate) fn output(&self, line: &[&str]) -> Output {
         self.ailoop(line).output().unwrap()
     }
@@ -59,13 +59,13 @@ impl World {
     pub(crate) fn with_stdin(&self, line: &[&str], stdin: &str) -> Output {
         let mut command = self.ailoop(line);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // It may end without reading all of it.
-        let _refused = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+        // The command may end before it has read all of stdin.
+        let _closed = child.stdin.take().unwrap().write_all(stdin.as_bytes());
         child.wait_with_output().unwrap()
     }
 
-    /// Writes a configuration in which a person is asked before a file is written.
-    pub(crate) fn ask_before_writing(&self) {
+    /// Writes a configuration in which `write_file` needs approval.
+    pub(crate) fn require_approval_for_writes(&self) {
         let agents = "default_agent: e\napprovals:\n  - {tool: write_file, ask: always}\nagents:\n  e:\n    \
                       name: Eamonn the Executioner\n    prompt_file: eamonn_executioner.md\n    \
                       tools: {allow: [list_files, read_file, search_text, write_file]}\n    \
@@ -85,14 +85,14 @@ impl World {
         assert!(Command::new("kill").arg(format!("-{signal}")).arg(pid.trim()).status().unwrap().success());
     }
 
-    /// The command in the background, its stderr to be read.
-    pub(crate) fn begin(&self, line: &[&str]) -> Running {
+    /// Starts the command in the background.
+    pub(crate) fn spawn(&self, line: &[&str]) -> Running {
         let child = self.ailoop(line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         Running::new(child.unwrap())
     }
 
-    /// A fleet that stays, on free ports; returns when it is up.
-    pub(crate) fn up(&self) -> Running {
+    /// Starts `ailoop up` on free ports, and returns when it is up.
+    pub(crate) fn start_fleet(&self) -> Running {
         let line = ["up", "--model", "rehearsal", "--ws-port", "0", "--grpc-port", "0"];
         let mut child = self.ailoop(&line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -100,22 +100,22 @@ impl World {
         Running::new(child)
     }
 
-    /// Waits until the private nats-server is gone.
-    pub(crate) fn nats_has_ended(&self) {
+    /// Waits until the private nats-server has ended.
+    pub(crate) fn wait_for_nats_end(&self) {
         let store = self.path(".ailoop/nats").canonicalize().unwrap();
-        until("the nats-server has ended", || !is_running(&store));
+        wait_until("the nats-server has ended", || !is_running(&store));
     }
 }
 
-/// A command in the background; killed when the test ends before it.
+/// A command in the background, which is killed if the test ends before it.
 pub(crate) struct Running {
     child: Child,
-    heard: String,
+    stderr: String,
 }
 
 impl Running {
     pub(crate) fn new(child: Child) -> Self {
-        Self { child, heard: String::new() }
+        Self { child, stderr: String::new() }
     }
 
     /// Sends a signal and returns the exit code; none when the signal ended it.
@@ -124,32 +124,32 @@ impl Running {
         self.child.wait().unwrap().code()
     }
 
-    /// Waits for its end and returns the exit code.
-    pub(crate) fn exit(mut self) -> Option<i32> {
+    /// Waits for the end and returns the exit code.
+    pub(crate) fn wait(mut self) -> Option<i32> {
         let mut rest = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
         self.child.wait().unwrap().code()
     }
 
-    /// As [`Self::end`], with what it wrote to stderr.
+    /// As [`Self::end`], with the text of stderr.
     pub(crate) fn end_with_stderr(mut self, signal: &str) -> (Option<i32>, String) {
         self.signal(signal);
         let mut rest = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut rest).unwrap();
         let exit = self.child.wait().unwrap().code();
-        (exit, std::mem::take(&mut self.heard) + &rest)
+        (exit, std::mem::take(&mut self.stderr) + &rest)
     }
 
     /// Reads stderr up to a text.
-    pub(crate) fn stderr_until(&mut self, wanted: &str) {
+    pub(crate) fn read_stderr_until(&mut self, wanted: &str) {
         let stderr = self.child.stderr.as_mut().unwrap();
         let mut byte = [0];
-        let mut heard = Vec::new();
-        while !String::from_utf8_lossy(&heard).contains(wanted) {
-            assert_eq!(stderr.read(&mut byte).unwrap(), 1, "never said: {wanted}");
-            heard.push(byte[0]);
+        let mut read = Vec::new();
+        while !String::from_utf8_lossy(&read).contains(wanted) {
+            assert_eq!(stderr.read(&mut byte).unwrap(), 1, "stderr ended without {wanted:?}");
+            read.push(byte[0]);
         }
-        self.heard = String::from_utf8_lossy(&heard).into_owned();
+        self.stderr = String::from_utf8_lossy(&read).into_owned();
     }
 
     fn signal(&self, signal: &str) {
@@ -165,7 +165,7 @@ impl Drop for Running {
     }
 }
 
-pub(crate) fn code(output: &Output) -> i32 {
+pub(crate) fn exit_code(output: &Output) -> i32 {
     output.status.code().unwrap()
 }
 
@@ -173,24 +173,25 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let latest = Instant::now() + DEADLINE;
+/// Waits until a condition holds.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + DEADLINE;
     while !holds() {
-        assert!(Instant::now() < latest, "never: {what}");
-        std::thread::sleep(LOOK_EVERY);
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 fn nats_server() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
-        let places = Places {
-            named: std::env::var_os("AILOOP_NATS_SERVER").map(PathBuf::from),
-            from: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
+        let paths = SearchPaths {
+            configured: std::env::var_os("AILOOP_NATS_SERVER").map(PathBuf::from),
+            start_dir: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
             path: std::env::var_os("PATH"),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(find(&places)).expect("make setup brings a nats-server")
+        runtime.block_on(find(&paths)).expect("make setup brings a nats-server")
     })
 }
 

@@ -1,0 +1,71 @@
+//! `ailoop up`, `queues` and `repair`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::target::FleetTarget;
+
+/// The directories that the tools of a fleet in this process may use.
+#[derive(Debug, Clone, Args)]
+pub struct Files {
+    /// The directory that the file tools read [default: .]
+    #[arg(long)]
+    pub root: Option<PathBuf>,
+    /// The directory that the file tools write [default: .ailoop/out]
+    #[arg(long)]
+    pub out: Option<PathBuf>,
+}
+
+/// Arguments of `ailoop up`.
+#[derive(Debug, Clone, Args)]
+pub struct UpArgs {
+    /// The directories of the file tools.
+    #[command(flatten)]
+    pub files: Files,
+    /// The model of agents that name none [default: see README]
+    #[arg(long)]
+    pub model: Option<String>,
+    /// The address of a running nats-server, to use instead of a private one
+    #[arg(long, value_name = "URL", env = "AILOOP_NATS_URL")]
+    pub nats: Option<String>,
+    /// The address that the edge listens on [default: 127.0.0.1]
+    #[arg(long, value_name = "ADDRESS")]
+    pub host: Option<IpAddr>,
+    /// Port for WebSocket and HTTP; 0 picks a free one [default: 7070]
+    #[arg(long, value_name = "PORT")]
+    pub ws_port: Option<u16>,
+    /// Port for gRPC; 0 picks a free one [default: 7071]
+    #[arg(long, value_name = "PORT")]
+    pub grpc_port: Option<u16>,
+    /// Port of the private nats-server; -1 picks a free one
+    #[arg(long, default_value_t = -1, value_name = "PORT", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(i32).range(-1..=65535))]
+    pub nats_port: i32,
+}
+
+/// Arguments of `ailoop queues`.
+#[derive(Debug, Clone, Args)]
+pub struct QueuesArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop repair`.
+#[derive(Debug, Clone, Args)]
+pub struct RepairArgs {
+    /// The ids of the sessions [default: all that have not ended]
+    #[arg(value_name = "SESSION")]
+    pub sessions: Vec<String>,
+    /// Print JSON, a line for each session
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}

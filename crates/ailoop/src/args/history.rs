@@ -1,0 +1,76 @@
+//! Commands that read or write the logs of sessions.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::target::FleetTarget;
+
+/// Arguments of `ailoop replay`.
+#[derive(Debug, Clone, Args)]
+pub struct ReplayArgs {
+    /// The id of the session
+    pub session: String,
+    /// Print the state after this slot
+    #[arg(long, value_name = "SLOT")]
+    pub at: Option<u64>,
+    /// Print everything as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop export`.
+#[derive(Debug, Clone, Args)]
+pub struct ExportArgs {
+    /// The id of the session
+    pub session: String,
+    /// Write to this file, which appears only when it is complete [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// The tenant of the session
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
+    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the configuration]
+    #[arg(long, value_name = "URL")]
+    pub nats: Option<String>,
+}
+
+/// Arguments of `ailoop import`.
+#[derive(Debug, Clone, Args)]
+pub struct ImportArgs {
+    /// The file to read
+    pub file: PathBuf,
+    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the configuration]
+    #[arg(long, value_name = "URL")]
+    pub nats: Option<String>,
+}
+
+/// Arguments of `ailoop decisions`.
+#[derive(Debug, Clone, Args)]
+pub struct DecisionsArgs {
+    /// The id of the session
+    pub session: String,
+    /// Print one line of JSON for each entry
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop stats`.
+#[derive(Debug, Clone, Args)]
+pub struct StatsArgs {
+    /// Count only sessions that began at or after this time, such as 2026-01-15T10:30:45Z
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}

@@ -1,0 +1,183 @@
+//! Commands about one session, and `ailoop sessions`.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::run::SessionSettings;
+use super::target::FleetTarget;
+use super::values::parse_duration;
+
+/// Arguments of `ailoop sessions`.
+#[derive(Debug, Clone, Args)]
+pub struct SessionsArgs {
+    /// List only sessions in this phase
+    #[arg(long)]
+    pub phase: Option<PhaseArg>,
+    /// The most sessions to list
+    #[arg(long, default_value_t = 100)]
+    pub limit: u32,
+    /// Print one line of JSON for each entry
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// The phase of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PhaseArg {
+    /// The session waits for the user
+    Idle,
+    /// The session is in a turn
+    Running,
+    /// The session starts no new call
+    Paused,
+    /// The session has ended
+    Ended,
+}
+
+impl PhaseArg {
+    /// Returns the name in the client API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// Arguments of `ailoop watch`.
+#[derive(Debug, Clone, Args)]
+pub struct WatchArgs {
+    /// The id of the session
+    pub session: String,
+    /// The seq of the first event to show
+    #[arg(long, default_value_t = 1, value_name = "SEQ")]
+    pub from: u64,
+    /// Print every event as a line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop transcript`.
+#[derive(Debug, Clone, Args)]
+pub struct TranscriptArgs {
+    /// The id of the session
+    pub session: String,
+    /// Also print the results of tools
+    #[arg(long)]
+    pub results: bool,
+    /// Print one line of JSON for each turn
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop send`.
+#[derive(Debug, Clone, Args)]
+pub struct SendArgs {
+    /// The id of the session
+    pub session: String,
+    /// The text of the message; - reads it from stdin
+    pub text: String,
+    /// What the message does to a running turn
+    #[arg(long, value_enum, default_value_t = ModeArg::Steer)]
+    pub mode: ModeArg,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// What a message does to a running turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// The model reads it at the start of its next step
+    Steer,
+    /// It begins the next turn
+    Queue,
+    /// It cancels the model call in flight
+    Interrupt,
+}
+
+impl ModeArg {
+    /// Returns the name in the client API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Steer => "steer",
+            Self::Queue => "queue",
+            Self::Interrupt => "interrupt",
+        }
+    }
+}
+
+/// Arguments of `ailoop pause`, `resume` and `stop`.
+#[derive(Debug, Clone, Args)]
+pub struct ControlArgs {
+    /// The id of the session
+    pub session: String,
+    /// The reason, which is shown to viewers and kept in the log
+    #[arg(long, default_value = "")]
+    pub reason: String,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop fork`.
+#[derive(Debug, Clone, Args)]
+pub struct ForkArgs {
+    /// The session whose transcript is copied
+    pub session: String,
+    /// The last slot of its log to copy [default: its end]
+    #[arg(long, value_name = "SLOT")]
+    pub at: Option<u64>,
+    /// The new session's agent, by key or first name [default: that of the older session]
+    #[arg(long, short)]
+    pub agent: Option<String>,
+    /// The new session's model, as in models.yaml, or provider/model
+    #[arg(long, short)]
+    pub model: Option<String>,
+    /// The first prompt; - reads it from stdin. Without a prompt the session waits for `ailoop send`
+    #[arg(long, short)]
+    pub prompt: Option<String>,
+    /// The id of the new session [default: a generated one]
+    #[arg(long = "as", value_name = "ID")]
+    pub name: Option<String>,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop configure`.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigureArgs {
+    /// The id of the session
+    pub session: String,
+    /// The agent that continues the session: a key of agents.yaml, or the first word of its name
+    #[arg(long, short)]
+    pub agent: Option<String>,
+    /// The model of later calls
+    #[arg(long, short)]
+    pub model: Option<String>,
+    /// Most steps of a turn
+    #[arg(long, value_name = "N")]
+    pub max_iterations: Option<u32>,
+    /// Time of a turn, such as 90, 90s or 5m
+    #[arg(long, value_parser = parse_duration, value_name = "TIME")]
+    pub timeout: Option<Duration>,
+    /// The settings to change.
+    #[command(flatten)]
+    pub settings: SessionSettings,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}

@@ -1,0 +1,45 @@
+//! Values of options that are more than a text.
+
+use std::time::Duration;
+
+/// Parses `90`, `90s`, `5m` or `1h`; zero is refused.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time such as 90, 90s, 5m or 1h");
+    let (number, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+        Some(at) => text.split_at(at),
+        None => (text, "s"),
+    };
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        "s" => Some(number),
+        "m" => number.checked_mul(60),
+        "h" => number.checked_mul(3_600),
+        _ => None,
+    };
+    seconds.filter(|s| (1..=31_536_000).contains(s)).map(Duration::from_secs).ok_or_else(wrong)
+}
+
+/// Parses a name and a value.
+pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => Ok((name.trim().to_owned(), value.to_owned())),
+        Some(_) | None => Err("write it as NAME=VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read() {
+        for (text, seconds) in
+            [("90", Some(90)), ("90s", Some(90)), ("5m", Some(300)), ("1h", Some(3_600)), ("0", None), ("", None)]
+        {
+            assert_eq!(parse_duration(text).ok(), seconds.map(Duration::from_secs), "{text}");
+        }
+        for wrong in ["m", "5 m", "-1", "1.5s", "5d", "99999999999999999999s", "9999999999999999999h"] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

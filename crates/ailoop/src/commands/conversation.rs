@@ -1,0 +1,488 @@
+//! Sends one prompt, follows its session, answers its gates, and stops at its end.
+
+use std::time::Duration;
+
+use contract::ErrorCode;
+use contract::event::{Event, GateKind, GateOpened};
+use proto::{AnswerRequest, ControlRequest, SendRequest, SessionInfo, SessionRequest, StartRequest};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::args::{ApproveArg, RunArgs, SessionSettings};
+use crate::client::{self, EdgeClient, OUTAGE_MAX, bounded, command_id};
+use crate::completion::{CompletionTracker, WaitTarget};
+use crate::failure::{CommandFailure, Exit};
+use crate::gate_prompt::{self, GatePrompts, LineMeaning, TypedLine};
+use crate::notification::{NotificationContent, ParsedNotification, to_json_line};
+use crate::render::SessionRenderer;
+use crate::signals::Interrupts;
+use crate::stream::{SessionStream, StreamEvent};
+use crate::terminal::{Style, Terminal};
+
+/// Extra wait after `--timeout`: a new session has the same limit, and its own stop reason says more than ours.
+const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
+/// Longest wait for the end of a session that was stopped.
+const STOP_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for the answer to a command that is sent while this process ends.
+const EXIT_COMMAND_MAX: Duration = Duration::from_secs(5);
+
+/// How long the fleet runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FleetLifetime {
+    /// It runs on after this command, and so does the session.
+    Independent,
+    /// It ends with this command, which started it.
+    ThisCommand,
+}
+
+/// A prompt, and all that is needed to follow it.
+pub(super) struct Conversation<'a> {
+    pub(super) args: &'a RunArgs,
+    pub(super) prompt: String,
+    pub(super) session: Option<String>,
+    pub(super) client: EdgeClient,
+    pub(super) terminal: &'a Terminal,
+    pub(super) fleet_lifetime: FleetLifetime,
+}
+
+/// A session that works on the prompt.
+struct StartedSession {
+    session: String,
+    from_seq: u64,
+    target: WaitTarget,
+}
+
+/// Who answers the gates of the session.
+enum Approver {
+    /// The person at the terminal.
+    Person(mpsc::Receiver<TypedLine>),
+    /// This command, by `--approve all` or `--approve none`.
+    Policy(ApprovalPolicy),
+    /// Another client of the fleet.
+    Elsewhere,
+    /// Nobody: the command fails when a gate opens.
+    Nobody,
+}
+
+/// The answers of `--approve all` and `--approve none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ApprovalPolicy {
+    All,
+    None,
+}
+
+impl Approver {
+    /// With `--json` a program reads the output, so no prompt is shown.
+    fn from_args(args: &RunArgs) -> Self {
+        match args.approve {
+            Some(ApproveArg::All) => Self::Policy(ApprovalPolicy::All),
+            Some(ApproveArg::None) => Self::Policy(ApprovalPolicy::None),
+            Some(ApproveArg::Wait) => Self::Elsewhere,
+            None => if args.json { None } else { gate_prompt::read_lines() }.map_or(Self::Nobody, Self::Person),
+        }
+    }
+}
+
+impl ApprovalPolicy {
+    /// Answers a gate. A policy never grants more time, steps or attempts, since the turn might never end.
+    fn answer(self, gate: &GateOpened) -> AnswerRequest {
+        let decision = match (gate.kind, self) {
+            (GateKind::Approval, Self::All) => "approve",
+            (GateKind::Approval, Self::None)
+            | (GateKind::Question | GateKind::Limit(_) | GateKind::Error(_), Self::All | Self::None) => "deny",
+        };
+        let note = match gate.kind {
+            GateKind::Question => "no person can answer: go on without an answer, and say what you assumed".to_owned(),
+            GateKind::Approval | GateKind::Limit(_) | GateKind::Error(_) => String::new(),
+        };
+        AnswerRequest { note, ..gate_prompt::answer_request(gate, decision, None) }
+    }
+}
+
+impl Conversation<'_> {
+    /// Runs the conversation to its end.
+    pub(super) async fn run(mut self, interrupts: &mut Interrupts) -> Result<Exit, CommandFailure> {
+        let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout + TIMEOUT_GRACE);
+        let started = tokio::select! {
+            started = interrupts.run_until_interrupted(self.open_session()) => started,
+            () = sleep_until_deadline(deadline) => {
+                self.terminal.note(Style::Warn, "‼ the fleet did not begin within --timeout");
+                return Ok(Exit::Limit);
+            }
+        };
+        match started {
+            Some(started) => self.follow(started?, deadline, interrupts).await,
+            None => Ok(Exit::Interrupted),
+        }
+    }
+
+    async fn open_session(&mut self) -> Result<StartedSession, CommandFailure> {
+        let Some(session) = self.session.clone() else {
+            return self.start_session(command_id(), false).await;
+        };
+        let request = SessionRequest { session_id: session.clone() };
+        let known = self.client.sessions().get(bounded(request)).await;
+        match known {
+            Ok(info) => self.continue_session(info.get_ref()).await,
+            Err(status) if client::error_code(&status) == ErrorCode::UnknownSession => {
+                self.start_session(session, true).await
+            }
+            Err(status) => Err(self.client.failure(&status)),
+        }
+    }
+
+    async fn start_session(&mut self, session: String, interactive: bool) -> Result<StartedSession, CommandFailure> {
+        let request = StartRequest {
+            session_id: session.clone(),
+            command_id: command_id(),
+            // Keys and aliases of agents are lower case, while people write names with a capital letter.
+            agent: self.args.agent.as_deref().unwrap_or_default().to_lowercase(),
+            model: self.args.model.clone().unwrap_or_default(),
+            prompt: self.prompt.clone(),
+            interactive,
+            options_json: start_options(self.args)?,
+            no_wait: false,
+        };
+        let report = |reason: &str| report_outage(self.terminal, reason, &session);
+        self.client.call(report, async |mut sessions| sessions.start(bounded(request.clone())).await).await?;
+        let target = if interactive { WaitTarget::TurnEnd } else { WaitTarget::SessionEnd };
+        Ok(StartedSession { session, from_seq: 1, target })
+    }
+
+    async fn continue_session(&mut self, info: &SessionInfo) -> Result<StartedSession, CommandFailure> {
+        let session = info.session_id.clone();
+        if info.phase == "ended" {
+            return Err(CommandFailure::new(ErrorCode::SessionEnded, format!("the session {session} has ended")));
+        }
+        let args = self.args;
+        let has_settings = args.settings != SessionSettings::default();
+        if args.agent.is_some() || args.model.is_some() || args.max_iterations.is_some() || has_settings {
+            let message = format!("the session {session} runs already, with its own agent, model and limits");
+            return Err(CommandFailure::usage(ErrorCode::BadRequest, message).help(
+                "leave --agent, --model and settings out, change it by `ailoop configure`, or begin another session",
+            ));
+        }
+        let is_paused = info.phase == "paused";
+        // Only an interrupt of this command pauses a session of a fleet of its own; the new prompt replaces that turn.
+        let takes_over = is_paused && self.fleet_lifetime == FleetLifetime::ThisCommand;
+        if is_paused && !takes_over {
+            let hint = format!("the session is paused; to go on: ailoop resume {session}");
+            self.terminal.note(Style::Warn, &hint);
+        }
+        let message_id = command_id();
+        let request = SendRequest {
+            session_id: session.clone(),
+            command_id: message_id.clone(),
+            text: self.prompt.clone(),
+            mode: if takes_over { "interrupt".to_owned() } else { String::new() },
+            no_wait: false,
+        };
+        let report = |reason: &str| report_outage(self.terminal, reason, &session);
+        self.client.call(report, async |mut sessions| sessions.send(bounded(request.clone())).await).await?;
+        if takes_over {
+            let request = bounded(control_request(&session, "a new prompt"));
+            self.client.sessions().resume(request).await.map_err(|status| self.client.failure(&status))?;
+        }
+        Ok(StartedSession { session, from_seq: info.seq + 1, target: WaitTarget::TurnOfMessage { message_id } })
+    }
+
+    async fn follow(
+        &self,
+        started: StartedSession,
+        mut deadline: Option<Instant>,
+        interrupts: &mut Interrupts,
+    ) -> Result<Exit, CommandFailure> {
+        let StartedSession { session, from_seq, target } = started;
+        let mut stream = SessionStream::new(self.client.clone(), session.clone(), from_seq, true);
+        let mut renderer = SessionRenderer::new(&session, self.terminal.is_live(), false);
+        let mut tracker = CompletionTracker::new(target.clone());
+        let mut exit_after_stop = None;
+        let mut approver = Approver::from_args(self.args);
+        let mut prompts = GatePrompts::new();
+        loop {
+            tokio::select! {
+                next = stream.next() => {
+                    let next = next.map_err(|failure| add_reattach_help(failure, self.fleet_lifetime, &session))?;
+                    let notification = match next {
+                        Some(StreamEvent::Notification(notification)) => notification,
+                        Some(StreamEvent::Lost { reason }) => {
+                            report_outage(self.terminal, &reason, &session);
+                            continue;
+                        }
+                        Some(StreamEvent::Restored) => {
+                            self.terminal.note(Style::Good, RESTORED);
+                            continue;
+                        }
+                        None => return Ok(exit_after_stop.unwrap_or(Exit::Failed)),
+                    };
+                    let parsed = ParsedNotification::parse(&notification);
+                    let outputs = renderer.render(&parsed);
+                    let printed = if self.args.json {
+                        self.terminal.print_json(&to_json_line(&session, &notification))
+                    } else {
+                        self.terminal.print_outputs(&outputs)
+                    };
+                    if exit_after_stop.is_none() {
+                        self.handle_gate(&session, &parsed, &approver, &mut prompts).await?;
+                    }
+                    if let Some(exit) = tracker.update(&parsed) {
+                        return Ok(exit_after_stop.unwrap_or(exit));
+                    }
+                    if printed.is_err() && exit_after_stop.is_none() {
+                        self.detach(&session, "nobody reads the answer").await;
+                        return Ok(Exit::Done);
+                    }
+                }
+                line = next_typed_line(&mut approver) => {
+                    match line.map(|line| prompts.interpret(&line, std::time::Instant::now())) {
+                        Some(LineMeaning::ShowArguments { arguments, prompt }) => {
+                            self.terminal.note(Style::Plain, &arguments);
+                            self.terminal.note(Style::Warn, &prompt);
+                        }
+                        Some(LineMeaning::Answer(answer)) => self.send_answer(&session, *answer).await,
+                        Some(LineMeaning::Hint(hint)) => self.terminal.note(Style::Warn, &hint),
+                        Some(LineMeaning::Ignored) => {}
+                        None => approver = Approver::Elsewhere,
+                    }
+                }
+                () = interrupts.next() => {
+                    if exit_after_stop.is_some() || self.fleet_lifetime == FleetLifetime::Independent {
+                        self.note_detached(&session);
+                        return Ok(Exit::Interrupted);
+                    }
+                    if self.session.is_some() {
+                        let interrupted = interrupts.run_until_interrupted(self.interrupt_turn(&session)).await;
+                        if interrupted.is_none() {
+                            self.note_detached(&session);
+                        }
+                        return Ok(Exit::Interrupted);
+                    }
+                    self.terminal.note(
+                        Style::Warn,
+                        "stopping the session, since its fleet ends with this command; Ctrl-C again leaves at once",
+                    );
+                    exit_after_stop = Some(Exit::Interrupted);
+                    deadline = Some(Instant::now() + STOP_MAX);
+                    if interrupts.run_until_interrupted(self.detach(&session, "interrupted")).await.is_none() {
+                        return Ok(Exit::Interrupted);
+                    }
+                }
+                () = sleep_until_deadline(deadline) => {
+                    if let Some(exit) = exit_after_stop {
+                        return Ok(exit);
+                    }
+                    self.terminal.note(Style::Warn, "‼ no end within --timeout");
+                    if target == WaitTarget::SessionEnd {
+                        self.stop_session(&session, "no end within its time").await;
+                    } else {
+                        self.detach(&session, "no end within its time").await;
+                    }
+                    return Ok(Exit::Limit);
+                }
+            }
+        }
+    }
+
+    /// Prompts for an opened gate or answers it, as the approver says.
+    async fn handle_gate(
+        &self,
+        session: &str,
+        notification: &ParsedNotification,
+        approver: &Approver,
+        prompts: &mut GatePrompts,
+    ) -> Result<(), CommandFailure> {
+        let prompt = prompts.update(notification, std::time::Instant::now());
+        let NotificationContent::Event(event) = &notification.content else { return Ok(()) };
+        let gate = if let Event::GateOpened(gate) = &**event { Some(gate) } else { None };
+        match (approver, gate) {
+            (Approver::Person(_), _) => {
+                if let Some(prompt) = prompt {
+                    self.terminal.note(Style::Warn, &prompt);
+                }
+            }
+            (Approver::Policy(policy), Some(gate)) => self.send_answer(session, policy.answer(gate)).await,
+            (Approver::Nobody, Some(gate)) => {
+                let failure = self.approval_needed(session, gate);
+                if self.fleet_lifetime == FleetLifetime::ThisCommand && self.session.is_none() {
+                    self.stop_session(session, "there is no person to approve").await;
+                }
+                return Err(failure);
+            }
+            (Approver::Policy(_) | Approver::Nobody, None) | (Approver::Elsewhere, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Makes the failure for a gate that nobody can answer here; its help says how to answer it elsewhere.
+    fn approval_needed(&self, session: &str, gate: &GateOpened) -> CommandFailure {
+        let what = match gate.kind {
+            GateKind::Approval => {
+                let tool = gate.tool.as_ref().map_or_else(|| "a tool".to_owned(), ToString::to_string);
+                format!("a call of {tool} waits for approval")
+            }
+            GateKind::Question => "the model asks the user a question".to_owned(),
+            GateKind::Limit(limit) => {
+                format!("the turn is at its limit ({}) and asks for as much again", limit.as_str())
+            }
+            GateKind::Error(kind) => format!("a model call failed ({}) and may be tried again", kind.code()),
+        };
+        let message = format!("{what}, and there is no terminal to ask at");
+        let flags = "pass --approve all, --approve none, or --approve wait to wait for an answer from elsewhere";
+        let id = &gate.gate;
+        let help = match (self.fleet_lifetime, &self.session) {
+            (FleetLifetime::Independent, _) => format!(
+                "{flags}; session {session} waits: `ailoop approvals approve|deny {session} {id}` answers, `ailoop \
+                 watch {session}` follows it, `ailoop stop {session}` ends it"
+            ),
+            (FleetLifetime::ThisCommand, Some(_)) => format!(
+                "{flags}; session {session} waits: start a fleet with `ailoop up`, then `ailoop approvals \
+                 approve|deny {session} {id}`"
+            ),
+            (FleetLifetime::ThisCommand, None) => format!("{flags}; the session was stopped"),
+        };
+        CommandFailure::new(ErrorCode::ApprovalNeeded, message).help(help)
+    }
+
+    /// Sends an answer to a gate. A refusal is printed: another client was faster, or the gate has expired.
+    async fn send_answer(&self, session: &str, answer: AnswerRequest) {
+        let request = AnswerRequest { session_id: session.to_owned(), command_id: command_id(), ..answer };
+        if let Err(status) = self.client.sessions().answer(bounded(request)).await {
+            self.terminal.print_failure(&self.client.failure(&status));
+        }
+    }
+
+    /// Leaves the session. If its fleet ends with this command, an unnamed session is stopped and a named one is paused
+    /// for the next command.
+    async fn detach(&self, session: &str, reason: &str) {
+        match (self.fleet_lifetime, &self.session) {
+            (FleetLifetime::ThisCommand, None) => self.stop_session(session, reason).await,
+            (FleetLifetime::ThisCommand, Some(_)) => self.interrupt_turn(session).await,
+            (FleetLifetime::Independent, _) => self.note_detached(session),
+        }
+    }
+
+    /// Pauses a session that the next command continues, so that a new fleet does not go on with the interrupted turn.
+    async fn interrupt_turn(&self, session: &str) {
+        let request = bounded(control_request(session, "interrupted"));
+        let paused = timeout(EXIT_COMMAND_MAX, self.client.sessions().pause(request)).await;
+        match paused {
+            Ok(Ok(_)) => {}
+            // The turn has ended, or the session is already paused.
+            Ok(Err(status)) if client::error_code(&status) == ErrorCode::NotNow => {}
+            Ok(Err(status)) => self.terminal.print_failure(&self.client.failure(&status)),
+            Err(_) => {
+                self.terminal.note(Style::Warn, "the fleet did not answer; the turn may go on with the next fleet");
+            }
+        }
+        let line = format!(
+            "interrupted; the session {session} is kept: `ailoop run --session {session} \"…\"` goes on with it"
+        );
+        self.terminal.note(Style::Warn, &line);
+    }
+
+    async fn stop_session(&self, session: &str, reason: &str) {
+        let request = bounded(ControlRequest { no_wait: true, ..control_request(session, reason) });
+        match timeout(EXIT_COMMAND_MAX, self.client.sessions().stop(request)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(status)) => self.terminal.print_failure(&self.client.failure(&status)),
+            Err(_) => self.terminal.note(Style::Warn, "the fleet did not answer that the session is stopped"),
+        }
+    }
+
+    fn note_detached(&self, session: &str) {
+        let line = match self.fleet_lifetime {
+            FleetLifetime::Independent => {
+                format!(
+                    "left; the session goes on: `ailoop watch {session}` follows it, `ailoop stop {session}` ends it"
+                )
+            }
+            FleetLifetime::ThisCommand => format!("left; the session {session} goes on when a fleet runs here again"),
+        };
+        self.terminal.note(Style::Warn, &line);
+    }
+}
+
+/// Note for the user when the fleet answers again.
+pub(super) const RESTORED: &str = "the fleet answers again; the session goes on";
+
+/// Prints that the command waits for the fleet, and how to return to the session later.
+pub(super) fn report_outage(terminal: &Terminal, reason: &str, session: &str) {
+    let wait = OUTAGE_MAX.as_secs();
+    let line = format!("{reason}; waiting up to {wait} s for the fleet. To come back later: ailoop watch {session}");
+    terminal.note(Style::Warn, &line);
+}
+
+/// Adds help on how to return to the session, if the fleet could not be reached.
+pub(super) fn add_reattach_help(
+    failure: CommandFailure,
+    fleet_lifetime: FleetLifetime,
+    session: &str,
+) -> CommandFailure {
+    if failure.exit() != Exit::Unreachable {
+        return failure;
+    }
+    let when = match fleet_lifetime {
+        FleetLifetime::Independent => "when the fleet runs again (`ailoop up`)",
+        FleetLifetime::ThisCommand => "with the next fleet in this directory (`ailoop up`)",
+    };
+    failure.help(format!("the session goes on {when}; `ailoop watch {session}` follows it"))
+}
+
+fn control_request(session: &str, reason: &str) -> ControlRequest {
+    ControlRequest {
+        session_id: session.to_owned(),
+        command_id: command_id(),
+        reason: reason.to_owned(),
+        no_wait: false,
+    }
+}
+
+/// Waits for the next typed line; returns none at the end of stdin.
+async fn next_typed_line(approver: &mut Approver) -> Option<TypedLine> {
+    match approver {
+        Approver::Person(lines) => lines.recv().await,
+        Approver::Policy(_) | Approver::Elsewhere | Approver::Nobody => std::future::pending().await,
+    }
+}
+
+async fn sleep_until_deadline(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Builds the settings of a new session, as the JSON object of `session.start`; empty without settings.
+fn start_options(args: &RunArgs) -> Result<String, CommandFailure> {
+    let mut continuation = Map::new();
+    if let Some(steps) = args.max_iterations {
+        continuation.insert("max_iterations".to_owned(), Value::from(steps));
+    }
+    if let Some(timeout) = args.timeout {
+        continuation.insert("timeout".to_owned(), Value::from(timeout.as_secs()));
+    }
+    let options = super::settings::session_options(&args.settings, continuation)?;
+    Ok(if options.is_empty() { String::new() } else { Value::Object(options).to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn check(line: &[&str], expect: &str) {
+        let cli = Cli::parse_from(["ailoop", "run", "x"].iter().chain(line));
+        let Command::Run(args) = cli.command else { panic!("not run") };
+        assert_eq!(start_options(&args).unwrap(), expect);
+    }
+
+    #[test]
+    fn start_options_hold_limits_of_the_command_line() {
+        check(&[], "");
+        check(&["--max-iterations", "3"], r#"{"continuation":{"max_iterations":3}}"#);
+        check(&["--timeout", "5m"], r#"{"continuation":{"timeout":300}}"#);
+    }
+}

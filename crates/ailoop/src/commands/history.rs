@@ -1,0 +1,150 @@
+//! `ailoop replay` and `ailoop decisions`: read the log of a session.
+
+use std::time::Duration;
+
+use contract::event::Event;
+use proto::{ReplayRequest, SessionRequest};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::fleet_location::connect;
+use super::output::{finish, format_table};
+use crate::args::{DecisionsArgs, ReplayArgs};
+use crate::client::{self, EdgeClient, bounded};
+use crate::failure::{CommandFailure, Exit};
+use crate::notification::{NotificationContent, ParsedNotification};
+use crate::stream::{SessionStream, StreamEvent};
+use crate::terminal::{Style, Terminal};
+
+/// Longest wait for the next event, of a session that is known to have more events.
+const NEXT_EVENT_MAX: Duration = Duration::from_secs(30);
+
+/// The printed fields of the report of the edge.
+#[derive(Deserialize)]
+struct ReplayReport {
+    slot: u64,
+    last_slot: u64,
+    phase: String,
+    seq: u64,
+    commits: Vec<CommitRow>,
+    differs: Vec<ReplayDifference>,
+    state: Value,
+}
+
+#[derive(Deserialize)]
+struct CommitRow {
+    slot: u64,
+    time: String,
+    phase: String,
+    events: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ReplayDifference {
+    slot: u64,
+    what: String,
+}
+
+/// Folds a log again; a difference is a failure.
+pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let session_id = client::session_id(&args.session)?;
+    let client = connect(&args.target).await?;
+    let request = bounded(ReplayRequest { session_id, at: args.at });
+    let reply = client.sessions().replay(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    let unreadable =
+        |error: serde_json::Error| CommandFailure::new(contract::ErrorCode::Internal, format!("the answer: {error}"));
+    let report: ReplayReport = serde_json::from_str(&reply.json).map_err(unreadable)?;
+    let printed = if args.json {
+        terminal.print_data(&format!("{}\n", reply.json))
+    } else if args.at.is_some() {
+        terminal.print_data(&format!("{}\n", serde_json::to_string_pretty(&report.state).unwrap_or_default()))
+    } else {
+        let rows: Vec<Vec<String>> = report.commits.iter().map(commit_row).collect();
+        terminal.print_data(&format_table(&["SLOT", "TIME", "PHASE", "EVENTS"], &rows))
+    };
+    for ReplayDifference { slot, what } in &report.differs {
+        terminal.note(Style::Bad, &format!("slot {slot}: {what} differs from what its writer stored"));
+    }
+    if reply.differs {
+        terminal.note(Style::Bad, "the log does not fold to the stored state: keep the log, and report this");
+        return Ok(Exit::Failed);
+    }
+    let ReplayReport { slot, last_slot, phase, seq, .. } = report;
+    terminal.note(Style::Good, &format!("slot {slot} of {last_slot}: {phase}, seq {seq}; folds to the stored state"));
+    Ok(finish(printed))
+}
+
+fn commit_row(line: &CommitRow) -> Vec<String> {
+    vec![line.slot.to_string(), line.time.clone(), line.phase.clone(), line.events.join(" ")]
+}
+
+/// Lists every decision of a session on whether to continue.
+pub(super) async fn list_decisions(args: &DecisionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let client = connect(&args.target).await?;
+    let events = fetch_events(&client, &args.session).await?;
+    let mut rows = Vec::new();
+    for (notification, event) in &events {
+        let Event::ContinuationProgress(progress) = event else { continue };
+        if args.json {
+            if terminal.print_data(&format!("{}\n", event.data().get())).is_err() {
+                return Ok(Exit::Done);
+            }
+            continue;
+        }
+        let position = format!("{}.{}/{}", progress.turn, progress.iteration, progress.max_iterations);
+        let decision = if progress.continues { "go on" } else { "end" };
+        let calls: Vec<String> = progress.call_ids.iter().map(ToString::to_string).collect();
+        rows.push(vec![
+            notification.time.map(|time| time.to_string()).unwrap_or_default(),
+            position,
+            decision.to_owned(),
+            progress.source.to_string(),
+            match progress.confidence {
+                Some(confidence) => format!("{} {:.0} %", progress.status, confidence * 100.0),
+                None => progress.status.clone(),
+            },
+            calls.join(" "),
+            progress.reason.clone(),
+            progress.excerpt.split_whitespace().collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    if args.json {
+        return Ok(Exit::Done);
+    }
+    if rows.is_empty() {
+        terminal.note(Style::Plain, "there is no decision yet");
+        return Ok(Exit::Done);
+    }
+    let head = ["TIME", "TURN.STEP", "DECISION", "SOURCE", "STATUS", "CALLS", "REASON", "REPLY"];
+    Ok(finish(terminal.print_data(&format_table(&head, &rows))))
+}
+
+/// Fetches every event that a session has now.
+pub(super) async fn fetch_events(
+    client: &EdgeClient,
+    session: &str,
+) -> Result<Vec<(ParsedNotification, Event)>, CommandFailure> {
+    let session_id = client::session_id(session)?;
+    let request = bounded(SessionRequest { session_id: session_id.clone() });
+    let info = client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    let mut stream = SessionStream::new(client.clone(), session_id, 1, false);
+    let mut events = Vec::new();
+    let mut seq = 0;
+    while seq < info.seq {
+        let next = tokio::time::timeout(NEXT_EVENT_MAX, stream.next()).await.map_err(|_| {
+            CommandFailure::new(contract::ErrorCode::Unavailable, "the session's events stopped coming; try again")
+        })?;
+        let notification = match next? {
+            Some(StreamEvent::Notification(notification)) => notification,
+            Some(StreamEvent::Lost { .. } | StreamEvent::Restored) => continue,
+            None => break,
+        };
+        let parsed = ParsedNotification::parse(&notification);
+        seq = parsed.seq.unwrap_or(seq);
+        if let NotificationContent::Event(event) = &parsed.content {
+            let event = (**event).clone();
+            events.push((parsed, event));
+        }
+    }
+    Ok(events)
+}

@@ -1,0 +1,63 @@
+//! Composes agents and prompts from the configuration on this disk, without a fleet.
+
+use contract::command::Features;
+use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::ids::AgentId;
+use contract::{ErrorCode, TenantId};
+use prompt_composer::Catalog;
+
+use crate::args::AgentArgs;
+use crate::default_model::REHEARSAL;
+use crate::failure::CommandFailure;
+
+/// A request to the composer without tools, since only a fleet knows its tools.
+pub(crate) fn compose_request(
+    tenant: TenantId,
+    agent: Option<AgentId>,
+    model: Option<String>,
+    features: Features,
+) -> ComposeRequest {
+    let named_features = features.clone();
+    ComposeRequest { agent, model, features, named_features, ..ComposeRequest::new(tenant) }
+}
+
+/// Reads agents, models and prompts.
+pub(crate) fn read_catalog() -> Result<Catalog, CommandFailure> {
+    let refuse = |error: service::ConfigError| CommandFailure::new(error.code(), error.to_string());
+    let mut config: prompt_composer::ComposerConfig = service::config::load("composer").map_err(refuse)?;
+    let catalog = Catalog::read(&config).map_err(refuse)?;
+    if catalog.has_default_model() {
+        return Ok(catalog);
+    }
+    // A command that only shows prompts calls no model.
+    config.default_model = Some(REHEARSAL.to_owned());
+    Catalog::read(&config).map_err(refuse)
+}
+
+/// Composes the agent that the command line names.
+pub(crate) fn compose_agent(
+    catalog: &Catalog,
+    args: &AgentArgs,
+    features: Features,
+) -> Result<Composed, CommandFailure> {
+    let tenant = parse_tenant(&args.tenant)?;
+    let agent = parse_agent(args.agent.as_deref())?;
+    match catalog.compose(&compose_request(tenant, agent, args.model.clone(), features)) {
+        ComposeReply::Composed(composed) => Ok(*composed),
+        ComposeReply::Refused { code, message } => Err(CommandFailure::new(code, message)),
+    }
+}
+
+/// Reads a tenant id of the command line.
+pub(crate) fn parse_tenant(text: &str) -> Result<TenantId, CommandFailure> {
+    TenantId::new(text)
+        .map_err(|_| CommandFailure::usage(ErrorCode::BadRequest, format!("{text:?} is not a valid tenant id")))
+}
+
+fn parse_agent(name: Option<&str>) -> Result<Option<AgentId>, CommandFailure> {
+    let parse = |name: &str| {
+        AgentId::new(&name.to_lowercase())
+            .map_err(|error| CommandFailure::usage(ErrorCode::UnknownAgent, error.to_string()))
+    };
+    name.map(parse).transpose()
+}

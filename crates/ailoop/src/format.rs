@@ -1,0 +1,49 @@
+//! Formats durations and counts for people.
+
+use std::time::Duration;
+
+/// Formats a duration: `320 ms`, `8.4 s` or `2 min 05 s`.
+pub(crate) fn duration(time: Duration) -> String {
+    let ms = time.as_millis();
+    if ms < 1_000 {
+        format!("{ms} ms")
+    } else if ms < 60_000 {
+        format!("{}.{} s", ms / 1_000, ms % 1_000 / 100)
+    } else {
+        format!("{} min {:02} s", ms / 60_000, ms / 1_000 % 60)
+    }
+}
+
+/// Formats a count with separators: `1,912`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Formats a count with its noun: `1 step`, `2 steps`.
+pub(crate) fn plural(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_counts_are_formatted_for_people() {
+        for (ms, text) in [(0, "0 ms"), (999, "999 ms"), (1_000, "1.0 s"), (8_449, "8.4 s"), (125_000, "2 min 05 s")] {
+            assert_eq!(duration(Duration::from_millis(ms)), text);
+        }
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(number), text);
+        }
+        assert_eq!((plural(1, "step").as_str(), plural(0, "step").as_str()), ("1 step", "0 steps"));
+    }
+}

@@ -1,0 +1,57 @@
+//! The line at the end of a turn.
+
+use contract::Timestamp;
+use contract::event::{StopReason, TurnCompleted};
+
+use crate::format;
+use crate::terminal::{Output, Style};
+
+/// Counts and times of the current turn.
+#[derive(Debug, Default)]
+pub(super) struct TurnSummary {
+    pub(super) tools: u64,
+    began: Option<Timestamp>,
+    trace_id: String,
+}
+
+impl TurnSummary {
+    /// Records the time of the first notification of the turn, and its trace.
+    pub(super) fn record_notification(&mut self, time: Option<Timestamp>, trace_id: &str) {
+        self.began = self.began.or(time);
+        if !trace_id.is_empty() {
+            trace_id.clone_into(&mut self.trace_id);
+        }
+    }
+
+    /// Renders the summary and resets the counts for the next turn.
+    pub(super) fn finish(&mut self, turn: &TurnCompleted, time: Option<Timestamp>) -> Output {
+        let summary = std::mem::take(self);
+        let (style, how) = match turn.stop_reason {
+            StopReason::Completed => (Style::Good, "✓ done"),
+            StopReason::MaxIterations => (Style::Warn, "‼ stopped at the limit of iterations"),
+            StopReason::Timeout => (Style::Warn, "‼ stopped at the limit of time"),
+            StopReason::TokenLimit => (Style::Warn, "‼ stopped at the limit of tokens"),
+            StopReason::CostLimit => (Style::Warn, "‼ stopped at the limit of cost"),
+            StopReason::ToolCallLimit => (Style::Warn, "‼ stopped at the limit of tool calls"),
+            StopReason::Repetition => (Style::Warn, "‼ stopped: the model repeats the same call"),
+            StopReason::NoProgress => (Style::Warn, "‼ stopped: nothing new for several steps"),
+            StopReason::Stopped => (Style::Warn, "‼ stopped"),
+            StopReason::Error => (Style::Bad, "× failed"),
+        };
+        let mut parts = vec![
+            format::plural(turn.iterations.into(), "step"),
+            format::plural(summary.tools, "tool"),
+            format::plural(turn.spent.usage.total(), "token"),
+        ];
+        if turn.spent.cost_usd > 0.0 {
+            parts.push(format!("${:.4}", turn.spent.cost_usd));
+        }
+        if let (Some(began), Some(time)) = (summary.began, time) {
+            parts.push(format::duration(time.since(began)));
+        }
+        if !summary.trace_id.is_empty() {
+            parts.push(format!("trace {}", summary.trace_id));
+        }
+        Output::Note(style, format!("{how}  {}", parts.join(" · ")))
+    }
+}

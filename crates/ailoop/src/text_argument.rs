@@ -1,0 +1,62 @@
+//! Reads a text from an argument or from stdin, and checks it before anything is started.
+
+use std::io::Read;
+
+use contract::{ErrorCode, limits};
+
+use crate::failure::CommandFailure;
+
+/// Reads a text: the argument itself, or all of `stdin` for `-`. It blocks until stdin ends; nothing else runs yet, so
+/// Ctrl-C still ends the process.
+pub(crate) fn read_text(argument: &str, stdin: impl Read) -> Result<String, CommandFailure> {
+    let text = if argument == "-" { read_stdin(stdin)? } else { argument.to_owned() };
+    if text.len() > limits::MESSAGE_BYTES_MAX {
+        return Err(CommandFailure::usage(
+            ErrorCode::TooLarge,
+            format!("{} bytes are more than a message may hold", text.len()),
+        ));
+    }
+    if text.trim().is_empty() {
+        return Err(CommandFailure::usage(ErrorCode::EmptyMessage, "there is no text to send"));
+    }
+    Ok(text)
+}
+
+/// Reads at most one byte more than the limit, so that an endless stdin fails instead of filling the memory.
+fn read_stdin(stdin: impl Read) -> Result<String, CommandFailure> {
+    let mut bytes = Vec::new();
+    let limit = limits::MESSAGE_BYTES_MAX as u64 + 1;
+    let read = stdin.take(limit).read_to_end(&mut bytes);
+    read.map_err(|error| CommandFailure::usage(ErrorCode::BadRequest, format!("stdin cannot be read: {error}")))?;
+    if bytes.len() > limits::MESSAGE_BYTES_MAX {
+        return Err(CommandFailure::usage(ErrorCode::TooLarge, "stdin holds more than a message may"));
+    }
+    String::from_utf8(bytes).map_err(|_| CommandFailure::usage(ErrorCode::BadRequest, "stdin is not UTF-8 text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(argument: &str, stdin: &[u8], expect: Result<&str, &ErrorCode>) {
+        let got = read_text(argument, stdin);
+        assert_eq!(got.as_deref().map_err(CommandFailure::code), expect);
+        assert!(got.is_ok() || got.is_err_and(|failure| failure.exit().code() == 2));
+    }
+
+    #[test]
+    fn read_text_empty_or_too_long_is_refused() {
+        let most = "x".repeat(limits::MESSAGE_BYTES_MAX);
+        let more = format!("{most}x");
+        check("hi", b"", Ok("hi"));
+        check("-", b"from stdin\n", Ok("from stdin\n"));
+        check("", b"", Err(&ErrorCode::EmptyMessage));
+        check(" \n\t", b"", Err(&ErrorCode::EmptyMessage));
+        check("-", b" \n", Err(&ErrorCode::EmptyMessage));
+        check("-", &[0xff], Err(&ErrorCode::BadRequest));
+        check(&most, b"", Ok(&most));
+        check(&more, b"", Err(&ErrorCode::TooLarge));
+        check("-", most.as_bytes(), Ok(&most));
+        check("-", more.as_bytes(), Err(&ErrorCode::TooLarge));
+    }
+}

@@ -1,0 +1,118 @@
+//! Commands that need no fleet: they read the configuration of a directory.
+
+use std::fs;
+
+use crate::command::world::{World, exit_code, text};
+
+#[test]
+fn patterns_test_replies_are_decided_without_fleet() {
+    let world = World::new();
+    let tried =
+        world.ailoop(&["patterns", "test", "--agent", "eamonn", "Read it. Next, I\u{2019}ll write."]).output().unwrap();
+    assert_eq!(exit_code(&tried), 0, "{}", text(&tried.stderr));
+    assert_eq!(text(&tried.stdout), "goes on  pattern:continuation:next, I  the text announces a next step\n");
+
+    let rows = concat!(
+        "{\"id\": \"a\", \"text\": \"All done.\", \"continues\": false}\n",
+        "\"{\\\"response\\\":\\\"x\\\",\\\"continuation\\\":{\\\"status\\\":\\\"CONTINUE\\\"}}\"\n",
+        "{\"id\": \"c\", \"text\": \"Hm.\", \"continues\": true}\n",
+    );
+    fs::write(world.path("rows.jsonl"), rows).unwrap();
+    let tried = world.ailoop(&["patterns", "test", "--agent", "e", "--file", "rows.jsonl", "--json"]).output().unwrap();
+    assert_eq!(exit_code(&tried), 1, "the third reply has another decision than expected");
+    assert!(text(&tried.stderr).contains("1 of 3 replies"), "{}", text(&tried.stderr));
+    let lines: Vec<serde_json::Value> =
+        text(&tried.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        (&lines[0]["continues"], &lines[1]["source"], &lines[2]["agrees"]),
+        (&false.into(), &"explicit".into(), &false.into())
+    );
+
+    fs::write(world.path("rows.jsonl"), "{\n").unwrap();
+    let bad = world.ailoop(&["patterns", "test", "--file", "rows.jsonl"]).output().unwrap();
+    assert_eq!(exit_code(&bad), 2);
+    assert!(text(&bad.stderr).contains("rows.jsonl:1: "), "{}", text(&bad.stderr));
+}
+
+/// The blocks of a language in a page, in order.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let fence = format!("```{language}\n");
+    let begins = page.split(fence.as_str()).skip(1);
+    begins.map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn use_cases_of_continuation_page_have_documented_decisions() {
+    let page = include_str!("../../../../../../docs/continuation.md");
+    let (settings, replies) = (blocks(page, "yaml"), blocks(page, "jsonl"));
+    assert_eq!((settings.len(), replies.len()), (5, 5));
+    for (settings, replies) in settings.iter().zip(&replies) {
+        let world = World::new();
+        let settings = settings.replace('\n', "\n    ");
+        let agents = "default_agent: u\nagents:\n  u:\n    name: Una\n    prompt_file: alice_assistant.md\n";
+        world.configure("agents.yaml", &format!("{agents}    {}\n", settings.trim_end()));
+        fs::write(world.path("rows.jsonl"), replies).unwrap();
+        let tried = world.output(&["patterns", "test", "--agent", "u", "--file", "rows.jsonl"]);
+        assert_eq!(exit_code(&tried), 0, "{settings}{}{}", text(&tried.stdout), text(&tried.stderr));
+    }
+}
+
+#[test]
+fn config_check_and_explain_use_files_of_directory() {
+    let world = World::new();
+    let checked = world.ailoop(&["config", "check"]).output().unwrap();
+    assert_eq!(
+        (exit_code(&checked), text(&checked.stdout).as_str()),
+        (0, "ok: 5 agents, their prompts and the models can be used\n")
+    );
+    let explained = world.ailoop(&["config", "explain", "--agent", "e"]).output().unwrap();
+    let explanation: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    assert_eq!(
+        (&explanation["agent"]["id"], &explanation["agent"]["continuation"]["max_iterations"]),
+        (&"e".into(), &10.into())
+    );
+
+    let printed = |args: &[&str]| -> serde_json::Value {
+        serde_json::from_slice(&world.ailoop(&[&["config", "schema"], args].concat()).output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(printed(&["models"])["title"], "models.yaml of ailoop");
+    assert_eq!(printed(&[])["agents"], printed(&["agents"]));
+
+    fs::create_dir(world.path("config")).unwrap();
+    let models = "providers: {p: {kind: scripted, script: scripts/rehearsal.yaml}}\nmodels:\n  \
+                    m: {provider: p, fallbacks: [p/n], continuation_config: {max_iterations: 7, timeout: 900}}\n";
+    fs::write(world.path("config/models.yaml"), models).unwrap();
+    let explained = world.ailoop(&["config", "explain", "--agent", "e", "--model", "m"]).output().unwrap();
+    let explanation: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    let continuation = &explanation["agent"]["continuation"];
+    assert_eq!((&continuation["max_iterations"], &continuation["timeout"]), (&10.into(), &600.into()), "the agent's");
+    assert_eq!((&explanation["model"]["id"], &explanation["fallbacks"][0]["id"]), (&"m".into(), &"p/n".into()));
+    // The default of the file counts even without the rehearsal model.
+    fs::write(world.path("config/models.yaml"), format!("default: m\n{models}")).unwrap();
+    assert_eq!(exit_code(&world.ailoop(&["config", "check"]).output().unwrap()), 0);
+    let explained = world.ailoop(&["config", "explain", "--agent", "e"]).output().unwrap();
+    let explanation: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    assert_eq!(explanation["model"]["id"], "m");
+    fs::remove_file(world.path("config/models.yaml")).unwrap();
+
+    let agents = "agents:\n  x:\n    name: X\n    prompt_file: x.md\n    continuation_config: {limits: {token: 3}}\n";
+    fs::write(world.path("config/agents.yaml"), agents).unwrap();
+    let refused = world.ailoop(&["config", "check"]).output().unwrap();
+    assert_eq!(exit_code(&refused), 1);
+    let stderr = text(&refused.stderr);
+    assert!(
+        stderr.contains("error[bad_config]") && stderr.contains("agents.yaml:5:") && stderr.contains("token"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn prompt_show_with_diff_prints_changed_lines() {
+    let world = World::new();
+    let shown = world.ailoop(&["prompt", "show", "--agent", "alice"]).output().unwrap();
+    assert!(text(&shown.stdout).starts_with("You are Alice"), "{}", text(&shown.stdout));
+    let changed =
+        world.ailoop(&["prompt", "show", "--agent", "alice", "--without", "mailbox", "--diff"]).output().unwrap();
+    let lines = text(&changed.stdout);
+    assert!(lines.contains("-## MAILBOX PROTOCOL\n") && lines.lines().all(|line| line.starts_with('-')), "{lines}");
+}
