@@ -140,8 +140,10 @@ async fn tool_hosts_die_freeze_and_restart_every_outcome_is_true() -> anyhow::Re
         ensure!(outcomes.len() == TOOLS.len(), "{session}: {outcomes:?}");
         for (tool, (outcome, content)) in &outcomes {
             let took_effect = match tool.as_str() {
-                "write_file" => std::fs::read_to_string(work.path().join(format!("{session}.txt")))
-                    .is_ok_and(|text| text == *session) as usize,
+                "write_file" => {
+                    let written = std::fs::read_to_string(work.path().join(format!("{session}.txt")));
+                    usize::from(written.is_ok_and(|text| text == *session))
+                }
                 "send_mail" => mails
                     .iter()
                     .filter(|(_, mail)| matches!(mail, MailEntry::Open(mail) if mail.subject == *session))

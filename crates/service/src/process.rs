@@ -45,7 +45,8 @@ where
     C: DeserializeOwned + Default,
     S: AsyncFnOnce(C, Bus) -> anyhow::Result<Running>,
 {
-    run_without_bus(service, section, async |own, nats: NatsConfig| {
+    // Boxed, since the caller's future would hold what the start of a service takes.
+    Box::pin(run_without_bus(service, section, async |own, nats: NatsConfig| {
         let bus = connect(&nats).await?;
         let running = start(own, bus.clone()).await?;
         let (tasks, reachable) = (Tasks::new(), Readiness::new("nats"));
@@ -60,7 +61,7 @@ where
             bus.close().await;
         };
         Ok(Running::new(Readiness::all([reachable, running.readiness]), drain))
-    })
+    }))
     .await
 }
 
@@ -76,7 +77,7 @@ where
     let shutdown = shutdown::on_signal();
     raise_open_files();
     service.clone_into(&mut common.nats.name);
-    let Some(running) = until_shutdown(&shutdown, start(own, common.nats)).await else { return Ok(()) };
+    let Some(running) = until_shutdown(&shutdown, Box::pin(start(own, common.nats))).await else { return Ok(()) };
     let Running { readiness, drain } = running?;
     let health = health::serve(common.health, readiness.clone()).await?;
     tracing::info!(service, "started");

@@ -155,10 +155,10 @@ impl InputHandler {
 
     /// Rejects a message that cannot be read, so that it becomes a dead letter, and reports it to the session's viewers.
     async fn reject_malformed(&self, delivery: &Delivery, why: &str) -> Settle {
-        if let Some(key) = subject::parse_control_key(&delivery.subject) {
-            if let Err(error) = self.report_malformed(&key, delivery, why).await {
-                return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(error.into()));
-            }
+        if let Some(key) = subject::parse_control_key(&delivery.subject)
+            && let Err(error) = self.report_malformed(&key, delivery, why).await
+        {
+            return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(error.into()));
         }
         Settle::Reject { code: ErrorCode::BadRequest, reason: why.to_owned() }
     }

@@ -105,7 +105,7 @@ impl DecisionBuilder<'_> {
     fn due_call(&mut self, state: &ToolCallState, now: Timestamp) {
         match &state.stage {
             CallStage::Gated { request, expires, on_expiry } if *expires <= now => {
-                self.expired(state, request, *on_expiry)
+                self.expired(state, request, *on_expiry);
             }
             // Nobody knows whether it began: its deadline moves when the pause is over.
             CallStage::Open { .. } if self.state.paused => {}

@@ -118,13 +118,13 @@ fn wrong_input_is_ignored_under_a_stable_code_and_changes_nothing() {
         ("failure, an attempt to come", thinking, "not_now", |t| t.fail_of(2)),
         // Messages.
         ("message, no byte", thinking, "empty_message", |t| {
-            send_message(t, Content::Text(String::new()), MessageMode::Steer)
+            send_message(t, Content::Text(String::new()), MessageMode::Steer);
         }),
         ("message, spaces", acting, "empty_message", |t| {
             send_message(t, Content::Text(" \n\t".to_owned()), MessageMode::Interrupt);
         }),
         ("message, no part", thinking, "empty_message", |t| {
-            send_message(t, Content::Parts(Vec::new()), MessageMode::Queue)
+            send_message(t, Content::Parts(Vec::new()), MessageMode::Queue);
         }),
         ("message, empty parts", thinking, "empty_message", |t| {
             send_message(t, Content::Parts(vec![Part::Text { text: String::new() }]), MessageMode::Steer);

@@ -21,7 +21,7 @@ fn told(name: &str, parts: &[&Talk]) {
     };
     let stories: Vec<String> = parts.iter().map(story).collect();
     let story = stories.join("\n----\n\n");
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/turns/stories/{name}.txt"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/suite/stories/{name}.txt"));
     if std::env::var_os("UPDATE_STORIES").is_some() {
         std::fs::write(&path, &story).unwrap();
     }
