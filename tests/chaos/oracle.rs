@@ -177,14 +177,7 @@ fn is_handled(handled: &BTreeSet<InputRef>, stored: &InputRef) -> bool {
 
 fn inputs(commits: &[Commit]) -> BTreeSet<InputRef> {
     let events = commits.iter().flat_map(|commit| &commit.events);
-    let input = |event: &Event| {
-        if let Event::InputHandled(handled) = event {
-            return Some(handled.input.clone());
-        }
-        let Event::InputIgnored(ignored) = event else { return None };
-        Some(ignored.input.clone())
-    };
-    events.filter_map(input).collect()
+    events.filter_map(Event::closed_input).cloned().collect()
 }
 
 /// "0 commits doubled": the slots are judged by the log's judge, here the bodies.

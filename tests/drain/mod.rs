@@ -199,46 +199,14 @@ struct Gap {
 async fn looks_undisturbed(crowd: &Crowd, session: &str) -> anyhow::Result<Gap> {
     let commits = judge::log(&crowd.bus, &key(session)?, 10).await?;
     for event in commits.iter().flat_map(|commit| &commit.events) {
-        match event {
-            Event::ToolCallResult(result) => {
-                ensure!(result.outcome == Outcome::Ok, "a call ended as {:?}: {}", result.outcome, result.content);
-            }
-            Event::TurnCompleted(turn) => {
-                ensure!(turn.stop_reason == StopReason::Completed, "its turn ended by {:?}", turn.stop_reason);
-            }
-            Event::ModelCallFailed(failed) => anyhow::bail!("a model call failed: {}", failed.message),
-            Event::InputHandled(_)
-            | Event::InputIgnored(_)
-            | Event::SessionStarted(_)
-            | Event::SessionEnded(_)
-            | Event::UserProcessed(_)
-            | Event::TurnStarted(_)
-            | Event::ToolsResolved(_)
-            | Event::ModelCallOpened(_)
-            | Event::CallCancelled(_)
-            | Event::ModelCallInterrupted(_)
-            | Event::AiFullReceived(_)
-            | Event::ToolCallIdentified(_)
-            | Event::ToolCallOpened(_)
-            | Event::ToolCallExtended(_)
-            | Event::StatusPaused(_)
-            | Event::StatusResumed(_)
-            | Event::ContinuationProgress(_)
-            | Event::GateOpened(_)
-            | Event::GateClosed(_)
-            | Event::Configured(_)
-            | Event::ModelFellBack(_)
-            | Event::LimitReached(_)
-            | Event::SummaryOpened(_)
-            | Event::JudgeOpened(_)
-            | Event::ContextPruned(_)
-            | Event::ChildCommanded(_)
-            | Event::ContextCleared(_)
-            | Event::TimerSet(_)
-            | Event::SessionArchived(_)
-            | Event::SessionImported(_)
-            | Event::Error(_)
-            | Event::Unknown => {}
+        if let Event::ToolCallResult(result) = event {
+            ensure!(result.outcome == Outcome::Ok, "a call ended as {:?}: {}", result.outcome, result.content);
+        }
+        if let Event::TurnCompleted(turn) = event {
+            ensure!(turn.stop_reason == StopReason::Completed, "its turn ended by {:?}", turn.stop_reason);
+        }
+        if let Event::ModelCallFailed(failed) = event {
+            anyhow::bail!("a model call failed: {}", failed.message);
         }
     }
     let tell = |commit: &Commit| {

@@ -32,42 +32,8 @@ impl Handled {
     }
 
     pub(crate) fn apply(&mut self, slot: u64, event: &Event) {
-        match event {
-            Event::InputHandled(handled) => self.remember(handled.input.clone(), slot),
-            Event::InputIgnored(ignored) => self.remember(ignored.input.clone(), slot),
-            Event::SessionStarted(_)
-            | Event::SessionEnded(_)
-            | Event::UserProcessed(_)
-            | Event::TurnStarted(_)
-            | Event::ToolsResolved(_)
-            | Event::ModelCallOpened(_)
-            | Event::ModelCallFailed(_)
-            | Event::CallCancelled(_)
-            | Event::ModelCallInterrupted(_)
-            | Event::AiFullReceived(_)
-            | Event::ToolCallIdentified(_)
-            | Event::ToolCallOpened(_)
-            | Event::ToolCallExtended(_)
-            | Event::ToolCallResult(_)
-            | Event::StatusPaused(_)
-            | Event::StatusResumed(_)
-            | Event::ContinuationProgress(_)
-            | Event::TurnCompleted(_)
-            | Event::GateOpened(_)
-            | Event::GateClosed(_)
-            | Event::Configured(_)
-            | Event::ModelFellBack(_)
-            | Event::LimitReached(_)
-            | Event::SummaryOpened(_)
-            | Event::JudgeOpened(_)
-            | Event::ContextPruned(_)
-            | Event::ChildCommanded(_)
-            | Event::ContextCleared(_)
-            | Event::TimerSet(_)
-            | Event::SessionArchived(_)
-            | Event::SessionImported(_)
-            | Event::Error(_)
-            | Event::Unknown => {}
+        if let Some(input) = event.closed_input() {
+            self.remember(input.clone(), slot);
         }
     }
 

@@ -373,43 +373,8 @@ async fn find_outcome(
 }
 
 fn read_outcome(commit: &Commit, input: &InputRef) -> Option<CommandOutcome> {
-    let refused = commit.events.iter().find_map(|event| match event {
-        Event::InputHandled(handled) => (handled.input == *input).then_some(None),
-        Event::InputIgnored(ignored) => (ignored.input == *input).then(|| Some(ignored.refusal.clone())),
-        Event::SessionStarted(_)
-        | Event::SessionEnded(_)
-        | Event::UserProcessed(_)
-        | Event::TurnStarted(_)
-        | Event::ToolsResolved(_)
-        | Event::ModelCallOpened(_)
-        | Event::ModelCallFailed(_)
-        | Event::CallCancelled(_)
-        | Event::ModelCallInterrupted(_)
-        | Event::AiFullReceived(_)
-        | Event::ToolCallIdentified(_)
-        | Event::ToolCallOpened(_)
-        | Event::ToolCallExtended(_)
-        | Event::ToolCallResult(_)
-        | Event::StatusPaused(_)
-        | Event::StatusResumed(_)
-        | Event::ContinuationProgress(_)
-        | Event::TurnCompleted(_)
-        | Event::GateOpened(_)
-        | Event::GateClosed(_)
-        | Event::Configured(_)
-        | Event::ModelFellBack(_)
-        | Event::LimitReached(_)
-        | Event::SummaryOpened(_)
-        | Event::JudgeOpened(_)
-        | Event::ContextPruned(_)
-        | Event::ChildCommanded(_)
-        | Event::ContextCleared(_)
-        | Event::TimerSet(_)
-        | Event::SessionArchived(_)
-        | Event::SessionImported(_)
-        | Event::Error(_)
-        | Event::Unknown => None,
-    })?;
+    let closing = commit.events.iter().find(|event| event.closed_input() == Some(input))?;
+    let refused = if let Event::InputIgnored(ignored) = closing { Some(ignored.refusal.clone()) } else { None };
     Some(CommandOutcome { seq: last_seq_after(commit), refused })
 }
 

@@ -1,6 +1,6 @@
 //! Bugs, planted to prove that the oracle finds them.
 
-use contract::event::Event;
+use contract::event::{Event, ToolCallIdentified, ToolCallOpened, ToolCallResult};
 
 /// A mistake that somebody could make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,50 +182,16 @@ fn first(id: &str) -> String {
 }
 
 fn rename_call(event: &mut Event) {
-    let rename = |id: &mut contract::CallId| {
-        if let Ok(call) = contract::CallId::new(&first(id.as_str())) {
-            *id = call;
+    if let Event::AiFullReceived(reply) = event {
+        for call in &mut reply.tool_calls {
+            call.id = first(&call.id);
         }
-    };
-    match event {
-        Event::AiFullReceived(reply) => {
-            for call in &mut reply.tool_calls {
-                call.id = first(&call.id);
-            }
-        }
-        Event::ToolCallIdentified(identified) => rename(&mut identified.call),
-        Event::ToolCallOpened(opened) => rename(&mut opened.call),
-        Event::ToolCallResult(result) => rename(&mut result.call),
-        Event::InputHandled(_)
-        | Event::InputIgnored(_)
-        | Event::SessionStarted(_)
-        | Event::SessionEnded(_)
-        | Event::UserProcessed(_)
-        | Event::TurnStarted(_)
-        | Event::ToolsResolved(_)
-        | Event::ModelCallOpened(_)
-        | Event::ModelCallFailed(_)
-        | Event::CallCancelled(_)
-        | Event::ModelCallInterrupted(_)
-        | Event::ToolCallExtended(_)
-        | Event::StatusPaused(_)
-        | Event::StatusResumed(_)
-        | Event::ContinuationProgress(_)
-        | Event::TurnCompleted(_)
-        | Event::GateOpened(_)
-        | Event::GateClosed(_)
-        | Event::Configured(_)
-        | Event::ModelFellBack(_)
-        | Event::LimitReached(_)
-        | Event::SummaryOpened(_)
-        | Event::JudgeOpened(_)
-        | Event::ContextPruned(_)
-        | Event::ChildCommanded(_)
-        | Event::ContextCleared(_)
-        | Event::TimerSet(_)
-        | Event::SessionArchived(_)
-        | Event::SessionImported(_)
-        | Event::Error(_)
-        | Event::Unknown => {}
+    }
+    if let Event::ToolCallIdentified(ToolCallIdentified { call, .. })
+    | Event::ToolCallOpened(ToolCallOpened { call, .. })
+    | Event::ToolCallResult(ToolCallResult { call, .. }) = event
+        && let Ok(renamed) = contract::CallId::new(&first(call.as_str()))
+    {
+        *call = renamed;
     }
 }

@@ -222,6 +222,17 @@ events! {
     Error(ErrorEvent) = "error", public as Error;
 }
 
+impl Event {
+    /// The input that this event closes: it was handled, or ignored.
+    pub fn closed_input(&self) -> Option<&InputRef> {
+        let (Self::InputHandled(InputHandled { input, .. }) | Self::InputIgnored(InputIgnored { input, .. })) = self
+        else {
+            return None;
+        };
+        Some(input)
+    }
+}
+
 /// Reads events one by one; those of a newer version become [`Event::Unknown`]. `is_newer`: a newer fold wrote them, and what
 /// cannot be read is news.
 pub(crate) fn read_all(texts: &[Json], is_newer: bool) -> Result<Vec<Event>, serde_json::Error> {

@@ -132,7 +132,9 @@ impl World {
             let head = self.bus.head(&key(), Read::Leader).await.unwrap().map(|head| head.meta.commit);
             if head != checked_head {
                 let events = self.log().await.into_iter().flat_map(|(_, commit)| commit.events);
-                if let Some(event) = events.into_iter().find(|event| input_of(event) == Some(id)) {
+                if let Some(event) =
+                    events.into_iter().find(|event| event.closed_input().is_some_and(|input| input.id == *id))
+                {
                     return event;
                 }
                 checked_head = head;
@@ -175,14 +177,6 @@ pub(crate) async fn next_code(errors: &mut Subscription) -> String {
     };
     let envelope: serde_json::Value = serde_json::from_slice(&message.payload).unwrap();
     envelope["data"]["code"].as_str().unwrap().to_owned()
-}
-
-fn input_of(event: &Event) -> Option<&CommandId> {
-    match event {
-        Event::InputHandled(wait_until_handled) => Some(&wait_until_handled.input.id),
-        Event::InputIgnored(ignored) => Some(&ignored.input.id),
-        _ => None,
-    }
 }
 
 /// Shuts a replica down.

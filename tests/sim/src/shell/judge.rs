@@ -67,11 +67,12 @@ pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String
         let is_report =
             |input: &InputRef| input.kind == InputKind::Control(Verb::ProvideToolResult) && input.id.as_str() == id;
         let reports = commits.iter().flat_map(|(_, commit)| &commit.events);
-        let reports = reports.filter_map(input_of).filter(|input| is_report(input)).count();
+        let reports = reports.filter_map(Event::closed_input).filter(|input| is_report(input)).count();
         let of = SessionKey { tenant: key.tenant.clone(), session: child.session_id.clone() };
         let child_log = client.history(&of, 0).await.map_err(|error| error.to_string())?;
         let is_start = |input: &InputRef| input.kind == InputKind::Control(Verb::Start);
-        let began = child_log.iter().flat_map(|(_, commit)| &commit.events).filter_map(input_of).any(is_start);
+        let began =
+            child_log.iter().flat_map(|(_, commit)| &commit.events).filter_map(Event::closed_input).any(is_start);
         let called_off = commits
             .iter()
             .flat_map(|(_, commit)| &commit.events)
@@ -128,54 +129,13 @@ fn follows_failure(event: &Event) -> bool {
     }
 }
 
-/// The input that an event closes.
-fn input_of(event: &Event) -> Option<&InputRef> {
-    match event {
-        Event::InputHandled(handled) => Some(&handled.input),
-        Event::InputIgnored(ignored) => Some(&ignored.input),
-        Event::SessionStarted(_)
-        | Event::SessionEnded(_)
-        | Event::UserProcessed(_)
-        | Event::TurnStarted(_)
-        | Event::ToolsResolved(_)
-        | Event::ModelCallOpened(_)
-        | Event::ModelCallFailed(_)
-        | Event::CallCancelled(_)
-        | Event::ModelCallInterrupted(_)
-        | Event::AiFullReceived(_)
-        | Event::ToolCallIdentified(_)
-        | Event::ToolCallOpened(_)
-        | Event::ToolCallExtended(_)
-        | Event::ToolCallResult(_)
-        | Event::StatusPaused(_)
-        | Event::StatusResumed(_)
-        | Event::ContinuationProgress(_)
-        | Event::TurnCompleted(_)
-        | Event::GateOpened(_)
-        | Event::GateClosed(_)
-        | Event::Configured(_)
-        | Event::ModelFellBack(_)
-        | Event::LimitReached(_)
-        | Event::SummaryOpened(_)
-        | Event::JudgeOpened(_)
-        | Event::ContextPruned(_)
-        | Event::ChildCommanded(_)
-        | Event::ContextCleared(_)
-        | Event::TimerSet(_)
-        | Event::SessionArchived(_)
-        | Event::SessionImported(_)
-        | Event::Error(_)
-        | Event::Unknown => None,
-    }
-}
-
 /// Every command of the client is in a log, once.
 pub(super) async fn inputs(client: &Bus, sessions: &[SessionKey], sent: u64) -> Result<(), String> {
     let mut found = std::collections::BTreeSet::new();
     for key in sessions {
         for (_, commit) in client.history(key, 0).await.map_err(|error| error.to_string())? {
             for event in &commit.events {
-                let Some(input) = input_of(event) else { continue };
+                let Some(input) = event.closed_input() else { continue };
                 let is_command = matches!(input.kind, InputKind::Control(verb) if verb.is_client());
                 if is_command && !found.insert(input.id.clone()) {
                     return Err(format!("{key}: command {} is in the log twice", input.id));
