@@ -69,12 +69,12 @@ pub(crate) async fn dispatch(command: Command, terminal: &Terminal) -> Result<Ex
             let config = nats_permissions::render(&nats_permissions::users());
             Ok(output::finish(terminal.print_data(&config)))
         }
-        Command::Orchestrator => serve::run_orchestrator().await,
-        Command::Gateway => serve::run_gateway().await,
-        Command::Executor => serve::run_executor().await,
-        Command::ToolHost => serve::run_tool_host().await,
-        Command::Composer => serve::run_composer().await,
-        Command::Edge => serve::run_edge().await,
+        Command::Orchestrator => serve::to_exit(loop_orchestrator::run().await),
+        Command::Gateway => serve::to_exit(model_gateway::run().await),
+        Command::Executor => serve::to_exit(tool_executor::run().await),
+        Command::ToolHost => serve::to_exit(tool_host::run().await),
+        Command::Composer => serve::to_exit(prompt_composer::run().await),
+        Command::Edge => serve::to_exit(edge::run().await),
     }
 }
 

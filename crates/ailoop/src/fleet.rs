@@ -13,7 +13,7 @@ use model_gateway::Gateway;
 use prompt_composer::Composer;
 use service::ConfigError;
 use service::health::{self, Health, Readiness};
-use service::process::watch;
+use service::process::ReadinessWatch;
 use service::tasks::Tasks;
 use telemetry::Telemetry;
 use tokio::sync::oneshot;
@@ -30,8 +30,6 @@ pub use plan::{Nats, Plan};
 
 /// How long the services may take until all of them can work.
 const READY_MAX: Duration = Duration::from_secs(20);
-/// How long our own tasks may take to end.
-const TASKS_MAX: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A running fleet.
@@ -39,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub struct Fleet {
     services: Services,
     health: Health,
-    tasks: Tasks,
+    watch: ReadinessWatch,
     bus: Bus,
     nats: Option<Supervised>,
     run: RunFile,
@@ -118,11 +116,8 @@ impl Fleet {
         let token = plan.edge.token.as_ref().map(|token| token.expose().to_owned());
         let (common, home, missing_keys) = (plan.common.clone(), plan.home.clone(), plan.missing_keys.clone());
         let services = Services::start(plan, nats_config, &bus).await?;
-        let (tasks, reachable) = (Tasks::new(), Readiness::new("nats"));
-        let (ending, looking) = (tasks.token(), watch(bus.clone(), reachable.clone()));
-        tasks.spawn("bus readiness", async move {
-            ending.run_until_cancelled(looking).await;
-        });
+        let reachable = Readiness::new("nats");
+        let watch = ReadinessWatch::of_bus(bus.clone(), reachable.clone());
         let readiness = Readiness::all([reachable, services.readiness()]);
         ready(&readiness).await?;
         let health = health::serve(common.health, readiness);
@@ -141,7 +136,7 @@ impl Fleet {
         let nats = nats.map(Supervised::start);
         tracing::info!(home = %home.nats().display(), "fleet started");
         let drain_max = common.drain_timeout;
-        Ok(Self { services, health, tasks, bus, nats, run, token, drain_max, telemetry, lock })
+        Ok(Self { services, health, watch, bus, nats, run, token, drain_max, telemetry, lock })
     }
 
     /// Where everything is.
@@ -182,7 +177,7 @@ impl Fleet {
     pub async fn drain(self) {
         self.lock.remove_run_file();
         self.services.drain(self.drain_max).await;
-        self.tasks.end(TASKS_MAX).await;
+        self.watch.end().await;
         self.health.end().await;
         self.bus.close().await;
         if let Some(nats) = self.nats {

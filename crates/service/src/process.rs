@@ -49,15 +49,12 @@ where
     Box::pin(run_without_bus(service, section, async |own, nats: NatsConfig| {
         let bus = connect(&nats).await?;
         let running = start(own, bus.clone()).await?;
-        let (tasks, reachable) = (Tasks::new(), Readiness::new("nats"));
-        let (ending, watched) = (tasks.token(), watch(bus.clone(), reachable.clone()));
-        tasks.spawn("bus readiness", async move {
-            ending.run_until_cancelled_owned(watched).await;
-        });
+        let reachable = Readiness::new("nats");
+        let watch = ReadinessWatch::of_bus(bus.clone(), reachable.clone());
         let drain = running.drain;
         let drain = |timeout| async move {
             drain(timeout).await;
-            tasks.end(WATCH_END_MAX).await;
+            watch.end().await;
             bus.close().await;
         };
         Ok(Running::new(Readiness::all([reachable, running.readiness]), drain))
@@ -146,15 +143,47 @@ pub fn raise_open_files() {
     }
 }
 
-/// Keeps `reachable` true while the bus answers.
-pub async fn watch(bus: Bus, reachable: Readiness) {
-    loop {
-        let answer = bus.ping().await;
-        if reachable.is_ready() != answer.is_ok() {
-            tracing::info!(reachable = answer.is_ok(), "nats");
-        }
-        reachable.set(answer.is_ok());
-        tokio::time::sleep(PING_EVERY).await;
+/// A task that looks again and again whether something can be reached, and keeps a readiness by it.
+#[derive(Debug)]
+pub struct ReadinessWatch {
+    tasks: Tasks,
+}
+
+impl ReadinessWatch {
+    /// Begins to look. `name` is that of what is reached, for the log.
+    pub fn start<F>(name: &'static str, readiness: Readiness, is_reachable: impl Fn() -> F + Send + 'static) -> Self
+    where
+        F: Future<Output = bool> + Send,
+    {
+        let tasks = Tasks::new();
+        let ending = tasks.token();
+        let watch = async move {
+            loop {
+                let reachable = is_reachable().await;
+                if readiness.is_ready() != reachable {
+                    tracing::info!(reachable, "{name}");
+                }
+                readiness.set(reachable);
+                tokio::time::sleep(PING_EVERY).await;
+            }
+        };
+        tasks.spawn("readiness", async move {
+            ending.run_until_cancelled_owned(watch).await;
+        });
+        Self { tasks }
+    }
+
+    /// Keeps `reachable` true while the bus answers.
+    pub fn of_bus(bus: Bus, reachable: Readiness) -> Self {
+        Self::start("nats", reachable, move || {
+            let bus = bus.clone();
+            async move { bus.ping().await.is_ok() }
+        })
+    }
+
+    /// Ends the task.
+    pub async fn end(self) {
+        self.tasks.end(WATCH_END_MAX).await;
     }
 }
 

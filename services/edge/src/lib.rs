@@ -32,6 +32,7 @@ use proto::sessions_server::SessionsServer;
 use service::connections::Connections;
 use service::health::Readiness;
 use service::http::{Protocol, Server};
+use service::process::Running;
 use service::tasks::Tasks;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
@@ -57,6 +58,15 @@ pub struct Addresses {
     pub ws: SocketAddr,
     /// Listener of the gRPC service.
     pub grpc: SocketAddr,
+}
+
+/// Runs the service until SIGTERM or SIGINT.
+pub async fn run() -> anyhow::Result<()> {
+    service::process::run("edge", "edge", async |config: Config, bus| {
+        let started = Edge::start(config, bus).await?;
+        Ok(Running::new(started.readiness(), |timeout| started.drain(timeout)))
+    })
+    .await
 }
 
 /// A running edge, which [`Edge::drain`] ends.

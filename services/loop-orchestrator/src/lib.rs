@@ -26,6 +26,7 @@ use contract::streams::Queue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::health::Readiness;
+use service::process::Running;
 use service::tasks::Tasks;
 
 pub use self::import::{ImportOutcome, import_session};
@@ -55,6 +56,15 @@ impl Default for OrchestratorConfig {
             archive_after: ARCHIVE_AFTER.as_secs(),
         }
     }
+}
+
+/// Runs the service until SIGTERM or SIGINT.
+pub async fn run() -> anyhow::Result<()> {
+    service::process::run("loop-orchestrator", "orchestrator", async |config: OrchestratorConfig, bus| {
+        let started = Orchestrator::start(config, bus).await?;
+        Ok(Running::new(started.readiness(), |timeout| started.drain(timeout)))
+    })
+    .await
 }
 
 /// A replica that runs sessions.

@@ -36,6 +36,7 @@ use contract::streams::Queue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::health::Readiness;
+use service::process::Running;
 use service::reload::Reload;
 use service::tasks::Tasks;
 
@@ -58,6 +59,15 @@ impl Default for Config {
     fn default() -> Self {
         Self { concurrency: 64, config_dir: None }
     }
+}
+
+/// Runs the service until SIGTERM or SIGINT.
+pub async fn run() -> anyhow::Result<()> {
+    service::process::run("model-gateway", "gateway", async |config: Config, bus| {
+        let started = Gateway::start(config, bus).await?;
+        Ok(Running::new(started.readiness(), |timeout| started.drain(timeout)))
+    })
+    .await
 }
 
 /// A replica that runs model calls.

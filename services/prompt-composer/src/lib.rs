@@ -21,6 +21,7 @@ use service::config::{ConfigError, Settings};
 use service::files::Pass;
 use service::health::Readiness;
 use service::paths::Paths;
+use service::process::Running;
 use service::tasks::Tasks;
 
 pub use catalog::Catalog;
@@ -83,6 +84,15 @@ pub enum StartError {
     /// The bus refused the subscriptions.
     #[error(transparent)]
     Bus(#[from] BusError),
+}
+
+/// Runs the service until SIGTERM or SIGINT.
+pub async fn run() -> anyhow::Result<()> {
+    service::process::run("prompt-composer", SECTION, async |config: ComposerConfig, bus| {
+        let started = Composer::start(config.watch_config_file()?, bus).await?;
+        Ok(Running::new(started.readiness(), |timeout| started.drain(timeout)))
+    })
+    .await
 }
 
 /// A running replica of the prompt-composer.

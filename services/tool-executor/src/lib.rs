@@ -16,6 +16,7 @@ use contract::{TenantId, ToolName};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::health::Readiness;
+use service::process::Running;
 use service::tasks::Tasks;
 
 use call::ToolCallHandler;
@@ -39,6 +40,15 @@ impl Default for ExecutorConfig {
     fn default() -> Self {
         Self { concurrency: 64, expected: BTreeSet::new() }
     }
+}
+
+/// Runs the service until SIGTERM or SIGINT.
+pub async fn run() -> anyhow::Result<()> {
+    service::process::run("tool-executor", "executor", async |config: ExecutorConfig, bus| {
+        let started = Executor::start(config, bus);
+        Ok(Running::new(started.readiness(), |timeout| started.drain(timeout)))
+    })
+    .await
 }
 
 /// A running executor: the worker of the tool queue, and the catalogue.

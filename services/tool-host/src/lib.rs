@@ -33,7 +33,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use service::clock::SystemClock;
 use service::health::Readiness;
-use service::process::{Running, run_without_bus};
+use service::process::{ReadinessWatch, Running, run_without_bus};
 use service::tasks::Tasks;
 use tool_schema::Checker;
 
@@ -54,10 +54,6 @@ use webhook::WebhookConfig;
 
 /// Name of the section of the configuration.
 pub const SECTION: &str = "tool_host";
-/// Pause between two checks of the connections for readiness.
-const CONNECTION_CHECK_EVERY: Duration = Duration::from_secs(1);
-/// Time that a running check has when the process ends.
-const CONNECTION_CHECK_END_MAX: Duration = Duration::from_secs(1);
 
 /// Runs the tool host until SIGTERM or SIGINT.
 pub async fn run() -> anyhow::Result<()> {
@@ -128,7 +124,7 @@ pub struct ToolHost {
     stores: Vec<Bus>,
     /// Work that calls leave behind.
     tasks: Tasks,
-    watch: Tasks,
+    watch: Option<ReadinessWatch>,
     readiness: Readiness,
 }
 
@@ -148,7 +144,7 @@ impl ToolHost {
             clients,
             stores: Vec::new(),
             tasks: Tasks::new(),
-            watch: Tasks::new(),
+            watch: None,
             readiness: Readiness::new("tool-host"),
         };
         let context = HostContext { tenant: &config.tenant, nats };
@@ -184,7 +180,16 @@ impl ToolHost {
         for (login, tools) in webhook::tools(&config.webhooks)? {
             host.serve(&context, "webhooks", login.as_ref(), tools).await?;
         }
-        host.watch_connections();
+        let connections = Arc::new((host.clients.clone(), host.stores.clone()));
+        host.watch = Some(ReadinessWatch::start("tool-host", host.readiness.clone(), move || {
+            let connections = connections.clone();
+            async move {
+                let (clients, stores) = &*connections;
+                let answers = join_all(stores.iter().map(Bus::ping)).await;
+                let is_connected = |client: &Client| client.connection_state() == State::Connected;
+                clients.iter().all(is_connected) && answers.iter().all(Result::is_ok)
+            }
+        }));
         Ok(host)
     }
 
@@ -215,27 +220,6 @@ impl ToolHost {
         Ok(())
     }
 
-    /// Ready while every kind of tools is connected.
-    fn watch_connections(&self) {
-        let (clients, stores) = (self.clients.clone(), self.stores.clone());
-        let (readiness, ending) = (self.readiness.clone(), self.watch.token());
-        let is_connected = |client: &Client| client.connection_state() == State::Connected;
-        let watch = async move {
-            loop {
-                let answers = join_all(stores.iter().map(Bus::ping)).await;
-                let is_ready = clients.iter().all(is_connected) && answers.iter().all(Result::is_ok);
-                if readiness.is_ready() != is_ready {
-                    tracing::info!(is_ready, "connections of the tools");
-                }
-                readiness.set(is_ready);
-                tokio::time::sleep(CONNECTION_CHECK_EVERY).await;
-            }
-        };
-        self.watch.spawn("tool connections", async move {
-            ending.run_until_cancelled_owned(watch).await;
-        });
-    }
-
     /// The tools that are served from the start.
     pub fn names(&self) -> BTreeSet<(TenantId, ToolName)> {
         self.names.clone()
@@ -248,7 +232,9 @@ impl ToolHost {
 
     /// Takes no more calls and finishes those that run, up to `timeout`.
     pub async fn drain(self, timeout: Duration) {
-        self.watch.end(CONNECTION_CHECK_END_MAX).await;
+        if let Some(watch) = self.watch {
+            watch.end().await;
+        }
         self.readiness.set(false);
         let servings = join_all(self.servings.into_iter().map(|serving| serving.stop(timeout)));
         join(servings, self.mcp.stop(timeout)).await;
