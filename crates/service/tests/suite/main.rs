@@ -4,5 +4,6 @@
 
 mod health;
 mod models;
+mod own_process;
 mod reload;
 mod reload_told;

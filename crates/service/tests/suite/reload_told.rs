@@ -35,26 +35,11 @@ impl Log {
     }
 }
 
-/// Runs this test again in a process where no other test runs, and says whether this is that process.
-fn is_alone(test: &str) -> bool {
-    const ALONE: &str = "AILOOP_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return true;
-    }
-    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-    let output = again.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && printed.contains("1 passed"),
-        "{printed}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    false
-}
-
 #[test]
 fn what_is_broken_is_told_in_log_metric_and_readiness_and_so_is_its_mending() {
-    if !is_alone("reload_told::what_is_broken_is_told_in_log_metric_and_readiness_and_so_is_its_mending") {
+    if !crate::own_process::is_alone(
+        "reload_told::what_is_broken_is_told_in_log_metric_and_readiness_and_so_is_its_mending",
+    ) {
         return;
     }
     let _telemetry = telemetry::init("test", &telemetry::Config::default()).unwrap();

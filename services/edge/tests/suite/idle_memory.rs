@@ -50,26 +50,9 @@ fn frame(text: &str) -> Vec<u8> {
     [&[0x81, 0x80 | length, 0, 0, 0, 0], text.as_bytes()].concat()
 }
 
-/// Runs this test again in a process where no other test runs; returns whether this is that process.
-fn is_alone(test: &str) -> bool {
-    const ALONE: &str = "AILOOP_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return true;
-    }
-    let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-    let output = again.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success() && printed.contains("1 passed"),
-        "{printed}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    false
-}
-
 #[tokio::test]
 async fn idle_connection_takes_at_most_what_is_booked_for_it() {
-    if !is_alone("idle_memory::idle_connection_takes_at_most_what_is_booked_for_it") {
+    if !crate::own_process::is_alone("idle_memory::idle_connection_takes_at_most_what_is_booked_for_it") {
         return;
     }
     service::process::raise_open_files();

@@ -11,6 +11,8 @@ mod idle_memory;
 mod listeners;
 mod lists;
 mod mail;
+#[path = "../../../../crates/service/tests/suite/own_process.rs"]
+mod own_process;
 mod support;
 mod watching;
 
