@@ -42,7 +42,7 @@ const LEADERS_SECONDS: u64 = 20;
 const LEADERS_EVERY: Duration = Duration::from_secs(10);
 
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
-    service::config::env(name)?.parse().ok()
+    configuration::env(name)?.parse().ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

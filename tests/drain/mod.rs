@@ -41,7 +41,7 @@ const HAND_OVER_MAX: Duration = Duration::from_secs(2);
 const END_MAX: Duration = Duration::from_secs(30);
 
 fn setting(name: &str) -> Option<u64> {
-    service::config::env(name)?.parse().ok()
+    configuration::env(name)?.parse().ok()
 }
 
 fn thinking(asked: &Asked) -> Reply {

@@ -180,7 +180,7 @@ fn language_has_no_more_exceptions_than_are_known() -> anyhow::Result<()> {
         in_page(path, text, &mut findings);
     }
     shared_names(&code, &mut findings);
-    if service::config::env("UPDATE_LANGUAGE").is_some() {
+    if configuration::env("UPDATE_LANGUAGE").is_some() {
         let lines = findings.iter().map(|(rule, places)| format!("{} {rule}\n", places.len()));
         let head =
             "# How often each rule of language.rs is broken. A count only gets less; UPDATE_LANGUAGE=1 writes them.\n";

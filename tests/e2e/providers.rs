@@ -21,7 +21,7 @@ const STREAMS: usize = 100;
 const COST: u64 = 20_000;
 
 fn number(name: &str, default: usize) -> usize {
-    service::config::env(name).and_then(|text| text.parse().ok()).unwrap_or(default)
+    configuration::env(name).and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 #[allow(clippy::print_stderr, reason = "the figures of a long run")]

@@ -19,7 +19,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tool-schema", &["contract"]),
     ("nats-permissions", &["contract"]),
     ("bus", &["contract", "telemetry"]),
-    ("service", &["bus", "contract", "reply", "telemetry"]),
+    ("configuration", &["contract", "reply"]),
+    ("service", &["bus", "configuration", "contract", "telemetry"]),
     ("loop-orchestrator", &["bus", "contract", "service", "session", "telemetry"]),
     ("model-gateway", &["bus", "contract", "reply", "service", "telemetry"]),
     ("prompt-composer", &["bus", "contract", "reply", "service", "telemetry"]),
@@ -49,7 +50,7 @@ const IMPURE: &[&str] = &[
 
 /// What each package of the workspace names in its `[dependencies]`.
 fn named() -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
-    let cargo = service::config::env("CARGO").unwrap_or_else(|| "cargo".to_owned());
+    let cargo = configuration::env("CARGO").unwrap_or_else(|| "cargo".to_owned());
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline", "--manifest-path", manifest])

@@ -30,8 +30,8 @@ const SECONDS: u64 = 30;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_parties_sessions_of_others_go_on() -> anyhow::Result<()> {
-    let only = service::config::env("AILOOP_HOSTILE_ONLY").unwrap_or_default();
-    let seconds = service::config::env("AILOOP_HOSTILE_SECONDS").and_then(|seconds| seconds.parse().ok());
+    let only = configuration::env("AILOOP_HOSTILE_ONLY").unwrap_or_default();
+    let seconds = configuration::env("AILOOP_HOSTILE_SECONDS").and_then(|seconds| seconds.parse().ok());
     let length = Duration::from_secs(seconds.unwrap_or(SECONDS));
     let seed = ailoop_tests::seed::of("AILOOP_HOSTILE_SEED");
     let mut rows: Vec<Row> = Vec::new();
@@ -43,7 +43,7 @@ async fn hostile_parties_sessions_of_others_go_on() -> anyhow::Result<()> {
     ensure!(!rows.is_empty(), "AILOOP_HOSTILE_ONLY={only} names no trial");
     let table = table(&rows);
     show(&table);
-    if let Some(file) = service::config::env("AILOOP_HOSTILE_FILE").map(PathBuf::from) {
+    if let Some(file) = configuration::env("AILOOP_HOSTILE_FILE").map(PathBuf::from) {
         std::fs::write(file, &table)?;
     }
     let wrong = rows.iter().filter(|row| row.wrong.is_some()).count();

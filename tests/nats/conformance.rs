@@ -174,7 +174,7 @@ impl Tally {
 }
 
 fn setting(name: &str) -> Option<u64> {
-    service::config::env(name)?.parse().ok()
+    configuration::env(name)?.parse().ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,7 +33,7 @@ const REST_MAX: Duration = Duration::from_secs(100);
 const SERVICES: [&str; 3] = ["orchestrator", "gateway", "executor"];
 
 fn setting(name: &str) -> Option<u64> {
-    service::config::env(name)?.parse().ok()
+    configuration::env(name)?.parse().ok()
 }
 
 async fn pause(rng: &mut Rng, most_ms: u64) {

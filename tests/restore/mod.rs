@@ -32,8 +32,8 @@ const VARIANTS: [(&str, Option<&str>); 7] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_with_older_store_sessions_go_on_or_say_what_they_lost() -> anyhow::Result<()> {
-    let only = service::config::env("AILOOP_RESTORE_ONLY").unwrap_or_default();
-    let file = service::config::env("AILOOP_RESTORE_FILE").map(PathBuf::from);
+    let only = configuration::env("AILOOP_RESTORE_ONLY").unwrap_or_default();
+    let file = configuration::env("AILOOP_RESTORE_FILE").map(PathBuf::from);
     let (mut tried, mut wrong) = (0, Vec::new());
     for snapshot in [Snapshot::Stopped, Snapshot::Running] {
         for (name, stream) in VARIANTS {

@@ -17,7 +17,7 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Where the binary is: `AILOOP_UNDER_TEST`, else what cargo puts beside the directory of the test executables.
 pub fn binary() -> anyhow::Result<PathBuf> {
-    if let Some(path) = service::config::env("AILOOP_UNDER_TEST").filter(|path| !path.is_empty()) {
+    if let Some(path) = configuration::env("AILOOP_UNDER_TEST").filter(|path| !path.is_empty()) {
         return Ok(std::path::absolute(path)?);
     }
     let test = std::env::current_exe()?;
@@ -31,7 +31,7 @@ pub fn binary() -> anyhow::Result<PathBuf> {
 pub fn command(dir: &Path) -> anyhow::Result<Command> {
     let mut command = Command::new(binary()?);
     command.current_dir(dir).env_clear().stdin(Stdio::null()).kill_on_drop(true);
-    command.env("PATH", service::config::env("PATH").unwrap_or_default());
+    command.env("PATH", configuration::env("PATH").unwrap_or_default());
     command.env("HOME", dir).env("AILOOP_NATS_SERVER", nats::binary()?);
     Ok(command)
 }

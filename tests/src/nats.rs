@@ -414,14 +414,14 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
 
 /// The server's binary: `AILOOP_NATS_SERVER`, else `.tools/nats-server` of the workspace, else the one on the path.
 pub fn binary() -> anyhow::Result<PathBuf> {
-    if let Some(set) = service::config::env("AILOOP_NATS_SERVER") {
+    if let Some(set) = configuration::env("AILOOP_NATS_SERVER") {
         return Ok(set.into());
     }
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.tools/nats-server");
     if tools.exists() {
         return Ok(tools);
     }
-    let path = service::config::env("PATH").unwrap_or_default();
+    let path = configuration::env("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join("nats-server")).find(|file| file.exists());
     found.context("no nats-server: put one into .tools, or set AILOOP_NATS_SERVER")
 }

@@ -7,7 +7,7 @@ const FIXED: u64 = 20_260_101;
 /// The seed that a variable names: a number, or `random` for another one in each run; a fixed one where it is not set.
 /// It is printed.
 pub fn of(variable: &str) -> u64 {
-    let seed = chosen(service::config::env(variable).as_deref());
+    let seed = chosen(configuration::env(variable).as_deref());
     #[allow(clippy::print_stderr, reason = "whoever looks into a failure needs it")]
     {
         eprintln!("seed {seed}; {variable}={seed} repeats it");

@@ -33,7 +33,7 @@ const EXECUTORS: usize = 3;
 const REST_MAX: Duration = Duration::from_secs(150);
 
 fn setting(name: &str) -> Option<u64> {
-    service::config::env(name)?.parse().ok()
+    configuration::env(name)?.parse().ok()
 }
 
 /// A replica of a tool.

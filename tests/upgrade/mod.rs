@@ -70,7 +70,7 @@ impl fmt::Display for Version {
 }
 
 fn setting(name: &str) -> Option<u64> {
-    service::config::env(name)?.parse().ok()
+    configuration::env(name)?.parse().ok()
 }
 
 /// Where clients find the edges now.
@@ -275,7 +275,7 @@ async fn judge_session(bus: &Bus, session: &str) -> anyhow::Result<usize> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rolling_upgrade_and_back_nothing_is_lost() -> anyhow::Result<()> {
-    let old = service::config::env("AILOOP_UPGRADE_OLD").map(PathBuf::from);
+    let old = configuration::env("AILOOP_UPGRADE_OLD").map(PathBuf::from);
     let old = old.context("AILOOP_UPGRADE_OLD is not set: name the older binary, as `make upgrade OLD=<path>` does")?;
     ensure!(old.is_file(), "{} is no file", old.display());
     let sessions = setting("AILOOP_UPGRADE_SESSIONS").unwrap_or(SESSIONS);
@@ -319,7 +319,7 @@ async fn rolling_upgrade_and_back_nothing_is_lost() -> anyhow::Result<()> {
     }
     show(&format!("{} sessions of two turns, {changes} changes of the fold within a session", names.len()));
     if !wrong.is_empty()
-        && let Some(to) = service::config::env("AILOOP_UPGRADE_LOGS")
+        && let Some(to) = configuration::env("AILOOP_UPGRADE_LOGS")
     {
         fleet.site.keep_logs(Path::new(&to))?;
     }

@@ -23,8 +23,8 @@ pub(crate) fn compose_request(
 
 /// Reads agents, models and prompts.
 pub(crate) fn read_catalog() -> Result<Catalog, CommandFailure> {
-    let refuse = |error: service::ConfigError| CommandFailure::new(error.code(), error.to_string());
-    let mut config: prompt_composer::ComposerConfig = service::config::load("composer").map_err(refuse)?;
+    let refuse = |error: configuration::ConfigError| CommandFailure::new(error.code(), error.to_string());
+    let mut config: prompt_composer::ComposerConfig = configuration::settings::load("composer").map_err(refuse)?;
     let catalog = Catalog::read(&config).map_err(refuse)?;
     if catalog.has_default_model() {
         return Ok(catalog);

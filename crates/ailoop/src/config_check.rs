@@ -7,16 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+use configuration::models::{self, ModelsFile, ProviderKind};
+use configuration::settings::SECTIONS;
+use configuration::suggest::closest;
+use configuration::{ConfigError, Settings};
+use configuration::{Paths, TextFile};
 use contract::command::Features;
 use contract::compose::ComposeReply;
 use contract::{AgentId, TenantId};
 use prompt_composer::Catalog;
 use prompt_composer::agents::Agents;
 use serde::de::DeserializeOwned;
-use service::config::{ConfigError, SECTIONS, Settings};
-use service::models::{self, ModelsFile, ProviderKind};
-use service::paths::{Paths, TextFile};
-use service::suggest::closest;
 
 use crate::default_model::REHEARSAL;
 use crate::schemas::ConfigFile;
@@ -252,8 +253,8 @@ impl Check<'_> {
         };
         let mut sections = Sections { settings: &settings, file, lines: &lines, found: Vec::new() };
         let nats: Option<bus::NatsConfig> = sections.read("nats");
-        let _telemetry: Option<telemetry::Config> = sections.read("telemetry");
-        let health: Option<service::health::Config> = sections.read("health");
+        let _telemetry: Option<telemetry::TelemetryConfig> = sections.read("telemetry");
+        let health: Option<service::health::HealthConfig> = sections.read("health");
         let composer: Option<prompt_composer::ComposerConfig> = sections.read("composer");
         let _orchestrator: Option<loop_orchestrator::OrchestratorConfig> = sections.read("orchestrator");
         let gateway: Option<model_gateway::Config> = sections.read("gateway");
@@ -357,7 +358,7 @@ impl Check<'_> {
 
     /// Composes every agent's prompt.
     fn agents(&mut self, file: Option<&TextFile>) {
-        let Ok(config) = service::config::load::<prompt_composer::ComposerConfig>("composer") else { return };
+        let Ok(config) = configuration::settings::load::<prompt_composer::ComposerConfig>("composer") else { return };
         let config = match Catalog::read(&config) {
             Ok(catalog) if !catalog.has_default_model() => {
                 // Whoever only looks at prompts needs no model.

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use configuration::models::ModelsFile;
 use serde::Deserialize;
-use service::models::ModelsFile;
 
 /// Longest wait for a model server on this machine.
 const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
@@ -75,7 +75,7 @@ async fn choose_with_timeout(timeout: Duration, sources: &ModelSources, models: 
 
 /// Returns the environment variables that hold a key.
 pub(crate) fn find_keys() -> Vec<String> {
-    let set = |name: &str| service::config::env(name).is_some_and(|key| !key.trim().is_empty());
+    let set = |name: &str| configuration::env(name).is_some_and(|key| !key.trim().is_empty());
     MODEL_BY_KEY.iter().map(|(name, _)| *name).filter(|name| set(name)).map(str::to_owned).collect()
 }
 
@@ -124,7 +124,7 @@ async fn fetch_first_model(base: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use service::paths::TextFile;
+    use configuration::TextFile;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     /// Long enough for a busy machine.
@@ -134,7 +134,7 @@ mod tests {
     fn models(ollama: &str, llamacpp: &str) -> ModelsFile {
         let provider = |url: &str| serde_json::json!({"kind": "openai_chat", "base_url": format!("http://{url}/v1")});
         let file = serde_json::json!({"providers": {"ollama": provider(ollama), "llamacpp": provider(llamacpp)}});
-        service::models::parse(&TextFile { origin: "models.yaml".to_owned(), text: file.to_string() }).unwrap()
+        configuration::models::parse(&TextFile { origin: "models.yaml".to_owned(), text: file.to_string() }).unwrap()
     }
 
     /// Starts a server that answers one request; returns its address.

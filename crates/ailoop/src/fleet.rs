@@ -6,12 +6,12 @@ use std::fmt;
 use std::time::Duration;
 
 use bus::Bus;
+use configuration::ConfigError;
 use contract::ErrorCode;
 use edge::Edge;
 use loop_orchestrator::Orchestrator;
 use model_gateway::Gateway;
 use prompt_composer::Composer;
-use service::ConfigError;
 use service::health::{self, Health, Readiness};
 use service::process::ReadinessWatch;
 use service::tasks::Tasks;

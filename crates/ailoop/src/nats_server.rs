@@ -272,7 +272,7 @@ mod tests {
     use crate::nats_binary::{SearchPaths, find};
 
     async fn binary() -> PathBuf {
-        let configured = service::config::env("AILOOP_NATS_SERVER").map(PathBuf::from);
+        let configured = configuration::env("AILOOP_NATS_SERVER").map(PathBuf::from);
         let start_dir = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         find(&SearchPaths { configured, start_dir, path: std::env::var_os("PATH") })
             .await

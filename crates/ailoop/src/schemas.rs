@@ -25,8 +25,8 @@ impl ConfigFile {
     pub fn schema(self) -> Value {
         match self {
             Self::Agents => prompt_composer::agents::schema(),
-            Self::Models => service::models::schema(),
-            Self::Ailoop => service::schema::of::<Sections>("ailoop.yaml of ailoop"),
+            Self::Models => configuration::models::schema(),
+            Self::Ailoop => configuration::schema::of::<Sections>("ailoop.yaml of ailoop"),
         }
     }
 }
@@ -49,9 +49,9 @@ struct Sections {
     /// How NATS is reached.
     nats: Option<bus::NatsConfig>,
     /// Logs, traces, metrics.
-    telemetry: Option<telemetry::Config>,
+    telemetry: Option<telemetry::TelemetryConfig>,
     /// Where /healthz, /readyz and /metrics are served.
-    health: Option<service::health::Config>,
+    health: Option<service::health::HealthConfig>,
     /// Seconds in which a process finishes or hands back its work at the end.
     drain_timeout: Option<u64>,
     /// The prompt-composer.

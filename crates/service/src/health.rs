@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::connections::{ConnectionLimits, Connections};
-use crate::http::{Protocol, Server};
+use crate::http::{HttpVersion, Server};
 use crate::tasks::Tasks;
 
 /// How long open requests may take at the end.
@@ -34,7 +34,7 @@ const CONNECTIONS: ConnectionLimits = ConnectionLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "health")]
-pub struct Config {
+pub struct HealthConfig {
     /// Where to listen; nowhere when absent. Port 0 takes a free one.
     pub listen: Option<SocketAddr>,
 }
@@ -120,7 +120,7 @@ pub struct Health {
 
 /// Serves `/healthz` (the process lives, whatever the bus does), `/readyz` (what is waited for, and warnings) and
 /// `/metrics`.
-pub async fn serve(config: Config, readiness: Readiness) -> Result<Health, HealthError> {
+pub async fn serve(config: HealthConfig, readiness: Readiness) -> Result<Health, HealthError> {
     let tasks = Tasks::new();
     let Some(listen) = config.listen else { return Ok(Health { address: None, tasks }) };
     let failed = |source| HealthError { listen, source };
@@ -131,7 +131,7 @@ pub async fn serve(config: Config, readiness: Readiness) -> Result<Health, Healt
     let ending = tasks.token();
     let server = Server {
         name: "health",
-        protocol: Protocol::Http1,
+        protocol: HttpVersion::Http1,
         router: routes(readiness),
         connections: Connections::new(CONNECTIONS),
         tasks: tasks.clone(),

@@ -39,7 +39,7 @@ const SEND_BYTES_MAX: usize = 256 << 10;
 
 /// What a listener speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub enum HttpVersion {
     /// HTTP/1.1 with upgrades.
     Http1,
     /// HTTP/2 without TLS, with at most so many streams on one connection.
@@ -67,7 +67,7 @@ pub struct Server {
     /// `ws`, `grpc` or `health`: the label of metrics, and the name of tasks.
     pub name: &'static str,
     /// What it speaks.
-    pub protocol: Protocol,
+    pub protocol: HttpVersion,
     /// What answers. Requests carry their [`Arc<Connection>`] as an extension.
     pub router: Router,
     /// The registry of its connections.
@@ -118,8 +118,8 @@ impl Server {
         self.tasks.spawn(self.name, async move {
             let io = TokioIo::new(stream);
             match protocol {
-                Protocol::Http1 => serve_http1(io, router, &connection, handshake, ending).await,
-                Protocol::Http2 { streams_max } => {
+                HttpVersion::Http1 => serve_http1(io, router, &connection, handshake, ending).await,
+                HttpVersion::Http2 { streams_max } => {
                     serve_http2(io, router, &connection, handshake, ending, streams_max).await;
                 }
             }
@@ -273,7 +273,7 @@ mod tests {
         let (tries, ending) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
         let server = Server {
             name: "test",
-            protocol: Protocol::Http1,
+            protocol: HttpVersion::Http1,
             router: Router::new(),
             connections: Connections::new(ConnectionLimits::default()),
             tasks: Tasks::new(),

@@ -9,10 +9,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::config::Settings;
+use crate::common::CommonSettings;
 use crate::health::{self, Readiness};
 use crate::shutdown::{self, Shutdown};
 use crate::tasks::Tasks;
+use configuration::Settings;
 
 /// Pause between looks at the bus, for readiness.
 const PING_EVERY: Duration = Duration::from_secs(2);
@@ -69,7 +70,7 @@ where
     S: AsyncFnOnce(C, NatsConfig) -> anyhow::Result<Running>,
 {
     let settings = Settings::read(None)?; // configuration fails before any IO
-    let (mut common, own) = (settings.common()?, settings.section(section)?);
+    let (mut common, own) = (CommonSettings::read(&settings)?, settings.section(section)?);
     let telemetry = telemetry::init(service, &common.telemetry)?;
     let shutdown = shutdown::on_signal();
     raise_open_files();

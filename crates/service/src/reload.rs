@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::ConfigError;
-use crate::files::{Marks, Pass};
 use crate::health::Readiness;
+use configuration::ConfigError;
+use configuration::files::{Marks, Pass};
 
 /// Pause between two looks.
 pub const LOOK_EVERY: Duration = Duration::from_secs(2);

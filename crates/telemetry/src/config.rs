@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "telemetry")]
-pub struct Config {
+pub struct TelemetryConfig {
     /// How a line of log looks.
     pub log: LogFormat,
     /// Which lines: directives of `tracing_subscriber::EnvFilter`, such as `info,bus=debug`.
@@ -19,7 +19,7 @@ pub struct Config {
     pub sample_ratio: f64,
 }
 
-impl Default for Config {
+impl Default for TelemetryConfig {
     fn default() -> Self {
         Self {
             log: LogFormat::Text,

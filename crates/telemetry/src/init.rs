@@ -16,7 +16,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use crate::config::{Config, LogFormat};
+use crate::config::{LogFormat, TelemetryConfig};
 use crate::names::TARGET;
 
 /// How long one export may take.
@@ -64,7 +64,7 @@ pub struct Telemetry {
 }
 
 /// Sets the process's subscriber and metrics. With an OTLP endpoint it must be called within a tokio runtime.
-pub fn init(service: &str, config: &Config) -> Result<Telemetry, TelemetryError> {
+pub fn init(service: &str, config: &TelemetryConfig) -> Result<Telemetry, TelemetryError> {
     if !(0.0..=1.0).contains(&config.sample_ratio) {
         return Err(TelemetryError::Ratio(config.sample_ratio));
     }
@@ -139,7 +139,7 @@ where
         .with_filter(filter_fn(|meta| meta.is_span() && meta.target() == TARGET))
 }
 
-fn traces(config: &Config, resource: &Resource) -> Result<Option<SdkTracerProvider>, TelemetryError> {
+fn traces(config: &TelemetryConfig, resource: &Resource) -> Result<Option<SdkTracerProvider>, TelemetryError> {
     let Some(endpoint) = &config.otlp_endpoint else { return Ok(None) };
     let exporter = opentelemetry_otlp::SpanExporter::builder()
         .with_tonic()
@@ -158,7 +158,10 @@ fn provider(exporter: impl SpanExporter + 'static, ratio: f64, resource: Resourc
         .build()
 }
 
-fn metrics(config: &Config, resource: Resource) -> Result<(SdkMeterProvider, prometheus::Registry), TelemetryError> {
+fn metrics(
+    config: &TelemetryConfig,
+    resource: Resource,
+) -> Result<(SdkMeterProvider, prometheus::Registry), TelemetryError> {
     let registry = prometheus::Registry::new();
     let text = opentelemetry_prometheus::exporter()
         .with_registry(registry.clone())

@@ -10,5 +10,5 @@ pub mod names;
 pub mod span;
 pub mod trace;
 
-pub use config::{Config, LogFormat};
+pub use config::{LogFormat, TelemetryConfig};
 pub use init::{Telemetry, TelemetryError, init};

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use telemetry::metric::{self, Who};
-use telemetry::{Config, TelemetryError};
+use telemetry::{TelemetryConfig, TelemetryError};
 
 #[test]
 fn counted_and_read() {
     let who = Who { agent: "e", model: "gpt" };
     metric::step(who);
     assert_eq!(metric::render(), "", "nothing is counted before init");
-    let bad = Config { filter: "a=b=c".to_owned(), ..Config::default() };
+    let bad = TelemetryConfig { filter: "a=b=c".to_owned(), ..TelemetryConfig::default() };
     assert!(matches!(telemetry::init("test", &bad), Err(TelemetryError::Filter { .. })));
-    let bad = Config { sample_ratio: 1.5, ..Config::default() };
+    let bad = TelemetryConfig { sample_ratio: 1.5, ..TelemetryConfig::default() };
     assert!(matches!(telemetry::init("test", &bad), Err(TelemetryError::Ratio(_))));
 
-    let config = Config { filter: "off".to_owned(), ..Config::default() };
+    let config = TelemetryConfig { filter: "off".to_owned(), ..TelemetryConfig::default() };
     let _telemetry = telemetry::init("test", &config).unwrap();
     assert!(matches!(telemetry::init("test", &config), Err(TelemetryError::Twice)));
     metric::session_started();

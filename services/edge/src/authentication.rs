@@ -138,7 +138,7 @@ fn unauthorized(message: String) -> Result<ApiCaller, ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use service::Secret;
+    use configuration::Secret;
 
     use super::*;
 

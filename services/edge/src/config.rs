@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use configuration::Secret;
 use contract::limits::{
     CLIENT_QUEUE_MAX, TENANT_SESSIONS_MAX, TENANT_SHARE_PERCENT, TENANT_STORED_BYTES_MAX, WAITING_CALLS_MAX,
 };
 use contract::{ErrorCode, TenantId};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use service::Secret;
 use service::connections::ConnectionLimits;
 
 use crate::admission::AdmissionLimits;

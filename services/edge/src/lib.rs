@@ -31,7 +31,7 @@ use contract::limits::FRAME_BYTES_MAX;
 use proto::sessions_server::SessionsServer;
 use service::connections::Connections;
 use service::health::Readiness;
-use service::http::{Protocol, Server};
+use service::http::{HttpVersion, Server};
 use service::process::Running;
 use service::tasks::Tasks;
 use tokio::net::TcpListener;
@@ -142,7 +142,7 @@ async fn bind(field: &'static str, listen: SocketAddr) -> Result<(TcpListener, S
 fn serve_ws(api: &SessionApi, listener: TcpListener, authenticator: Authenticator, connections: Connections) {
     let server = Server {
         name: "ws",
-        protocol: Protocol::Http1,
+        protocol: HttpVersion::Http1,
         router: ws::routes(api.clone(), authenticator),
         connections,
         tasks: api.tasks().clone(),
@@ -173,7 +173,7 @@ fn serve_grpc(
     let draining = api.draining().clone();
     let server = Server {
         name: "grpc",
-        protocol: Protocol::Http2 { streams_max: STREAMS_MAX },
+        protocol: HttpVersion::Http2 { streams_max: STREAMS_MAX },
         router: routes
             .prepare()
             .into_axum_router()

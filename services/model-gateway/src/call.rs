@@ -20,8 +20,8 @@ use crate::reply::{Delta, ModelReply, estimate_tokens};
 use crate::reply_publisher::ReplyPublisher;
 use crate::result::{self, CallCost, ModelResult};
 use crate::retry::{RetryDecision, RetryPlan, TRIES_MAX, WAIT_MAX};
+use configuration::models::BudgetRule;
 use service::clock::Clock;
-use service::models::Budget;
 
 /// Deltas that are buffered between provider and viewers; the provider waits while the buffer is full.
 const DELTAS_MAX: usize = 64;
@@ -44,7 +44,7 @@ pub(crate) struct CallContext<'a> {
     /// Routes to the model of the call.
     pub(crate) routes: &'a ModelRoutes,
     /// Budgets that the call counts against.
-    pub(crate) budgets: &'a [&'a Budget],
+    pub(crate) budgets: &'a [&'a BudgetRule],
     pub(crate) began: Instant,
 }
 

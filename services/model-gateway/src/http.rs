@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use configuration::Secret;
+use configuration::models::ProviderEntry;
 use contract::model::{FailureKind, Streaming};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response as HttpResponse, Url, redirect};
 use serde_json::{Map, Value};
-use service::Secret;
-use service::models::ProviderEntry;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 

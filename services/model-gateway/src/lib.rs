@@ -51,7 +51,7 @@ pub use service::clock::{Clock, SystemClock};
 pub struct Config {
     /// Calls that run at the same time; 64.
     pub concurrency: usize,
-    /// Where `models.yaml` is; see [`service::paths::Paths::find`].
+    /// Where `models.yaml` is; see [`configuration::Paths::find`].
     pub config_dir: Option<PathBuf>,
 }
 

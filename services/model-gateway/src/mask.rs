@@ -1,8 +1,8 @@
 //! Masks the key of a provider in its replies, even if it is split between deltas, and in its errors.
 
+use configuration::Secret;
+use configuration::models::ProviderEntry;
 use serde_json::Value;
-use service::Secret;
-use service::models::ProviderEntry;
 
 use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
@@ -223,8 +223,8 @@ mod tests {
     fn key_shorter_than_the_minimum_is_not_masked() {
         let text = "providers: {p: {kind: openai_chat, base_url: 'http://p', headers: {x-title: a-long-title, \
                     x-api-key: 'Bearer abcdefgh'}}}";
-        let file = service::paths::TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() };
-        let models = service::models::parse(&file).unwrap();
+        let file = configuration::TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() };
+        let models = configuration::models::parse(&file).unwrap();
         let secrets = ProviderSecrets::new(Some(&Secret::new("none")), &models.providers["p"]);
         assert_eq!(secrets.keys, ["abcdefgh"]);
     }

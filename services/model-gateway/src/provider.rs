@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use configuration::ConfigError;
+use configuration::models::{self, Alternative, BudgetRule, ModelsFile, Prices, Rates, Resolved};
+use configuration::{Paths, TextFile};
 use contract::TenantId;
 use contract::model::{FailureKind, ModelItem};
 use contract::settings::ModelSettings;
 use serde_json::{Map, Value};
-use service::ConfigError;
 use service::health::Readiness;
-use service::models::{self, Alternative, Budget, ModelsFile, Prices, Rates, Resolved};
-use service::paths::{Paths, TextFile};
 use service::reload::Reload;
 use tokio::sync::mpsc;
 
@@ -149,7 +149,7 @@ impl Providers {
     }
 
     /// Budgets that limit an agent of a tenant.
-    pub(crate) fn find_budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
+    pub(crate) fn find_budgets(&self, tenant: &TenantId, agent: &str) -> Vec<&BudgetRule> {
         self.models.budgets_of(tenant, agent)
     }
 

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use configuration::models::ProviderKind;
 use contract::Timestamp;
 use contract::model::FailureKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use service::models::ProviderKind;
 use tokio::time::Instant;
 
 use crate::failure::CallFailure;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use configuration::models::Prices;
 use contract::command::Verb;
 use contract::limits::JSON_DEPTH_MAX;
 use contract::model::{FinishReason, ModelFailed, ModelFinished, ReasoningParts, ResultMeta, Usage};
-use service::models::Prices;
 
 use crate::failure::CallFailure;
 use crate::job::ModelJob;

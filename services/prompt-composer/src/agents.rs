@@ -2,6 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use configuration::ConfigError;
+use configuration::TextFile;
+use configuration::continuation::{self, ContinuationEntry, Layer, Templates};
+use configuration::{suggest, yaml};
 use contract::AiConfig;
 use contract::command::Features;
 use contract::compose::KnownAgent;
@@ -16,10 +20,6 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
-use service::config::ConfigError;
-use service::continuation::{self, ContinuationEntry, Layer, Templates};
-use service::paths::TextFile;
-use service::{suggest, yaml};
 
 /// Name of the file.
 pub const FILE: &str = "agents.yaml";
@@ -253,7 +253,7 @@ struct FeaturesShape {
 
 /// JSON Schema of the file.
 pub fn schema() -> serde_json::Value {
-    service::schema::of::<AgentsFile>("agents.yaml of ailoop")
+    configuration::schema::of::<AgentsFile>("agents.yaml of ailoop")
 }
 
 /// An agent with its settings. The settings that a session commits depend on the model too.
@@ -601,7 +601,7 @@ mod tests {
 
     #[test]
     fn features_schema_has_the_same_fields() {
-        use service::schema::names_of;
+        use configuration::schema::names_of;
         assert_eq!(names_of::<FeaturesShape>(), names_of::<Features>());
     }
 }

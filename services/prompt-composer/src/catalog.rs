@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use configuration::ConfigError;
+use configuration::Paths;
+use configuration::continuation;
+use configuration::files::Pass;
+use configuration::models::{self, ModelsFile, Resolved};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownModel};
 use contract::settings::{AgentSettings, ModelRequests, ModelSettings};
 use contract::{AiConfig, ErrorCode};
-use service::config::ConfigError;
-use service::continuation;
-use service::files::Pass;
 use service::health::Readiness;
-use service::models::{self, ModelsFile, Resolved};
-use service::paths::Paths;
 use service::reload::Reload;
 
 use crate::ComposerConfig;
@@ -61,11 +61,11 @@ impl Catalog {
         let (agents_file, models_file) = (agents, models);
         let (agents, models) = (agents::parse(&agents_file)?, models::parse(&models_file)?);
         for layer in agents.layers() {
-            layer.judge_is_known(&agents_file, &models)?;
+            models.check_judge(&agents_file, layer)?;
         }
         for entry in models.models.values() {
             agents.templates().knows(&models_file, &entry.continuation)?;
-            entry.continuation.judge_is_known(&models_file, &models)?;
+            models.check_judge(&models_file, &entry.continuation)?;
         }
         let default_model = config.default_model.clone().filter(|model| !model.is_empty());
         let default_model = default_model.or_else(|| models.default.clone());
@@ -215,7 +215,7 @@ impl Catalog {
             return Err((ErrorCode::TooLarge, why));
         }
         let mut warnings = prompt.warnings;
-        let names_judge = agent.continuation.names_judge() || tenant.continuation.names_judge();
+        let names_judge = agent.continuation.judge().is_some() || tenant.continuation.judge().is_some();
         if names_judge && settings.continuation.require_explicit_signal {
             let why = "continuation_config.judge is never asked: require_explicit_signal ends what it would decide";
             warnings.push(why.to_owned());

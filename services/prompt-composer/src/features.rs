@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use configuration::suggest;
 use contract::command::Features;
-use service::suggest;
 
 use crate::library::{Library, is_name};
 

@@ -15,12 +15,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bus::{Bus, BusError, Serving};
+use configuration::Paths;
+use configuration::files::Pass;
+use configuration::{ConfigError, Settings};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use service::config::{ConfigError, Settings};
-use service::files::Pass;
 use service::health::Readiness;
-use service::paths::Paths;
 use service::process::Running;
 use service::tasks::Tasks;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use service::config::ConfigError;
-use service::paths::{Paths, TextFile};
+use configuration::ConfigError;
+use configuration::{Paths, TextFile};
 
 /// Longest name of a prompt or feature in bytes.
 const NAME_BYTES_MAX: usize = 64;

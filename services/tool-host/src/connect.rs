@@ -5,9 +5,9 @@ use std::time::Duration;
 use ailoop_tool::ServeError;
 use ailoop_tool::async_nats::{self, Client, ConnectErrorKind, ConnectOptions};
 use bus::{Bus, BusError, NatsConfig};
+use configuration::Secret;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use service::Secret;
 use service::process::retry_while_away;
 
 /// Calls of one tool that run in this process at the same time.

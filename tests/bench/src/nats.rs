@@ -73,7 +73,7 @@ struct Ports {
 impl Nats {
     /// Starts it with its data below `dir`.
     pub(crate) async fn start(dir: &Path, keeping: Keeping) -> anyhow::Result<Self> {
-        let env = service::config::env;
+        let env = configuration::env;
         let paths = SearchPaths {
             configured: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(Into::into),
             start_dir: std::env::current_dir()?,

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use configuration::TextFile;
+use configuration::models;
 use contract::{AgentId, limits};
 use prompt_composer::agents;
-use service::models;
-use service::paths::TextFile;
 
 /// Longer than any file of this size takes, on a machine that does other things too, checked by sanitizers.
 const TIME_MAX: Duration = Duration::from_secs(20);

@@ -1,9 +1,11 @@
 //! Which fleet and which NATS server a command is for.
 
+use service::common::CommonSettings;
 use std::path::Path;
 
+use bus::NatsConfig;
+use configuration::Settings;
 use contract::ErrorCode;
-use service::config::{NatsConfig, Settings};
 
 use crate::args::FleetTarget;
 use crate::client::EdgeClient;
@@ -80,7 +82,7 @@ pub(super) async fn connect(target: &FleetTarget) -> Result<EdgeClient, CommandF
 
 /// Returns how to reach NATS: at `url`, else where the fleet of this directory has it, else as configured.
 pub(super) fn nats_config(url: Option<&String>) -> Result<NatsConfig, CommandFailure> {
-    let nats = Settings::read(None)?.common()?.nats;
+    let nats = CommonSettings::read(&Settings::read(None)?)?.nats;
     let running = || Home::below(Path::new(".")).running().map(|run| run.nats);
     Ok(match url.cloned().or_else(running) {
         Some(url) => NatsConfig { url, ..nats },

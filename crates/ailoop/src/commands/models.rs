@@ -1,10 +1,10 @@
 //! `ailoop models` and `ailoop probe-model`: lists configured models, and probes what a live model can do.
 
+use configuration::models::{self, ModelsFile, Prices, ProviderEntry, Resolved};
+use configuration::{Paths, TextFile};
 use contract::ErrorCode;
 use model_gateway::{Providers, probe};
 use serde_json::{Value, json};
-use service::models::{self, ModelsFile, Prices, ProviderEntry, Resolved};
-use service::paths::{Paths, TextFile};
 
 use super::output::{finish, format_table};
 use crate::args::{ModelsArgs, ProbeArgs};
@@ -45,7 +45,7 @@ pub(super) fn list_models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit
 
 pub(super) async fn probe_model(args: &ProbeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let (paths, models, file) = read_models()?;
-    let refuse = |error: service::ConfigError| CommandFailure::new(error.code(), error.to_string());
+    let refuse = |error: configuration::ConfigError| CommandFailure::new(error.code(), error.to_string());
     let providers = Providers::new(models, &paths).map_err(refuse)?;
     terminal
         .note(Style::Faint, &format!("asking {} a few short questions; a provider may charge for them", args.model));
@@ -76,7 +76,7 @@ pub(super) async fn probe_model(args: &ProbeArgs, terminal: &Terminal) -> Result
 }
 
 fn read_models() -> Result<(Paths, ModelsFile, TextFile), CommandFailure> {
-    let refuse = |error: service::ConfigError| CommandFailure::new(error.code(), error.to_string());
+    let refuse = |error: configuration::ConfigError| CommandFailure::new(error.code(), error.to_string());
     let paths = Paths::find(None).map_err(refuse)?;
     let file = paths.read(models::FILE).map_err(refuse)?;
     let models = models::parse(&file).map_err(refuse)?;

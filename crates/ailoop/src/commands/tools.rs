@@ -4,11 +4,11 @@ use std::io::{self, BufRead as _, IsTerminal as _};
 use std::time::Duration;
 
 use bus::{Bus, BusError, SubscriptionEvent};
+use configuration::suggest::did_you_mean;
 use contract::tool::{ASK_USER, DELEGATE, EffectClass};
 use contract::{ErrorCode, Json, TenantId, ToolName, subject};
 use futures::StreamExt as _;
 use loop_orchestrator::{Clock as _, SystemClock};
-use service::suggest::did_you_mean;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tool_schema::Schema;
 use uuid::Uuid;

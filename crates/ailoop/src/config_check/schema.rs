@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use configuration::TextFile;
+use configuration::suggest::did_you_mean;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::{Map, Value};
-use service::paths::TextFile;
-use service::suggest::did_you_mean;
 
 use super::Mistake;
 use super::tree::{Place, Tree, key_place};

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use configuration::models;
+use configuration::{ConfigError, Settings, env};
 use contract::ErrorCode;
-use service::config::{Common, ConfigError, Settings, env};
-use service::models;
+use service::common::CommonSettings;
 use tool_host::FilesConfig;
 
 use crate::args::{Files, UpArgs};
@@ -61,7 +62,7 @@ impl Listen {
 pub struct Plan {
     pub(super) home: Home,
     pub(super) nats: Nats,
-    pub(super) common: Common,
+    pub(super) common: CommonSettings,
     pub(super) composer: prompt_composer::ComposerConfig,
     pub(super) gateway: model_gateway::Config,
     pub(super) executor: tool_executor::ExecutorConfig,
@@ -107,7 +108,7 @@ impl Plan {
         }
         let out = files.out.clone().unwrap_or_else(|| home.out());
         let settings = Settings::read(None)?;
-        let mut common = settings.common()?;
+        let mut common = CommonSettings::read(&settings)?;
         if env("RUST_LOG").is_none_or(|filter| filter.is_empty()) {
             filter.clone_into(&mut common.telemetry.filter);
         }

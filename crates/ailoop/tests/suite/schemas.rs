@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ailoop::schemas::ConfigFile;
+use configuration::TextFile;
 use jsonschema::Validator;
 use serde_json::{Value, json};
-use service::paths::TextFile;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -52,7 +52,7 @@ fn what_is_shipped_is_valid() {
 fn every_section_is_in_the_schema_and_no_other() {
     let schema = ConfigFile::Ailoop.schema();
     let sections: BTreeSet<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(sections, service::config::SECTIONS.iter().copied().collect());
+    assert_eq!(sections, configuration::settings::SECTIONS.iter().copied().collect());
 }
 
 #[test]
@@ -231,7 +231,9 @@ models:
         (ConfigFile::Agents, agents, |file| {
             prompt_composer::agents::parse(file).map(drop).map_err(|error| error.to_string())
         }),
-        (ConfigFile::Models, models, |file| service::models::parse(file).map(drop).map_err(|error| error.to_string())),
+        (ConfigFile::Models, models, |file| {
+            configuration::models::parse(file).map(drop).map_err(|error| error.to_string())
+        }),
     ];
     for (file, text, parses) in files {
         let (whole, validator) = (value(text), validator(file));

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use service::health::{Config, Readiness, serve};
+use service::health::{HealthConfig, Readiness, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn get(address: SocketAddr, path: &str) -> (u16, String) {
@@ -17,7 +17,7 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
 
 #[tokio::test]
 async fn silent_connections_over_the_limit_make_room_for_a_probe() {
-    let config = Config { listen: Some("127.0.0.1:0".parse().unwrap()) };
+    let config = HealthConfig { listen: Some("127.0.0.1:0".parse().unwrap()) };
     let health = serve(config, Readiness::new("composer")).await.unwrap();
     let address = health.address().unwrap();
     let mut silent = Vec::new();
@@ -34,7 +34,7 @@ async fn silent_connections_over_the_limit_make_room_for_a_probe() {
 #[tokio::test]
 async fn lives_ready_and_counted() {
     let (bus, work) = (Readiness::new("nats"), Readiness::new("composer"));
-    let config = Config { listen: Some("127.0.0.1:0".parse().unwrap()) };
+    let config = HealthConfig { listen: Some("127.0.0.1:0".parse().unwrap()) };
     let health = serve(config, Readiness::all([bus.clone(), work.clone()])).await.unwrap();
     let address = health.address().unwrap();
 
@@ -51,9 +51,9 @@ async fn lives_ready_and_counted() {
     assert_eq!(get(address, "/metrics").await.0, 200);
     assert_eq!(get(address, "/other").await.0, 404);
 
-    let taken = serve(Config { listen: Some(address) }, work.clone()).await.unwrap_err();
+    let taken = serve(HealthConfig { listen: Some(address) }, work.clone()).await.unwrap_err();
     assert_eq!(taken.code(), contract::ErrorCode::PortInUse);
     health.end().await;
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
-    assert_eq!(serve(Config::default(), work).await.unwrap().address(), None);
+    assert_eq!(serve(HealthConfig::default(), work).await.unwrap().address(), None);
 }

@@ -2,8 +2,8 @@
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
 mod health;
-mod models;
 mod own_process;
 mod reload;
 mod reload_told;

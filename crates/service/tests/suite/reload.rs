@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use service::files::Pass;
+use configuration::Paths;
+use configuration::files::Pass;
 use service::health::Readiness;
-use service::paths::Paths;
 use service::reload::{Look, Reload};
 
 fn paths(dir: &Path, pass: &Pass) -> Paths {

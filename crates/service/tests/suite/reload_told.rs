@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use service::ConfigError;
-use service::files::Pass;
+use configuration::ConfigError;
+use configuration::Paths;
+use configuration::files::Pass;
+use configuration::models::{self, ModelsFile};
 use service::health::Readiness;
-use service::models::{self, ModelsFile};
-use service::paths::Paths;
 use service::reload::{Look, Reload};
 
 fn paths(dir: &Path, pass: &Pass) -> Paths {
@@ -42,7 +42,7 @@ fn what_is_broken_is_told_in_log_metric_and_readiness_and_so_is_its_mending() {
     ) {
         return;
     }
-    let _telemetry = telemetry::init("test", &telemetry::Config::default()).unwrap();
+    let _telemetry = telemetry::init("test", &telemetry::TelemetryConfig::default()).unwrap();
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use configuration::Secret;
 use edge::Config;
 use futures::future::join_all;
 use futures::stream;
 use serde_json::json;
-use service::Secret;
 use service::connections::ConnectionLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use configuration::Secret;
 use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
 use edge::{Config, Edge};
 use futures::SinkExt;
 use serde_json::json;
-use service::Secret;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;

@@ -12,9 +12,9 @@ mod testing;
 pub(crate) mod transcript;
 pub(crate) mod wire;
 
+use configuration::models::{ProviderKind, Quirks};
 use contract::model::ModelItem;
 use serde_json::{Map, Value};
-use service::models::{ProviderKind, Quirks};
 
 use crate::failure::CallFailure;
 pub use response::ResponseReader;

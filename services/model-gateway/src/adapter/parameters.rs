@@ -1,9 +1,9 @@
 //! Parameters that a session may send to a provider, by protocol. A parameter is refused if a budget does not count its
 //! cost or if it is unknown. Operators may allow more.
 
+use configuration::models::{ProviderEntry, RESERVED_PARAMETERS};
 use contract::model::FailureKind;
 use serde_json::{Map, Value};
-use service::models::{ProviderEntry, RESERVED_PARAMETERS};
 
 use super::Protocol;
 use crate::failure::CallFailure;
@@ -283,9 +283,9 @@ fn kind_of(value: &Value) -> &'static str {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
+    use configuration::TextFile;
+    use configuration::models;
     use serde_json::json;
-    use service::models;
-    use service::paths::TextFile;
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
+use configuration::models::Quirks;
 use contract::model::ModelItem;
 use serde_json::{Map, Value};
-use service::models::Quirks;
 
 use super::{Protocol, RequestTarget};
 use crate::failure::CallFailure;

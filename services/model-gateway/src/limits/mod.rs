@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bus::{Bus, BusError};
+use configuration::models::{BudgetRule, BudgetScope, Rates};
 use contract::Timestamp;
 use contract::model::FailureKind;
 use service::clock::Clock;
-use service::models::{Budget, BudgetScope, Rates};
 use service::tasks::Tasks;
 
 use crate::failure::CallFailure;
@@ -89,7 +89,7 @@ impl SharedLimits {
     }
 
     /// Names the reservation of a try in each of its budgets, without reserving yet.
-    fn name_reservation(&self, job: &ModelJob, budgets: &[&Budget]) -> TryReservation {
+    fn name_reservation(&self, job: &ModelJob, budgets: &[&BudgetRule]) -> TryReservation {
         let run = format!("{}.{}", self.name, self.runs.fetch_add(1, Ordering::Relaxed));
         let keys = budgets.iter().map(|budget| budget_key(budget, job)).collect();
         TryReservation { keys, call: call_name(job), run }
@@ -100,7 +100,7 @@ impl SharedLimits {
         &self,
         reservation: &TryReservation,
         job: &ModelJob,
-        budgets: &[&Budget],
+        budgets: &[&BudgetRule],
         amount: Amount,
         now: Timestamp,
     ) -> Result<Result<(), CallFailure>, BusError> {
@@ -150,7 +150,7 @@ impl SharedLimits {
     }
 
     /// Charges the open reservation of a call that is not run again.
-    pub(crate) async fn charge_abandoned(&self, job: &ModelJob, budgets: &[&Budget]) -> Result<(), BusError> {
+    pub(crate) async fn charge_abandoned(&self, job: &ModelJob, budgets: &[&BudgetRule]) -> Result<(), BusError> {
         for budget in budgets {
             self.accounts
                 .submit(budget_key(budget, job), AccountRequest::ChargeAbandoned { call: call_name(job) })
@@ -182,7 +182,7 @@ impl CallCharge {
         &mut self,
         limits: &SharedLimits,
         job: &ModelJob,
-        budgets: &[&Budget],
+        budgets: &[&BudgetRule],
         amount: Amount,
         now: Timestamp,
     ) -> Result<Result<(), CallFailure>, BusError> {
@@ -223,7 +223,7 @@ fn rate_key(provider: &str) -> String {
     format!("rate.{}", to_key_token(provider))
 }
 
-fn budget_key(budget: &Budget, job: &ModelJob) -> String {
+fn budget_key(budget: &BudgetRule, job: &ModelJob) -> String {
     let (tenant, per) = (&job.key.tenant, budget.per);
     match budget.scope {
         BudgetScope::Tenant => format!("budget.{tenant}.{per}"),
@@ -246,7 +246,7 @@ fn to_key_token(name: &str) -> String {
     token
 }
 
-fn describe_owner(budget: &Budget, job: &ModelJob) -> String {
+fn describe_owner(budget: &BudgetRule, job: &ModelJob) -> String {
     let tenant = &job.key.tenant;
     match budget.scope {
         BudgetScope::Tenant => format!("the tenant {tenant}"),
@@ -254,7 +254,7 @@ fn describe_owner(budget: &Budget, job: &ModelJob) -> String {
     }
 }
 
-fn describe_amounts(budget: &Budget, so_far: &str, sum: Amount, amount: Amount) -> String {
+fn describe_amounts(budget: &BudgetRule, so_far: &str, sum: Amount, amount: Amount) -> String {
     let mut sums = Vec::new();
     if let Some(usd) = budget.usd {
         sums.push(format!("of {usd} USD {:.4} {so_far}, this call may cost {:.4}", sum.usd(), amount.usd()));
@@ -265,7 +265,7 @@ fn describe_amounts(budget: &Budget, so_far: &str, sum: Amount, amount: Amount) 
     sums.join("; ")
 }
 
-fn spent_failure(budget: &Budget, job: &ModelJob, spent: Amount, amount: Amount, now: Timestamp) -> CallFailure {
+fn spent_failure(budget: &BudgetRule, job: &ModelJob, spent: Amount, amount: Amount, now: Timestamp) -> CallFailure {
     let (owner, per, amounts) =
         (describe_owner(budget, job), budget.per, describe_amounts(budget, "are spent", spent, amount));
     let message = format!(
@@ -275,7 +275,7 @@ fn spent_failure(budget: &Budget, job: &ModelJob, spent: Amount, amount: Amount,
     CallFailure::new(FailureKind::Quota, message)
 }
 
-fn reserved_failure(budget: &Budget, job: &ModelJob, reserved: Amount, amount: Amount) -> CallFailure {
+fn reserved_failure(budget: &BudgetRule, job: &ModelJob, reserved: Amount, amount: Amount) -> CallFailure {
     let (owner, per, amounts) = (
         describe_owner(budget, job),
         budget.per,

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
+use configuration::models::Rates;
 use contract::Timestamp;
 use serde::{Deserialize, Serialize};
-use service::models::Rates;
 
 use super::entry::SharedEntry;
 

@@ -1,8 +1,8 @@
 //! Plays scripts over transcripts, also the shipped rehearsal to its end.
 
+use configuration::TextFile;
 use contract::model::{Content, ItemMeta, Message, Streaming, ToolCall};
 use contract::{CallId, Json};
-use service::paths::TextFile;
 
 use super::*;
 use crate::reply::ModelReply;

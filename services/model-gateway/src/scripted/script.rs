@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use configuration::ConfigError;
+use configuration::TextFile;
 use contract::model::{FailureKind, Usage};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Deserialize;
 use serde_json::Value;
-use service::ConfigError;
-use service::paths::TextFile;
 
 /// A script. Texts are templates, and `when` and `for_each` are expressions of minijinja over [`super::context`]. A
 /// missing variable is undefined, and no error.
@@ -111,7 +111,7 @@ impl Default for ScriptArguments {
 impl Script {
     /// Parses a script, and compiles its templates and expressions, so that mistakes are found at the start.
     pub(crate) fn parse(file: &TextFile) -> Result<Self, ConfigError> {
-        let script: Self = service::yaml::parse(file)?;
+        let script: Self = configuration::yaml::parse(file)?;
         let environment = environment();
         for (index, step) in script.steps.iter().enumerate() {
             step.check(&environment).map_err(|error| ConfigError::Bad {

@@ -6,6 +6,8 @@ mod model;
 
 use std::time::Duration;
 
+use configuration::models;
+use configuration::{Paths, TextFile};
 use contract::model::{FailureKind, FinishReason, ItemMeta, ModelItem, Streaming, ToolCall, Usage};
 use contract::settings::ModelSettings;
 use contract::{CallId, Json};
@@ -16,8 +18,6 @@ use model_gateway::provider::{ProviderRequest, Providers};
 use model_gateway::reply::{Delta, ModelReply};
 use model_gateway::{Clock, SystemClock};
 use serde_json::{Map, json};
-use service::models;
-use service::paths::{Paths, TextFile};
 use tokio::sync::mpsc;
 
 fn item(streamed: bool) -> ModelItem {

@@ -1,9 +1,9 @@
 //! `agents.yaml`: what is read from it, what is refused and where, and what only warns.
 
+use configuration::TextFile;
 use contract::ids::AgentId;
 use contract::settings::{ContinuationSettings, Limits, OnExpiry};
 use prompt_composer::agents::{self, Agents};
-use service::paths::TextFile;
 
 fn parse(text: &str) -> Result<Agents, String> {
     let file = TextFile { origin: "agents.yaml".to_owned(), text: text.to_owned() };

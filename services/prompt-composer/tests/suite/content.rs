@@ -40,7 +40,7 @@ const SIGNAL: &[&str] = &[
 ];
 
 fn shipped(name: &str) -> String {
-    service::shipped::prompts().remove(name).unwrap_or_else(|| panic!("{name} is not shipped")).text
+    configuration::shipped::prompts().remove(name).unwrap_or_else(|| panic!("{name} is not shipped")).text
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Rules of composed prompts: look-up of files, selection of variants, parts that can be left out, and isolation of requests.
 
 use crate::world::{World, features, request};
+use configuration::Paths;
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::tool::ToolSpec;
 use prompt_composer::Catalog;
 use prompt_composer::library::{Library, PromptVariant};
-use service::paths::Paths;
 
 fn tool(name: &str, instructions: Option<&str>) -> ToolSpec {
     serde_json::from_value(serde_json::json!({

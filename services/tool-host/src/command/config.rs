@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use configuration::{Secret, schema};
 use contract::tool::Approval;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use service::{Secret, schema};
 
 use crate::connect::Login;
 use crate::error::HostError;

@@ -94,7 +94,7 @@ impl Launcher {
         let path = std::env::join_paths(&config.path).map_err(|error| setting("path", error.to_string()))?;
         let mut environment = vec![(OsString::from("PATH"), path)];
         for name in &config.env_from {
-            environment.extend(service::config::env(name).map(|value| (name.into(), value.into())));
+            environment.extend(configuration::env(name).map(|value| (name.into(), value.into())));
         }
         for (name, value) in &config.env {
             if name.is_empty() || name.contains(['=', '\0']) || value.expose().contains('\0') {

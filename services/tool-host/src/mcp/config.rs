@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ailoop_tool::{Approval, Effect};
+use configuration::Secret;
+use configuration::env;
 use contract::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_TIMEOUT_DEFAULT, TOOL_TIMEOUT_MAX};
 use http::{HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use service::Secret;
-use service::config::env;
 
 use super::super::connect::Login;
 

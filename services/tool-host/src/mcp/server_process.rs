@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use configuration::env;
 use rustix::process::{Pid, Signal, kill_process_group};
-use service::config::env;
 use service::tasks::Tasks;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStdin, ChildStdout, Command};

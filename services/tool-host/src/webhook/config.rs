@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use configuration::{Secret, schema};
 use contract::ToolName;
 use contract::tool::{Approval as ApprovalSetting, EffectClass};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use service::{Secret, schema};
 
 use crate::connect::Login;
 use crate::error::HostError;

@@ -82,7 +82,7 @@ impl Endpoint {
         let (mut headers, mut values) = (HeaderMap::new(), Vec::new());
         let given = config.headers.iter().map(|(name, value)| (name, Ok(value.expose().to_owned())));
         let found = config.headers_from.iter().map(|(name, variable)| {
-            let value = service::config::env(variable).filter(|value| !value.is_empty());
+            let value = configuration::env(variable).filter(|value| !value.is_empty());
             (name, value.ok_or_else(|| format!("the variable {variable} is not set")))
         });
         for (key, value) in given.chain(found) {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bus::Bus;
 use bus::memory::{Life, MemoryServer};
 use bus::rpc::Serving;
+use configuration::TextFile;
+use configuration::models;
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
 use contract::{AgentId, ErrorCode, Timestamp};
@@ -13,8 +15,6 @@ use futures::FutureExt;
 use loop_orchestrator::Orchestrator;
 use model_gateway::{Gateway, Providers};
 use service::clock::Clock;
-use service::models;
-use service::paths::TextFile;
 use tokio::time::Instant;
 use tool_executor::Executor;
 

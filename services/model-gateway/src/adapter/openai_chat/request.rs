@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
+use configuration::models::{Quirk, Quirks};
 use contract::Json;
 use contract::model::{Message, ModelItem, ToolCall, ToolDefinition};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use service::models::{Quirk, Quirks};
 
 use crate::adapter::transcript::{is_valid_name, parse_tool, to_valid_name, unreadable_failure};
 use crate::adapter::{ProtocolRequest, RequestTarget, wire};

@@ -133,8 +133,7 @@ fn is_half(call: &ToolCall, meant: &[String]) -> bool {
 
 #[test]
 fn garbage_streams_yield_no_partial_call() {
-    let count =
-        service::config::env("AILOOP_GARBAGE_STREAMS").and_then(|count| count.parse().ok()).unwrap_or(20_000_u64);
+    let count = configuration::env("AILOOP_GARBAGE_STREAMS").and_then(|count| count.parse().ok()).unwrap_or(20_000_u64);
     let script = Script::full();
     let meant: Vec<String> = script.calls.iter().map(|(_, arguments)| arguments.to_string()).collect();
     let (mut replies, mut refused) = (0_u64, 0_u64);

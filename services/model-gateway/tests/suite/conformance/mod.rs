@@ -12,6 +12,8 @@ mod third_party;
 use std::io::Write;
 use std::time::Duration;
 
+use configuration::models;
+use configuration::{Paths, TextFile};
 use contract::model::{ItemMeta, ModelItem, Streaming};
 use contract::settings::ModelSettings;
 use contract::{CallId, Json};
@@ -23,8 +25,6 @@ use model_gateway::provider::{ProviderRequest, Providers};
 use model_gateway::reply::{Delta, ModelReply};
 use model_gateway::{Clock, SystemClock};
 use serde_json::{Map, json};
-use service::models;
-use service::paths::{Paths, TextFile};
 use tokio::sync::mpsc;
 
 use server::{Response, Server};

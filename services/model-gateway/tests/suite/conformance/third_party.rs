@@ -11,7 +11,7 @@ use super::{call_at, figures, item};
 
 /// URL of a server; `None` with a notice if it was not started.
 fn server(variable: &str) -> Option<String> {
-    let url = service::config::env(variable);
+    let url = configuration::env(variable);
     if url.is_none() {
         figures(&format!("skipped: {variable} is not set; `make third-party` starts the server and sets it"));
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bus::memory::Life;
 use bus::{Bus, MemoryServer, Stored};
 use bytes::Bytes;
+use configuration::models;
+use configuration::{Paths, TextFile};
 use contract::command::Verb;
 use contract::commit::{Commit, CommitMeta, Phase};
 use contract::ids::CallAttempt;
@@ -15,8 +17,6 @@ use contract::subject::{self, SessionKey};
 use contract::{CallId, CommandId, Json, SessionId, TenantId, Timestamp};
 use model_gateway::{Clock, Config, Gateway, Providers};
 use serde_json::{Map, json};
-use service::models;
-use service::paths::{Paths, TextFile};
 use tempfile::TempDir;
 
 pub(crate) struct ServerClock(pub(crate) MemoryServer);

@@ -112,7 +112,7 @@ async fn server_process_gets_no_other_environment_variables() {
     let may = ["PATH", "HOME", "LANG", "GIVEN", "mixedCase", "CARGO_MANIFEST_DIR", stdio::ROLE, stdio::DIARY];
     let names: Vec<&String> = environment.as_object().unwrap().keys().collect();
     assert!(names.iter().all(|name| may.contains(&name.as_str())), "{names:?}");
-    assert!(service::config::env("CARGO_PKG_NAME").is_some(), "this process has more");
+    assert!(configuration::env("CARGO_PKG_NAME").is_some(), "this process has more");
     host.drain(world::LONG).await;
 }
 

@@ -25,7 +25,7 @@ pub(crate) const ARGS: [&str; 5] =
 
 #[test]
 fn server_process_for_the_other_tests() {
-    let (Some(role), Some(diary)) = (service::config::env(ROLE), service::config::env(DIARY)) else { return };
+    let (Some(role), Some(diary)) = (configuration::env(ROLE), configuration::env(DIARY)) else { return };
     let diary = Diary::at(diary);
     diary.note("starts");
     eprintln!("{role} server at your service");

@@ -7,11 +7,11 @@ use std::time::Duration;
 use ailoop_tool::async_nats::{self, Client, HeaderMap, Message, Request, RequestErrorKind, Subscriber};
 use ailoop_tool::wire::header;
 use bus::{Bus, NatsConfig};
+use configuration::Settings;
 use contract::streams::Bucket;
 use contract::tool::ToolSpec;
 use futures::StreamExt;
 use serde_json::{Value, json};
-use service::config::Settings;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
 use tool_executor::Executor;
@@ -291,6 +291,6 @@ impl Drop for Server {
 
 fn binary() -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/nats-server");
-    let named = service::config::env("AILOOP_NATS_SERVER").map(PathBuf::from);
+    let named = configuration::env("AILOOP_NATS_SERVER").map(PathBuf::from);
     named.or_else(|| tools.exists().then_some(tools)).unwrap_or_else(|| "nats-server".into())
 }

@@ -4,24 +4,17 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 
-use crate::config::{ConfigError, env};
+use crate::environment::env;
+use crate::error::ConfigError;
 use crate::files::{self, Kind, Pass};
 use crate::shipped;
+use crate::text_file::TextFile;
 
 /// Names the configuration directory.
 pub const CONFIG_VARIABLE: &str = "AILOOP_CONFIG";
 
 /// Where prompts stand below a directory of prompts.
 const PROMPT_DIRS: &[&str] = &["", "agents/", "shared/"];
-
-/// A text file and where it came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TextFile {
-    /// Its path, or `shipped:<name>`.
-    pub origin: String,
-    /// What it says.
-    pub text: String,
-}
 
 /// Where files are looked for. A file that is in no directory is taken from the binary.
 #[derive(Debug, Clone, Default)]

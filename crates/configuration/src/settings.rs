@@ -2,17 +2,16 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-pub use bus::NatsConfig;
 use config::{Config as Layers, Environment, File, FileFormat};
-use contract::ErrorCode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::paths::{Paths, TextFile};
-use crate::{health, yaml};
+use crate::error::ConfigError;
+use crate::paths::Paths;
+use crate::text_file::TextFile;
+use crate::yaml;
 
 /// The file that holds all sections.
 pub const FILE: &str = "ailoop.yaml";
@@ -32,89 +31,6 @@ pub const SECTIONS: &[&str] = &[
     "edge",
 ];
 
-/// Why the configuration cannot be used. Correct what it names; trying again will not help.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The configuration directory that was named is not there.
-    #[error("the configuration directory {0:?} does not exist")]
-    NoDirectory(PathBuf),
-    /// A file or directory was there when it was last read, and no longer is.
-    #[error("{0:?} is gone: put it back, or restart to go on without it")]
-    Lost(PathBuf),
-    /// A file is neither in the configuration directory nor shipped.
-    #[error("{name:?} is neither in the configuration directory nor shipped with ailoop")]
-    Missing {
-        /// Its name.
-        name: String,
-    },
-    /// A name that leads out of its directory.
-    #[error("{name:?} must be a path below its directory, without `..`")]
-    Outside {
-        /// The name.
-        name: String,
-    },
-    /// A file that is there but cannot be read.
-    #[error("{path:?} cannot be read: {source}")]
-    Unreadable {
-        /// Its path.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A file that says what it must not.
-    #[error("{origin}:{line}:{column}: {message}")]
-    Bad {
-        /// The file.
-        origin: String,
-        /// From 1; 0 where unknown.
-        line: u64,
-        /// From 1; 0 where unknown.
-        column: u64,
-        /// What is wrong.
-        message: String,
-    },
-    /// The layers do not fit together.
-    #[error("{0}")]
-    Layers(Box<config::ConfigError>),
-    /// A section that only the environment makes wrong.
-    #[error("{reason}; its variables are {variables}")]
-    Environment {
-        /// What is wrong.
-        reason: Box<config::ConfigError>,
-        /// The variables that are set for the section, by name.
-        variables: String,
-    },
-    /// A key or password that should be there is not.
-    #[error("{0}")]
-    NoSecret(String),
-}
-
-impl From<config::ConfigError> for ConfigError {
-    fn from(error: config::ConfigError) -> Self {
-        Self::Layers(Box::new(error))
-    }
-}
-
-impl ConfigError {
-    /// The code that users see.
-    pub fn code(&self) -> ErrorCode {
-        ErrorCode::BadConfig
-    }
-}
-
-/// What every process reads.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Common {
-    /// How NATS is reached.
-    pub nats: NatsConfig,
-    /// Logs, traces, metrics.
-    pub telemetry: telemetry::Config,
-    /// The health server.
-    pub health: health::Config,
-    /// How long a service may take to hand back its work at the end; 10 s.
-    pub drain_timeout: Duration,
-}
-
 /// The configuration of one process, read once. It holds secrets, so it cannot be shown.
 #[derive(Clone)]
 pub struct Settings {
@@ -125,12 +41,6 @@ pub struct Settings {
     json_layers: Layers,
     /// Names of the variables that override fields.
     variables: Vec<String>,
-}
-
-/// The value of an environment variable: the only place where the environment is read.
-pub fn env(name: &str) -> Option<String> {
-    #[allow(clippy::disallowed_methods, reason = "this is the place")]
-    std::env::var(name).ok()
 }
 
 /// Reads one section, from where [`Paths::find`] finds it.
@@ -148,10 +58,11 @@ impl Settings {
     pub fn of(paths: Paths) -> Result<Self, ConfigError> {
         let named = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let variables = std::env::vars_os().filter_map(named).filter(|(name, _)| name.starts_with(PREFIX));
-        Self::layered(paths, &variables.collect())
+        Self::with_variables(paths, &variables.collect())
     }
 
-    fn layered(paths: Paths, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
+    /// As [`Settings::read`], from these paths and these environment variables.
+    pub fn with_variables(paths: Paths, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
         let file = paths.read(FILE)?;
         let mut names: Vec<String> = variables.keys().cloned().collect();
         names.sort();
@@ -198,19 +109,6 @@ impl Settings {
         }
     }
 
-    /// What every process reads. `OTEL_EXPORTER_OTLP_ENDPOINT` and `RUST_LOG` count where `telemetry` says nothing.
-    pub fn common(&self) -> Result<Common, ConfigError> {
-        let mut telemetry: telemetry::Config = self.section("telemetry")?;
-        if telemetry.otlp_endpoint.is_none() {
-            telemetry.otlp_endpoint = env("OTEL_EXPORTER_OTLP_ENDPOINT").filter(|endpoint| !endpoint.is_empty());
-        }
-        if let Some(filter) = env("RUST_LOG").filter(|filter| !filter.is_empty()) {
-            telemetry.filter = filter;
-        }
-        let Seconds(drain_timeout) = self.section("drain_timeout")?;
-        Ok(Common { nats: self.section("nats")?, telemetry, health: self.section("health")?, drain_timeout })
-    }
-
     fn check_sections(&self) -> Result<(), ConfigError> {
         let sections: HashMap<String, config::Value> = self.layers.clone().try_deserialize()?;
         let Some(name) = sections.keys().find(|name| !SECTIONS.contains(&name.as_str())) else { return Ok(()) };
@@ -229,23 +127,6 @@ fn json_value(text: &str) -> Option<config::Value> {
     }
     let json: serde_json::Value = serde_json::from_str(text).ok()?;
     config::Value::deserialize(json).ok()
-}
-
-/// A number of seconds as a field of its own.
-#[derive(Deserialize)]
-#[serde(from = "u64")]
-struct Seconds(Duration);
-
-impl From<u64> for Seconds {
-    fn from(seconds: u64) -> Self {
-        Self(Duration::from_secs(seconds))
-    }
-}
-
-impl Default for Seconds {
-    fn default() -> Self {
-        Self(Duration::from_secs(10))
-    }
 }
 
 #[cfg(test)]
@@ -275,7 +156,7 @@ mod tests {
         std::fs::write(dir.path().join(FILE), text).unwrap();
         let paths = Paths { config: Some(dir.path().to_owned()), ..Paths::default() };
         let variables = environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        Settings::layered(paths, &variables.collect())
+        Settings::with_variables(paths, &variables.collect())
     }
 
     #[test]
@@ -308,18 +189,6 @@ mod tests {
         // A text that looks like a list stays the text that it is.
         let token = [("AILOOP__EDGE__TOKEN", r#"["a"]"#)];
         assert_eq!(read("", &token).unwrap().section::<Edge>("edge").unwrap().token, Some(Secret::new(r#"["a"]"#)));
-    }
-
-    #[test]
-    fn what_every_process_reads() {
-        let common = read("drain_timeout: 3\ntelemetry: {log: json}", &[("AILOOP__NATS__URL", "nats://x")]).unwrap();
-        let common = common.common().unwrap();
-        assert_eq!(common.drain_timeout, Duration::from_secs(3));
-        assert_eq!(common.nats.url, "nats://x");
-        assert_eq!(common.telemetry.log, telemetry::LogFormat::Json);
-        let defaults = read("", &[]).unwrap().common().unwrap();
-        let shipped = Settings::layered(Paths::default(), &HashMap::new()).unwrap();
-        assert_eq!(shipped.common().unwrap(), defaults, "the shipped file holds the defaults");
     }
 
     #[test]

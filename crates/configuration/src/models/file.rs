@@ -11,13 +11,18 @@ use serde::Deserialize;
 use serde_saphyr::{Location, Spanned};
 
 use super::budget::{self, BudgetShape};
-use super::{
+use super::entries::{
     Alternative, ModelEntry, ModelsFile, Prices, ProviderEntry, ProviderKind, Quirk, RESERVED_PARAMETERS, Rates,
 };
-use crate::config::ConfigError;
 use crate::continuation::ContinuationEntry;
-use crate::paths::TextFile;
-use crate::{Secret, suggest, yaml};
+use crate::error::ConfigError;
+use crate::paths::Paths;
+use crate::secret::Secret;
+use crate::text_file::TextFile;
+use crate::{suggest, yaml};
+
+/// The file's name.
+pub const FILE: &str = "models.yaml";
 
 /// Models and who serves them. Keys come from the environment or from a file, never from here.
 #[derive(Deserialize, Default, JsonSchema)]
@@ -191,6 +196,11 @@ fn unreserved() -> serde_json::Value {
 
 fn allowed_name() -> serde_json::Value {
     serde_json::json!({"type": "string", "not": reserved()})
+}
+
+/// Reads and checks the file.
+pub fn load(paths: &Paths) -> Result<ModelsFile, ConfigError> {
+    parse(&paths.read(FILE)?)
 }
 
 /// The file's JSON Schema.

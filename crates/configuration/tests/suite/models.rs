@@ -1,8 +1,8 @@
 //! Which model an id means, and what makes `models.yaml` refused.
 
-use service::ConfigError;
-use service::models::{self, ModelsFile};
-use service::paths::{Paths, TextFile};
+use configuration::ConfigError;
+use configuration::models::{self, ModelsFile};
+use configuration::{Paths, TextFile};
 
 fn parse(text: &str) -> Result<ModelsFile, ConfigError> {
     models::parse(&TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() })
@@ -83,7 +83,7 @@ fn fallbacks() {
         let found = models.fallbacks(&models.resolve(id).unwrap());
         let ids: Vec<&str> = found.iter().map(|model| model.id.as_str()).collect();
         assert_eq!(ids, expect, "{id}");
-        found.iter().map(service::models::Resolved::settings).collect::<Vec<_>>()
+        found.iter().map(configuration::models::Resolved::settings).collect::<Vec<_>>()
     };
     // Those of `small` are not followed.
     let found = check("gpt", &["small", "gpt-5", "p/direct"]);

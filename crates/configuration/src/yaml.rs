@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::config::ConfigError;
-use crate::paths::TextFile;
+use crate::error::ConfigError;
+use crate::text_file::TextFile;
 
 /// Parses a whole file.
 pub fn parse<T: for<'de> Deserialize<'de>>(file: &TextFile) -> Result<T, ConfigError> {

@@ -1,25 +1,22 @@
-//! Models and their providers: `models.yaml`. Endpoints and keys come from here and nowhere else.
-
-mod budget;
-mod file;
+//! What `models.yaml` says of models and providers, checked, and how an id finds its model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use contract::TenantId;
 use contract::settings::ModelSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Secret;
-use crate::config::{ConfigError, env};
+use super::budget::{self, BudgetRule};
 use crate::continuation::Layer;
-use crate::paths::Paths;
+use crate::environment::env;
+use crate::error::ConfigError;
+use crate::secret::Secret;
 use crate::suggest;
-pub use budget::{Budget, BudgetScope, Period};
-pub use file::{mistakes, parse, schema};
+use crate::text_file::TextFile;
+use crate::yaml;
 
-/// The file's name.
-pub const FILE: &str = "models.yaml";
 /// Parameters of a request that nobody sets from outside: the gateway writes them itself.
 pub const RESERVED_PARAMETERS: &[&str] = &[
     "model",
@@ -46,7 +43,7 @@ pub struct ModelsFile {
     /// What is known of models. A key also stands for the ids that begin with it.
     pub models: BTreeMap<String, ModelEntry>,
     /// What tenants and agents may spend.
-    pub budgets: Vec<Budget>,
+    pub budgets: Vec<BudgetRule>,
     /// What is odd but not refused.
     pub warnings: Vec<String>,
 }
@@ -236,12 +233,6 @@ pub struct UnknownModel {
     providers: String,
 }
 
-/// Reads and checks the file.
-pub fn load(paths: &Paths) -> Result<ModelsFile, ConfigError> {
-    let file = paths.read(FILE)?;
-    parse(&file)
-}
-
 impl ModelsFile {
     /// Finds a model: by its id, else by the longest key that the id begins with, else as `<provider>/<name>`.
     pub fn resolve(&self, id: &str) -> Result<Resolved, UnknownModel> {
@@ -259,6 +250,18 @@ impl ModelsFile {
         let provider_entry = self.providers.get(&provider).cloned().ok_or_else(|| self.unknown(id))?;
         let upstream = upstream.unwrap_or_else(|| id.to_owned());
         Ok(Resolved { id: id.to_owned(), upstream, entry, provider, provider_entry })
+    }
+
+    /// Refuses a layer whose judge is not a model of this file.
+    pub fn check_judge(&self, file: &TextFile, layer: &Layer) -> Result<(), ConfigError> {
+        let Some((name, place)) = layer.judge() else { return Ok(()) };
+        self.resolve(name).map(|_| ()).map_err(|unknown| yaml::at(file, place, format!("judge: {unknown}")))
+    }
+
+    /// The budgets that an agent's calls count against: of each period one of the tenant and one of the agent, the most
+    /// particular ones.
+    pub fn budgets_of(&self, tenant: &TenantId, agent: &str) -> Vec<&BudgetRule> {
+        budget::applying_to(&self.budgets, tenant, agent)
     }
 
     /// What is known of a model by its provider's name for it: it is the same model, and costs the same, however it is asked for.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::paths::TextFile;
+use crate::text_file::TextFile;
 
 macro_rules! files {
     ($dir:literal: $($name:literal,)*) => {

@@ -11,9 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned};
 
-use crate::config::ConfigError;
-use crate::models::ModelsFile;
-use crate::paths::TextFile;
+use crate::error::ConfigError;
+use crate::text_file::TextFile;
 use crate::{schema, suggest, yaml};
 
 /// Outside of these a number of steps is odd.
@@ -226,17 +225,10 @@ pub fn resolve(
 }
 
 impl Layer {
-    /// Refuses a judge that is no model.
-    pub fn judge_is_known(&self, file: &TextFile, models: &ModelsFile) -> Result<(), ConfigError> {
-        let Some(Named { name, place }) = self.judge.as_ref().filter(|judge| !judge.name.is_empty()) else {
-            return Ok(());
-        };
-        models.resolve(name).map(|_| ()).map_err(|unknown| yaml::at(file, *place, format!("judge: {unknown}")))
-    }
-
-    /// Whether it names a judge.
-    pub fn names_judge(&self) -> bool {
-        self.judge.as_ref().is_some_and(|judge| !judge.name.is_empty())
+    /// The model that it names as its judge, and where; none where it names none or an empty one.
+    pub fn judge(&self) -> Option<(&str, Location)> {
+        let judge = self.judge.as_ref().filter(|judge| !judge.name.is_empty())?;
+        Some((&judge.name, judge.place))
     }
 
     fn over(&self, below: ContinuationSettings) -> ContinuationSettings {

@@ -51,20 +51,20 @@ impl Pass {
     }
 
     /// Everything that was noted.
-    pub(crate) fn marks(&self) -> Marks {
+    pub fn marks(&self) -> Marks {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Marks {
     /// The same paths as they are now.
-    pub(crate) fn now(&self) -> Self {
+    pub fn now(&self) -> Self {
         let again = |((path, kind), _): (&(PathBuf, Kind), _)| ((path.clone(), *kind), Mark::of(path, *kind));
         Self(self.0.iter().map(again).collect())
     }
 
     /// A path that was there at an earlier pass, and was looked for in vain at this one.
-    pub(crate) fn lost_since(&self, earlier: &Self) -> Option<&Path> {
+    pub fn lost_since(&self, earlier: &Self) -> Option<&Path> {
         let was_there = |path: &(PathBuf, Kind)| earlier.0.get(path).is_some_and(|mark| *mark != Mark::Gone);
         let mut gone = self.0.iter().filter(|(path, mark)| **mark == Mark::Gone && was_there(path));
         gone.next().map(|((path, _), _)| path.as_path())

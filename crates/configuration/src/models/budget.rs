@@ -9,9 +9,8 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use time::{Date, OffsetDateTime, Time};
 
-use super::ModelsFile;
-use crate::config::ConfigError;
-use crate::paths::TextFile;
+use crate::error::ConfigError;
+use crate::text_file::TextFile;
 use crate::yaml;
 
 /// Stands for each one by itself.
@@ -19,7 +18,7 @@ const EACH: &str = "*";
 
 /// A budget, checked.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Budget {
+pub struct BudgetRule {
     /// Whose it is; none: each tenant has one of its own.
     pub tenant: Option<TenantId>,
     /// Of which agents of the tenant.
@@ -130,7 +129,7 @@ fn millis(at: OffsetDateTime) -> Timestamp {
     Timestamp::from_millis(u64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or_default())
 }
 
-impl Budget {
+impl BudgetRule {
     /// How particular it is: one that names a tenant before one for each, then one that names an agent.
     fn rank(&self) -> (bool, bool) {
         (self.tenant.is_some(), matches!(self.scope, BudgetScope::Agent(_)))
@@ -145,28 +144,24 @@ impl Budget {
     }
 }
 
-impl ModelsFile {
-    /// The budgets that an agent's calls count against: of each period one of the tenant and one of the agent, the most
-    /// particular ones.
-    pub fn budgets_of(&self, tenant: &TenantId, agent: &str) -> Vec<&Budget> {
-        let mut found = Vec::new();
-        for period in Period::ALL {
-            for whole in [true, false] {
-                let fits = self.budgets.iter().filter(|budget| {
-                    budget.per == *period
-                        && (budget.scope == BudgetScope::Tenant) == whole
-                        && budget.is_of(tenant, agent)
-                });
-                found.extend(fits.max_by_key(|budget| budget.rank()));
-            }
+/// The rules that an agent's calls count against: of each period one of the tenant and one of the agent, the most
+/// particular ones.
+pub(super) fn applying_to<'a>(rules: &'a [BudgetRule], tenant: &TenantId, agent: &str) -> Vec<&'a BudgetRule> {
+    let mut found = Vec::new();
+    for period in Period::ALL {
+        for whole in [true, false] {
+            let fits = rules.iter().filter(|rule| {
+                rule.per == *period && (rule.scope == BudgetScope::Tenant) == whole && rule.is_of(tenant, agent)
+            });
+            found.extend(fits.max_by_key(|rule| rule.rank()));
         }
-        found
     }
+    found
 }
 
 /// Checks the budgets of a file.
-pub(super) fn check(file: &TextFile, shapes: Vec<Spanned<BudgetShape>>) -> Result<Vec<Budget>, ConfigError> {
-    let mut budgets: Vec<Budget> = Vec::new();
+pub(super) fn check(file: &TextFile, shapes: Vec<Spanned<BudgetShape>>) -> Result<Vec<BudgetRule>, ConfigError> {
+    let mut budgets: Vec<BudgetRule> = Vec::new();
     for shape in shapes {
         let refuse = |message: String| Err(yaml::at(file, shape.referenced, message));
         let BudgetShape { tenant, agent, per, usd, tokens } = &shape.value;
@@ -191,8 +186,9 @@ pub(super) fn check(file: &TextFile, shapes: Vec<Spanned<BudgetShape>>) -> Resul
         if usd.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
             return refuse("a budget's usd must not be below 0".to_owned());
         }
-        let budget = Budget { tenant, scope, per: *per, usd: *usd, tokens: *tokens };
-        let same = |other: &&Budget| (&other.tenant, &other.scope, other.per) == (&budget.tenant, &budget.scope, *per);
+        let budget = BudgetRule { tenant, scope, per: *per, usd: *usd, tokens: *tokens };
+        let same =
+            |other: &&BudgetRule| (&other.tenant, &other.scope, other.per) == (&budget.tenant, &budget.scope, *per);
         if budgets.iter().find(same).is_some() {
             return refuse(format!("there are two budgets per {per} for the same tenant and agent"));
         }
@@ -202,86 +198,4 @@ pub(super) fn check(file: &TextFile, shapes: Vec<Spanned<BudgetShape>>) -> Resul
         budgets.push(budget);
     }
     Ok(budgets)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
-
-    use super::*;
-
-    fn at(text: &str) -> Timestamp {
-        Timestamp::parse(text).unwrap()
-    }
-
-    #[test]
-    fn periods_begin_and_end_in_utc() {
-        let now = at("2024-02-29T13:45:06.789Z");
-        let both = |period: Period| (period.start(now), period.end(now));
-        assert_eq!(both(Period::Hour), (at("2024-02-29T13:00:00Z"), at("2024-02-29T14:00:00Z")));
-        assert_eq!(both(Period::Day), (at("2024-02-29T00:00:00Z"), at("2024-03-01T00:00:00Z")));
-        assert_eq!(both(Period::Month), (at("2024-02-01T00:00:00Z"), at("2024-03-01T00:00:00Z")));
-        assert_eq!(Period::Month.end(at("2025-12-31T23:59:59.999Z")), at("2026-01-01T00:00:00Z"));
-    }
-
-    fn parse(budgets: &str) -> Result<ModelsFile, ConfigError> {
-        let text = format!("budgets:\n{budgets}");
-        super::super::parse(&TextFile { origin: "models.yaml".to_owned(), text })
-    }
-
-    #[test]
-    fn the_most_particular_budget_of_each_period_counts() {
-        let models = parse(
-            "
-  - {tenant: '*', per: day, usd: 1}
-  - {tenant: acme, per: day, usd: 2}
-  - {tenant: '*', per: month, usd: 3}
-  - {tenant: '*', agent: '*', per: day, usd: 4}
-  - {tenant: '*', agent: scout, per: day, usd: 5}
-  - {tenant: acme, agent: '*', per: day, tokens: 6}
-",
-        )
-        .unwrap();
-        let of = |tenant: &str, agent: &str| -> Vec<f64> {
-            let found = models.budgets_of(&TenantId::new(tenant).unwrap(), agent);
-            found.iter().map(|budget| budget.usd.unwrap_or(-1.0)).collect()
-        };
-        assert_eq!(of("acme", "scout"), [2.0, -1.0, 3.0]);
-        assert_eq!(of("other", "scout"), [1.0, 5.0, 3.0]);
-        assert_eq!(of("other", "e"), [1.0, 4.0, 3.0]);
-    }
-
-    #[test]
-    fn a_model_costs_what_its_entry_says_however_it_is_asked_for() {
-        let text = "providers: {p: {kind: openai_chat, base_url: 'http://p'}, q: {kind: openai_chat, base_url: 'http://q'}}\n\
-                    models: {m: {provider: p, prices: {input: 3.0}}, n: {provider: p, model: up, prices: {input: 4.0}}}\n";
-        let file = TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() };
-        let models = super::super::parse(&file).unwrap();
-        let price = |id: &str| models.resolve(id).unwrap().entry.prices.map(|prices| prices.input);
-        for (id, expected) in [
-            ("m", Some(3.0)),
-            ("p/m", Some(3.0)),
-            ("p/m-2025", Some(3.0)),
-            ("p/up", Some(4.0)),
-            ("p/other", None),
-            ("q/m", None),
-        ] {
-            assert_eq!(price(id), expected, "{id}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_budget_is_refused() {
-        for (bad, why) in [
-            ("  - {tenant: Acme, per: day, usd: 1}", "tenant"),
-            ("  - {tenant: a, agent: 'x y', per: day, usd: 1}", "agent"),
-            ("  - {tenant: a, per: day}", "needs usd or tokens"),
-            ("  - {tenant: a, per: day, usd: -1}", "below 0"),
-            ("  - {tenant: a, per: year, usd: 1}", "year"),
-            ("  - {tenant: a, per: day, usd: 1}\n  - {tenant: a, per: day, tokens: 1}", "two budgets"),
-        ] {
-            let error = parse(bad).unwrap_err().to_string();
-            assert!(error.contains(why), "{bad}: {error}");
-        }
-    }
 }

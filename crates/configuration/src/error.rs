@@ -1,0 +1,75 @@
+//! Why configuration is refused.
+
+use std::path::PathBuf;
+
+use contract::ErrorCode;
+
+/// Why the configuration cannot be used. Correct what it names; trying again will not help.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The configuration directory that was named is not there.
+    #[error("the configuration directory {0:?} does not exist")]
+    NoDirectory(PathBuf),
+    /// A file or directory was there when it was last read, and no longer is.
+    #[error("{0:?} is gone: put it back, or restart to go on without it")]
+    Lost(PathBuf),
+    /// A file is neither in the configuration directory nor shipped.
+    #[error("{name:?} is neither in the configuration directory nor shipped with ailoop")]
+    Missing {
+        /// Its name.
+        name: String,
+    },
+    /// A name that leads out of its directory.
+    #[error("{name:?} must be a path below its directory, without `..`")]
+    Outside {
+        /// The name.
+        name: String,
+    },
+    /// A file that is there but cannot be read.
+    #[error("{path:?} cannot be read: {source}")]
+    Unreadable {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file that says what it must not.
+    #[error("{origin}:{line}:{column}: {message}")]
+    Bad {
+        /// The file.
+        origin: String,
+        /// From 1; 0 where unknown.
+        line: u64,
+        /// From 1; 0 where unknown.
+        column: u64,
+        /// What is wrong.
+        message: String,
+    },
+    /// The layers do not fit together.
+    #[error("{0}")]
+    Layers(Box<config::ConfigError>),
+    /// A section that only the environment makes wrong.
+    #[error("{reason}; its variables are {variables}")]
+    Environment {
+        /// What is wrong.
+        reason: Box<config::ConfigError>,
+        /// The variables that are set for the section, by name.
+        variables: String,
+    },
+    /// A key or password that should be there is not.
+    #[error("{0}")]
+    NoSecret(String),
+}
+
+impl From<config::ConfigError> for ConfigError {
+    fn from(error: config::ConfigError) -> Self {
+        Self::Layers(Box::new(error))
+    }
+}
+
+impl ConfigError {
+    /// The code that users see.
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::BadConfig
+    }
+}

@@ -1,0 +1,23 @@
+//! What a process reads before it starts: settings, models, continuation settings and texts, from files, the environment
+//! and what is shipped in the binary. It does no other IO, and it knows neither NATS nor HTTP.
+
+pub mod continuation;
+mod environment;
+mod error;
+pub mod files;
+pub mod models;
+pub mod paths;
+pub mod schema;
+mod secret;
+pub mod settings;
+pub mod shipped;
+pub mod suggest;
+mod text_file;
+pub mod yaml;
+
+pub use environment::env;
+pub use error::ConfigError;
+pub use paths::Paths;
+pub use secret::Secret;
+pub use settings::Settings;
+pub use text_file::TextFile;

@@ -1,0 +1,59 @@
+//! The settings that every process reads.
+
+use std::time::Duration;
+
+use bus::NatsConfig;
+use configuration::{ConfigError, Settings, env};
+use serde::Deserialize;
+use telemetry::TelemetryConfig;
+
+use crate::health::HealthConfig;
+
+/// Time to drain where `drain_timeout` says nothing.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The settings that every process reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CommonSettings {
+    /// How NATS is reached.
+    pub nats: NatsConfig,
+    /// Logs, traces, metrics.
+    pub telemetry: TelemetryConfig,
+    /// The health server.
+    pub health: HealthConfig,
+    /// How long a service may take to hand back its work when it ends; 10 s unless set.
+    pub drain_timeout: Duration,
+}
+
+impl CommonSettings {
+    /// Reads them. `OTEL_EXPORTER_OTLP_ENDPOINT` and `RUST_LOG` count where the section `telemetry` sets nothing.
+    pub fn read(settings: &Settings) -> Result<Self, ConfigError> {
+        let mut telemetry: TelemetryConfig = settings.section("telemetry")?;
+        if telemetry.otlp_endpoint.is_none() {
+            telemetry.otlp_endpoint = env("OTEL_EXPORTER_OTLP_ENDPOINT").filter(|endpoint| !endpoint.is_empty());
+        }
+        if let Some(filter) = env("RUST_LOG").filter(|filter| !filter.is_empty()) {
+            telemetry.filter = filter;
+        }
+        let Seconds(drain_timeout) = settings.section("drain_timeout")?;
+        let (nats, health) = (settings.section("nats")?, settings.section("health")?);
+        Ok(Self { nats, telemetry, health, drain_timeout })
+    }
+}
+
+/// A number of seconds as a field of its own.
+#[derive(Deserialize)]
+#[serde(from = "u64")]
+struct Seconds(Duration);
+
+impl From<u64> for Seconds {
+    fn from(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self(DRAIN_TIMEOUT)
+    }
+}
