@@ -22,11 +22,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("configuration", &["contract", "reply"]),
     ("service", &["bus", "configuration", "contract", "telemetry"]),
     ("loop-orchestrator", &["bus", "contract", "service", "session", "telemetry"]),
-    ("model-gateway", &["bus", "contract", "reply", "service", "telemetry"]),
-    ("prompt-composer", &["bus", "contract", "reply", "service", "telemetry"]),
+    ("model-gateway", &["bus", "configuration", "contract", "reply", "service", "telemetry"]),
+    ("prompt-composer", &["bus", "configuration", "contract", "reply", "service", "telemetry"]),
     ("tool-executor", &["bus", "contract", "service", "telemetry", "tool-schema"]),
-    ("tool-host", &["ailoop-tool", "bus", "contract", "service", "session", "telemetry", "tool-schema"]),
-    ("edge", &["bus", "contract", "proto", "service", "session", "telemetry"]),
+    (
+        "tool-host",
+        &["ailoop-tool", "bus", "configuration", "contract", "service", "session", "telemetry", "tool-schema"],
+    ),
+    ("edge", &["bus", "configuration", "contract", "proto", "service", "session", "telemetry"]),
 ];
 /// What stands above all of them and may know any: the command, and what measures and tests.
 const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "properties", "simulation"];
