@@ -11,4 +11,5 @@ mod clocks;
 mod newer_version;
 mod restored_streams;
 mod sizes;
+mod turns;
 mod world;
