@@ -14,7 +14,7 @@ use bus::memory::{Action, Fault, Faults, Op};
 use bus::{MemoryServer, Read};
 use contract::commit::Commit;
 use contract::limits::SLOTS_PER_PAGE;
-use edge::config::Listen;
+use edge::config::ListenConfig;
 use loop_orchestrator::OrchestratorConfig;
 use session::audit::audit;
 
@@ -126,8 +126,8 @@ async fn a_viewer_of_an_archived_session_sees_it_from_its_beginning() -> anyhow:
     place.stop(&key).await?;
     place.archived(&key).await?;
 
-    let free = Listen { listen: "127.0.0.1:0".parse()? };
-    let config = edge::Config { ws: free, grpc: free, ..edge::Config::default() };
+    let free = ListenConfig { listen: "127.0.0.1:0".parse()? };
+    let config = edge::EdgeConfig { ws: free, grpc: free, ..edge::EdgeConfig::default() };
     let edge = edge::Edge::start(config, server.client("edge").0).await?;
     let client = Client::connect(&format!("http://{}", edge.addresses().grpc)).await?;
     let seen = client.watch("seen").await?.to_end().await?;

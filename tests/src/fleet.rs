@@ -175,7 +175,7 @@ impl Services {
     ) -> anyhow::Result<Self> {
         let config_dir = Some(config.to_owned());
         let composer = prompt_composer::ComposerConfig { config_dir: config_dir.clone(), ..Default::default() };
-        let gateway = model_gateway::Config { config_dir, ..Default::default() };
+        let gateway = model_gateway::GatewayConfig { config_dir, ..Default::default() };
         let files = files.map(|(root, out)| FilesConfig { root, out: Some(out), login: None });
         let results = Some(tool_host::ResultsConfig::default());
         let plans = files.is_some().then(tool_host::PlansConfig::default);
@@ -184,8 +184,8 @@ impl Services {
         let tools = tool_host::ToolHostConfig { files, plans, results, sessions, ..Default::default() };
         let tool_host = ToolHost::start(&tools, &nats.config()).await?;
         let executor = tool_executor::ExecutorConfig { expected: tool_host.names(), ..Default::default() };
-        let free = edge::config::Listen { listen: ([127, 0, 0, 1], 0).into() };
-        let edge = edge::Config { ws: free, grpc: free, ..Default::default() };
+        let free = edge::config::ListenConfig { listen: ([127, 0, 0, 1], 0).into() };
+        let edge = edge::EdgeConfig { ws: free, grpc: free, ..Default::default() };
         Ok(Self {
             composer: Composer::start(composer, bus.clone()).await?,
             gateway: Gateway::start(gateway, bus.clone()).await?,

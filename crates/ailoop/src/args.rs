@@ -48,12 +48,12 @@ Exit codes:
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// The command to run.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Run the whole fleet in this process, next to a nats-server of its own
     Up(UpArgs),
     /// Run one prompt to its end and print the answer
@@ -148,13 +148,13 @@ mod tests {
     use clap::CommandFactory as _;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn command_line_definition_is_valid() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn a_negative_port_is_no_flag() {
+    fn negative_port_is_parsed_as_a_value() {
         let cli = Cli::try_parse_from(["ailoop", "up", "--nats-port", "-1"]).unwrap();
-        assert!(matches!(cli.command, Command::Up(UpArgs { nats_port: -1, .. })));
+        assert!(matches!(cli.command, CliCommand::Up(UpArgs { nats_port: -1, .. })));
     }
 }

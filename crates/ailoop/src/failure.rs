@@ -135,7 +135,7 @@ const HELP: &[(ErrorCode, &str)] = &[
     (ErrorCode::Unavailable, "see that the fleet runs (`ailoop up`), or pass --url"),
     (
         ErrorCode::NatsUnreachable,
-        "see that the nats-server runs, and that nats.url (AILOOP__NATS__URL) or --nats names it",
+        "start the nats-server, and check that nats.url (AILOOP__NATS__URL) or --nats names it",
     ),
     (ErrorCode::NatsTooOld, "run `make setup`, or put nats-server 2.12 or newer on PATH or into AILOOP_NATS_SERVER"),
     (ErrorCode::NatsMissing, "run `make setup`, or put nats-server 2.12 or newer on PATH or into AILOOP_NATS_SERVER"),

@@ -1,4 +1,4 @@
-//! The whole fleet in this process: the six services, and a private nats-server beside them.
+//! Runs a fleet in this process: the six services, and a private nats-server if none is named.
 
 mod plan;
 
@@ -25,47 +25,49 @@ use crate::client::EdgeClient;
 use crate::failure::CommandFailure;
 use crate::instance::{Lock, RunFile};
 use crate::nats_server::{NatsServer, SUPERVISED_END_MAX};
-pub(crate) use plan::is_set;
-pub use plan::{Nats, Plan};
+use plan::NatsSource;
+pub(crate) use plan::{FleetPlan, is_key_set};
 
-/// How long the services may take until all of them can work.
+/// Longest wait until all services are ready.
 const READY_MAX: Duration = Duration::from_secs(20);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Pause between checks of the readiness.
+const READY_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A running fleet.
+/// A fleet that runs in this process.
 #[derive(Debug)]
-pub struct Fleet {
+pub(crate) struct LocalFleet {
     services: Services,
     health: Health,
     watch: ReadinessWatch,
     bus: Bus,
-    nats: Option<Supervised>,
+    nats: Option<SupervisedNats>,
     run: RunFile,
     token: Option<String>,
     drain_max: Duration,
     telemetry: Telemetry,
-    /// Last, so that the directory is free only when nothing uses it any more.
+    /// Dropped last, so that the directory is free only when nothing uses it any more.
     lock: Lock,
 }
 
-/// The private nats-server, kept running by a task of its own.
+/// A private nats-server, which a task starts again when it ends.
 #[derive(Debug)]
-struct Supervised {
+struct SupervisedNats {
     tasks: Tasks,
-    /// Why it is not started again.
-    given_up: oneshot::Receiver<CommandFailure>,
+    /// The reason for which it is not started again.
+    failure: oneshot::Receiver<CommandFailure>,
 }
 
-impl Supervised {
+impl SupervisedNats {
     fn start(server: NatsServer) -> Self {
-        let (tasks, (sender, given_up)) = (Tasks::new(), oneshot::channel());
+        let (tasks, (sender, failure)) = (Tasks::new(), oneshot::channel());
         let ending = tasks.token();
         tasks.spawn("nats-server", async move {
             if let Some(failure) = server.supervise(ending).await {
-                let _nobody_waits = sender.send(failure);
+                // An error means that the fleet has ended.
+                let _send_result = sender.send(failure);
             }
         });
-        Self { tasks, given_up }
+        Self { tasks, failure }
     }
 }
 
@@ -79,39 +81,38 @@ struct Services {
     composer: Composer,
 }
 
-impl Fleet {
-    /// Starts everything and returns when it can work. What was started ends with the error.
-    pub async fn start(plan: Plan) -> Result<Self, CommandFailure> {
-        Box::pin(Self::bring_up(plan)).await
+impl LocalFleet {
+    /// Starts the nats-server and the services, and returns when all of them are ready. After an error nothing runs.
+    pub(crate) async fn start(plan: FleetPlan) -> Result<Self, CommandFailure> {
+        Box::pin(Self::start_unboxed(plan)).await
     }
 
-    async fn bring_up(plan: Plan) -> Result<Self, CommandFailure> {
+    async fn start_unboxed(plan: FleetPlan) -> Result<Self, CommandFailure> {
         service::process::raise_open_files();
         let lock = plan.home.lock()?;
         lock.remove_run_file();
-        let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal(&error))?;
+        let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal_failure(&error))?;
         let (nats, url) = match &plan.nats {
-            Nats::Private { binary, port } => {
+            NatsSource::Private { binary, port } => {
                 let server = NatsServer::start(binary, &plan.home.nats(), *port).await?;
                 let url = server.url().to_owned();
                 (Some(server), url)
             }
-            Nats::Existing { url } => (None, url.clone()),
+            NatsSource::Existing { url } => (None, url.clone()),
         };
         let mut nats_config = plan.common.nats.clone();
         "ailoop".clone_into(&mut nats_config.name);
         nats_config.url.clone_from(&url);
-        let at = |failure: CommandFailure| {
-            // A fleet of one process can have a server of its own.
+        let at_server = |failure: CommandFailure| {
             let unreachable = *failure.code() == ErrorCode::NatsUnreachable;
             let failure = failure.at(&url);
             if unreachable {
-                return failure.help("see that the nats-server runs, or leave --nats out for a private one");
+                return failure.help("start the nats-server, or leave --nats out for a private one");
             }
             failure
         };
-        let bus = Bus::connect(&nats_config).await.map_err(|error| at(error.into()))?;
-        bus.ensure().await.map_err(|error| at(error.into()))?;
+        let bus = Bus::connect(&nats_config).await.map_err(|error| at_server(error.into()))?;
+        bus.ensure().await.map_err(|error| at_server(error.into()))?;
 
         let token = plan.edge.token.as_ref().map(|token| token.expose().to_owned());
         let (common, home, missing_keys) = (plan.common.clone(), plan.home.clone(), plan.missing_keys.clone());
@@ -119,7 +120,7 @@ impl Fleet {
         let reachable = Readiness::new("nats");
         let watch = ReadinessWatch::of_bus(bus.clone(), reachable.clone());
         let readiness = Readiness::all([reachable, services.readiness()]);
-        ready(&readiness).await?;
+        wait_until_ready(&readiness).await?;
         let health = health::serve(common.health, readiness);
         let health = health.await.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
 
@@ -133,39 +134,40 @@ impl Fleet {
             one_session: false,
             missing_keys,
         };
-        let nats = nats.map(Supervised::start);
+        let nats = nats.map(SupervisedNats::start);
         tracing::info!(home = %home.nats().display(), "fleet started");
         let drain_max = common.drain_timeout;
         Ok(Self { services, health, watch, bus, nats, run, token, drain_max, telemetry, lock })
     }
 
-    /// Where everything is.
-    pub fn addresses(&self) -> &RunFile {
+    /// Returns the addresses as the run file has them.
+    pub(crate) fn addresses(&self) -> &RunFile {
         &self.run
     }
 
-    /// Tells other commands of this directory where the fleet is, which ends with a session of ours.
-    pub fn announce_for_one_session(&mut self) -> Result<(), CommandFailure> {
+    /// Writes the run file as [`LocalFleet::announce`] does. It also says that the fleet ends after one session.
+    pub(crate) fn announce_for_one_session(&mut self) -> Result<(), CommandFailure> {
         self.run.one_session = true;
         self.announce()
     }
 
-    /// Tells other commands of this directory where the fleet is.
-    pub fn announce(&self) -> Result<(), CommandFailure> {
-        let cannot =
+    /// Writes the run file, by which other commands of this directory find the fleet.
+    pub(crate) fn announce(&self) -> Result<(), CommandFailure> {
+        let to_failure =
             |error: std::io::Error| CommandFailure::new(ErrorCode::BadConfig, format!(".ailoop/run.json: {error}"));
-        self.lock.announce(&self.run).map_err(cannot)
+        self.lock.announce(&self.run).map_err(to_failure)
     }
 
-    /// A client of its edge.
-    pub async fn connect(&self) -> Result<EdgeClient, CommandFailure> {
+    /// Connects a client to the edge.
+    pub(crate) async fn connect(&self) -> Result<EdgeClient, CommandFailure> {
         EdgeClient::connect(&self.run.grpc, self.token.as_deref()).await
     }
 
-    /// Returns, with the reason, when the private nats-server ends again and again.
-    pub async fn broken(&mut self) -> CommandFailure {
+    /// Waits until the private nats-server has ended too often, and returns the reason. Without such a server it never
+    /// returns.
+    pub(crate) async fn wait_for_failure(&mut self) -> CommandFailure {
         match &mut self.nats {
-            Some(nats) => match (&mut nats.given_up).await {
+            Some(nats) => match (&mut nats.failure).await {
                 Ok(failure) => failure,
                 Err(_ended) => std::future::pending().await,
             },
@@ -173,8 +175,8 @@ impl Fleet {
         }
     }
 
-    /// Takes nothing more in, lets what runs end or hands it back, and ends.
-    pub async fn drain(self) {
+    /// Accepts no more work, waits for running work or returns it to its queue, and ends.
+    pub(crate) async fn drain(self) {
         self.lock.remove_run_file();
         self.services.drain(self.drain_max).await;
         self.watch.end().await;
@@ -188,15 +190,16 @@ impl Fleet {
 }
 
 impl Services {
-    async fn start(plan: Plan, nats: bus::NatsConfig, bus: &Bus) -> Result<Self, CommandFailure> {
-        let composer = Composer::start(plan.composer, bus.clone()).await.map_err(|error| refused(&error.into()))?;
-        let gateway = Gateway::start(plan.gateway, bus.clone()).await.map_err(|error| refused(&error))?;
+    async fn start(plan: FleetPlan, nats: bus::NatsConfig, bus: &Bus) -> Result<Self, CommandFailure> {
+        let composer =
+            Composer::start(plan.composer, bus.clone()).await.map_err(|error| startup_failure(&error.into()))?;
+        let gateway = Gateway::start(plan.gateway, bus.clone()).await.map_err(|error| startup_failure(&error))?;
         let tool_host = ToolHost::start(&plan.tool_host, &nats).await;
         let tool_host = tool_host.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
         let executor = tool_executor::ExecutorConfig { expected: tool_host.names(), ..plan.executor };
         let executor = Executor::start(executor, bus.clone());
         let orchestrator =
-            Orchestrator::start(plan.orchestrator, bus.clone()).await.map_err(|error| refused(&error))?;
+            Orchestrator::start(plan.orchestrator, bus.clone()).await.map_err(|error| startup_failure(&error))?;
         let edge = Edge::start(plan.edge, bus.clone()).await;
         let edge = edge.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
         Ok(Self { edge, orchestrator, gateway, executor, tool_host, composer })
@@ -213,8 +216,8 @@ impl Services {
         ])
     }
 
-    /// The edge first; the tools after the executor, which waits for calls that run; the composer last, since orchestrators
-    /// still ask it.
+    /// Drains the edge first, and the tools after the executor, which waits for running calls. The composer is last, since
+    /// the orchestrator needs it until its end.
     async fn drain(self, timeout: Duration) {
         self.edge.drain(timeout).await;
         let tools = async {
@@ -226,26 +229,27 @@ impl Services {
     }
 }
 
-async fn ready(readiness: &Readiness) -> Result<(), CommandFailure> {
-    let latest = Instant::now() + READY_MAX;
+/// Waits until all services are ready.
+async fn wait_until_ready(readiness: &Readiness) -> Result<(), CommandFailure> {
+    let deadline = Instant::now() + READY_MAX;
     while !readiness.is_ready() {
-        if Instant::now() > latest {
+        if Instant::now() > deadline {
             let waiting: Vec<_> = readiness.waiting().collect();
-            let message = format!("the fleet does not get ready: waiting for {}", waiting.join(", "));
-            return Err(CommandFailure::new(ErrorCode::Unavailable, message).help("RUST_LOG=info tells more"));
+            let message = format!("the fleet is not ready: it waits for {}", waiting.join(", "));
+            return Err(CommandFailure::new(ErrorCode::Unavailable, message).help("set RUST_LOG=info to see why"));
         }
-        sleep(LOOK_EVERY).await;
+        sleep(READY_CHECK_INTERVAL).await;
     }
     Ok(())
 }
 
-/// Why a service does not start: what the configuration says, or our own mistake.
-fn refused(error: &anyhow::Error) -> CommandFailure {
+/// Converts the error of a service that does not start. Its code is that of the configuration or the bus, else `internal`.
+fn startup_failure(error: &anyhow::Error) -> CommandFailure {
     let config = error.chain().find_map(|cause| cause.downcast_ref::<ConfigError>()).map(ConfigError::code);
     let bus = error.chain().find_map(|cause| cause.downcast_ref::<bus::BusError>()).map(bus::BusError::code);
     CommandFailure::new(config.or(bus).unwrap_or(ErrorCode::Internal), format!("{error:#}"))
 }
 
-fn internal(error: &dyn fmt::Display) -> CommandFailure {
+fn internal_failure(error: &dyn fmt::Display) -> CommandFailure {
     CommandFailure::new(ErrorCode::Internal, error.to_string())
 }

@@ -5,12 +5,10 @@ mod client;
 mod commands;
 mod completion;
 mod compose;
-#[allow(unreachable_pub, reason = "its items are to become pub(crate)")]
 mod config_check;
 mod default_model;
 pub mod export_import;
 pub mod failure;
-#[allow(unreachable_pub, reason = "its items are to become pub(crate)")]
 mod fleet;
 mod format;
 mod gate_prompt;

@@ -6,22 +6,22 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde_json::Value;
 
-/// A configuration file.
+/// A configuration file that has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ConfigFile {
-    /// agents.yaml
+    /// Agents, their tools and tenants: agents.yaml
     Agents,
-    /// models.yaml
+    /// Providers and their models: models.yaml
     Models,
-    /// ailoop.yaml
+    /// Settings of the processes: ailoop.yaml
     Ailoop,
 }
 
 impl ConfigFile {
-    /// All of them.
+    /// The files in the order in which schemas are printed.
     pub const ALL: [Self; 3] = [Self::Agents, Self::Models, Self::Ailoop];
 
-    /// Its JSON Schema, as it stands below docs/reference/schemas.
+    /// Returns the JSON Schema, which docs/reference/schemas also has.
     pub fn schema(self) -> Value {
         match self {
             Self::Agents => prompt_composer::agents::schema(),
@@ -41,29 +41,30 @@ impl fmt::Display for ConfigFile {
     }
 }
 
-/// How processes run. Each reads its own section and the first four; AILOOP__<SECTION>__<FIELD> overrides a field.
+/// Settings of the processes. Each process reads its own section and the first four; AILOOP__<SECTION>__<FIELD> overrides a
+/// field.
 #[derive(JsonSchema)]
 #[schemars(rename = "ailoop.yaml", deny_unknown_fields)]
 #[allow(dead_code, reason = "each process reads its sections by itself; only the shape is used")]
 struct Sections {
-    /// How NATS is reached.
+    /// Settings of the connection to NATS.
     nats: Option<bus::NatsConfig>,
-    /// Logs, traces, metrics.
+    /// Export of logs, traces and metrics.
     telemetry: Option<telemetry::TelemetryConfig>,
-    /// Where /healthz, /readyz and /metrics are served.
+    /// Listener of /healthz, /readyz and /metrics.
     health: Option<service::health::HealthConfig>,
-    /// Seconds in which a process finishes or hands back its work at the end.
+    /// Seconds that a process has at its end to finish its work or return it to the queue.
     drain_timeout: Option<u64>,
-    /// The prompt-composer.
+    /// Settings of the prompt-composer.
     composer: Option<prompt_composer::ComposerConfig>,
-    /// The loop-orchestrator.
+    /// Settings of the loop-orchestrator.
     orchestrator: Option<loop_orchestrator::OrchestratorConfig>,
-    /// The model-gateway.
-    gateway: Option<model_gateway::Config>,
-    /// The tool-executor.
+    /// Settings of the model-gateway.
+    gateway: Option<model_gateway::GatewayConfig>,
+    /// Settings of the tool-executor.
     executor: Option<tool_executor::ExecutorConfig>,
-    /// The tool-host: the tools that are shipped, MCP servers and HTTP endpoints.
+    /// Settings of the tool-host: shipped tools, MCP servers and HTTP endpoints.
     tool_host: Option<tool_host::ToolHostConfig>,
-    /// The door for clients.
-    edge: Option<edge::config::Config>,
+    /// Settings of the edge, which serves clients.
+    edge: Option<edge::EdgeConfig>,
 }

@@ -1,5 +1,5 @@
-//! Users outside our services: tools and viewers, and people who try tools. A tool publishes nothing but answers, unless it
-//! works on what is stored in NATS: mailboxes, long results, sessions.
+//! Users outside our services: tools, viewers, and people who try tools. A tool publishes only answers, unless it reads or
+//! writes mailboxes, long results or sessions, which NATS stores.
 
 use std::time::Duration;
 
@@ -10,36 +10,36 @@ use contract::streams::{Bucket, Objects, Stream};
 use contract::subject::{self, TOOL_QUEUE, every};
 
 use super::jetstream::{info, keys_list, objects_get, objects_info, read_any, read_leader};
-use super::{Answers, User, inbox};
+use super::user::{Answers, User, inbox};
 
-/// Messages to one call: its progress, and its result.
+/// Maximum number of messages to one call: its progress and its result.
 const TOOL_ANSWERS_MAX: u32 = 1_000;
 
-/// Tools that one user serves.
-struct Kind {
+/// The tools that one user serves.
+struct ToolKind {
     user: &'static str,
     about: &'static str,
     tools: &'static [&'static str],
-    /// The longest time-out that one of them declares.
+    /// Longest timeout that one of them declares.
     timeout: Duration,
-    /// What they read and write in NATS.
-    store: Store,
+    /// Data that they read and write in NATS.
+    store: ToolStore,
 }
 
-/// What tools read and write in NATS.
-enum Store {
-    /// Nothing: they only answer calls.
+/// Data that tools read and write in NATS.
+enum ToolStore {
+    /// No data: they only answer calls.
     None,
-    /// Mailboxes, for calls and for clients. Nothing is purged: marks take the place of mails.
+    /// Mailboxes, for calls and for clients. No message is purged: a mark replaces a deleted mail.
     Mail,
-    /// Long results that the executor stored; the call names the session, so nobody reads those of another.
+    /// Long results that the executor stored. The call names the session, so that no tool reads those of another session.
     Results,
-    /// Every session of every tenant: only for agents that look into sessions, and only where it is configured.
+    /// All sessions of all tenants: only for agents that examine sessions, and only if it is configured.
     Sessions,
 }
 
-impl Store {
-    /// Subjects to publish to.
+impl ToolStore {
+    /// Returns the subjects of the requests, which the user may publish to.
     fn requests(&self, tenant: &TenantId) -> Vec<String> {
         let read_objects = |store| [vec![objects_info(store)], objects_get(store).to_vec()].concat();
         match self {
@@ -63,90 +63,90 @@ impl Store {
 }
 
 /// The kinds of tools that ship with ailoop. Copy an entry for a tool of yours.
-const KINDS: &[Kind] = &[
-    Kind {
+const KINDS: &[ToolKind] = &[
+    ToolKind {
         user: "files",
         about: "Serves the built-in file tools of the tool-host.",
         tools: &["list_files", "read_file", "search_text", "write_file"],
         timeout: TOOL_TIMEOUT_DEFAULT,
-        store: Store::None,
+        store: ToolStore::None,
     },
-    Kind {
+    ToolKind {
         user: "plans",
         about: "Serves the plan tools of the tool-host, over the directories of its file tools.",
         tools: &["analyze_dependencies", "decompose_plan", "list_plans", "mark_step_done", "read_plan"],
         timeout: TOOL_TIMEOUT_DEFAULT,
-        store: Store::None,
+        store: ToolStore::None,
     },
-    Kind {
+    ToolKind {
         user: "mail",
         about: "Keeps the mailboxes: serves the mail tools of the tool-host, and the mail of clients.",
         tools: &["check_mail", "reply_mail", "send_mail"],
         timeout: TOOL_TIMEOUT_DEFAULT,
-        store: Store::Mail,
+        store: ToolStore::Mail,
     },
-    Kind {
+    ToolKind {
         user: "results",
         about: "Serves `read_result` of the tool-host: reads the long results that executors stored.",
         tools: &["read_result"],
         timeout: TOOL_TIMEOUT_DEFAULT,
-        store: Store::Results,
+        store: ToolStore::Results,
     },
-    Kind {
+    ToolKind {
         user: "sessions",
         about: "Serves the tools of the tool-host that read sessions: it may read every session.",
         tools: &["list_sessions", "read_decisions", "read_session"],
         timeout: TOOL_TIMEOUT_DEFAULT,
-        store: Store::Sessions,
+        store: ToolStore::Sessions,
     },
-    Kind {
+    ToolKind {
         user: "fetch",
         about: "Serves http_fetch of the tool-host.",
         tools: &["http_fetch"],
         timeout: TOOL_TIMEOUT_DEFAULT,
-        store: Store::None,
+        store: ToolStore::None,
     },
-    Kind {
+    ToolKind {
         user: "command",
         about: "Serves run_command of the tool-host, whose time-out is configured.",
         tools: &["run_command"],
         timeout: TOOL_TIMEOUT_MAX,
-        store: Store::None,
+        store: ToolStore::None,
     },
-    Kind {
+    ToolKind {
         user: "word_count",
         about: "Serves examples/tools/python/word_count.py: the pattern for a tool of yours.",
         tools: &["word_count"],
         timeout: TOOL_TIMEOUT_DEFAULT,
-        store: Store::None,
+        store: ToolStore::None,
     },
 ];
 
-/// The users of tools, for the default tenant.
+/// Returns the users of the shipped tools, for the default tenant.
 pub(super) fn tools() -> impl Iterator<Item = User> {
     KINDS.iter().map(|kind| tool_user(&TenantId::default(), kind))
 }
 
-/// Serves tools that no list here can name: they are found where the tool-host runs.
+/// The user that serves tools whose names only the configuration of the tool-host knows.
 ///
-/// It may take the calls of any tool, so it is a user of the tool-host alone, and its password stays with it.
+/// It may receive the calls of any tool, so only the tool-host may have its password.
 pub(super) fn bridge() -> User {
     let services = ["PING", "INFO", "STATS"].map(|verb| format!("$SRV.{verb}"));
-    let theirs = [format!("ai_tool.*.* {TOOL_QUEUE}"), "ai_tool_cancel.*.*".to_owned()];
+    let calls = [format!("ai_tool.*.* {TOOL_QUEUE}"), "ai_tool_cancel.*.*".to_owned()];
     let names = ["$SRV.*.*", "$SRV.*.*.*"].map(str::to_owned);
     User {
         name: "bridge",
         about: "Serves MCP servers and webhooks for the tool-host: names that only the configuration knows.",
         publish: Vec::new(),
-        subscribe: services.into_iter().chain(theirs).chain(names).collect(),
+        subscribe: services.into_iter().chain(calls).chain(names).collect(),
         answers: Some(Answers { max: TOOL_ANSWERS_MAX, within: TOOL_TIMEOUT_MAX + TOOL_CALL_GRACE }),
     }
 }
 
-/// Whoever looks at one tenant's sessions over NATS itself. Not for browsers: they come to the edge.
+/// The user that watches one tenant's sessions over NATS itself. Browsers use the edge.
 ///
-/// Topic by topic: nats-server takes the `>` of a subscription for one token when it compares it with what is allowed,
-/// so that with `ai_loop.*.<tenant>.*` one could subscribe `ai_loop.log.<tenant>.>`.
+/// It lists each topic. When nats-server compares a subscription with what is allowed, it takes `>` for one token, so that
+/// `ai_loop.*.<tenant>.*` would also allow `ai_loop.log.<tenant>.>`.
 pub(super) fn viewer() -> User {
     let topics = Topic::ALL.iter().map(|topic| subject::tenant_topic(&TenantId::default(), *topic).to_string());
     User {
@@ -158,22 +158,23 @@ pub(super) fn viewer() -> User {
     }
 }
 
-/// Whoever builds tools: calls any tool of any tenant, past the loop and past its approvals, so this is for people.
+/// The user of people who build tools. It calls any tool of any tenant without the loop and without approvals.
 pub(super) fn toolsmith() -> User {
     let calls = [every::tool(), every::tool_cancel(), every::tool_probe()];
-    let questions = [subject::services_info(), subject::services_ping(), subject::services_stats()];
-    let asked = calls.into_iter().chain(questions).chain([every::service_info()]).map(|subject| subject.to_string());
+    let requests = [subject::services_info(), subject::services_ping(), subject::services_stats()];
+    let subjects = calls.into_iter().chain(requests).chain([every::service_info()]).map(|subject| subject.to_string());
     User {
         name: "toolsmith",
         about: "Tries and verifies tools: `ailoop tools try`, `verify`, `watch`.",
-        publish: [info(), inbox("toolsmith"), keys_list(Bucket::Tools)].into_iter().chain(asked).collect(),
+        publish: [info(), inbox("toolsmith"), keys_list(Bucket::Tools)].into_iter().chain(subjects).collect(),
         subscribe: vec![inbox("toolsmith"), every::tool_calls().to_string()],
         answers: None,
     }
 }
 
-/// May take calls of its own tools, within their queue group, hear of their cancels, and say what they are.
-fn tool_user(tenant: &TenantId, kind: &Kind) -> User {
+/// Returns the user of a kind of tools. It may receive their calls within their queue group, and their cancels, and it
+/// answers requests for their descriptions.
+fn tool_user(tenant: &TenantId, kind: &ToolKind) -> User {
     let mut subscribe: Vec<String> = ["PING", "INFO", "STATS"].map(|verb| format!("$SRV.{verb}")).into();
     for tool in kind.tools {
         subscribe.extend([
@@ -189,7 +190,7 @@ fn tool_user(tenant: &TenantId, kind: &Kind) -> User {
         publish.extend([info(), inbox(kind.user)]);
         subscribe.push(inbox(kind.user));
     }
-    if matches!(kind.store, Store::Mail) {
+    if matches!(kind.store, ToolStore::Mail) {
         subscribe.push(format!("{} {}", subject::mail_request(tenant), subject::MAIL_QUEUE));
     }
     let within = kind.timeout + TOOL_CALL_GRACE;

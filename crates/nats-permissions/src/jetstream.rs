@@ -1,25 +1,25 @@
-//! What JetStream is asked for, by purpose: the subjects of its API, of streams behind buckets, and of acks.
+//! Subjects of the JetStream API by purpose, also for the streams of buckets and for acknowledgements.
 
 use contract::streams::{Bucket, Objects, Queue, Stream};
 
-/// Whether there is JetStream at all: asked at each connect.
+/// Asks whether the account has JetStream, at each connect.
 pub(super) fn info() -> String {
     "$JS.API.INFO".to_owned()
 }
 
-/// Whether every stream and consumer is there as it should be.
+/// Checks that every stream and consumer exists with the right settings.
 pub(super) fn verify() -> Vec<String> {
     let streams = streams().into_iter().map(|name| format!("$JS.API.STREAM.INFO.{name}"));
     let consumers = Queue::ALL.iter().map(|queue| format!("$JS.API.CONSUMER.INFO.{}", consumer(*queue)));
     streams.chain(consumers).collect()
 }
 
-/// How the stream behind an object store is set up: asked when the store is first read.
+/// Reads the settings of the stream of an object store, before its first read.
 pub(super) fn objects_info(store: Objects) -> String {
     format!("$JS.API.STREAM.INFO.OBJ_{}", store.name())
 }
 
-/// Making every stream and consumer, and repairing them. Nothing is ever deleted this way.
+/// Creates and repairs every stream and consumer. It permits no deletion.
 pub(super) fn create() -> Vec<String> {
     let streams = streams()
         .into_iter()
@@ -28,48 +28,48 @@ pub(super) fn create() -> Vec<String> {
     streams.chain(consumers).collect()
 }
 
-/// Reading a stream from any replica.
+/// Reads messages of a stream from any replica.
 pub(super) fn read_any(stream: Stream) -> String {
     format!("$JS.API.DIRECT.GET.{}", stream.name())
 }
 
-/// Reading a stream from its leader: what settles a doubt.
+/// Reads messages of a stream from its leader, which is never stale.
 pub(super) fn read_leader(stream: Stream) -> String {
     format!("$JS.API.STREAM.MSG.GET.{}", stream.name())
 }
 
-/// Removing messages of a stream by their subject.
+/// Removes messages of a stream by their subject.
 pub(super) fn purge(stream: Stream) -> String {
     format!("$JS.API.STREAM.PURGE.{}", stream.name())
 }
 
-/// Removing messages of a stream by their sequence.
+/// Removes messages of a stream by their sequence.
 pub(super) fn delete(stream: Stream) -> String {
     format!("$JS.API.STREAM.MSG.DELETE.{}", stream.name())
 }
 
-/// Taking items of a queue, and settling them.
+/// Consumes and acknowledges items of a queue.
 pub(super) fn take(queue: Queue) -> [String; 2] {
     let consumer = consumer(queue);
     [format!("$JS.API.CONSUMER.MSG.NEXT.{consumer}"), format!("$JS.ACK.{consumer}.>")]
 }
 
-/// Listing a bucket.
+/// Lists the entries of a bucket, from any replica.
 pub(super) fn keys_list(bucket: Bucket) -> String {
     format!("$JS.API.DIRECT.GET.KV_{}", bucket.name())
 }
 
-/// Reading one key from the leader.
+/// Reads one key from the leader.
 pub(super) fn keys_get(bucket: Bucket) -> String {
     format!("$JS.API.STREAM.MSG.GET.KV_{}", bucket.name())
 }
 
-/// Writing and deleting keys.
+/// Writes and deletes keys of a bucket.
 pub(super) fn keys_put(bucket: Bucket) -> String {
     format!("$KV.{}.>", bucket.name())
 }
 
-/// Reading objects: their description, then their chunks by a consumer of the moment.
+/// Reads objects: their description, and then their chunks by an ephemeral consumer.
 pub(super) fn objects_get(store: Objects) -> [String; 4] {
     let name = store.name();
     [
@@ -80,7 +80,7 @@ pub(super) fn objects_get(store: Objects) -> [String; 4] {
     ]
 }
 
-/// Writing objects. Of two who write the same one at once, the later removes the chunks of the earlier.
+/// Writes objects. If two clients write the same object at once, the later one removes the chunks of the earlier one.
 pub(super) fn objects_put(store: Objects) -> [String; 4] {
     let name = store.name();
     [

@@ -1,4 +1,4 @@
-//! Users as a part of nats-server's configuration.
+//! Renders the users as a part of the configuration of nats-server.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ const HEAD: &str = "\
 # letters and digits, or quote it within the variable.
 ";
 
-/// The configuration text: to be included by a server's own file, which has the port, the store and the cluster.
+/// Renders the configuration. The file of a server, which has the port, the store and the cluster, includes it.
 pub fn render(users: &[User]) -> String {
     let mut text = format!("{HEAD}accounts {{\n  {ACCOUNT} {{\n    jetstream: enabled\n    users: [\n");
     for user in users {
@@ -19,8 +19,8 @@ pub fn render(users: &[User]) -> String {
         let _ = writeln!(text, "      {{\n        user: {}", user.name);
         let _ = writeln!(text, "        password: ${}", user.password_variable());
         text += "        permissions: {\n";
-        list(&mut text, "publish", &user.publish);
-        list(&mut text, "subscribe", &user.subscribe);
+        render_list(&mut text, "publish", &user.publish);
+        render_list(&mut text, "subscribe", &user.subscribe);
         if let Some(Answers { max, within }) = user.answers {
             let _ = writeln!(text, "          allow_responses: {{max: {max}, expires: \"{}s\"}}", within.as_secs());
         }
@@ -29,8 +29,8 @@ pub fn render(users: &[User]) -> String {
     text + "    ]\n  }\n}\n"
 }
 
-/// An empty list would allow everything.
-fn list(text: &mut String, name: &str, allowed: &[String]) {
+/// Renders a list of subjects. An empty one is a denial of all, since nats-server would allow everything.
+fn render_list(text: &mut String, name: &str, allowed: &[String]) {
     if allowed.is_empty() {
         let _ = writeln!(text, "          {name}: {{deny: \">\"}}");
         return;

@@ -1,4 +1,4 @@
-//! The users of our own services, and the one that makes the streams.
+//! The users of our own services, and those of operators.
 
 use std::time::Duration;
 
@@ -11,29 +11,27 @@ use super::jetstream::{
     create, delete, info, keys_get, keys_list, keys_put, objects_get, objects_put, purge, read_any, read_leader, take,
     verify,
 };
-use super::{Answers, User, inbox};
+use super::user::{Answers, User, inbox};
 
-/// Services answer each other once, and within seconds.
-const ONCE: Answers = Answers { max: 1, within: Duration::from_mins(1) };
-/// What a gateway tells viewers while a reply comes; every other topic is told by the loop, after a commit.
-const STREAMED: [Topic; 2] = [Topic::AiChunkReceived, Topic::ToolCallPartial];
+/// Limit of the replies of a service to a request of another one.
+const SINGLE_REPLY: Answers = Answers { max: 1, within: Duration::from_mins(1) };
+/// Topics that a gateway publishes while it streams a reply. The loop publishes the other topics, after a commit.
+const GATEWAY_TOPICS: [Topic; 2] = [Topic::AiChunkReceived, Topic::ToolCallPartial];
+/// The topic that executors publish.
+const EXECUTOR_TOPIC: Topic = Topic::ToolCallProgress;
+/// Commands that a session sends to its children or its parent.
+const SESSION_COMMANDS: [Verb; 5] = [Verb::Start, Verb::Pause, Verb::Resume, Verb::Stop, Verb::ProvideToolResult];
 
-/// What comes from executors.
-const PROGRESS: Topic = Topic::ToolCallProgress;
-
-/// What one session says to another.
-const CHILDREN: [Verb; 5] = [Verb::Start, Verb::Pause, Verb::Resume, Verb::Stop, Verb::ProvideToolResult];
-
-/// Makes streams and consumers before anything else runs. No service may.
+/// The user that creates streams and consumers before anything else runs. No service may create them.
 pub(super) fn bootstrap() -> User {
-    let lists = Lists::default().publish(create());
-    lists.user("bootstrap", "Makes and repairs the streams: `ailoop bootstrap`.")
+    let permissions = Permissions::default().publish(create());
+    permissions.user("bootstrap", "Makes and repairs the streams: `ailoop bootstrap`.")
 }
 
-/// Carries sessions from one fleet to another: whoever writes a history writes what was said and done, so this is for
-/// operators, and no client of the edge can ask for it.
+/// The user that moves sessions from one fleet to another. It can write any history into the log, so it is for operators
+/// only, and the edge has no method for it.
 pub(super) fn archivist() -> User {
-    Lists::default()
+    Permissions::default()
         .publish([read_any(Stream::Log), read_leader(Stream::Log)])
         .publish([read_any(Stream::Archive), read_leader(Stream::Archive)])
         .publish(objects_get(Objects::Blobs))
@@ -52,12 +50,12 @@ pub(super) fn services() -> [User; 5] {
 }
 
 fn orchestrator() -> User {
-    let told = Topic::ALL
+    let topics = Topic::ALL
         .iter()
-        .filter(|topic| !STREAMED.contains(topic) && **topic != PROGRESS)
+        .filter(|topic| !GATEWAY_TOPICS.contains(topic) && **topic != EXECUTOR_TOPIC)
         .map(|topic| every::event(*topic));
-    Lists::default()
-        // Inputs and timers come in.
+    Permissions::default()
+        // Consume inputs and timers.
         .publish(take(Queue::Inputs))
         .publish(take(Queue::Timers))
         .publish([read_any(Stream::Control)])
@@ -65,27 +63,27 @@ fn orchestrator() -> User {
         .publish([text(&every::log_slot()), read_any(Stream::Log), read_leader(Stream::Log)])
         .publish(objects_get(Objects::Blobs))
         .publish(objects_put(Objects::Blobs))
-        // What leaves the log goes to the archive first.
+        // Commits are archived before they are deleted from the log.
         .publish([text(&every::archive_page()), read_any(Stream::Archive), read_leader(Stream::Archive)])
         .publish(objects_get(Objects::Archive))
         .publish(objects_put(Objects::Archive))
         .publish([delete(Stream::Log)])
-        // Calls, timers and cancels go out.
+        // Enqueue calls and timers, and cancel calls.
         .publish([text(&every::model_item()), read_leader(Stream::Model), purge(Stream::Model)])
         .publish([text(&every::tool_item()), read_leader(Stream::Tool), purge(Stream::Tool)])
         .publish([text(&every::timer_set()), read_leader(Stream::Timer), purge(Stream::Timer)])
         .publish([text(&subject::cancel_all())])
-        // What sessions say to their children, and these to them.
-        .publish(CHILDREN.map(|verb| text(&every::control(verb))))
+        // Commands between sessions and their children.
+        .publish(SESSION_COMMANDS.map(|verb| text(&every::control(verb))))
         .publish([read_leader(Stream::Control)])
         .publish(objects_get(Objects::Work))
         .publish(objects_put(Objects::Work))
-        // What is told.
-        .publish(told.map(|subject| text(&subject)))
+        // Events, acknowledgements, dead letters, and the session index.
+        .publish(topics.map(|subject| text(&subject)))
         .publish([text(&every::done()), text(&every::dead()), keys_put(Bucket::Sessions)])
-        // What is asked.
+        // Requests to the composer, and the tools of the catalogue.
         .publish([text(&subject::compose()), keys_list(Bucket::Tools)])
-        // Sessions are repaired on request, and all of them after the server was put back to an older state.
+        // Repair one session on request, and all of them after the server was restored to an older state.
         .publish([keys_list(Bucket::Sessions)])
         .subscribe([format!("{} {}", subject::repair(), subject::ORCHESTRATOR_QUEUE)])
         .answers()
@@ -95,8 +93,8 @@ fn orchestrator() -> User {
 fn gateway() -> User {
     worker(Queue::Model)
         .publish([Verb::ModelFinished, Verb::ModelFailed].map(|verb| text(&every::control(verb))))
-        .publish(STREAMED.map(|topic| text(&every::event(topic))))
-        // An item that was handed back often is stored anew, before its deliveries are used up.
+        .publish(GATEWAY_TOPICS.map(|topic| text(&every::event(topic))))
+        // An item that was returned often is stored anew, before it reaches the limit of deliveries.
         .publish([text(&every::model_item()), read_leader(Stream::Model)])
         // Rates and budgets, which all gateways share.
         .publish([keys_get(Bucket::Limits), keys_put(Bucket::Limits)])
@@ -108,16 +106,16 @@ fn gateway() -> User {
 fn executor() -> User {
     worker(Queue::Tool)
         .publish([Verb::ProvideToolResult, Verb::ExtendToolCall].map(|verb| text(&every::control(verb))))
-        // An item that was handed back often is stored anew, before its deliveries are used up.
+        // An item that was returned often is stored anew, before it reaches the limit of deliveries.
         .publish([text(&every::tool_item()), read_leader(Stream::Tool)])
-        // Results of which the model reads only parts, and signs of progress.
+        // Results of which the model reads only parts, and progress.
         .publish(objects_put(Objects::Results))
-        .publish([text(&every::event(PROGRESS))])
+        .publish([text(&every::event(EXECUTOR_TOPIC))])
         .publish(
             [every::tool(), every::tool_cancel(), every::tool_probe(), subject::services_info()]
                 .map(|subject| text(&subject)),
         )
-        // What a tool says where nobody else hears the question, and whether a replica that works on a call still lives.
+        // Ask one tool for its description, and a replica that runs a call whether it is alive.
         .publish([every::service_info(), every::service_ping()].map(|subject| text(&subject)))
         .publish([keys_list(Bucket::Tools), keys_put(Bucket::Tools)])
         .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
@@ -126,9 +124,9 @@ fn executor() -> User {
         .user("executor", "Runs tool calls, and keeps the catalogue.")
 }
 
-/// What both kinds of workers do: take items, look whether they are still wanted, ask each other, report.
-fn worker(queue: Queue) -> Lists {
-    Lists::default()
+/// Permissions of both kinds of workers: consume items, check that their calls are open, ask each other, and report.
+fn worker(queue: Queue) -> Permissions {
+    Permissions::default()
         .publish(take(queue))
         .publish([read_any(Stream::Log), read_leader(Stream::Log), read_leader(Stream::Control)])
         .publish(objects_get(Objects::Work))
@@ -138,15 +136,17 @@ fn worker(queue: Queue) -> Lists {
 }
 
 fn composer() -> User {
-    Lists::default()
-        .subscribe([subject::compose(), subject::agents()].map(|asked| format!("{asked} {}", subject::COMPOSER_QUEUE)))
+    Permissions::default()
+        .subscribe(
+            [subject::compose(), subject::agents()].map(|subject| format!("{subject} {}", subject::COMPOSER_QUEUE)),
+        )
         .answers()
-        .user("composer", "Composes prompts and tells who there is: answers two requests, and reads nothing.")
+        .user("composer", "Composes prompts and lists agents: answers two requests, and reads nothing.")
 }
 
 fn edge() -> User {
     let commands = Verb::ALL.iter().filter(|verb| verb.is_client()).map(|verb| every::control(*verb));
-    Lists::default()
+    Permissions::default()
         .publish(commands.map(|subject| text(&subject)))
         .publish([read_any(Stream::Control), read_leader(Stream::Control)])
         .publish(objects_put(Objects::Work))
@@ -157,7 +157,7 @@ fn edge() -> User {
         .publish(objects_get(Objects::Results))
         // A dead command is sent again with its whole body.
         .publish(objects_get(Objects::Work))
-        // Dead letters: operators look at them, throw them away, and have commands sent again.
+        // Dead letters: operators read and delete them, and send commands again.
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
         .publish([text(&every::view()), text(&subject::compose()), text(&subject::agents()), text(&subject::repair())])
@@ -166,18 +166,18 @@ fn edge() -> User {
         .subscribe(every::events().map(|subject| text(&subject)))
         // The session index, as orchestrators write it.
         .subscribe([text(&every::done()), text(&every::bucket_entry(Bucket::Sessions))])
-        .user("edge", "Opens the door to clients: sends their commands, shows them their sessions.")
+        .user("edge", "Serves clients: sends their commands, and shows them their sessions.")
 }
 
-/// Lists that grow.
+/// Builds the permissions of a user.
 #[derive(Default)]
-struct Lists {
+struct Permissions {
     publish: Vec<String>,
     subscribe: Vec<String>,
     answers: Option<Answers>,
 }
 
-impl Lists {
+impl Permissions {
     fn publish(mut self, more: impl IntoIterator<Item = String>) -> Self {
         for subject in more {
             if !self.publish.contains(&subject) {
@@ -193,18 +193,18 @@ impl Lists {
     }
 
     fn answers(mut self) -> Self {
-        self.answers = Some(ONCE);
+        self.answers = Some(SINGLE_REPLY);
         self
     }
 
-    /// With what everybody needs: inboxes of its own, which it may publish to since a round trip is a request to
-    /// itself, and the look at JetStream and its streams.
+    /// Builds the user, and adds what every user needs: its inbox, to which it also publishes to measure a round trip, and
+    /// the check of JetStream and its streams.
     fn user(self, name: &'static str, about: &'static str) -> User {
         let inbox = inbox(name);
         let Self { publish, subscribe, answers } = self;
         let all = Self::default().publish([info(), inbox.clone()]).publish(verify()).publish(publish);
-        let heard = Self::default().subscribe([inbox]).subscribe(subscribe);
-        User { name, about, publish: all.publish, subscribe: heard.subscribe, answers }
+        let subscriptions = Self::default().subscribe([inbox]).subscribe(subscribe);
+        User { name, about, publish: all.publish, subscribe: subscriptions.subscribe, answers }
     }
 }
 

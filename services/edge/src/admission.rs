@@ -5,17 +5,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bus::{Bus, BusError, Depth, Storage};
+use bus::{Bus, BusError, Storage};
 use contract::command::Verb;
 use contract::streams::{Objects, Queue, Stream};
 use contract::{ErrorCode, SessionId, TenantId, subject};
-use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
-use crate::fair_queue::RequestCost;
-use crate::session_api::SessionApi;
 use crate::session_index::SessionIndex;
 
 /// Age up to which a measurement of the queues is used.
@@ -32,25 +28,6 @@ const STORED_RETRY_AFTER: Duration = Duration::from_mins(1);
 const RECENT_START_AGE_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of starts that are remembered until the index shows them.
 const RECENT_STARTS_MAX: usize = 10_000;
-
-/// The answer to `fleet.queues`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct FleetQueues {
-    pub(crate) queues: Vec<QueueDepth>,
-    /// Number of waiting model calls at which new turns are refused.
-    pub(crate) waiting_calls_max: u64,
-    /// The same for the model calls of the caller's tenant.
-    pub(crate) tenant_waiting_calls_max: u64,
-}
-
-/// A queue in the answer to `fleet.queues`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct QueueDepth {
-    /// `drive` (inputs), `due` (timers), `model` or `tool` (calls).
-    pub(crate) queue: &'static str,
-    #[serde(flatten)]
-    pub(crate) depth: Depth,
-}
 
 /// Limits of an edge for new turns and sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +74,10 @@ pub(crate) struct AdmissionControl {
 impl AdmissionControl {
     pub(crate) fn new(limits: AdmissionLimits) -> Self {
         Self { limits, load: Mutex::default(), stored: Mutex::default(), recent_starts: Mutex::default() }
+    }
+
+    pub(crate) fn limits(&self) -> AdmissionLimits {
+        self.limits
     }
 
     /// Refuses a turn while too much waits or is stored, of all tenants or of this one. If a measurement fails, the
@@ -230,18 +211,4 @@ fn scale(amount: u64, some: u64, all: u64) -> u64 {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl SessionApi {
-    /// Returns the depth of each queue of the fleet.
-    pub(crate) async fn get_queues(&self, caller: &ApiCaller) -> Result<FleetQueues, ApiError> {
-        let mut queues = Vec::new();
-        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        for queue in Queue::ALL {
-            let depth = self.bus().transport().depth(*queue).await?;
-            queues.push(QueueDepth { queue: queue.durable(), depth });
-        }
-        let AdmissionLimits { all, tenant, .. } = self.admission().limits;
-        Ok(FleetQueues { queues, waiting_calls_max: all, tenant_waiting_calls_max: tenant })
-    }
 }

@@ -6,7 +6,7 @@ use contract::{ErrorCode, TenantId};
 use subtle::ConstantTimeEq;
 
 use crate::api_error::ApiError;
-use crate::config::Config;
+use crate::config::EdgeConfig;
 use crate::fair_queue::Flow;
 
 /// The client that sends a request, after authentication.
@@ -79,7 +79,7 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    pub(crate) fn new(config: &Config, listen: SocketAddr) -> Self {
+    pub(crate) fn new(config: &EdgeConfig, listen: SocketAddr) -> Self {
         Self {
             token: config.token.as_ref().map(|token| token.expose().to_owned()),
             tenant: config.tenant.clone(),
@@ -143,10 +143,10 @@ mod tests {
     use super::*;
 
     fn authenticator(token: Option<&str>, listen: &str) -> Authenticator {
-        let config = Config {
+        let config = EdgeConfig {
             token: token.map(Secret::new),
             allowed_origins: vec!["https://console.example.org".to_owned()],
-            ..Config::default()
+            ..EdgeConfig::default()
         };
         Authenticator::new(&config, listen.parse().unwrap())
     }

@@ -13,7 +13,6 @@ use contract::limits::WAITING_COMMANDS_MAX;
 use contract::subject::{self, SessionKey};
 use contract::{CommandId, ErrorCode, SessionId};
 use serde::Serialize;
-use session::Session;
 use tokio::time::Instant;
 
 use crate::api_error::ApiError;
@@ -23,6 +22,7 @@ use crate::command_waiters::CommandWaiter;
 use crate::fair_queue::RequestCost;
 use crate::params::CommandRequest;
 use crate::session_api::SessionApi;
+use crate::session_log::{fold_session, last_seq_after};
 
 /// Pause between checks of the log while an acknowledgement is awaited: it may be lost.
 const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -376,17 +376,4 @@ fn read_outcome(commit: &Commit, input: &InputRef) -> Option<CommandOutcome> {
     let closing = commit.events.iter().find(|event| event.closed_input() == Some(input))?;
     let refused = if let Event::InputIgnored(ignored) = closing { Some(ignored.refusal.clone()) } else { None };
     Some(CommandOutcome { seq: last_seq_after(commit), refused })
-}
-
-/// Folds commits into the state of a session.
-pub(crate) fn fold_session(key: &SessionKey, commits: &[(u64, Commit)]) -> Result<Session, ApiError> {
-    Session::replay(key.clone(), commits).map_err(|error| {
-        tracing::error!(session = %key, %error, "the log cannot be folded");
-        ApiError::new(ErrorCode::Internal, format!("the log of session {} cannot be read", key.session))
-    })
-}
-
-pub(crate) fn last_seq_after(commit: &Commit) -> u64 {
-    let public = commit.events.iter().filter(|event| event.topic().is_some()).count();
-    (commit.meta.seq + public as u64).saturating_sub(1)
 }

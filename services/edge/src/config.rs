@@ -18,11 +18,11 @@ use crate::admission::AdmissionLimits;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "edge")]
-pub struct Config {
+pub struct EdgeConfig {
     /// Listener of WebSocket JSON-RPC and plain HTTP; 127.0.0.1:7070.
-    pub ws: Listen,
+    pub ws: ListenConfig,
     /// Listener of gRPC; 127.0.0.1:7071.
-    pub grpc: Listen,
+    pub grpc: ListenConfig,
     /// Token that clients must send as `Authorization: Bearer <token>`. Without a token the edge listens on loopback
     /// only.
     pub token: Option<Secret>,
@@ -58,14 +58,14 @@ pub struct Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "listen")]
-pub struct Listen {
+pub struct ListenConfig {
     /// Address and port; port 0 takes a free one.
     pub listen: SocketAddr,
 }
 
-impl Default for Config {
+impl Default for EdgeConfig {
     fn default() -> Self {
-        let local = |port: u16| Listen { listen: SocketAddr::from(([127, 0, 0, 1], port)) };
+        let local = |port: u16| ListenConfig { listen: SocketAddr::from(([127, 0, 0, 1], port)) };
         Self {
             ws: local(7070),
             grpc: local(7071),
@@ -85,7 +85,7 @@ impl Default for Config {
     }
 }
 
-impl Config {
+impl EdgeConfig {
     /// Returns the limits for new turns and sessions.
     pub(crate) fn admission_limits(&self) -> AdmissionLimits {
         let all = self.waiting_calls_max;
@@ -106,16 +106,16 @@ impl Config {
     }
 
     /// Refuses a configuration that would let anyone connect from another host.
-    pub fn check(&self) -> Result<(), StartError> {
+    pub fn check(&self) -> Result<(), EdgeStartError> {
         if let Some(token) = &self.token
             && token.expose().is_empty()
         {
-            return Err(StartError::BadConfig("edge.token is empty: remove it, or give it a value".to_owned()));
+            return Err(EdgeStartError::BadConfig("edge.token is empty: remove it, or give it a value".to_owned()));
         }
-        self.connections.check("edge.connections").map_err(StartError::BadConfig)?;
+        self.connections.check("edge.connections").map_err(EdgeStartError::BadConfig)?;
         for (field, listen) in [("edge.ws.listen", self.ws.listen), ("edge.grpc.listen", self.grpc.listen)] {
             if self.token.is_none() && !listen.ip().is_loopback() {
-                return Err(StartError::BadConfig(format!(
+                return Err(EdgeStartError::BadConfig(format!(
                     "{field} is {listen}, which others can reach: set edge.token (AILOOP__EDGE__TOKEN), or listen on 127.0.0.1"
                 )));
             }
@@ -126,7 +126,7 @@ impl Config {
 
 /// Reason for which the edge does not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum EdgeStartError {
     /// The configuration has a mistake.
     #[error("{0}")]
     BadConfig(String),
@@ -158,7 +158,7 @@ pub enum StartError {
     Internal(String),
 }
 
-impl StartError {
+impl EdgeStartError {
     /// Returns the stable code for users.
     pub fn code(&self) -> ErrorCode {
         match self {
@@ -176,15 +176,15 @@ mod tests {
 
     #[test]
     fn listener_beyond_loopback_without_token_is_refused() {
-        let local = Config::default();
+        let local = EdgeConfig::default();
         assert!(local.check().is_ok());
-        let open = Config { ws: Listen { listen: "0.0.0.0:7070".parse().unwrap() }, ..Config::default() };
+        let open = EdgeConfig { ws: ListenConfig { listen: "0.0.0.0:7070".parse().unwrap() }, ..EdgeConfig::default() };
         let refused = open.check().unwrap_err();
         assert_eq!(refused.code(), ErrorCode::BadConfig);
         assert!(refused.to_string().contains("edge.ws.listen"), "{refused}");
-        let guarded = Config { token: Some(Secret::new("t")), ..open };
+        let guarded = EdgeConfig { token: Some(Secret::new("t")), ..open };
         assert!(guarded.check().is_ok());
         assert!(!format!("{guarded:?}").contains("\"t\""), "a token is not printed");
-        assert!(Config { token: Some(Secret::new("")), ..Config::default() }.check().is_err());
+        assert!(EdgeConfig { token: Some(Secret::new("")), ..EdgeConfig::default() }.check().is_err());
     }
 }

@@ -18,6 +18,7 @@ mod params;
 mod request_body;
 mod session_api;
 mod session_index;
+mod session_log;
 mod stats;
 mod watch;
 mod ws;
@@ -39,12 +40,10 @@ use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 
 use authentication::Authenticator;
-pub use config::{Config, StartError};
+pub use config::{EdgeConfig, EdgeStartError};
 use grpc::{AuthInterceptor, GrpcService};
 use session_api::SessionApi;
 
-/// Pause between pings of the bus, which decide about readiness.
-const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
 
@@ -62,7 +61,7 @@ pub struct Addresses {
 
 /// Runs the service until SIGTERM or SIGINT.
 pub async fn run() -> anyhow::Result<()> {
-    service::process::run("edge", "edge", async |config: Config, bus| {
+    service::process::run("edge", "edge", async |config: EdgeConfig, bus| {
         let started = Edge::start(config, bus).await?;
         Ok(Running::new(started.readiness(), |timeout| started.drain(timeout)))
     })
@@ -82,7 +81,7 @@ pub struct Edge {
 
 impl Edge {
     /// Starts the listeners. It fails before it serves anything if the configuration or a port cannot be used.
-    pub async fn start(config: Config, bus: Bus) -> Result<Self, StartError> {
+    pub async fn start(config: EdgeConfig, bus: Bus) -> Result<Self, EdgeStartError> {
         config.check()?;
         let (ws, ws_address) = bind("edge.ws.listen", config.ws.listen).await?;
         let (grpc, grpc_address) = bind("edge.grpc.listen", config.grpc.listen).await?;
@@ -90,11 +89,9 @@ impl Edge {
         let (client_tasks, shared_tasks, readiness) = (Tasks::new(), Tasks::new(), Readiness::new("edge"));
         let connections = Connections::new(config.connections);
         let api =
-            SessionApi::open(&config, bus.clone(), connections.budget().clone(), client_tasks.clone(), &shared_tasks)
-                .await?;
+            SessionApi::open(&config, bus, connections.budget().clone(), client_tasks.clone(), &shared_tasks).await?;
         serve_ws(&api, ws, Authenticator::new(&config, addresses.ws), connections.clone());
         serve_grpc(&api, grpc, Authenticator::new(&config, addresses.grpc), connections)?;
-        watch_bus(&api, &shared_tasks, bus, readiness.clone());
         readiness.set(true);
         tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %api.replica_id(), "edge listens");
         Ok(Self { api, addresses, readiness, client_tasks, shared_tasks })
@@ -110,7 +107,8 @@ impl Edge {
         self.api.feeds().open_count()
     }
 
-    /// Returns whether this replica can take clients.
+    /// Returns whether this replica accepts clients. The owner of the bus watches whether the bus answers:
+    /// [`service::process::ReadinessWatch`].
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
@@ -126,12 +124,12 @@ impl Edge {
     }
 }
 
-async fn bind(field: &'static str, listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+async fn bind(field: &'static str, listen: SocketAddr) -> Result<(TcpListener, SocketAddr), EdgeStartError> {
     let failed = |source: std::io::Error| {
         if source.kind() == std::io::ErrorKind::AddrInUse {
-            StartError::PortInUse { field, listen }
+            EdgeStartError::PortInUse { field, listen }
         } else {
-            StartError::Listen { field, listen, source }
+            EdgeStartError::Listen { field, listen, source }
         }
     };
     let listener = TcpListener::bind(listen).await.map_err(failed)?;
@@ -156,8 +154,8 @@ fn serve_grpc(
     listener: TcpListener,
     authenticator: Authenticator,
     connections: Connections,
-) -> Result<(), StartError> {
-    let internal = |error: &dyn std::fmt::Display| StartError::Internal(error.to_string());
+) -> Result<(), EdgeStartError> {
+    let internal = |error: &dyn std::fmt::Display| EdgeStartError::Internal(error.to_string());
     let reflection =
         || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(proto::DESCRIPTORS);
     // Most clients, such as those in Python, still use v1alpha.
@@ -192,15 +190,4 @@ fn serve_grpc(
         tokio::join!(server.run(listener), not_serving);
     });
     Ok(())
-}
-
-/// Updates readiness by whether the bus answers, until the edge drains.
-fn watch_bus(api: &SessionApi, shared_tasks: &Tasks, bus: Bus, readiness: Readiness) {
-    let draining = api.draining().clone();
-    shared_tasks.spawn("readiness", async move {
-        while draining.run_until_cancelled(tokio::time::sleep(PING_INTERVAL)).await.is_some() {
-            let is_reachable = bus.ping().await.is_ok();
-            readiness.set(is_reachable && !draining.is_cancelled());
-        }
-    });
 }

@@ -8,32 +8,37 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::session_runner::Loaded;
 use contract::subject::SessionKey;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 /// Bytes of an entry besides its session: its key, its lock and its share of the map.
 const ENTRY_BYTES: usize = 512;
 
+/// A state that has a size in memory.
+pub(crate) trait Weighted {
+    /// Bytes of the state, as an estimate.
+    fn weight(&self) -> usize;
+}
+
 /// The state of a session, if it is cached; locked by the task that works on it.
-type SessionCell = Arc<AsyncMutex<Option<Loaded>>>;
+type SessionCell<S> = Arc<AsyncMutex<Option<S>>>;
 
 /// Bounded cache of session states.
 #[derive(Debug)]
-pub(crate) struct Cache(Arc<CacheInner>);
+pub(crate) struct Cache<S: Weighted>(Arc<CacheInner<S>>);
 
 #[derive(Debug)]
-struct CacheInner {
+struct CacheInner<S> {
     // A blocking lock: it is held for a look-up, never across an await.
-    entries: Mutex<Entries>,
+    entries: Mutex<Entries<S>>,
     sessions_max: usize,
     /// Bytes of sessions and of compiled patterns together.
     bytes_max: usize,
 }
 
-#[derive(Debug, Default)]
-struct Entries {
-    by_key: HashMap<SessionKey, Entry>,
+#[derive(Debug)]
+struct Entries<S> {
+    by_key: HashMap<SessionKey, Entry<S>>,
     uses: u64,
     /// Total of all entries.
     bytes: usize,
@@ -42,27 +47,27 @@ struct Entries {
 }
 
 #[derive(Debug)]
-struct Entry {
-    cell: SessionCell,
+struct Entry<S> {
+    cell: SessionCell<S>,
     used: u64,
     bytes: usize,
 }
 
 /// Exclusive access to a cached session. On drop the cache measures the session again.
 #[derive(Debug)]
-pub(crate) struct SessionGuard {
-    session: OwnedMutexGuard<Option<Loaded>>,
+pub(crate) struct SessionGuard<S: Weighted> {
+    session: OwnedMutexGuard<Option<S>>,
     key: SessionKey,
-    cache: Arc<CacheInner>,
+    cache: Arc<CacheInner<S>>,
 }
 
-impl Cache {
+impl<S: Weighted> Cache<S> {
     pub(crate) fn new(sessions_max: usize, bytes_max: usize) -> Self {
-        Self(Arc::new(CacheInner { entries: Mutex::default(), sessions_max: sessions_max.max(1), bytes_max }))
+        Self(Arc::new(CacheInner { entries: Mutex::new(Entries::new()), sessions_max: sessions_max.max(1), bytes_max }))
     }
 
     /// Waits until no other task of this replica has locked the session, and locks it.
-    pub(crate) async fn lock(&self, key: &SessionKey) -> SessionGuard {
+    pub(crate) async fn lock(&self, key: &SessionKey) -> SessionGuard<S> {
         let session = self.0.cell_of(key).lock_owned().await;
         SessionGuard { session, key: key.clone(), cache: self.0.clone() }
     }
@@ -73,8 +78,8 @@ impl Cache {
     }
 }
 
-impl CacheInner {
-    fn cell_of(&self, key: &SessionKey) -> SessionCell {
+impl<S: Weighted> CacheInner<S> {
+    fn cell_of(&self, key: &SessionKey) -> SessionCell<S> {
         let mut entries = self.lock();
         entries.uses += 1;
         let now = entries.uses;
@@ -82,7 +87,7 @@ impl CacheInner {
             entry.used = now;
             return entry.cell.clone();
         }
-        let cell = SessionCell::default();
+        let cell = SessionCell::<S>::default();
         entries.by_key.insert(key.clone(), Entry { cell: cell.clone(), used: now, bytes: ENTRY_BYTES });
         entries.bytes += ENTRY_BYTES;
         let evicted = self.evict_idle(&mut entries);
@@ -93,8 +98,8 @@ impl CacheInner {
     }
 
     /// Measures a session that is released, and evicts others, or this one, if there is no space for it.
-    fn update_weight(&self, key: &SessionKey, session: &mut Option<Loaded>) {
-        let bytes = ENTRY_BYTES + session.as_ref().map_or(0, |loaded| loaded.session().weight());
+    fn update_weight(&self, key: &SessionKey, session: &mut Option<S>) {
+        let bytes = ENTRY_BYTES + session.as_ref().map_or(0, Weighted::weight);
         let mut entries = self.lock();
         // Another task may have evicted the entry between two locks.
         let Some(entry) = entries.by_key.get_mut(key) else { return };
@@ -115,7 +120,7 @@ impl CacheInner {
 
     /// Evicts the least recently used entries, down to three quarters of the bounds, so that a full cache is not sorted
     /// at each use.
-    fn evict_idle(&self, entries: &mut Entries) -> (Vec<Entry>, Option<Loaded>) {
+    fn evict_idle(&self, entries: &mut Entries<S>) -> (Vec<Entry<S>>, Option<S>) {
         let bytes_max = self.sessions_bytes_max();
         let mut evicted = Vec::new();
         if entries.bytes > bytes_max || entries.by_key.len() > self.sessions_max {
@@ -140,12 +145,16 @@ impl CacheInner {
         self.bytes_max.saturating_sub(session::pattern_cache_bytes())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Entries> {
+    fn lock(&self) -> MutexGuard<'_, Entries<S>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entries {
+impl<S> Entries<S> {
+    fn new() -> Self {
+        Self { by_key: HashMap::new(), uses: 0, bytes: 0, reported: (0, 0) }
+    }
+
     /// Adds the changes since the last call to the metrics.
     fn report_metrics(&mut self) {
         let now = (self.bytes, session::pattern_cache_bytes());
@@ -159,21 +168,21 @@ impl Entries {
     }
 }
 
-impl Deref for SessionGuard {
-    type Target = Option<Loaded>;
+impl<S: Weighted> Deref for SessionGuard<S> {
+    type Target = Option<S>;
 
     fn deref(&self) -> &Self::Target {
         &self.session
     }
 }
 
-impl DerefMut for SessionGuard {
+impl<S: Weighted> DerefMut for SessionGuard<S> {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.session
     }
 }
 
-impl Drop for SessionGuard {
+impl<S: Weighted> Drop for SessionGuard<S> {
     fn drop(&mut self) {
         self.cache.update_weight(&self.key, &mut self.session);
     }
@@ -189,6 +198,12 @@ mod tests {
 
     use super::*;
 
+    impl Weighted for Session {
+        fn weight(&self) -> usize {
+            Self::weight(self)
+        }
+    }
+
     const MIB: usize = 1 << 20;
 
     fn key(number: usize) -> SessionKey {
@@ -197,20 +212,20 @@ mod tests {
     }
 
     /// A session whose transcript has `bytes` bytes.
-    fn session(number: usize, bytes: usize) -> Loaded {
+    fn session(number: usize, bytes: usize) -> Session {
         let message_id = CommandId::new("u1").unwrap();
         let content = Content::from("x".repeat(bytes).as_str());
         let mut session = Session::new(key(number));
         let processed = Event::UserProcessed(UserProcessed { message_id, content, mode: MessageMode::Queue });
         session.fold(0, Timestamp::from_millis(1), &[processed]);
-        Loaded::unverified(session)
+        session
     }
 
-    fn bytes(cache: &Cache) -> usize {
+    fn bytes(cache: &Cache<Session>) -> usize {
         cache.0.lock().bytes
     }
 
-    async fn is_cached(cache: &Cache, number: usize) -> bool {
+    async fn is_cached(cache: &Cache<Session>, number: usize) -> bool {
         let known = cache.0.lock().by_key.contains_key(&key(number));
         known && cache.lock(&key(number)).await.is_some()
     }

@@ -40,8 +40,8 @@ impl FailureCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::handler::{DeliveryRef, settle};
-    use crate::session_runner::HandleError;
+    use crate::handle_error::HandleError;
+    use crate::settlement::{DeliveryRef, settle};
     use bus::BusError;
     use bus::work::Settle;
     use contract::limits::DELIVERIES_MAX;

@@ -6,7 +6,9 @@
 
 mod cache;
 mod commit;
+mod config;
 mod failure_counts;
+mod handle_error;
 mod handler;
 mod import;
 mod input;
@@ -14,49 +16,23 @@ mod perform;
 mod repair;
 mod result_batcher;
 mod session_runner;
+mod settlement;
 mod skew;
+mod step_span;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bus::Bus;
 use bus::work::Worker;
-use contract::limits::ARCHIVE_AFTER;
 use contract::streams::Queue;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use service::health::Readiness;
 use service::process::Running;
 use service::tasks::Tasks;
 
+pub use self::config::OrchestratorConfig;
 pub use self::import::{ImportOutcome, import_session};
 pub use service::clock::{Clock, SystemClock};
-
-/// The `orchestrator` section of the configuration.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(rename = "orchestrator")]
-pub struct OrchestratorConfig {
-    /// Inputs that are worked on at the same time.
-    pub concurrency: usize,
-    /// Sessions that are kept in memory.
-    pub cached_sessions: usize,
-    /// Bytes of memory for the sessions and the compiled patterns that are kept; what was used longest ago goes first.
-    pub cache_bytes: usize,
-    /// Seconds after its end in which a session leaves the log for the archive.
-    pub archive_after: u64,
-}
-
-impl Default for OrchestratorConfig {
-    fn default() -> Self {
-        Self {
-            concurrency: 512,
-            cached_sessions: 10_000,
-            cache_bytes: 128 << 20,
-            archive_after: ARCHIVE_AFTER.as_secs(),
-        }
-    }
-}
 
 /// Runs the service until SIGTERM or SIGINT.
 pub async fn run() -> anyhow::Result<()> {

@@ -15,8 +15,9 @@ use serde::Serialize;
 use session::{Decision, Effect, OutboundCommand, Session};
 use telemetry::metric::Who;
 
+use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
-use crate::session_runner::{HandleError, SessionRunner};
+use crate::session_runner::SessionRunner;
 
 impl SessionRunner {
     /// Publishes the events of a new commit while it performs its effects, and then acknowledges the commands. If

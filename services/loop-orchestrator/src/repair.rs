@@ -16,7 +16,8 @@ use session::Effect;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::session_runner::{HandleError, SessionRunner};
+use crate::handle_error::HandleError;
+use crate::session_runner::SessionRunner;
 
 /// How often the generation of the connection is compared.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);

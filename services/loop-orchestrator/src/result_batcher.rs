@@ -8,9 +8,10 @@ use bus::{BusError, Delivery};
 use contract::subject::SessionKey;
 use tokio::sync::oneshot;
 
-use crate::handler::{DeliveryRef, settle};
+use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
-use crate::session_runner::{HandleError, SessionRunner};
+use crate::session_runner::SessionRunner;
+use crate::settlement::{DeliveryRef, settle};
 
 /// Results that wait for their session. Their number is bounded by the inputs that the replica handles at the same time.
 #[derive(Debug, Default)]

@@ -13,16 +13,17 @@ use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
 use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Json, Timestamp, command::Refusal};
-use session::{Decision, Effect, Input, RestoreError, RunningTurn, Session};
+use session::{Decision, Effect, Input, RunningTurn, Session};
 use tracing::Instrument;
 
-use crate::OrchestratorConfig;
-use crate::cache::Cache;
+use crate::cache::{Cache, Weighted};
 use crate::commit::{Prepared, prepare};
+use crate::config::OrchestratorConfig;
 use crate::failure_counts::FailureCounts;
-use crate::handler::open_step_span;
+use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
-use crate::skew::{Skew, SkewCheck};
+use crate::skew::SkewCheck;
+use crate::step_span::open_step_span;
 use service::clock::Clock;
 
 /// Decisions about one input while other replicas win the slot, before the input is returned to the queue.
@@ -38,7 +39,7 @@ const CLOCKS_APART: Duration = Duration::from_secs(2 * CLOCK_SKEW_MAX.as_secs())
 pub(crate) struct SessionRunner {
     pub(crate) bus: Bus,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) cache: Cache,
+    pub(crate) cache: Cache<Loaded>,
     pub(crate) failures: FailureCounts,
     pub(crate) archive_after: Duration,
     skew: SkewCheck,
@@ -102,45 +103,11 @@ impl Loaded {
     pub(crate) fn session(&self) -> &Session {
         &self.session
     }
-
-    /// Wraps a state that was not read from a log.
-    #[cfg(test)]
-    pub(crate) fn unverified(session: Session) -> Self {
-        Self { session, generation: 0, is_repair_due: false }
-    }
 }
 
-/// Why an input could not be handled.
-#[derive(Debug, Clone)]
-pub(crate) enum HandleError {
-    /// The bus failed; the input is retried.
-    Bus(BusError),
-    /// A newer version of the loop wrote this session; one of its replicas handles the input.
-    Newer { fold: u32 },
-    /// Other replicas won the slot [`ROUNDS_MAX`] times.
-    Busy,
-    /// The input makes the loop panic, and the log has it as poison.
-    Poison,
-    /// One of several inputs makes the loop panic; they must be handled one by one.
-    Split,
-    /// The clock of this replica is too far from the server's; another replica handles the input.
-    Skewed(Skew),
-    /// A defect of this program or of its data.
-    Internal(String),
-}
-
-impl From<RestoreError> for HandleError {
-    fn from(error: RestoreError) -> Self {
-        match error {
-            RestoreError::Newer { fold } => Self::Newer { fold },
-            RestoreError::Snapshot(_) => Self::Internal(error.to_string()),
-        }
-    }
-}
-
-impl From<BusError> for HandleError {
-    fn from(error: BusError) -> Self {
-        Self::Bus(error)
+impl Weighted for Loaded {
+    fn weight(&self) -> usize {
+        self.session.weight()
     }
 }
 

@@ -17,10 +17,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::adapter::gemini::request::check_model_path;
 use crate::adapter::response::ResponseReader;
-use crate::adapter::{Protocol, ProtocolRequest, RequestTarget, classify, parameters};
+use crate::adapter::{ProtocolRequest, ProviderProtocol, RequestTarget, classify, parameters};
 use crate::failure::CallFailure;
 use crate::mask::{ProviderSecrets, ReplyMask};
-use crate::provider::{self, ProviderRequest};
+use crate::provider_request::{ProviderRequest, signer_id};
 use crate::recording::{ExchangeRecorder, RecordedChunk, RecordedResponse, Recording};
 use crate::reply::Delta;
 use crate::resolve::{self, PublicResolver};
@@ -44,7 +44,7 @@ const SILENCE_RANGE: std::ops::RangeInclusive<u64> = 1..=600;
 /// Client of one provider. It reads the key for each call, so that the file with the key can be replaced.
 #[derive(Debug)]
 pub(crate) struct ProviderClient {
-    protocol: Protocol,
+    protocol: ProviderProtocol,
     entry: ProviderEntry,
     /// Recording that replaces the provider.
     recording: Option<Result<Recording, String>>,
@@ -54,12 +54,12 @@ pub(crate) struct ProviderClient {
 
 impl ProviderClient {
     /// A client that is not connected yet.
-    pub(crate) fn new(protocol: Protocol, entry: ProviderEntry) -> Self {
+    pub(crate) fn new(protocol: ProviderProtocol, entry: ProviderEntry) -> Self {
         let recording = entry.replay.as_deref().map(Recording::read);
         Self { protocol, entry, recording, http: Mutex::default() }
     }
 
-    pub(crate) fn protocol(&self) -> Protocol {
+    pub(crate) fn protocol(&self) -> ProviderProtocol {
         self.protocol
     }
 
@@ -75,7 +75,7 @@ impl ProviderClient {
         // A provider may repeat a secret in its message, which must not be passed on.
         let secrets = ProviderSecrets::new(key.as_ref(), &self.entry);
         let parameters = parameters::check_parameters(self.protocol, &self.entry, &request.item.parameters)?;
-        let signer_id = provider::signer_id(request.provider, request.upstream);
+        let signer_id = signer_id(request.provider, request.upstream);
         let target = RequestTarget {
             model: request.upstream,
             signer_id: &signer_id,

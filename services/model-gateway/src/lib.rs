@@ -16,6 +16,7 @@ mod mask;
 mod observe;
 pub mod probe;
 pub mod provider;
+mod provider_request;
 mod recording;
 pub mod reply;
 mod reply_publisher;
@@ -48,14 +49,14 @@ pub use service::clock::{Clock, SystemClock};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "gateway")]
-pub struct Config {
+pub struct GatewayConfig {
     /// Calls that run at the same time; 64.
     pub concurrency: usize,
     /// Where `models.yaml` is; see [`configuration::Paths::find`].
     pub config_dir: Option<PathBuf>,
 }
 
-impl Default for Config {
+impl Default for GatewayConfig {
     fn default() -> Self {
         Self { concurrency: 64, config_dir: None }
     }
@@ -63,7 +64,7 @@ impl Default for Config {
 
 /// Runs the service until SIGTERM or SIGINT.
 pub async fn run() -> anyhow::Result<()> {
-    service::process::run("model-gateway", "gateway", async |config: Config, bus| {
+    service::process::run("model-gateway", "gateway", async |config: GatewayConfig, bus| {
         let started = Gateway::start(config, bus).await?;
         Ok(Running::new(started.readiness(), |timeout| started.drain(timeout)))
     })
@@ -82,7 +83,7 @@ impl Gateway {
     /// Reads the models and starts to take calls; it reloads files that change. A models file or script that is invalid
     /// is an error that names the place. A missing key is an error only of the calls that need it.
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
-    pub async fn start(config: Config, bus: Bus) -> anyhow::Result<Self> {
+    pub async fn start(config: GatewayConfig, bus: Bus) -> anyhow::Result<Self> {
         let readiness = Readiness::new("gateway");
         let providers = Providers::follow(config.config_dir.clone(), readiness.clone())?;
         Ok(Self::start_worker(&config, bus, providers, Arc::new(SystemClock), readiness))
@@ -90,12 +91,12 @@ impl Gateway {
 
     /// Starts a gateway as [`Gateway::start`] does, with the providers and the clock of the caller.
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
-    pub async fn start_with(config: Config, bus: Bus, providers: Providers, clock: Arc<dyn Clock>) -> Self {
+    pub async fn start_with(config: GatewayConfig, bus: Bus, providers: Providers, clock: Arc<dyn Clock>) -> Self {
         Self::start_worker(&config, bus, Reload::fixed("gateway", providers), clock, Readiness::new("gateway"))
     }
 
     fn start_worker(
-        config: &Config,
+        config: &GatewayConfig,
         bus: Bus,
         providers: Arc<Reload<Providers>>,
         clock: Arc<dyn Clock>,

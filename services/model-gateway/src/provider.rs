@@ -8,35 +8,22 @@ use configuration::ConfigError;
 use configuration::models::{self, Alternative, BudgetRule, ModelsFile, Prices, Rates, Resolved};
 use configuration::{Paths, TextFile};
 use contract::TenantId;
-use contract::model::{FailureKind, ModelItem};
+use contract::model::FailureKind;
 use contract::settings::ModelSettings;
 use serde_json::{Map, Value};
 use service::health::Readiness;
 use service::reload::Reload;
 use tokio::sync::mpsc;
 
-use crate::adapter::{Protocol, parameters};
+use crate::adapter::{ProviderProtocol, parameters};
 use crate::failure::CallFailure;
 use crate::http::ProviderClient;
 use crate::job::ModelJob;
+pub use crate::provider_request::ProviderRequest;
+use crate::provider_request::signer_id;
 use crate::reply::Delta;
 use crate::scripted::{Script, ScriptPlayer};
 use service::clock::Clock;
-
-/// One request to a provider.
-#[derive(Debug)]
-pub struct ProviderRequest<'a> {
-    /// Work item with the transcript and the parameters.
-    pub item: &'a ModelItem,
-    /// Name of the model at the provider.
-    pub upstream: &'a str,
-    /// Name of the provider.
-    pub provider: &'a str,
-    /// Known settings of the model.
-    pub settings: &'a ModelSettings,
-    /// W3C trace context of the call.
-    pub traceparent: Option<String>,
-}
 
 /// A client of a provider.
 #[derive(Debug)]
@@ -122,7 +109,7 @@ impl Providers {
         for (name, entry) in &models.providers {
             let same = before.filter(|before| before.models.providers.get(name) == Some(entry));
             let reused = same.and_then(|before| before.by_name.get(name)).cloned();
-            let provider = if let Some(protocol) = Protocol::from_kind(entry.kind) {
+            let provider = if let Some(protocol) = ProviderProtocol::from_kind(entry.kind) {
                 reused.unwrap_or_else(|| Arc::new(Provider(Client::Http(ProviderClient::new(protocol, entry.clone())))))
             } else {
                 let file = paths.read(entry.script.as_deref().unwrap_or_default())?;
@@ -210,11 +197,6 @@ impl Route {
     pub(crate) fn signer_id(&self) -> String {
         signer_id(&self.provider, &self.upstream)
     }
-}
-
-/// Name of a provider and model that sign reasoning parts. No other account can read what one account signed.
-pub(crate) fn signer_id(provider: &str, upstream: &str) -> String {
-    format!("{provider}/{upstream}")
 }
 
 impl ModelRoutes {

@@ -5,14 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bus::Bus;
 use contract::Json;
 use contract::event::{Envelope, ErrorEvent, Topic};
-use contract::model::{Channel, Chunk, FinishReason, PartialCall, ReplySnapshot};
+use contract::model::{Channel, Chunk, FinishReason, PartialCall, ReplySnapshot, SIGNAL_TOOL};
 use reply::Splitter;
 use serde::Serialize;
 
 use crate::chunks::{ChunkKind, Chunker};
 use crate::job::ModelJob;
 use crate::reply::Delta;
-use crate::scripted::play::SIGNAL;
 use service::clock::Clock;
 
 /// Publishes one reply. Lost messages are not sent again, since the result has the complete reply.
@@ -193,7 +192,7 @@ impl<'a> ReplyPublisher<'a> {
     async fn publish_partial_call(&mut self, slot: u32, delta: String) {
         let name = self.calls.get(slot as usize).cloned().flatten();
         // The signal is for the orchestrator only.
-        if name.as_deref() == Some(SIGNAL) {
+        if name.as_deref() == Some(SIGNAL_TOOL) {
             return;
         }
         let (turn, step, attempt) = self.position();

@@ -24,7 +24,7 @@ use serde_saphyr::Spanned;
 /// Name of the file.
 pub const FILE: &str = "agents.yaml";
 
-/// Agents: who they are, what they may use, and how they go on.
+/// Agents: their prompts, their tools, and how they continue.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "agents.yaml")]
@@ -37,7 +37,7 @@ struct AgentsFile {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, ToolSetShape>")]
     tool_sets: BTreeMap<String, ToolSet>,
-    /// When a person is asked before a call, for every agent; an agent's own rules come first.
+    /// Rules on when a person is asked before a call, for every agent. The rules of an agent precede them.
     #[serde(default)]
     approvals: Vec<ApprovalEntry>,
     /// Named settings, for `template` of a `continuation_config`, here and in models.yaml, and of a session. Each may begin
@@ -45,79 +45,80 @@ struct AgentsFile {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, ContinuationEntry>")]
     continuation_templates: BTreeMap<String, Spanned<ContinuationEntry>>,
-    /// What a tenant wants of every agent, by the tenant's id. It goes over what the agent says; a session goes over it.
+    /// Settings of a tenant for every agent, by the tenant's id. They replace those of the agent, and those of a session
+    /// replace them.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, TenantEntry>")]
     tenants: BTreeMap<String, Spanned<TenantEntry>>,
-    /// By key, in lower case; the first word of a name is an alias.
+    /// Agents by key, in lower case. The first word of a name is an alias.
     agents: BTreeMap<String, AgentEntry>,
 }
 
-/// One agent.
+/// An agent with its prompt, its model and its tools.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "agent")]
 struct AgentEntry {
-    /// As people read it.
+    /// Display name, for people.
     #[schemars(with = "String")]
     name: Spanned<String>,
-    /// Its prompt, below prompts/agents; a file of its key's name where none is given.
+    /// File of the prompt, below prompts/agents; by default the file with the name of the key.
     #[serde(default)]
     #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}\.md$"))]
     prompt_file: Option<Spanned<String>>,
-    /// A model id of models.yaml, or provider/name; the default model where none is given.
+    /// A model id of models.yaml, or provider/name; by default the default model.
     #[serde(default)]
     model: Option<String>,
-    /// What it may use; what no rule permits is refused.
+    /// Tools that the agent may use. A tool that no rule permits is refused.
     #[serde(default)]
     tools: ToolsEntry,
-    /// Prompt features, beside those of all agents.
+    /// Prompt features, besides those of all agents.
     #[serde(default)]
     #[schemars(with = "FeaturesShape")]
     features: Features,
-    /// How it goes on, where it differs from what its model, or a template, or ailoop says.
+    /// How the agent continues. It replaces settings of the model, of a template, and the defaults.
     #[serde(default)]
     continuation_config: ContinuationEntry,
-    /// Its prompt and the requests to its model, where they differ from what the model says.
+    /// Prompt and requests to the model. They replace settings of the model.
     #[serde(default)]
     #[schemars(with = "Option<AiConfig>")]
     ai_config: Option<Spanned<AiConfig>>,
 }
 
-/// What a tenant wants of every agent.
+/// Settings of a tenant for every agent.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "tenant")]
 struct TenantEntry {
-    /// Prompt features.
+    /// Prompt features that are on or off for every agent.
     #[schemars(with = "FeaturesShape")]
     features: Features,
-    /// How agents go on.
+    /// How the agents of the tenant continue.
     continuation_config: ContinuationEntry,
     /// Prompts and requests to models.
     #[schemars(with = "Option<AiConfig>")]
     ai_config: Option<Spanned<AiConfig>>,
 }
 
-/// Which tools.
+/// The tools that an agent may use.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "tools")]
 struct ToolsEntry {
-    /// Names of `tool_sets`.
+    /// Names of `tool_sets` whose tools are permitted.
     #[schemars(with = "Vec<String>")]
     sets: Vec<Spanned<String>>,
-    /// Names of tools; with `*` at its end one stands for all that begin so, and "*" for every tool of the tenant.
+    /// Names of tools. With `*` at its end a name is a prefix, and "*" permits every tool of the tenant.
     #[schemars(with = "Vec<String>")]
     allow: Vec<Spanned<String>>,
-    /// Names that are refused whatever else is said.
+    /// Names of tools that are refused although another rule permits them.
     #[schemars(with = "Vec<String>")]
     deny: Vec<Spanned<String>>,
-    /// When a person is asked before a call.
+    /// Rules on when a person is asked before a call.
     approvals: Vec<ApprovalEntry>,
 }
 
-/// A list of tools by name: just that, or with the other sets whose tools it has too.
+/// A list of names of tools, which may include other sets.
 #[derive(Default)]
 struct ToolSet {
     extends: Vec<Spanned<String>>,
@@ -162,39 +163,39 @@ impl<'de> Deserialize<'de> for ToolSet {
 #[schemars(rename = "tool_set")]
 #[allow(dead_code, reason = "only its shape is used")]
 enum ToolSetShape {
-    /// Names of tools.
+    /// A list of names of tools.
     Tools(Vec<String>),
     /// Other sets, and names of tools.
     More {
-        /// Sets whose tools it has too.
+        /// Names of sets whose tools are included.
         #[serde(default)]
         extends: Vec<String>,
-        /// Names of tools; with `*` at its end one stands for all that begin so.
+        /// Names of tools. With `*` at its end a name is a prefix.
         #[serde(default)]
         tools: Vec<String>,
     },
 }
 
-/// Whether a person is asked before a call. The first rule that fits counts, else what the tool says itself.
+/// Rule on whether a person is asked before a call. The first rule that matches decides, and else the tool.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "approval")]
 struct ApprovalEntry {
-    /// The tool; with `*` at its end all that begin so.
+    /// Name of the tool. With `*` at its end it is a prefix.
     #[schemars(with = "String")]
     tool: Spanned<String>,
-    /// JSON pointers into the arguments, such as /path or /command/0, and regular expressions for what stands there. All
-    /// must match; where nothing stands, none does.
+    /// Regular expressions by JSON pointer into the arguments, such as /path or /command/0. All must match. A missing value
+    /// does not match.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     when: BTreeMap<String, Spanned<String>>,
-    /// What then.
+    /// Whether a person is asked before such a call.
     ask: Ask,
-    /// Seconds that the question stays open; a day where nothing is said, and at most.
+    /// Seconds until the question expires; by default and at most one day.
     #[serde(default)]
     #[schemars(with = "Option<u64>")]
     expires: Option<Spanned<u64>>,
-    /// What counts when nobody answers in time.
+    /// Decision if the question expires without an answer.
     #[serde(default)]
     on_expiry: OnExpiry,
 }
@@ -204,7 +205,7 @@ struct ApprovalEntry {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "ask")]
 enum Ask {
-    /// Nobody is asked.
+    /// Such a call runs without a question.
     Never,
     /// Each such call waits for a person.
     Always,
@@ -239,15 +240,15 @@ impl ApprovalEntry {
     }
 }
 
-/// [`Features`] for the schema, since the contract knows nothing of schemas; a test holds their fields together.
+/// Schema of [`Features`], since the contract has no schemas. A test compares their fields.
 #[derive(Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "features")]
 #[allow(dead_code, reason = "only its shape is used")]
 struct FeaturesShape {
-    /// Switched on.
+    /// Features that are switched on.
     enable: Vec<String>,
-    /// Switched off.
+    /// Features that are switched off.
     disable: Vec<String>,
 }
 

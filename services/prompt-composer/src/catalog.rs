@@ -14,15 +14,14 @@ use contract::{AiConfig, ErrorCode};
 use service::health::Readiness;
 use service::reload::Reload;
 
-use crate::ComposerConfig;
 use crate::agents::{self, Agent, Agents, Tenant};
 use crate::compose::{ComposeInput, compose};
+use crate::config::ComposerConfig;
 use crate::features;
 use crate::library::Library;
+use crate::placeholders::PROMPT_BYTES_MAX;
 use crate::reply_cache::{CachedReply, ReplyCache};
 
-/// Longest composed prompt in bytes: a reply must fit into one message of a server with default limits.
-pub(crate) const PROMPT_BYTES_MAX: usize = 512 << 10;
 /// Longest serialised reply in bytes, below the default limit of nats-server. A prompt of control characters takes six
 /// bytes for each. A reply that cannot be sent would block all commands of the session.
 const REPLY_BYTES_MAX: usize = 960 << 10;
@@ -220,7 +219,7 @@ impl Catalog {
             let why = "continuation_config.judge is never asked: require_explicit_signal ends what it would decide";
             warnings.push(why.to_owned());
         }
-        // Whoever is not told how to go on does not go on by itself.
+        // Without the instructions to continue, an agent does not continue by itself.
         let mut settings = settings;
         settings.continuation.enabled &= prompt.has_continuation;
         Ok(Composed {

@@ -23,7 +23,7 @@ const SYSTEM_PROMPT: &str = "system_prompt";
 
 /// A composed prompt with its parts and warnings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prompt {
+pub struct ComposedPrompt {
     /// The system prompt as the model reads it.
     pub text: String,
     /// SHA-256 over the text, in hex.
@@ -46,7 +46,7 @@ pub struct ComposeInput<'a> {
     pub settings: &'a AgentSettings,
     /// Settings of the model that reads the prompt.
     pub model: &'a ModelSettings,
-    /// The model's `prompt_variant`.
+    /// The model's `prompt_variant` in `models.yaml`.
     pub family: Option<&'a str>,
     /// Features of all agents, from the configuration.
     pub features: &'a [String],
@@ -74,7 +74,7 @@ impl ComposeInput<'_> {
 }
 
 /// Composes a prompt. The same input and library give the same text.
-pub fn compose(library: &Library, input: &ComposeInput<'_>) -> Prompt {
+pub fn compose(library: &Library, input: &ComposeInput<'_>) -> ComposedPrompt {
     let mut builder = PromptBuilder::new(library, input);
     builder.add_agent();
     if input.request.include_shared && input.ai_config.include_shared.unwrap_or(true) {
@@ -229,10 +229,10 @@ impl<'a> PromptBuilder<'a> {
         self.components.push(Component { name, sha256: sha256_hex(text), bytes: text.len() });
     }
 
-    fn finish(mut self) -> Prompt {
+    fn finish(mut self) -> ComposedPrompt {
         let unknown = self.unknown.iter().map(|name| format!("{{{{{{{name}}}}}}} has no value"));
         self.warnings.extend(unknown);
-        Prompt {
+        ComposedPrompt {
             fingerprint: sha256_hex(&self.text),
             text: self.text,
             components: self.components,

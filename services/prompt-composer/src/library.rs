@@ -20,7 +20,7 @@ pub struct Library {
 pub struct PromptVariant<'a> {
     /// How the part is used, for example `single`, `multi` or `patterns`.
     pub flavour: Option<&'a str>,
-    /// The model's `prompt_variant`.
+    /// The model's `prompt_variant` in `models.yaml`.
     pub family: Option<&'a str>,
 }
 

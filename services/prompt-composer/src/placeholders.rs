@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::catalog::PROMPT_BYTES_MAX;
+/// Longest composed prompt in bytes: a reply must fit into one message of a server with default limits.
+pub(crate) const PROMPT_BYTES_MAX: usize = 512 << 10;
 
 const OPEN: &str = "{{{";
 const CLOSE: &str = "}}}";

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_of_keeping() {
+    fn cache_over_its_limits_is_bounded() {
         let cache = ReplyCache::default();
         let request = |n: usize| Bytes::from(n.to_string());
         for n in 0..10 * REPLIES_MAX {

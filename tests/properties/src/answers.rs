@@ -1,13 +1,17 @@
 //! What providers send.
 
-use model_gateway::adapter::Protocol;
+use model_gateway::adapter::ProviderProtocol;
 use model_gateway::reply::ModelReply;
 
-const PROTOCOLS: [Protocol; 4] =
-    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini];
+const PROTOCOLS: [ProviderProtocol; 4] = [
+    ProviderProtocol::OpenaiChat,
+    ProviderProtocol::OpenaiResponses,
+    ProviderProtocol::Anthropic,
+    ProviderProtocol::Gemini,
+];
 
 /// What an answer comes to, fed in pieces of so many bytes: a reply, or what kind of failure.
-fn read(protocol: Protocol, bytes: &[u8], piece: usize) -> Result<ModelReply, contract::model::FailureKind> {
+fn read(protocol: ProviderProtocol, bytes: &[u8], piece: usize) -> Result<ModelReply, contract::model::FailureKind> {
     let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     for piece in bytes.chunks(piece.max(1)) {
         for delta in reader.push(piece).map_err(|failure| failure.kind)? {

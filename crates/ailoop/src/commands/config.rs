@@ -22,13 +22,13 @@ pub(super) fn run(command: &ConfigCommand, terminal: &Terminal) -> Result<Exit, 
 }
 
 fn check_config(terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let report = config_check::check(&config_check::variables());
+    let report = config_check::check_config(&config_check::read_variables());
     for mistake in &report.mistakes {
         let style = if mistake.is_warning { Style::Warn } else { Style::Bad };
         terminal.note(style, &mistake.to_string());
     }
     terminal.note(Style::Faint, &format!("looked at the environment and at {}", report.files.join(", ")));
-    if !report.is_good() {
+    if !report.is_usable() {
         let count = report.mistakes.iter().filter(|mistake| !mistake.is_warning).count();
         let message = format!("{} in the configuration", format::plural(count as u64, "mistake"));
         return Err(CommandFailure::new(ErrorCode::BadConfig, message).help("correct what is shown above"));

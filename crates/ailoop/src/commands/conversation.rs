@@ -471,11 +471,11 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, CliCommand};
 
     fn check(line: &[&str], expect: &str) {
         let cli = Cli::parse_from(["ailoop", "run", "x"].iter().chain(line));
-        let Command::Run(args) = cli.command else { panic!("not run") };
+        let CliCommand::Run(args) = cli.command else { panic!("not run") };
         assert_eq!(start_options(&args).unwrap(), expect);
     }
 

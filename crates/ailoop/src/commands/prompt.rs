@@ -1,6 +1,7 @@
 //! `ailoop prompt`: shows composed prompts, without a fleet.
 
 use contract::command::Features;
+use similar::{ChangeTag, TextDiff};
 
 use super::output::finish;
 use crate::args::{PromptCommand, PromptShowArgs};
@@ -34,27 +35,9 @@ fn show_prompt(args: &PromptShowArgs, terminal: &Terminal) -> Result<Exit, Comma
 /// add and remove whole blocks of a prompt.
 fn diff_lines(before: &str, after: &str) -> String {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
-    // Length of the longest common subsequence from each pair of lines on.
-    let mut common = vec![vec![0_usize; after.len() + 1]; before.len() + 1];
-    for (i, old) in before.iter().enumerate().rev() {
-        for (j, new) in after.iter().enumerate().rev() {
-            common[i][j] = if old == new { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
-        }
-    }
-    let (mut i, mut j, mut out) = (0, 0, String::new());
-    let mut line = |sign: char, text: &str| out.extend([sign.to_string().as_str(), text, "\n"]);
-    while i < before.len() || j < after.len() {
-        if i < before.len() && j < after.len() && before[i] == after[j] {
-            (i, j) = (i + 1, j + 1);
-        } else if j == after.len() || (i < before.len() && common[i + 1][j] >= common[i][j + 1]) {
-            line('-', before[i]);
-            i += 1;
-        } else {
-            line('+', after[j]);
-            j += 1;
-        }
-    }
-    out
+    let diff = TextDiff::from_slices(&before, &after);
+    let changes = diff.iter_all_changes().filter(|change| change.tag() != ChangeTag::Equal);
+    changes.flat_map(|change| [change.tag().to_string(), change.value().to_owned(), "\n".to_owned()]).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::args::RunArgs;
 use crate::client;
 use crate::default_model::ModelChoice;
 use crate::failure::{CommandFailure, Exit};
-use crate::fleet::{Fleet, Plan, is_set};
+use crate::fleet::{FleetPlan, LocalFleet, is_key_set};
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;
@@ -19,7 +19,7 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
     let mut interrupts = Interrupts::listen()?;
     if let Some(fleet) = find_shared_fleet(&args.target) {
         refuse_files(args, fleet.url())?;
-        if let Some(hint) = fleet.key_hint(is_set) {
+        if let Some(hint) = fleet.key_hint(is_key_set) {
             terminal.note(Style::Warn, &hint);
         }
         let client = fleet.connect(args.target.token.as_deref()).await?;
@@ -27,14 +27,18 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
             Conversation { args, prompt, session, client, terminal, fleet_lifetime: FleetLifetime::Independent };
         return conversation.run(&mut interrupts).await;
     }
-    let Some(plan) = interrupts.run_until_interrupted(Plan::embedded(&args.files, args.model.clone())).await else {
+    let Some(plan) =
+        interrupts.run_until_interrupted(FleetPlan::for_one_command(&args.files, args.model.clone())).await
+    else {
         return Ok(Exit::Interrupted);
     };
     let plan = plan?;
     note_model(terminal, plan.choice());
     let files = format!("tools read {} and write {}", plan.root().display(), plan.out().display());
     terminal.note(Style::Faint, &files);
-    let Some(fleet) = interrupts.run_until_interrupted(Fleet::start(plan)).await else { return Ok(Exit::Interrupted) };
+    let Some(fleet) = interrupts.run_until_interrupted(LocalFleet::start(plan)).await else {
+        return Ok(Exit::Interrupted);
+    };
     let mut fleet = fleet?;
     // Other terminals find the fleet by its run file, and can answer the gates of the session.
     fleet.announce_for_one_session()?;

@@ -15,7 +15,7 @@ pub(super) fn to_exit(result: anyhow::Result<()>) -> Result<Exit, CommandFailure
 fn error_code(cause: &(dyn std::error::Error + 'static)) -> Option<ErrorCode> {
     let config = cause.downcast_ref::<configuration::ConfigError>().map(configuration::ConfigError::code);
     let bus = cause.downcast_ref::<bus::BusError>().map(bus::BusError::code);
-    let edge = cause.downcast_ref::<edge::StartError>().map(edge::StartError::code);
+    let edge = cause.downcast_ref::<edge::EdgeStartError>().map(edge::EdgeStartError::code);
     let host = cause.downcast_ref::<tool_host::HostError>().map(tool_host::HostError::code);
     config.or(bus).or(edge).or(host)
 }

@@ -6,23 +6,27 @@ use std::path::Path;
 use super::run::note_model;
 use crate::args::UpArgs;
 use crate::failure::{CommandFailure, Exit};
-use crate::fleet::{Fleet, Plan};
+use crate::fleet::{FleetPlan, LocalFleet};
 use crate::instance::RunFile;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
 
 pub(super) async fn run_fleet(args: &UpArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut interrupts = Interrupts::listen()?;
-    let Some(plan) = interrupts.run_until_interrupted(Plan::up(args)).await else { return Ok(Exit::Interrupted) };
+    let Some(plan) = interrupts.run_until_interrupted(FleetPlan::for_up(args)).await else {
+        return Ok(Exit::Interrupted);
+    };
     let plan = plan?;
     note_model(terminal, plan.choice());
     let started_plan = plan.clone();
-    let Some(fleet) = interrupts.run_until_interrupted(Fleet::start(plan)).await else { return Ok(Exit::Interrupted) };
+    let Some(fleet) = interrupts.run_until_interrupted(LocalFleet::start(plan)).await else {
+        return Ok(Exit::Interrupted);
+    };
     let mut fleet = fleet?;
     fleet.announce()?;
     let printed = terminal.print_data(&format_addresses(fleet.addresses(), &started_plan));
     let failure = match printed {
-        Ok(()) => interrupts.run_until_interrupted(fleet.broken()).await,
+        Ok(()) => interrupts.run_until_interrupted(fleet.wait_for_failure()).await,
         Err(_closed) => None,
     };
     terminal.note(Style::Faint, "ending; a second Ctrl-C ends at once");
@@ -35,7 +39,7 @@ pub(super) async fn run_fleet(args: &UpArgs, terminal: &Terminal) -> Result<Exit
 }
 
 /// Formats the addresses and directories of the fleet. The lines are always the same, so that scripts can read them.
-fn format_addresses(run: &RunFile, plan: &Plan) -> String {
+fn format_addresses(run: &RunFile, plan: &FleetPlan) -> String {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
     let data = plan.data().map_or_else(|| "in that nats-server".to_owned(), |dir| absolute(&dir));
     let mut text = format!("ailoop {} is up\n", run.version);

@@ -1,21 +1,27 @@
-//! A YAML file as a tree whose values know where they stand.
+//! A YAML file as a tree whose values have their positions.
 
 use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
-/// A place in a text, from 1.
+/// A position in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct TextPosition {
+    /// From 1; 0 if unknown.
     pub(super) line: usize,
+    /// From 1; 0 if unknown.
     pub(super) column: usize,
 }
 
-/// A value and where it begins.
+impl TextPosition {
+    pub(super) const START: Self = Self { line: 1, column: 1 };
+}
+
+/// A value with its position.
 #[derive(Debug)]
 pub(super) struct Tree {
-    place: Place,
+    position: TextPosition,
     node: Node,
 }
 
@@ -26,34 +32,35 @@ enum Node {
     Map(Vec<(String, Tree)>),
 }
 
-/// What serde reads.
-struct Raw(Node);
+/// A node without a position, which serde reads.
+struct RawNode(Node);
 
 impl Tree {
-    /// Reads a text; none where it is no YAML, or an empty text.
+    /// Reads a text. Returns `None` if it is empty or no YAML.
     pub(super) fn read(text: &str) -> Option<Self> {
-        serde_saphyr::from_str::<Spanned<Raw>>(text).ok().map(Self::of)
+        serde_saphyr::from_str::<Spanned<RawNode>>(text).ok().map(Self::from_spanned)
     }
 
-    fn of(spanned: Spanned<Raw>) -> Self {
+    fn from_spanned(spanned: Spanned<RawNode>) -> Self {
         let usize = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let place = Place { line: usize(spanned.referenced.line()), column: usize(spanned.referenced.column()) };
-        Self { place, node: spanned.value.0 }
+        let position =
+            TextPosition { line: usize(spanned.referenced.line()), column: usize(spanned.referenced.column()) };
+        Self { position, node: spanned.value.0 }
     }
 
-    /// As JSON has it.
-    pub(super) fn value(&self) -> Value {
+    /// Returns the tree as JSON.
+    pub(super) fn to_json(&self) -> Value {
         match &self.node {
             Node::Scalar(value) => value.clone(),
-            Node::List(items) => items.iter().map(Self::value).collect(),
+            Node::List(items) => items.iter().map(Self::to_json).collect(),
             Node::Map(fields) => {
-                Value::Object(fields.iter().map(|(key, tree)| (key.clone(), tree.value())).collect::<Map<_, _>>())
+                Value::Object(fields.iter().map(|(key, tree)| (key.clone(), tree.to_json())).collect::<Map<_, _>>())
             }
         }
     }
 
-    /// Where the value stands that a JSON pointer leads to; where the pointer breaks off, the last value on its way.
-    pub(super) fn place(&self, pointer: &str) -> Place {
+    /// Returns the position of the value at a JSON pointer, or else of the last value on its path.
+    pub(super) fn position(&self, pointer: &str) -> TextPosition {
         let mut tree = self;
         for part in pointer.split('/').skip(1).map(|part| part.replace("~1", "/").replace("~0", "~")) {
             let below = match &tree.node {
@@ -64,12 +71,12 @@ impl Tree {
             let Some(below) = below else { break };
             tree = below;
         }
-        tree.place
+        tree.position
     }
 }
 
-/// Where a key stands in a text: its first occurrence at or below a line.
-pub(super) fn key_place(text: &str, from: Place, key: &str) -> Option<Place> {
+/// Finds a key in a text: its first occurrence on the line of `from` or below it.
+pub(super) fn find_key(text: &str, from: TextPosition, key: &str) -> Option<TextPosition> {
     let lines = text.lines().enumerate().skip(from.line.saturating_sub(1));
     for (index, line) in lines {
         for (at, _) in line.match_indices(key) {
@@ -77,89 +84,89 @@ pub(super) fn key_place(text: &str, from: Place, key: &str) -> Option<Place> {
             let begins = before.is_none_or(|c| c.is_whitespace() || matches!(c, '{' | ',' | '"' | '\''));
             let rest = line[at + key.len()..].trim_start_matches(['"', '\'']).trim_start();
             if begins && rest.starts_with(':') {
-                return Some(Place { line: index + 1, column: line[..at].chars().count() + 1 });
+                return Some(TextPosition { line: index + 1, column: line[..at].chars().count() + 1 });
             }
         }
     }
     None
 }
 
-/// The text without the entries that begin on these lines, and what is indented below them. Every other line stays where
-/// it is.
-pub(super) fn blanked(text: &str, lines: &[usize]) -> String {
+/// Blanks the entries that begin on these lines, with everything that is indented below them. The other lines keep their
+/// numbers.
+pub(super) fn blank_entries(text: &str, lines: &[usize]) -> String {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut hidden_below = None;
-    let mut kept = Vec::new();
+    let mut out = Vec::new();
     for (index, line) in text.lines().enumerate() {
         if lines.contains(&(index + 1)) {
             hidden_below = Some(indent(line));
-            kept.push("");
+            out.push("");
         } else if hidden_below.is_some_and(|outer| line.trim().is_empty() || indent(line) > outer) {
-            kept.push("");
+            out.push("");
         } else {
             hidden_below = None;
-            kept.push(line);
+            out.push(line);
         }
     }
-    kept.join("\n") + "\n"
+    out.join("\n") + "\n"
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Any;
         impl<'de> Visitor<'de> for Any {
-            type Value = Raw;
+            type Value = RawNode;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a value")
             }
 
-            fn visit_unit<E>(self) -> Result<Raw, E> {
-                Ok(Raw(Node::Scalar(Value::Null)))
+            fn visit_unit<E>(self) -> Result<RawNode, E> {
+                Ok(RawNode(Node::Scalar(Value::Null)))
             }
 
-            fn visit_none<E>(self) -> Result<Raw, E> {
-                Ok(Raw(Node::Scalar(Value::Null)))
+            fn visit_none<E>(self) -> Result<RawNode, E> {
+                Ok(RawNode(Node::Scalar(Value::Null)))
             }
 
-            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
-                Raw::deserialize(deserializer)
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<RawNode, D::Error> {
+                RawNode::deserialize(deserializer)
             }
 
-            fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
-                Ok(Raw(Node::Scalar(value.into())))
+            fn visit_bool<E>(self, value: bool) -> Result<RawNode, E> {
+                Ok(RawNode(Node::Scalar(value.into())))
             }
 
-            fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
-                Ok(Raw(Node::Scalar(value.into())))
+            fn visit_i64<E>(self, value: i64) -> Result<RawNode, E> {
+                Ok(RawNode(Node::Scalar(value.into())))
             }
 
-            fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
-                Ok(Raw(Node::Scalar(value.into())))
+            fn visit_u64<E>(self, value: u64) -> Result<RawNode, E> {
+                Ok(RawNode(Node::Scalar(value.into())))
             }
 
-            fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
-                Ok(Raw(Node::Scalar(Number::from_f64(value).map_or(Value::Null, Value::Number))))
+            fn visit_f64<E>(self, value: f64) -> Result<RawNode, E> {
+                Ok(RawNode(Node::Scalar(Number::from_f64(value).map_or(Value::Null, Value::Number))))
             }
 
-            fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
-                Ok(Raw(Node::Scalar(value.into())))
+            fn visit_str<E>(self, value: &str) -> Result<RawNode, E> {
+                Ok(RawNode(Node::Scalar(value.into())))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Raw, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<RawNode, A::Error> {
                 let mut items = Vec::new();
-                while let Some(item) = list.next_element::<Spanned<Raw>>()? {
-                    items.push(Tree::of(item));
+                while let Some(item) = list.next_element::<Spanned<RawNode>>()? {
+                    items.push(Tree::from_spanned(item));
                 }
-                Ok(Raw(Node::List(items)))
+                Ok(RawNode(Node::List(items)))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawNode, A::Error> {
                 let mut fields = Vec::new();
                 while let Some(key) = map.next_key::<String>()? {
-                    fields.push((key, Tree::of(map.next_value::<Spanned<Raw>>()?)));
+                    fields.push((key, Tree::from_spanned(map.next_value::<Spanned<RawNode>>()?)));
                 }
-                Ok(Raw(Node::Map(fields)))
+                Ok(RawNode(Node::Map(fields)))
             }
         }
         deserializer.deserialize_any(Any)
@@ -173,17 +180,17 @@ mod tests {
     const TEXT: &str = "a:\n  b: [1, {c: x}]\n  d:\n    e: 2\nf: null\n";
 
     #[test]
-    fn values_know_their_places() {
+    fn value_in_tree_has_its_position() {
         let tree = Tree::read(TEXT).unwrap();
-        assert_eq!(tree.value(), serde_json::json!({"a": {"b": [1, {"c": "x"}], "d": {"e": 2}}, "f": null}));
-        assert_eq!(tree.place("/a/b/1/c"), Place { line: 2, column: 14 });
-        assert_eq!(tree.place("/a/d/e"), Place { line: 4, column: 8 });
-        assert_eq!(key_place(TEXT, tree.place("/a"), "d"), Some(Place { line: 3, column: 3 }));
-        assert_eq!(key_place(TEXT, tree.place("/a/b"), "c"), Some(Place { line: 2, column: 11 }));
+        assert_eq!(tree.to_json(), serde_json::json!({"a": {"b": [1, {"c": "x"}], "d": {"e": 2}}, "f": null}));
+        assert_eq!(tree.position("/a/b/1/c"), TextPosition { line: 2, column: 14 });
+        assert_eq!(tree.position("/a/d/e"), TextPosition { line: 4, column: 8 });
+        assert_eq!(find_key(TEXT, tree.position("/a"), "d"), Some(TextPosition { line: 3, column: 3 }));
+        assert_eq!(find_key(TEXT, tree.position("/a/b"), "c"), Some(TextPosition { line: 2, column: 11 }));
     }
 
     #[test]
-    fn blanked_entry_takes_what_is_below_it() {
-        assert_eq!(blanked(TEXT, &[3]), "a:\n  b: [1, {c: x}]\n\n\nf: null\n");
+    fn blanked_entry_nested_lines_are_blanked_too() {
+        assert_eq!(blank_entries(TEXT, &[3]), "a:\n  b: [1, {c: x}]\n\n\nf: null\n");
     }
 }

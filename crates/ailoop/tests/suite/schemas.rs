@@ -40,7 +40,7 @@ fn committed_schemas_are_those_of_the_types() {
 }
 
 #[test]
-fn what_is_shipped_is_valid() {
+fn shipped_configuration_is_valid() {
     for file in ConfigFile::ALL {
         let (value, validator) = (value(&shipped(file)), validator(file));
         let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();

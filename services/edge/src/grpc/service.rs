@@ -16,12 +16,11 @@ use super::replies::{
 };
 use super::requests::{parse_control, parse_dead_letter, parse_optional_json, parse_options, parse_start};
 use super::stream::{NotificationStream, stream_notifications};
-use crate::admission::QueueDepth;
 use crate::api_error::ApiError;
 use crate::client_queue::QueueEnd;
 use crate::method::Method;
 use crate::params::{self, ListSessionsParams, UnvalidatedCommand, WatchParams};
-use crate::session_api::{SessionApi, SessionPage, TranscriptPage};
+use crate::session_api::{QueueDepth, SessionApi, SessionPage, TranscriptPage};
 
 #[tonic::async_trait]
 impl Service for GrpcService {

@@ -13,9 +13,9 @@ use session::readable;
 use super::SessionApi;
 use crate::api_error::ApiError;
 use crate::authentication::ApiCaller;
-use crate::commands::fold_session;
 use crate::fair_queue::RequestCost;
 use crate::params;
+use crate::session_log::fold_session;
 
 /// The transcript of a session, as a model reads it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -26,7 +26,7 @@ fn start() -> StartRequest {
 #[tokio::test]
 async fn tenant_flooding_queue_is_refused_before_others() {
     for (floods, refused) in [("acme", false), ("default", true)] {
-        let fixture = Fixture::with(edge::Config { waiting_calls_max: 5, ..config() }).await;
+        let fixture = Fixture::with(edge::EdgeConfig { waiting_calls_max: 5, ..config() }).await;
         for session in ["a", "b", "c", "d"] {
             let key = SessionKey { tenant: TenantId::new(floods).unwrap(), ..key(session) };
             let call = CallAttempt { call: CallId::model(1, 1), attempt: 1 };
@@ -48,7 +48,7 @@ async fn tenant_flooding_queue_is_refused_before_others() {
 
 #[tokio::test]
 async fn turn_over_waiting_call_limit_is_refused() {
-    let fixture = Fixture::with(edge::Config { waiting_calls_max: 2, ..config() }).await;
+    let fixture = Fixture::with(edge::EdgeConfig { waiting_calls_max: 2, ..config() }).await;
     let mut client = fixture.grpc().await.0;
     // These are model calls that no gateway takes.
     for session in ["a", "b"] {
@@ -78,7 +78,7 @@ async fn turn_over_waiting_call_limit_is_refused() {
 
 #[tokio::test]
 async fn session_over_tenant_limit_is_refused_and_ended_ones_do_not_count() {
-    let fixture = Fixture::with(edge::Config { tenant_sessions_max: 2, ..config() }).await;
+    let fixture = Fixture::with(edge::EdgeConfig { tenant_sessions_max: 2, ..config() }).await;
     let mut ws = fixture.ws().await;
     for session in ["a", "b"] {
         ws.expect_ok("session.start", json!({"session_id": session, "prompt": "x", "interactive": true})).await;
@@ -100,7 +100,7 @@ async fn session_over_tenant_limit_is_refused_and_ended_ones_do_not_count() {
 
 #[tokio::test]
 async fn turn_over_tenant_waiting_turns_is_refused() {
-    let fixture = Fixture::with(edge::Config { tenant_waiting_turns_max: Some(3), ..config() }).await;
+    let fixture = Fixture::with(edge::EdgeConfig { tenant_waiting_turns_max: Some(3), ..config() }).await;
     let mut ws = fixture.ws().await;
     for session in ["a", "b"] {
         ws.expect_ok("session.start", json!({"session_id": session, "prompt": "x", "interactive": true})).await;
@@ -129,7 +129,7 @@ async fn turn_over_tenant_waiting_turns_is_refused() {
 
 #[tokio::test]
 async fn turn_over_tenant_stored_bytes_is_refused() {
-    let fixture = Fixture::with(edge::Config { tenant_stored_bytes_max: 100_000, ..config() }).await;
+    let fixture = Fixture::with(edge::EdgeConfig { tenant_stored_bytes_max: 100_000, ..config() }).await;
     let mut ws = fixture.ws().await;
     let prompt = "x".repeat(60_000);
     ws.expect_ok("session.start", json!({"session_id": "a", "prompt": prompt, "interactive": true})).await;

@@ -175,7 +175,7 @@ async fn command_with_lost_ack_is_answered_from_log() {
 
 #[tokio::test]
 async fn command_not_handled_in_time_is_answered_as_stored() {
-    let fixture = Fixture::with(edge::Config { command_wait: 1, ..config() }).await;
+    let fixture = Fixture::with(edge::EdgeConfig { command_wait: 1, ..config() }).await;
     fixture.fake_loop.pause();
     let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
     let accepted = ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "x", "no_wait": true})).await;

@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use configuration::Secret;
-use edge::Config;
+use edge::EdgeConfig;
 use futures::future::join_all;
 use futures::stream;
 use serde_json::json;
@@ -24,8 +23,8 @@ use crate::support::{Fixture, TEST_TIMEOUT, config, read_code, wait_until};
 /// The preface of HTTP/2 with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-fn limited(connections: ConnectionLimits) -> Config {
-    Config { token: Some(Secret::new("s3cret")), connections, ..config() }
+fn limited(connections: ConnectionLimits) -> EdgeConfig {
+    EdgeConfig { token: Some(configuration::Secret::new("s3cret")), connections, ..config() }
 }
 
 /// Opens a connection and sends some bytes.
@@ -82,7 +81,7 @@ async fn connection_without_credentials_in_time_is_closed() {
 
 #[tokio::test]
 async fn connection_with_credentials_stays_open_past_the_handshake_limit() {
-    let fixture = Fixture::with(Config {
+    let fixture = Fixture::with(EdgeConfig {
         token: None,
         ..limited(ConnectionLimits { handshake_ms: 100, ..ConnectionLimits::default() })
     })
@@ -100,7 +99,7 @@ async fn connection_with_credentials_stays_open_past_the_handshake_limit() {
 #[tokio::test]
 async fn flood_of_silent_connections_leaves_room_for_clients() {
     let limits = ConnectionLimits { pending_max: 32, pending_per_address_max: 16, ..ConnectionLimits::default() };
-    let fixture = Fixture::with(Config { token: None, ..limited(limits) }).await;
+    let fixture = Fixture::with(EdgeConfig { token: None, ..limited(limits) }).await;
     let (ws, grpc) = (fixture.edge.addresses().ws, fixture.edge.addresses().grpc);
     let mut silent = Vec::new();
     for _ in 0..200 {
@@ -116,7 +115,7 @@ async fn flood_of_silent_connections_leaves_room_for_clients() {
 #[tokio::test]
 async fn connection_over_the_limit_is_refused_as_overloaded_by_both_protocols() {
     let limits = ConnectionLimits { max: 1, ..ConnectionLimits::default() };
-    let fixture = Fixture::with(Config { token: None, ..limited(limits) }).await;
+    let fixture = Fixture::with(EdgeConfig { token: None, ..limited(limits) }).await;
     let first = fixture.ws().await;
     let url = format!("ws://{}/ws", fixture.edge.addresses().ws);
     let Err(tungstenite::Error::Http(refused)) = tokio_tungstenite::connect_async(&url).await else {
@@ -137,7 +136,7 @@ async fn connection_over_the_limit_is_refused_as_overloaded_by_both_protocols() 
 #[tokio::test]
 async fn grpc_connection_counts_as_much_as_a_websocket() {
     let limits = ConnectionLimits { max: 1, ..ConnectionLimits::default() };
-    let fixture = Fixture::with(Config { token: None, ..limited(limits) }).await;
+    let fixture = Fixture::with(EdgeConfig { token: None, ..limited(limits) }).await;
     let mut grpc = fixture.grpc().await;
     grpc.0.list(proto::ListRequest::default()).await.unwrap();
     let url = format!("ws://{}/ws", fixture.edge.addresses().ws);
@@ -149,7 +148,7 @@ async fn grpc_connection_counts_as_much_as_a_websocket() {
 async fn connection_over_request_rate_is_slowed_and_no_other() {
     // A burst of 10 requests, then one every 50 ms.
     let limits = ConnectionLimits { requests_per_s: 20, ..ConnectionLimits::default() };
-    let fixture = Fixture::with(Config { token: None, ..limited(limits) }).await;
+    let fixture = Fixture::with(EdgeConfig { token: None, ..limited(limits) }).await;
     let (mut ws, grpc) = (fixture.ws().await, fixture.grpc().await.0);
     let (mut other_ws, mut other_grpc) = (fixture.ws().await, fixture.grpc().await.0);
     let burst_is_used = Notify::new();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bus::MemoryServer;
-use edge::{Config, Edge};
+use edge::{Edge, EdgeConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -56,9 +56,10 @@ async fn idle_connection_takes_at_most_what_is_booked_for_it() {
         return;
     }
     service::process::raise_open_files();
-    let listen = edge::config::Listen { listen: "127.0.0.1:0".parse().unwrap() };
-    let edge =
-        Edge::start(Config { ws: listen, grpc: listen, ..Config::default() }, MemoryServer::new().bus()).await.unwrap();
+    let listen = edge::config::ListenConfig { listen: "127.0.0.1:0".parse().unwrap() };
+    let edge = Edge::start(EdgeConfig { ws: listen, grpc: listen, ..EdgeConfig::default() }, MemoryServer::new().bus())
+        .await
+        .unwrap();
 
     let handshake = b"GET /ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use configuration::Secret;
 use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
-use edge::{Config, Edge};
+use edge::{Edge, EdgeConfig};
 use futures::SinkExt;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -31,7 +31,7 @@ async fn upgrade(fixture: &Fixture, headers: &[(&'static str, &str)]) -> u16 {
 
 #[tokio::test]
 async fn request_without_valid_credentials_is_unauthorized() {
-    let fixture = Fixture::with(Config { token: Some(Secret::new("s3cret")), ..config() }).await;
+    let fixture = Fixture::with(EdgeConfig { token: Some(Secret::new("s3cret")), ..config() }).await;
     assert_eq!(upgrade(&fixture, &[]).await, 401);
     assert_eq!(upgrade(&fixture, &[("authorization", "Bearer wrong")]).await, 401);
     assert_eq!(upgrade(&fixture, &[("authorization", "Bearer s3cret")]).await, 101);
@@ -104,8 +104,8 @@ async fn plain_http_request_gets_description() {
 #[tokio::test]
 async fn start_on_taken_port_names_field_and_address() {
     let fixture = Fixture::new().await;
-    let taken = edge::config::Listen { listen: fixture.edge.addresses().grpc };
-    let refused = Edge::start(Config { grpc: taken, ..config() }, fixture.server.bus()).await.unwrap_err();
+    let taken = edge::config::ListenConfig { listen: fixture.edge.addresses().grpc };
+    let refused = Edge::start(EdgeConfig { grpc: taken, ..config() }, fixture.server.bus()).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::PortInUse);
     let text = refused.to_string();
     assert!(text.contains("edge.grpc.listen") && text.contains(&taken.listen.to_string()), "{text}");

@@ -36,7 +36,7 @@ async fn publish_chunk(fixture: &Fixture, session: &str, index: u64) {
 
 /// Starts an edge whose client queues hold few notifications.
 async fn start_with_small_queue() -> Fixture {
-    Fixture::with(edge::Config { client_queue: 16, ..config() }).await
+    Fixture::with(edge::EdgeConfig { client_queue: 16, ..config() }).await
 }
 
 /// Commits more than the flow-control windows of a client and a small queue can hold: each commit has 512 KiB.

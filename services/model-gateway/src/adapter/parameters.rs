@@ -5,7 +5,7 @@ use configuration::models::{ProviderEntry, RESERVED_PARAMETERS};
 use contract::model::FailureKind;
 use serde_json::{Map, Value};
 
-use super::Protocol;
+use super::ProviderProtocol;
 use crate::failure::CallFailure;
 
 /// Maximum tokens of a reply that a session may request.
@@ -139,12 +139,12 @@ const GEMINI: &[Rule] = &[
     ),
 ];
 
-fn rules_of(protocol: Protocol) -> &'static [Rule] {
+fn rules_of(protocol: ProviderProtocol) -> &'static [Rule] {
     match protocol {
-        Protocol::OpenaiChat => OPENAI_CHAT,
-        Protocol::OpenaiResponses => OPENAI_RESPONSES,
-        Protocol::Anthropic => ANTHROPIC,
-        Protocol::Gemini => GEMINI,
+        ProviderProtocol::OpenaiChat => OPENAI_CHAT,
+        ProviderProtocol::OpenaiResponses => OPENAI_RESPONSES,
+        ProviderProtocol::Anthropic => ANTHROPIC,
+        ProviderProtocol::Gemini => GEMINI,
     }
 }
 
@@ -152,7 +152,7 @@ fn rules_of(protocol: Protocol) -> &'static [Rule] {
 /// protocol or the operator; `null` counts as absent. Any other parameter fails the request, unless the operator drops
 /// unknown ones.
 pub(crate) fn check_parameters(
-    protocol: Protocol,
+    protocol: ProviderProtocol,
     entry: &ProviderEntry,
     session: &Map<String, Value>,
 ) -> Result<Map<String, Value>, CallFailure> {
@@ -190,7 +190,7 @@ fn refuse(name: &str, why: &str) -> CallFailure {
     CallFailure::new(FailureKind::BadRequest, format!("parameter {name:?} {why}"))
 }
 
-fn refuse_unknown(protocol: Protocol, name: &str) -> CallFailure {
+fn refuse_unknown(protocol: ProviderProtocol, name: &str) -> CallFailure {
     let why = format!(
         "is refused: {} takes {}; an operator allows more with allow_parameters, or drops others with drop_unknown_parameters, of the provider in models.yaml",
         protocol.config_name(),
@@ -293,7 +293,7 @@ mod tests {
         let text = format!("providers: {{p: {{kind: openai_chat, base_url: 'http://p'{entry}}}}}");
         let models = models::parse(&TextFile { origin: "models.yaml".to_owned(), text }).unwrap();
         let session = session.as_object().unwrap();
-        let sent = check_parameters(Protocol::OpenaiChat, &models.providers["p"], session);
+        let sent = check_parameters(ProviderProtocol::OpenaiChat, &models.providers["p"], session);
         sent.map(Value::Object).map_err(|failure| failure.message)
     }
 
@@ -319,7 +319,12 @@ mod tests {
 
     #[test]
     fn refusal_of_a_long_name_fits_into_a_message() {
-        for protocol in [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini] {
+        for protocol in [
+            ProviderProtocol::OpenaiChat,
+            ProviderProtocol::OpenaiResponses,
+            ProviderProtocol::Anthropic,
+            ProviderProtocol::Gemini,
+        ] {
             let long = "x".repeat(500);
             let message = refuse_unknown(protocol, &long).message;
             assert!(message.ends_with("in models.yaml"), "{message}");

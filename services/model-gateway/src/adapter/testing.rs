@@ -6,7 +6,7 @@ use configuration::models::Quirks;
 use contract::model::ModelItem;
 use serde_json::{Map, Value};
 
-use super::{Protocol, RequestTarget};
+use super::{ProviderProtocol, RequestTarget};
 use crate::failure::CallFailure;
 use crate::reply::ModelReply;
 
@@ -23,7 +23,7 @@ pub(super) fn target_of<'a>(item: &'a ModelItem, model: &'a str) -> RequestTarge
 }
 
 /// Reads a response in chunks.
-fn read<'a>(protocol: Protocol, pieces: impl Iterator<Item = &'a [u8]>) -> Result<ModelReply, CallFailure> {
+fn read<'a>(protocol: ProviderProtocol, pieces: impl Iterator<Item = &'a [u8]>) -> Result<ModelReply, CallFailure> {
     let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     for piece in pieces {
         for delta in reader.push(piece)? {
@@ -37,7 +37,7 @@ fn read<'a>(protocol: Protocol, pieces: impl Iterator<Item = &'a [u8]>) -> Resul
 }
 
 /// Reads a response whole and split at each byte, and checks that the results are equal.
-pub(super) fn check(protocol: Protocol, body: &str) -> Result<ModelReply, CallFailure> {
+pub(super) fn check(protocol: ProviderProtocol, body: &str) -> Result<ModelReply, CallFailure> {
     let whole = read(protocol, std::iter::once(body.as_bytes()));
     let same = |what: &str, got: Result<ModelReply, CallFailure>| {
         assert_eq!(got.map_err(|f| f.kind), whole.clone().map_err(|f| f.kind), "{what}: {body}");
@@ -51,7 +51,7 @@ pub(super) fn check(protocol: Protocol, body: &str) -> Result<ModelReply, CallFa
 }
 
 /// Reads a response that was cut after so many bytes.
-pub(super) fn cut(protocol: Protocol, body: &str, at: usize) -> Result<ModelReply, CallFailure> {
+pub(super) fn cut(protocol: ProviderProtocol, body: &str, at: usize) -> Result<ModelReply, CallFailure> {
     read(protocol, std::iter::once(&body.as_bytes()[..at]))
 }
 

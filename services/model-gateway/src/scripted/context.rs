@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::Json;
-use contract::model::{Message, ModelItem};
+use contract::model::{Message, ModelItem, SIGNAL_TOOL};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -59,8 +59,8 @@ impl ScriptContext {
         let messages: Vec<Message> =
             item.messages.iter().map(|raw| serde_json::from_str(raw.get())).collect::<Result<_, _>>()?;
         let names: Vec<String> = item.tools.iter().filter_map(parse_tool_name).collect();
-        let can_signal = names.iter().any(|name| name == super::play::SIGNAL);
-        let tools = names.into_iter().filter(|name| name != super::play::SIGNAL).collect();
+        let can_signal = names.iter().any(|name| name == SIGNAL_TOOL);
+        let tools = names.into_iter().filter(|name| name != SIGNAL_TOOL).collect();
         let turn = find_turn_start(&messages, item.meta.step);
         let tool_results = collect_results(&messages[turn..]);
         let mut by_name: BTreeMap<String, Vec<ScriptToolResult>> = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use contract::limits::TOOL_CALLS_PER_REPLY_MAX;
-use contract::model::{FailureKind, FinishReason, ModelItem};
+use contract::model::{FailureKind, FinishReason, ModelItem, SIGNAL_TOOL};
 use minijinja::value::Serde;
 use minijinja::{Environment, Value as Any};
 use serde_json::{Map, Value, json};
@@ -15,9 +15,6 @@ use super::context::ScriptContext;
 use super::script::{Script, ScriptArguments, ScriptCall, ScriptFailure, ScriptStep, environment, is_template};
 use crate::failure::CallFailure;
 use crate::reply::{CallDelta, Delta};
-
-/// Pseudo-tool by which a model sends its signal.
-pub(crate) const SIGNAL: &str = "continuation";
 
 /// Plays the steps of a script as replies.
 #[derive(Debug, Clone)]
@@ -93,7 +90,7 @@ impl ScriptPlayer {
             let fields: Map<String, Value> = signal.clone().into_iter().collect();
             let signal = self.render_value(&Value::Object(fields), context)?;
             if can_signal {
-                calls.push((SIGNAL.to_owned(), signal.to_string()));
+                calls.push((SIGNAL_TOOL.to_owned(), signal.to_string()));
             } else {
                 text = format!("{text}\n\n```json\n{}\n```", json!({ "continuation": signal }));
             }

@@ -8,7 +8,7 @@ use super::*;
 use crate::reply::ModelReply;
 
 const REHEARSAL: &str = include_str!("../../../../config/scripts/rehearsal.yaml");
-const FILE_TOOLS: &[&str] = &["list_files", "read_file", "search_text", "write_file", SIGNAL];
+const FILE_TOOLS: &[&str] = &["list_files", "read_file", "search_text", "write_file", SIGNAL_TOOL];
 
 fn player(text: &str) -> ScriptPlayer {
     let file = TextFile { origin: "script.yaml".to_owned(), text: text.to_owned() };
@@ -76,7 +76,7 @@ impl Session {
         self.push(&Message::Assistant { content, reasoning, tool_calls: calls.clone(), replay: None });
         for call in &calls {
             let arguments: Value = serde_json::from_str(&call.function.arguments).unwrap();
-            let content = if call.function.name == SIGNAL {
+            let content = if call.function.name == SIGNAL_TOOL {
                 status = Some(arguments["status"].as_str().unwrap().to_owned());
                 "noted".to_owned()
             } else {
@@ -84,7 +84,7 @@ impl Session {
             };
             self.push(&Message::Tool { tool_call_id: call.id.clone(), content });
         }
-        if calls.iter().all(|call| call.function.name == SIGNAL) && status.as_deref() == Some("CONTINUE") {
+        if calls.iter().all(|call| call.function.name == SIGNAL_TOOL) && status.as_deref() == Some("CONTINUE") {
             self.push(&Message::User { content: Content::from("Go on: the report.") });
         }
         (reply, status)
@@ -107,7 +107,7 @@ impl Session {
 
 /// Names of the called tools, without the signal.
 fn tool_names(reply: &ModelReply) -> Vec<String> {
-    reply.calls().into_iter().map(|call| call.function.name).filter(|name| name != SIGNAL).collect()
+    reply.calls().into_iter().map(|call| call.function.name).filter(|name| name != SIGNAL_TOOL).collect()
 }
 
 fn file_tools(call: &ToolCall) -> String {
@@ -194,7 +194,7 @@ fn rehearsal_with_missing_or_failing_tools_ends_with_an_explanation() {
     // Without the pseudo-tool, the signal is at the end of the text.
     assert!(plain[0].text.ends_with("```") && plain[0].text.contains(r#""status":"TERMINATE""#), "{}", plain[0].text);
 
-    let blind = run(&["read_file", SIGNAL], &|_| unreachable!());
+    let blind = run(&["read_file", SIGNAL_TOOL], &|_| unreachable!());
     assert!(blind.len() == 1 && blind[0].text.contains("list_files is not"));
 
     let nobody = run(FILE_TOOLS, &|_| "error no_tool_available: nobody serves list_files".to_owned());
@@ -216,7 +216,7 @@ fn rehearsal_with_missing_or_failing_tools_ends_with_an_explanation() {
     assert!(last(&refused).contains("I read\n0 of them"), "{}", last(&refused));
     assert!(refused[2].text.contains("read_file did not work: error tool_error: not UTF-8"));
 
-    let reader = run(&["list_files", SIGNAL], &file_tools);
+    let reader = run(&["list_files", SIGNAL_TOOL], &file_tools);
     assert!(last(&reader).contains("write_file is not"), "{reader:?}");
 
     let cut = run(FILE_TOOLS, &|call| match call.function.name.as_str() {

@@ -158,7 +158,7 @@ fn phrases_in_prompts_match_with_the_settings_of_their_agents() {
     };
     let decided = |(patterns, detects_intent): &(Arc<Patterns>, bool), text: &str| {
         reply::evidence(patterns, text, *detects_intent).map(|evidence| match evidence {
-            Evidence::Pattern(heard) => heard.continues,
+            Evidence::Pattern(matched) => matched.continues,
             Evidence::Intent(intent) => intent.continues,
         })
     };
@@ -174,7 +174,7 @@ fn phrases_in_prompts_match_with_the_settings_of_their_agents() {
     }
     let (patricia, eamonn) = (patterns("patricia"), patterns("eamonn"));
     let own = shipped("agents/patricia_planner.md");
-    for (patterns, told, logged, goes_on) in [
+    for (patterns, prompt, logged, goes_on) in [
         (&eamonn, text.as_str(), "Next, I'll write it.", true),
         (&eamonn, &text, "Proceeding to the next file.", true),
         (&eamonn, &text, "Task complete. It is in `a.md`.", false),
@@ -186,7 +186,7 @@ fn phrases_in_prompts_match_with_the_settings_of_their_agents() {
     ] {
         let words: String = logged.split(' ').take(2).collect::<Vec<_>>().join(" ");
         let (first, _) = words.split_once(' ').unwrap();
-        assert!(told.contains(first), "{logged}");
+        assert!(prompt.contains(first), "{logged}");
         assert_eq!(decided(patterns, logged), Some(goes_on), "{logged}");
     }
 }

@@ -62,7 +62,7 @@ fn committed(layers: Layers<'_>) -> ContinuationSettings {
 enum Expected {
     /// `require_explicit_signal`, which templates also set.
     Explicit(bool),
-    /// `max_iterations`.
+    /// The value of `max_iterations`.
     Steps(u32),
     /// Both lists of patterns. `ListsOf` names the template that has them.
     Lists(&'static [&'static str], &'static [&'static str]),

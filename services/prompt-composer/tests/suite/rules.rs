@@ -144,12 +144,12 @@ fn variant_follows_how_the_loop_asks_for_a_signal() {
     world.write("mine/shared/output_format.structured.md", "envelope");
     let check = |agent: &str, model: &str, signal: Option<&str>, output: &str| {
         let composed = world.composed(&request(Some(agent), Some(model)));
-        let told = |heading: &str| {
+        let first_line_below = |heading: &str| {
             let (_, rest) = composed.prompt.split_once(&format!("## {heading}\n\n"))?;
             rest.lines().next()
         };
         assert_eq!(
-            (told("CONTINUATION PROTOCOL"), told("OUTPUT FORMAT INSTRUCTIONS")),
+            (first_line_below("CONTINUATION PROTOCOL"), first_line_below("OUTPUT FORMAT INSTRUCTIONS")),
             (signal, Some(output)),
             "{agent} {model}"
         );
@@ -181,11 +181,11 @@ fn variant_follows_how_the_loop_asks_for_a_signal() {
 fn requests_in_sequence_do_not_affect_each_other() {
     let world = World::new();
     world.write("mine/shared/bee.md", "bee");
-    let told = ["CORE", "ZOO", "CONTINUATION", "MAILBOX", "OUTPUT"];
+    let all_parts = ["CORE", "ZOO", "CONTINUATION", "MAILBOX", "OUTPUT"];
     let (x, y) = (request(Some("x"), Some("big")), request(Some("y"), Some("big")));
     let secret = [("what".to_owned(), "secret".to_owned()), ("agent_name".to_owned(), "Mallory".to_owned())];
     let rows: Vec<(ComposeRequest, Vec<&str>)> = vec![
-        (x.clone(), told.to_vec()),
+        (x.clone(), all_parts.to_vec()),
         (y.clone(), vec!["CORE", "OUTPUT"]),
         (
             ComposeRequest { features: features(&["bee", "ape"], &["zoo", "mailbox"]), ..x.clone() },
@@ -195,8 +195,8 @@ fn requests_in_sequence_do_not_affect_each_other() {
             ComposeRequest { features: features(&["continuation", "bee"], &[]), ..y.clone() },
             vec!["CORE", "BEE", "CONTINUATION", "OUTPUT"],
         ),
-        (ComposeRequest { features: features(&["nothing"], &["core"]), ..x.clone() }, told.to_vec()),
-        (ComposeRequest { parameters: secret.into(), ..x.clone() }, told.to_vec()),
+        (ComposeRequest { features: features(&["nothing"], &["core"]), ..x.clone() }, all_parts.to_vec()),
+        (ComposeRequest { parameters: secret.into(), ..x.clone() }, all_parts.to_vec()),
         (
             ComposeRequest { tools: vec![tool("one", Some("Mine."))], ..x.clone() },
             vec!["CORE", "ZOO", "CONTINUATION", "MAILBOX", "TOOL", "AVAILABLE", "OUTPUT"],

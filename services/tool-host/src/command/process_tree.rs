@@ -80,7 +80,7 @@ pub(super) struct ResourceCap {
     pub(super) memory_bytes: u64,
 }
 
-/// What is left of a command after a kill.
+/// The processes of a command that remain after a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KillReport {
     /// Processes that have not ended yet.
@@ -154,7 +154,7 @@ impl ProcessTree {
         self.violation.get().map(String::as_str)
     }
 
-    /// Kills every process, and returns what is left: the kernel takes a moment to end a process.
+    /// Kills every process, and returns those that remain: the kernel takes a moment to end a process.
     pub(super) fn kill(&self) -> io::Result<KillReport> {
         let mut trees = lock();
         let _raised = PriorityGuard::raise();

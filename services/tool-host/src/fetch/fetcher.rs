@@ -140,7 +140,7 @@ impl Fetcher {
         }
         let mut body = Vec::new();
         let mut is_truncated = false;
-        // Decoded bytes are counted, so that what is is_compressed small cannot grow large.
+        // Decoded bytes are counted, so that a small compressed body cannot become a large text.
         while let Some(piece) = response.chunk().await.map_err(|error| broken_body_error(&url, &error))? {
             let room = self.max_bytes - body.len();
             body.extend_from_slice(&piece[..piece.len().min(room)]);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{FilesConfig, HostError, Workspace, list, read, search, write};
 use crate::truncate;
 
-/// A project with what is listed, what is left out, and links that lead out.
+/// A project with listed files, ignored files, and links to files outside it.
 struct Project {
     dir: tempfile::TempDir,
     files: Workspace,

@@ -108,7 +108,7 @@ impl Fleet {
                 Service::Orchestrator(Orchestrator::with_clock(config, bus, clock).await?)
             }
             Kind::Gateway => {
-                let config = model_gateway::Config::default();
+                let config = model_gateway::GatewayConfig::default();
                 Service::Gateway(Gateway::start_with(config, bus, providers()?, clock).await)
             }
             Kind::Executor => {

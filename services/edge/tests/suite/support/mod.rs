@@ -12,7 +12,7 @@ use std::time::Duration;
 use bus::{Bus, MemoryServer};
 use contract::subject::SessionKey;
 use contract::{SessionId, TenantId};
-use edge::{Config, Edge};
+use edge::{Edge, EdgeConfig};
 
 pub(crate) use clients::{Grpc, Ws, read_code};
 pub(crate) use fake_loop::{FakeLoop, LiveDelivery};
@@ -33,11 +33,11 @@ impl Fixture {
         Self::with(config()).await
     }
 
-    pub(crate) async fn with(config: Config) -> Self {
+    pub(crate) async fn with(config: EdgeConfig) -> Self {
         Self::on(MemoryServer::new(), config).await
     }
 
-    pub(crate) async fn on(server: MemoryServer, config: Config) -> Self {
+    pub(crate) async fn on(server: MemoryServer, config: EdgeConfig) -> Self {
         let bus = server.bus();
         let fake_loop = FakeLoop::start(server.bus()).await;
         let edge = Edge::start(config, server.bus()).await.unwrap();
@@ -54,9 +54,9 @@ impl Fixture {
 }
 
 /// Returns a configuration with free ports and a short wait for commits.
-pub(crate) fn config() -> Config {
-    let free = edge::config::Listen { listen: "127.0.0.1:0".parse().unwrap() };
-    Config { ws: free, grpc: free, command_wait: 10, ..Config::default() }
+pub(crate) fn config() -> EdgeConfig {
+    let free = edge::config::ListenConfig { listen: "127.0.0.1:0".parse().unwrap() };
+    EdgeConfig { ws: free, grpc: free, command_wait: 10, ..EdgeConfig::default() }
 }
 
 pub(crate) fn key(session: &str) -> SessionKey {

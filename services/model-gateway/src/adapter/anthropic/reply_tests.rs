@@ -6,11 +6,11 @@ use contract::model::ToolCall;
 
 use super::*;
 use crate::adapter::testing::{self, stream};
-use crate::adapter::{Protocol, anthropic::REASONING_NAME};
+use crate::adapter::{ProviderProtocol, anthropic::REASONING_NAME};
 use crate::reply::ModelReply;
 
 fn check(events: &[Value]) -> Result<ModelReply, CallFailure> {
-    testing::check(Protocol::Anthropic, &stream(events))
+    testing::check(ProviderProtocol::Anthropic, &stream(events))
 }
 
 fn start() -> Value {
@@ -84,7 +84,7 @@ fn stream_with_thoughts_text_and_calls_is_read() {
             json!({"type": "redacted_thinking", "data": "eHh4"})
         ]
     );
-    assert_eq!(Protocol::Anthropic.reasoning_name(), Some(REASONING_NAME));
+    assert_eq!(ProviderProtocol::Anthropic.reasoning_name(), Some(REASONING_NAME));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn body_without_a_stream_is_read() {
         {"type": "thinking", "thinking": "Hm", "signature": "c2ln"}, {"type": "text", "text": "So."},
         {"type": "tool_use", "id": "t", "name": "f", "input": {"a": [1]}}],
         "usage": {"input_tokens": 3, "output_tokens": 4}});
-    let reply = testing::check(Protocol::Anthropic, &body.to_string()).unwrap();
+    let reply = testing::check(ProviderProtocol::Anthropic, &body.to_string()).unwrap();
     assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("So.", "Hm"));
     assert_eq!(reply.calls(), [ToolCall::new("t", "f", "{\"a\":[1]}")]);
     assert_eq!((reply.replay.len(), reply.usage.map(Usage::total)), (1, Some(7)));
@@ -149,7 +149,7 @@ fn stream_cut_before_its_stop_reason_is_truncated() {
     ]);
     let complete = whole.find("message_delta").unwrap() + "message_delta\ndata: ".len() + last.to_string().len();
     for at in 0..whole.len() {
-        let read = testing::cut(Protocol::Anthropic, &whole, at);
+        let read = testing::cut(ProviderProtocol::Anthropic, &whole, at);
         assert_eq!(read.is_ok(), at >= complete, "cut at {at}");
         if let Err(failure) = read {
             assert_eq!(failure.kind, FailureKind::Truncated, "cut at {at}");

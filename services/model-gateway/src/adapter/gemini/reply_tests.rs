@@ -5,12 +5,12 @@
 use contract::model::ToolCall;
 
 use super::*;
-use crate::adapter::Protocol;
+use crate::adapter::ProviderProtocol;
 use crate::adapter::testing::{self, stream};
 use crate::reply::ModelReply;
 
 fn check(events: &[Value]) -> Result<ModelReply, CallFailure> {
-    testing::check(Protocol::Gemini, &stream(events))
+    testing::check(ProviderProtocol::Gemini, &stream(events))
 }
 
 fn parts(parts: Value) -> Value {
@@ -46,10 +46,10 @@ fn stream_with_thoughts_text_and_calls_is_read() {
 fn body_or_list_of_bodies_is_read() {
     let whole = end("STOP", json!([{"text": "So."}]));
     for body in [whole.to_string(), format!("[{},{whole}]", parts(json!([{"text": ""}])))] {
-        let reply = testing::check(Protocol::Gemini, &body).unwrap();
+        let reply = testing::check(ProviderProtocol::Gemini, &body).unwrap();
         assert_eq!((reply.text.as_str(), reply.finish.map(|finish| finish.0)), ("So.", Some(FinishReason::Stop)));
     }
-    assert_eq!(testing::check(Protocol::Gemini, "{}").unwrap_err().kind, FailureKind::ProtocolError);
+    assert_eq!(testing::check(ProviderProtocol::Gemini, "{}").unwrap_err().kind, FailureKind::ProtocolError);
 }
 
 #[test]

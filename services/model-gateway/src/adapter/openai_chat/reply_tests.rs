@@ -3,11 +3,11 @@
 use contract::model::{ToolCall, Usage};
 
 use super::*;
-use crate::adapter::{Protocol, testing};
+use crate::adapter::{ProviderProtocol, testing};
 use crate::reply::ModelReply;
 
 fn check(body: &str) -> Result<ModelReply, CallFailure> {
-    testing::check(Protocol::OpenaiChat, body)
+    testing::check(ProviderProtocol::OpenaiChat, body)
 }
 
 fn stream(events: &[&str]) -> String {
@@ -217,5 +217,5 @@ fn body_with_reasoning_and_calls_is_read() {
 #[test]
 fn white_space_before_a_stream_is_skipped() {
     let stream = "\t\n data: {\"choices\":[{\"delta\":{\"content\":\"so\"},\"finish_reason\":\"stop\"}]}\n\n";
-    assert_eq!(testing::check(Protocol::OpenaiChat, stream).unwrap().text, "so");
+    assert_eq!(testing::check(ProviderProtocol::OpenaiChat, stream).unwrap().text, "so");
 }

@@ -5,12 +5,12 @@
 use contract::model::ToolCall;
 
 use super::*;
-use crate::adapter::Protocol;
+use crate::adapter::ProviderProtocol;
 use crate::adapter::testing::{self, stream};
 use crate::reply::ModelReply;
 
 fn check(events: &[Value]) -> Result<ModelReply, CallFailure> {
-    testing::check(Protocol::OpenaiResponses, &stream(events))
+    testing::check(ProviderProtocol::OpenaiResponses, &stream(events))
 }
 
 fn created() -> Value {
@@ -118,10 +118,10 @@ fn body_without_a_stream_is_read() {
         {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm"}], "encrypted_content": "eA"},
         {"type": "message", "content": [{"type": "output_text", "text": "So."}]}, function("c", "f", "{}")],
         "usage": {"input_tokens": 3, "output_tokens": 4}});
-    let reply = testing::check(Protocol::OpenaiResponses, &body.to_string()).unwrap();
+    let reply = testing::check(ProviderProtocol::OpenaiResponses, &body.to_string()).unwrap();
     assert_eq!((reply.text.as_str(), reply.reasoning.as_str(), reply.replay.len()), ("So.", "Hm", 1));
     assert_eq!((reply.calls(), reply.usage.map(Usage::total)), (vec![ToolCall::new("c", "f", "{}")], Some(7)));
-    assert_eq!(testing::check(Protocol::OpenaiResponses, "{}").unwrap_err().kind, FailureKind::ProtocolError);
+    assert_eq!(testing::check(ProviderProtocol::OpenaiResponses, "{}").unwrap_err().kind, FailureKind::ProtocolError);
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! Writes one reply in each protocol.
 
-use model_gateway::adapter::Protocol;
+use model_gateway::adapter::ProviderProtocol;
 use serde_json::{Value, json};
 
-pub(crate) const PROTOCOLS: [Protocol; 4] =
-    [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini];
+pub(crate) const PROTOCOLS: [ProviderProtocol; 4] = [
+    ProviderProtocol::OpenaiChat,
+    ProviderProtocol::OpenaiResponses,
+    ProviderProtocol::Anthropic,
+    ProviderProtocol::Gemini,
+];
 
 /// A reply with reasoning, text and calls, each streamed in deltas of `chunk_chars` characters.
 #[derive(Debug, Clone)]
@@ -43,27 +47,27 @@ impl Script {
     }
 
     /// The reply as the events of a stream.
-    pub(crate) fn events(&self, protocol: Protocol) -> Vec<String> {
+    pub(crate) fn events(&self, protocol: ProviderProtocol) -> Vec<String> {
         let event = |value: &Value| match value["type"].as_str() {
             Some(name) => format!("event: {name}\ndata: {value}\n\n"),
             None => format!("data: {value}\n\n"),
         };
         let mut events: Vec<String> = match protocol {
-            Protocol::OpenaiChat => self.chat(),
-            Protocol::OpenaiResponses => self.responses(),
-            Protocol::Anthropic => self.anthropic(),
-            Protocol::Gemini => self.gemini(),
+            ProviderProtocol::OpenaiChat => self.chat(),
+            ProviderProtocol::OpenaiResponses => self.responses(),
+            ProviderProtocol::Anthropic => self.anthropic(),
+            ProviderProtocol::Gemini => self.gemini(),
         }
         .iter()
         .map(event)
         .collect();
-        if protocol == Protocol::OpenaiChat {
+        if protocol == ProviderProtocol::OpenaiChat {
             events.push("data: [DONE]\n\n".to_owned());
         }
         events
     }
 
-    pub(crate) fn stream(&self, protocol: Protocol) -> String {
+    pub(crate) fn stream(&self, protocol: ProviderProtocol) -> String {
         self.events(protocol).concat()
     }
 
@@ -190,10 +194,10 @@ impl Script {
         events
     }
 
-    pub(crate) fn whole(&self, protocol: Protocol) -> String {
+    pub(crate) fn whole(&self, protocol: ProviderProtocol) -> String {
         let calls = self.calls.iter().enumerate();
         let body = match protocol {
-            Protocol::OpenaiChat => {
+            ProviderProtocol::OpenaiChat => {
                 let calls: Vec<Value> = calls
                     .map(|(number, (name, arguments))| {
                         json!({"id": Self::id(number), "type": "function",
@@ -206,14 +210,14 @@ impl Script {
                     "usage": {"prompt_tokens": 10, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 4},
                               "completion_tokens_details": {"reasoning_tokens": 3}}})
             }
-            Protocol::OpenaiResponses => {
+            ProviderProtocol::OpenaiResponses => {
                 let done = self.responses().into_iter().filter(|event| event["type"] == "response.output_item.done");
                 let output: Vec<Value> = done.map(|event| event["item"].clone()).collect();
                 let mut response = self.responses().pop().map(|event| event["response"].clone()).unwrap_or_default();
                 response["output"] = output.into();
                 response
             }
-            Protocol::Anthropic => {
+            ProviderProtocol::Anthropic => {
                 let mut content = Vec::new();
                 if !self.reasoning.is_empty() {
                     content.push(json!({"type": "thinking", "thinking": self.reasoning, "signature": "c2ln"}));
@@ -228,7 +232,7 @@ impl Script {
                 json!({"type": "message", "role": "assistant", "model": "m-1", "content": content, "stop_reason": reason,
                     "usage": {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 7}})
             }
-            Protocol::Gemini => {
+            ProviderProtocol::Gemini => {
                 let mut parts = Vec::new();
                 for event in self.gemini() {
                     parts.extend(event["candidates"][0]["content"]["parts"].as_array().cloned().unwrap_or_default());
@@ -242,30 +246,32 @@ impl Script {
     }
 
     /// An error event of an overloaded provider.
-    pub(crate) fn overloaded(protocol: Protocol) -> String {
+    pub(crate) fn overloaded(protocol: ProviderProtocol) -> String {
         let value = match protocol {
-            Protocol::OpenaiChat => json!({"error": {"message": "busy", "code": 503}}),
-            Protocol::OpenaiResponses => {
+            ProviderProtocol::OpenaiChat => json!({"error": {"message": "busy", "code": 503}}),
+            ProviderProtocol::OpenaiResponses => {
                 json!({"type": "error", "code": "server_is_overloaded", "message": "busy"})
             }
-            Protocol::Anthropic => json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}),
-            Protocol::Gemini => json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}),
+            ProviderProtocol::Anthropic => {
+                json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}})
+            }
+            ProviderProtocol::Gemini => json!({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}),
         };
         format!("data: {value}\n\n")
     }
 
     /// An event of an unknown type, or with unknown fields.
-    pub(crate) fn unknown_event(protocol: Protocol) -> String {
+    pub(crate) fn unknown_event(protocol: ProviderProtocol) -> String {
         let value = match protocol {
-            Protocol::OpenaiChat => json!({"object": "chat.completion.extra", "choices": [{"index": 0, "delta":
+            ProviderProtocol::OpenaiChat => json!({"object": "chat.completion.extra", "choices": [{"index": 0, "delta":
                 {"hologram": {"x": 1}, "content": null}, "finish_reason": null, "logprobs": {"y": []}}], "service_tier": "on_demand"}),
-            Protocol::OpenaiResponses => {
+            ProviderProtocol::OpenaiResponses => {
                 json!({"type": "response.hologram.delta", "output_index": 99, "delta": {"x": 1}})
             }
-            Protocol::Anthropic => {
+            ProviderProtocol::Anthropic => {
                 json!({"type": "content_block_delta", "index": 99, "delta": {"type": "hologram_delta", "x": 1}})
             }
-            Protocol::Gemini => {
+            ProviderProtocol::Gemini => {
                 json!({"candidates": [{"content": {"parts": [{"hologram": {"x": 1}}]}, "avgLogprobs": 1}],
                 "promptFeedback": {"new": true}})
             }

@@ -3,7 +3,7 @@
 //! `AILOOP_GARBAGE_STREAMS` is the number of streams; a million take a few minutes.
 
 use contract::model::ToolCall;
-use model_gateway::adapter::Protocol;
+use model_gateway::adapter::ProviderProtocol;
 use model_gateway::reply::ModelReply;
 
 use super::dialect::{PROTOCOLS, Script};
@@ -107,7 +107,7 @@ fn corrupt(random: &mut Random, events: &[String], corruption: Corruption) -> Ve
 }
 
 /// Reads a stream in chunks of random length.
-fn read(random: &mut Random, protocol: Protocol, mut stream: &[u8]) -> Option<ModelReply> {
+fn read(random: &mut Random, protocol: ProviderProtocol, mut stream: &[u8]) -> Option<ModelReply> {
     let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     while !stream.is_empty() {
         let (piece, rest) = stream.split_at((1 + random.below(400)).min(stream.len()));

@@ -2,7 +2,7 @@
 //! with a code.
 
 use contract::model::FailureKind as K;
-use model_gateway::adapter::Protocol;
+use model_gateway::adapter::ProviderProtocol;
 use model_gateway::reply::ModelReply;
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ const INDICES: &[&str] = &["index", "output_index"];
 const ODD_NAME: &str = "a\u{7}\u{1b}[31m\nb\u{202e}";
 
 /// A stream in which these fields have this value.
-fn with(protocol: Protocol, fields: &[&str], value: &str) -> String {
+fn with(protocol: ProviderProtocol, fields: &[&str], value: &str) -> String {
     let mut stream = Script::full().stream(protocol);
     for field in fields {
         let name = format!("\"{field}\":");

@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use contract::model::FailureKind as K;
-use model_gateway::adapter::Protocol;
+use model_gateway::adapter::ProviderProtocol;
 
 use super::dialect::{PROTOCOLS, Script};
 use super::server::{BodyPart, Response};
 use super::{call, failure, gzip};
 
-async fn failure_kind(protocol: Protocol, answer: Response) -> K {
+async fn failure_kind(protocol: ProviderProtocol, answer: Response) -> K {
     failure(protocol, answer).await.kind
 }
 
 /// A stream that ends in the arguments of its last call.
-fn half(protocol: Protocol) -> String {
+fn half(protocol: ProviderProtocol) -> String {
     let stream = Script::full().stream(protocol);
     let at = stream.rfind('b').unwrap_or(stream.len() / 2);
     let within = stream[..at].rfind("data:").unwrap_or(at) + 20;
@@ -129,13 +129,13 @@ async fn retry_after_in_each_spelling_is_understood() {
         ("in 9999999999999999999s9999999999999999999s", 86_400_000),
     ] {
         let body = format!("{{\"error\":{{\"message\":\"Rate limit reached. Please try again {words}\"}}}}");
-        let wait = failure(Protocol::OpenaiChat, Response::status(429, &body)).await.retry_after;
+        let wait = failure(ProviderProtocol::OpenaiChat, Response::status(429, &body)).await.retry_after;
         assert_eq!(wait.unwrap_or_default(), Duration::from_millis(ms), "{words}");
     }
     // Google gives the wait in the body.
     let body = r#"[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","message":"slow","details":[
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"12.5s"}]}}]"#;
-    let failure = failure(Protocol::Gemini, Response::status(429, body)).await;
+    let failure = failure(ProviderProtocol::Gemini, Response::status(429, body)).await;
     assert_eq!((failure.kind, failure.retry_after), (K::RateLimited, Some(Duration::from_millis(12_500))));
 }
 
@@ -165,44 +165,44 @@ async fn error_of_each_status_has_its_kind() {
     }
     for (protocol, status, body, expected) in [
         (
-            Protocol::OpenaiChat,
+            ProviderProtocol::OpenaiChat,
             400,
             r#"{"error":{"code":"context_length_exceeded","message":"too long"}}"#,
             K::ContextLength,
         ),
         (
-            Protocol::OpenaiChat,
+            ProviderProtocol::OpenaiChat,
             400,
             r#"{"error":{"message":"This model's maximum context length is 8192 tokens"}}"#,
             K::ContextLength,
         ),
-        (Protocol::OpenaiChat, 429, r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#, K::Quota),
+        (ProviderProtocol::OpenaiChat, 429, r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#, K::Quota),
         (
-            Protocol::OpenaiResponses,
+            ProviderProtocol::OpenaiResponses,
             400,
             r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#,
             K::ContextLength,
         ),
         (
-            Protocol::Anthropic,
+            ProviderProtocol::Anthropic,
             400,
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 3 tokens"}}"#,
             K::ContextLength,
         ),
         (
-            Protocol::Anthropic,
+            ProviderProtocol::Anthropic,
             400,
             r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low"}}"#,
             K::Quota,
         ),
         (
-            Protocol::Gemini,
+            ProviderProtocol::Gemini,
             400,
             r#"{"error":{"code":400,"status":"INVALID_ARGUMENT","message":"API key not valid."}}"#,
             K::Auth,
         ),
         (
-            Protocol::Gemini,
+            ProviderProtocol::Gemini,
             400,
             r#"{"error":{"code":400,"message":"The input token count (9) exceeds the maximum number of tokens allowed (8)."}}"#,
             K::ContextLength,
@@ -211,6 +211,6 @@ async fn error_of_each_status_has_its_kind() {
         assert_eq!(failure_kind(protocol, Response::status(status, body)).await, expected, "{protocol:?} {body}");
     }
     // HTML is no message for people.
-    let page = failure(Protocol::OpenaiChat, Response::status(502, page)).await.message;
+    let page = failure(ProviderProtocol::OpenaiChat, Response::status(502, page)).await.message;
     assert!(!page.contains('<'), "{page}");
 }

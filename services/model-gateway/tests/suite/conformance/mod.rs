@@ -19,7 +19,7 @@ use contract::settings::ModelSettings;
 use contract::{CallId, Json};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use model_gateway::adapter::Protocol;
+use model_gateway::adapter::ProviderProtocol;
 use model_gateway::failure::CallFailure;
 use model_gateway::provider::{ProviderRequest, Providers};
 use model_gateway::reply::{Delta, ModelReply};
@@ -56,17 +56,17 @@ fn item(streamed: bool) -> ModelItem {
     }
 }
 
-fn config_name(protocol: Protocol) -> &'static str {
+fn config_name(protocol: ProviderProtocol) -> &'static str {
     match protocol {
-        Protocol::OpenaiChat => "openai_chat",
-        Protocol::OpenaiResponses => "openai_responses",
-        Protocol::Anthropic => "anthropic",
-        Protocol::Gemini => "gemini",
+        ProviderProtocol::OpenaiChat => "openai_chat",
+        ProviderProtocol::OpenaiResponses => "openai_responses",
+        ProviderProtocol::Anthropic => "anthropic",
+        ProviderProtocol::Gemini => "gemini",
     }
 }
 
 /// Calls a provider with this response. Returns the reply, complete or not, and how the call ended.
-async fn call(protocol: Protocol, streamed: bool, answer: Response) -> (ModelReply, Result<(), CallFailure>) {
+async fn call(protocol: ProviderProtocol, streamed: bool, answer: Response) -> (ModelReply, Result<(), CallFailure>) {
     let server = Server::start(vec![answer]).await.unwrap();
     let called = call_at(protocol, &server.url(), item(streamed)).await;
     assert_eq!(server.requests().len(), 1, "one request for one call");
@@ -74,7 +74,7 @@ async fn call(protocol: Protocol, streamed: bool, answer: Response) -> (ModelRep
 }
 
 /// Calls a running provider as [`call`] does.
-async fn call_at(protocol: Protocol, url: &str, item: ModelItem) -> (ModelReply, Result<(), CallFailure>) {
+async fn call_at(protocol: ProviderProtocol, url: &str, item: ModelItem) -> (ModelReply, Result<(), CallFailure>) {
     let text = format!("providers: {{m: {{kind: {}, base_url: \"{url}\"}}}}", config_name(protocol));
     let file = TextFile { origin: "models.yaml".to_owned(), text };
     let providers = Providers::new(models::parse(&file).unwrap(), &Paths::default()).unwrap();
@@ -103,14 +103,14 @@ async fn call_at(protocol: Protocol, url: &str, item: ModelItem) -> (ModelReply,
 }
 
 /// Calls a provider whose stream must be a complete reply.
-async fn reply(protocol: Protocol, answer: Response) -> ModelReply {
+async fn reply(protocol: ProviderProtocol, answer: Response) -> ModelReply {
     let (reply, ended) = call(protocol, true, answer).await;
     ended.unwrap_or_else(|failure| panic!("{protocol:?}: {:?} {failure}", failure.kind));
     reply
 }
 
 /// Calls a provider whose stream must fail.
-async fn failure(protocol: Protocol, answer: Response) -> CallFailure {
+async fn failure(protocol: ProviderProtocol, answer: Response) -> CallFailure {
     let (reply, ended) = call(protocol, true, answer).await;
     ended.map(|()| panic!("{protocol:?}: a reply: {reply:?}")).unwrap_err()
 }

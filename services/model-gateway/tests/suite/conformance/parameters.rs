@@ -1,7 +1,7 @@
 //! Which parameters a session may set: only those whose cost a budget counts.
 
 use contract::model::FailureKind;
-use model_gateway::adapter::Protocol;
+use model_gateway::adapter::ProviderProtocol;
 use serde_json::{Value, json};
 
 use super::dialect::{PROTOCOLS, Script};
@@ -9,7 +9,10 @@ use super::server::{Response, Server};
 use super::{call_at, item};
 
 /// Calls a provider with these parameters. Returns the number of requests, and how the call ended.
-async fn call_with(protocol: Protocol, parameters: &Value) -> (usize, Result<(), model_gateway::failure::CallFailure>) {
+async fn call_with(
+    protocol: ProviderProtocol,
+    parameters: &Value,
+) -> (usize, Result<(), model_gateway::failure::CallFailure>) {
     let server = Server::start(vec![Response::body(Script::full().stream(protocol))]).await.unwrap();
     let mut item = item(true);
     item.parameters = serde_json::from_value(parameters.clone()).unwrap();
@@ -59,7 +62,7 @@ async fn parameter_that_evades_a_budget_is_refused_by_name() {
 
 #[tokio::test]
 async fn refusal_of_a_parameter_lists_the_allowed_ones() {
-    let (_, ended) = call_with(Protocol::OpenaiChat, &json!({"top_k": 3})).await;
+    let (_, ended) = call_with(ProviderProtocol::OpenaiChat, &json!({"top_k": 3})).await;
     let message = ended.unwrap_err().message;
     for part in ["max_tokens", "temperature", "allow_parameters", "models.yaml"] {
         assert!(message.contains(part), "{message}");

@@ -1,7 +1,7 @@
 //! Complete replies, however they are sent.
 
 use contract::model::{FinishReason, ToolCall, Usage};
-use model_gateway::adapter::Protocol;
+use model_gateway::adapter::ProviderProtocol;
 use model_gateway::reply::ModelReply;
 
 use super::dialect::{PROTOCOLS, Script};
@@ -10,7 +10,7 @@ use super::{call, gzip, reply};
 
 /// Checks that a reply equals its script.
 #[track_caller]
-fn assert_matches_script(protocol: Protocol, script: &Script, reply: &ModelReply) {
+fn assert_matches_script(protocol: ProviderProtocol, script: &Script, reply: &ModelReply) {
     assert_eq!(
         (reply.text.as_str(), reply.reasoning.as_str()),
         (script.text.as_str(), script.reasoning.as_str()),
@@ -26,7 +26,7 @@ fn assert_matches_script(protocol: Protocol, script: &Script, reply: &ModelReply
     assert_eq!(
         reply.usage,
         Some(Usage { input: 10, output: 7, cached: 4, reasoning: 3 })
-            .filter(|_| protocol != Protocol::Anthropic)
+            .filter(|_| protocol != ProviderProtocol::Anthropic)
             .or(Some(Usage { input: 10, output: 7, cached: 4, reasoning: 0 })),
         "{protocol:?}"
     );
@@ -72,7 +72,7 @@ async fn unknown_events_and_fields_are_ignored() {
         let unknown = Script::unknown_event(protocol);
         // Insert after the first event: the start of a stream decides how it is read.
         let mut events = script.events(protocol);
-        let last = events.len() - usize::from(protocol == Protocol::OpenaiChat);
+        let last = events.len() - usize::from(protocol == ProviderProtocol::OpenaiChat);
         for at in (1..last).rev() {
             events.insert(at, unknown.clone());
         }

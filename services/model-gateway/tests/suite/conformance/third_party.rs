@@ -2,7 +2,7 @@
 
 use contract::Json;
 use contract::model::{Content, FailureKind as K, FinishReason, Message, ModelItem, ReasoningParts, ToolCall};
-use model_gateway::adapter::Protocol;
+use model_gateway::adapter::ProviderProtocol;
 use model_gateway::reply::ModelReply;
 use serde_json::{Value, json};
 
@@ -18,10 +18,12 @@ fn server(variable: &str) -> Option<String> {
     url
 }
 
-fn base(protocol: Protocol, url: &str) -> String {
+fn base(protocol: ProviderProtocol, url: &str) -> String {
     match protocol {
-        Protocol::OpenaiChat | Protocol::OpenaiResponses | Protocol::Anthropic => format!("{url}/v1"),
-        Protocol::Gemini => format!("{url}/v1beta"),
+        ProviderProtocol::OpenaiChat | ProviderProtocol::OpenaiResponses | ProviderProtocol::Anthropic => {
+            format!("{url}/v1")
+        }
+        ProviderProtocol::Gemini => format!("{url}/v1beta"),
     }
 }
 
@@ -31,13 +33,13 @@ fn tool(name: &str, properties: &Value) -> Json {
 }
 
 /// A call with tools for files.
-fn build_item(protocol: Protocol, streamed: bool, prompt: &str) -> ModelItem {
+fn build_item(protocol: ProviderProtocol, streamed: bool, prompt: &str) -> ModelItem {
     let mut item = item(streamed);
     let model = match protocol {
-        Protocol::OpenaiChat => "m/gpt-4o",
-        Protocol::OpenaiResponses => "m/gpt-5",
-        Protocol::Anthropic => "m/claude-sonnet-4",
-        Protocol::Gemini => "m/gemini-2.5-flash",
+        ProviderProtocol::OpenaiChat => "m/gpt-4o",
+        ProviderProtocol::OpenaiResponses => "m/gpt-5",
+        ProviderProtocol::Anthropic => "m/claude-sonnet-4",
+        ProviderProtocol::Gemini => "m/gemini-2.5-flash",
     };
     model.clone_into(&mut item.model);
     item.streaming.first_byte = 60;
@@ -57,7 +59,7 @@ fn build_item(protocol: Protocol, streamed: bool, prompt: &str) -> ModelItem {
 }
 
 /// Adds a reply and the results of its calls, as the orchestrator does for the next request.
-fn add_results(item: &mut ModelItem, protocol: Protocol, reply: &ModelReply) {
+fn add_results(item: &mut ModelItem, protocol: ProviderProtocol, reply: &ModelReply) {
     let calls: Vec<ToolCall> = (0..)
         .zip(reply.calls())
         .map(|(n, call)| ToolCall::new(&format!("c1-1-{n}"), &call.function.name, &call.function.arguments))
@@ -82,7 +84,7 @@ fn add_results(item: &mut ModelItem, protocol: Protocol, reply: &ModelReply) {
     item.messages.extend(results);
 }
 
-async fn get_reply(protocol: Protocol, url: &str, item: ModelItem) -> ModelReply {
+async fn get_reply(protocol: ProviderProtocol, url: &str, item: ModelItem) -> ModelReply {
     let (reply, ended) = call_at(protocol, &base(protocol, url), item).await;
     ended.unwrap_or_else(|failure| panic!("{protocol:?}: {:?} {failure}", failure.kind));
     reply
@@ -137,7 +139,7 @@ async fn third_party_aimock_with_each_protocol_answers_as_scripted() {
 #[tokio::test]
 async fn third_party_llama_cpp_with_a_real_model_streams_a_reply() {
     let Some(url) = server("AILOOP_LLAMACPP_URL") else { return };
-    for protocol in [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic] {
+    for protocol in [ProviderProtocol::OpenaiChat, ProviderProtocol::OpenaiResponses, ProviderProtocol::Anthropic] {
         for streamed in [true, false] {
             let mut item = build_item(protocol, streamed, "Say hello in one short sentence.");
             item.tools.clear();
@@ -153,7 +155,7 @@ async fn third_party_llama_cpp_with_a_real_model_streams_a_reply() {
             item.parameters.insert("max_tokens".to_owned(), json!(2));
             let cut = get_reply(protocol, &url, item).await;
             let reported =
-                if protocol == Protocol::OpenaiResponses { FinishReason::Stop } else { FinishReason::Length };
+                if protocol == ProviderProtocol::OpenaiResponses { FinishReason::Stop } else { FinishReason::Length };
             assert_eq!(cut.finish.map(|finish| finish.0), Some(reported), "{protocol:?} {streamed}");
             assert_eq!(cut.usage.map(|usage| usage.output), Some(2), "{protocol:?} {streamed}");
         }

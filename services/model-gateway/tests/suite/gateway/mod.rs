@@ -19,7 +19,7 @@ use contract::model::{Channel, Chunk, FailureKind, FinishReason, ModelItem, Part
 use contract::subject::{self};
 use contract::{CommandId, Json, Timestamp};
 use futures::StreamExt;
-use model_gateway::{Clock, Config, Gateway, Providers, SystemClock};
+use model_gateway::{Clock, Gateway, GatewayConfig, Providers, SystemClock};
 use service::health::Readiness;
 use service::reload::Look;
 
@@ -334,7 +334,7 @@ async fn model_not_known_yet_is_looked_up_on_the_disk() {
     let world = World::new();
     let write = |name: &str, text: &str| std::fs::write(world.dir.path().join(name), text).unwrap();
     write("models.yaml", "providers: {s: {kind: scripted, script: script.yaml}}\n");
-    let config = Config { config_dir: Some(world.dir.path().to_owned()), ..Config::default() };
+    let config = GatewayConfig { config_dir: Some(world.dir.path().to_owned()), ..GatewayConfig::default() };
     let gateway = Gateway::start(config, world.server.bus()).await.unwrap();
     write("models.yaml", "providers: {s: {kind: scripted, script: script.yaml}}\nmodels: {new: {provider: s}}\n");
 

@@ -15,7 +15,7 @@ use contract::model::{ItemMeta, ModelFailed, ModelFinished, ModelItem, Streaming
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey};
 use contract::{CallId, CommandId, Json, SessionId, TenantId, Timestamp};
-use model_gateway::{Clock, Config, Gateway, Providers};
+use model_gateway::{Clock, Gateway, GatewayConfig, Providers};
 use serde_json::{Map, json};
 use tempfile::TempDir;
 
@@ -73,7 +73,10 @@ impl World {
     ) -> (Gateway, Life) {
         let (bus, life) = self.server.client(name);
         let clock = Arc::new(ServerClock(self.server.clone()));
-        (Gateway::start_with(Config { concurrency, ..Config::default() }, bus, providers, clock).await, life)
+        (
+            Gateway::start_with(GatewayConfig { concurrency, ..GatewayConfig::default() }, bus, providers, clock).await,
+            life,
+        )
     }
 
     pub(crate) async fn commit(&self, slot: u64, phase: Phase, open: &[&str]) {

@@ -1,0 +1,189 @@
+//! The state that all methods of the client API share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{Bus, Head, Read};
+use contract::subject::SessionKey;
+use contract::{CommandId, ErrorCode, SessionId};
+use service::connections::ByteBudget;
+use service::tasks::Tasks;
+use session::Session;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::AdmissionControl;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::client_queue::{CLIENT_BYTES_MAX, ClientQueue};
+use crate::command_waiters::CommandWaiters;
+use crate::config::{EdgeConfig, EdgeStartError};
+use crate::fair_queue::{FairQueue, RequestCost, RequestPermit};
+use crate::params::{self, CommandBody, CommandRequest, UnvalidatedCommand};
+use crate::session_index::SessionIndex;
+use crate::session_log::fold_session;
+use crate::watch::feed::Feeds;
+
+/// When a client of a draining replica should reconnect.
+const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+
+/// The methods of the client API, and what they share. Clones are the same API.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionApi {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    bus: Bus,
+    replica_id: CommandId,
+    command_waiters: CommandWaiters,
+    feeds: Feeds,
+    tasks: Tasks,
+    draining: CancellationToken,
+    command_wait: Duration,
+    client_queue: usize,
+    admission: AdmissionControl,
+    budget: ByteBudget,
+    fair_queue: FairQueue,
+    check_queue: FairQueue,
+    index: SessionIndex,
+}
+
+impl SessionApi {
+    /// Starts the subscriptions of this replica. Clients run in `tasks`, and what they share in `shared_tasks`. Queues
+    /// of clients take bytes from `budget`.
+    pub(crate) async fn open(
+        config: &EdgeConfig,
+        bus: Bus,
+        budget: ByteBudget,
+        tasks: Tasks,
+        shared_tasks: &Tasks,
+    ) -> Result<Self, EdgeStartError> {
+        let replica_id: CommandId = params::generate_id().map_err(|error| EdgeStartError::Internal(error.message))?;
+        let command_waiters = CommandWaiters::start(bus.clone(), replica_id.clone(), shared_tasks).await?;
+        let feeds = Feeds::new(bus.clone(), shared_tasks.clone());
+        let index = SessionIndex::start(bus.clone(), config.tenant.clone(), shared_tasks);
+        let (draining, command_wait) = (CancellationToken::new(), config.command_wait());
+        Ok(Self {
+            inner: Arc::new(Inner {
+                bus,
+                replica_id,
+                command_waiters,
+                feeds,
+                tasks,
+                draining,
+                command_wait,
+                client_queue: config.client_queue,
+                admission: AdmissionControl::new(config.admission_limits()),
+                budget,
+                fair_queue: FairQueue::default(),
+                check_queue: FairQueue::new(RequestCost::Light.units()),
+                index,
+            }),
+        })
+    }
+
+    /// Loads the head of a session. Only the leader is believed if there is none.
+    pub(crate) async fn load_head(&self, key: &SessionKey) -> Result<Option<Head>, ApiError> {
+        match self.bus().head(key, Read::Any).await? {
+            Some(head) => Ok(Some(head)),
+            None => Ok(self.bus().head(key, Read::Leader).await?),
+        }
+    }
+
+    /// Loads the current state of a session, which includes every command that was answered with `done`.
+    pub(super) async fn load_session(&self, caller: &ApiCaller, session: SessionId) -> Result<Session, ApiError> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session };
+        let commits = self.bus().load_latest(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
+        let session = fold_session(&key, &commits)?;
+        // A log may have nothing but refused commands; such a session never started.
+        if session.seq() == 0 { Err(Self::unknown_session(&key)) } else { Ok(session) }
+    }
+
+    /// Error for clients of a draining replica.
+    pub(crate) fn draining_error() -> ApiError {
+        ApiError::new(ErrorCode::Draining, "this replica is draining: connect again").with_retry_after(RECONNECT_AFTER)
+    }
+
+    pub(crate) fn unknown_session(key: &SessionKey) -> ApiError {
+        ApiError::new(ErrorCode::UnknownSession, format!("there is no session {}", key.session))
+    }
+
+    pub(crate) fn bus(&self) -> &Bus {
+        &self.inner.bus
+    }
+
+    /// Waits until the fair queue lets a request of this caller run.
+    pub(crate) async fn acquire_permit(
+        &self,
+        caller: &ApiCaller,
+        cost: RequestCost,
+    ) -> Result<RequestPermit, ApiError> {
+        self.inner.fair_queue.acquire(caller.flow, cost).await
+    }
+
+    /// Validates a command. Costly validations run one at a time, and not on a thread that serves clients.
+    pub(crate) async fn validate_command<T>(
+        &self,
+        caller: &ApiCaller,
+        command: UnvalidatedCommand<T>,
+    ) -> Result<CommandRequest<T>, ApiError>
+    where
+        T: CommandBody + Send + 'static,
+    {
+        if !command.is_costly() {
+            return command.validate();
+        }
+        let permit = self.inner.check_queue.acquire(caller.flow, RequestCost::Light).await?;
+        let checked = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            command.validate()
+        });
+        checked
+            .await
+            .unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "the validation of the command failed")))
+    }
+
+    pub(crate) fn index(&self) -> &SessionIndex {
+        &self.inner.index
+    }
+
+    /// Budget of the bytes that wait for clients and from them.
+    pub(crate) fn budget(&self) -> &ByteBudget {
+        &self.inner.budget
+    }
+
+    pub(crate) fn admission(&self) -> &AdmissionControl {
+        &self.inner.admission
+    }
+
+    pub(crate) fn replica_id(&self) -> &CommandId {
+        &self.inner.replica_id
+    }
+
+    pub(crate) fn command_waiters(&self) -> &CommandWaiters {
+        &self.inner.command_waiters
+    }
+
+    pub(crate) fn feeds(&self) -> &Feeds {
+        &self.inner.feeds
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.inner.tasks
+    }
+
+    /// Cancelled when this replica drains and clients must reconnect to another one.
+    pub(crate) fn draining(&self) -> &CancellationToken {
+        &self.inner.draining
+    }
+
+    /// Creates the queue of one more client.
+    pub(crate) fn client_queue(&self) -> ClientQueue {
+        ClientQueue::new(self.inner.client_queue, CLIENT_BYTES_MAX, self.inner.budget.clone())
+    }
+
+    pub(crate) fn command_wait(&self) -> Duration {
+        self.inner.command_wait
+    }
+}

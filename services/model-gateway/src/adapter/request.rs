@@ -1,0 +1,31 @@
+//! What the protocols need to build a request, and what they build.
+
+use configuration::models::Quirks;
+use serde_json::{Map, Value};
+
+/// A request without the key and the headers of the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProtocolRequest {
+    /// Path after the base URL of the provider.
+    pub(crate) path: String,
+    /// Headers that the protocol requires.
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Model and options of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestTarget<'a> {
+    /// Name of the model at the provider.
+    pub(crate) model: &'a str,
+    /// Name of the signer of reasoning parts: no other account can read what one account signed.
+    pub(crate) signer_id: &'a str,
+    /// Whether the model reasons before it answers.
+    pub(crate) reasoning: bool,
+    /// Maximum tokens of a reply, if known.
+    pub(crate) max_output: Option<u64>,
+    /// Where the server deviates from its protocol.
+    pub(crate) quirks: &'a Quirks,
+    /// Checked parameters of the request: see [`check_parameters`](super::parameters::check_parameters).
+    pub(crate) parameters: &'a Map<String, Value>,
+}

@@ -1,0 +1,24 @@
+//! One request to a provider, as every kind of provider gets it.
+
+use contract::model::ModelItem;
+use contract::settings::ModelSettings;
+
+/// One request to a provider.
+#[derive(Debug)]
+pub struct ProviderRequest<'a> {
+    /// Work item with the transcript and the parameters.
+    pub item: &'a ModelItem,
+    /// Name of the model at the provider.
+    pub upstream: &'a str,
+    /// Name of the provider.
+    pub provider: &'a str,
+    /// Known settings of the model.
+    pub settings: &'a ModelSettings,
+    /// W3C trace context of the call.
+    pub traceparent: Option<String>,
+}
+
+/// Name of a provider and model that sign reasoning parts. No other account can read what one account signed.
+pub(crate) fn signer_id(provider: &str, upstream: &str) -> String {
+    format!("{provider}/{upstream}")
+}
