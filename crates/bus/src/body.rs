@@ -119,28 +119,3 @@ fn sha256_hex(body: &[u8]) -> String {
     }
     hex
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::MemoryServer;
-
-    #[tokio::test]
-    async fn a_large_body_keeps_its_meta_and_comes_back_whole() {
-        let bus = MemoryServer::new().bus();
-        let text = format!(r#"{{"meta":{{"v":1}},"text":"{}"}}"#, "x".repeat(limits::INLINE_BYTES_MAX));
-        let body = Bytes::from(text);
-        let sealed = bus.offload_body(Objects::Work, body.clone()).await.unwrap();
-        assert!(sealed.starts_with(br#"{"meta":{"v":1},"$blob":""#) && sealed.len() < 200);
-        assert_eq!(bus.open(Objects::Work, sealed.clone()).await.unwrap(), body);
-        assert!(matches!(bus.open(Objects::Blobs, sealed).await, Err(BusError::BodyMissing { .. })));
-    }
-
-    #[tokio::test]
-    async fn content_never_looks_like_a_reference() {
-        let bus = MemoryServer::new().bus();
-        for whole in [r#"{"a":{"$blob":"00","bytes":1}}"#, r#""\"$blob\"""#, "not json \"$blob\"", ""] {
-            assert_eq!(bus.open(Objects::Work, Bytes::from(whole)).await.unwrap(), whole);
-        }
-    }
-}

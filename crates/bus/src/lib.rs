@@ -1,7 +1,7 @@
-//! The bus: streams, the log, work queues, timers, bodies and trace context, over NATS or in memory.
+//! The bus: streams, the log, work queues, timers, bodies and trace context, over NATS.
 //!
-//! Services see [`Bus`] and the modules beside it; only `nats` knows async-nats. The in-memory twin plays what a
-//! replicated server may do, and a test holds it against the real one.
+//! Services use [`Bus`] and the modules beside it; only `nats` uses async-nats. The package `bus-memory` has an
+//! in-memory server for tests, and a test compares it with a real one.
 
 pub mod archive;
 pub mod body;
@@ -13,7 +13,6 @@ pub mod events;
 pub mod kv;
 pub mod log;
 pub mod mail;
-pub mod memory;
 pub mod nats;
 mod retry;
 pub mod rpc;
@@ -33,12 +32,11 @@ pub use kv::Claim;
 pub use kv::SummaryChange;
 pub use log::{Committed, Head, Offer};
 pub use mail::{Mailbox, Posted};
-pub use memory::MemoryServer;
 pub use nats::NatsConfig;
 pub use rpc::Serving;
 pub use transport::{
-    Delivery, Depth, Doubt, DriftPolicy, Headers, Message, Read, Rewound, Storage, StorageSize, Stored, Subscription,
-    SubscriptionEvent, Transport,
+    CoreMessage, Delivery, Depth, Doubt, DriftPolicy, Headers, Read, Rewound, Storage, StorageSize, Stored,
+    Subscription, SubscriptionEvent, Transport,
 };
 pub use work::{Handler, Settle, Worker};
 

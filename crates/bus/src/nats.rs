@@ -35,7 +35,7 @@ use self::objects::Stores;
 use self::replica_count::ReplicaCount;
 use self::seen::SeenSeqs;
 use crate::transport::{Ack, Appended, DriftPolicy, ReadMany, Rewound, Storage, StorageSize, Transport};
-use crate::{BusError, Delivery, Depth, Headers, Message, Read, Stored, Subscription};
+use crate::{BusError, CoreMessage, Delivery, Depth, Headers, Read, Stored, Subscription};
 
 /// How long an answer of JetStream is awaited where streams are made and looked at.
 const JETSTREAM_MAX: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ impl Transport for Nats {
         headers: Headers,
         payload: Bytes,
         timeout: Duration,
-    ) -> Result<Message, BusError> {
+    ) -> Result<CoreMessage, BusError> {
         self.core_request(subject.as_str(), headers, payload, timeout).await.map(core::message)
     }
 

@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::log::{encode, parse, trace_headers};
-use crate::{Bus, BusError, Message, Subscription, SubscriptionEvent, retry};
+use crate::{Bus, BusError, CoreMessage, Subscription, SubscriptionEvent, retry};
 
 /// How long a worker's or gateway's answer is awaited.
 const ASK_MAX: Duration = Duration::from_secs(1);
@@ -47,7 +47,7 @@ pub struct Serving {
 }
 
 /// Answers one request; `None` stays silent.
-pub type Answer = Arc<dyn Fn(Message) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
+pub type Answer = Arc<dyn Fn(CoreMessage) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
 
 #[derive(Serialize, Deserialize)]
 struct CancelBody {
@@ -166,9 +166,9 @@ impl Bus {
     /// before by its bytes; the headers say to which trace a request belongs. `None` stays silent.
     pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<Serving, BusError>
     where
-        F: Fn(&Message) -> Option<Bytes> + Send + Sync + 'static,
+        F: Fn(&CoreMessage) -> Option<Bytes> + Send + Sync + 'static,
     {
-        let answer: Answer = Arc::new(move |message: Message| std::future::ready(compose(&message)).boxed());
+        let answer: Answer = Arc::new(move |message: CoreMessage| std::future::ready(compose(&message)).boxed());
         self.serve(&subject::compose(), Some(subject::COMPOSER_QUEUE), answer).await
     }
 
@@ -185,7 +185,7 @@ impl Bus {
     where
         F: Fn(AgentsRequest) -> AgentsReply + Send + Sync + 'static,
     {
-        let answer: Answer = Arc::new(move |message: Message| {
+        let answer: Answer = Arc::new(move |message: CoreMessage| {
             let reply = match parse(&message.payload) {
                 Ok(request) => encode(&agents(request)).ok(),
                 Err(error) => {
@@ -248,7 +248,7 @@ impl Bus {
         F: Fn(Q) -> BoxFuture<'static, R> + Send + Sync + 'static,
     {
         let handle = Arc::new(handle);
-        let answer: Answer = Arc::new(move |message: Message| {
+        let answer: Answer = Arc::new(move |message: CoreMessage| {
             let handle = handle.clone();
             async move {
                 let reply = match parse(&message.payload) {

@@ -7,14 +7,9 @@ use contract::subject::{self, SessionKey, Subject};
 use serde::{Deserialize, Serialize};
 
 use crate::log::{encode, trace_headers};
-use crate::transport::{Appended, EXPECTED_LAST, header};
+use crate::transport::{Appended, EXPECTED_LAST, SCHEDULE, SCHEDULE_TARGET, header};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Headers, Read};
-
-/// Header that says when a message is due: `@at <RFC 3339>`.
-pub(crate) const SCHEDULE: &str = "Nats-Schedule";
-/// Header that says where it goes then.
-pub(crate) const SCHEDULE_TARGET: &str = "Nats-Schedule-Target";
 
 /// The body of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -18,7 +18,7 @@ pub type Headers = Vec<(String, String)>;
 
 /// A message on core NATS.
 #[derive(Debug, Clone)]
-pub struct Message {
+pub struct CoreMessage {
     /// Where it was sent.
     pub subject: String,
     /// Where an answer goes.
@@ -29,7 +29,7 @@ pub struct Message {
     pub payload: Bytes,
 }
 
-impl Message {
+impl CoreMessage {
     /// A header by name, letter case aside.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.headers, name)
@@ -48,7 +48,7 @@ pub type Subscription = BoxStream<'static, SubscriptionEvent>;
 #[derive(Debug, Clone)]
 pub enum SubscriptionEvent {
     /// A message.
-    Message(Message),
+    Message(CoreMessage),
     /// Messages may have been lost here (a reconnect, a full buffer): read what can be read again.
     Gap,
 }
@@ -71,14 +71,20 @@ pub struct Stored {
 /// Header that lets a message in only when the last one of its subject has this sequence; 0: when there is none.
 pub const EXPECTED_LAST: &str = "Nats-Expected-Last-Subject-Sequence";
 
-/// Header on the mark that a deleted entry of a bucket leaves.
-pub(crate) const KV_OPERATION: &str = "KV-Operation";
+/// Header on the marker that a deleted entry of a bucket leaves.
+pub const KV_OPERATION: &str = "KV-Operation";
 
-/// Bytes of one object: a body of full size, with room for its JSON.
-pub(crate) const OBJECT_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of one object: a body of full size, with room for its JSON.
+pub const OBJECT_BYTES_MAX: usize = 64 << 20;
 
 /// Header that has [`EXPECTED_LAST`] asked of another subject or filter than the message's own.
 pub const EXPECTED_OF: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
+
+/// Header that says when a scheduled message is due: `@at <RFC 3339>`.
+pub const SCHEDULE: &str = "Nats-Schedule";
+
+/// Header that names the subject to which the server sends a scheduled message when it is due.
+pub const SCHEDULE_TARGET: &str = "Nats-Schedule-Target";
 
 /// Header that says how long a message lives, in seconds: where its stream would keep it longer.
 pub const TTL: &str = "Nats-TTL";
@@ -256,7 +262,7 @@ pub trait Transport: Send + Sync + 'static {
         headers: Headers,
         payload: Bytes,
         timeout: Duration,
-    ) -> Result<Message, BusError>;
+    ) -> Result<CoreMessage, BusError>;
 
     /// Asks and yields every answer until the stream is dropped; ends at once when nobody subscribes.
     async fn request_many(&self, subject: &Subject, headers: Headers, payload: Bytes)

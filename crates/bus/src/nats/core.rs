@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use super::Nats;
 use super::api::{header_map, headers_of, request_error};
 use super::losses::{Losses, sid_of};
-use crate::{BusError, Headers, Message, Subscription, SubscriptionEvent};
+use crate::{BusError, CoreMessage, Headers, Subscription, SubscriptionEvent};
 
 impl Nats {
     pub(super) async fn core_publish(&self, subject: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
@@ -140,8 +140,8 @@ impl From<async_nats::Message> for SubscriptionEvent {
 }
 
 /// A message as services see it.
-pub(super) fn message(message: async_nats::Message) -> Message {
-    Message {
+pub(super) fn message(message: async_nats::Message) -> CoreMessage {
+    CoreMessage {
         subject: message.subject.into_string(),
         reply: message.reply.map(async_nats::Subject::into_string),
         headers: headers_of(message.headers.as_ref()),

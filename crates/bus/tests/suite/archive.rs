@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
 use bus::transport::ReadMany;
-use bus::{Bus, BusError, Committed, MemoryServer, Offer, Read};
+use bus::{Bus, BusError, Committed, Offer, Read};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::commit::Phase;
 use contract::ids::{SessionId, TenantId};
@@ -164,7 +164,7 @@ struct Nth {
 }
 
 impl Faults for Nth {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if op.client == "worker" && self.count.fetch_add(1, Ordering::SeqCst) == self.at {
             return self.fault;
         }
@@ -224,7 +224,7 @@ async fn whatever_happens_on_the_way_nothing_is_lost() {
 struct Reads(AtomicUsize);
 
 impl Faults for Reads {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if matches!(op.action, Action::Last(_) | Action::LastMany) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }

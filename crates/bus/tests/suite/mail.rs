@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
-use bus::{Bus, Mailbox, MemoryServer, Posted};
+use bus::{Bus, Mailbox, Posted};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::limits::{MAIL_AGE_MAX, MAIL_CLOSED_AGE_MAX};
 use contract::mail::{ClosedMail, Mail, MailEntry};
 use contract::subject::MailboxKey;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 struct Script(Mutex<VecDeque<Fault>>);
 
 impl Faults for Script {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let next = || self.0.lock().unwrap().pop_front();
         if op.action == Action::Append { next().unwrap_or(Fault::None) } else { Fault::None }
     }

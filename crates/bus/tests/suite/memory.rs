@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
 use bus::transport::{Ack, Appended};
-use bus::{Bus, BusError, Claim, Committed, Inbox, MemoryServer, Offer, Read, Sent};
+use bus::{Bus, BusError, Claim, Committed, Inbox, Offer, Read, Sent};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::{Commit, Phase};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 struct Script(fn(Action) -> bool, Mutex<VecDeque<Fault>>);
 
 impl Faults for Script {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if !self.0(op.action) {
             return Fault::None;
         }
@@ -238,7 +238,7 @@ async fn log_with_two_histories_is_not_read() {
 struct Late(Mutex<Option<Bus>>);
 
 impl Faults for Late {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let filter = subject::log_session(&key());
         if op.action == Action::Last(Read::Leader)
             && op.subject == filter.as_str()

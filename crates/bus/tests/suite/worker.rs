@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::dead::DeadLetter;
-use bus::memory::{Action, Fault, Faults, Op};
 use bus::work::Publication;
-use bus::{Bus, Delivery, Handler, MemoryServer, Read, Settle, Worker};
+use bus::{Bus, Delivery, Handler, Read, Settle, Worker};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::VERSION;
@@ -235,7 +235,7 @@ async fn item_of_a_sequence_that_is_given_out_again_is_handled_and_kept() {
 struct Unanswered(AtomicUsize);
 
 impl Faults for Unanswered {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let is_item = op.action == Action::Append && op.subject.starts_with("ai_loop.model.");
         if is_item && self.0.fetch_add(1, Ordering::SeqCst) == 0 { Fault::AckLost } else { Fault::None }
     }

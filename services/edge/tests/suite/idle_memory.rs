@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bus::MemoryServer;
+use bus_memory::MemoryServer;
 use edge::{Config, Edge};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::Bus;
-use bus::memory::{Life, MemoryServer};
 use bus::rpc::Serving;
+use bus_memory::{ClientLifecycle, MemoryServer};
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
 use contract::{AgentId, ErrorCode, Timestamp};
@@ -50,7 +50,7 @@ enum Service {
 
 struct Replica {
     kind: Kind,
-    life: Life,
+    life: ClientLifecycle,
     _service: Service,
 }
 
