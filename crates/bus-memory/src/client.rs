@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::transport::{
-    Ack, Appended, DriftPolicy, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Rewound, Storage, StorageSize, Transport,
+    Ack, Appended, DriftPolicy, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Storage, StorageSize, StreamRewind, Transport,
 };
 use bus::{Bus, BusError, CoreMessage, Delivery, Depth, Doubt, Headers, Read, Stored, Subscription, SubscriptionEvent};
 use bytes::Bytes;
@@ -446,7 +446,7 @@ impl Transport for MemoryClient {
         self.client.server.lock().restarts
     }
 
-    async fn rewound(&self) -> Result<Vec<Rewound>, BusError> {
+    async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError> {
         self.run(Action::Ping, "rewound", |_| {
             let mut state = self.client.server.lock();
             let ends: Vec<(Stream, u64)> =
@@ -455,7 +455,7 @@ impl Transport for MemoryClient {
             for (stream, last) in ends {
                 let seen = state.seen_seqs.insert((self.client.name.clone(), stream), last).unwrap_or_default();
                 if last < seen {
-                    rewound.push(Rewound { stream, seen, last });
+                    rewound.push(StreamRewind { stream, seen, last });
                 }
             }
             Ok(rewound)

@@ -12,7 +12,8 @@ use contract::subject::{self, SessionKey};
 use contract::{ErrorCode, Json};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, parse, slot_of};
+use crate::json::{encode, parse};
+use crate::log::slot_of;
 use crate::transport::{EXPECTED_LAST, ReadMany};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Read, Stored, body};

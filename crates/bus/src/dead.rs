@@ -7,7 +7,8 @@ use contract::subject::{self, DeadKind, DeadSubject, SessionKey, Subject};
 use contract::{ErrorCode, Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, parse, trace_headers};
+use crate::headers::trace_headers;
+use crate::json::{encode, parse};
 use crate::transport::ReadMany;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Delivery, Read};

@@ -6,7 +6,7 @@ use contract::ids::{CommandId, TenantId};
 use contract::subject::{self, SessionKey};
 use futures::StreamExt;
 
-use crate::log::encode;
+use crate::json::encode;
 use crate::{Bus, BusError, Subscription};
 
 impl Bus {

@@ -11,7 +11,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 
-use crate::log::encode;
+use crate::json::encode;
 use crate::transport::KV_OPERATION;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, SubscriptionEvent};
@@ -88,7 +88,7 @@ impl Bus {
     /// A session's line of the index.
     pub async fn summary(&self, key: &SessionKey) -> Result<Option<SessionSummary>, BusError> {
         let found = self.transport().kv_get(Bucket::Sessions, &format!("{}.{}", key.tenant, key.session)).await?;
-        found.map(|body| crate::log::parse(&body)).transpose()
+        found.map(|body| crate::json::parse(&body)).transpose()
     }
 
     /// The index of a tenant's sessions, sorted by id.

@@ -10,9 +10,10 @@ use contract::commit::{Commit, CommitHead, CommitMeta};
 use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
-use contract::tool::header;
 use futures::future::try_join_all;
 
+use crate::headers::trace_headers;
+use crate::json::parse;
 use crate::seq_cache::{Source, Tail};
 use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl};
 use crate::verify::{Verified, Write};
@@ -519,19 +520,4 @@ fn page_start(slot: u64) -> u64 {
 pub(crate) fn slot_of(stored: &Stored) -> Result<u64, BusError> {
     let parsed = subject::parse_log(&stored.subject);
     parsed.map(|s| s.slot).ok_or_else(|| BusError::Malformed(format!("{} is no slot", stored.subject)))
-}
-
-/// Parses JSON; the error names the place, never the content.
-pub(crate) fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, BusError> {
-    serde_json::from_slice(body).map_err(|e| BusError::Malformed(e.to_string()))
-}
-
-/// Serialises a value.
-pub(crate) fn encode<T: serde::Serialize>(value: &T) -> Result<Bytes, BusError> {
-    serde_json::to_vec(value).map(Bytes::from).map_err(|e| BusError::Malformed(e.to_string()))
-}
-
-/// The headers of a message in a stream: the trace that it belongs to, where there is one.
-pub(crate) fn trace_headers() -> crate::Headers {
-    telemetry::trace::current().map(|parent| (header::TRACEPARENT.to_owned(), parent)).into_iter().collect()
 }

@@ -7,7 +7,8 @@ use contract::mail::{ClosedMail, Mail, MailEntry};
 use contract::streams::Stream;
 use contract::subject::{self, MailboxKey, Subject};
 
-use crate::log::{encode, parse, trace_headers};
+use crate::headers::trace_headers;
+use crate::json::{encode, parse};
 use crate::transport::{Appended, EXPECTED_LAST, ReadMany, ttl};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Headers, Read};
@@ -23,7 +24,7 @@ pub enum Mailbox {
 
 /// How a mail came into its mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Posted {
+pub enum PostOutcome {
     /// It is stored.
     Stored,
     /// There is or was one under this id already, perhaps this very one: [`MailEntry::sent_by`] tells.
@@ -57,19 +58,19 @@ impl Bus {
     }
 
     /// Stores a mail unless its id is taken. Whatever the server says, the mailbox itself tells.
-    pub async fn post_mail(&self, at: &MailboxKey, id: &MailId, mail: &Mail) -> Result<Posted, BusError> {
+    pub async fn post_mail(&self, at: &MailboxKey, id: &MailId, mail: &Mail) -> Result<PostOutcome, BusError> {
         let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Open(mail.clone()))?);
         // The same body may be offered again: at most one copy of it will ever stand there.
         Verified::at(&subject)
             .write(
                 |_| async {
                     let appended = self.put_mail(&subject, 0, trace_headers(), body.clone()).await?;
-                    Ok(Write::of(appended, |_| Posted::Stored))
+                    Ok(Write::of(appended, |_| PostOutcome::Stored))
                 },
                 || async {
                     Ok(match self.mail_at(&subject).await? {
-                        Some((_, MailEntry::Open(found))) if found == *mail => Some(Posted::Stored),
-                        Some((_, entry)) => Some(Posted::Duplicate(entry)),
+                        Some((_, MailEntry::Open(found))) if found == *mail => Some(PostOutcome::Stored),
+                        Some((_, entry)) => Some(PostOutcome::Duplicate(entry)),
                         None => None,
                     })
                 },

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::log::{encode, parse, trace_headers};
+use crate::headers::trace_headers;
+use crate::json::{encode, parse};
 use crate::{Bus, BusError, CoreMessage, Subscription, SubscriptionEvent, retry};
 
 /// How long a worker's or gateway's answer is awaited.
@@ -42,12 +43,12 @@ const SERVED_AT_ONCE: usize = 64;
 
 /// A subject that is being answered; dropping it ends that.
 #[derive(Debug)]
-pub struct Serving {
+pub struct RpcServer {
     _task: JoinSet<()>,
 }
 
 /// Answers one request; `None` stays silent.
-pub type Answer = Arc<dyn Fn(CoreMessage) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
+pub type RpcHandler = Arc<dyn Fn(CoreMessage) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
 
 #[derive(Serialize, Deserialize)]
 struct CancelBody {
@@ -59,7 +60,7 @@ struct CancelBody {
 pub async fn serve_until_cancelled<F, Fut>(ending: &CancellationToken, serve: F)
 where
     F: Fn() -> Fut,
-    Fut: Future<Output = Result<Serving, BusError>>,
+    Fut: Future<Output = Result<RpcServer, BusError>>,
 {
     let subscribed = async {
         loop {
@@ -90,8 +91,8 @@ impl Bus {
 
     /// Answers for a call that this worker runs, from half a second on until the guard is dropped. Nobody asks before an
     /// item is delivered again, and most calls are over by then.
-    pub fn hold_call(&self, key: &SessionKey, call: &CallId) -> Serving {
-        let answer: Answer = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
+    pub fn hold_call(&self, key: &SessionKey, call: &CallId) -> RpcServer {
+        let answer: RpcHandler = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
         let (bus, subject) = (self.clone(), subject::call_holder(key, call));
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -104,7 +105,7 @@ impl Bus {
                 retry::wait(round, subject.as_str()).await;
             }
         });
-        Serving { _task: task }
+        RpcServer { _task: task }
     }
 
     /// Whether some worker runs this call now. Silence counts as yes where somebody subscribes still when asked again.
@@ -127,8 +128,8 @@ impl Bus {
         &self,
         key: &SessionKey,
         view: impl Fn() -> Option<ReplySnapshot> + Send + Sync + 'static,
-    ) -> Result<Serving, BusError> {
-        let answer: Answer = Arc::new(move |_| {
+    ) -> Result<RpcServer, BusError> {
+        let answer: RpcHandler = Arc::new(move |_| {
             let body = view().and_then(|view| encode(&view).ok());
             std::future::ready(body).boxed()
         });
@@ -154,7 +155,7 @@ impl Bus {
 
     /// Answers composing requests, shared among all composers, until the guard is dropped. A request that is not what
     /// the contract says is refused as such.
-    pub async fn serve_compose<F>(&self, compose: F) -> Result<Serving, BusError>
+    pub async fn serve_compose<F>(&self, compose: F) -> Result<RpcServer, BusError>
     where
         F: Fn(ComposeRequest) -> BoxFuture<'static, ComposeReply> + Send + Sync + 'static,
     {
@@ -164,11 +165,11 @@ impl Bus {
 
     /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was asked
     /// before by its bytes; the headers say to which trace a request belongs. `None` stays silent.
-    pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<Serving, BusError>
+    pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<RpcServer, BusError>
     where
         F: Fn(&CoreMessage) -> Option<Bytes> + Send + Sync + 'static,
     {
-        let answer: Answer = Arc::new(move |message: CoreMessage| std::future::ready(compose(&message)).boxed());
+        let answer: RpcHandler = Arc::new(move |message: CoreMessage| std::future::ready(compose(&message)).boxed());
         self.serve(&subject::compose(), Some(subject::COMPOSER_QUEUE), answer).await
     }
 
@@ -181,11 +182,11 @@ impl Bus {
 
     /// Answers which agents there are, shared among all composers, until the guard is dropped. A request that is not
     /// what the contract says stays without an answer.
-    pub async fn serve_agents<F>(&self, agents: F) -> Result<Serving, BusError>
+    pub async fn serve_agents<F>(&self, agents: F) -> Result<RpcServer, BusError>
     where
         F: Fn(AgentsRequest) -> AgentsReply + Send + Sync + 'static,
     {
-        let answer: Answer = Arc::new(move |message: CoreMessage| {
+        let answer: RpcHandler = Arc::new(move |message: CoreMessage| {
             let reply = match parse(&message.payload) {
                 Ok(request) => encode(&agents(request)).ok(),
                 Err(error) => {
@@ -207,7 +208,7 @@ impl Bus {
 
     /// Answers requests to repair sessions, shared among all orchestrators, until the guard is dropped. A request that is not
     /// what the contract says is refused as such.
-    pub async fn serve_repair<F>(&self, repair: F) -> Result<Serving, BusError>
+    pub async fn serve_repair<F>(&self, repair: F) -> Result<RpcServer, BusError>
     where
         F: Fn(SessionKey) -> BoxFuture<'static, RepairReply> + Send + Sync + 'static,
     {
@@ -225,7 +226,7 @@ impl Bus {
 
     /// Answers requests to the mailboxes of a tenant, shared among all executors that serve them, until the guard is
     /// dropped. A request that is not what the contract says is refused as such.
-    pub async fn serve_mail<F>(&self, tenant: &TenantId, mailboxes: F) -> Result<Serving, BusError>
+    pub async fn serve_mail<F>(&self, tenant: &TenantId, mailboxes: F) -> Result<RpcServer, BusError>
     where
         F: Fn(MailRequest) -> BoxFuture<'static, MailResponse> + Send + Sync + 'static,
     {
@@ -241,14 +242,14 @@ impl Bus {
         queue: &str,
         handle: F,
         refuse: fn(ErrorCode, String) -> R,
-    ) -> Result<Serving, BusError>
+    ) -> Result<RpcServer, BusError>
     where
         Q: DeserializeOwned + Send + 'static,
         R: Serialize + Send + 'static,
         F: Fn(Q) -> BoxFuture<'static, R> + Send + Sync + 'static,
     {
         let handle = Arc::new(handle);
-        let answer: Answer = Arc::new(move |message: CoreMessage| {
+        let answer: RpcHandler = Arc::new(move |message: CoreMessage| {
             let handle = handle.clone();
             async move {
                 let reply = match parse(&message.payload) {
@@ -263,15 +264,20 @@ impl Bus {
     }
 
     /// Answers requests on a subject until the guard is dropped.
-    pub async fn serve(&self, subject: &Subject, queue: Option<&str>, answer: Answer) -> Result<Serving, BusError> {
+    pub async fn serve(
+        &self,
+        subject: &Subject,
+        queue: Option<&str>,
+        answer: RpcHandler,
+    ) -> Result<RpcServer, BusError> {
         let requests = self.listen(subject, queue).await?;
         Ok(self.answering(requests, answer))
     }
 
-    fn answering(&self, requests: Subscription, answer: Answer) -> Serving {
+    fn answering(&self, requests: Subscription, answer: RpcHandler) -> RpcServer {
         let mut task = JoinSet::new();
         task.spawn(serve_all(self.clone(), requests, answer));
-        Serving { _task: task }
+        RpcServer { _task: task }
     }
 
     /// Subscribes; returns when the server knows of it.
@@ -282,7 +288,7 @@ impl Bus {
     }
 }
 
-async fn serve_all(bus: Bus, requests: Subscription, answer: Answer) {
+async fn serve_all(bus: Bus, requests: Subscription, answer: RpcHandler) {
     requests
         .for_each_concurrent(SERVED_AT_ONCE, |heard| {
             let (bus, answer) = (bus.clone(), answer.clone());

@@ -6,7 +6,8 @@ use contract::streams::Stream;
 use contract::subject::{self, SessionKey, Subject};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, trace_headers};
+use crate::headers::trace_headers;
+use crate::json::encode;
 use crate::transport::{Appended, EXPECTED_LAST, SCHEDULE, SCHEDULE_TARGET, header};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Headers, Read};

@@ -210,7 +210,7 @@ pub enum DriftPolicy {
 
 /// A stream that ends before where this process saw it end: it was put back to an older state, or made anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rewound {
+pub struct StreamRewind {
     /// The stream.
     pub stream: Stream,
     /// The highest sequence that this process saw in it.
@@ -356,7 +356,7 @@ pub trait Transport: Send + Sync + 'static {
 
     /// The streams that end before where this process saw them end; each is reported once. Ask after a change of
     /// [`Transport::generation`].
-    async fn rewound(&self) -> Result<Vec<Rewound>, BusError>;
+    async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError>;
 
     /// The server's clock.
     async fn server_time(&self) -> Result<Timestamp, BusError>;

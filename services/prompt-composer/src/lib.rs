@@ -14,7 +14,7 @@ pub mod reply_cache;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bus::{Bus, BusError, Serving};
+use bus::{Bus, BusError, RpcServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::config::{ConfigError, Settings};
@@ -99,7 +99,7 @@ pub async fn run() -> anyhow::Result<()> {
 #[derive(Debug)]
 pub struct Composer {
     readiness: Readiness,
-    serving: [Serving; 2],
+    serving: [RpcServer; 2],
     tasks: Tasks,
 }
 

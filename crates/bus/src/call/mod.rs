@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::work::call_of;
-use crate::{Bus, BusError, Delivery, Handler, Sent, Settle, Worker};
+use crate::{Bus, BusError, Delivery, Handler, SendOutcome, Settle, Worker};
 use cancels::Cancels;
 pub use status::CallStatus;
 
@@ -239,9 +239,9 @@ impl<H: CallHandler> Calls<H> {
         let CallResult { verb, mut id, beside, body } = result;
         loop {
             match self.bus.send_control(key, verb, &id, body.clone()).await {
-                Ok(Sent::Stored(_)) => return Settle::Done,
+                Ok(SendOutcome::Stored(_)) => return Settle::Done,
                 // What waits may be the result of another run. Should it be this one, it counts once.
-                Ok(Sent::Duplicate) => match &beside {
+                Ok(SendOutcome::Duplicate) => match &beside {
                     Some(beside) if *beside != id => id = beside.clone(),
                     Some(_) | None => return Settle::Done,
                 },

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use async_nats::{PublishErrorKind, Subscriber};
+use async_nats::{PublishErrorKind, RequestErrorKind, Subscriber};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 
-use super::Nats;
-use super::api::{header_map, headers_of, request_error};
+use super::connection::NatsTransport;
+use super::header_map::{header_map, headers_of};
 use super::losses::{Losses, sid_of};
 use crate::{BusError, CoreMessage, Headers, Subscription, SubscriptionEvent};
 
-impl Nats {
+impl NatsTransport {
     pub(super) async fn core_publish(&self, subject: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
         let bytes = payload.len();
         let published = if headers.is_empty() {
@@ -60,15 +60,15 @@ impl Nats {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Subscription, BusError> {
-        // Before the question, so that no gap between it and its answers goes unheard.
-        let mut losses = self.losses(None);
-        let (address, sid, answers) = self.many.open(&self.client).await?;
+        // Subscribed before the request, so that no gap between it and its answers is missed.
+        let mut losses = Losses::new(&self.gaps, &self.slow);
+        let (address, sid, answers) = self.shared_inbox.open(&self.client).await?;
         losses.set_sid(sid);
         self.ask(subject, address, headers, payload).await?;
         Ok(futures::stream::unfold((answers, losses), next).boxed())
     }
 
-    /// Asks on an inbox of its own, which hears every answer and every status.
+    /// Sends a request with an inbox of its own, which gets every answer and every status.
     pub(super) async fn ask_many(
         &self,
         subject: &str,
@@ -92,7 +92,7 @@ impl Nats {
     }
 
     pub(super) async fn core_subscribe(&self, subject: &str, queue: Option<&str>) -> Result<Subscription, BusError> {
-        let mut losses = self.losses(None);
+        let mut losses = Losses::new(&self.gaps, &self.slow);
         let subscribed = match queue {
             Some(queue) => self.client.queue_subscribe(subject.to_owned(), queue.to_owned()).await,
             None => self.client.subscribe(subject.to_owned()).await,
@@ -122,20 +122,20 @@ impl Nats {
 }
 
 async fn next<S: Stream<Item = SubscriptionEvent> + Unpin>(
-    (mut heard, mut losses): (S, Losses),
+    (mut events, mut losses): (S, Losses),
 ) -> Option<(SubscriptionEvent, (S, Losses))> {
     let next = tokio::select! {
-        // What came before the gap is heard before it.
+        // What came before the gap is delivered before it.
         biased;
-        came = heard.next() => came?,
+        event = events.next() => event?,
         () = losses.next() => SubscriptionEvent::Gap,
     };
-    Some((next, (heard, losses)))
+    Some((next, (events, losses)))
 }
 
 impl From<async_nats::Message> for SubscriptionEvent {
-    fn from(came: async_nats::Message) -> Self {
-        Self::Message(message(came))
+    fn from(received: async_nats::Message) -> Self {
+        Self::Message(message(received))
     }
 }
 
@@ -151,4 +151,16 @@ pub(super) fn message(message: async_nats::Message) -> CoreMessage {
 
 fn closed(error: &impl std::fmt::Display) -> BusError {
     BusError::Unavailable(format!("the connection is closed: {error}"))
+}
+
+/// Why a request was not answered.
+fn request_error(error: &async_nats::RequestError, subject: &str, bytes: usize, max: usize) -> BusError {
+    match error.kind() {
+        RequestErrorKind::TimedOut => BusError::Timeout { what: subject.to_owned() },
+        RequestErrorKind::NoResponders => BusError::NoResponders { subject: subject.to_owned() },
+        RequestErrorKind::InvalidSubject => BusError::Malformed(format!("{subject:?} is no subject")),
+        RequestErrorKind::MaxPayloadExceeded => BusError::TooLarge { bytes, max },
+        // The connection went away under it: nobody knows.
+        RequestErrorKind::Other => BusError::Timeout { what: format!("{subject}: {error}") },
+    }
 }

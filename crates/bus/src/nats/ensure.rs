@@ -5,8 +5,8 @@ use contract::streams::Queue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Nats;
-use super::api::Refusal;
+use super::connection::NatsTransport;
+use super::refusal::Refusal;
 use super::settings::{self, Settings};
 use crate::transport::DriftPolicy;
 use crate::{BusError, retry};
@@ -33,7 +33,7 @@ struct Thing {
     body: Value,
 }
 
-impl Nats {
+impl NatsTransport {
     pub(super) async fn ensure_all(&self, drift: DriftPolicy) -> Result<(), BusError> {
         for (name, wanted) in settings::streams(self.retention) {
             self.ensure_thing(drift, stream(&name, wanted, self.replicas)).await?;

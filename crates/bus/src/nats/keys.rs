@@ -6,8 +6,8 @@ use bytes::Bytes;
 use contract::streams::Bucket;
 use serde::Deserialize;
 
-use super::Nats;
-use super::api::Refusal;
+use super::connection::NatsTransport;
+use super::refusal::Refusal;
 use crate::transport::{Appended, KV_OPERATION, ReadMany, StorageSize, header, ttl};
 use crate::{BusError, Headers, Stored};
 
@@ -32,7 +32,7 @@ struct KeysState {
     bytes: u64,
 }
 
-impl Nats {
+impl NatsTransport {
     pub(super) async fn key_put(
         &self,
         bucket: Bucket,

@@ -11,7 +11,7 @@ use contract::streams::Objects;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
-use super::api::full;
+use super::refusal::full;
 use crate::transport::OBJECT_BYTES_MAX;
 use crate::{BusError, retry};
 

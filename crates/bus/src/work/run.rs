@@ -13,12 +13,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::Handler;
-use super::again::{must_store_again, store_again};
 use super::backlog::Backlog;
+use super::handler::Handler;
 use super::hold::{Held, ItemId};
-use super::settle::{hand_back, process};
+use super::item::hand_back;
+use super::settle::process;
 use super::share::{Places, Share};
+use super::store_again::{must_store_again, store_again};
 use super::wait_queue::WaitQueue;
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, retry};

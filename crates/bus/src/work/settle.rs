@@ -9,9 +9,10 @@ use contract::subject::{self, Subject};
 use contract::{ErrorCode, limits};
 use futures::FutureExt;
 
-use super::again::{item_subject, must_store_again, store_again};
+use super::handler::{Handler, Settle};
 use super::hold::ItemId;
-use super::{Handler, Settle};
+use super::item::{is_counted, item_subject};
+use super::store_again::{must_store_again, store_again};
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, Read, retry};
 
@@ -79,22 +80,6 @@ fn subject_of(delivery: &Delivery) -> Option<Subject> {
         return Some(subject::timer_due(&key));
     }
     item_subject(delivery)
-}
-
-/// Whether deliveries alone make a dead letter. An input must end in a commit however long the bus or the composer is
-/// away, so that its handler alone may give it up; a lost work item is made good by the loop's own watchdog.
-pub(super) fn is_counted(queue: Queue) -> bool {
-    match queue {
-        Queue::Inputs | Queue::Timers => false,
-        Queue::Model | Queue::Tool => true,
-    }
-}
-
-/// Hands an item back, to come again after `pause`.
-pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery, pause: Duration) {
-    if let Err(error) = bus.transport().ack(delivery, Ack::Retry(pause)).await {
-        tracing::warn!(subject = delivery.subject, %error, "item not handed back: its ack wait has to pass");
-    }
 }
 
 fn after_panic(delivery: &Delivery) -> Settle {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bus::{Bus, Mailbox, Posted};
+use bus::{Bus, Mailbox, PostOutcome};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::limits::{MAIL_AGE_MAX, MAIL_CLOSED_AGE_MAX};
 use contract::mail::{ClosedMail, Mail, MailEntry};
@@ -62,8 +62,8 @@ async fn every_doubt_about_a_mail_is_settled() {
         // The same trouble three times over, then peace, then trouble while closing.
         let server = server(&[fault, fault, fault, Fault::None, Fault::None, fault, fault, fault]);
         let (bus, at) = (server.bus(), mailbox("e"));
-        assert_eq!(bus.post_mail(&at, &id("m"), &mail("one")).await.unwrap(), Posted::Stored, "{fault:?}");
-        let there = Posted::Duplicate(MailEntry::Open(mail("one")));
+        assert_eq!(bus.post_mail(&at, &id("m"), &mail("one")).await.unwrap(), PostOutcome::Stored, "{fault:?}");
+        let there = PostOutcome::Duplicate(MailEntry::Open(mail("one")));
         assert_eq!(bus.post_mail(&at, &id("m"), &mail("two")).await.unwrap(), there, "{fault:?}");
         let (seq, entry) = bus.mail(&at, &id("m")).await.unwrap().unwrap();
         assert_eq!(entry, MailEntry::Open(mail("one")));
@@ -71,7 +71,7 @@ async fn every_doubt_about_a_mail_is_settled() {
             assert_eq!(bus.close_mail(&at, &id("m"), seq, &mark(call)).await.unwrap(), ours, "{fault:?} {call}");
         }
         assert_eq!(entries(&bus, "e").await, [("m".to_owned(), MailEntry::Closed(mark("three")))], "{fault:?}");
-        let closed = Posted::Duplicate(MailEntry::Closed(mark("three")));
+        let closed = PostOutcome::Duplicate(MailEntry::Closed(mark("three")));
         assert_eq!(bus.post_mail(&at, &id("m"), &mail("one")).await.unwrap(), closed, "{fault:?}");
     }
 }

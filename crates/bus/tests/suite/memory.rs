@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bus::transport::{Ack, Appended};
-use bus::{Bus, BusError, Claim, Committed, Inbox, Offer, Read, Sent};
+use bus::{Bus, BusError, Claim, Committed, Inbox, Offer, Read, SendOutcome};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::command::Verb;
@@ -86,14 +86,14 @@ async fn a_refused_input_is_believed_only_when_it_is_there() {
     let full = Fault::Doubtful { code: 10_077, stored: false };
     // Full for a while, then not.
     let bus = server(appends, &[full; 3]).bus();
-    assert!(matches!(send(bus.clone()).await, Ok(Sent::Stored(_))));
-    assert!(matches!(send(bus).await, Ok(Sent::Duplicate)));
+    assert!(matches!(send(bus.clone()).await, Ok(SendOutcome::Stored(_))));
+    assert!(matches!(send(bus).await, Ok(SendOutcome::Duplicate)));
     // Full for good.
     let bus = server(appends, &[full; 64]).bus();
     assert!(matches!(send(bus).await, Err(BusError::Full(_))));
     // There, though its ack never came.
     let bus = server(appends, &[Fault::AckLost]).bus();
-    assert!(matches!(send(bus).await, Ok(Sent::Duplicate)));
+    assert!(matches!(send(bus).await, Ok(SendOutcome::Duplicate)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bus::rpc::Serving;
+use bus::rpc::RpcServer;
 use bus::{Bus, Read, Stored, Subscription, SubscriptionEvent};
 use bus_memory::{Fault, Faults, MemoryServer, Operation};
 use contract::Timestamp;
@@ -71,7 +71,7 @@ pub(crate) struct World {
     pub(crate) bus: Bus,
     pub(crate) faults: FaultSwitch,
     commands_sent: u64,
-    _composer: Serving,
+    _composer: RpcServer,
 }
 
 impl World {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::Bus;
-use bus::rpc::Serving;
+use bus::rpc::RpcServer;
 use bus_memory::{ClientLifecycle, MemoryServer};
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
@@ -60,7 +60,7 @@ pub(super) struct Fleet {
     mistake: Mistake,
     replicas: Vec<Replica>,
     started: u64,
-    composer: Option<Serving>,
+    composer: Option<RpcServer>,
     /// A kind that nobody replaces before an instant.
     outage: Option<(Kind, Instant)>,
 }

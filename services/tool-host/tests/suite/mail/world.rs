@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use bus::{Bus, Mailbox, Serving};
+use bus::{Bus, Mailbox, RpcServer};
 use bus_memory::{Action, ClientLifecycle, Fault, Faults, MemoryServer, Operation};
 use contract::compose::{AgentsReply, KnownAgent};
 use contract::mail::{MailAction, MailEntry, MailRequest, MailResponse};
@@ -62,7 +62,7 @@ pub(crate) struct World {
     pub(crate) server: MemoryServer,
     bus: Bus,
     faults: Arc<FaultPlan>,
-    composer: Mutex<Option<Serving>>,
+    composer: Mutex<Option<RpcServer>>,
 }
 
 /// The mail service of one tool host; results and errors are what the model reads.

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use contract::limits;
 use contract::streams::{Queue, Stream};
-use contract::subject::{self, Subject};
+use contract::subject::Subject;
 
-use super::marked_again;
-use super::settle::{hand_back, is_counted};
+use super::item::{hand_back, is_counted, item_subject};
+use crate::headers::marked_again;
 use crate::transport::Ack;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Delivery, Read, retry};
@@ -75,12 +75,4 @@ async fn removed(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -
         retry::wait(round, &delivery.subject).await;
     }
     Err(BusError::Timeout { what: at.to_string() })
-}
-
-pub(super) fn item_subject(delivery: &Delivery) -> Option<Subject> {
-    let item = subject::parse_item(&delivery.subject)?;
-    Some(match &item.tool {
-        Some(tool) => subject::tool_item(&item.key, tool, &item.call),
-        None => subject::model_item(&item.key, &item.call),
-    })
 }
