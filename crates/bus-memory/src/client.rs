@@ -312,10 +312,10 @@ impl Transport for MemoryClient {
         }
     }
 
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError> {
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
         check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvPut, key, |_| {
-            let entry = ExpiringValue::new(value.clone(), life.or(bucket.max_age()));
+            let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
             let mut state = self.client.server.lock();
             state.put_entry((bucket, key.to_owned()), entry);
             state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));

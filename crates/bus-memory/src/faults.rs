@@ -7,7 +7,7 @@ use bus::transport::{Ack, Read};
 /// One operation of a client, before it happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation<'a> {
-    /// The client's name.
+    /// The name of the client, as given to [`crate::MemoryServer::client`].
     pub client: &'a str,
     /// The method that it calls.
     pub action: Action,

@@ -28,7 +28,7 @@ struct Entry {
     stored: Stored,
     /// Number of the change that added it.
     added: u64,
-    /// When it expires.
+    /// When it expires; none if it never does.
     expires_at: Option<Timestamp>,
 }
 
@@ -214,7 +214,7 @@ impl Store {
         Some((delivery, entry.stored.clone()))
     }
 
-    /// Removes one message.
+    /// Removes one message by its sequence.
     pub(crate) fn delete(&mut self, seq: u64) {
         if let Some(subject) = self.subjects.get(&seq).cloned() {
             self.remove(&subject);

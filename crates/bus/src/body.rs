@@ -42,9 +42,9 @@ impl Bus {
         let malformed = |e: serde_json::Error| BusError::Malformed(e.to_string());
         let meta = serde_json::from_slice::<Meta<'_>>(&body).map_err(malformed)?.meta;
         let reference = Reference { meta, blob: sha256_hex(&body), bytes: body.len() };
-        let sealed = serde_json::to_vec(&reference).map_err(malformed)?;
+        let encoded = serde_json::to_vec(&reference).map_err(malformed)?;
         self.transport().put_object(store, &reference.blob, body.clone()).await?;
-        Ok(sealed.into())
+        Ok(encoded.into())
     }
 
     /// Returns the body itself, also where a reference came. A blob that is not there (yet) is
@@ -95,12 +95,12 @@ impl Bus {
     }
 }
 
-/// The name of what is elsewhere; `None` for a body that is whole.
+/// The name of an offloaded body; `None` for an inline body.
 pub(crate) fn blob(body: &[u8]) -> Option<String> {
     reference(body).map(|(blob, _)| blob)
 }
 
-/// Reads a reference; `None` for a body that is whole. Only top-level keys count, so that no content can look like one.
+/// Reads a reference; `None` for an inline body. Only top-level keys count, so that no content can look like one.
 fn reference(body: &[u8]) -> Option<(String, usize)> {
     if body.len() > REFERENCE_BYTES_MAX || !std::str::from_utf8(body).ok()?.contains("\"$blob\"") {
         return None;
@@ -109,7 +109,7 @@ fn reference(body: &[u8]) -> Option<(String, usize)> {
     Some((reference.blob, reference.bytes))
 }
 
-/// SHA-256 in hex.
+/// The SHA-256 of a body in lower-case hex.
 fn sha256_hex(body: &[u8]) -> String {
     use std::fmt::Write;
     let mut hex = String::with_capacity(64);

@@ -24,13 +24,13 @@ impl Bus {
         Ok(Self::new(Arc::new(NatsTransport::connect(config).await?)))
     }
 
-    /// The transport itself, for what this crate has no word for.
+    /// The transport itself, for operations that [`Bus`] does not have.
     pub fn transport(&self) -> &dyn Transport {
         &*self.transport
     }
 
-    /// Verifies every stream, consumer, bucket and store, and waits a while for those that somebody makes just now. It
-    /// reads only: services have no permission to make what [`Bus::ensure`] makes.
+    /// Verifies every stream, consumer, bucket and store, and waits a while for missing ones. It only reads:
+    /// services have no permission to create what [`Bus::ensure`] creates.
     pub async fn verify(&self) -> Result<(), BusError> {
         self.transport.ensure(DriftPolicy::Verify).await
     }
@@ -45,12 +45,12 @@ impl Bus {
         self.transport.ensure(DriftPolicy::Repair).await
     }
 
-    /// Whether the server answers.
+    /// Makes a round trip to the server.
     pub async fn ping(&self) -> Result<(), BusError> {
         self.transport.ping().await
     }
 
-    /// Sends what is queued and closes.
+    /// Sends the queued messages and closes the connection.
     pub async fn close(&self) {
         self.transport.close().await;
     }

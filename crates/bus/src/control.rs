@@ -12,12 +12,12 @@ use crate::transport::ReadMany;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Headers, Read, Stored};
 
-/// How a message came into a stream that holds one per subject.
+/// The outcome of sending a message to a stream that holds one per subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendOutcome {
     /// Stored under this sequence.
     Stored(u64),
-    /// The same one waits there already.
+    /// A message of the same subject waits there already.
     Duplicate,
 }
 

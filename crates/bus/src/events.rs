@@ -1,4 +1,4 @@
-//! Public events and notices on core NATS: told once, to whoever listens.
+//! Public events and notices on core NATS: sent once to the current subscribers, and not stored.
 
 use contract::command::CommandAck;
 use contract::event::{Envelope, Topic};

@@ -10,7 +10,7 @@ pub(crate) fn trace_headers() -> Headers {
     telemetry::trace::current().map(|parent| (TRACEPARENT.to_owned(), parent)).into_iter().collect()
 }
 
-/// The headers of an item that may have been taken and dealt with before: [`Delivery::may_have_been_held`].
+/// Adds the mark of an item that may have been handled before: [`crate::Delivery::may_have_been_held`].
 pub(crate) fn marked_again(mut headers: Headers) -> Headers {
     if header(&headers, AGAIN).is_none() {
         headers.push((AGAIN.to_owned(), "1".to_owned()));

@@ -9,25 +9,25 @@ use contract::subject::{self, MailboxKey, Subject};
 
 use crate::headers::trace_headers;
 use crate::json::{encode, parse};
-use crate::transport::{Appended, EXPECTED_LAST, ReadMany, ttl};
+use crate::transport::{Appended, EXPECTED_LAST, ReadMany, ttl_header};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Headers, Read};
 
-/// What lies in a mailbox.
+/// The contents of a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mailbox {
     /// Mails and marks in the order in which they were stored. From any replica: the newest change may be missing.
     Entries(Vec<(MailId, MailEntry)>),
-    /// More than 1,024.
+    /// More than 1,024 entries: too many to list.
     TooMany,
 }
 
-/// How a mail came into its mailbox.
+/// The outcome of posting a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PostOutcome {
-    /// It is stored.
+    /// The mail is stored.
     Stored,
-    /// There is or was one under this id already, perhaps this very one: [`MailEntry::sent_by`] tells.
+    /// Its id is or was in use, perhaps by this very mail: compare [`MailEntry::sent_by`].
     Duplicate(MailEntry),
 }
 
@@ -89,7 +89,7 @@ impl Bus {
     ) -> Result<bool, BusError> {
         let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Closed(mark.clone()))?);
         let mut headers = trace_headers();
-        headers.push(ttl(MAIL_CLOSED_AGE_MAX));
+        headers.push(ttl_header(MAIL_CLOSED_AGE_MAX));
         Verified::at(&subject)
             .write(
                 |_| async {

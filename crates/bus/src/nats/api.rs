@@ -28,7 +28,7 @@ enum JsResponse<T> {
     Success(T),
 }
 
-/// What every append is answered with, in one look: there are many of them.
+/// The answer to an append, parsed in one pass since appends are frequent.
 #[derive(Deserialize)]
 struct Published<'a> {
     #[serde(default)]
@@ -53,7 +53,7 @@ struct Purged {
 }
 
 impl NatsTransport {
-    /// Asks JetStream; the inner error is its refusal.
+    /// Sends a request to JetStream; the inner error is its refusal.
     pub(super) async fn js_request<T: DeserializeOwned>(
         &self,
         subject: &str,
@@ -101,14 +101,14 @@ impl NatsTransport {
         }
     }
 
-    /// What a consumer has before it, and what it has given away.
+    /// The pending items of a consumer, and its unacknowledged ones.
     pub(super) async fn js_depth(&self, queue: Queue) -> Result<Depth, BusError> {
         let subject = format!("$JS.API.CONSUMER.INFO.{}.{}", queue.stream().name(), queue.durable());
         let info = self.js_request::<ConsumerInfo>(&subject, None).await?.map_err(Refusal::into_error)?;
         Ok(Depth { waiting: info.num_pending, held: info.num_ack_pending })
     }
 
-    /// Removes what matches `filter`.
+    /// Removes all messages that match `filter`; returns how many.
     pub(super) async fn js_purge(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
         let body = serde_json::json!({ "filter": filter });
         let answer = self.js_request::<Purged>(&format!("$JS.API.STREAM.PURGE.{stream}"), Some(&body)).await?;
@@ -128,7 +128,7 @@ impl NatsTransport {
         }
     }
 
-    /// A request that JetStream answers; nobody answering means that it has no leader, or is not there.
+    /// Sends a request; without responders JetStream has no leader, or is not enabled.
     async fn js_raw(
         &self,
         subject: &str,

@@ -25,9 +25,9 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Longest pause between two tries to reach a server that went away.
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
-/// Gaps that a subscription may be late to hear of; being later is one more gap.
+/// Most notices of gaps that a subscription may have pending; a missed notice is one more gap.
 const GAPS_MAX: usize = 16;
-/// Pause between two words to one subscription that it is too slow.
+/// Shortest interval of reports that one subscription is too slow.
 const SLOW_EVERY: Duration = Duration::from_millis(100);
 
 impl NatsTransport {
@@ -124,12 +124,12 @@ struct ConnectionWatcher {
     state: Mutex<EventState>,
 }
 
-/// What events were state last.
+/// The state that the events so far imply.
 #[derive(Default)]
 struct EventState {
-    /// Whether a connection stands, as far as events tell.
+    /// Whether the connection is up, according to the events.
     is_up: bool,
-    /// The subscription that was told last of being slow, and when: there is an event for each message that is dropped.
+    /// The last slow subscription that was reported, and when: there is an event for each message that is dropped.
     slow: Option<(u64, Instant)>,
 }
 
@@ -147,7 +147,7 @@ impl ConnectionWatcher {
                 if !is_repeated {
                     state.slow = Some((*sid, Instant::now()));
                     tracing::warn!(%event, "messages of one subscription are lost: they are read too slowly");
-                    // Nobody listens: fine.
+                    // No subscription listens: fine.
                     drop(self.slow.send(*sid));
                 }
             }
@@ -167,7 +167,7 @@ impl ConnectionWatcher {
 
     fn broke(&self, event: &Event) {
         tracing::warn!(%event, "messages of core NATS may be lost");
-        // Nobody listens: fine.
+        // No subscription listens: fine.
         drop(self.gaps.send(()));
     }
 }

@@ -12,9 +12,9 @@ use super::seen_seqs::SeenSeqs;
 use super::shared_inbox::SharedInbox;
 use super::uptime::Uptime;
 
-/// How long an answer of JetStream is awaited where streams are made and looked at.
+/// Timeout of requests that create or inspect streams.
 pub(super) const JETSTREAM_MAX: Duration = Duration::from_secs(5);
-/// How long the answer to an append or a read is awaited: a leader that died gives none, and whoever asked asks again.
+/// Timeout of an append or a read: a leader that died gives no answer, and the caller retries.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// A connection to NATS.

@@ -1,4 +1,4 @@
-//! Core NATS: publishing, asking, listening.
+//! Core NATS: publish, request, subscribe.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl NatsTransport {
         asked.map_err(|error| request_error(&error, subject, bytes, self.client.max_payload()))
     }
 
-    /// Asks the server itself. Its answer dies with the connection, and is not waited for then.
+    /// Sends a request to the server itself. Its answer is lost with the connection, so a broken connection ends the wait.
     pub(super) async fn ask_server(
         &self,
         subject: &str,
@@ -102,11 +102,11 @@ impl NatsTransport {
         Ok(futures::stream::unfold((messages.map(SubscriptionEvent::from), losses), next).boxed())
     }
 
-    /// Returns when the server has answered what came on this connection before: a request to an address of our own
-    /// to which nobody listens is answered by the server itself.
+    /// Returns when the server has processed what this connection sent before. The server itself answers a request to an
+    /// address of ours without a subscriber.
     pub(super) async fn round_trip(&self, timeout: Duration) -> Result<(), BusError> {
-        let nobody = self.client.new_inbox();
-        match self.core_request(&nobody, Headers::new(), Bytes::new(), timeout).await {
+        let unsubscribed = self.client.new_inbox();
+        match self.core_request(&unsubscribed, Headers::new(), Bytes::new(), timeout).await {
             Ok(_) | Err(BusError::NoResponders { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -160,7 +160,7 @@ fn request_error(error: &async_nats::RequestError, subject: &str, bytes: usize, 
         RequestErrorKind::NoResponders => BusError::NoResponders { subject: subject.to_owned() },
         RequestErrorKind::InvalidSubject => BusError::Malformed(format!("{subject:?} is no subject")),
         RequestErrorKind::MaxPayloadExceeded => BusError::TooLarge { bytes, max },
-        // The connection went away under it: nobody knows.
+        // The connection was lost, so the outcome is unknown.
         RequestErrorKind::Other => BusError::Timeout { what: format!("{subject}: {error}") },
     }
 }

@@ -14,14 +14,14 @@ use super::header_map::headers_of;
 use crate::transport::{ReadMany, header};
 use crate::{BusError, Headers, Stored};
 
-/// What the server adds to a message that it reads for us.
+/// Headers that the server adds to the message of a direct read.
 const ADDED: [&str; 6] =
     ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence"];
 /// Statuses of a direct read.
 const END: u16 = 204;
 const NOT_FOUND: u16 = 404;
 const TOO_MANY: u16 = 413;
-/// How long the next message of a read is awaited.
+/// Timeout of the next message of a read.
 const NEXT_MAX: Duration = ANSWER_MAX;
 
 #[derive(Deserialize)]
@@ -135,11 +135,11 @@ impl NatsTransport {
 
 /// How a read ended.
 enum Page {
-    /// With everything.
+    /// All messages were read.
     Last,
-    /// With the server's own limit of bytes: there is more.
+    /// The read reached the byte limit of the server: there are more messages.
     More { after: u64, up_to: u64 },
-    /// With a refusal: too many subjects.
+    /// The server refused: too many subjects match.
     TooMany,
 }
 

@@ -8,23 +8,23 @@ use serde::Deserialize;
 use crate::BusError;
 use crate::transport::Doubt;
 
-/// The server's codes that mean "another message was or may have been faster".
+/// Error codes of an append that another message beat, or may have beaten.
 const OVERTAKEN: [u32; 3] = [10_071, 10_164, 10_158];
 /// A maximum is exceeded: of the stream, or of one subject.
 const MAXIMUM_EXCEEDED: u32 = 10_077;
-/// Codes for "something is full": the account; the server, three times.
+/// Error codes of a full account (the first) or server (the others).
 const FULL: [u32; 4] = [10_002, 10_023, 10_047, 10_028];
-/// What the server says of a message where the subject has one.
+/// Part of the description where the subject already has its one message.
 const PER_SUBJECT: &str = "per subject";
 /// JetStream is not enabled, for the server and for the account.
 const NOT_ENABLED: [u32; 2] = [10_076, 10_039];
 
-/// What JetStream refuses, in its own words.
+/// An error response of JetStream.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Refusal {
-    /// As in HTTP.
+    /// A status as in HTTP: 4xx or 5xx.
     code: u16,
-    /// Which.
+    /// The error code of JetStream, such as 10071.
     #[serde(default)]
     pub(super) err_code: u32,
     #[serde(default)]
@@ -42,7 +42,7 @@ impl Refusal {
         NOT_ENABLED.contains(&self.err_code)
     }
 
-    /// The doubt that the refusal leaves; none where it is plain that nothing is stored.
+    /// The doubt that the refusal leaves; none where nothing is stored for certain.
     pub(super) fn doubt(&self) -> Option<Doubt> {
         let text = self.to_string();
         match self.err_code {
@@ -53,7 +53,7 @@ impl Refusal {
         }
     }
 
-    /// The refusal as the caller's error.
+    /// Converts the refusal to the error of the caller.
     pub(super) fn into_error(self) -> BusError {
         if FULL.contains(&self.err_code) || self.code == 429 {
             BusError::Full(self.to_string())
@@ -65,7 +65,7 @@ impl Refusal {
     }
 }
 
-/// What to do about a refusal, where there is something to be done.
+/// Advice for operators about a refusal; empty where there is none.
 fn advice(err_code: u32, description: &str) -> &'static str {
     match err_code {
         10_002 => " (the account's limit: raise its max_file, or make room)",
@@ -78,7 +78,7 @@ fn advice(err_code: u32, description: &str) -> &'static str {
     }
 }
 
-/// The refusal that a text of async-nats tells of, as the caller's error.
+/// The error for a text of async-nats that contains the code of a full store.
 pub(super) fn full(text: &str) -> Option<BusError> {
     let rest = text.split("error code ").nth(1)?;
     let err_code = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;

@@ -19,7 +19,7 @@ const SECOND_LOOK_AFTER: Duration = Duration::from_secs(1);
 #[derive(Deserialize)]
 struct Info {
     state: State,
-    /// The server's clock.
+    /// Time of the server when it answered.
     #[serde(default)]
     ts: Option<Timestamp>,
 }

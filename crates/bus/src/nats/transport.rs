@@ -62,7 +62,7 @@ impl Transport for NatsTransport {
     async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError> {
         match read {
             Read::Any => self.direct_last(stream.name(), filter.as_str()).await,
-            // Where there is one copy, whoever answers has it.
+            // With one replica, every answer is that of the leader.
             Read::Leader if stream == Stream::Log && self.has_one_replica(stream.name()).await => {
                 self.direct_last(stream.name(), filter.as_str()).await
             }
@@ -106,8 +106,8 @@ impl Transport for NatsTransport {
         }
     }
 
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError> {
-        self.key_put(bucket, key, value, life).await
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
+        self.key_put(bucket, key, value, ttl).await
     }
 
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
@@ -190,7 +190,7 @@ impl Transport for NatsTransport {
     }
 
     async fn close(&self) {
-        // What is queued goes out before the connection closes; a server that is gone cannot be told anything.
+        // Queued messages are sent before the connection closes, unless the server is gone.
         let closing = async {
             if let Err(error) = self.client.flush().await {
                 tracing::debug!(%error, "not everything was sent");

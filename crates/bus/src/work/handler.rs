@@ -7,29 +7,29 @@ use contract::ErrorCode;
 
 use crate::Delivery;
 
-/// What became of a delivered item.
+/// The outcome of a delivered item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settle {
-    /// It is dealt with.
+    /// The item is handled: acknowledge it.
     Done,
-    /// It failed: somebody should try again after this long. Too many failures make a dead letter of a work item.
+    /// It failed: deliver it again after this pause. Too many failures make a dead letter of a work item.
     Retry(Duration),
-    /// It cannot be handled now, which is no failure of the item: the bus is away, its session is paused, somebody else
-    /// holds it. It comes again after this long, and that never makes a dead letter of it.
+    /// It cannot be handled now, which is no failure of the item: the bus is away, its session is paused, or another worker
+    /// holds it. It is delivered again after this pause, which never makes a dead letter of it.
     Postpone(Duration),
-    /// It can never be dealt with: it becomes a dead letter.
+    /// It can never be handled: write a dead letter.
     Reject {
-        /// Stable.
+        /// The stable error code of the dead letter.
         code: ErrorCode,
-        /// For people: why.
+        /// Reason of the dead letter, for people.
         reason: String,
     },
 }
 
-/// Deals with delivered items.
+/// Handles delivered items.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Deals with one item. It is kept from others as long as this runs. The body may be a reference:
-    /// [`Bus::open`] it. A panic is a retry, and a dead letter `poison` after a few deliveries.
+    /// Handles one item. No other worker gets it while this runs. The body may be a reference: load it with
+    /// [`crate::Bus::open`]. A panic is a retry, and a dead letter `poison` after a few deliveries.
     async fn handle(&self, delivery: &Delivery) -> Settle;
 }

@@ -12,15 +12,15 @@ use crate::headers::{marked_again, trace_headers};
 use crate::json::encode;
 use crate::{Bus, BusError, Headers};
 
-/// Whether an item may have been published before.
+/// Whether an item may have been published and handled before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publication {
     /// Its commit is this publisher's own, and new: an item that waits there is replaced.
     First,
-    /// It may have been taken and dealt with, and its result may wait for the loop.
+    /// It may have been handled, and its result may wait for the loop.
     Again,
     /// As [`Publication::Again`], and it replaces an item that waits there. After an older store came back, the consumer's
-    /// state may count such an item as handled, and the server delivers it to nobody.
+    /// state may count such an item as handled, and the server never delivers it.
     Anew,
 }
 
@@ -80,7 +80,7 @@ impl Bus {
             Publication::First => match self.send_once(stream, subject, headers.clone(), body.clone()).await? {
                 SendOutcome::Stored(_) => Ok(()),
                 // What waits there is of a history that an older store has lost, or this very item, whose answer was lost.
-                // The first may be delivered to nobody.
+                // The first may never be delivered.
                 SendOutcome::Duplicate => replace().await,
             },
         }

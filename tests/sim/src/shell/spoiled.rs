@@ -139,8 +139,8 @@ impl Transport for Spoiled {
         self.bus.transport().ack(delivery, ack).await
     }
 
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError> {
-        self.bus.transport().kv_put(bucket, key, value, life).await
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
+        self.bus.transport().kv_put(bucket, key, value, ttl).await
     }
 
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
