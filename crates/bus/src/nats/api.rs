@@ -16,11 +16,12 @@ use crate::{BusError, Depth, Headers};
 
 /// The message is larger than the stream takes.
 const TOO_LARGE: u32 = 10_054;
-/// There is no message of this sequence: what a cluster says.
+/// There is no message of this sequence, as a cluster answers.
 const NO_SEQUENCE: u32 = 10_043;
-/// A message is not deleted; and what a single server says of one that is not there.
+/// A message is not deleted, with the descriptions of a single server for a message that is not there.
 const NOT_DELETED: u32 = 10_057;
 const GONE: [&str; 2] = ["no message found", "stream store EOF"];
+
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum JsResponse<T> {
