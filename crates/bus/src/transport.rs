@@ -47,7 +47,7 @@ pub type Subscription = BoxStream<'static, SubscriptionEvent>;
 /// An event of a subscription.
 #[derive(Debug, Clone)]
 pub enum SubscriptionEvent {
-    /// A message arrived.
+    /// A message of the subscription.
     Message(CoreMessage),
     /// Messages may have been lost here (a reconnect, a full buffer): read what can be read again.
     Gap,

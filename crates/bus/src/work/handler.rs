@@ -26,7 +26,7 @@ pub enum Settle {
     },
 }
 
-/// Handles delivered items.
+/// Handles the delivered items of one queue.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Handles one item. No other worker gets it while this runs. The body may be a reference: load it with

@@ -39,7 +39,7 @@ impl Held {
         true
     }
 
-    /// Removes an item.
+    /// Removes an item that was settled or handed back.
     pub(super) fn give(&mut self, id: ItemId) {
         self.0.remove(&id);
     }

@@ -101,7 +101,7 @@ async fn session_archived_has_its_head_alone_until_it_expires() {
     assert_eq!(loaded(bus.load(&key()).await.unwrap().unwrap()), [end]);
     assert_eq!(loaded(bus.load_until(&key(), None).await.unwrap().unwrap()), (PAGE..end).collect::<Vec<_>>());
     assert_eq!(loaded(bus.head_page(&key()).await.unwrap()), (PAGE..=end).collect::<Vec<_>>());
-    // Whoever is late is written behind it, and stands alone as well.
+    // A late writer gets the next slot, and its commit is the head alone as well.
     let body = commit(end + 1, Some(end));
     let offer = Offer { slot: end + 1, prev: "", commit: "late", body, ttl: Some(RETENTION) };
     let late = bus.commit_for(&key(), offer).await.unwrap();
