@@ -221,8 +221,8 @@ fn timestamp(at: SystemTime) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
-    use bus::MemoryServer;
     use bus::transport::Ack;
+    use bus_memory::MemoryServer;
     use bytes::Bytes;
     use contract::CommandId;
     use contract::command::Verb;

@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tool-schema", &["contract"]),
     ("nats-permissions", &["contract"]),
     ("bus", &["contract", "telemetry"]),
+    ("bus-memory", &["bus", "contract"]),
     ("configuration", &["contract", "reply"]),
     ("service", &["bus", "configuration", "contract", "telemetry"]),
     ("loop-orchestrator", &["bus", "contract", "service", "session", "telemetry"]),
@@ -33,6 +34,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 /// What stands above all of them and may know any: the command, and what measures and tests.
 const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "properties", "simulation"];
+/// The packages of [`ABOVE`] that run simulations or tests, and may name the in-memory bus.
+const TESTERS: &[&str] = &["ailoop-tests", "simulation"];
 /// What has no place where nothing waits, nothing is timed and nothing is random.
 const IMPURE: &[&str] = &[
     "async-nats",
@@ -89,6 +92,19 @@ fn packages_know_only_whom_they_may() -> anyhow::Result<()> {
         .filter(|name| !listed.contains(*name) && !ABOVE.contains(name) && !name.starts_with("example"))
         .collect();
     assert!(others.is_empty(), "where do {others:?} belong?");
+    Ok(())
+}
+
+#[test]
+fn in_memory_bus_is_named_by_tests_only() -> anyhow::Result<()> {
+    let named = named()?;
+    let users: BTreeSet<&str> = named
+        .iter()
+        .filter(|(_, dependencies)| dependencies.contains("bus-memory"))
+        .map(|(package, _)| package.as_str())
+        .collect();
+    let shipped: Vec<_> = users.iter().filter(|package| !TESTERS.contains(package)).collect();
+    assert!(shipped.is_empty(), "{shipped:?} must name bus-memory in [dev-dependencies] only");
     Ok(())
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ailoop::export_import::{export, import};
 use ailoop::failure::CommandFailure;
 use ailoop_tests::nats::NatsServer;
-use bus::memory::{Action, Fault, Faults, Op};
-use bus::{Bus, MemoryServer, Read};
+use bus::{Bus, Read};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::commit::Commit;
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Timestamp};
@@ -121,7 +121,7 @@ struct Nth {
 }
 
 impl Faults for Nth {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if op.client == "importer" && op.action != Action::Ping && self.count.fetch_add(1, Ordering::SeqCst) == self.at
         {
             return Fault::Crash { done: self.done };

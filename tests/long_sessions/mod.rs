@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ailoop_tests::client::Client;
 use anyhow::Context;
-use bus::memory::{Action, Fault, Faults, Op};
-use bus::{MemoryServer, Read};
+use bus::Read;
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::commit::Commit;
 use contract::limits::SLOTS_PER_PAGE;
 use edge::config::ListenConfig;
@@ -25,7 +25,7 @@ use place::{Place, in_log, key, orchestrator};
 struct Reads(AtomicUsize);
 
 impl Faults for Reads {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if op.client == "client" && matches!(op.action, Action::Last(_) | Action::LastMany) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -82,7 +82,7 @@ struct Killer {
 }
 
 impl Faults for Killer {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let moves = op.action == Action::Delete || op.subject.starts_with("ai_archive.");
         if op.client == "orchestrator" && moves && self.count.fetch_add(1, Ordering::SeqCst) == self.nth {
             return Fault::Crash { done: self.done };

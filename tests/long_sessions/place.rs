@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use bus::memory::Faults;
 use bus::transport::ReadMany;
-use bus::{Bus, MemoryServer, Read, Serving};
+use bus::{Bus, Read, RpcServer};
+use bus_memory::{Faults, MemoryServer};
 use contract::command::Verb;
 use contract::commit::{Commit, Phase};
 use contract::compose::{ComposeReply, Composed};
@@ -29,7 +29,7 @@ pub(crate) struct Place {
     pub(crate) server: MemoryServer,
     pub(crate) bus: Bus,
     _orchestrator: Orchestrator,
-    _composer: Serving,
+    _composer: RpcServer,
 }
 
 /// The server's clock.

@@ -82,7 +82,7 @@ pub(crate) async fn what_is_left_of_a_session_fades(world: &mut World) -> anyhow
     write(&bus, &key, 0..20).await?;
     let life = Some(Duration::from_secs(2));
     let last = commit("c20", 0)?;
-    let offer = Offer { slot: 20, prev: "", commit: "c20", body: last, life };
+    let offer = Offer { slot: 20, prev: "", commit: "c20", body: last, ttl: life };
     assert_eq!(bus.commit_for(&key, offer).await?, Committed::Ours);
     bus.archive(&key, 20).await?;
     // Any node may answer, also one that has not taken part yet; and the last commit may have faded by then.
@@ -118,7 +118,7 @@ pub(crate) async fn a_state_of_fifty_megabytes_goes_along(world: &mut World) -> 
         .await?;
     let there = bus.transport().get_object(Objects::Archive, &sha256_hex(&large)).await?;
     assert!(there.is_some_and(|there| there == large));
-    let offer = Offer { slot: 1, prev: "", commit: "c1", body: commit("c1", 65 << 20)?, life: None };
+    let offer = Offer { slot: 1, prev: "", commit: "c1", body: commit("c1", 65 << 20)?, ttl: None };
     let refused = bus.commit_first(&key, offer).await;
     assert!(matches!(refused, Err(BusError::TooLarge { .. })), "{refused:?}");
     Ok(())

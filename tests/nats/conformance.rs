@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ailoop_tests::nats::NatsServer;
 use anyhow::{Context, bail, ensure};
-use bus::MemoryServer;
+use bus_memory::MemoryServer;
 use contract::limits::ACK_WAIT;
 use contract::streams::Queue;
 use futures::TryStreamExt;

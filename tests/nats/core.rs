@@ -59,7 +59,7 @@ pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Re
 
     // Replicas of a group share; every answer of a scattered request arrives.
     let tool = subject::tool(&session.tenant, &ToolName::new("shared")?);
-    let answer = |name: &'static str| -> bus::rpc::Answer {
+    let answer = |name: &'static str| -> bus::rpc::RpcHandler {
         Arc::new(move |_| async move { Some(Bytes::from_static(name.as_bytes())) }.boxed())
     };
     let _one = bus.serve(&tool, Some(subject::TOOL_QUEUE), answer("one")).await?;

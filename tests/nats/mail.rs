@@ -1,7 +1,7 @@
 //! Mailboxes on real servers.
 
 use bus::transport::Appended;
-use bus::{Bus, Mailbox, Posted};
+use bus::{Bus, Mailbox, PostOutcome};
 use contract::mail::{ClosedMail, Mail, MailEntry};
 use contract::subject::{self, MailboxKey};
 use contract::{AgentId, MailId, TenantId, Timestamp};
@@ -41,8 +41,8 @@ pub(crate) async fn a_mail_is_stored_once_and_closed_once(world: &mut World) -> 
         let posted = try_join_all(posts).await?;
         let Some((seq, MailEntry::Open(first))) = buses[0].mail(&at, &id).await? else { anyhow::bail!("no mail") };
         for (posted, mail) in posted.into_iter().zip(&mails) {
-            let there = Posted::Duplicate(MailEntry::Open(first.clone()));
-            assert_eq!(posted, if *mail == first { Posted::Stored } else { there });
+            let there = PostOutcome::Duplicate(MailEntry::Open(first.clone()));
+            assert_eq!(posted, if *mail == first { PostOutcome::Stored } else { there });
         }
         let marks = calls.iter().map(|call| mark(&first.call, call)).collect::<Result<Vec<_>, _>>()?;
         let asked = marks.iter().enumerate().map(|(n, mark)| buses[n % buses.len()].close_mail(&at, &id, seq, mark));
@@ -51,7 +51,7 @@ pub(crate) async fn a_mail_is_stored_once_and_closed_once(world: &mut World) -> 
         let entry = buses[0].mail(&at, &id).await?.map(|(_, entry)| entry);
         let winner = closed.iter().position(|ours| *ours).map(|n| MailEntry::Closed(marks[n].clone()));
         assert_eq!(entry, winner);
-        assert_eq!(buses[1].post_mail(&at, &id, &first).await?, Posted::Duplicate(winner.unwrap()));
+        assert_eq!(buses[1].post_mail(&at, &id, &first).await?, PostOutcome::Duplicate(winner.unwrap()));
     }
     Ok(())
 }
@@ -72,7 +72,7 @@ pub(crate) async fn mailboxes_survive_a_restart(world: &mut World) -> anyhow::Re
         .await?;
     // A call that is made again after it finds what it did.
     let again = bus.post_mail(&at, &ids[1], &mail("m1")?).await?;
-    assert_eq!(again, Posted::Duplicate(MailEntry::Closed(mark("m1", "close")?)));
+    assert_eq!(again, PostOutcome::Duplicate(MailEntry::Closed(mark("m1", "close")?)));
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use bus::dead::DeadLetter;
 use bus::transport::Ack;
-use bus::{Bus, Delivery, Depth, Handler, Inbox, Read, Sent, Settle, Worker};
+use bus::{Bus, Delivery, Depth, Handler, Inbox, Read, SendOutcome, Settle, Worker};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::ids::{CallAttempt, SessionId, TenantId};
@@ -27,7 +27,7 @@ const MIDDLE: Duration = Duration::from_secs(2);
 /// How long a server is away: longer than an ack wait.
 const AWAY: Duration = ACK_WAIT.saturating_add(SOON);
 
-async fn send(bus: &Bus, session: &str, name: &str) -> anyhow::Result<Sent> {
+async fn send(bus: &Bus, session: &str, name: &str) -> anyhow::Result<SendOutcome> {
     Ok(bus.send_control(&key(session)?, Verb::SendUserMessage, &id(name)?, Bytes::from_static(b"{}")).await?)
 }
 
@@ -63,13 +63,13 @@ async fn empty(bus: &Bus) -> anyhow::Result<()> {
 pub(crate) async fn an_input_is_stored_once(world: &mut World) -> anyhow::Result<()> {
     let bus = &world.bus;
     let first = send(bus, "once", "a").await?;
-    assert!(matches!(first, Sent::Stored(_)));
-    assert_eq!(send(bus, "once", "a").await?, Sent::Duplicate);
+    assert!(matches!(first, SendOutcome::Stored(_)));
+    assert_eq!(send(bus, "once", "a").await?, SendOutcome::Duplicate);
     let delivery = pull_one(bus, Queue::Inputs, SOON * 5).await?;
-    assert_eq!(Sent::Stored(delivery.seq), first);
-    assert_eq!(send(bus, "once", "a").await?, Sent::Duplicate, "also while it is held");
+    assert_eq!(SendOutcome::Stored(delivery.seq), first);
+    assert_eq!(send(bus, "once", "a").await?, SendOutcome::Duplicate, "also while it is held");
     done(bus, &delivery).await?;
-    assert!(matches!(send(bus, "once", "a").await?, Sent::Stored(_)), "the log knows that it was handled");
+    assert!(matches!(send(bus, "once", "a").await?, SendOutcome::Stored(_)), "the log knows that it was handled");
     let large = Bytes::from(format!(r#"{{"meta":{{"v":1}},"x":"{}"}}"#, "y".repeat(1 << 20)));
     bus.send_control(&key("once")?, Verb::Start, &id("large")?, large.clone()).await?;
     empty_of(bus, &large).await
@@ -93,7 +93,7 @@ pub(crate) async fn the_inbox_is_in_stream_order(world: &mut World) -> anyhow::R
         let verb = if n % 7 == 0 { Verb::Pause } else { Verb::SendUserMessage };
         // Names that do not sort as they were sent.
         let name = id(&format!("m{}", (n * 17) % 30))?;
-        let Sent::Stored(seq) = bus.send_control(&session, verb, &name, Bytes::new()).await? else {
+        let SendOutcome::Stored(seq) = bus.send_control(&session, verb, &name, Bytes::new()).await? else {
             anyhow::bail!("stored before");
         };
         sent.push(seq);

@@ -234,7 +234,7 @@ async fn last_commits(bus: &Bus, key: &SessionKey) -> String {
 
 #[cfg(test)]
 mod tests {
-    use bus::MemoryServer;
+    use bus_memory::MemoryServer;
     use serde_json::json;
 
     use super::*;

@@ -12,7 +12,8 @@ use contract::subject::{self, SessionKey};
 use contract::{ErrorCode, Json};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, parse, slot_of};
+use crate::json::{encode, parse};
+use crate::log::slot_of;
 use crate::transport::{EXPECTED_LAST, ReadMany};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Read, Stored, body};
@@ -27,7 +28,7 @@ struct Page {
     commits: Vec<Json>,
 }
 
-/// What stands first in it.
+/// The first field of a page, which is read alone.
 #[derive(Debug, Serialize, Deserialize)]
 struct PageMeta {
     v: u32,
@@ -41,13 +42,13 @@ struct PageHead {
     meta: PageMeta,
 }
 
-/// Who has the session whose page is written.
+/// Where the session is whose page is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
-    /// The log.
+enum PageOwner {
+    /// The session is in the log.
     Log,
-    /// Nobody yet: it comes from elsewhere.
-    Nobody,
+    /// The session is not in the log: it is imported.
+    Import,
 }
 
 impl Bus {
@@ -71,11 +72,11 @@ impl Bus {
     /// page in its place is of one that had the id before; where the log has such a session it is
     /// [`ErrorCode::SessionExists`]. `bodies` are commits as they were written, from the page's first slot on.
     pub async fn put_archived(&self, key: &SessionKey, page: u64, bodies: Vec<Bytes>) -> Result<(), BusError> {
-        let mut sealed = Vec::with_capacity(bodies.len());
+        let mut offloaded = Vec::with_capacity(bodies.len());
         for body in bodies {
-            sealed.push(self.offload_body(Objects::Archive, body).await?);
+            offloaded.push(self.offload_body(Objects::Archive, body).await?);
         }
-        self.write_page(key, page, &sealed, Owner::Nobody).await
+        self.write_page(key, page, &offloaded, PageOwner::Import).await
     }
 
     /// The messages of an archived page by slot; `None` where there is none.
@@ -136,7 +137,7 @@ impl Bus {
                 return Err(BusError::Unavailable(why));
             }
         }
-        self.write_page(key, page, &messages, Owner::Log).await?;
+        self.write_page(key, page, &messages, PageOwner::Log).await?;
         for stored in held.values() {
             if let Some(blob) = body::blob(&stored.payload) {
                 self.transport().delete_object(Objects::Blobs, &blob).await?;
@@ -171,13 +172,13 @@ impl Bus {
         Ok(held)
     }
 
-    /// Sees to it that what a message refers to is in the archive's store.
+    /// Copies the large body of a message to the store of the archive, unless it is there.
     async fn copy_blob(&self, message: &[u8]) -> Result<(), BusError> {
         let Some(blob) = body::blob(message) else { return Ok(()) };
         if let Some(found) = self.transport().get_object(Objects::Blobs, &blob).await? {
             return self.transport().put_object(Objects::Archive, &blob, found).await;
         }
-        // Somebody was here before and did not come to the end.
+        // An earlier run may have copied it and stopped later.
         match self.transport().get_object(Objects::Archive, &blob).await? {
             Some(_) => Ok(()),
             None => Err(BusError::Unavailable(format!("blob {blob} is not there yet"))),
@@ -186,7 +187,13 @@ impl Bus {
 
     /// Writes a page so that it is proven to stand in the archive. Another one in its place is of a session that had this
     /// id before: the log has the page itself, or has no such session.
-    async fn write_page(&self, key: &SessionKey, page: u64, messages: &[Bytes], owner: Owner) -> Result<(), BusError> {
+    async fn write_page(
+        &self,
+        key: &SessionKey,
+        page: u64,
+        messages: &[Bytes],
+        owner: PageOwner,
+    ) -> Result<(), BusError> {
         let commits = messages.iter().map(|message| parse::<Json>(message)).collect::<Result<Vec<_>, _>>()?;
         let head: CommitHead = match messages.first() {
             Some(message) => parse(message)?,
@@ -200,7 +207,7 @@ impl Bus {
             .write(
                 |_| async {
                     let expected = expected.load(Ordering::Relaxed);
-                    if expected > 0 && owner == Owner::Nobody && self.head(key, Read::Leader).await?.is_some() {
+                    if expected > 0 && owner == PageOwner::Import && self.head(key, Read::Leader).await?.is_some() {
                         let message = format!("there is a session {} already", key.session);
                         return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
                     }

@@ -42,9 +42,9 @@ impl Bus {
         let malformed = |e: serde_json::Error| BusError::Malformed(e.to_string());
         let meta = serde_json::from_slice::<Meta<'_>>(&body).map_err(malformed)?.meta;
         let reference = Reference { meta, blob: sha256_hex(&body), bytes: body.len() };
-        let sealed = serde_json::to_vec(&reference).map_err(malformed)?;
+        let encoded = serde_json::to_vec(&reference).map_err(malformed)?;
         self.transport().put_object(store, &reference.blob, body.clone()).await?;
-        Ok(sealed.into())
+        Ok(encoded.into())
     }
 
     /// Returns the body itself, also where a reference came. A blob that is not there (yet) is
@@ -95,12 +95,12 @@ impl Bus {
     }
 }
 
-/// The name of what is elsewhere; `None` for a body that is whole.
+/// The name of an offloaded body; `None` for an inline body.
 pub(crate) fn blob(body: &[u8]) -> Option<String> {
     reference(body).map(|(blob, _)| blob)
 }
 
-/// Reads a reference; `None` for a body that is whole. Only top-level keys count, so that no content can look like one.
+/// Reads a reference; `None` for an inline body. Only top-level keys count, so that no content can look like one.
 fn reference(body: &[u8]) -> Option<(String, usize)> {
     if body.len() > REFERENCE_BYTES_MAX || !std::str::from_utf8(body).ok()?.contains("\"$blob\"") {
         return None;
@@ -109,7 +109,7 @@ fn reference(body: &[u8]) -> Option<(String, usize)> {
     Some((reference.blob, reference.bytes))
 }
 
-/// SHA-256 in hex.
+/// The SHA-256 of a body in lower-case hex.
 fn sha256_hex(body: &[u8]) -> String {
     use std::fmt::Write;
     let mut hex = String::with_capacity(64);
@@ -118,29 +118,4 @@ fn sha256_hex(body: &[u8]) -> String {
         let _ = write!(hex, "{byte:02x}");
     }
     hex
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::MemoryServer;
-
-    #[tokio::test]
-    async fn a_large_body_keeps_its_meta_and_comes_back_whole() {
-        let bus = MemoryServer::new().bus();
-        let text = format!(r#"{{"meta":{{"v":1}},"text":"{}"}}"#, "x".repeat(limits::INLINE_BYTES_MAX));
-        let body = Bytes::from(text);
-        let sealed = bus.offload_body(Objects::Work, body.clone()).await.unwrap();
-        assert!(sealed.starts_with(br#"{"meta":{"v":1},"$blob":""#) && sealed.len() < 200);
-        assert_eq!(bus.open(Objects::Work, sealed.clone()).await.unwrap(), body);
-        assert!(matches!(bus.open(Objects::Blobs, sealed).await, Err(BusError::BodyMissing { .. })));
-    }
-
-    #[tokio::test]
-    async fn content_never_looks_like_a_reference() {
-        let bus = MemoryServer::new().bus();
-        for whole in [r#"{"a":{"$blob":"00","bytes":1}}"#, r#""\"$blob\"""#, "not json \"$blob\"", ""] {
-            assert_eq!(bus.open(Objects::Work, Bytes::from(whole)).await.unwrap(), whole);
-        }
-    }
 }

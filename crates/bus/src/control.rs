@@ -6,18 +6,18 @@ use contract::command::Verb;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
 
-use crate::log::trace_headers;
+use crate::headers::marked_again;
+use crate::headers::trace_headers;
 use crate::transport::ReadMany;
 use crate::verify::{Verified, Write};
-use crate::work::marked_again;
 use crate::{Bus, BusError, Headers, Read, Stored};
 
-/// How a message came into a stream that holds one per subject.
+/// The outcome of sending a message to a stream that holds one per subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sent {
+pub enum SendOutcome {
     /// Stored under this sequence.
     Stored(u64),
-    /// The same one waits there already.
+    /// A message of the same subject waits there already.
     Duplicate,
 }
 
@@ -39,7 +39,7 @@ impl Bus {
         verb: Verb,
         id: &CommandId,
         body: Bytes,
-    ) -> Result<Sent, BusError> {
+    ) -> Result<SendOutcome, BusError> {
         let body = self.offload_body(Objects::Work, body).await?;
         self.send_once(Stream::Control, &subject::control(key, verb, id), trace_headers(), body).await
     }
@@ -73,17 +73,17 @@ impl Bus {
         subject: &Subject,
         headers: Headers,
         body: Bytes,
-    ) -> Result<Sent, BusError> {
+    ) -> Result<SendOutcome, BusError> {
         Verified::at(subject)
             .write(
                 |round| {
                     let headers = if round == 1 { headers.clone() } else { marked_again(headers.clone()) };
                     let append = self.transport().append(subject, false, headers, body.clone());
-                    async { Ok(Write::of(append.await?, Sent::Stored)) }
+                    async { Ok(Write::of(append.await?, SendOutcome::Stored)) }
                 },
                 || async {
                     let waits = self.transport().last(stream, subject, Read::Leader).await?.is_some();
-                    Ok(waits.then_some(Sent::Duplicate))
+                    Ok(waits.then_some(SendOutcome::Duplicate))
                 },
             )
             .await

@@ -1,4 +1,4 @@
-//! Dead letters: what failed for good, with the reason and the original.
+//! Dead letters: items that failed for good, with the reason and the original.
 
 use bytes::Bytes;
 use contract::ids::{CommandId, TenantId};
@@ -7,7 +7,8 @@ use contract::subject::{self, DeadKind, DeadSubject, SessionKey, Subject};
 use contract::{ErrorCode, Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, parse, trace_headers};
+use crate::headers::trace_headers;
+use crate::json::{encode, parse};
 use crate::transport::ReadMany;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Delivery, Read};
@@ -15,11 +16,11 @@ use crate::{Bus, BusError, Delivery, Read};
 /// The body of a dead letter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetter {
-    /// Stable: why.
+    /// The stable error code.
     pub code: ErrorCode,
-    /// Why, for people.
+    /// Why the item failed, for people.
     pub reason: String,
-    /// The original's subject.
+    /// The subject of the original item.
     pub subject: String,
     /// The original's sequence in its stream.
     pub seq: u64,
@@ -75,7 +76,7 @@ impl Bus {
         Ok(Some(letters))
     }
 
-    /// One dead letter.
+    /// A dead letter by its subject; none where it was dropped.
     pub async fn dead_letter(&self, at: &DeadSubject) -> Result<Option<DeadLetter>, BusError> {
         let stored = self.transport().last(Stream::Dead, &place(at), Read::Leader).await?;
         stored.map(|stored| parse(&stored.payload)).transpose()

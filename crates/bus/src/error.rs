@@ -1,4 +1,4 @@
-//! What can go wrong on the bus, by what the caller can do.
+//! Errors of the bus, by what the caller can do about them.
 
 use contract::limits::BODY_LATE_MAX;
 use contract::{ErrorCode, Timestamp};
@@ -9,13 +9,13 @@ pub enum BusError {
     /// Nobody subscribes to the subject: the answer is known at once.
     #[error("nobody answers on {subject}")]
     NoResponders {
-        /// What was asked.
+        /// The subject of the request.
         subject: String,
     },
     /// No answer in time: whether anything happened is unknown.
     #[error("no answer in time: {what}")]
     Timeout {
-        /// What was tried.
+        /// The operation that timed out.
         what: String,
     },
     /// The server cannot be reached, or has no JetStream, or no quorum: try again later.
@@ -27,15 +27,15 @@ pub enum BusError {
     /// The body is over a limit.
     #[error("{bytes} bytes are over the limit of {max}")]
     TooLarge {
-        /// What was to be sent.
+        /// Bytes of the body.
         bytes: usize,
-        /// What may be.
+        /// The limit in bytes.
         max: usize,
     },
     /// The server cannot be used: configuration, version or permission. Trying again will not help.
     #[error("{message}")]
     Unusable {
-        /// Stable.
+        /// The stable error code for callers.
         code: ErrorCode,
         /// For people: what, and what to do.
         message: String,

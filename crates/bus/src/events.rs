@@ -1,4 +1,4 @@
-//! Public events and notices on core NATS: told once, to whoever listens.
+//! Public events and notices on core NATS: sent once to the current subscribers, and not stored.
 
 use contract::command::CommandAck;
 use contract::event::{Envelope, Topic};
@@ -6,7 +6,7 @@ use contract::ids::{CommandId, TenantId};
 use contract::subject::{self, SessionKey};
 use futures::StreamExt;
 
-use crate::log::encode;
+use crate::json::encode;
 use crate::{Bus, BusError, Subscription};
 
 impl Bus {

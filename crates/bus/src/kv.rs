@@ -11,17 +11,17 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::de::DeserializeOwned;
 
-use crate::log::encode;
+use crate::json::encode;
 use crate::transport::KV_OPERATION;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, SubscriptionEvent};
 
-/// Whose a claim is.
+/// The owner of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
-    /// The asker's, now or since before.
+    /// The caller owns it, now or since before.
     Mine,
-    /// Somebody else's.
+    /// Another owner has it.
     Theirs,
 }
 
@@ -30,7 +30,7 @@ pub enum Claim {
 pub enum SummaryChange {
     /// A line was written. `bytes` is its size as JSON.
     Written {
-        /// The line.
+        /// The line as it is now.
         summary: Box<SessionSummary>,
         /// Bytes of its JSON.
         bytes: usize,
@@ -42,16 +42,16 @@ pub enum SummaryChange {
 }
 
 impl Bus {
-    /// Gives up what [`Bus::claim_part`] claimed.
+    /// Releases a claim of [`Bus::claim_part`].
     pub async fn release_part(&self, key: &SessionKey, call: &CallId, parts: &[&str]) -> Result<(), BusError> {
         self.transport().kv_delete(Bucket::Claims, &claim_name(key, call, parts)).await
     }
 
-    /// Watches the index of a tenant's sessions: every line that is written from now on, as it is published. A line that
-    /// expires is not told; read the index again now and then.
+    /// Watches the index of a tenant's sessions: every line that is written from now on, as it is published. An expiry
+    /// yields nothing: read the index again at intervals.
     pub async fn watch_summaries(&self, tenant: &TenantId) -> Result<BoxStream<'static, SummaryChange>, BusError> {
         let changes = self.transport().subscribe(&subject::bucket_entries(Bucket::Sessions, tenant), None).await?;
-        Ok(changes.filter_map(|heard| std::future::ready(summary_change(heard))).boxed())
+        Ok(changes.filter_map(|event| std::future::ready(summary_change(event))).boxed())
     }
 
     /// The lines of a tenant's index with the size of each as JSON, sorted by id.
@@ -80,15 +80,15 @@ impl Bus {
     }
 
     /// As [`Bus::put_summary`], for a time: an archived session's line goes with what is left of it.
-    pub async fn put_summary_for(&self, summary: &SessionSummary, life: Option<Duration>) -> Result<(), BusError> {
+    pub async fn put_summary_for(&self, summary: &SessionSummary, ttl: Option<Duration>) -> Result<(), BusError> {
         let key = format!("{}.{}", summary.tenant, summary.session_id);
-        self.transport().kv_put(Bucket::Sessions, &key, encode(summary)?, life).await
+        self.transport().kv_put(Bucket::Sessions, &key, encode(summary)?, ttl).await
     }
 
     /// A session's line of the index.
     pub async fn summary(&self, key: &SessionKey) -> Result<Option<SessionSummary>, BusError> {
         let found = self.transport().kv_get(Bucket::Sessions, &format!("{}.{}", key.tenant, key.session)).await?;
-        found.map(|body| crate::log::parse(&body)).transpose()
+        found.map(|body| crate::json::parse(&body)).transpose()
     }
 
     /// The index of a tenant's sessions, sorted by id.
@@ -113,7 +113,7 @@ impl Bus {
         self.claim_part(key, call, &[], owner).await
     }
 
-    /// Claims something of a call for `owner`, as [`Bus::claim`]. `parts` name it: tokens without a dot.
+    /// Claims a part of a call for `owner`, as [`Bus::claim`]. `parts` name it: tokens without a dot.
     pub async fn claim_part(
         &self,
         key: &SessionKey,
@@ -138,10 +138,10 @@ impl Bus {
             .await
     }
 
-    /// Changes a limit that gateways share, under the eyes of the others: `change` says what takes the place of the entry
-    /// that is there, and is asked again where another one was faster or where nobody knows whether it was stored. So a
-    /// change that was made already must be recognised as such. Returns what `change` returned for the entry that was stored.
-    /// Writers go by names, so that they do not meet again after each pause.
+    /// Changes a limit that gateways share, by compare and set: `change` computes the new entry from the current one. It is
+    /// called again where another writer was faster, or where the outcome is unknown, so it must recognise a change that
+    /// was made already. Returns the result of `change` for the entry that was stored. Pauses differ by the name of the
+    /// writer, so that two writers do not collide again.
     pub async fn change_limit<T: Send>(
         &self,
         key: &str,
@@ -150,7 +150,7 @@ impl Bus {
     ) -> Result<T, BusError> {
         let (bucket, bus) = (Bucket::Limits, self.transport());
         let what = format!("change of {key}");
-        // Each try looks first at what is there.
+        // Each try reads the current entry first.
         Verified::new(&what, writer)
             .repeat(|_| async {
                 let found = bus.kv_entry(bucket, key).await?;
@@ -191,8 +191,8 @@ fn claim_name(key: &SessionKey, call: &CallId, parts: &[&str]) -> String {
     parts.iter().fold(name, |name, part| format!("{name}.{part}"))
 }
 
-fn summary_change(heard: SubscriptionEvent) -> Option<SummaryChange> {
-    let message = match heard {
+fn summary_change(event: SubscriptionEvent) -> Option<SummaryChange> {
+    let message = match event {
         SubscriptionEvent::Message(message) => message,
         SubscriptionEvent::Gap => return Some(SummaryChange::Gap),
     };

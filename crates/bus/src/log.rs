@@ -1,4 +1,4 @@
-//! The log of a session: read from any replica, written create-only, every doubt settled by the leader.
+//! The log of a session: read from any replica, written create-only, with every doubt settled by a read from the leader.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,11 +10,12 @@ use contract::commit::{Commit, CommitHead, CommitMeta};
 use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
-use contract::tool::header;
 use futures::future::try_join_all;
 
+use crate::headers::trace_headers;
+use crate::json::parse;
 use crate::seq_cache::{Source, Tail};
-use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl};
+use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl_header};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Read, Stored, body, retry};
 
@@ -24,33 +25,33 @@ const TAKE_BACK_ROUNDS_MAX: u32 = 64;
 /// The last commit of a session, as far as workers and viewers need it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
-    /// Its slot.
+    /// Its slot in the log, from 0.
     pub slot: u64,
-    /// What stands first in it.
+    /// The meta data of the commit.
     pub meta: CommitMeta,
 }
 
 /// A commit that is offered for a slot.
 #[derive(Debug, Clone)]
 pub struct Offer<'a> {
-    /// The slot.
+    /// The slot that it is offered for, from 0.
     pub slot: u64,
-    /// The id of the commit in the slot before, on which this one was decided; empty in slot 0, and where nobody knows.
+    /// The id of the commit in the slot before, on which this one was decided; empty in slot 0, and where it is unknown.
     pub prev: &'a str,
-    /// Its own id.
+    /// The id of this commit.
     pub commit: &'a str,
     /// Its body, whose `meta.commit` is `commit`.
     pub body: Bytes,
-    /// How long it stays in the log; without end where none is given.
-    pub life: Option<Duration>,
+    /// How long it stays in the log; for ever if none is given.
+    pub ttl: Option<Duration>,
 }
 
-/// Whose commit a slot holds.
+/// The owner of the commit in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Committed {
-    /// The one that was offered.
+    /// The slot holds the offered commit.
     Ours,
-    /// Another one: reload and decide again.
+    /// The slot holds another commit: reload and decide again.
     Theirs,
 }
 
@@ -70,7 +71,7 @@ impl Bus {
         self.load_from(key, 0).await
     }
 
-    /// As [`Bus::load`], with slot `at_least` in it or before it: for whoever knows that the log reaches that far.
+    /// As [`Bus::load`], for a caller that knows that the log has slot `at_least`.
     pub async fn load_from(&self, key: &SessionKey, at_least: u64) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(head) = self.head_from(key, at_least).await? else { return Ok(None) };
         self.load_range(key, head.first_slot(), head.slot).await
@@ -97,8 +98,8 @@ impl Bus {
         Ok(commits)
     }
 
-    /// These slots, in their order; `None` when one of them is not there, which means that nobody wrote it yet or that it
-    /// left the log.
+    /// These slots, in their order; `None` when one of them is not there, which means that it was not written yet or
+    /// that it left the log.
     pub async fn slots(
         &self,
         key: &SessionKey,
@@ -187,11 +188,11 @@ impl Bus {
         commit_id: &str,
         body: Bytes,
     ) -> Result<Committed, BusError> {
-        self.commit_for(key, Offer { slot, prev: "", commit: commit_id, body, life: None }).await
+        self.commit_for(key, Offer { slot, prev: "", commit: commit_id, body, ttl: None }).await
     }
 
-    /// Offers a commit for its slot. Whatever the server says, the slot itself tells whose it is;
-    /// [`BusError::Timeout`] and [`BusError::Unavailable`] mean that nobody could be asked: unknown;
+    /// Offers a commit for its slot. The slot itself shows whose it is, whatever the server answered;
+    /// [`BusError::Timeout`] and [`BusError::Unavailable`] mean that the outcome is unknown;
     /// [`BusError::Full`] that the stream has no room for it.
     ///
     /// It is taken only behind the commit on which it was decided. The server compares the sequence of that commit's message. A
@@ -234,12 +235,12 @@ impl Bus {
     async fn offer(&self, key: &SessionKey, offer: &Offer<'_>, after: &After) -> Result<Committed, BusError> {
         let subject = subject::log_slot(key, offer.slot);
         // What has an end must not leave anything behind.
-        let store = if offer.life.is_some() { Objects::Archive } else { Objects::Blobs };
+        let store = if offer.ttl.is_some() { Objects::Archive } else { Objects::Blobs };
         let body = self.offload_body(store, offer.body.clone()).await?;
         let mut headers = trace_headers();
         headers.push((EXPECTED_LAST.to_owned(), after.seq.to_string()));
         headers.push((EXPECTED_OF.to_owned(), after.filter.to_string()));
-        headers.extend(offer.life.map(ttl));
+        headers.extend(offer.ttl.map(ttl_header));
         let what = format!("commit of slot {}", offer.slot);
         // Where the slot is empty the same body may be offered again, and at most one copy of it will ever stand there.
         let holder = Verified::new(&what, offer.commit)
@@ -289,7 +290,7 @@ impl Bus {
         Ok(head.meta.commit != offer.prev)
     }
 
-    /// Removes our commit from a log that it does not belong to: as long as it stands there, nobody can read that log.
+    /// Removes our commit from a log that it does not belong to: until then that log cannot be read.
     async fn take_back(&self, seq: u64, offer: &Offer<'_>) -> Result<Committed, BusError> {
         let mut round = 1;
         loop {
@@ -325,7 +326,7 @@ impl Bus {
         self.seq_cache.note(key, Tail { slot, seq, commit: commit.to_owned(), generation }, source);
     }
 
-    /// Throws away what a commit that lost its slot refers to. What cannot be thrown away now stays.
+    /// Deletes the large body of a commit that lost its slot. A failure leaves the body in its store.
     async fn forget(&self, store: Objects, body: &[u8]) {
         let Some(blob) = body::blob(body) else { return };
         if let Err(error) = self.transport().delete_object(store, &blob).await {
@@ -340,7 +341,7 @@ impl Bus {
         }
     }
 
-    /// As [`Bus::head`], for whoever may write behind it: workers and viewers only look, and need not remember where it is.
+    /// As [`Bus::head`], and caches its sequence for the next commit: workers and viewers only read, and need no cache.
     async fn tail(&self, key: &SessionKey, read: Read) -> Result<Option<Head>, BusError> {
         let generation = self.transport().generation();
         let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), read).await? else {
@@ -355,7 +356,7 @@ impl Bus {
         Ok(Some(head))
     }
 
-    /// As [`Bus::bodies`], parsed.
+    /// As [`Bus::bodies`], parsed, with a check that the commits are of one history.
     async fn load_range(
         &self,
         key: &SessionKey,
@@ -488,7 +489,7 @@ struct After {
     generation: u64,
 }
 
-/// Whose commit a slot holds; of ours the sequence.
+/// The owner of the commit in a slot; of ours the sequence.
 enum Holder {
     Ours(u64),
     Theirs,
@@ -519,19 +520,4 @@ fn page_start(slot: u64) -> u64 {
 pub(crate) fn slot_of(stored: &Stored) -> Result<u64, BusError> {
     let parsed = subject::parse_log(&stored.subject);
     parsed.map(|s| s.slot).ok_or_else(|| BusError::Malformed(format!("{} is no slot", stored.subject)))
-}
-
-/// Parses JSON; the error names the place, never the content.
-pub(crate) fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, BusError> {
-    serde_json::from_slice(body).map_err(|e| BusError::Malformed(e.to_string()))
-}
-
-/// Serialises a value.
-pub(crate) fn encode<T: serde::Serialize>(value: &T) -> Result<Bytes, BusError> {
-    serde_json::to_vec(value).map(Bytes::from).map_err(|e| BusError::Malformed(e.to_string()))
-}
-
-/// The headers of a message in a stream: the trace that it belongs to, where there is one.
-pub(crate) fn trace_headers() -> crate::Headers {
-    telemetry::trace::current().map(|parent| (header::TRACEPARENT.to_owned(), parent)).into_iter().collect()
 }

@@ -7,26 +7,27 @@ use contract::mail::{ClosedMail, Mail, MailEntry};
 use contract::streams::Stream;
 use contract::subject::{self, MailboxKey, Subject};
 
-use crate::log::{encode, parse, trace_headers};
-use crate::transport::{Appended, EXPECTED_LAST, ReadMany, ttl};
+use crate::headers::trace_headers;
+use crate::json::{encode, parse};
+use crate::transport::{Appended, EXPECTED_LAST, ReadMany, ttl_header};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Headers, Read};
 
-/// What lies in a mailbox.
+/// The contents of a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mailbox {
     /// Mails and marks in the order in which they were stored. From any replica: the newest change may be missing.
     Entries(Vec<(MailId, MailEntry)>),
-    /// More than 1,024.
+    /// More than 1,024 entries: too many to list.
     TooMany,
 }
 
-/// How a mail came into its mailbox.
+/// The outcome of posting a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Posted {
-    /// It is stored.
+pub enum PostOutcome {
+    /// The mail is stored.
     Stored,
-    /// There is or was one under this id already, perhaps this very one: [`MailEntry::sent_by`] tells.
+    /// Its id is or was in use, perhaps by this very mail: compare [`MailEntry::sent_by`].
     Duplicate(MailEntry),
 }
 
@@ -57,19 +58,19 @@ impl Bus {
     }
 
     /// Stores a mail unless its id is taken. Whatever the server says, the mailbox itself tells.
-    pub async fn post_mail(&self, at: &MailboxKey, id: &MailId, mail: &Mail) -> Result<Posted, BusError> {
+    pub async fn post_mail(&self, at: &MailboxKey, id: &MailId, mail: &Mail) -> Result<PostOutcome, BusError> {
         let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Open(mail.clone()))?);
         // The same body may be offered again: at most one copy of it will ever stand there.
         Verified::at(&subject)
             .write(
                 |_| async {
                     let appended = self.put_mail(&subject, 0, trace_headers(), body.clone()).await?;
-                    Ok(Write::of(appended, |_| Posted::Stored))
+                    Ok(Write::of(appended, |_| PostOutcome::Stored))
                 },
                 || async {
                     Ok(match self.mail_at(&subject).await? {
-                        Some((_, MailEntry::Open(found))) if found == *mail => Some(Posted::Stored),
-                        Some((_, entry)) => Some(Posted::Duplicate(entry)),
+                        Some((_, MailEntry::Open(found))) if found == *mail => Some(PostOutcome::Stored),
+                        Some((_, entry)) => Some(PostOutcome::Duplicate(entry)),
                         None => None,
                     })
                 },
@@ -88,7 +89,7 @@ impl Bus {
     ) -> Result<bool, BusError> {
         let (subject, body) = (subject::mail(at, id), encode(&MailEntry::Closed(mark.clone()))?);
         let mut headers = trace_headers();
-        headers.push(ttl(MAIL_CLOSED_AGE_MAX));
+        headers.push(ttl_header(MAIL_CLOSED_AGE_MAX));
         Verified::at(&subject)
             .write(
                 |_| async {

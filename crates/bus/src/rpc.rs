@@ -19,35 +19,36 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::log::{encode, parse, trace_headers};
-use crate::{Bus, BusError, Message, Subscription, SubscriptionEvent, retry};
+use crate::headers::trace_headers;
+use crate::json::{encode, parse};
+use crate::{Bus, BusError, CoreMessage, Subscription, SubscriptionEvent, retry};
 
-/// How long a worker's or gateway's answer is awaited.
+/// Timeout of a request to a worker or gateway.
 const ASK_MAX: Duration = Duration::from_secs(1);
-/// How long the holder of a call may take to answer before it is asked once more. A worker that was just told to end hands
-/// its items back a moment before the server knows that it no longer answers for them.
+/// How long the holder of a call may take to answer before it is asked once more. A worker that stops hands
+/// its items back a moment before the server removes its subscription.
 const HOLDER_ANSWERS_MAX: Duration = Duration::from_millis(300);
-/// When a worker says of a call that it holds it: long before its item can come again.
+/// Pause before a worker subscribes as the holder of a call: long before its item can be redelivered.
 const HOLD_AFTER: Duration = Duration::from_millis(500);
-/// How long the composer's answer is awaited.
+/// Timeout of a request to the composer.
 const COMPOSE_MAX: Duration = Duration::from_secs(5);
-/// How long the answer to a repair is awaited: the session is loaded, and what it is owed is published.
+/// Timeout of a repair: the session is loaded, and its outstanding work is published.
 const REPAIR_MAX: Duration = Duration::from_secs(10);
 /// Pause before a subscription that failed is tried again.
 const SERVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How long the answer of a mailbox is awaited: some requests to its stream.
+/// Timeout of a request to a mailbox, which takes several requests to its stream.
 const MAIL_MAX: Duration = Duration::from_secs(10);
 /// Requests that one replica answers at the same time.
 const SERVED_AT_ONCE: usize = 64;
 
-/// A subject that is being answered; dropping it ends that.
+/// Serves the requests of a subject until it is dropped.
 #[derive(Debug)]
-pub struct Serving {
+pub struct RpcServer {
     _task: JoinSet<()>,
 }
 
-/// Answers one request; `None` stays silent.
-pub type Answer = Arc<dyn Fn(Message) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
+/// Handles one request; `None` sends no answer.
+pub type RpcHandler = Arc<dyn Fn(CoreMessage) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
 
 #[derive(Serialize, Deserialize)]
 struct CancelBody {
@@ -59,13 +60,13 @@ struct CancelBody {
 pub async fn serve_until_cancelled<F, Fut>(ending: &CancellationToken, serve: F)
 where
     F: Fn() -> Fut,
-    Fut: Future<Output = Result<Serving, BusError>>,
+    Fut: Future<Output = Result<RpcServer, BusError>>,
 {
     let subscribed = async {
         loop {
             match serve().await {
                 Ok(serving) => return serving,
-                Err(error) => tracing::debug!(%error, "nobody can send requests yet"),
+                Err(error) => tracing::debug!(%error, "not subscribed yet"),
             }
             tokio::time::sleep(SERVE_AGAIN_AFTER).await;
         }
@@ -76,7 +77,7 @@ where
 }
 
 impl Bus {
-    /// Tells workers that a call is no longer wanted. A lost cancel costs time and nothing else.
+    /// Asks workers to cancel a call. A lost cancel costs time and nothing else.
     pub async fn publish_cancel(&self, key: &SessionKey, call: &CallAttempt) -> Result<(), BusError> {
         let body = encode(&CancelBody { call: call.call.clone(), attempt: call.attempt })?;
         self.transport().publish(&subject::cancel(key), Vec::new(), body).await
@@ -84,14 +85,14 @@ impl Bus {
 
     /// Every cancel, for workers.
     pub async fn cancels(&self) -> Result<BoxStream<'static, (SessionKey, CallAttempt)>, BusError> {
-        let heard = self.listen(&subject::cancel_all(), None).await?;
-        Ok(heard.filter_map(|heard| std::future::ready(cancelled(heard))).boxed())
+        let events = self.listen(&subject::cancel_all(), None).await?;
+        Ok(events.filter_map(|event| std::future::ready(parse_cancel(event))).boxed())
     }
 
     /// Answers for a call that this worker runs, from half a second on until the guard is dropped. Nobody asks before an
     /// item is delivered again, and most calls are over by then.
-    pub fn hold_call(&self, key: &SessionKey, call: &CallId) -> Serving {
-        let answer: Answer = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
+    pub fn hold_call(&self, key: &SessionKey, call: &CallId) -> RpcServer {
+        let answer: RpcHandler = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
         let (bus, subject) = (self.clone(), subject::call_holder(key, call));
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -99,15 +100,15 @@ impl Bus {
             for round in 1.. {
                 match bus.transport().subscribe(&subject, None).await {
                     Ok(requests) => return serve_all(bus, requests, answer).await,
-                    Err(error) => tracing::debug!(%subject, %error, "nobody can ask for the call yet"),
+                    Err(error) => tracing::debug!(%subject, %error, "not subscribed yet"),
                 }
                 retry::wait(round, subject.as_str()).await;
             }
         });
-        Serving { _task: task }
+        RpcServer { _task: task }
     }
 
-    /// Whether some worker runs this call now. Silence counts as yes where somebody subscribes still when asked again.
+    /// Whether some worker runs this call now. A timeout counts as yes where the subject still has a subscriber at the second request.
     pub async fn call_is_held(&self, key: &SessionKey, call: &CallId) -> Result<bool, BusError> {
         let holder = subject::call_holder(key, call);
         for wait in [HOLDER_ANSWERS_MAX, ASK_MAX] {
@@ -121,14 +122,14 @@ impl Bus {
         Ok(true)
     }
 
-    /// Answers late viewers of a session's reply, until the guard is dropped. The server hears of it before any chunk
-    /// that is published later.
+    /// Answers late viewers of a session's reply, until the guard is dropped. The server knows the subscription before any
+    /// chunk that is published later.
     pub async fn serve_view(
         &self,
         key: &SessionKey,
         view: impl Fn() -> Option<ReplySnapshot> + Send + Sync + 'static,
-    ) -> Result<Serving, BusError> {
-        let answer: Answer = Arc::new(move |_| {
+    ) -> Result<RpcServer, BusError> {
+        let answer: RpcHandler = Arc::new(move |_| {
             let body = view().and_then(|view| encode(&view).ok());
             std::future::ready(body).boxed()
         });
@@ -136,7 +137,7 @@ impl Bus {
         Ok(self.answering(requests, answer))
     }
 
-    /// The reply of a session so far; `None` when nobody streams to it now.
+    /// The reply of a session so far; `None` when no gateway streams to it now.
     pub async fn view(&self, key: &SessionKey) -> Result<Option<ReplySnapshot>, BusError> {
         match self.transport().request(&subject::view(key), Vec::new(), Bytes::new(), ASK_MAX).await {
             Ok(message) => parse(&message.payload).map(Some),
@@ -154,7 +155,7 @@ impl Bus {
 
     /// Answers composing requests, shared among all composers, until the guard is dropped. A request that is not what
     /// the contract says is refused as such.
-    pub async fn serve_compose<F>(&self, compose: F) -> Result<Serving, BusError>
+    pub async fn serve_compose<F>(&self, compose: F) -> Result<RpcServer, BusError>
     where
         F: Fn(ComposeRequest) -> BoxFuture<'static, ComposeReply> + Send + Sync + 'static,
     {
@@ -164,11 +165,11 @@ impl Bus {
 
     /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was asked
     /// before by its bytes; the headers say to which trace a request belongs. `None` stays silent.
-    pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<Serving, BusError>
+    pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<RpcServer, BusError>
     where
-        F: Fn(&Message) -> Option<Bytes> + Send + Sync + 'static,
+        F: Fn(&CoreMessage) -> Option<Bytes> + Send + Sync + 'static,
     {
-        let answer: Answer = Arc::new(move |message: Message| std::future::ready(compose(&message)).boxed());
+        let answer: RpcHandler = Arc::new(move |message: CoreMessage| std::future::ready(compose(&message)).boxed());
         self.serve(&subject::compose(), Some(subject::COMPOSER_QUEUE), answer).await
     }
 
@@ -181,15 +182,15 @@ impl Bus {
 
     /// Answers which agents there are, shared among all composers, until the guard is dropped. A request that is not
     /// what the contract says stays without an answer.
-    pub async fn serve_agents<F>(&self, agents: F) -> Result<Serving, BusError>
+    pub async fn serve_agents<F>(&self, agents: F) -> Result<RpcServer, BusError>
     where
         F: Fn(AgentsRequest) -> AgentsReply + Send + Sync + 'static,
     {
-        let answer: Answer = Arc::new(move |message: Message| {
+        let answer: RpcHandler = Arc::new(move |message: CoreMessage| {
             let reply = match parse(&message.payload) {
                 Ok(request) => encode(&agents(request)).ok(),
                 Err(error) => {
-                    tracing::warn!(%error, "a question for agents cannot be read");
+                    tracing::warn!(%error, "a request for agents cannot be read");
                     None
                 }
             };
@@ -207,7 +208,7 @@ impl Bus {
 
     /// Answers requests to repair sessions, shared among all orchestrators, until the guard is dropped. A request that is not
     /// what the contract says is refused as such.
-    pub async fn serve_repair<F>(&self, repair: F) -> Result<Serving, BusError>
+    pub async fn serve_repair<F>(&self, repair: F) -> Result<RpcServer, BusError>
     where
         F: Fn(SessionKey) -> BoxFuture<'static, RepairReply> + Send + Sync + 'static,
     {
@@ -225,7 +226,7 @@ impl Bus {
 
     /// Answers requests to the mailboxes of a tenant, shared among all executors that serve them, until the guard is
     /// dropped. A request that is not what the contract says is refused as such.
-    pub async fn serve_mail<F>(&self, tenant: &TenantId, mailboxes: F) -> Result<Serving, BusError>
+    pub async fn serve_mail<F>(&self, tenant: &TenantId, mailboxes: F) -> Result<RpcServer, BusError>
     where
         F: Fn(MailRequest) -> BoxFuture<'static, MailResponse> + Send + Sync + 'static,
     {
@@ -241,14 +242,14 @@ impl Bus {
         queue: &str,
         handle: F,
         refuse: fn(ErrorCode, String) -> R,
-    ) -> Result<Serving, BusError>
+    ) -> Result<RpcServer, BusError>
     where
         Q: DeserializeOwned + Send + 'static,
         R: Serialize + Send + 'static,
         F: Fn(Q) -> BoxFuture<'static, R> + Send + Sync + 'static,
     {
         let handle = Arc::new(handle);
-        let answer: Answer = Arc::new(move |message: Message| {
+        let answer: RpcHandler = Arc::new(move |message: CoreMessage| {
             let handle = handle.clone();
             async move {
                 let reply = match parse(&message.payload) {
@@ -263,31 +264,36 @@ impl Bus {
     }
 
     /// Answers requests on a subject until the guard is dropped.
-    pub async fn serve(&self, subject: &Subject, queue: Option<&str>, answer: Answer) -> Result<Serving, BusError> {
+    pub async fn serve(
+        &self,
+        subject: &Subject,
+        queue: Option<&str>,
+        answer: RpcHandler,
+    ) -> Result<RpcServer, BusError> {
         let requests = self.listen(subject, queue).await?;
         Ok(self.answering(requests, answer))
     }
 
-    fn answering(&self, requests: Subscription, answer: Answer) -> Serving {
+    fn answering(&self, requests: Subscription, answer: RpcHandler) -> RpcServer {
         let mut task = JoinSet::new();
         task.spawn(serve_all(self.clone(), requests, answer));
-        Serving { _task: task }
+        RpcServer { _task: task }
     }
 
     /// Subscribes; returns when the server knows of it.
     pub async fn listen(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
-        let heard = self.transport().subscribe(subject, queue).await?;
+        let events = self.transport().subscribe(subject, queue).await?;
         self.transport().ping().await?;
-        Ok(heard)
+        Ok(events)
     }
 }
 
-async fn serve_all(bus: Bus, requests: Subscription, answer: Answer) {
+async fn serve_all(bus: Bus, requests: Subscription, answer: RpcHandler) {
     requests
-        .for_each_concurrent(SERVED_AT_ONCE, |heard| {
+        .for_each_concurrent(SERVED_AT_ONCE, |event| {
             let (bus, answer) = (bus.clone(), answer.clone());
             async move {
-                let SubscriptionEvent::Message(message) = heard else { return };
+                let SubscriptionEvent::Message(message) = event else { return };
                 let Some(to) = message.reply.clone() else { return };
                 let Some(body) = answer(message).await else { return };
                 if let Err(error) = bus.transport().reply(&to, Vec::new(), body).await {
@@ -298,8 +304,8 @@ async fn serve_all(bus: Bus, requests: Subscription, answer: Answer) {
         .await;
 }
 
-fn cancelled(heard: SubscriptionEvent) -> Option<(SessionKey, CallAttempt)> {
-    match heard {
+fn parse_cancel(event: SubscriptionEvent) -> Option<(SessionKey, CallAttempt)> {
+    match event {
         SubscriptionEvent::Message(message) => {
             let key = subject::parse_session_rpc(&message.subject)?;
             let body: CancelBody = parse(&message.payload).ok()?;

@@ -5,10 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use contract::subject::SessionKey;
 
-/// Sessions remembered. What is forgotten costs a read before the session's next commit.
+/// Most sessions in the cache. A session that was dropped costs a read before its next commit.
 const SESSIONS_MAX: usize = 16_384;
 
-/// The last slots.
+/// The last known slot of each session, bounded by [`SESSIONS_MAX`].
 #[derive(Debug, Default)]
 pub(crate) struct SeqCache(Mutex<HashMap<SessionKey, Tail>>);
 
@@ -27,9 +27,9 @@ pub(crate) struct Tail {
 /// How sure it is that a slot is the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// The leader said so, or stored it just now: it replaces whatever was known.
+    /// Read from the leader, or stored by it just now: it replaces the known one.
     Leader,
-    /// A replica, which may be behind: it replaces only what is older.
+    /// Read from a replica, which may be behind: it replaces an older one only.
     Replica,
 }
 

@@ -6,15 +6,11 @@ use contract::streams::Stream;
 use contract::subject::{self, SessionKey, Subject};
 use serde::{Deserialize, Serialize};
 
-use crate::log::{encode, trace_headers};
-use crate::transport::{Appended, EXPECTED_LAST, header};
+use crate::headers::trace_headers;
+use crate::json::encode;
+use crate::transport::{Appended, EXPECTED_LAST, SCHEDULE, SCHEDULE_TARGET, header};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Headers, Read};
-
-/// Header that says when a message is due: `@at <RFC 3339>`.
-pub(crate) const SCHEDULE: &str = "Nats-Schedule";
-/// Header that says where it goes then.
-pub(crate) const SCHEDULE_TARGET: &str = "Nats-Schedule-Target";
 
 /// The body of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,18 +20,18 @@ pub struct Due {
 }
 
 impl Bus {
-    /// Sets the session's timer, in place of an earlier setting, never of a later one: whoever is late, or knows an old
-    /// state only, changes nothing. One whose time is past is due at once. The server goes by its own clock.
+    /// Sets the session's timer, in place of an earlier setting, never of a later one: a writer with
+    /// an old state changes nothing. A time in the past is due at once, by the clock of the server.
     pub async fn set_timer(&self, key: &SessionKey, number: u64, at: Timestamp) -> Result<(), BusError> {
         let mut headers = trace_headers();
         headers.push((SCHEDULE.to_owned(), format!("@at {at}")));
         headers.push((SCHEDULE_TARGET.to_owned(), subject::timer_due(key).to_string()));
         let (subject, body) = (subject::timer_set(key), encode(&Due { number })?);
-        // Before the first setting there is nothing to look at, as a rule.
+        // Before the first setting there is usually no timer to compare with.
         if number == 1 && matches!(self.append_over(&subject, 0, &headers, &body).await, Ok(Appended::Stored(_))) {
             return Ok(());
         }
-        // Each try looks first at what is set.
+        // Each try reads the current timer first.
         Verified::at(&subject).repeat(|_| self.set_over(key, number, &headers, &body)).await
     }
 

@@ -1,4 +1,4 @@
-//! The seam: what ailoop needs of a server, and nothing else. NATS and the in-memory twin implement it.
+//! The trait between the bus and a server. NATS and the in-memory server of `bus-memory` implement it.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::BusError;
 
-/// Headers: few, since they are dear.
+/// Names and values. Headers cost more than body bytes (see benchmarks.md), so there are few.
 pub type Headers = Vec<(String, String)>;
 
 /// A message on core NATS.
 #[derive(Debug, Clone)]
-pub struct Message {
-    /// Where it was sent.
+pub struct CoreMessage {
+    /// The subject that it was sent to.
     pub subject: String,
-    /// Where an answer goes.
+    /// The subject for the answer; none where no answer is expected.
     pub reply: Option<String>,
-    /// Its headers.
+    /// Headers in the order of the message.
     pub headers: Headers,
-    /// Its body.
+    /// The body as it was sent.
     pub payload: Bytes,
 }
 
-impl Message {
+impl CoreMessage {
     /// A header by name, letter case aside.
     pub fn header(&self, name: &str) -> Option<&str> {
         header(&self.headers, name)
@@ -44,11 +44,11 @@ pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
 /// What a subscription yields. Dropping it unsubscribes.
 pub type Subscription = BoxStream<'static, SubscriptionEvent>;
 
-/// One thing heard on a subscription.
+/// An event of a subscription.
 #[derive(Debug, Clone)]
 pub enum SubscriptionEvent {
-    /// A message.
-    Message(Message),
+    /// A message of the subscription.
+    Message(CoreMessage),
     /// Messages may have been lost here (a reconnect, a full buffer): read what can be read again.
     Gap,
 }
@@ -56,39 +56,45 @@ pub enum SubscriptionEvent {
 /// A message of a stream.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// Its subject.
+    /// The subject that it was stored under.
     pub subject: String,
     /// Its sequence in the stream.
     pub seq: u64,
     /// When it was stored, by the server's clock.
     pub stored_at: Timestamp,
-    /// Its headers.
+    /// Headers in the order of the message.
     pub headers: Headers,
-    /// Its body.
+    /// The body, which may be a reference (see [`crate::body`]).
     pub payload: Bytes,
 }
 
 /// Header that lets a message in only when the last one of its subject has this sequence; 0: when there is none.
 pub const EXPECTED_LAST: &str = "Nats-Expected-Last-Subject-Sequence";
 
-/// Header on the mark that a deleted entry of a bucket leaves.
-pub(crate) const KV_OPERATION: &str = "KV-Operation";
+/// Header on the marker that a deleted entry of a bucket leaves.
+pub const KV_OPERATION: &str = "KV-Operation";
 
-/// Bytes of one object: a body of full size, with room for its JSON.
-pub(crate) const OBJECT_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of one object: a body of full size, with room for its JSON.
+pub const OBJECT_BYTES_MAX: usize = 64 << 20;
 
-/// Header that has [`EXPECTED_LAST`] asked of another subject or filter than the message's own.
+/// Header that applies [`EXPECTED_LAST`] to another subject or filter than the message's own.
 pub const EXPECTED_OF: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
 
-/// Header that says how long a message lives, in seconds: where its stream would keep it longer.
+/// Header that says when a scheduled message is due: `@at <RFC 3339>`.
+pub const SCHEDULE: &str = "Nats-Schedule";
+
+/// Header that names the subject to which the server sends a scheduled message when it is due.
+pub const SCHEDULE_TARGET: &str = "Nats-Schedule-Target";
+
+/// Header with the time to live of a message in seconds, for less than its stream would keep it.
 pub const TTL: &str = "Nats-TTL";
 
-/// The header that gives a message a life; whole seconds, at least one.
-pub fn ttl(life: Duration) -> (String, String) {
-    (TTL.to_owned(), life.as_secs().max(1).to_string())
+/// The header for a time to live; whole seconds, at least one.
+pub fn ttl_header(ttl: Duration) -> (String, String) {
+    (TTL.to_owned(), ttl.as_secs().max(1).to_string())
 }
 
-/// How an append came out, when the server answered.
+/// The outcome of an append that the server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Appended {
     /// Stored under this sequence.
@@ -97,10 +103,10 @@ pub enum Appended {
     Doubtful(Doubt),
 }
 
-/// Why the answer to an append does not tell what is stored. The text is the server's.
+/// Why the answer to an append leaves open what is stored. The text is the server's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
-    /// `duplicate: true`.
+    /// The server answered `duplicate: true`.
     #[error("duplicate")]
     Duplicate,
     /// Another message was or may have been faster (10071, 10164, 10158).
@@ -115,8 +121,8 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// What it means where nothing is stored: a stream without room is full, and everything else is a write under way that
-    /// nobody sees yet.
+    /// What it means where nothing is stored: a stream without room is full, and everything else is a write that is not
+    /// visible yet.
     pub fn into_error(self) -> BusError {
         let text = self.to_string();
         match self {
@@ -131,11 +137,11 @@ impl Doubt {
 pub enum Read {
     /// From any replica; may be stale: "there" may be believed, "not there" never.
     Any,
-    /// From the leader.
+    /// From the leader, which has every acknowledged write.
     Leader,
 }
 
-/// How messages of a filter came out.
+/// The result of a read of several subjects.
 #[derive(Debug, Clone)]
 pub enum ReadMany {
     /// The last message of each subject, in stream order.
@@ -144,13 +150,13 @@ pub enum ReadMany {
     TooMany,
 }
 
-/// What comes sooner than this comes for the first time: a server, or another leader, takes longer to come up.
+/// An item that waited less was not delivered before: a server, or another leader, takes longer to start.
 const FORGOTTEN_AFTER: Duration = Duration::from_millis(500);
 
 /// An item of a work queue, held until it is settled.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// Its subject.
+    /// The subject that it was stored under.
     pub subject: String,
     /// Its sequence in the stream.
     pub seq: u64,
@@ -158,20 +164,20 @@ pub struct Delivery {
     pub delivered: u64,
     /// When it was stored, by the server's clock.
     pub stored_at: Timestamp,
-    /// How long it had waited when it came, by the clock of whoever took it.
+    /// How long it had waited when it came, by the clock of the worker.
     pub waited: Duration,
     /// How long the connection by which it came had stood by then.
     pub connected_for: Duration,
-    /// Its headers.
+    /// Headers in the order of the message.
     pub headers: Headers,
-    /// Its body.
+    /// The body, which may be a reference (see [`crate::body`]).
     pub payload: Bytes,
-    /// Where acks go.
+    /// The reply subject for acknowledgements.
     pub ack: String,
 }
 
 impl Delivery {
-    /// Whether somebody may have held it before, or its like: it was delivered before, or published before, or it waited for
+    /// Whether a worker may have held it before, or an earlier copy: it was delivered before, or published before, or it waited for
     /// so long that a server may have died meanwhile and forgotten that.
     pub fn may_have_been_held(&self) -> bool {
         let again = header(&self.headers, contract::tool::header::AGAIN).is_some();
@@ -180,14 +186,14 @@ impl Delivery {
     }
 }
 
-/// What is told to the server about a held item.
+/// An acknowledgement of a held item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
-    /// Done: forget it.
+    /// The item is handled: remove it.
     Done,
-    /// Still at it: start the ack wait anew.
+    /// The item is in progress: restart its ack wait.
     Progress,
-    /// Give it to somebody, after this long.
+    /// Deliver the item again after this pause.
     Retry(Duration),
 }
 
@@ -204,8 +210,8 @@ pub enum DriftPolicy {
 
 /// A stream that ends before where this process saw it end: it was put back to an older state, or made anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rewound {
-    /// The stream.
+pub struct StreamRewind {
+    /// The stream that lost messages.
     pub stream: Stream,
     /// The highest sequence that this process saw in it.
     pub seen: u64,
@@ -216,16 +222,16 @@ pub struct Rewound {
 /// What is in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Depth {
-    /// Items that nobody has.
+    /// Items that no worker holds.
     pub waiting: u64,
-    /// Items that somebody has and has not settled, and those that come again after a while.
+    /// Items that were delivered and not settled, including those that are delivered again later.
     pub held: u64,
 }
 
 /// How much a stream or object store holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StorageSize {
-    /// Messages.
+    /// How many messages are stored.
     pub messages: u64,
     /// Bytes on the disk of one replica, subjects and headers included.
     pub bytes: u64,
@@ -234,13 +240,13 @@ pub struct StorageSize {
 /// Something that holds data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// A stream.
+    /// One of the streams.
     Stream(Stream),
     /// An object store: each object is some messages.
     Objects(Objects),
 }
 
-/// A server, or what plays one.
+/// The operations of a server.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
     /// Publishes on core NATS; returns when it is queued for sending.
@@ -249,21 +255,21 @@ pub trait Transport: Send + Sync + 'static {
     /// Publishes an answer to a request.
     async fn reply(&self, to: &str, headers: Headers, payload: Bytes) -> Result<(), BusError>;
 
-    /// Asks and awaits one answer. [`BusError::NoResponders`] comes at once.
+    /// Sends a request and awaits one answer. [`BusError::NoResponders`] comes at once.
     async fn request(
         &self,
         subject: &Subject,
         headers: Headers,
         payload: Bytes,
         timeout: Duration,
-    ) -> Result<Message, BusError>;
+    ) -> Result<CoreMessage, BusError>;
 
-    /// Asks and yields every answer until the stream is dropped; ends at once when nobody subscribes.
+    /// Sends a request and yields every answer until the stream is dropped; ends at once without a subscriber.
     async fn request_many(&self, subject: &Subject, headers: Headers, payload: Bytes)
     -> Result<Subscription, BusError>;
 
-    /// Subscribes. What is sent through this connection afterwards comes after it; whoever needs to know that the
-    /// server has heard of it asks for a [`Transport::ping`].
+    /// Subscribes. The server processes this before everything that this connection sends afterwards; a
+    /// [`Transport::ping`] confirms that it did.
     async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError>;
 
     /// Appends to a stream. With `create`, only if its subject holds no message (expected-last-subject-sequence 0).
@@ -301,8 +307,8 @@ pub trait Transport: Send + Sync + 'static {
     /// Tells the server about a held item; returns when that is on its way. One that gets lost costs a redelivery.
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError>;
 
-    /// Puts an entry; the newest wins. Where a life is given it ends after that.
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError>;
+    /// Puts an entry; the newest wins. It expires after `ttl`, or as its bucket says.
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError>;
 
     /// Creates an entry; `false` when there is one.
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError>;
@@ -316,7 +322,7 @@ pub trait Transport: Send + Sync + 'static {
     /// Replaces an entry of this revision; `false` when it is of another one, or may be.
     async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError>;
 
-    /// Deletes an entry.
+    /// Deletes an entry, present or not.
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError>;
 
     /// Every entry whose key matches the filter (`tenant.*`), sorted by key. More than 1,024 are read page by page.
@@ -350,9 +356,9 @@ pub trait Transport: Send + Sync + 'static {
 
     /// The streams that end before where this process saw them end; each is reported once. Ask after a change of
     /// [`Transport::generation`].
-    async fn rewound(&self) -> Result<Vec<Rewound>, BusError>;
+    async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError>;
 
-    /// The server's clock.
+    /// The time of the server's clock.
     async fn server_time(&self) -> Result<Timestamp, BusError>;
 
     /// How much a stream or object store holds, of all tenants.
@@ -370,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_have_been_held_before() {
+    fn delivery_later_marked_or_old_may_have_been_held() {
         let ms = Duration::from_millis;
         for (delivered, again, waited, connected_for, expected) in [
             (1, false, 5, 60_000, false),

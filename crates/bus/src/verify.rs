@@ -1,20 +1,20 @@
-//! Writes of which the server's answer does not tell whether they stand: what is stored tells, as the leader knows it.
+//! Writes whose answer leaves open whether they are stored: a read from the leader settles that.
 
 use contract::subject::Subject;
 
 use crate::transport::Appended;
 use crate::{BusError, retry};
 
-/// What the server's answer to a write tells.
+/// The outcome of a write, as far as its answer shows.
 pub(crate) enum Write<T> {
-    /// What became of it.
+    /// The outcome is known.
     Known(T),
-    /// Not whether it stands; the error for a caller if nobody ever learns more.
+    /// The outcome is unknown; the error for the caller if it stays so.
     Doubtful(BusError),
 }
 
 impl<T> Write<T> {
-    /// Another writer was faster.
+    /// Another writer may have been faster.
     pub(crate) fn beaten(what: &str) -> Self {
         Self::Doubtful(BusError::Timeout { what: what.to_owned() })
     }
@@ -28,11 +28,11 @@ impl<T> Write<T> {
     }
 }
 
-/// A write and how it is verified, until it is known what became of it.
+/// A write that is repeated and verified until its outcome is known.
 pub(crate) struct Verified<'a> {
-    /// What is written, for the error when nobody knows.
+    /// What is written, for the error of an unknown outcome.
     pub(crate) what: &'a str,
-    /// Parts writers that meet: the pauses of two salts differ.
+    /// Spreads the pauses, so that two writers do not collide again.
     pub(crate) salt: &'a str,
     /// How often it is tried.
     pub(crate) rounds: u32,
@@ -49,7 +49,7 @@ impl<'a> Verified<'a> {
         Self { what, salt, rounds: retry::ROUNDS_MAX }
     }
 
-    /// Writes where each try looks itself at what is stored, or where writing twice changes nothing.
+    /// Repeats a write that reads the stored state itself, or that changes nothing when it is repeated.
     pub(crate) async fn repeat<T, W>(self, write: impl Fn(u32) -> W) -> Result<T, BusError>
     where
         W: Future<Output = Result<Write<T>, BusError>>,
@@ -57,8 +57,8 @@ impl<'a> Verified<'a> {
         self.write(write, || std::future::ready(Ok(None))).await
     }
 
-    /// Writes, and asks what is stored where the answer does not tell; `write` gets the round, from 1. Neither is asked again
-    /// after an error that is final.
+    /// Writes, and verifies where the answer leaves the outcome open; `write` gets the round, from 1. A final error ends
+    /// this.
     pub(crate) async fn write<T, W, V>(self, write: impl Fn(u32) -> W, verify: impl Fn() -> V) -> Result<T, BusError>
     where
         W: Future<Output = Result<Write<T>, BusError>>,

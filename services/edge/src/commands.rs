@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::{Bus, BusError, Inbox, Read, Sent};
+use bus::{Bus, BusError, Inbox, Read, SendOutcome};
 use contract::command::{
     Answer, Command, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
 };
@@ -201,8 +201,8 @@ impl SessionApi {
             .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
         let waiter = self.command_waiters().register((key.clone(), verb, id.clone()));
         let control_seq = match bus.send_control(&key, verb, &id, body.into()).await? {
-            Sent::Stored(seq) => Some(seq),
-            Sent::Duplicate => None,
+            SendOutcome::Stored(seq) => Some(seq),
+            SendOutcome::Duplicate => None,
         };
         if !is_awaited {
             return Ok(pending(PendingState::Accepted));

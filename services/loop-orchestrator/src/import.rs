@@ -36,7 +36,7 @@ pub async fn import_session(
         None => {
             let Prepared { slot, meta, body, after, expires } = prepare(session, &decision).map_err(malformed)?;
             let life = expires.then(|| bus.transport().retention());
-            let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, life };
+            let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, ttl: life };
             match bus.commit_first(&key, offer).await? {
                 Committed::Ours => (after, decision.effects),
                 Committed::Theirs => return Ok(ImportOutcome::IdTaken),

@@ -333,7 +333,7 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReadError> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails where it stands")]
 
-    use bus::MemoryServer;
+    use bus_memory::MemoryServer;
     use bytes::Bytes;
     use serde_json::json;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::Rewound;
+use bus::StreamRewind;
 use bus::rpc::serve_until_cancelled;
 use contract::ErrorCode;
 use contract::commit::Phase;
@@ -73,8 +73,8 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
 }
 
 /// Lists the sessions to repair: those of the index, and those of the cache, since the index may be older than the log.
-async fn find_affected_sessions(runner: &SessionRunner, rewound: &[Rewound]) -> BTreeSet<SessionKey> {
-    for Rewound { stream, seen, last } in rewound {
+async fn find_affected_sessions(runner: &SessionRunner, rewound: &[StreamRewind]) -> BTreeSet<SessionKey> {
+    for StreamRewind { stream, seen, last } in rewound {
         tracing::error!(
             stream = stream.name(),
             seen,

@@ -235,7 +235,7 @@ impl SessionRunner {
     async fn commit(&self, key: &SessionKey, prepared: &Prepared) -> Result<Committed, BusError> {
         let life = prepared.expires.then(|| self.bus.transport().retention());
         let Prepared { slot, meta, body, .. } = prepared;
-        let offer = Offer { slot: *slot, prev: &meta.prev, commit: &meta.commit, body: body.clone(), life };
+        let offer = Offer { slot: *slot, prev: &meta.prev, commit: &meta.commit, body: body.clone(), ttl: life };
         self.bus.commit_for(key, offer).await
     }
 

@@ -75,7 +75,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn clock_off_by_more_than_a_minute_is_reported_and_long_wait_is_not() {
-        let server = bus::MemoryServer::new();
+        let server = bus_memory::MemoryServer::new();
         let bus = server.bus();
         let hours = |n: u64| Duration::from_hours(n);
         let true_now = server.now();

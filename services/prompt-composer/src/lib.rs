@@ -14,7 +14,7 @@ pub mod reply_cache;
 
 use std::time::{Duration, Instant};
 
-use bus::{Bus, BusError, Serving};
+use bus::{Bus, BusError, RpcServer};
 use configuration::ConfigError;
 use service::health::Readiness;
 use service::process::Running;
@@ -50,7 +50,7 @@ pub async fn run() -> anyhow::Result<()> {
 #[derive(Debug)]
 pub struct Composer {
     readiness: Readiness,
-    serving: [Serving; 2],
+    serving: [RpcServer; 2],
     tasks: Tasks,
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use bus::Message;
+use bus::CoreMessage;
 use contract::tool::ToolSpec;
 use contract::{Timestamp, ToolName};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ impl ActivityTracker {
 
     /// Formats an event of `ai_loop.tool_call.<what>.<tenant>.<session>`. An event of a kind that this version does not know
     /// is shown with its data.
-    pub(crate) fn format_event(&mut self, message: &Message) -> Option<ActivityLine> {
+    pub(crate) fn format_event(&mut self, message: &CoreMessage) -> Option<ActivityLine> {
         let rest = message.subject.strip_prefix("ai_loop.tool_call.")?;
         let mut tokens = rest.split('.');
         let (what, _tenant, session) = (tokens.next()?, tokens.next()?, tokens.next()?);
@@ -151,10 +151,10 @@ mod tests {
         }
     }
 
-    fn event(what: &str, data: &Value) -> Message {
+    fn event(what: &str, data: &Value) -> CoreMessage {
         let body = json!({"time": "2026-01-15T10:30:45.123Z", "data": data}).to_string();
         let subject = format!("ai_loop.tool_call.{what}.default.s1");
-        Message { subject, reply: None, headers: Vec::new(), payload: Bytes::from(body) }
+        CoreMessage { subject, reply: None, headers: Vec::new(), payload: Bytes::from(body) }
     }
 
     fn texts(lines: &[ActivityLine]) -> Vec<&str> {
@@ -187,7 +187,8 @@ mod tests {
         let result =
             json!({"call": "c1-1-1", "tool": "a", "outcome": "error", "content": "no\nluck", "duration_ms": 1_500});
         let mut tracker = ActivityTracker::new(Some(ToolName::new("a").unwrap()));
-        let mut format = |message: &Message| tracker.format_event(message).map(|line| line.text).unwrap_or_default();
+        let mut format =
+            |message: &CoreMessage| tracker.format_event(message).map(|line| line.text).unwrap_or_default();
         assert_eq!(format(&identified), "10:30:45  begins   a  s1/c1-1-1  {\"n\":1}");
         assert_eq!(format(&unknown_kind), "10:30:45  progress a  s1/c1-1-1  {\"call\":\"c1-1-1\",\"text\":\"half\"}");
         assert_eq!(
@@ -198,7 +199,7 @@ mod tests {
         // The call has ended, so its tool is no longer known.
         assert_eq!(format(&unknown_kind), "");
         assert_eq!(format(&event("identified", &json!({"call": "c", "tool": "b"}))), "");
-        let garbage = Message { payload: Bytes::from_static(b"{"), ..unknown_kind };
+        let garbage = CoreMessage { payload: Bytes::from_static(b"{"), ..unknown_kind };
         assert_eq!(format(&garbage), "");
     }
 }

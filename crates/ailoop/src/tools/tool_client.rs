@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bus::{Bus, BusError, Headers, Message, Subscription, SubscriptionEvent};
+use bus::{Bus, BusError, CoreMessage, Headers, Subscription, SubscriptionEvent};
 use bytes::Bytes;
 use contract::subject::{self, Subject};
 use contract::tool::ToolSpec;
@@ -89,9 +89,9 @@ impl<'a> ToolClient<'a> {
             self.gather(subject::service_info(&self.tool)),
             self.gather(subject::services_ping())
         );
-        let identity = |message: &Message| serde_json::from_slice::<Identity>(&message.payload).ok();
+        let identity = |message: &CoreMessage| serde_json::from_slice::<Identity>(&message.payload).ok();
         let pinged: BTreeSet<_> = pings?.iter().filter_map(identity).map(|it| (it.name, it.id)).collect();
-        let replicas = |infos: Vec<Message>| {
+        let replicas = |infos: Vec<CoreMessage>| {
             let mut replicas = Vec::new();
             for message in infos {
                 let instance = identity(&message).map(|it| (it.name, it.id)).unwrap_or_default();
@@ -135,7 +135,7 @@ impl<'a> ToolClient<'a> {
         Ok(own.filter_map(|endpoint| endpoint.last_error).rfind(|error| !error.is_empty()))
     }
 
-    async fn gather(&self, subject: Subject) -> Result<Vec<Message>, BusError> {
+    async fn gather(&self, subject: Subject) -> Result<Vec<CoreMessage>, BusError> {
         let requested = self.bus.transport().request_many(&subject, Vec::new(), Bytes::new()).await;
         let mut answers = match requested {
             Ok(answers) => answers.take(ANSWERS_MAX),
@@ -165,7 +165,7 @@ impl<'a> ToolClient<'a> {
     }
 
     /// Probes the outcome of a call; returns none without an answer.
-    pub(crate) async fn probe(&self, call: &TrialCall, within: Duration) -> Result<Option<Message>, BusError> {
+    pub(crate) async fn probe(&self, call: &TrialCall, within: Duration) -> Result<Option<CoreMessage>, BusError> {
         let subject = subject::tool_probe(&self.tenant, &self.tool);
         match self.bus.transport().request(&subject, call.headers.clone(), call.body.clone(), within).await {
             Ok(answer) => Ok(Some(answer)),

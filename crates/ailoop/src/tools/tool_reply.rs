@@ -1,6 +1,6 @@
 //! Parses the replies of a tool: progress, a result, or an error.
 
-use bus::Message;
+use bus::CoreMessage;
 use contract::tool::{OUTCOME_UNKNOWN, header};
 
 /// One message from a tool.
@@ -47,7 +47,7 @@ impl TrialError {
 }
 
 /// Parses a message as an executor does.
-pub(crate) fn parse_reply(message: &Message) -> ToolReply {
+pub(crate) fn parse_reply(message: &CoreMessage) -> ToolReply {
     let body = String::from_utf8_lossy(&message.payload).into_owned();
     if message.header(header::PROGRESS).is_some() {
         return ToolReply::Progress(ProgressReply {
@@ -90,7 +90,8 @@ mod tests {
 
     fn check(headers: &[(&str, &str)], body: &[u8], expect: Result<&str, (&str, &str)>) {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let message = Message { subject: String::new(), reply: None, headers, payload: Bytes::copy_from_slice(body) };
+        let message =
+            CoreMessage { subject: String::new(), reply: None, headers, payload: Bytes::copy_from_slice(body) };
         let ToolReply::Final(answer) = parse_reply(&message) else { panic!("progress") };
         assert_eq!(answer.outcome.as_deref().map_err(|error| (error.outcome_word(), error.text.as_str())), expect);
     }
@@ -105,7 +106,7 @@ mod tests {
         check(&[("Ailoop-Error", "")], b"why", Err(("error", "why")));
         check(&[("Ailoop-Error", "half done"), ("Ailoop-Outcome", "unknown")], b"", Err(("unknown", "half done")));
         check(&[("Ailoop-Outcome", "unknown")], b"half done", Err(("unknown", "half done")));
-        let progress = Message {
+        let progress = CoreMessage {
             subject: String::new(),
             reply: None,
             headers: [("Ailoop-Progress", "1"), ("Ailoop-Instance", "t.i")]

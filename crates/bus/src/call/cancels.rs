@@ -1,4 +1,4 @@
-//! Which running calls can be called off, and by whom they are found.
+//! The running calls of this process, and their cancellation.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Bus;
 
-/// Pause before a lost subscription is made again; until then the log tells that a call is closed.
+/// Pause before a lost subscription is renewed; until then the log shows that a call is closed.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 type Id = (SessionKey, CallAttempt);
@@ -34,12 +34,12 @@ pub(super) struct Registration {
     cancels: Cancels,
     id: Id,
     number: u64,
-    /// Cancelled when the call is called off.
+    /// Cancelled by a cancel of the call.
     pub(super) token: CancellationToken,
 }
 
 impl Cancels {
-    /// Registers a call, best before the log is asked: then no cancel is missed.
+    /// Registers a call; do so before the log is read, so that no cancel is missed.
     pub(super) fn enter(&self, key: &SessionKey, call: &CallAttempt) -> Registration {
         let (id, token) = ((key.clone(), call.clone()), CancellationToken::new());
         let number = self.with(|registrations| {
@@ -51,16 +51,16 @@ impl Cancels {
         Registration { cancels: self.clone(), id, number, token }
     }
 
-    /// Listens as long as somebody polls it.
+    /// Cancels calls until the future is dropped.
     pub(super) async fn listen(self, bus: Bus) {
         loop {
             match bus.cancels().await {
-                Ok(mut heard) => {
-                    while let Some(id) = heard.next().await {
+                Ok(mut cancelled) => {
+                    while let Some(id) = cancelled.next().await {
                         self.cancel(&id);
                     }
                 }
-                Err(error) => tracing::warn!(%error, "cancels are not heard"),
+                Err(error) => tracing::warn!(%error, "cancels cannot be subscribed to"),
             }
             tokio::time::sleep(AGAIN_AFTER).await;
         }

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::work::call_of;
-use crate::{Bus, BusError, Delivery, Handler, Sent, Settle, Worker};
+use crate::{Bus, BusError, Delivery, Handler, SendOutcome, Settle, Worker};
 use cancels::Cancels;
 pub use status::CallStatus;
 
@@ -39,10 +39,10 @@ const HELD_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Pauses before an item that cannot start now comes again.
 const NOT_NOW: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
-/// A call that may start: the log has it as open, nobody else holds it, and no result of it waits.
+/// A call that may start: the log has it as open, no other worker holds it, and no result of it waits.
 #[derive(Debug)]
 pub struct OpenCall<I> {
-    /// The session.
+    /// The session of the call.
     pub key: SessionKey,
     /// Which attempt of which call.
     pub call: CallAttempt,
@@ -56,7 +56,7 @@ pub struct OpenCall<I> {
     pub may_have_been_held: bool,
     /// The trace that the call belongs to.
     pub traceparent: Option<String>,
-    /// Cancelled when the loop calls the call off.
+    /// Cancelled when the loop cancels the call.
     pub cancelled: CancellationToken,
 }
 
@@ -70,14 +70,14 @@ impl<I> OpenCall<I> {
 /// The result of a call, as it is sent to the session.
 #[derive(Debug, Clone)]
 pub struct CallResult {
-    /// Under which verb.
+    /// The verb under which it is sent.
     pub verb: Verb,
     /// The same for each delivery of the item, so that a result counts once.
     pub id: CommandId,
     /// The id under which it is stored where a result waits under `id` already, which may be that of another run; none where
     /// it is left out then.
     pub beside: Option<CommandId>,
-    /// Its body.
+    /// The body of the input, as JSON.
     pub body: Bytes,
 }
 
@@ -99,7 +99,7 @@ pub trait CallHandler: Send + Sync + 'static {
     /// The ids under which a result of a call may wait.
     fn result_ids(call: &CallAttempt) -> Result<Vec<CommandId>, BusError>;
 
-    /// Runs a call. None: nobody wants a result any more. An error: nothing was begun, and the call is to be made later.
+    /// Runs a call. `None`: the result is not needed any more. An error: nothing was started, and the call is retried later.
     async fn run(&self, call: OpenCall<Self::Item>) -> Result<Option<CallResult>, BusError>;
 
     /// A call is not made again that may have run at a worker that died.
@@ -108,7 +108,7 @@ pub trait CallHandler: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What the loop is told of an item that cannot be read.
+    /// The result of an item that cannot be read.
     fn unreadable(&self, call: &CallAttempt, meta: ResultMeta, why: &str) -> Result<CallResult, BusError>;
 }
 
@@ -116,7 +116,7 @@ pub trait CallHandler: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct CallWorker {
     worker: Worker,
-    /// Listens for what is called off; ends with this.
+    /// Receives cancels until this is dropped.
     _cancels: JoinSet<()>,
 }
 
@@ -148,7 +148,7 @@ impl<H: CallHandler> Handler for Calls<H> {
         let Some(subject) = subject::parse_item(&delivery.subject) else {
             return reject("the subject is not that of a call");
         };
-        match self.deal(delivery, subject).await {
+        match self.process(delivery, subject).await {
             Ok(settle) => settle,
             Err(BusError::Malformed(reason)) => Settle::Reject { code: ErrorCode::BadRequest, reason },
             Err(error) if error.is_final() => Settle::Reject { code: error.code(), reason: error.to_string() },
@@ -162,7 +162,7 @@ impl<H: CallHandler> Handler for Calls<H> {
 }
 
 impl<H: CallHandler> Calls<H> {
-    async fn deal(&self, delivery: &Delivery, subject: ItemSubject) -> Result<Settle, BusError> {
+    async fn process(&self, delivery: &Delivery, subject: ItemSubject) -> Result<Settle, BusError> {
         let body = self.bus.load_body(Objects::Work, delivery.payload.clone(), delivery.stored_at).await?;
         let item: H::Item = match serde_json::from_slice(&body) {
             Ok(item) => item,
@@ -205,7 +205,7 @@ impl<H: CallHandler> Calls<H> {
                 return self.leave(open, settle).await;
             }
         }
-        // Whoever asks is told that the call is held until its result is stored: one that cannot be stored yet has its effect.
+        // The call counts as held until its result is stored: even without a stored result it may have had its effect.
         let _held = self.bus.hold_call(&key, &call.call);
         Ok(match self.handler.run(open).await? {
             Some(result) => self.report(&key, &call, result).await,
@@ -218,7 +218,7 @@ impl<H: CallHandler> Calls<H> {
         Ok(match self.bus.call_status(&open.key, &open.call, slot).await? {
             CallStatus::Open => None,
             CallStatus::Closed => Some(Settle::Done),
-            // The log was put back to an older state: nobody will ever open this call.
+            // The log was put back to an older state, in which this call is never opened.
             CallStatus::NotVisible if open.delivered >= UNSEEN_DELIVERIES_MAX => Some(Settle::Done),
             // A call that waits must not sit in a place.
             CallStatus::NotVisible | CallStatus::Paused => Some(Settle::Postpone(pause(open.delivered))),
@@ -233,15 +233,15 @@ impl<H: CallHandler> Calls<H> {
         Ok(settle)
     }
 
-    /// Stores the result before the item is acknowledged. The item is held until then, however long the bus is away: whoever
-    /// had it next would call again what was paid for, or could not tell what a tool did.
+    /// Stores the result before the item is acknowledged. The item is held until then, however long the bus is away: the
+    /// next worker would repeat a call that was paid for, or could not tell what a tool did.
     async fn report(&self, key: &SessionKey, call: &CallAttempt, result: CallResult) -> Settle {
         let CallResult { verb, mut id, beside, body } = result;
         loop {
             match self.bus.send_control(key, verb, &id, body.clone()).await {
-                Ok(Sent::Stored(_)) => return Settle::Done,
+                Ok(SendOutcome::Stored(_)) => return Settle::Done,
                 // What waits may be the result of another run. Should it be this one, it counts once.
-                Ok(Sent::Duplicate) => match &beside {
+                Ok(SendOutcome::Duplicate) => match &beside {
                     Some(beside) if *beside != id => id = beside.clone(),
                     Some(_) | None => return Settle::Done,
                 },
@@ -256,7 +256,7 @@ impl<H: CallHandler> Calls<H> {
         }
     }
 
-    /// An item that cannot be read: the loop is told as far as its ids are known, and the item is kept for people.
+    /// Reports an item that cannot be read to the loop, and rejects it, which keeps it as a dead letter.
     async fn unreadable(
         &self,
         subject: &ItemSubject,

@@ -6,7 +6,7 @@ use contract::subject::SessionKey;
 
 use crate::{Bus, BusError, Head, Read};
 
-/// What the log says of one try of a call.
+/// The state of one attempt of a call in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallStatus {
     /// It is open: start it.
@@ -15,7 +15,7 @@ pub enum CallStatus {
     Closed,
     /// It is open, but its session is paused.
     Paused,
-    /// The commit that opened it is not to be seen.
+    /// The commit that opened it is not visible.
     NotVisible,
 }
 

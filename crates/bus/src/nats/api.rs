@@ -1,114 +1,35 @@
 //! Requests to JetStream and what it answers.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
-use async_nats::{HeaderMap, HeaderName, HeaderValue, RequestErrorKind};
 use bytes::Bytes;
-use contract::ErrorCode;
 use contract::streams::Queue;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{ANSWER_MAX, JETSTREAM_MAX, Nats};
+use super::connection::{ANSWER_MAX, JETSTREAM_MAX, NatsTransport};
+use super::refusal::Refusal;
 use crate::transport::{Appended, Doubt, EXPECTED_LAST};
 use crate::{BusError, Depth, Headers};
 
-/// The server's codes that mean "another message was or may have been faster".
-const OVERTAKEN: [u32; 3] = [10_071, 10_164, 10_158];
-/// A maximum is exceeded: of the stream, or of one subject.
-const MAXIMUM_EXCEEDED: u32 = 10_077;
-/// Codes for "something is full": the account; the server, three times.
-const FULL: [u32; 4] = [10_002, 10_023, 10_047, 10_028];
-/// What the server says of a message where the subject has one.
-const PER_SUBJECT: &str = "per subject";
 /// The message is larger than the stream takes.
 const TOO_LARGE: u32 = 10_054;
-/// There is no message of this sequence: what a cluster says.
+/// There is no message of this sequence, as a cluster answers.
 const NO_SEQUENCE: u32 = 10_043;
-/// A message is not deleted; and what a single server says of one that is not there.
+/// A message is not deleted, with the descriptions of a single server for a message that is not there.
 const NOT_DELETED: u32 = 10_057;
 const GONE: [&str; 2] = ["no message found", "stream store EOF"];
-/// JetStream is not enabled, for the server and for the account.
-const NOT_ENABLED: [u32; 2] = [10_076, 10_039];
-
-/// What JetStream refuses, in its own words.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Refusal {
-    /// As in HTTP.
-    code: u16,
-    /// Which.
-    #[serde(default)]
-    pub(super) err_code: u32,
-    #[serde(default)]
-    description: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error {}: {}{}", self.err_code, self.description, advice(self.err_code, &self.description))
-    }
-}
-
-impl Refusal {
-    pub(super) fn is_not_enabled(&self) -> bool {
-        NOT_ENABLED.contains(&self.err_code)
-    }
-
-    /// The doubt that the refusal leaves; none where it is plain that nothing is stored.
-    fn doubt(&self) -> Option<Doubt> {
-        let text = self.to_string();
-        match self.err_code {
-            code if OVERTAKEN.contains(&code) => Some(Doubt::Overtaken(text)),
-            MAXIMUM_EXCEEDED if self.description.contains(PER_SUBJECT) => Some(Doubt::Taken(text)),
-            MAXIMUM_EXCEEDED => Some(Doubt::Full(text)),
-            _ => None,
-        }
-    }
-
-    /// The refusal as the caller's error.
-    pub(super) fn into_error(self) -> BusError {
-        if FULL.contains(&self.err_code) || self.code == 429 {
-            BusError::Full(self.to_string())
-        } else if self.code >= 500 {
-            BusError::Unavailable(self.to_string())
-        } else {
-            BusError::Unusable { code: ErrorCode::Internal, message: format!("JetStream refuses: {self}") }
-        }
-    }
-}
-
-/// What to do about a refusal, where there is something to be done.
-fn advice(err_code: u32, description: &str) -> &'static str {
-    match err_code {
-        10_002 => " (the account's limit: raise its max_file, or make room)",
-        10_023 | 10_047 | 10_028 => " (nats-server's limit: raise max_file_store, or make room)",
-        // A message that is there already is refused with the same code.
-        MAXIMUM_EXCEEDED if !description.contains(PER_SUBJECT) => {
-            " (somebody limited the stream: `ailoop bootstrap --fix`)"
-        }
-        _ => "",
-    }
-}
-
-/// The refusal that a text of async-nats tells of, as the caller's error.
-pub(super) fn full(text: &str) -> Option<BusError> {
-    let rest = text.split("error code ").nth(1)?;
-    let err_code = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
-    let is_full = FULL.contains(&err_code) || err_code == MAXIMUM_EXCEEDED;
-    is_full.then(|| BusError::Full(format!("error {err_code}: {text}{}", advice(err_code, text))))
-}
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Answer<T> {
-    Refused { error: Refusal },
-    Given(T),
+enum JsResponse<T> {
+    Error { error: Refusal },
+    Success(T),
 }
 
-/// What every append is answered with, in one look: there are many of them.
+/// The answer to an append, parsed in one pass since appends are frequent.
 #[derive(Deserialize)]
 struct Published<'a> {
     #[serde(default)]
@@ -122,7 +43,7 @@ struct Published<'a> {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct ConsumerInfo {
     num_pending: u64,
     num_ack_pending: u64,
 }
@@ -132,14 +53,14 @@ struct Purged {
     purged: u64,
 }
 
-impl Nats {
-    /// Asks JetStream; the inner error is its refusal.
+impl NatsTransport {
+    /// Sends a request to JetStream; the inner error is its refusal.
     pub(super) async fn js_request<T: DeserializeOwned>(
         &self,
         subject: &str,
         body: Option<&Value>,
     ) -> Result<Result<T, Refusal>, BusError> {
-        let body = body.map(crate::log::encode).transpose()?.unwrap_or_default();
+        let body = body.map(crate::json::encode).transpose()?.unwrap_or_default();
         let answer = self.js_raw(subject, Headers::new(), body, JETSTREAM_MAX).await?;
         read_answer(&answer)
     }
@@ -165,7 +86,7 @@ impl Nats {
         })?;
         let Published { error, seq, duplicate, stream } = read_published(&answer)?;
         if error.is_none() {
-            self.seen.note_by_name(&stream, seq);
+            self.seen_seqs.note_by_name(&stream, seq);
         }
         match error {
             None if seq == 0 => Err(BusError::Malformed("an append was answered without a sequence".to_owned())),
@@ -181,14 +102,14 @@ impl Nats {
         }
     }
 
-    /// What a consumer has before it, and what it has given away.
+    /// The pending items of a consumer, and its unacknowledged ones.
     pub(super) async fn js_depth(&self, queue: Queue) -> Result<Depth, BusError> {
         let subject = format!("$JS.API.CONSUMER.INFO.{}.{}", queue.stream().name(), queue.durable());
-        let told = self.js_request::<Told>(&subject, None).await?.map_err(Refusal::into_error)?;
-        Ok(Depth { waiting: told.num_pending, held: told.num_ack_pending })
+        let info = self.js_request::<ConsumerInfo>(&subject, None).await?.map_err(Refusal::into_error)?;
+        Ok(Depth { waiting: info.num_pending, held: info.num_ack_pending })
     }
 
-    /// Removes what matches `filter`.
+    /// Removes all messages that match `filter`; returns how many.
     pub(super) async fn js_purge(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
         let body = serde_json::json!({ "filter": filter });
         let answer = self.js_request::<Purged>(&format!("$JS.API.STREAM.PURGE.{stream}"), Some(&body)).await?;
@@ -208,7 +129,7 @@ impl Nats {
         }
     }
 
-    /// A request that JetStream answers; nobody answering means that it has no leader, or is not there.
+    /// Sends a request; without responders JetStream has no leader, or is not enabled.
     async fn js_raw(
         &self,
         subject: &str,
@@ -231,41 +152,8 @@ fn read_published(answer: &[u8]) -> Result<Published<'_>, BusError> {
 }
 
 fn read_answer<T: DeserializeOwned>(body: &[u8]) -> Result<Result<T, Refusal>, BusError> {
-    Ok(match crate::log::parse(body)? {
-        Answer::Refused { error } => Err(error),
-        Answer::Given(given) => Ok(given),
+    Ok(match crate::json::parse(body)? {
+        JsResponse::Error { error } => Err(error),
+        JsResponse::Success(success) => Ok(success),
     })
-}
-
-/// Our headers as async-nats wants them; one that could break out of its line is refused.
-pub(super) fn header_map(headers: Headers) -> Result<HeaderMap, BusError> {
-    let mut map = HeaderMap::new();
-    for (name, value) in headers {
-        let malformed = || BusError::Malformed(format!("header {name:?} cannot be sent"));
-        let value: HeaderValue = value.parse().map_err(|_| malformed())?;
-        map.append(HeaderName::try_from(name.as_str()).map_err(|_| malformed())?, value);
-    }
-    Ok(map)
-}
-
-/// Headers as we keep them.
-pub(super) fn headers_of(map: Option<&HeaderMap>) -> Headers {
-    let Some(map) = map else { return Headers::new() };
-    let all = map.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
-    let mut headers: Headers = all.map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect();
-    // The map's order is chance.
-    headers.sort();
-    headers
-}
-
-/// Why a request was not answered.
-pub(super) fn request_error(error: &async_nats::RequestError, subject: &str, bytes: usize, max: usize) -> BusError {
-    match error.kind() {
-        RequestErrorKind::TimedOut => BusError::Timeout { what: subject.to_owned() },
-        RequestErrorKind::NoResponders => BusError::NoResponders { subject: subject.to_owned() },
-        RequestErrorKind::InvalidSubject => BusError::Malformed(format!("{subject:?} is no subject")),
-        RequestErrorKind::MaxPayloadExceeded => BusError::TooLarge { bytes, max },
-        // The connection went away under it: nobody knows.
-        RequestErrorKind::Other => BusError::Timeout { what: format!("{subject}: {error}") },
-    }
 }

@@ -5,17 +5,16 @@ use std::time::{Duration, Instant};
 
 use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
 use contract::ErrorCode;
-use contract::limits::RETENTION;
 use contract::subject::inbox_prefix;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use tokio::sync::broadcast;
 
-use super::many::Many;
+use super::config::NatsConfig;
+use super::connection::{ANSWER_MAX, NatsTransport};
 use super::objects::Stores;
 use super::replica_count::ReplicaCount;
-use super::seen::SeenSeqs;
-use super::{ANSWER_MAX, Nats};
+use super::seen_seqs::SeenSeqs;
+use super::shared_inbox::SharedInbox;
+use super::uptime::Uptime;
 use crate::{BusError, retry};
 
 /// The oldest server that has every setting that the streams need.
@@ -26,82 +25,21 @@ const PING_EVERY: Duration = Duration::from_secs(5);
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Longest pause between two tries to reach a server that went away.
 const RECONNECT_MAX: Duration = Duration::from_secs(2);
-/// Gaps that a subscription may be late to hear of; being later is one more gap.
+/// Most notices of gaps that a subscription may have pending; a missed notice is one more gap.
 const GAPS_MAX: usize = 16;
-/// Pause between two words to one subscription that it is too slow.
+/// Shortest interval of reports that one subscription is too slow.
 const SLOW_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a service waits for NATS when it starts: longer than a server takes that reads its streams.
-const START_WAIT_SECONDS: u32 = 300;
-
-/// How to reach NATS.
-#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(rename = "nats")]
-pub struct NatsConfig {
-    /// Addresses, separated by commas.
-    pub url: String,
-    /// The user, where the server wants one.
-    pub user: Option<String>,
-    /// Its password.
-    pub password: Option<String>,
-    /// The connection's name in the server's lists.
-    pub name: String,
-    /// Copies of each stream where it is created: 1 on one server, 3 in a cluster.
-    pub replicas: usize,
-    /// Days for which the archive keeps pages that left the log, and what is left of an archived session.
-    pub retention_days: u32,
-    /// Seconds that a service waits for NATS when it starts, before it ends with an error; 300.
-    pub start_wait_seconds: u32,
-}
-
-impl NatsConfig {
-    /// How long the archive keeps what it has.
-    pub(super) fn retention(&self) -> Duration {
-        Duration::from_hours(24 * u64::from(self.retention_days.max(1)))
-    }
-}
-
-impl std::fmt::Debug for NatsConfig {
-    /// Shows whether there is a password, never which.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let password = self.password.as_ref().map(|_| "[secret]");
-        f.debug_struct("NatsConfig")
-            .field("url", &self.url)
-            .field("user", &self.user)
-            .field("password", &password)
-            .field("name", &self.name)
-            .field("replicas", &self.replicas)
-            .field("retention_days", &self.retention_days)
-            .field("start_wait_seconds", &self.start_wait_seconds)
-            .finish()
-    }
-}
-
-impl Default for NatsConfig {
-    fn default() -> Self {
-        Self {
-            url: "nats://127.0.0.1:4222".to_owned(),
-            user: None,
-            password: None,
-            name: "ailoop".to_owned(),
-            replicas: 1,
-            retention_days: u32::try_from(RETENTION.as_secs() / 86_400).unwrap_or(u32::MAX),
-            start_wait_seconds: START_WAIT_SECONDS,
-        }
-    }
-}
-
-impl Nats {
+impl NatsTransport {
     /// Connects and checks that the server can be used: [`ErrorCode::NatsUnreachable`], [`ErrorCode::NatsTooOld`],
     /// [`ErrorCode::NatsNoJetStream`] or [`ErrorCode::Unauthorized`] say why it cannot.
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
         let ((gaps, _), (slow, _)) = (broadcast::channel(GAPS_MAX), broadcast::channel(GAPS_MAX));
-        let connected = Connected::default();
+        let uptime = Uptime::default();
         let watch = ConnectionWatcher {
             gaps: gaps.clone(),
             slow: slow.clone(),
-            connected: connected.clone(),
+            uptime: uptime.clone(),
             state: Mutex::default(),
         };
         let mut options = ConnectOptions::new()
@@ -111,7 +49,7 @@ impl Nats {
             .custom_inbox_prefix(inbox_prefix(config.user.as_ref().unwrap_or(&config.name)))
             .reconnect_delay_callback(reconnect_delay)
             .event_callback(move |event| {
-                watch.on(&event);
+                watch.on_connection_event(&event);
                 std::future::ready(())
             });
         if let Some(user) = &config.user {
@@ -135,10 +73,22 @@ impl Nats {
         }
         let jetstream = jetstream::ContextBuilder::new().timeout(ANSWER_MAX).build(client.clone());
         let (replicas, retention) = (config.replicas.max(1), config.retention());
-        let (stores, replica_count, many) = (Stores::default(), ReplicaCount::default(), Many::default());
-        let seen = Arc::new(SeenSeqs::default());
-        let nats =
-            Self { client, jetstream, replicas, retention, gaps, slow, connected, stores, replica_count, many, seen };
+        let (stores, replica_count, shared_inbox) =
+            (Stores::default(), ReplicaCount::default(), SharedInbox::default());
+        let seen_seqs = Arc::new(SeenSeqs::default());
+        let nats = Self {
+            client,
+            jetstream,
+            replicas,
+            retention,
+            gaps,
+            slow,
+            uptime,
+            stores,
+            replica_count,
+            shared_inbox,
+            seen_seqs,
+        };
         nats.has_jetstream(config).await?;
         Ok(nats)
     }
@@ -165,47 +115,26 @@ fn reconnect_delay(attempts: usize) -> Duration {
     if round <= 1 { Duration::ZERO } else { (retry::pause(round, "reconnect") * 4).min(RECONNECT_MAX) }
 }
 
-/// When the connection was made that stands now.
-#[derive(Debug, Clone)]
-pub(super) struct Connected(Arc<Mutex<Instant>>);
-
-impl Default for Connected {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(Instant::now())))
-    }
-}
-
-impl Connected {
-    fn now(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    /// How long it has stood.
-    pub(super) fn since(&self) -> Duration {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
-    }
-}
-
 /// Follows the events of a connection.
 struct ConnectionWatcher {
     gaps: broadcast::Sender<()>,
     slow: broadcast::Sender<u64>,
-    connected: Connected,
+    uptime: Uptime,
     // A lock, since the callback is shared; it is held for a look.
     state: Mutex<EventState>,
 }
 
-/// What events were state last.
+/// The state that the events so far imply.
 #[derive(Default)]
 struct EventState {
-    /// Whether a connection stands, as far as events tell.
+    /// Whether the connection is up, according to the events.
     is_up: bool,
-    /// The subscription that was told last of being slow, and when: there is an event for each message that is dropped.
+    /// The last slow subscription that was reported, and when: there is an event for each message that is dropped.
     slow: Option<(u64, Instant)>,
 }
 
 impl ConnectionWatcher {
-    fn on(&self, event: &Event) {
+    fn on_connection_event(&self, event: &Event) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Disconnected => {
@@ -218,12 +147,12 @@ impl ConnectionWatcher {
                 if !is_repeated {
                     state.slow = Some((*sid, Instant::now()));
                     tracing::warn!(%event, "messages of one subscription are lost: they are read too slowly");
-                    // Nobody listens: fine.
+                    // No subscription listens: fine.
                     drop(self.slow.send(*sid));
                 }
             }
             Event::Connected => {
-                self.connected.now();
+                self.uptime.restart();
                 // Events are dropped where many come at once.
                 if std::mem::replace(&mut state.is_up, true) {
                     self.broke(event);
@@ -238,7 +167,7 @@ impl ConnectionWatcher {
 
     fn broke(&self, event: &Event) {
         tracing::warn!(%event, "messages of core NATS may be lost");
-        // Nobody listens: fine.
+        // No subscription listens: fine.
         drop(self.gaps.send(()));
     }
 }
@@ -272,19 +201,19 @@ mod tests {
     #[test]
     fn slow_subscription_is_no_broken_connection() {
         let ((gaps, mut broke), (slow, mut slowed)) = (broadcast::channel(4), broadcast::channel(4));
-        let watch = ConnectionWatcher { gaps, slow, connected: Connected::default(), state: Mutex::default() };
-        watch.on(&Event::Connected);
+        let watch = ConnectionWatcher { gaps, slow, uptime: Uptime::default(), state: Mutex::default() };
+        watch.on_connection_event(&Event::Connected);
         for _ in 0..100 {
-            watch.on(&Event::SlowConsumer(7));
+            watch.on_connection_event(&Event::SlowConsumer(7));
         }
-        watch.on(&Event::SlowConsumer(8));
+        watch.on_connection_event(&Event::SlowConsumer(8));
         assert!(broke.try_recv().is_err());
         assert_eq!((slowed.try_recv().ok(), slowed.try_recv().ok(), slowed.try_recv().ok()), (Some(7), Some(8), None));
-        watch.on(&Event::Disconnected);
-        watch.on(&Event::Connected);
+        watch.on_connection_event(&Event::Disconnected);
+        watch.on_connection_event(&Event::Connected);
         assert!(broke.try_recv().is_ok() && broke.try_recv().is_err(), "once");
         // The event of its loss was dropped.
-        watch.on(&Event::Connected);
+        watch.on_connection_event(&Event::Connected);
         assert!(broke.try_recv().is_ok());
     }
 }

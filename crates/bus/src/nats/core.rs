@@ -1,17 +1,17 @@
-//! Core NATS: publishing, asking, listening.
+//! Core NATS: publish, request, subscribe.
 
 use std::time::Duration;
 
-use async_nats::{PublishErrorKind, Subscriber};
+use async_nats::{PublishErrorKind, RequestErrorKind, Subscriber};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 
-use super::Nats;
-use super::api::{header_map, headers_of, request_error};
+use super::connection::NatsTransport;
+use super::header_map::{header_map, headers_of};
 use super::losses::{Losses, sid_of};
-use crate::{BusError, Headers, Message, Subscription, SubscriptionEvent};
+use crate::{BusError, CoreMessage, Headers, Subscription, SubscriptionEvent};
 
-impl Nats {
+impl NatsTransport {
     pub(super) async fn core_publish(&self, subject: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
         let bytes = payload.len();
         let published = if headers.is_empty() {
@@ -38,7 +38,7 @@ impl Nats {
         asked.map_err(|error| request_error(&error, subject, bytes, self.client.max_payload()))
     }
 
-    /// Asks the server itself. Its answer dies with the connection, and is not waited for then.
+    /// Sends a request to the server itself. Its answer is lost with the connection, so a broken connection ends the wait.
     pub(super) async fn ask_server(
         &self,
         subject: &str,
@@ -60,15 +60,15 @@ impl Nats {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Subscription, BusError> {
-        // Before the question, so that no gap between it and its answers goes unheard.
-        let mut losses = self.losses(None);
-        let (address, sid, answers) = self.many.open(&self.client).await?;
+        // Subscribed before the request, so that no gap between it and its answers is missed.
+        let mut losses = Losses::new(&self.gaps, &self.slow);
+        let (address, sid, answers) = self.shared_inbox.open(&self.client).await?;
         losses.set_sid(sid);
         self.ask(subject, address, headers, payload).await?;
         Ok(futures::stream::unfold((answers, losses), next).boxed())
     }
 
-    /// Asks on an inbox of its own, which hears every answer and every status.
+    /// Sends a request with an inbox of its own, which gets every answer and every status.
     pub(super) async fn ask_many(
         &self,
         subject: &str,
@@ -92,7 +92,7 @@ impl Nats {
     }
 
     pub(super) async fn core_subscribe(&self, subject: &str, queue: Option<&str>) -> Result<Subscription, BusError> {
-        let mut losses = self.losses(None);
+        let mut losses = Losses::new(&self.gaps, &self.slow);
         let subscribed = match queue {
             Some(queue) => self.client.queue_subscribe(subject.to_owned(), queue.to_owned()).await,
             None => self.client.subscribe(subject.to_owned()).await,
@@ -102,11 +102,11 @@ impl Nats {
         Ok(futures::stream::unfold((messages.map(SubscriptionEvent::from), losses), next).boxed())
     }
 
-    /// Returns when the server has answered what came on this connection before: a request to an address of our own
-    /// to which nobody listens is answered by the server itself.
+    /// Returns when the server has processed what this connection sent before. The server itself answers a request to an
+    /// address of ours without a subscriber.
     pub(super) async fn round_trip(&self, timeout: Duration) -> Result<(), BusError> {
-        let nobody = self.client.new_inbox();
-        match self.core_request(&nobody, Headers::new(), Bytes::new(), timeout).await {
+        let unsubscribed = self.client.new_inbox();
+        match self.core_request(&unsubscribed, Headers::new(), Bytes::new(), timeout).await {
             Ok(_) | Err(BusError::NoResponders { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -122,26 +122,26 @@ impl Nats {
 }
 
 async fn next<S: Stream<Item = SubscriptionEvent> + Unpin>(
-    (mut heard, mut losses): (S, Losses),
+    (mut events, mut losses): (S, Losses),
 ) -> Option<(SubscriptionEvent, (S, Losses))> {
     let next = tokio::select! {
-        // What came before the gap is heard before it.
+        // What came before the gap is delivered before it.
         biased;
-        came = heard.next() => came?,
+        event = events.next() => event?,
         () = losses.next() => SubscriptionEvent::Gap,
     };
-    Some((next, (heard, losses)))
+    Some((next, (events, losses)))
 }
 
 impl From<async_nats::Message> for SubscriptionEvent {
-    fn from(came: async_nats::Message) -> Self {
-        Self::Message(message(came))
+    fn from(received: async_nats::Message) -> Self {
+        Self::Message(message(received))
     }
 }
 
 /// A message as services see it.
-pub(super) fn message(message: async_nats::Message) -> Message {
-    Message {
+pub(super) fn message(message: async_nats::Message) -> CoreMessage {
+    CoreMessage {
         subject: message.subject.into_string(),
         reply: message.reply.map(async_nats::Subject::into_string),
         headers: headers_of(message.headers.as_ref()),
@@ -151,4 +151,16 @@ pub(super) fn message(message: async_nats::Message) -> Message {
 
 fn closed(error: &impl std::fmt::Display) -> BusError {
     BusError::Unavailable(format!("the connection is closed: {error}"))
+}
+
+/// Why a request was not answered.
+fn request_error(error: &async_nats::RequestError, subject: &str, bytes: usize, max: usize) -> BusError {
+    match error.kind() {
+        RequestErrorKind::TimedOut => BusError::Timeout { what: subject.to_owned() },
+        RequestErrorKind::NoResponders => BusError::NoResponders { subject: subject.to_owned() },
+        RequestErrorKind::InvalidSubject => BusError::Malformed(format!("{subject:?} is no subject")),
+        RequestErrorKind::MaxPayloadExceeded => BusError::TooLarge { bytes, max },
+        // The connection was lost, so the outcome is unknown.
+        RequestErrorKind::Other => BusError::Timeout { what: format!("{subject}: {error}") },
+    }
 }

@@ -1,20 +1,20 @@
-//! Streams and consumers: created where they are missing, verified where they are not.
+//! Streams and consumers: created where they are missing, else verified.
 
 use contract::ErrorCode;
 use contract::streams::Queue;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Nats;
-use super::api::Refusal;
+use super::connection::NatsTransport;
+use super::refusal::Refusal;
 use super::settings::{self, Settings};
 use crate::transport::DriftPolicy;
 use crate::{BusError, retry};
 
-/// What the server says when there is no such stream, and no such consumer.
+/// Error codes of a missing stream, and of a missing consumer.
 const NO_STREAM: u32 = 10_059;
 const NO_CONSUMER: u32 = 10_014;
-/// Tries: a cluster that has just begun has no leader yet.
+/// Most tries: a cluster that has just started has no leader yet.
 const ROUNDS_MAX: u32 = 40;
 
 #[derive(Deserialize)]
@@ -22,8 +22,8 @@ struct Info {
     config: Settings,
 }
 
-/// One thing to be ensured: where it is asked for, created and updated.
-struct Thing {
+/// A stream or consumer to ensure, with the subjects that inspect, create and update it.
+struct Resource {
     what: String,
     info: String,
     create: String,
@@ -33,23 +33,23 @@ struct Thing {
     body: Value,
 }
 
-impl Nats {
+impl NatsTransport {
     pub(super) async fn ensure_all(&self, drift: DriftPolicy) -> Result<(), BusError> {
         for (name, wanted) in settings::streams(self.retention) {
-            self.ensure_thing(drift, stream(&name, wanted, self.replicas)).await?;
+            self.ensure_resource(drift, stream(&name, wanted, self.replicas)).await?;
         }
         for queue in Queue::ALL {
-            self.ensure_thing(drift, consumer(*queue)).await?;
+            self.ensure_resource(drift, consumer(*queue)).await?;
         }
         Ok(())
     }
 
-    async fn ensure_thing(&self, drift: DriftPolicy, thing: Thing) -> Result<(), BusError> {
+    async fn ensure_resource(&self, drift: DriftPolicy, resource: Resource) -> Result<(), BusError> {
         let mut round = 1;
         loop {
-            match self.try_ensure(drift, &thing).await {
+            match self.try_ensure(drift, &resource).await {
                 Err(BusError::Unavailable(_) | BusError::Timeout { .. }) if round < ROUNDS_MAX => {
-                    retry::wait(round, &thing.what).await;
+                    retry::wait(round, &resource.what).await;
                     round += 1;
                 }
                 ensured => return ensured,
@@ -57,25 +57,28 @@ impl Nats {
         }
     }
 
-    async fn try_ensure(&self, drift: DriftPolicy, thing: &Thing) -> Result<(), BusError> {
-        let found = match self.js_request::<Info>(&thing.info, None).await? {
+    async fn try_ensure(&self, drift: DriftPolicy, resource: &Resource) -> Result<(), BusError> {
+        let found = match self.js_request::<Info>(&resource.info, None).await? {
             Ok(info) => info.config,
-            Err(refusal) if refusal.err_code == thing.none && drift == DriftPolicy::Verify => {
-                return Err(BusError::Unavailable(format!("{} is missing: `ailoop bootstrap` makes it", thing.what)));
+            Err(refusal) if refusal.err_code == resource.none && drift == DriftPolicy::Verify => {
+                return Err(BusError::Unavailable(format!(
+                    "{} is missing: `ailoop bootstrap` makes it",
+                    resource.what
+                )));
             }
-            Err(refusal) if refusal.err_code == thing.none => {
+            Err(refusal) if refusal.err_code == resource.none => {
                 // Another replica may create it at the same time, with the same settings: that is success as well.
-                let created = self.js_request::<Info>(&thing.create, Some(&thing.body)).await?;
+                let created = self.js_request::<Info>(&resource.create, Some(&resource.body)).await?;
                 created.map_err(Refusal::into_error)?.config
             }
             Err(refusal) => return Err(refusal.into_error()),
         };
-        let Some((setting, wanted, found)) = drifted(thing, &found) else { return Ok(()) };
+        let Some((setting, wanted, found)) = drifted(resource, &found) else { return Ok(()) };
         match drift {
             DriftPolicy::Repair => {
-                let updated = self.js_request::<Info>(&thing.update, Some(&thing.body)).await?;
+                let updated = self.js_request::<Info>(&resource.update, Some(&resource.body)).await?;
                 updated.map(drop).map_err(|refusal| {
-                    let message = format!("{}: {setting} cannot be changed to {wanted}: {refusal}", thing.what);
+                    let message = format!("{}: {setting} cannot be changed to {wanted}: {refusal}", resource.what);
                     BusError::Unusable { code: ErrorCode::StreamDrift, message }
                 })
             }
@@ -83,16 +86,16 @@ impl Nats {
                 code: ErrorCode::StreamDrift,
                 message: format!(
                     "{}: {setting} is {found}, ailoop needs {wanted}; `ailoop bootstrap --fix` changes it",
-                    thing.what
+                    resource.what
                 ),
             }),
         }
     }
 }
 
-fn drifted(thing: &Thing, found: &Settings) -> Option<(String, Value, Value)> {
-    let mut wanted = thing.wanted.clone();
-    // More copies than asked for are somebody's decision; fewer are drift.
+fn drifted(resource: &Resource, found: &Settings) -> Option<(String, Value, Value)> {
+    let mut wanted = resource.wanted.clone();
+    // More replicas than configured are a decision of the operators; fewer are drift.
     let replica_count = |settings: &Settings| settings.get("num_replicas").and_then(Value::as_u64).unwrap_or(1);
     if replica_count(found) >= replica_count(&wanted) {
         wanted.remove("num_replicas");
@@ -100,10 +103,10 @@ fn drifted(thing: &Thing, found: &Settings) -> Option<(String, Value, Value)> {
     settings::drift(&wanted, found)
 }
 
-fn stream(name: &str, mut wanted: Settings, replicas: usize) -> Thing {
+fn stream(name: &str, mut wanted: Settings, replicas: usize) -> Resource {
     wanted.insert("name".to_owned(), json!(name));
     wanted.insert("num_replicas".to_owned(), json!(replicas));
-    Thing {
+    Resource {
         what: format!("stream {name}"),
         info: format!("$JS.API.STREAM.INFO.{name}"),
         create: format!("$JS.API.STREAM.CREATE.{name}"),
@@ -114,11 +117,11 @@ fn stream(name: &str, mut wanted: Settings, replicas: usize) -> Thing {
     }
 }
 
-fn consumer(queue: Queue) -> Thing {
+fn consumer(queue: Queue) -> Resource {
     let (stream, durable) = (queue.stream().name(), queue.durable());
     let wanted = settings::consumer(queue);
     let create = format!("$JS.API.CONSUMER.DURABLE.CREATE.{stream}.{durable}");
-    Thing {
+    Resource {
         what: format!("consumer {durable} of stream {stream}"),
         info: format!("$JS.API.CONSUMER.INFO.{stream}.{durable}"),
         update: create.clone(),

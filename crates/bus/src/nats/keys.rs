@@ -6,9 +6,9 @@ use bytes::Bytes;
 use contract::streams::Bucket;
 use serde::Deserialize;
 
-use super::Nats;
-use super::api::Refusal;
-use crate::transport::{Appended, KV_OPERATION, ReadMany, StorageSize, header, ttl};
+use super::connection::NatsTransport;
+use super::refusal::Refusal;
+use crate::transport::{Appended, KV_OPERATION, ReadMany, StorageSize, header, ttl_header};
 use crate::{BusError, Headers, Stored};
 
 /// Keys of one direct read.
@@ -32,15 +32,15 @@ struct KeysState {
     bytes: u64,
 }
 
-impl Nats {
+impl NatsTransport {
     pub(super) async fn key_put(
         &self,
         bucket: Bucket,
         key: &str,
         value: Bytes,
-        life: Option<Duration>,
+        ttl: Option<Duration>,
     ) -> Result<(), BusError> {
-        self.key_write(bucket, key, life.map(ttl).into_iter().collect(), value).await
+        self.key_write(bucket, key, ttl.map(ttl_header).into_iter().collect(), value).await
     }
 
     pub(super) async fn key_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
@@ -51,7 +51,7 @@ impl Nats {
     pub(super) async fn key_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
         let subject = subject(bucket, key);
         let mut expected = 0;
-        // A deleted key is free as well: over its mark.
+        // A deleted key is free as well: the entry replaces its marker.
         for _ in 0..2 {
             let doubt = match self.js_append(&subject, Some(expected), Headers::new(), value.clone()).await? {
                 Appended::Stored(_) => return Ok(true),
@@ -60,7 +60,7 @@ impl Nats {
             match self.leader_last(&stream(bucket), &subject).await? {
                 Some(mark) if is_deleted(&mark) && mark.seq != expected => expected = mark.seq,
                 Some(found) if !is_deleted(&found) => return Ok(false),
-                // Nobody was faster that anybody can see.
+                // The leader shows no other writer, so the outcome is unknown.
                 Some(_) | None => return Err(doubt.into_error()),
             }
         }
@@ -120,7 +120,7 @@ impl Nats {
         }
     }
 
-    /// Subjects that match.
+    /// How many subjects of a stream match.
     pub(super) async fn js_count(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
         self.key_page(stream, filter, 0).await.map(|page| page.total as u64)
     }

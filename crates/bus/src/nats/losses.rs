@@ -4,9 +4,7 @@ use async_nats::Subscriber;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, Sender};
 
-use super::Nats;
-
-/// What one subscription hears of.
+/// Notices of lost messages for one subscription.
 #[derive(Debug)]
 pub(super) struct Losses {
     gaps: Receiver<()>,
@@ -15,19 +13,13 @@ pub(super) struct Losses {
     sid: Option<u64>,
 }
 
-impl Nats {
-    /// What is lost from now on, of the subscription `sid`.
-    pub(super) fn losses(&self, sid: Option<u64>) -> Losses {
-        Losses::of(&self.gaps, &self.slow, sid)
-    }
-}
-
 impl Losses {
-    fn of(gaps: &Sender<()>, slow: &Sender<u64>, sid: Option<u64>) -> Self {
-        Self { gaps: gaps.subscribe(), slow: slow.subscribe(), sid }
+    /// The losses from now on. Until its number is set, every slow subscription counts.
+    pub(super) fn new(gaps: &Sender<()>, slow: &Sender<u64>) -> Self {
+        Self { gaps: gaps.subscribe(), slow: slow.subscribe(), sid: None }
     }
 
-    /// The number of the subscription, when it is made after this.
+    /// Sets the number of the subscription.
     pub(super) fn set_sid(&mut self, sid: Option<u64>) {
         self.sid = sid;
     }
@@ -37,7 +29,7 @@ impl Losses {
         loop {
             tokio::select! {
                 biased;
-                // Too late for one gap, or told of one: it is a gap.
+                // A notice, or notices that were missed: either is a gap.
                 _ = self.gaps.recv() => return,
                 slow = self.slow.recv() => match slow {
                     Ok(sid) if self.sid.is_none_or(|own| own == sid) => return,
@@ -54,8 +46,8 @@ pub(super) fn sid_of(subscriber: &Subscriber) -> Option<u64> {
     sid_in(&format!("{subscriber:?}"))
 }
 
-fn sid_in(shown: &str) -> Option<u64> {
-    let (_, rest) = shown.split_once("sid: ")?;
+fn sid_in(debug: &str) -> Option<u64> {
+    let (_, rest) = debug.split_once("sid: ")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
@@ -69,7 +61,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn slow_subscription_is_the_only_one_with_a_gap() {
         let ((gaps, _), (slow, _)) = (broadcast::channel(4), broadcast::channel(4));
-        let mut all = [Some(7), Some(8), None].map(|sid| Losses::of(&gaps, &slow, sid));
+        let mut all = [Some(7), Some(8), None].map(|sid| Losses { sid, ..Losses::new(&gaps, &slow) });
         slow.send(7).unwrap();
         let mut lost = Vec::new();
         for losses in &mut all {
@@ -83,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn number_of_a_subscription_is_read() {
+    fn debug_text_of_a_subscription_yields_its_number() {
         assert_eq!(sid_in("Subscriber { sid: 42, receiver: Receiver { chan: Rx } }"), Some(42));
         assert_eq!(sid_in("Subscriber"), None);
     }

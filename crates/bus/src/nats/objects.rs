@@ -11,7 +11,7 @@ use contract::streams::Objects;
 use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
-use super::api::full;
+use super::refusal::full;
 use crate::transport::OBJECT_BYTES_MAX;
 use crate::{BusError, retry};
 
@@ -114,8 +114,7 @@ fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {
     BusError::Unavailable(format!("object {name} not read: {error}"))
 }
 
-/// Asks again for a while where a store has no leader just now: whoever needs a body would have to do everything before it
-/// again.
+/// Retries for a while where a store has no leader: a caller that fails would repeat all of its work before the body.
 async fn settled<T, F>(name: &str, ask: impl Fn() -> F) -> Result<T, BusError>
 where
     F: Future<Output = Result<T, BusError>>,

@@ -12,31 +12,31 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::Nats;
-use super::api::headers_of;
-use super::connect::Connected;
-use super::seen::SeenSeqs;
+use super::connection::NatsTransport;
+use super::header_map::headers_of;
+use super::seen_seqs::SeenSeqs;
+use super::uptime::Uptime;
 use crate::{BusError, Delivery, Headers};
 
-/// How often the server shows that a pull still stands.
+/// Interval of the heartbeats of a pull.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long after the end of a pull the server's word that it has ended is awaited.
+/// How long the status that ends a pull is awaited after the pull's own end.
 const END_LATE_MAX: Duration = Duration::from_secs(2);
 
 struct Pull {
     answers: Subscriber,
     gaps: broadcast::Receiver<()>,
-    connected: Connected,
-    seen: Arc<SeenSeqs>,
+    uptime: Uptime,
+    seen_seqs: Arc<SeenSeqs>,
     queue: Queue,
     stop: CancellationToken,
     left: usize,
     silence_max: Duration,
-    /// When the server has said that the pull has ended, at the latest.
+    /// Deadline of the status that ends the pull.
     ends: Instant,
 }
 
-impl Nats {
+impl NatsTransport {
     pub(super) async fn js_pull(
         &self,
         queue: Queue,
@@ -51,14 +51,14 @@ impl Nats {
             "idle_heartbeat": u64::try_from(heartbeat.as_nanos()).unwrap_or(u64::MAX),
         });
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", queue.stream().name(), queue.durable());
-        // Heard of from now on: a connection that breaks takes the pull with it.
+        // Subscribed before the request: a connection that breaks ends the pull.
         let gaps = self.gaps.subscribe();
-        let answers = self.ask_many(&subject, Headers::new(), crate::log::encode(&body)?).await?;
+        let answers = self.ask_many(&subject, Headers::new(), crate::json::encode(&body)?).await?;
         let silence_max = heartbeat * 2 + Duration::from_secs(1);
         let ends = Instant::now() + wait + END_LATE_MAX;
-        let connected = self.connected.clone();
-        let seen = self.seen.clone();
-        let pull = Pull { answers, gaps, connected, seen, queue, stop, left: max, silence_max, ends };
+        let uptime = self.uptime.clone();
+        let seen_seqs = self.seen_seqs.clone();
+        let pull = Pull { answers, gaps, uptime, seen_seqs, queue, stop, left: max, silence_max, ends };
         Ok(futures::stream::unfold(Some(pull), |pull| async {
             let mut pull = pull?;
             match pull.next().await? {
@@ -76,34 +76,34 @@ impl Pull {
     async fn next(&mut self) -> Option<Result<Delivery, BusError>> {
         while self.left > 0 {
             let silent_at = self.ends.min(Instant::now() + self.silence_max);
-            let came = tokio::select! {
+            let answer = tokio::select! {
                 biased;
-                came = self.answers.next() => came,
+                answer = self.answers.next() => answer,
                 _ = self.gaps.recv() => return Some(Err(BusError::Unavailable("the connection broke".to_owned()))),
                 () = sleep_until(silent_at) => {
-                    let silent = || Err(BusError::Unavailable("the server is silent".to_owned()));
+                    let silent = || Err(BusError::Unavailable("nats-server sends no heartbeats".to_owned()));
                     return (!self.stop.is_cancelled()).then(silent);
                 }
             }?;
-            match came.status {
+            match answer.status {
                 None => {
                     self.left -= 1;
-                    let taken = delivery(came, self.connected.since());
-                    if let Ok(delivery) = &taken {
-                        self.seen.note(self.queue.stream(), delivery.seq);
+                    let delivery = delivery(answer, self.uptime.elapsed());
+                    if let Ok(delivery) = &delivery {
+                        self.seen_seqs.note(self.queue.stream(), delivery.seq);
                     }
-                    return Some(taken);
+                    return Some(delivery);
                 }
                 // A heartbeat.
                 Some(status) if status == StatusCode::IDLE_HEARTBEAT => {}
-                Some(status) => return ended(status, came.description),
+                Some(status) => return ended(status, answer.description),
             }
         }
         None
     }
 }
 
-/// What a status that ends a pull means: nothing, where it came to its natural end.
+/// The error of a status that ends a pull; none for its regular end.
 fn ended(status: StatusCode, description: Option<String>) -> Option<Result<Delivery, BusError>> {
     let why = description.unwrap_or_default();
     match status.as_u16() {
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_forms_of_an_ack_address_are_read() {
+    fn ack_address_in_either_form_is_parsed() {
         let at = Timestamp::from_millis(1_700_000_000_123);
         let short = "$JS.ACK.S.c.3.77.9.1700000000123456789.0";
         let long = "$JS.ACK._.hash.S.c.3.77.9.1700000000123456789.0.rnd";

@@ -6,26 +6,50 @@ use async_nats::StatusCode;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use contract::{ErrorCode, Timestamp};
 use futures::StreamExt;
+use serde::Deserialize;
+use tokio::time::Instant;
 
-use super::api::headers_of;
-use super::{ANSWER_MAX, Nats};
+use super::connection::{ANSWER_MAX, NatsTransport};
+use super::header_map::headers_of;
 use crate::transport::{ReadMany, header};
 use crate::{BusError, Headers, Stored};
 
-/// What the server adds to a message that it reads for us.
+/// Headers that the server adds to the message of a direct read.
 const ADDED: [&str; 6] =
     ["Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending", "Nats-Last-Sequence"];
 /// Statuses of a direct read.
 const END: u16 = 204;
 const NOT_FOUND: u16 = 404;
 const TOO_MANY: u16 = 413;
-/// How long the next message of a read is awaited.
+/// Timeout of the next message of a read.
 const NEXT_MAX: Duration = ANSWER_MAX;
 
-impl Nats {
+#[derive(Deserialize)]
+struct Info {
+    config: Config,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    num_replicas: u64,
+}
+
+impl NatsTransport {
+    /// Whether a stream has one replica; `false` also where its info cannot be read.
+    pub(super) async fn has_one_replica(&self, stream: &str) -> bool {
+        if let Some(is_one) = self.replica_count.cached() {
+            return is_one;
+        }
+        let requested_at = Instant::now();
+        let info = self.js_request::<Info>(&format!("$JS.API.STREAM.INFO.{stream}"), None).await;
+        let is_one = info.is_ok_and(|info| info.is_ok_and(|info| info.config.num_replicas == 1));
+        self.replica_count.store(requested_at, is_one);
+        is_one
+    }
+
     /// The last message of a filter, from any replica.
     pub(super) async fn direct_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
-        let body = crate::log::encode(&serde_json::json!({ "last_by_subj": filter }))?;
+        let body = crate::json::encode(&serde_json::json!({ "last_by_subj": filter }))?;
         let answer = self.ask_server(&direct(stream), Headers::new(), body, ANSWER_MAX).await;
         let answer = answer.map_err(|error| not_responding(error, stream))?;
         match answer.status {
@@ -83,7 +107,7 @@ impl Nats {
         body: &serde_json::Value,
         messages: &mut Vec<Stored>,
     ) -> Result<Page, BusError> {
-        let mut answers = self.ask_many(&direct(stream), Headers::new(), crate::log::encode(body)?).await?;
+        let mut answers = self.ask_many(&direct(stream), Headers::new(), crate::json::encode(body)?).await?;
         loop {
             let late = || BusError::Timeout { what: format!("read of {stream}") };
             let answer = tokio::time::timeout(NEXT_MAX, answers.next()).await.map_err(|_| late())?;
@@ -111,11 +135,11 @@ impl Nats {
 
 /// How a read ended.
 enum Page {
-    /// With everything.
+    /// All messages were read.
     Last,
-    /// With the server's own limit of bytes: there is more.
+    /// The read reached the byte limit of the server: there are more messages.
     More { after: u64, up_to: u64 },
-    /// With a refusal: too many subjects.
+    /// The server refused: too many subjects match.
     TooMany,
 }
 

@@ -79,7 +79,7 @@ fn object_settings(store: Objects, kept: Duration) -> Settings {
     }))
 }
 
-/// A consumer's settings.
+/// The settings of the consumer of a queue.
 pub(super) fn consumer(queue: Queue) -> Settings {
     settings(json!({
         "durable_name": queue.durable(),

@@ -21,7 +21,7 @@ impl ItemId {
     }
 }
 
-/// Held items.
+/// The items that a worker holds, with the time since when.
 #[derive(Debug, Default)]
 pub(super) struct Held(BTreeMap<ItemId, (Delivery, Instant)>);
 
@@ -39,17 +39,17 @@ impl Held {
         true
     }
 
-    /// Gives an item up.
+    /// Removes an item that was settled or handed back.
     pub(super) fn give(&mut self, id: ItemId) {
         self.0.remove(&id);
     }
 
-    /// Everything that is still held, given up.
+    /// Removes and returns all items.
     pub(super) fn give_all(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.0).into_values().map(|(delivery, _)| delivery).collect()
     }
 
-    /// What has been held since `when` or longer: younger items have time yet.
+    /// The items that have been held since `when` or longer: newer ones need no progress report yet.
     pub(super) fn since(&self, when: Instant) -> Vec<Delivery> {
         self.0.values().filter(|(_, since)| *since <= when).map(|(delivery, _)| delivery.clone()).collect()
     }

@@ -13,12 +13,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
-use super::Handler;
-use super::again::{must_store_again, store_again};
 use super::backlog::Backlog;
+use super::handler::Handler;
 use super::hold::{Held, ItemId};
-use super::settle::{hand_back, process};
+use super::item::hand_back;
+use super::settle::process;
 use super::share::{Places, Share};
+use super::store_again::{must_store_again, store_again};
 use super::wait_queue::WaitQueue;
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, retry};
@@ -46,7 +47,7 @@ pub(super) async fn run(
     let mut pulled: Option<Pulled> = None;
     let mut pull_ends = Instant::now();
     let mut failures = 0;
-    let mut hurried = false;
+    let mut is_aborted = false;
     let mut progress: Option<BoxFuture<'static, ()>> = None;
     let mut tick = tokio::time::interval(limits::ACK_PROGRESS_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -65,15 +66,15 @@ pub(super) async fn run(
         tokio::select! {
             // In order, so that a simulation repeats.
             biased;
-            () = abort.cancelled(), if !hurried => {
-                hurried = true;
+            () = abort.cancelled(), if !is_aborted => {
+                is_aborted = true;
                 intake.abort(pull_ends).await;
             }
-            Some(ended) = intake.running.join_next() => if let Ok(id) = ended { intake.ended(id) },
+            Some(ended) = intake.running.join_next() => if let Ok(id) = ended { intake.release(id) },
             Some(()) = drive(&mut progress) => progress = None,
             _ = tick.tick(), if progress.is_none() => {
                 let due = intake.held.since(Instant::now() - limits::ACK_PROGRESS_EVERY);
-                progress = (!due.is_empty()).then(|| keep(bus.clone(), due).boxed());
+                progress = (!due.is_empty()).then(|| extend_ack_wait(bus.clone(), due).boxed());
             }
             () = tokio::time::sleep_until(waits_until.unwrap_or_else(Instant::now)), if waits_until.is_some() => {
                 intake.end_waiting().await;
@@ -83,7 +84,7 @@ pub(super) async fn run(
                 Some(Ok(delivery)) if stopped => intake.give_back(&delivery, pull_ends).await,
                 Some(Ok(delivery)) => {
                     failures = 0;
-                    intake.arrived(delivery).await;
+                    intake.take_in(delivery).await;
                 }
                 Some(Err(error)) => {
                     failures += 1;
@@ -94,20 +95,20 @@ pub(super) async fn run(
             () = stop.cancelled(), if !stopped => {}
         }
     }
-    // A round trip: whoever closes the connection next cannot lose what was told last.
+    // A round trip: closing the connection next cannot lose the last acks.
     if let Err(error) = bus.ping().await {
         tracing::debug!(queue = queue.durable(), %error, "drained without the server's confirmation");
     }
 }
 
-/// What a worker has taken in: items that run, and items that wait for a place.
+/// The items of a worker: those that run, and those that wait for a place.
 struct Intake {
     bus: Bus,
     queue: Queue,
     handler: Arc<dyn Handler>,
     held: Held,
     places: Places,
-    /// Whose place a running item has.
+    /// The share of each running item.
     placed: BTreeMap<ItemId, Share>,
     waiting: WaitQueue,
     backlog: Backlog,
@@ -132,19 +133,19 @@ impl Intake {
         }
     }
 
-    /// How many items to pull. With a free place always some: who may have it is known only of what was taken in.
+    /// How many items to pull. With a free place always some: the share of an item is known only after its delivery.
     fn room(&self) -> usize {
         self.places.free() + self.waiting.room()
     }
 
     /// Starts an item, lets it wait for a place, or hands it back to come again later.
-    async fn arrived(&mut self, delivery: Delivery) {
+    async fn take_in(&mut self, delivery: Delivery) {
         count(self.queue, &delivery);
         if !self.held.take(&delivery) {
             return;
         }
         let share = Share::of(self.queue, &delivery);
-        // Nothing that waits could have this place: it would have it already.
+        // No waiting item may have this place: it would have it already.
         if self.places.admits(&share) {
             self.start(delivery, share);
         } else if let Err(share) = self.waiting.push(ItemId::of(&delivery), share) {
@@ -158,8 +159,8 @@ impl Intake {
         self.running.spawn(process(self.bus.clone(), self.queue, self.handler.clone(), delivery));
     }
 
-    /// An item was settled: its place goes to whoever waits and holds the fewest.
-    fn ended(&mut self, id: ItemId) {
+    /// Frees the place of a settled item for the waiting item whose share holds the fewest.
+    fn release(&mut self, id: ItemId) {
         self.held.give(id);
         if let Some(share) = self.placed.remove(&id) {
             self.places.give_back(&share);
@@ -171,7 +172,7 @@ impl Intake {
         }
     }
 
-    /// Hands back what has waited for a place for long enough: another worker may have one.
+    /// Hands back items that waited too long for a place: another worker may have one.
     async fn end_waiting(&mut self) {
         while let Some((id, share)) = self.waiting.pop_ended() {
             self.postpone(id, &share).await;
@@ -197,7 +198,7 @@ impl Intake {
         hand_back(&self.bus, &delivery, pause).await;
     }
 
-    /// Hands back what waits for a place, when the worker stops.
+    /// Hands back the items that wait for a place, when the worker stops.
     async fn return_waiting(&mut self, pull_ends: Instant) {
         while let Some((id, _)) = self.waiting.pop() {
             if let Some(delivery) = self.held.get(id) {
@@ -207,7 +208,7 @@ impl Intake {
         }
     }
 
-    /// Ends what runs, and hands it back.
+    /// Aborts the running handlers, and hands their items back.
     async fn abort(&mut self, pull_ends: Instant) {
         self.running.shutdown().await;
         for delivery in self.held.give_all() {
@@ -247,8 +248,8 @@ fn count(queue: Queue, delivery: &Delivery) {
     telemetry::metric::queue_wait(queue.durable(), delivery.waited);
 }
 
-/// Tells the server that these items are still worked on.
-async fn keep(bus: Bus, held: Vec<Delivery>) {
+/// Reports progress on these items, which restarts their ack wait.
+async fn extend_ack_wait(bus: Bus, held: Vec<Delivery>) {
     for delivery in held {
         if let Err(error) = bus.transport().ack(&delivery, Ack::Progress).await {
             // The item may go to another worker; the log decides whose result counts.

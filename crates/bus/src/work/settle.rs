@@ -1,4 +1,4 @@
-//! The one place where items are settled: a handler says what became of an item, this tells the server.
+//! Handles an item and settles it: acknowledges, retries, or writes a dead letter.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -9,22 +9,23 @@ use contract::subject::{self, Subject};
 use contract::{ErrorCode, limits};
 use futures::FutureExt;
 
-use super::again::{item_subject, must_store_again, store_again};
+use super::handler::{Handler, Settle};
 use super::hold::ItemId;
-use super::{Handler, Settle};
+use super::item::{is_counted, item_subject};
+use super::store_again::{must_store_again, store_again};
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, Read, retry};
 
 /// Deliveries after which an item that makes its handler panic is a dead letter.
 const PANICS_MAX: u64 = 3;
-/// How many times more deliveries than [`limits::DELIVERIES_MAX`] an item may have of which no handler said that it failed.
-const UNTOLD_FACTOR: u64 = 4;
-/// Looks for an item over a new connection, while it is held: about twenty seconds.
+/// An item without a reported failure may have this many times [`limits::DELIVERIES_MAX`] deliveries.
+const UNREPORTED_FACTOR: u64 = 4;
+/// Reads of an item over a new connection, while it is held: about twenty seconds.
 const STILL_THERE_ROUNDS: u32 = 48;
 /// Tries to settle one item; later its ack wait brings it back.
 const SETTLE_ROUNDS: u32 = 4;
 /// Pause before an item whose dead letter could not be written comes again.
-const UNBURIED_PAUSE: Duration = Duration::from_secs(5);
+const DEAD_LETTER_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Handles and settles one item.
 pub(super) async fn process(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, delivery: Delivery) -> ItemId {
@@ -34,13 +35,13 @@ pub(super) async fn process(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, d
         let reason = format!("still not dealt with after {} deliveries", delivery.delivered);
         Settle::Reject { code: ErrorCode::TooManyDeliveries, reason }
     };
-    // An item may end the process that handles it, so that no handler ever says that it failed.
-    let settle = if too_often(limits::DELIVERIES_MAX * UNTOLD_FACTOR) {
+    // An item may kill the process that handles it, so that no handler ever reports a failure.
+    let settle = if too_often(limits::DELIVERIES_MAX * UNREPORTED_FACTOR) {
         give_up()
     } else {
         let outcome = AssertUnwindSafe(handler.handle(&delivery)).catch_unwind().await;
         match outcome.unwrap_or_else(|_| after_panic(&delivery)) {
-            // What is postponed did not fail, however often it was delivered: the bus may have been away.
+            // A postponed item did not fail, however often it was delivered: the bus may have been away.
             Settle::Retry(_) if too_often(limits::DELIVERIES_MAX) => give_up(),
             settle @ (Settle::Done | Settle::Retry(_) | Settle::Postpone(_) | Settle::Reject { .. }) => settle,
         }
@@ -52,13 +53,13 @@ pub(super) async fn process(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, d
             subject = delivery.subject,
             "the server does not have the item any more"
         );
-    } else if let Err(error) = tell(&bus, queue, &delivery, settle).await {
+    } else if let Err(error) = settle_item(&bus, queue, &delivery, settle).await {
         tracing::warn!(queue = queue.durable(), subject = delivery.subject, %error, "item not settled");
     }
     ItemId::of(&delivery)
 }
 
-/// Whether the server has this very item still. Where nobody can be asked, it is left to come again.
+/// Whether the server still has this very item. Where the leader cannot be read, the item is left to be redelivered.
 async fn is_still_there(bus: &Bus, queue: Queue, delivery: &Delivery) -> bool {
     let Some(at) = subject_of(delivery) else { return true };
     for round in 1..=STILL_THERE_ROUNDS {
@@ -70,7 +71,7 @@ async fn is_still_there(bus: &Bus, queue: Queue, delivery: &Delivery) -> bool {
     false
 }
 
-/// The subject of an item, as the contract builds it; none for one that is not what the contract says.
+/// The subject of an item, as the contract builds it; none for a subject outside the contract.
 fn subject_of(delivery: &Delivery) -> Option<Subject> {
     if let Some(control) = subject::parse_control(&delivery.subject) {
         return Some(subject::control(&control.key, control.verb, &control.id));
@@ -79,22 +80,6 @@ fn subject_of(delivery: &Delivery) -> Option<Subject> {
         return Some(subject::timer_due(&key));
     }
     item_subject(delivery)
-}
-
-/// Whether deliveries alone make a dead letter. An input must end in a commit however long the bus or the composer is
-/// away, so that its handler alone may give it up; a lost work item is made good by the loop's own watchdog.
-pub(super) fn is_counted(queue: Queue) -> bool {
-    match queue {
-        Queue::Inputs | Queue::Timers => false,
-        Queue::Model | Queue::Tool => true,
-    }
-}
-
-/// Hands an item back, to come again after `pause`.
-pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery, pause: Duration) {
-    if let Err(error) = bus.transport().ack(delivery, Ack::Retry(pause)).await {
-        tracing::warn!(subject = delivery.subject, %error, "item not handed back: its ack wait has to pass");
-    }
 }
 
 fn after_panic(delivery: &Delivery) -> Settle {
@@ -106,7 +91,8 @@ fn after_panic(delivery: &Delivery) -> Settle {
     Settle::Retry(retry::pause(round.saturating_add(3), &delivery.subject))
 }
 
-async fn tell(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> Result<(), BusError> {
+/// Sends the ack of an item, after its dead letter where it has one.
+async fn settle_item(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> Result<(), BusError> {
     let ack = match settle {
         Settle::Done => Ack::Done,
         Settle::Postpone(after) if must_store_again(queue, delivery) => {
@@ -121,7 +107,7 @@ async fn tell(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> R
             }
             Err(error) => {
                 tracing::error!(queue = queue.durable(), subject = delivery.subject, %error, "dead letter not written");
-                Ack::Retry(UNBURIED_PAUSE)
+                Ack::Retry(DEAD_LETTER_RETRY_PAUSE)
             }
         },
     };

@@ -1,9 +1,9 @@
-//! Who gets the places of a worker: they are shared out by tenant, and among a tenant's items by what these need (a tool,
-//! a model, a session), so that nobody who hangs or floods takes them all.
+//! The places of a worker: they are shared out by tenant, and among a tenant's items by what these need (a tool,
+//! a model, a session), so that no hanging or flooding one takes them all.
 //!
-//! The rule is that of dynamic thresholds, as switches share their buffers: whoever asks for one more place must hold
-//! fewer than a multiple of those that are free. Nobody needs to know who else is there: a tenant alone gets most places,
-//! the rest is a reserve for whoever comes, and as places are given back they level out.
+//! The rule is that of dynamic thresholds, as in the shared buffers of switches: a share gets one more place while it
+//! holds fewer than a multiple of the free ones. It does not depend on the number of shares: a single tenant gets most
+//! places, the rest is a reserve for newcomers, and the places level out as they are given back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Reads it of an item. Items that are not what they should be share the places of nobody.
+    /// The share of an item. All items with an invalid subject have one share.
     pub(super) fn of(queue: Queue, delivery: &Delivery) -> Self {
         let read = match queue {
             Queue::Model | Queue::Tool => subject::parse_item(&delivery.subject).map(|item| {
@@ -63,7 +63,7 @@ impl Places {
         Self { free: places, tenants: BTreeMap::new(), shares: BTreeMap::new(), labels }
     }
 
-    /// How many nobody holds.
+    /// How many places are free.
     pub(super) fn free(&self) -> usize {
         self.free
     }
@@ -74,7 +74,7 @@ impl Places {
         tenant < TENANT_FACTOR * self.free && resource < RESOURCE_FACTOR * self.free
     }
 
-    /// Places that the share's tenant holds, and that the share itself holds. Whoever holds fewer comes first.
+    /// Places that the share's tenant holds, and that the share itself holds. The share with fewer comes first.
     pub(super) fn held(&self, share: &Share) -> (usize, usize) {
         let tenant = self.tenants.get(&share.tenant).copied().unwrap_or_default();
         (tenant, self.shares.get(share).copied().unwrap_or_default())

@@ -1,12 +1,12 @@
-//! Pages leave the log: nothing is lost on the way, whoever dies, and nobody can write where they were.
+//! Pages move from the log to the archive: no crash loses one, and their slots stay closed to writers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
 use bus::transport::ReadMany;
-use bus::{Bus, BusError, Committed, MemoryServer, Offer, Read};
+use bus::{Bus, BusError, Committed, Offer, Read};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::commit::Phase;
 use contract::ids::{SessionId, TenantId};
@@ -41,9 +41,9 @@ async fn write(bus: &Bus, slots: std::ops::Range<u64>) {
 
 /// Ends the log with a commit that stands alone.
 async fn archive_all(bus: &Bus, slot: u64) {
-    let life = Some(RETENTION);
+    let ttl = Some(RETENTION);
     let (body, id) = (commit(slot, Some(slot)), format!("c{slot}"));
-    let offer = Offer { slot, prev: "", commit: &id, body, life };
+    let offer = Offer { slot, prev: "", commit: &id, body, ttl };
     assert_eq!(bus.commit_for(&key(), offer).await.unwrap(), Committed::Ours);
     bus.archive(&key(), slot).await.unwrap();
 }
@@ -66,7 +66,7 @@ async fn is_stored(bus: &Bus, store: Objects, slot: u64) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_left_the_log_reads_as_before() {
+async fn page_archived_reads_as_before() {
     let bus = MemoryServer::new().bus();
     write(&bus, 0..2 * PAGE + 5).await;
     let all: Vec<u64> = (0..2 * PAGE + 5).collect();
@@ -84,11 +84,11 @@ async fn what_left_the_log_reads_as_before() {
         assert_eq!(is_stored(&bus, Objects::Archive, slot).await, archived, "{slot}");
     }
     bus.archive(&key(), PAGE).await.unwrap();
-    assert_eq!(slots(&bus).await, all, "twice is as once");
+    assert_eq!(slots(&bus).await, all, "archiving twice changes nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_archived_session_is_its_head_alone_until_it_is_nothing() {
+async fn session_archived_has_its_head_alone_until_it_expires() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let end = PAGE + 20;
@@ -101,9 +101,9 @@ async fn an_archived_session_is_its_head_alone_until_it_is_nothing() {
     assert_eq!(loaded(bus.load(&key()).await.unwrap().unwrap()), [end]);
     assert_eq!(loaded(bus.load_until(&key(), None).await.unwrap().unwrap()), (PAGE..end).collect::<Vec<_>>());
     assert_eq!(loaded(bus.head_page(&key()).await.unwrap()), (PAGE..=end).collect::<Vec<_>>());
-    // Whoever is late is written behind it, and stands alone as well.
+    // A late writer gets the next slot, and its commit is the head alone as well.
     let body = commit(end + 1, Some(end));
-    let offer = Offer { slot: end + 1, prev: "", commit: "late", body, life: Some(RETENTION) };
+    let offer = Offer { slot: end + 1, prev: "", commit: "late", body, ttl: Some(RETENTION) };
     let late = bus.commit_for(&key(), offer).await.unwrap();
     assert_eq!(late, Committed::Ours);
     assert_eq!(loaded(bus.load(&key()).await.unwrap().unwrap()), [end + 1]);
@@ -116,15 +116,15 @@ async fn an_archived_session_is_its_head_alone_until_it_is_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_writes_where_a_page_was() {
+async fn slot_of_an_archived_page_written_commit_is_refused() {
     let server = MemoryServer::new();
     let (bus, late) = (server.bus(), server.bus());
     write(&bus, 0..10).await;
     late.load(&key()).await.unwrap();
-    let unborn = server.bus();
+    let idle = server.bus();
     write(&bus, 10..2 * PAGE + 1).await;
     bus.archive(&key(), PAGE).await.unwrap();
-    for (writer, slot) in [(&late, 10), (&unborn, 0), (&unborn, 10), (&late, 2 * PAGE)] {
+    for (writer, slot) in [(&late, 10), (&idle, 0), (&idle, 10), (&late, 2 * PAGE)] {
         let body = commit(slot, None);
         assert_eq!(writer.commit(&key(), slot, "late", body).await.unwrap(), Committed::Theirs, "{slot}");
     }
@@ -133,7 +133,7 @@ async fn nobody_writes_where_a_page_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_of_a_session_that_had_the_id_before_is_not_believed() {
+async fn archived_page_of_an_earlier_session_is_replaced() {
     let bus = MemoryServer::new().bus();
     let others: Vec<Bytes> = (0..PAGE).map(|slot| commit(slot + 1_000, None)).collect();
     bus.put_archived(&key(), 0, others).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_page_of_a_session_that_had_the_id_before_is_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_gone_from_the_archive_is_left_out() {
+async fn page_expired_in_the_archive_is_left_out() {
     let bus = MemoryServer::new().bus();
     write(&bus, 0..3 * PAGE).await;
     bus.archive(&key(), PAGE).await.unwrap();
@@ -156,7 +156,7 @@ async fn what_is_gone_from_the_archive_is_left_out() {
     assert!(bus.load_until(&key(), Some(9)).await.unwrap().is_none());
 }
 
-/// Does something to one operation of the worker, the `nth` of all.
+/// Injects a fault into one operation of the worker, counted from 0.
 struct Nth {
     at: usize,
     fault: Fault,
@@ -164,7 +164,7 @@ struct Nth {
 }
 
 impl Faults for Nth {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if op.client == "worker" && self.count.fetch_add(1, Ordering::SeqCst) == self.at {
             return self.fault;
         }
@@ -172,10 +172,9 @@ impl Faults for Nth {
     }
 }
 
-/// Nothing is lost, whatever happens to any one operation on the way: what was readable is, at every moment, and whoever
-/// does it again comes to the end.
+/// With a fault at any one operation all commits stay readable at every moment, and another run completes the move.
 #[tokio::test(start_paused = true)]
-async fn whatever_happens_on_the_way_nothing_is_lost() {
+async fn archiving_with_a_fault_at_any_operation_loses_nothing() {
     let end = PAGE + 9;
     let faults = [
         Fault::Crash { done: false },
@@ -196,9 +195,9 @@ async fn whatever_happens_on_the_way_nothing_is_lost() {
             let bus = server.bus();
             write(&bus, 0..end).await;
             let (body, id) = (commit(end, Some(end)), format!("c{end}"));
-            let offer = Offer { slot: end, prev: "", commit: &id, body, life: Some(RETENTION) };
+            let offer = Offer { slot: end, prev: "", commit: &id, body, ttl: Some(RETENTION) };
             bus.commit_for(&key(), offer).await.unwrap();
-            // The dead never come back with an answer.
+            // A dead client never returns an answer.
             let done = tokio::time::timeout(Duration::from_hours(1), worker.archive(&key(), end)).await;
             if let Ok(Err(error)) = &done {
                 assert!(
@@ -224,7 +223,7 @@ async fn whatever_happens_on_the_way_nothing_is_lost() {
 struct Reads(AtomicUsize);
 
 impl Faults for Reads {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if matches!(op.action, Action::Last(_) | Action::LastMany) {
             self.0.fetch_add(1, Ordering::SeqCst);
         }
@@ -233,7 +232,7 @@ impl Faults for Reads {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loading_costs_as_much_at_the_end_as_at_the_beginning() {
+async fn session_grows_loading_costs_the_same_number_of_reads() {
     let reads = Arc::new(Reads::default());
     let bus = MemoryServer::with_faults(reads.clone()).bus();
     let mut costs = std::collections::BTreeSet::new();

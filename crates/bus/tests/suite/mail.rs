@@ -1,11 +1,11 @@
-//! Mailboxes on the in-memory server: every doubt about a write is settled, and nothing lies there for ever.
+//! Mailboxes on the in-memory server: every doubt about a write is settled, and everything expires.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
-use bus::{Bus, Mailbox, MemoryServer, Posted};
+use bus::{Bus, Mailbox, PostOutcome};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::limits::{MAIL_AGE_MAX, MAIL_CLOSED_AGE_MAX};
 use contract::mail::{ClosedMail, Mail, MailEntry};
 use contract::subject::MailboxKey;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 struct Script(Mutex<VecDeque<Fault>>);
 
 impl Faults for Script {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let next = || self.0.lock().unwrap().pop_front();
         if op.action == Action::Append { next().unwrap_or(Fault::None) } else { Fault::None }
     }
@@ -53,17 +53,17 @@ async fn entries(bus: &Bus, agent: &str) -> Vec<(String, MailEntry)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_doubt_about_a_mail_is_settled() {
+async fn mail_write_is_doubtful_outcome_is_settled() {
     let doubts = [10_071, 10_164, 10_158, 10_077, 0];
     let stored = doubts.map(|code| Fault::Doubtful { code, stored: true });
     let refused = doubts.map(|code| Fault::Doubtful { code, stored: false });
     let others = [Fault::AckLost, Fault::NotDone, Fault::Lag(Duration::from_secs(1)), Fault::Redeliver];
     for fault in stored.into_iter().chain(refused).chain(others) {
-        // The same trouble three times over, then peace, then trouble while closing.
+        // The same fault three times, then two operations without one, then three times while closing.
         let server = server(&[fault, fault, fault, Fault::None, Fault::None, fault, fault, fault]);
         let (bus, at) = (server.bus(), mailbox("e"));
-        assert_eq!(bus.post_mail(&at, &id("m"), &mail("one")).await.unwrap(), Posted::Stored, "{fault:?}");
-        let there = Posted::Duplicate(MailEntry::Open(mail("one")));
+        assert_eq!(bus.post_mail(&at, &id("m"), &mail("one")).await.unwrap(), PostOutcome::Stored, "{fault:?}");
+        let there = PostOutcome::Duplicate(MailEntry::Open(mail("one")));
         assert_eq!(bus.post_mail(&at, &id("m"), &mail("two")).await.unwrap(), there, "{fault:?}");
         let (seq, entry) = bus.mail(&at, &id("m")).await.unwrap().unwrap();
         assert_eq!(entry, MailEntry::Open(mail("one")));
@@ -71,13 +71,13 @@ async fn every_doubt_about_a_mail_is_settled() {
             assert_eq!(bus.close_mail(&at, &id("m"), seq, &mark(call)).await.unwrap(), ours, "{fault:?} {call}");
         }
         assert_eq!(entries(&bus, "e").await, [("m".to_owned(), MailEntry::Closed(mark("three")))], "{fault:?}");
-        let closed = Posted::Duplicate(MailEntry::Closed(mark("three")));
+        let closed = PostOutcome::Duplicate(MailEntry::Closed(mark("three")));
         assert_eq!(bus.post_mail(&at, &id("m"), &mail("one")).await.unwrap(), closed, "{fault:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mailbox_is_in_order_and_nobody_elses() {
+async fn mailbox_is_read_in_order_and_apart_from_others() {
     let bus = server(&[]).bus();
     for (agent, name) in [("e", "z"), ("p", "x"), ("e", "a"), ("e", "m")] {
         bus.post_mail(&mailbox(agent), &id(name), &mail(name)).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_mailbox_is_in_order_and_nobody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_and_mails_fade() {
+async fn mails_and_marks_expire() {
     let (bus, at) = (server(&[]).bus(), mailbox("e"));
     bus.post_mail(&at, &id("open"), &mail("one")).await.unwrap();
     bus.post_mail(&at, &id("shut"), &mail("one")).await.unwrap();

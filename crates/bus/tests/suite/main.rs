@@ -3,6 +3,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "a test fails by panicking")]
 
 mod archive;
+mod body;
 mod mail;
 mod memory;
 mod postpone;

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
 use bus::transport::{Ack, Appended};
-use bus::{Bus, BusError, Claim, Committed, Inbox, MemoryServer, Offer, Read, Sent};
+use bus::{Bus, BusError, Claim, Committed, Inbox, Offer, Read, SendOutcome};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::{Commit, Phase};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 struct Script(fn(Action) -> bool, Mutex<VecDeque<Fault>>);
 
 impl Faults for Script {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if !self.0(op.action) {
             return Fault::None;
         }
@@ -58,13 +58,13 @@ async fn slots(bus: &Bus) -> Vec<(u64, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_doubt_about_a_commit_is_settled() {
+async fn commit_is_doubtful_outcome_is_settled() {
     let doubts = [10_071, 10_164, 10_158, 0];
     let stored = doubts.map(|code| Fault::Doubtful { code, stored: true });
     let refused = doubts.map(|code| Fault::Doubtful { code, stored: false });
     let others = [Fault::AckLost, Fault::NotDone, Fault::Lag(Duration::from_secs(1)), Fault::Redeliver];
     for fault in stored.into_iter().chain(refused).chain(others) {
-        // The same trouble three times over, then peace.
+        // The same fault three times, then none.
         let server = server(appends, &[fault; 3]);
         let bus = server.bus();
         assert_eq!(bus.commit(&key(), 0, "a", commit("a")).await.unwrap(), Committed::Ours, "{fault:?}");
@@ -74,30 +74,30 @@ async fn every_doubt_about_a_commit_is_settled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unknown_commit_says_so() {
+async fn commit_without_any_answer_is_a_timeout() {
     let server = server(|action| matches!(action, Action::Append | Action::Last(_)), &[Fault::AckLost; 64]);
     let commit = server.bus().commit(&key(), 0, "a", commit("a")).await;
     assert!(matches!(commit, Err(BusError::Timeout { .. })), "{commit:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_input_is_believed_only_when_it_is_there() {
+async fn input_refused_is_a_duplicate_only_if_it_is_stored() {
     let send = |bus: Bus| async move { bus.send_control(&key(), Verb::Pause, &id("c"), Bytes::new()).await };
     let full = Fault::Doubtful { code: 10_077, stored: false };
     // Full for a while, then not.
     let bus = server(appends, &[full; 3]).bus();
-    assert!(matches!(send(bus.clone()).await, Ok(Sent::Stored(_))));
-    assert!(matches!(send(bus).await, Ok(Sent::Duplicate)));
+    assert!(matches!(send(bus.clone()).await, Ok(SendOutcome::Stored(_))));
+    assert!(matches!(send(bus).await, Ok(SendOutcome::Duplicate)));
     // Full for good.
     let bus = server(appends, &[full; 64]).bus();
     assert!(matches!(send(bus).await, Err(BusError::Full(_))));
     // There, though its ack never came.
     let bus = server(appends, &[Fault::AckLost]).bus();
-    assert!(matches!(send(bus).await, Ok(Sent::Duplicate)));
+    assert!(matches!(send(bus).await, Ok(SendOutcome::Duplicate)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn stale_reads_make_no_holes() {
+async fn log_read_from_stale_replicas_has_no_holes() {
     let reads = |action| matches!(action, Action::Last(Read::Any) | Action::LastMany);
     for lag in [1, 3, 70, 1_000] {
         let server = server(reads, &[Fault::Stale(lag); 16]);
@@ -114,7 +114,7 @@ async fn stale_reads_make_no_holes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_few_slots_are_read_without_their_page() {
+async fn slots_read_alone_are_those_of_the_log() {
     let server = server(|action| matches!(action, Action::Last(Read::Any)), &[Fault::Stale(2); 2]);
     let bus = server.bus();
     for slot in 0..5 {
@@ -130,7 +130,7 @@ async fn a_few_slots_are_read_without_their_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_inbox_shows_the_past() {
+async fn inbox_read_stale_shows_an_earlier_state() {
     let server = server(|action| action == Action::LastMany, &[Fault::None, Fault::Stale(1), Fault::Stale(2)]);
     let bus = server.bus();
     for name in ["a", "b"] {
@@ -149,7 +149,7 @@ async fn a_stale_inbox_shows_the_past() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_survive_lost_answers() {
+async fn claim_answer_lost_owner_is_known() {
     let server = server(|action| action == Action::KvCreate, &[Fault::AckLost, Fault::NotDone]);
     let (bus, call) = (server.bus(), CallId::tool(1, 1, 1));
     assert_eq!(bus.claim(&key(), &call, "a").await.unwrap(), Claim::Mine);
@@ -157,32 +157,32 @@ async fn claims_survive_lost_answers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_dead_and_the_frozen_do_nothing() {
+async fn client_dead_or_frozen_does_nothing() {
     let server = MemoryServer::new();
-    let (bus, life) = server.client("replica");
+    let (bus, lifecycle) = server.client("replica");
     let (other, subject) = (server.bus(), subject::log_slot(&key(), 0));
-    life.freeze();
+    lifecycle.freeze();
     let mut append = Box::pin(bus.transport().append(&subject, true, Vec::new(), Bytes::new()));
     assert!((&mut append).now_or_never().is_none());
     assert!(other.transport().last(Stream::Log, &subject, Read::Leader).await.unwrap().is_none());
-    life.thaw();
+    lifecycle.thaw();
     assert_eq!(append.await.unwrap(), Appended::Stored(1));
-    life.kill();
+    lifecycle.kill();
     assert!(tokio::time::timeout(Duration::from_hours(1), bus.ping()).await.is_err());
-    life.thaw();
-    assert!(life.is_dead());
+    lifecycle.thaw();
+    assert!(lifecycle.is_dead());
 
     // A crash between doing and knowing.
     let crash = MemoryServer::with_faults(Arc::new(Script(appends, Mutex::new([Fault::Crash { done: true }].into()))));
-    let (bus, life) = crash.client("replica");
+    let (bus, lifecycle) = crash.client("replica");
     let append = bus.transport().append(&subject, true, Vec::new(), Bytes::new());
     assert!(tokio::time::timeout(Duration::from_hours(1), append).await.is_err());
-    assert!(life.is_dead());
+    assert!(lifecycle.is_dead());
     assert!(crash.bus().transport().last(Stream::Log, &subject, Read::Leader).await.unwrap().is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn timers_and_ages_go_with_the_clock() {
+async fn timer_set_twice_is_due_at_the_later_time() {
     let server = MemoryServer::new();
     let bus = server.bus();
     bus.set_timer(&key(), 1, server.now().after(Duration::from_secs(10))).await.unwrap();
@@ -204,7 +204,7 @@ fn linked(id: &str, prev: &str) -> Bytes {
 }
 
 async fn offer(bus: &Bus, slot: u64, id: &str, prev: &str) -> Committed {
-    let offer = Offer { slot, prev, commit: id, body: linked(id, prev), life: None };
+    let offer = Offer { slot, prev, commit: id, body: linked(id, prev), ttl: None };
     bus.commit_for(&key(), offer).await.unwrap()
 }
 
@@ -238,7 +238,7 @@ async fn log_with_two_histories_is_not_read() {
 struct Late(Mutex<Option<Bus>>);
 
 impl Faults for Late {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let filter = subject::log_session(&key());
         if op.action == Action::Last(Read::Leader)
             && op.subject == filter.as_str()
@@ -261,6 +261,6 @@ async fn first_commit_that_arrives_late_is_ours_and_not_another_ones() {
     let server = MemoryServer::with_faults(late.clone());
     *late.0.lock().unwrap() = Some(server.client("helper").0);
     let writer = server.client("writer").0;
-    let offer = Offer { slot: 7, prev: "", commit: "ours", body: linked("ours", ""), life: None };
+    let offer = Offer { slot: 7, prev: "", commit: "ours", body: linked("ours", ""), ttl: None };
     assert_eq!(writer.commit_first(&key(), offer).await.unwrap(), Committed::Ours);
 }

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::memory::{Action, Fault, Faults, Op};
 use bus::transport::header;
-use bus::{Delivery, Handler, MemoryServer, Settle, Worker};
+use bus::{Delivery, Handler, Settle, Worker};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::ToolName;
 use contract::ids::{CallAttempt, CallId, SessionId, TenantId};
@@ -39,7 +39,7 @@ impl Handler for Postponer {
 struct Doubts(Fault, AtomicU32);
 
 impl Faults for Doubts {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let appended = op.client == "worker" && op.action == Action::Append;
         if appended && self.1.fetch_add(1, Ordering::SeqCst) < 5 { self.0 } else { Fault::None }
     }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::{Bus, Delivery, Handler, MemoryServer, Settle, Worker};
+use bus::{Bus, Delivery, Handler, Settle, Worker};
+use bus_memory::MemoryServer;
 use bytes::Bytes;
 use contract::ToolName;
 use contract::command::Verb;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::dead::DeadLetter;
-use bus::memory::{Action, Fault, Faults, Op};
 use bus::work::Publication;
-use bus::{Bus, Delivery, Handler, MemoryServer, Read, Settle, Worker};
+use bus::{Bus, Delivery, Handler, Read, Settle, Worker};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::VERSION;
@@ -43,7 +43,7 @@ async fn until(bus: &Bus, left: usize) {
     tokio::time::timeout(Duration::from_mins(30), patient).await.unwrap();
 }
 
-/// Works for a while on each item, as told by its name, and keeps count.
+/// Works for a while on each item, depending on its name, and counts.
 #[derive(Default)]
 struct Clerk {
     takes: Duration,
@@ -71,14 +71,14 @@ impl Handler for Clerk {
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_as_there_is_room_for_and_each_once() {
+async fn workers_with_slow_items_fill_their_places_and_handle_each_once() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let clerk = Arc::new(Clerk { takes: limits::ACK_WAIT * 10, ..Clerk::default() });
     for n in 0..20 {
         send(&bus, &format!("n{n}")).await;
     }
-    // Two workers; items take ten times the ack wait, and still nobody loses one.
+    // Items take ten times the ack wait, and still neither worker loses one.
     let workers = [4, 3].map(|room| Worker::start(server.bus(), Queue::Inputs, room, clerk.clone()));
     until(&bus, 0).await;
     assert_eq!(clerk.most.load(Ordering::SeqCst), 7);
@@ -89,7 +89,7 @@ async fn as_many_as_there_is_room_for_and_each_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_is_not_handled_twice_after_a_restart() {
+async fn item_held_at_a_restart_is_not_handled_twice() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let clerk = Arc::new(Clerk { takes: Duration::from_mins(1), ..Clerk::default() });
@@ -108,7 +108,7 @@ async fn letter(bus: &Bus, at: &subject::Subject) -> DeadLetter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retries_come_back_and_poison_is_buried() {
+async fn item_retried_comes_back_and_panicking_item_becomes_a_dead_letter() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let clerk = Arc::new(Clerk::default());
@@ -124,7 +124,7 @@ async fn retries_come_back_and_poison_is_buried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_input_is_never_given_up_for_being_handed_back() {
+async fn input_handed_back_often_is_no_dead_letter() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let clerk = Arc::new(Clerk::default());
@@ -141,7 +141,7 @@ async fn an_input_is_never_given_up_for_being_handed_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hopeless_work_item_is_buried() {
+async fn work_item_always_failing_becomes_a_dead_letter() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let clerk = Arc::new(Hopeless(AtomicUsize::new(0)));
@@ -159,7 +159,7 @@ async fn a_hopeless_work_item_is_buried() {
     worker.drain(Duration::ZERO).await;
 }
 
-/// Hands everything back.
+/// Postpones every item it gets.
 struct Hopeless(AtomicUsize);
 
 #[async_trait]
@@ -171,7 +171,7 @@ impl Handler for Hopeless {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_lets_short_work_end_and_hands_back_long_work_at_once() {
+async fn worker_drained_finishes_short_work_and_hands_back_long_work() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let slow = Arc::new(Clerk { takes: Duration::from_secs(3), ..Clerk::default() });
@@ -194,15 +194,15 @@ async fn a_drain_lets_short_work_end_and_hands_back_long_work_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_killed_worker_loses_its_items_to_another() {
+async fn worker_killed_another_gets_its_items() {
     let server = MemoryServer::new();
     let bus = server.bus();
-    let (replica, life) = server.client("replica");
+    let (replica, lifecycle) = server.client("replica");
     let doomed =
         Worker::start(replica, Queue::Inputs, 4, Arc::new(Clerk { takes: limits::IDLE_MAX, ..Clerk::default() }));
     send(&bus, "a").await;
     tokio::time::sleep(Duration::from_secs(20)).await;
-    life.kill();
+    lifecycle.kill();
     let from = tokio::time::Instant::now();
     let worker = Worker::start(server.bus(), Queue::Inputs, 4, Arc::new(Clerk::default()));
     until(&bus, 0).await;
@@ -235,7 +235,7 @@ async fn item_of_a_sequence_that_is_given_out_again_is_handled_and_kept() {
 struct Unanswered(AtomicUsize);
 
 impl Faults for Unanswered {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let is_item = op.action == Action::Append && op.subject.starts_with("ai_loop.model.");
         if is_item && self.0.fetch_add(1, Ordering::SeqCst) == 0 { Fault::AckLost } else { Fault::None }
     }

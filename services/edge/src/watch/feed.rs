@@ -225,7 +225,7 @@ impl Feed {
         !self.merger.is_ended()
     }
 
-    fn merge_message(&mut self, message: &bus::Message, out: &mut Vec<Arc<ViewerEvent>>) {
+    fn merge_message(&mut self, message: &bus::CoreMessage, out: &mut Vec<Arc<ViewerEvent>>) {
         let Some((topic, _)) = subject::parse_event(&message.subject) else { return };
         let Ok(envelope) = serde_json::from_slice::<Envelope>(&message.payload) else { return };
         // Other services may publish on this subject too, so the envelope must name this session.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bus::memory::{Action, Fault, Faults, Op};
-use bus::{MemoryServer, Read};
+use bus::Read;
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::command::Verb;
 use contract::limits::{MESSAGE_BYTES_MAX, SLOTS_PER_PAGE, WAITING_COMMANDS_MAX};
 use contract::streams::Stream;
@@ -203,7 +203,7 @@ async fn command_over_waiting_limit_is_refused_except_stop() {
 
 #[tokio::test]
 async fn start_without_composer_names_missing_service() {
-    let server = bus::MemoryServer::new();
+    let server = bus_memory::MemoryServer::new();
     let edge = edge::Edge::start(config(), server.bus()).await.unwrap();
     let mut ws = crate::support::Ws::connect(edge.addresses().ws).await;
     let refused = ws.call("session.start", json!({"prompt": "x"})).await;
@@ -252,7 +252,7 @@ async fn transcript_with_expired_beginning_is_incomplete() {
 struct StaleHead(AtomicBool);
 
 impl Faults for StaleHead {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let is_head = op.action == Action::Last(Read::Any) && op.subject.starts_with("ai_loop.log.");
         if is_head && self.0.swap(false, Ordering::SeqCst) { Fault::Stale(1) } else { Fault::None }
     }

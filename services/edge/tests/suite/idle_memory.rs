@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bus::MemoryServer;
+use bus_memory::MemoryServer;
 use edge::{Edge, EdgeConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bus::MemoryServer;
-use bus::memory::{Action, Fault, Faults, Op};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::tool::{Approval, EffectClass, ToolSpec};
 use contract::{Json, TenantId, ToolName};
 use serde_json::{Value, json};
@@ -91,7 +90,7 @@ async fn agents_and_models_are_listed_by_both_protocols() {
 struct CountLists(Arc<AtomicUsize>);
 
 impl Faults for CountLists {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         self.0.fetch_add(usize::from(op.action == Action::KvList), Ordering::SeqCst);
         Fault::None
     }

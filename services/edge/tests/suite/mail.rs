@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bus::MemoryServer;
-use bus::memory::{Action, Fault, Faults, Op};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::mail::{MailAction, MailList, MailRequest, MailResponse, RepliedMail, SentMail, WaitingMail};
 use contract::{AgentId, ErrorCode, MailId, TenantId, Timestamp};
 use futures::FutureExt;
@@ -89,7 +88,7 @@ async fn mail_request_reaches_its_keeper_with_its_mailbox_and_command_id() {
 struct MailboxesAway;
 
 impl Faults for MailboxesAway {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let is_mail = op.action == Action::Request && op.subject.starts_with("ai_rpc.mail.");
         if is_mail { Fault::NotDone } else { Fault::None }
     }

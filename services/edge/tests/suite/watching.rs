@@ -153,7 +153,7 @@ async fn events_do_not_wait_for_reply_snapshot() {
     let (release_sender, released) = tokio::sync::watch::channel(false);
     let snapshot = ReplySnapshot { turn: 1, step: 1, attempt: "1.1".to_owned(), index: 3, text: "so far".to_owned() };
     let body = serde_json::to_vec(&snapshot).unwrap();
-    let answer: bus::rpc::Answer = std::sync::Arc::new(move |_| {
+    let answer: bus::rpc::RpcHandler = std::sync::Arc::new(move |_| {
         let (mut released, body) = (released.clone(), body.clone());
         Box::pin(async move { released.wait_for(|is_released| *is_released).await.ok().map(|_| body.into()) })
     });

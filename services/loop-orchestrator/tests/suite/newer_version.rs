@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Op};
+use bus_memory::{Action, Fault, Operation};
 use contract::command::{ControlReason, Verb};
 use contract::commit::FOLD;
 
 use crate::world::{World, key};
 
 /// The inbox lags behind, like a stream replica that is not up to date.
-fn stale_inbox(op: &Op<'_>) -> Fault {
+fn stale_inbox(op: &Operation<'_>) -> Fault {
     if op.action == Action::LastMany && op.subject.starts_with("ai_loop.control") {
         return Fault::Stale(1);
     }

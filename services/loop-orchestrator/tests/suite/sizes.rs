@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Op};
+use bus_memory::{Action, Fault, Operation};
 use contract::ErrorCode;
 use contract::command::{ControlReason, MessageMode, SendUserMessage, Verb};
 use contract::commit::Phase;
@@ -52,7 +52,7 @@ async fn waiting_messages_at_byte_limit_message_is_refused_and_stop_is_handled()
 }
 
 /// Refuses to publish model calls.
-fn no_model_stream(op: &Op<'_>) -> Fault {
+fn no_model_stream(op: &Operation<'_>) -> Fault {
     let is_call = op.action == Action::Append && op.subject.starts_with("ai_loop.model");
     if is_call { Fault::NotDone } else { Fault::None }
 }

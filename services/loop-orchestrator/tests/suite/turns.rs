@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Op};
+use bus_memory::{Action, Fault, Operation};
 use contract::command::{ControlReason, MessageMode, SendUserMessage, Verb};
 use contract::commit::Phase;
 use contract::event::{Event, Topic};
@@ -67,7 +67,7 @@ fn is_turn_completed(event: &Event) -> bool {
 }
 
 /// The append of a commit.
-fn is_commit(op: &Op<'_>) -> bool {
+fn is_commit(op: &Operation<'_>) -> bool {
     op.action == Action::Append && op.subject.starts_with("ai_loop.log")
 }
 

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bus::memory::{Fault, Faults, MemoryServer, Op};
-use bus::rpc::Serving;
+use bus::rpc::RpcServer;
 use bus::{Bus, Read, Stored, Subscription, SubscriptionEvent};
+use bus_memory::{Fault, Faults, MemoryServer, Operation};
 use contract::Timestamp;
 use contract::command::{Command, CommandMeta, ControlReason, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, VERSION};
@@ -39,7 +39,7 @@ pub(crate) fn first_model_call() -> Subject {
 pub(crate) struct FaultSwitch(Arc<Mutex<Option<FaultRule>>>);
 
 /// Decides the fault of an operation.
-type FaultRule = fn(&Op<'_>) -> Fault;
+type FaultRule = fn(&Operation<'_>) -> Fault;
 
 impl FaultSwitch {
     pub(crate) fn set(&self, fault: Option<FaultRule>) {
@@ -48,7 +48,7 @@ impl FaultSwitch {
 }
 
 impl Faults for FaultSwitch {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let fault = *self.0.lock().unwrap();
         fault.map_or(Fault::None, |fault| fault(&op))
     }
@@ -71,7 +71,7 @@ pub(crate) struct World {
     pub(crate) bus: Bus,
     pub(crate) faults: FaultSwitch,
     commands_sent: u64,
-    _composer: Serving,
+    _composer: RpcServer,
 }
 
 impl World {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bus::MemoryServer;
+use bus_memory::MemoryServer;
 use contract::ErrorCode;
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::ids::TenantId;

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use bus::{BusError, Message};
+use bus::{BusError, CoreMessage};
 use bytes::Bytes;
 use contract::subject;
 use contract::tool::{OUTCOME_NONE, OUTCOME_UNKNOWN, Outcome, header};
@@ -97,7 +97,7 @@ impl ToolCallHandler {
 }
 
 /// Only a plain result proves that the call took effect.
-fn parse_probe_reply(message: &Message) -> ProbeOutcome {
+fn parse_probe_reply(message: &CoreMessage) -> ProbeOutcome {
     let unknown = |why: &str| ProbeOutcome::Unknown(why.to_owned());
     let body = std::str::from_utf8(&message.payload);
     let error = message.header(header::ERROR).or_else(|| message.header(header::SERVICE_ERROR));
@@ -123,7 +123,7 @@ mod tests {
     fn probe_reply_is_a_result_only_without_outcome_and_error() {
         let parse = |headers: &[(&str, &str)], body: &'static [u8]| {
             let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            parse_probe_reply(&Message {
+            parse_probe_reply(&CoreMessage {
                 subject: String::new(),
                 reply: None,
                 headers,

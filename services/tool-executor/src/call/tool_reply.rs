@@ -1,6 +1,6 @@
 //! Reads the reply of a tool: progress, a result, or an error that the model reads.
 
-use bus::Message;
+use bus::CoreMessage;
 use contract::ErrorCode;
 use contract::limits::PROGRESS_BYTES_MAX;
 use contract::tool::{EffectClass, OUTCOME_UNKNOWN, Outcome, READ_RESULT, UNKNOWN_OUTCOME_TEXT, header};
@@ -43,7 +43,7 @@ pub(crate) fn unknown_answer(why: &str) -> ToolAnswer {
     ToolAnswer::new(Outcome::Unknown, format!("{why}; {UNKNOWN_OUTCOME_TEXT}"))
 }
 
-pub(crate) fn parse_reply(message: &Message, effect: EffectClass) -> ToolReply {
+pub(crate) fn parse_reply(message: &CoreMessage, effect: EffectClass) -> ToolReply {
     let body = std::str::from_utf8(&message.payload);
     if message.header(header::PROGRESS).is_some() {
         let text = body.unwrap_or_default();
@@ -103,7 +103,8 @@ mod tests {
 
     fn reply(headers: &[(&str, &str)], body: &[u8]) -> ToolReply {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let message = Message { subject: String::new(), reply: None, headers, payload: Bytes::copy_from_slice(body) };
+        let message =
+            CoreMessage { subject: String::new(), reply: None, headers, payload: Bytes::copy_from_slice(body) };
         parse_reply(&message, EffectClass::Pure)
     }
 

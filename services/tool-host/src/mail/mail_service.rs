@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ailoop_tool::ToolError;
-use bus::{Bus, Mailbox, Posted};
+use bus::{Bus, Mailbox, PostOutcome};
 use contract::commit::VERSION;
 use contract::compose::KnownAgent;
 use contract::limits::{MAILBOX_CLOSED_MAX, MAILBOX_OPEN_MAX, MAILS_SHOWN_MAX};
@@ -253,11 +253,11 @@ impl MailService {
         }
         self.check_capacity(&mailbox).await?;
         match self.bus.post_mail(&mailbox, id, mail).await.map_err(MailRefusal::unknown_outcome)? {
-            Posted::Stored => {
+            PostOutcome::Stored => {
                 tracing::info!(%mailbox, mail = %id, from = %mail.from, call = mail.call, "mail stored");
                 Ok(MailSender::ThisCall)
             }
-            Posted::Duplicate(entry) => check_sender(&entry, mail),
+            PostOutcome::Duplicate(entry) => check_sender(&entry, mail),
         }
     }
 

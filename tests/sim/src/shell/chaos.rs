@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
 use bus::transport::{Ack, Read};
+use bus_memory::{Action, Fault, Faults, Operation};
 
 use crate::rng::Rng;
 
@@ -94,7 +94,7 @@ impl Chaos {
 }
 
 impl Faults for Chaos {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let steady = !self.on.load(Ordering::Relaxed) || op.client == "client" || op.client == "tools";
         if steady {
             return Fault::None;

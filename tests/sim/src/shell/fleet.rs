@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::Bus;
-use bus::memory::{Life, MemoryServer};
-use bus::rpc::Serving;
+use bus::rpc::RpcServer;
+use bus_memory::{ClientLifecycle, MemoryServer};
 use configuration::TextFile;
 use configuration::models;
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
@@ -50,7 +50,7 @@ enum Service {
 
 struct Replica {
     kind: Kind,
-    life: Life,
+    lifecycle: ClientLifecycle,
     _service: Service,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Fleet {
     mistake: Mistake,
     replicas: Vec<Replica>,
     started: u64,
-    composer: Option<Serving>,
+    composer: Option<RpcServer>,
     /// A kind that nobody replaces before an instant.
     outage: Option<(Kind, Instant)>,
 }
@@ -88,7 +88,7 @@ impl Fleet {
 
     /// Kills every replica of a kind; they are replaced after a while, so that its work waits.
     pub(super) fn outage(&mut self, kind: Kind, time: Duration) {
-        self.replicas.iter().filter(|replica| replica.kind == kind).for_each(|replica| replica.life.kill());
+        self.replicas.iter().filter(|replica| replica.kind == kind).for_each(|replica| replica.lifecycle.kill());
         self.outage = Some((kind, Instant::now() + time));
     }
 
@@ -99,7 +99,7 @@ impl Fleet {
 
     async fn add(&mut self, kind: Kind) -> anyhow::Result<()> {
         self.started += 1;
-        let (bus, life) = self.server.client(&format!("{kind:?}-{}", self.started));
+        let (bus, lifecycle) = self.server.client(&format!("{kind:?}-{}", self.started));
         let bus: Bus = spoil(bus, self.mistake);
         let clock = Arc::new(Virtual(self.server.clone()));
         let service = match kind {
@@ -116,7 +116,7 @@ impl Fleet {
                 Service::Executor(Executor::with_clock(config, bus, clock))
             }
         };
-        self.replicas.push(Replica { kind, life, _service: service });
+        self.replicas.push(Replica { kind, lifecycle, _service: service });
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Fleet {
             let away = self.outage.filter(|(_, until)| *until > Instant::now()).map(|(kind, _)| kind);
             let (dead, stay): (Vec<Replica>, Vec<Replica>) = std::mem::take(&mut self.replicas)
                 .into_iter()
-                .partition(|replica| replica.life.is_dead() && away != Some(replica.kind));
+                .partition(|replica| replica.lifecycle.is_dead() && away != Some(replica.kind));
             self.replicas = stay;
             for replica in dead {
                 let kind = replica.kind;

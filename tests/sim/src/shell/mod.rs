@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::Bus;
-use bus::memory::MemoryServer;
+use bus_memory::MemoryServer;
 use contract::command::{Command, CommandMeta, ControlReason, MessageMode, SendUserMessage, Start, Verb};
 use contract::commit::{Phase, VERSION};
 use contract::model::Content;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::transport::{
-    Ack, Appended, DriftPolicy, Headers, Message, Read, ReadMany, Rewound, Storage, StorageSize, Stored, Subscription,
-    Transport,
+    Ack, Appended, CoreMessage, DriftPolicy, Headers, Read, ReadMany, Storage, StorageSize, Stored, StreamRewind,
+    Subscription, Transport,
 };
 use bus::{Bus, BusError, Delivery, Depth};
 use bytes::Bytes;
@@ -70,7 +70,7 @@ impl Transport for Spoiled {
         headers: Headers,
         payload: Bytes,
         timeout: Duration,
-    ) -> Result<Message, BusError> {
+    ) -> Result<CoreMessage, BusError> {
         self.bus.transport().request(subject, headers, payload, timeout).await
     }
 
@@ -139,8 +139,8 @@ impl Transport for Spoiled {
         self.bus.transport().ack(delivery, ack).await
     }
 
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError> {
-        self.bus.transport().kv_put(bucket, key, value, life).await
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
+        self.bus.transport().kv_put(bucket, key, value, ttl).await
     }
 
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
@@ -200,7 +200,7 @@ impl Transport for Spoiled {
         self.bus.transport().generation()
     }
 
-    async fn rewound(&self) -> Result<Vec<Rewound>, BusError> {
+    async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError> {
         self.bus.transport().rewound().await
     }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bus::memory::MemoryServer;
-use bus::{Bus, BusError, Message, SubscriptionEvent};
+use bus::{Bus, BusError, CoreMessage, SubscriptionEvent};
+use bus_memory::MemoryServer;
 use bytes::Bytes;
 use contract::subject::SessionKey;
 use contract::tool::header;
@@ -34,7 +34,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn ran(&mut self, tool: &str, message: &Message) {
+    fn ran(&mut self, tool: &str, message: &CoreMessage) {
         let call = message.header(header::CALL).unwrap_or_default().to_owned();
         let session = message.header(header::SESSION).unwrap_or_default();
         // A claim stands between the look at the log and the call of `pay`; its delay is nobody's fault.
@@ -110,7 +110,7 @@ pub(super) async fn serve(server: &MemoryServer, seed: u64) -> Result<Witness, B
     Ok(Witness { seen: witnessed, _tasks: tasks })
 }
 
-async fn answer(bus: Bus, message: Message, time: Duration) {
+async fn answer(bus: Bus, message: CoreMessage, time: Duration) {
     tokio::time::sleep(time).await;
     if let Some(to) = message.reply {
         let _told = bus.transport().reply(&to, Vec::new(), Bytes::from_static(b"{\"ok\":true}")).await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bus::Message;
+use bus::CoreMessage;
 use contract::limits;
 use contract::tool::{EffectClass, OUTCOME_NONE, OUTCOME_UNKNOWN, ToolSpec, header};
 use serde_json::Value;
@@ -215,7 +215,7 @@ pub(crate) fn check_redelivery(
 }
 
 /// Checks how a `reconcilable` tool answers the probe of a call that it never received.
-pub(crate) fn check_probe(answer: Option<&Message>) -> Check {
+pub(crate) fn check_probe(answer: Option<&CoreMessage>) -> Check {
     let name = "probe";
     let hint = "answer on ai_tool_probe.<tenant>.<tool>: the result, or Ailoop-Outcome: none or unknown";
     let Some(answer) = answer else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use async_trait::async_trait;
-use bus::{Bus, Delivery, Handler, Serving, Settle, Worker};
+use bus::{Bus, Delivery, Handler, RpcServer, Settle, Worker};
 use contract::command::{Command, CommandAck, CommandMeta, Refusal, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
@@ -37,7 +37,7 @@ pub(crate) enum LiveDelivery {
 pub(crate) struct FakeLoop {
     inner: Arc<Inner>,
     _worker: Worker,
-    _composer: [Serving; 2],
+    _composer: [RpcServer; 2],
 }
 
 struct Inner {

@@ -9,7 +9,8 @@ pub(crate) mod events {
 
 use std::time::Duration;
 
-use bus::{Bus, MemoryServer};
+use bus::Bus;
+use bus_memory::MemoryServer;
 use contract::subject::SessionKey;
 use contract::{SessionId, TenantId};
 use edge::{Edge, EdgeConfig};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
-use bus::{MemoryServer, SubscriptionEvent};
+use bus::SubscriptionEvent;
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::Phase;
@@ -183,7 +183,7 @@ async fn delivery_repeated_while_a_call_runs_starts_no_second_call() {
 struct ResultsRefused(AtomicBool);
 
 impl Faults for ResultsRefused {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let result = op.action == Action::Append && op.subject.starts_with("ai_loop.control.");
         if result && self.0.load(Ordering::SeqCst) { Fault::NotDone } else { Fault::None }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
-use bus::{Bus, MemoryServer, Read};
+use bus::{Bus, Read};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::SessionId;
 use contract::commit::Phase;
 use contract::model::FailureKind;
@@ -141,7 +141,7 @@ async fn reservation_with_lost_acknowledgements_costs_nothing() {
     // Reservations are stored, but their acknowledgements are lost, so another run reserves again.
     struct AcksLost(AtomicU32);
     impl Faults for AcksLost {
-        fn on(&self, op: Op<'_>) -> Fault {
+        fn decide(&self, op: Operation<'_>) -> Fault {
             let deaf = matches!(op.action, Action::KvCreate | Action::KvUpdate) && op.subject.starts_with("budget.");
             if deaf && self.0.fetch_add(1, Ordering::Relaxed) < 10 { Fault::AckLost } else { Fault::None }
         }
@@ -250,7 +250,7 @@ struct Unavailable {
 }
 
 impl Faults for &'static Unavailable {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         let hit = if self.bucket {
             matches!(op.action, Action::KvGet | Action::KvCreate | Action::KvUpdate)
         } else {

@@ -26,7 +26,7 @@ async fn read_results(world: &World) -> Vec<ModelFinished> {
 }
 
 /// Freezes a gateway during a call, which another gateway then runs.
-async fn run_twice(world: &World) -> (bus::memory::Life, Vec<model_gateway::Gateway>) {
+async fn run_twice(world: &World) -> (bus_memory::ClientLifecycle, Vec<model_gateway::Gateway>) {
     world.commit(0, Phase::Running, &["m1-1.1"]).await;
     world.publish_item(&world.item("hello")).await;
     let (frozen, life) = world.start_gateway("frozen").await;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::memory::Life;
-use bus::{Bus, MemoryServer, Stored};
+use bus::{Bus, Stored};
+use bus_memory::{ClientLifecycle, MemoryServer};
 use bytes::Bytes;
 use configuration::models;
 use configuration::{Paths, TextFile};
@@ -60,7 +60,7 @@ impl World {
     }
 
     /// Starts a gateway for one call at a time.
-    pub(crate) async fn start_gateway(&self, name: &str) -> (Gateway, Life) {
+    pub(crate) async fn start_gateway(&self, name: &str) -> (Gateway, ClientLifecycle) {
         self.start_gateway_with(name, self.providers(), 1).await
     }
 
@@ -70,7 +70,7 @@ impl World {
         name: &str,
         providers: Providers,
         concurrency: usize,
-    ) -> (Gateway, Life) {
+    ) -> (Gateway, ClientLifecycle) {
         let (bus, life) = self.server.client(name);
         let clock = Arc::new(ServerClock(self.server.clone()));
         (

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bus::{Bus, MemoryServer, SubscriptionEvent};
+use bus::{Bus, SubscriptionEvent};
+use bus_memory::MemoryServer;
 use bytes::Bytes;
 use contract::commit::Phase;
 use contract::subject::{self, Subject};

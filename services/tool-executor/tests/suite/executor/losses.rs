@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::MemoryServer;
-use bus::memory::{Action, Fault, Faults, Op};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::ErrorCode;
 use contract::commit::Phase;
 use contract::tool::{EffectClass, Outcome, header};
@@ -276,7 +275,7 @@ struct NoLeader {
 }
 
 impl Faults for NoLeader {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if op.action != Action::Append || !op.subject.starts_with("ai_loop.control.") {
             return Fault::None;
         }

@@ -8,7 +8,7 @@ mod world;
 
 use std::time::Duration;
 
-use bus::MemoryServer;
+use bus_memory::MemoryServer;
 use bytes::Bytes;
 use contract::commit::Phase;
 use contract::streams::Objects;

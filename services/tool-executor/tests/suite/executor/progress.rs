@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bus::memory::{Action, Fault, Faults, Op};
-use bus::{MemoryServer, SubscriptionEvent};
+use bus::SubscriptionEvent;
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::Timestamp;
 use contract::event::{Envelope, ToolCallProgress, Topic};
 use contract::subject;
@@ -51,7 +51,7 @@ async fn extension_request_not_stored_is_repeated_in_time() {
     // The stream has no leader while one request runs.
     struct Away(Instant);
     impl Faults for Away {
-        fn on(&self, op: Op<'_>) -> Fault {
+        fn decide(&self, op: Operation<'_>) -> Fault {
             let is_extension = op.action == Action::Append && op.subject.contains("extend_tool_call");
             if is_extension && self.0.elapsed() < Duration::from_millis(57_500) { Fault::NotDone } else { Fault::None }
         }
@@ -73,7 +73,7 @@ async fn extension_request_not_stored_is_repeated_in_time() {
 #[tokio::test(start_paused = true)]
 async fn call_without_progress_requests_no_extension() {
     // The claim takes time between the read of the deadline and the dispatch.
-    struct Slow(bus::MemoryServer, AtomicU64);
+    struct Slow(bus_memory::MemoryServer, AtomicU64);
     impl Clock for Slow {
         fn now(&self) -> Timestamp {
             self.0.now().after(Duration::from_millis(self.1.fetch_add(7, Ordering::Relaxed)))

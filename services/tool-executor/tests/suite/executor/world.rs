@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bus::memory::Life;
 use bus::transport::Headers;
-use bus::{Bus, Inbox, MemoryServer, Message, Stored, SubscriptionEvent};
+use bus::{Bus, CoreMessage, Inbox, Stored, SubscriptionEvent};
+use bus_memory::{ClientLifecycle, MemoryServer};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::{Commit, CommitMeta, Phase};
@@ -87,12 +87,12 @@ impl World {
         world
     }
 
-    pub(crate) fn executor(&self, name: &str) -> (Executor, Life) {
+    pub(crate) fn executor(&self, name: &str) -> (Executor, ClientLifecycle) {
         self.executor_with_clock(name, Arc::new(ServerClock(self.server.clone())))
     }
 
     /// The same with a given clock.
-    pub(crate) fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, Life) {
+    pub(crate) fn executor_with_clock(&self, name: &str, clock: Arc<dyn Clock>) -> (Executor, ClientLifecycle) {
         let (bus, life) = self.server.client(name);
         (Executor::with_clock(ExecutorConfig::default(), bus, clock), life)
     }
@@ -256,7 +256,7 @@ impl World {
 }
 
 impl Tool {
-    pub(crate) async fn next_call(&mut self) -> Message {
+    pub(crate) async fn next_call(&mut self) -> CoreMessage {
         next(&mut self.calls).await
     }
 
@@ -265,23 +265,23 @@ impl Tool {
         timeout(LONG, next_message(&mut self.calls)).await.is_err()
     }
 
-    pub(crate) async fn next_cancel(&mut self) -> Message {
+    pub(crate) async fn next_cancel(&mut self) -> CoreMessage {
         next(&mut self.cancels).await
     }
 
-    pub(crate) async fn answer(&self, request: &Message, headers: &[(&str, &str)], body: &[u8]) {
+    pub(crate) async fn answer(&self, request: &CoreMessage, headers: &[(&str, &str)], body: &[u8]) {
         let headers: Headers = headers.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let to = request.reply.as_deref().unwrap();
         self.bus.transport().reply(to, headers, Bytes::copy_from_slice(body)).await.unwrap();
     }
 }
 
-async fn next(subscription: &mut bus::Subscription) -> Message {
+async fn next(subscription: &mut bus::Subscription) -> CoreMessage {
     timeout(LONG, next_message(subscription)).await.expect("nothing was heard")
 }
 
 /// Waits for the next message, and skips gaps.
-async fn next_message(subscription: &mut bus::Subscription) -> Message {
+async fn next_message(subscription: &mut bus::Subscription) -> CoreMessage {
     loop {
         match subscription.next().await.expect("the subscription ended") {
             SubscriptionEvent::Message(message) => return message,

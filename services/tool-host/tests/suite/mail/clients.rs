@@ -1,6 +1,6 @@
 //! Clients and the mailboxes: people write to agents and agents to people.
 
-use bus::memory::{Action, Fault};
+use bus_memory::{Action, Fault};
 use contract::ErrorCode;
 use contract::mail::{MailAction, MailResponse, PEOPLE};
 

@@ -7,7 +7,7 @@ mod world;
 
 use std::time::Duration;
 
-use bus::memory::{Action, Fault};
+use bus_memory::{Action, Fault};
 use contract::limits::{MAIL_AGE_MAX, MAIL_CLOSED_AGE_MAX};
 use contract::{MailId, TenantId};
 use serde_json::json;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use bus::memory::{Action, Fault, Faults, Life, Op};
-use bus::{Bus, Mailbox, MemoryServer, Serving};
+use bus::{Bus, Mailbox, RpcServer};
+use bus_memory::{Action, ClientLifecycle, Fault, Faults, MemoryServer, Operation};
 use contract::compose::{AgentsReply, KnownAgent};
 use contract::mail::{MailAction, MailEntry, MailRequest, MailResponse};
 use contract::settings::ToolFilter;
@@ -37,7 +37,7 @@ struct Death {
 }
 
 impl Faults for FaultPlan {
-    fn on(&self, op: Op<'_>) -> Fault {
+    fn decide(&self, op: Operation<'_>) -> Fault {
         if let Some(death) = &mut *self.death.lock().unwrap()
             && death.client == op.client
         {
@@ -62,13 +62,13 @@ pub(crate) struct World {
     pub(crate) server: MemoryServer,
     bus: Bus,
     faults: Arc<FaultPlan>,
-    composer: Mutex<Option<Serving>>,
+    composer: Mutex<Option<RpcServer>>,
 }
 
 /// The mail service of one tool host; results and errors are what the model reads.
 pub(crate) struct MailClient {
     service: MailService,
-    pub(crate) life: Life,
+    pub(crate) life: ClientLifecycle,
 }
 
 /// Start of the server's clock.

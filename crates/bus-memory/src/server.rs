@@ -1,60 +1,49 @@
-//! The bus in memory: the same semantics as a nats-server, in tokio's time, with the faults of a replicated one on
-//! demand. It is deterministic: the same operations give the same answers.
-
-mod answers;
-mod client;
-mod consumer;
-mod core;
-mod faults;
-mod life;
-mod pull;
-mod store;
+//! The server: streams, buckets, object stores and core NATS behind one lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bus::transport::StorageSize;
 use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use self::client::Client;
-use self::core::Core;
-use self::faults::Faultless;
-pub use self::faults::{Action, Fault, Faults, Op};
-pub use self::life::Life;
-use self::store::Store;
-use crate::Bus;
-use crate::transport::StorageSize;
+use crate::Faults;
+use crate::core_nats::CoreNats;
+use crate::faults::NoFaults;
+use crate::store::Store;
 
-/// A server in memory, shared by many [`Bus`] handles; cheap to clone.
+/// A server in memory, shared by many [`bus::Bus`] handles; cheap to clone.
 #[derive(Clone)]
 pub struct MemoryServer {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     state: Mutex<State>,
-    changed: BTreeMap<Queue, Notify>,
-    faults: Arc<dyn Faults>,
+    /// Notified after a change of the queue's stream.
+    pub(crate) changed: BTreeMap<Queue, Notify>,
+    pub(crate) faults: Arc<dyn Faults>,
     epoch: Timestamp,
     started: Instant,
 }
 
-struct State {
-    core: Core,
-    streams: BTreeMap<Stream, Store>,
-    entries: BTreeMap<(Bucket, String), Entry>,
-    /// Of the youngest entry.
+pub(crate) struct State {
+    pub(crate) core: CoreNats,
+    pub(crate) streams: BTreeMap<Stream, Store>,
+    pub(crate) entries: BTreeMap<(Bucket, String), Entry>,
+    /// Revision of the newest entry.
     revision: u64,
-    objects: BTreeMap<(Objects, String), Aged>,
-    clients: u64,
-    restarts: u64,
-    /// What each client was told of streams that were put back.
-    seen: BTreeMap<(String, Stream), u64>,
+    pub(crate) objects: BTreeMap<(Objects, String), ExpiringValue>,
+    /// Number of clients without a name of their own.
+    pub(crate) clients: u64,
+    pub(crate) restarts: u64,
+    /// The last sequence of each stream that each client knows.
+    pub(crate) seen_seqs: BTreeMap<(String, Stream), u64>,
 }
 
 /// A copy of some streams at one moment.
@@ -67,20 +56,20 @@ impl fmt::Debug for Backup {
 }
 
 /// An entry of a bucket.
-struct Entry {
-    revision: u64,
-    aged: Aged,
+pub(crate) struct Entry {
+    pub(crate) revision: u64,
+    pub(crate) content: ExpiringValue,
 }
 
 impl State {
-    fn enter(&mut self, name: (Bucket, String), aged: Aged) {
+    pub(crate) fn put_entry(&mut self, name: (Bucket, String), content: ExpiringValue) {
         self.revision += 1;
-        self.entries.insert(name, Entry { revision: self.revision, aged });
+        self.entries.insert(name, Entry { revision: self.revision, content });
     }
 
-    /// Objects of a store and their bytes.
-    fn objects_size(&self, store: Objects) -> StorageSize {
-        let found = self.objects.iter().filter(|((of, _), object)| *of == store && object.alive());
+    /// How many objects a store has, and their bytes.
+    pub(crate) fn objects_size(&self, store: Objects) -> StorageSize {
+        let found = self.objects.iter().filter(|((of, _), object)| *of == store && object.is_alive());
         found.fold(StorageSize::default(), |size, (_, object)| StorageSize {
             messages: size.messages + 1,
             bytes: size.bytes + object.value.len() as u64,
@@ -88,31 +77,31 @@ impl State {
     }
 
     /// An entry that has not expired.
-    fn entry(&self, bucket: Bucket, key: &str) -> Option<&Entry> {
-        self.entries.get(&(bucket, key.to_owned())).filter(|entry| entry.aged.alive())
+    pub(crate) fn entry(&self, bucket: Bucket, key: &str) -> Option<&Entry> {
+        self.entries.get(&(bucket, key.to_owned())).filter(|entry| entry.content.is_alive())
     }
 }
 
-/// A value that lives until its age is reached.
-struct Aged {
-    value: Bytes,
-    until: Option<Instant>,
+/// A value that may expire.
+pub(crate) struct ExpiringValue {
+    pub(crate) value: Bytes,
+    expires_at: Option<Instant>,
 }
 
-impl Aged {
-    fn new(value: Bytes, age: Option<Duration>) -> Self {
-        Self { value, until: age.map(|age| Instant::now() + age) }
+impl ExpiringValue {
+    pub(crate) fn new(value: Bytes, age_max: Option<Duration>) -> Self {
+        Self { value, expires_at: age_max.map(|age| Instant::now() + age) }
     }
 
-    fn alive(&self) -> bool {
-        self.until.is_none_or(|until| Instant::now() < until)
+    pub(crate) fn is_alive(&self) -> bool {
+        self.expires_at.is_none_or(|expires_at| Instant::now() < expires_at)
     }
 }
 
 impl MemoryServer {
     /// A server without faults, whose clock begins at the system's time.
     pub fn new() -> Self {
-        Self::with_faults(Arc::new(Faultless))
+        Self::with_faults(Arc::new(NoFaults))
     }
 
     /// A server with faults, whose clock begins at the system's time.
@@ -121,48 +110,35 @@ impl MemoryServer {
         Self::simulated(Timestamp::default().after(now), faults)
     }
 
-    /// A server with faults, whose clock begins at `epoch` and goes with tokio's.
+    /// A server with faults, whose clock begins at `epoch` and advances with tokio's.
     pub fn simulated(epoch: Timestamp, faults: Arc<dyn Faults>) -> Self {
         let state = State {
-            core: Core::default(),
+            core: CoreNats::default(),
             streams: Stream::ALL.iter().map(|stream| (*stream, Store::new(*stream))).collect(),
             entries: BTreeMap::new(),
             revision: 0,
             objects: BTreeMap::new(),
             clients: 0,
             restarts: 0,
-            seen: BTreeMap::new(),
+            seen_seqs: BTreeMap::new(),
         };
         let changed = Queue::ALL.iter().map(|queue| (*queue, Notify::new())).collect();
         let state = Mutex::new(state);
         Self { inner: Arc::new(Inner { state, changed, faults, epoch, started: Instant::now() }) }
     }
 
-    /// The server's clock.
+    /// The time of the server's clock.
     pub fn now(&self) -> Timestamp {
         self.inner.epoch.after(self.inner.started.elapsed())
     }
 
-    /// A new client with a name of its own.
-    pub fn bus(&self) -> Bus {
-        self.lock().clients += 1;
-        let name = format!("client-{}", self.lock().clients);
-        self.client(&name).0
-    }
-
-    /// A client by name, which faults see, and power over its life. Two clients of one name die together.
-    pub fn client(&self, name: &str) -> (Bus, Life) {
-        let (client, life) = Client::new(self.clone(), name);
-        (Bus::new(Arc::new(client)), life)
-    }
-
-    /// Restarts the server: every held item comes again a second later, pulls break off, subscriptions hear of a gap.
+    /// Restarts the server: every held item is delivered again a second later, pulls end, and subscriptions get a gap.
     pub fn restart(&self) {
         let mut state = self.lock();
         state.restarts += 1;
-        state.core.gaps();
+        state.core.send_gaps();
         for store in state.streams.values_mut() {
-            store.consumer.redeliver(Instant::now());
+            store.consumer.redeliver_all(Instant::now());
         }
         drop(state);
         for changed in self.inner.changed.values() {
@@ -170,7 +146,7 @@ impl MemoryServer {
         }
     }
 
-    /// A copy of what these streams hold now.
+    /// Copies these streams as they are now.
     pub fn backup(&self, streams: &[Stream]) -> Backup {
         let state = self.lock();
         let copy = |stream: &Stream| state.streams.get(stream).map(|store| (*stream, store.clone()));
@@ -183,18 +159,18 @@ impl MemoryServer {
         self.restart();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic in a test's fault hook must not hide behind a second one here.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic in a fault hook of a test must not cause a second one here.
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs `f` on a stream after everything that is due has happened, and wakes whoever pulls from it.
-    fn stream<T>(&self, stream: Stream, f: impl FnOnce(&mut Store) -> T) -> Option<T> {
+    /// Runs `f` on a stream after its due timers and expiries, and wakes the pulls from it.
+    pub(crate) fn with_stream<T>(&self, stream: Stream, f: impl FnOnce(&mut Store) -> T) -> Option<T> {
         let now = self.now();
         let out = {
             let mut state = self.lock();
             let store = state.streams.get_mut(&stream)?;
-            store.fire(now);
+            store.advance(now);
             f(store)
         };
         for queue in Queue::ALL.iter().filter(|queue| queue.stream() == stream) {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use contract::limits;
 use contract::streams::{Queue, Stream};
-use contract::subject::{self, Subject};
+use contract::subject::Subject;
 
-use super::marked_again;
-use super::settle::{hand_back, is_counted};
+use super::item::{hand_back, is_counted, item_subject};
+use crate::headers::marked_again;
 use crate::transport::Ack;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Delivery, Read, retry};
@@ -28,14 +28,14 @@ pub(super) fn must_store_again(queue: Queue, delivery: &Delivery) -> bool {
     is_counted(queue) && delivery.delivered >= HAND_BACKS_MAX
 }
 
-/// Removes an item and stores it again at the end of its stream. Where it cannot be removed it is handed back for `pause`;
-/// one that is gone, or that somebody else stored again, is left alone.
+/// Removes an item and stores it again at the end of its stream. An item that cannot be removed is handed back for
+/// `pause`; an item that is gone, or that another worker stored again, is left alone.
 pub(super) async fn store_again(bus: &Bus, queue: Queue, delivery: &Delivery, pause: Duration) -> Result<(), BusError> {
     let Some(at) = item_subject(delivery) else {
         return Err(BusError::Malformed(format!("{:?} is no work item", delivery.subject)));
     };
     let stream = queue.stream();
-    match removed(bus, stream, &at, delivery).await {
+    match remove(bus, stream, &at, delivery).await {
         Ok(true) => {}
         Ok(false) => return Ok(()),
         Err(error) => {
@@ -58,7 +58,7 @@ pub(super) async fn store_again(bus: &Bus, queue: Queue, delivery: &Delivery, pa
 
 /// Acknowledges the item and waits until the leader shows that it is gone; `false` when it was not there any more. Nothing
 /// was done where that is an error.
-async fn removed(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -> Result<bool, BusError> {
+async fn remove(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -> Result<bool, BusError> {
     let is_there = || async {
         let last = bus.transport().last(stream, at, Read::Leader).await?;
         Ok::<bool, BusError>(last.is_some_and(|last| last.seq == delivery.seq))
@@ -67,7 +67,7 @@ async fn removed(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -
         return Ok(false);
     }
     for round in 1..=ROUNDS_MAX {
-        // One that gets lost is told again. From here on an error proves nothing.
+        // A lost ack is sent again. From here on an error proves nothing.
         let acked = bus.transport().ack(delivery, Ack::Done).await;
         if acked.is_ok() && matches!(is_there().await, Ok(false)) {
             return Ok(true);
@@ -75,12 +75,4 @@ async fn removed(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -
         retry::wait(round, &delivery.subject).await;
     }
     Err(BusError::Timeout { what: at.to_string() })
-}
-
-pub(super) fn item_subject(delivery: &Delivery) -> Option<Subject> {
-    let item = subject::parse_item(&delivery.subject)?;
-    Some(match &item.tool {
-        Some(tool) => subject::tool_item(&item.key, tool, &item.call),
-        None => subject::model_item(&item.key, &item.call),
-    })
 }

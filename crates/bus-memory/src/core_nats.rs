@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use bus::{CoreMessage, SubscriptionEvent};
 use contract::subject::matches;
 use tokio::sync::mpsc;
 
-use crate::{Message, SubscriptionEvent};
-
-/// Messages that one subscription may fall behind; then it loses some and hears of a gap.
+/// Messages that one subscription may fall behind; then it loses some and gets a gap.
 const SUBSCRIPTION_MAX: usize = 65_536;
 
 #[derive(Debug)]
-struct Sub {
+struct Subscriber {
     client: String,
     filter: String,
     queue: Option<String>,
@@ -19,8 +18,8 @@ struct Sub {
     gap: bool,
 }
 
-impl Sub {
-    fn tell(&mut self, message: &Message) {
+impl Subscriber {
+    fn send(&mut self, message: &CoreMessage) {
         if self.gap && self.to.try_send(SubscriptionEvent::Gap).is_err() {
             return;
         }
@@ -28,17 +27,18 @@ impl Sub {
     }
 }
 
-/// Every subscription and every request that waits.
+/// Every subscription, and the inbox of every request that waits.
 #[derive(Debug, Default)]
-pub(super) struct Core {
-    subs: BTreeMap<u64, Sub>,
+pub(crate) struct CoreNats {
+    subs: BTreeMap<u64, Subscriber>,
     inboxes: BTreeMap<String, mpsc::Sender<SubscriptionEvent>>,
     count: u64,
-    turn: usize,
+    /// Counts messages, to take turns within a queue group.
+    rotation: usize,
 }
 
-impl Core {
-    pub(super) fn subscribe(
+impl CoreNats {
+    pub(crate) fn subscribe(
         &mut self,
         client: &str,
         filter: &str,
@@ -47,32 +47,32 @@ impl Core {
         self.count += 1;
         let (to, from) = mpsc::channel(SUBSCRIPTION_MAX);
         let (client, filter, queue) = (client.to_owned(), filter.to_owned(), queue.map(str::to_owned));
-        self.subs.insert(self.count, Sub { client, filter, queue, to, gap: false });
+        self.subs.insert(self.count, Subscriber { client, filter, queue, to, gap: false });
         (self.count, from)
     }
 
-    pub(super) fn unsubscribe(&mut self, id: u64) {
+    pub(crate) fn unsubscribe(&mut self, id: u64) {
         self.subs.remove(&id);
     }
 
-    /// A client is gone: so are its subscriptions.
-    pub(super) fn disconnect(&mut self, client: &str) {
+    /// Removes the subscriptions of a client that is gone.
+    pub(crate) fn disconnect(&mut self, client: &str) {
         self.subs.retain(|_, sub| sub.client != client);
     }
 
-    /// The server was away: everybody may have missed something.
-    pub(super) fn gaps(&mut self) {
+    /// Sends a gap to every subscription and request: the server was away, and messages may have been lost.
+    pub(crate) fn send_gaps(&mut self) {
         for sub in self.subs.values_mut() {
             sub.gap = sub.to.try_send(SubscriptionEvent::Gap).is_err();
         }
         for inbox in self.inboxes.values() {
-            // Whoever is so far behind hears of it no sooner than of what came before.
+            // A full inbox takes no gap: its reader has to read what came before first.
             drop(inbox.try_send(SubscriptionEvent::Gap));
         }
     }
 
-    /// An address for answers.
-    pub(super) fn inbox(&mut self) -> (String, mpsc::Receiver<SubscriptionEvent>) {
+    /// Registers an inbox, an address for the answers to one request.
+    pub(crate) fn inbox(&mut self) -> (String, mpsc::Receiver<SubscriptionEvent>) {
         self.count += 1;
         let (to, from) = mpsc::channel(SUBSCRIPTION_MAX);
         let name = format!("_INBOX.{}", self.count);
@@ -80,21 +80,22 @@ impl Core {
         (name, from)
     }
 
-    pub(super) fn drop_inbox(&mut self, name: &str) {
+    pub(crate) fn drop_inbox(&mut self, name: &str) {
         self.inboxes.remove(name);
     }
 
-    /// Delivers what was written to a stream: plain subscriptions get a copy, and nobody owes an answer.
-    pub(super) fn observe(&mut self, message: &Message) {
+    /// Delivers a copy of what was written to a bucket to every subscription without a queue group.
+    pub(crate) fn observe(&mut self, message: &CoreMessage) {
         for sub in self.subs.values_mut() {
             if sub.queue.is_none() && matches(&sub.filter, &message.subject) {
-                sub.tell(message);
+                sub.send(message);
             }
         }
     }
 
-    /// Delivers a message: to every plain subscription, and to one of each queue group. Returns whether anybody got it.
-    pub(super) fn route(&mut self, message: &Message) -> bool {
+    /// Delivers a message to every subscription without a queue group, and to one of each queue group. Returns whether
+    /// anybody got it.
+    pub(crate) fn route(&mut self, message: &CoreMessage) -> bool {
         if let Some(inbox) = self.inboxes.get(&message.subject) {
             return inbox.try_send(SubscriptionEvent::Message(message.clone())).is_ok();
         }
@@ -108,11 +109,11 @@ impl Core {
                 }
             }
         }
-        self.turn = self.turn.wrapping_add(1);
-        chosen.extend(groups.into_values().filter_map(|ids| ids.get(self.turn % ids.len().max(1)).copied()));
+        self.rotation = self.rotation.wrapping_add(1);
+        chosen.extend(groups.into_values().filter_map(|ids| ids.get(self.rotation % ids.len().max(1)).copied()));
         for id in &chosen {
             if let Some(sub) = self.subs.get_mut(id) {
-                sub.tell(message);
+                sub.send(message);
             }
         }
         !chosen.is_empty()

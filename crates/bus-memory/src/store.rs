@@ -1,58 +1,57 @@
-//! One stream: at most one message per subject, its consumer, its timers, and its recent past for stale reads.
+//! One stream: at most one message per subject, its consumer, its timers, and its recently removed messages for stale reads.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use bus::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, SCHEDULE, SCHEDULE_TARGET, StorageSize, TTL, header};
+use bus::{Headers, Stored};
 use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Kind, Queue, Stream};
 use contract::subject::matches;
 use tokio::time::Instant;
 
-use super::consumer::{Consumer, Given};
-use crate::timer::{SCHEDULE, SCHEDULE_TARGET};
-use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, StorageSize, TTL, header};
-use crate::{Headers, Stored};
+use crate::consumer::{Consumer, NumberedDelivery};
 
-/// Subjects of one read, as on a nats-server.
-pub(super) const READ_MANY_MAX: usize = 1_024;
-/// Removed messages that stale reads can still show.
-const PAST_MAX: usize = 1_024;
+/// Most subjects of one read, as on a nats-server.
+const READ_MANY_MAX: usize = 1_024;
+/// Removed messages that stale reads can still return.
+const REMOVED_MAX: usize = 1_024;
 
-/// Why a message is not stored.
-pub(super) const WRONG_LAST_SEQUENCE: u16 = 10_071;
-/// The code for every "maximum … exceeded".
-pub(super) const MAXIMUM_EXCEEDED: u16 = 10_077;
+/// The code of nats-server for a wrong expected last sequence.
+const WRONG_LAST_SEQUENCE: u16 = 10_071;
+/// The code of nats-server for every "maximum … exceeded".
+pub(crate) const MAXIMUM_EXCEEDED: u16 = 10_077;
 
 #[derive(Debug, Clone)]
 struct Entry {
     stored: Stored,
-    /// The stream's change that added it.
+    /// Number of the change that added it.
     added: u64,
-    /// When it is too old to be kept.
-    until: Option<Timestamp>,
+    /// When it expires; none if it never does.
+    expires_at: Option<Timestamp>,
 }
 
-/// A stream.
+/// A stream, its consumer and its timers.
 #[derive(Debug, Clone)]
-pub(super) struct Store {
+pub(crate) struct Store {
     kind: Kind,
     filter: Option<&'static str>,
     by_subject: BTreeMap<String, Entry>,
     subjects: BTreeMap<u64, String>,
     last_seq: u64,
     changes: u64,
-    /// Removed messages with the change that removed them.
-    past: VecDeque<(u64, Entry)>,
-    /// When a scheduled message is due.
+    /// Removed messages with the number of the change that removed them.
+    removed: VecDeque<(u64, Entry)>,
+    /// Target subjects by due time and subject of the scheduled message.
     schedules: BTreeMap<(Timestamp, String), String>,
-    /// When each message that does not live for ever ends.
-    ends: BTreeSet<(Timestamp, u64)>,
-    pub(super) consumer: Consumer,
+    /// When messages expire, with their sequences.
+    expiries: BTreeSet<(Timestamp, u64)>,
+    pub(crate) consumer: Consumer,
 }
 
 impl Store {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(crate) fn new(stream: Stream) -> Self {
         Self {
             kind: stream.kind(),
             filter: Queue::ALL.iter().find(|queue| queue.stream() == stream).and_then(|queue| queue.filter()),
@@ -60,20 +59,20 @@ impl Store {
             subjects: BTreeMap::new(),
             last_seq: 0,
             changes: 0,
-            past: VecDeque::new(),
+            removed: VecDeque::new(),
             schedules: BTreeMap::new(),
-            ends: BTreeSet::new(),
+            expiries: BTreeSet::new(),
             consumer: Consumer::default(),
         }
     }
 
     /// The sequence of the last message that was ever stored.
-    pub(super) fn last_seq(&self) -> u64 {
+    pub(crate) fn last_seq(&self) -> u64 {
         self.last_seq
     }
 
     /// Stores a message; the error is the server's code.
-    pub(super) fn append(
+    pub(crate) fn append(
         &mut self,
         subject: &str,
         create: bool,
@@ -106,15 +105,15 @@ impl Store {
             self.consumer.add(seq);
         }
         self.subjects.insert(seq, stored_as.clone());
-        let until = self.life(&headers).map(|life| now.after(life));
-        self.ends.extend(until.map(|until| (until, seq)));
+        let expires_at = self.age_limit(&headers).map(|age| now.after(age));
+        self.expiries.extend(expires_at.map(|expires_at| (expires_at, seq)));
         let stored = Stored { subject: stored_as.clone(), seq, stored_at: now, headers, payload };
-        self.by_subject.insert(stored_as, Entry { stored, added: self.changes, until });
+        self.by_subject.insert(stored_as, Entry { stored, added: self.changes, expires_at });
         Ok(seq)
     }
 
     /// How long a message with these headers is kept.
-    fn life(&self, headers: &Headers) -> Option<Duration> {
+    fn age_limit(&self, headers: &Headers) -> Option<Duration> {
         let own = || header(headers, TTL).and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         match self.kind {
             Kind::Queue | Kind::Schedule => None,
@@ -124,12 +123,12 @@ impl Store {
         }
     }
 
-    /// Lets every due message arrive, and removes what is too old.
-    pub(super) fn fire(&mut self, now: Timestamp) {
-        while let Some((until, seq)) = self.ends.first().copied()
-            && until <= now
+    /// Applies the passing of time: delivers due timers and removes expired messages.
+    pub(crate) fn advance(&mut self, now: Timestamp) {
+        while let Some((expires_at, seq)) = self.expiries.first().copied()
+            && expires_at <= now
         {
-            self.ends.remove(&(until, seq));
+            self.expiries.remove(&(expires_at, seq));
             if let Some(subject) = self.subjects.get(&seq).cloned() {
                 self.remove(&subject);
             }
@@ -148,18 +147,18 @@ impl Store {
     }
 
     /// When the next timer is due.
-    pub(super) fn next_due(&self) -> Option<Timestamp> {
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.schedules.keys().next().map(|(at, _)| *at)
     }
 
     /// The last message of a filter, as of `lag` changes ago.
-    pub(super) fn last(&self, filter: &str, lag: u64) -> Option<Stored> {
-        self.view(filter, lag).into_iter().max_by_key(|stored| stored.seq)
+    pub(crate) fn last(&self, filter: &str, lag: u64) -> Option<Stored> {
+        self.messages_at(filter, lag).into_iter().max_by_key(|stored| stored.seq)
     }
 
     /// The messages of a filter in stream order, as of `lag` changes ago.
-    pub(super) fn last_many(&self, filter: &str, lag: u64) -> ReadMany {
-        let mut found = self.view(filter, lag);
+    pub(crate) fn last_many(&self, filter: &str, lag: u64) -> ReadMany {
+        let mut found = self.messages_at(filter, lag);
         if found.len() > READ_MANY_MAX {
             return ReadMany::TooMany;
         }
@@ -167,59 +166,63 @@ impl Store {
         ReadMany::Messages(found)
     }
 
-    /// Messages of a filter, as the leader has them.
-    pub(super) fn count(&self, filter: &str) -> u64 {
-        self.view(filter, 0).len() as u64
+    /// How many messages match a filter, as the leader has them.
+    pub(crate) fn count(&self, filter: &str) -> u64 {
+        self.messages_at(filter, 0).len() as u64
     }
 
-    /// Messages and their bytes.
-    pub(super) fn size(&self) -> StorageSize {
+    /// How many messages there are, and their bytes.
+    pub(crate) fn size(&self) -> StorageSize {
         let bytes = |entry: &Entry| (entry.stored.subject.len() + entry.stored.payload.len()) as u64;
         let messages = self.by_subject.len() as u64;
         StorageSize { messages, bytes: self.by_subject.values().map(bytes).sum() }
     }
 
-    fn view(&self, filter: &str, lag: u64) -> Vec<Stored> {
+    fn messages_at(&self, filter: &str, lag: u64) -> Vec<Stored> {
         let as_of = self.changes.saturating_sub(lag);
         let prefix = filter.split(['*', '>']).next().unwrap_or_default();
         let live = self.by_subject.range(prefix.to_owned()..).take_while(|(subject, _)| subject.starts_with(prefix));
         let live = live.map(|(_, entry)| entry).filter(|entry| entry.added <= as_of);
-        let past = self.past.iter().filter(|(removed, entry)| entry.added <= as_of && as_of < *removed);
-        let past = past.map(|(_, entry)| entry);
-        live.chain(past).map(|entry| &entry.stored).filter(|stored| matches(filter, &stored.subject)).cloned().collect()
+        let removed = self.removed.iter().filter(|(change, entry)| entry.added <= as_of && as_of < *change);
+        let removed = removed.map(|(_, entry)| entry);
+        live.chain(removed)
+            .map(|entry| &entry.stored)
+            .filter(|stored| matches(filter, &stored.subject))
+            .cloned()
+            .collect()
     }
 
     /// Removes every message of a filter; returns how many.
-    pub(super) fn purge(&mut self, filter: &str) -> u64 {
-        let found = self.view(filter, 0);
+    pub(crate) fn purge(&mut self, filter: &str) -> u64 {
+        let found = self.messages_at(filter, 0);
         let purged: Vec<u64> = found.iter().filter_map(|stored| self.take(&stored.subject)).collect();
         if self.filter.is_none_or(|taken| matches(taken, filter)) {
             let first = self.subjects.keys().next().copied().unwrap_or(self.last_seq + 1);
-            self.consumer.purged(first, |seq| self.subjects.contains_key(&seq));
+            self.consumer.follow_purge(first, |seq| self.subjects.contains_key(&seq));
         }
-        // A single one is known by its sequence.
+        // A purge of a single message reaches the consumer by its sequence.
         if let [seq] = purged[..] {
             self.consumer.remove(seq);
         }
         purged.len() as u64
     }
 
-    /// Gives the next item of its queue away.
-    pub(super) fn give(&mut self, now: Instant) -> Option<(Given, Stored)> {
-        let given = self.consumer.next(now, |seq| self.subjects.contains_key(&seq))?;
-        let entry = self.by_subject.get(self.subjects.get(&given.seq)?)?;
-        Some((given, entry.stored.clone()))
+    /// Delivers the next item of its queue.
+    pub(crate) fn next_delivery(&mut self, now: Instant) -> Option<(NumberedDelivery, Stored)> {
+        let delivery = self.consumer.next(now, |seq| self.subjects.contains_key(&seq))?;
+        let entry = self.by_subject.get(self.subjects.get(&delivery.seq)?)?;
+        Some((delivery, entry.stored.clone()))
     }
 
-    /// Removes one message.
-    pub(super) fn delete(&mut self, seq: u64) {
+    /// Removes one message by its sequence.
+    pub(crate) fn delete(&mut self, seq: u64) {
         if let Some(subject) = self.subjects.get(&seq).cloned() {
             self.remove(&subject);
         }
     }
 
     /// Removes what was acknowledged.
-    pub(super) fn done(&mut self, seq: u64) {
+    pub(crate) fn done(&mut self, seq: u64) {
         if self.consumer.is_pending(seq)
             && let Some(subject) = self.subjects.get(&seq).cloned()
         {
@@ -234,19 +237,19 @@ impl Store {
         }
     }
 
-    /// Takes a message out of the stream, not out of its consumer.
+    /// Removes a message from the stream, not from its consumer.
     fn take(&mut self, subject: &str) -> Option<u64> {
         let entry = self.by_subject.remove(subject)?;
         let seq = entry.stored.seq;
         self.subjects.remove(&seq);
-        if let Some(until) = entry.until {
-            self.ends.remove(&(until, entry.stored.seq));
+        if let Some(expires_at) = entry.expires_at {
+            self.expiries.remove(&(expires_at, entry.stored.seq));
         }
         self.schedules.retain(|(_, scheduled), _| scheduled != subject);
         self.changes += 1;
-        self.past.push_back((self.changes, entry));
-        if self.past.len() > PAST_MAX {
-            self.past.pop_front();
+        self.removed.push_back((self.changes, entry));
+        if self.removed.len() > REMOVED_MAX {
+            self.removed.pop_front();
         }
         Some(seq)
     }

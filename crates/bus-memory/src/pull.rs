@@ -2,40 +2,43 @@
 
 use std::sync::Arc;
 
+use bus::{BusError, Delivery, Stored};
 use contract::streams::Queue;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::MemoryServer;
-use super::consumer::Given;
-use super::life::Shared;
-use crate::{BusError, Delivery, Stored};
+use crate::MemoryServer;
+use crate::consumer::NumberedDelivery;
+use crate::lifecycle::ClientState;
 
-pub(super) struct Pull {
-    pub(super) client: Arc<Shared>,
-    pub(super) queue: Queue,
-    pub(super) left: usize,
-    pub(super) until: Instant,
-    pub(super) stop: CancellationToken,
-    pub(super) restarts: u64,
+/// One pull request of a client.
+pub(crate) struct Pull {
+    pub(crate) client: Arc<ClientState>,
+    pub(crate) queue: Queue,
+    pub(crate) left: usize,
+    pub(crate) until: Instant,
+    pub(crate) stop: CancellationToken,
+    /// Restarts of the server when the pull began.
+    pub(crate) restarts: u64,
 }
 
-/// What a look at the queue shows.
-enum Look {
-    Item(Delivery),
-    /// Nothing before this instant, unless something changes.
-    Nothing(Option<Instant>),
+/// The next step of a pull.
+enum Next {
+    Delivered(Delivery),
+    /// Nothing before this instant, unless the stream changes.
+    Wait(Option<Instant>),
+    /// The server restarted, which ends the pull.
     Restarted,
 }
 
 impl Pull {
-    pub(super) fn stream(self) -> BoxStream<'static, Result<Delivery, BusError>> {
+    pub(crate) fn into_stream(self) -> BoxStream<'static, Result<Delivery, BusError>> {
         futures::stream::unfold(Some(self), |pull| async move {
             let mut pull = pull?;
             let client = pull.client.clone();
-            match client.guard(pull.next()).await? {
+            match client.run_while_alive(pull.next()).await? {
                 Ok(delivery) => Some((Ok(delivery), Some(pull))),
                 Err(error) => Some((Err(error), None)),
             }
@@ -50,20 +53,20 @@ impl Pull {
         let server = self.client.server.clone();
         let changed = server.inner.changed.get(&self.queue)?;
         loop {
-            // Before the look, so that no change falls between the two.
+            // Registered before the stream is read, so that no change falls between the two.
             let woken = changed.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
             if self.stop.is_cancelled() {
                 return None;
             }
-            let wake = match self.look(&server) {
-                Look::Item(delivery) => {
+            let wake = match self.poll(&server) {
+                Next::Delivered(delivery) => {
                     self.left -= 1;
                     return Some(Ok(delivery));
                 }
-                Look::Restarted => return Some(Err(BusError::Unavailable("the server went away".to_owned()))),
-                Look::Nothing(wake) => wake.map_or(self.until, |wake| wake.min(self.until)),
+                Next::Restarted => return Some(Err(BusError::Unavailable("the server restarted".to_owned()))),
+                Next::Wait(wake) => wake.map_or(self.until, |wake| wake.min(self.until)),
             };
             if Instant::now() >= self.until {
                 return None;
@@ -77,19 +80,19 @@ impl Pull {
         }
     }
 
-    fn look(&self, server: &MemoryServer) -> Look {
+    fn poll(&self, server: &MemoryServer) -> Next {
         let now = server.now();
         let mut state = server.lock();
         if state.restarts != self.restarts {
-            return Look::Restarted;
+            return Next::Restarted;
         }
-        let Some(store) = state.streams.get_mut(&self.queue.stream()) else { return Look::Nothing(None) };
-        store.fire(now);
-        if let Some((Given { seq, delivered, number }, stored)) = store.give(Instant::now()) {
+        let Some(store) = state.streams.get_mut(&self.queue.stream()) else { return Next::Wait(None) };
+        store.advance(now);
+        if let Some((NumberedDelivery { seq, delivered, number }, stored)) = store.next_delivery(Instant::now()) {
             let ack = format!("{}.{seq}.{delivered}.{number}", self.queue.durable());
             let Stored { subject, stored_at, headers, payload, .. } = stored;
             let waited = now.since(stored_at);
-            return Look::Item(Delivery {
+            return Next::Delivered(Delivery {
                 subject,
                 seq,
                 delivered,
@@ -102,6 +105,6 @@ impl Pull {
             });
         }
         let due = store.next_due().map(|at| Instant::now() + at.since(now));
-        Look::Nothing(due.into_iter().chain(store.consumer.next_deadline()).min())
+        Next::Wait(due.into_iter().chain(store.consumer.next_deadline()).min())
     }
 }

@@ -1,9 +1,13 @@
-//! One client of the in-memory server: every operation passes its life and the faults.
+//! A client of the in-memory server: each operation passes the client's lifecycle and the faults.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bus::transport::{
+    Ack, Appended, DriftPolicy, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Storage, StorageSize, StreamRewind, Transport,
+};
+use bus::{Bus, BusError, CoreMessage, Delivery, Depth, Doubt, Headers, Read, Stored, Subscription, SubscriptionEvent};
 use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
@@ -13,25 +17,22 @@ use futures::stream::BoxStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answers::{Answers, End};
-use super::life::{Life, Shared};
-use super::pull::Pull;
-use super::store::MAXIMUM_EXCEEDED;
-use super::{Action, Aged, Fault, MemoryServer};
-use crate::transport::{
-    Ack, Appended, DriftPolicy, KV_OPERATION, OBJECT_BYTES_MAX, ReadMany, Rewound, Storage, StorageSize, Transport,
-};
-use crate::{BusError, Delivery, Depth, Doubt, Headers, Message, Read, Stored, Subscription, SubscriptionEvent};
+use crate::lifecycle::ClientState;
+use crate::pull::Pull;
+use crate::server::ExpiringValue;
+use crate::store::MAXIMUM_EXCEEDED;
+use crate::subscription::{EventReceiver, Registration};
+use crate::{Action, ClientLifecycle, Fault, MemoryServer};
 
-/// How long an answer is awaited that never comes.
+/// Time until an operation whose answer is lost times out.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of one message, as on a nats-server.
+/// Most bytes of one message, as on a nats-server.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// What a fault changes about an operation that is performed.
+/// How a fault changes an operation that is performed.
 #[derive(Debug, Clone, Copy, Default)]
 struct FaultOutcome {
-    /// How many changes ago a replica's read is.
+    /// How many changes a read from a replica is behind.
     lag: u64,
     /// The code that an append is answered with, and whether it is stored.
     doubt: Option<(u16, bool)>,
@@ -39,28 +40,39 @@ struct FaultOutcome {
 
 /// A client of the in-memory server.
 #[derive(Debug)]
-pub struct Client {
-    shared: Arc<Shared>,
+pub struct MemoryClient {
+    client: Arc<ClientState>,
 }
 
-impl Client {
-    pub(super) fn new(server: MemoryServer, name: &str) -> (Self, Life) {
-        let shared = Arc::new(Shared::new(server, name));
-        (Self { shared: shared.clone() }, Life { client: shared })
+impl MemoryServer {
+    /// A new client with a name of its own.
+    pub fn bus(&self) -> Bus {
+        self.lock().clients += 1;
+        let name = format!("client-{}", self.lock().clients);
+        self.client(&name).0
     }
 
-    /// One operation with what may happen to it.
+    /// A client by name, by which faults know it, and control over its lifecycle. Clients of one name share their
+    /// subscriptions' fate: where one is killed, the subscriptions of all are removed.
+    pub fn client(&self, name: &str) -> (Bus, ClientLifecycle) {
+        let client = Arc::new(ClientState::new(self.clone(), name));
+        (Bus::new(Arc::new(MemoryClient { client: client.clone() })), ClientLifecycle::new(client))
+    }
+}
+
+impl MemoryClient {
+    /// Runs one operation with the fault that it gets.
     async fn run<T>(
         &self,
         action: Action,
         subject: &str,
         perform: impl FnOnce(FaultOutcome) -> Result<T, BusError>,
     ) -> Result<T, BusError> {
-        let shared = &self.shared;
+        let client = &self.client;
         let lost = || BusError::Timeout { what: subject.to_owned() };
-        shared
-            .guard(async {
-                match shared.fault(action, subject) {
+        client
+            .run_while_alive(async {
+                match client.fault(action, subject) {
                     Fault::None => perform(FaultOutcome::default()),
                     Fault::Stale(lag) => perform(FaultOutcome { lag, ..FaultOutcome::default() }),
                     Fault::Doubtful { code, stored } => {
@@ -82,14 +94,14 @@ impl Client {
                     }
                     Fault::NotDone => Err(BusError::Unavailable(format!("{subject}: no quorum"))),
                     Fault::Redeliver => {
-                        shared.server.restart();
+                        client.server.restart();
                         perform(FaultOutcome::default())
                     }
                     Fault::Crash { done } => {
                         if done {
                             drop(perform(FaultOutcome::default()));
                         }
-                        shared.kill();
+                        client.kill();
                         std::future::pending().await
                     }
                 }
@@ -97,38 +109,39 @@ impl Client {
             .await
     }
 
-    fn message(subject: &str, reply: Option<String>, headers: Headers, payload: Bytes) -> Message {
-        Message { subject: subject.to_owned(), reply, headers, payload }
+    fn message(subject: &str, reply: Option<String>, headers: Headers, payload: Bytes) -> CoreMessage {
+        CoreMessage { subject: subject.to_owned(), reply, headers, payload }
     }
 
-    /// Core NATS is told and forgotten: what is not done is lost without a word.
-    async fn tell(&self, action: Action, message: Message) -> Result<(), BusError> {
-        fits(&message.payload, PAYLOAD_BYTES_MAX)?;
+    /// Sends a message of core NATS. One that a fault drops is lost without an error.
+    async fn send(&self, action: Action, message: CoreMessage) -> Result<(), BusError> {
+        check_size(&message.payload, PAYLOAD_BYTES_MAX)?;
         let subject = message.subject.clone();
-        let told = self.run(action, &subject, |_| {
-            self.shared.server.lock().core.route(&message);
+        let sent = self.run(action, &subject, |_| {
+            self.client.server.lock().core.route(&message);
             Ok(())
         });
-        match told.await {
+        match sent.await {
             Err(BusError::Unavailable(_) | BusError::Timeout { .. }) => Ok(()),
-            told => told,
+            sent => sent,
         }
     }
 
-    /// Asks; yields where answers come.
-    async fn ask(
+    /// Sends a request; returns the receiver of its answers.
+    async fn send_request(
         &self,
         action: Action,
         subject: &Subject,
         headers: Headers,
         payload: Bytes,
-    ) -> Result<Answers, BusError> {
-        fits(&payload, PAYLOAD_BYTES_MAX)?;
-        let server = &self.shared.server;
+    ) -> Result<EventReceiver, BusError> {
+        check_size(&payload, PAYLOAD_BYTES_MAX)?;
+        let server = &self.client.server;
         self.run(action, subject.as_str(), |_| {
             let mut state = server.lock();
-            let (inbox, from) = state.core.inbox();
-            let answers = Answers { shared: self.shared.clone(), end: End::Inbox(inbox.clone()), from };
+            let (inbox, events) = state.core.inbox();
+            let registration = Registration::Inbox(inbox.clone());
+            let answers = EventReceiver { client: self.client.clone(), registration, events };
             if state.core.route(&Self::message(subject.as_str(), Some(inbox), headers, payload)) {
                 drop(state);
                 return Ok(answers);
@@ -141,13 +154,13 @@ impl Client {
 }
 
 #[async_trait]
-impl Transport for Client {
+impl Transport for MemoryClient {
     async fn publish(&self, subject: &Subject, headers: Headers, payload: Bytes) -> Result<(), BusError> {
-        self.tell(Action::Publish, Self::message(subject.as_str(), None, headers, payload)).await
+        self.send(Action::Publish, Self::message(subject.as_str(), None, headers, payload)).await
     }
 
     async fn reply(&self, to: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
-        self.tell(Action::Reply, Self::message(to, None, headers, payload)).await
+        self.send(Action::Reply, Self::message(to, None, headers, payload)).await
     }
 
     async fn request(
@@ -156,20 +169,20 @@ impl Transport for Client {
         headers: Headers,
         payload: Bytes,
         timeout: Duration,
-    ) -> Result<Message, BusError> {
+    ) -> Result<CoreMessage, BusError> {
         let late = || BusError::Timeout { what: subject.to_string() };
-        let ask = async {
-            let mut answers = self.ask(Action::Request, subject, headers, payload).await?;
+        let request = async {
+            let mut answers = self.send_request(Action::Request, subject, headers, payload).await?;
             loop {
                 match answers.next().await {
                     Some(SubscriptionEvent::Message(message)) => return Ok(message),
-                    // It waits on, as the client of the real server does.
+                    // A gap does not end the wait, as with the client of the real server.
                     Some(SubscriptionEvent::Gap) => {}
                     None => return Err(late()),
                 }
             }
         };
-        self.shared.guard(tokio::time::timeout(timeout, ask)).await.unwrap_or_else(|_| Err(late()))
+        self.client.run_while_alive(tokio::time::timeout(timeout, request)).await.unwrap_or_else(|_| Err(late()))
     }
 
     async fn request_many(
@@ -178,18 +191,19 @@ impl Transport for Client {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Subscription, BusError> {
-        match self.ask(Action::RequestMany, subject, headers, payload).await {
-            Ok(answers) => Ok(answers.stream()),
+        match self.send_request(Action::RequestMany, subject, headers, payload).await {
+            Ok(answers) => Ok(answers.into_stream()),
             Err(BusError::NoResponders { .. }) => Ok(futures::stream::empty().boxed()),
             Err(error) => Err(error),
         }
     }
 
     async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
-        let shared = &self.shared;
+        let client = &self.client;
         self.run(Action::Subscribe, subject.as_str(), |_| {
-            let (id, from) = shared.server.lock().core.subscribe(&shared.name, subject.as_str(), queue);
-            Ok(Answers { shared: shared.clone(), end: End::Subscription(id), from }.stream())
+            let (id, events) = client.server.lock().core.subscribe(&client.name, subject.as_str(), queue);
+            let registration = Registration::Subscription(id);
+            Ok(EventReceiver { client: client.clone(), registration, events }.into_stream())
         })
         .await
     }
@@ -201,22 +215,23 @@ impl Transport for Client {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Appended, BusError> {
-        let server = &self.shared.server;
+        let server = &self.client.server;
         let no_stream = || BusError::Unavailable(format!("no stream takes {subject}"));
         let stream = stream_of(subject.as_str()).ok_or_else(no_stream)?;
-        fits(&payload, PAYLOAD_BYTES_MAX)?;
-        self.run(Action::Append, subject.as_str(), |twist| {
-            if let Some((code, false)) = twist.doubt {
+        check_size(&payload, PAYLOAD_BYTES_MAX)?;
+        self.run(Action::Append, subject.as_str(), |outcome| {
+            if let Some((code, false)) = outcome.doubt {
                 return Ok(doubtful(code));
             }
             let now = server.now();
-            let stored = server.stream(stream, |store| store.append(subject.as_str(), create, headers, payload, now));
-            match (stored.ok_or_else(no_stream)?, twist.doubt) {
+            let stored =
+                server.with_stream(stream, |store| store.append(subject.as_str(), create, headers, payload, now));
+            match (stored.ok_or_else(no_stream)?, outcome.doubt) {
                 (Ok(seq), None) => {
-                    server.lock().seen.insert((self.shared.name.clone(), stream), seq);
+                    server.lock().seen_seqs.insert((self.client.name.clone(), stream), seq);
                     Ok(Appended::Stored(seq))
                 }
-                // Only subjects have a maximum here.
+                // Only a subject has a maximum here, not the stream.
                 (Err(MAXIMUM_EXCEEDED), _) => Ok(Appended::Doubtful(Doubt::Taken(error_text(MAXIMUM_EXCEEDED)))),
                 (Ok(_), Some((code, _))) | (Err(code), _) => Ok(doubtful(code)),
             }
@@ -225,38 +240,38 @@ impl Transport for Client {
     }
 
     async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError> {
-        let server = &self.shared.server;
-        self.run(Action::Last(read), filter.as_str(), |twist| {
+        let server = &self.client.server;
+        self.run(Action::Last(read), filter.as_str(), |outcome| {
             let lag = match read {
-                Read::Any => twist.lag,
+                Read::Any => outcome.lag,
                 Read::Leader => 0,
             };
-            Ok(server.stream(stream, |store| store.last(filter.as_str(), lag)).flatten())
+            Ok(server.with_stream(stream, |store| store.last(filter.as_str(), lag)).flatten())
         })
         .await
     }
 
     async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError> {
-        let server = &self.shared.server;
-        self.run(Action::LastMany, filter.as_str(), |twist| {
-            let found = server.stream(stream, |store| store.last_many(filter.as_str(), twist.lag));
+        let server = &self.client.server;
+        self.run(Action::LastMany, filter.as_str(), |outcome| {
+            let found = server.with_stream(stream, |store| store.last_many(filter.as_str(), outcome.lag));
             Ok(found.unwrap_or(ReadMany::Messages(Vec::new())))
         })
         .await
     }
 
     async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
-        let server = &self.shared.server;
+        let server = &self.client.server;
         self.run(Action::Purge, filter.as_str(), |_| {
-            Ok(server.stream(stream, |store| store.purge(filter.as_str())).unwrap_or_default())
+            Ok(server.with_stream(stream, |store| store.purge(filter.as_str())).unwrap_or_default())
         })
         .await
     }
 
     async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError> {
-        let server = &self.shared.server;
+        let server = &self.client.server;
         self.run(Action::Delete, stream.name(), |_| {
-            server.stream(stream, |store| store.delete(seq));
+            server.with_stream(stream, |store| store.delete(seq));
             Ok(())
         })
         .await
@@ -270,20 +285,20 @@ impl Transport for Client {
         stop: CancellationToken,
     ) -> Result<BoxStream<'static, Result<Delivery, BusError>>, BusError> {
         self.run(Action::Pull, queue.durable(), |_| {
-            let restarts = self.shared.server.lock().restarts;
-            let client = self.shared.clone();
-            Ok(Pull { client, queue, left: max, until: Instant::now() + wait, stop, restarts }.stream())
+            let restarts = self.client.server.lock().restarts;
+            let client = self.client.clone();
+            Ok(Pull { client, queue, left: max, until: Instant::now() + wait, stop, restarts }.into_stream())
         })
         .await
     }
 
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
-        let server = &self.shared.server;
+        let server = &self.client.server;
         let Some(stream) = stream_of(&delivery.subject) else { return Ok(()) };
         let (seq, now) = (delivery.seq, Instant::now());
         let number = delivery.ack.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0);
         let acked = self.run(Action::Ack(ack), &delivery.subject, |_| {
-            server.stream(stream, |store| match ack {
+            server.with_stream(stream, |store| match ack {
                 Ack::Done => store.done(seq),
                 Ack::Progress => store.consumer.progress(seq, now),
                 Ack::Retry(after) => store.consumer.retry(seq, number, after, now),
@@ -291,18 +306,18 @@ impl Transport for Client {
             Ok(())
         });
         match (acked.await, ack) {
-            // Only `Done` awaits an answer; the others are told and forgotten.
+            // Only `Done` awaits an answer.
             (Err(BusError::Unavailable(_) | BusError::Timeout { .. }), Ack::Progress | Ack::Retry(_)) => Ok(()),
             (acked, _) => acked,
         }
     }
 
-    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, life: Option<Duration>) -> Result<(), BusError> {
-        fits(&value, PAYLOAD_BYTES_MAX)?;
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
+        check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvPut, key, |_| {
-            let entry = Aged::new(value.clone(), life.or(bucket.max_age()));
-            let mut state = self.shared.server.lock();
-            state.enter((bucket, key.to_owned()), entry);
+            let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
+            let mut state = self.client.server.lock();
+            state.put_entry((bucket, key.to_owned()), entry);
             state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
             Ok(())
         })
@@ -310,51 +325,51 @@ impl Transport for Client {
     }
 
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
-        fits(&value, PAYLOAD_BYTES_MAX)?;
+        check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvCreate, key, |_| {
-            let mut state = self.shared.server.lock();
-            let free = state.entry(bucket, key).is_none();
-            if free {
-                state.enter((bucket, key.to_owned()), Aged::new(value.clone(), bucket.max_age()));
+            let mut state = self.client.server.lock();
+            let is_free = state.entry(bucket, key).is_none();
+            if is_free {
+                state.put_entry((bucket, key.to_owned()), ExpiringValue::new(value.clone(), bucket.max_age()));
                 state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
             }
-            Ok(free)
+            Ok(is_free)
         })
         .await
     }
 
     async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
         self.run(Action::KvGet, key, |_| {
-            Ok(self.shared.server.lock().entry(bucket, key).map(|entry| entry.aged.value.clone()))
+            Ok(self.client.server.lock().entry(bucket, key).map(|entry| entry.content.value.clone()))
         })
         .await
     }
 
     async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError> {
         self.run(Action::KvGet, key, |_| {
-            let state = self.shared.server.lock();
-            Ok(state.entry(bucket, key).map(|entry| (entry.revision, entry.aged.value.clone())))
+            let state = self.client.server.lock();
+            Ok(state.entry(bucket, key).map(|entry| (entry.revision, entry.content.value.clone())))
         })
         .await
     }
 
     async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError> {
-        fits(&value, PAYLOAD_BYTES_MAX)?;
+        check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvUpdate, key, |_| {
-            let mut state = self.shared.server.lock();
-            let same = state.entry(bucket, key).is_some_and(|entry| entry.revision == revision);
-            if same {
-                state.enter((bucket, key.to_owned()), Aged::new(value.clone(), bucket.max_age()));
+            let mut state = self.client.server.lock();
+            let is_same = state.entry(bucket, key).is_some_and(|entry| entry.revision == revision);
+            if is_same {
+                state.put_entry((bucket, key.to_owned()), ExpiringValue::new(value.clone(), bucket.max_age()));
                 state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
             }
-            Ok(same)
+            Ok(is_same)
         })
         .await
     }
 
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
         self.run(Action::KvDelete, key, |_| {
-            let mut state = self.shared.server.lock();
+            let mut state = self.client.server.lock();
             state.entries.remove(&(bucket, key.to_owned()));
             let mark = vec![(KV_OPERATION.to_owned(), "DEL".to_owned())];
             state.core.observe(&Self::message(&entry_subject(bucket, key), None, mark, Bytes::new()));
@@ -365,21 +380,21 @@ impl Transport for Client {
 
     async fn kv_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError> {
         self.run(Action::KvList, filter, |_| {
-            let state = self.shared.server.lock();
+            let state = self.client.server.lock();
             let found = state
                 .entries
                 .iter()
-                .filter(|((of, key), entry)| *of == bucket && matches(filter, key) && entry.aged.alive());
-            Ok(found.map(|((_, key), entry)| (key.clone(), entry.aged.value.clone())).collect())
+                .filter(|((of, key), entry)| *of == bucket && matches(filter, key) && entry.content.is_alive());
+            Ok(found.map(|((_, key), entry)| (key.clone(), entry.content.value.clone())).collect())
         })
         .await
     }
 
     async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError> {
-        fits(&body, OBJECT_BYTES_MAX)?;
+        check_size(&body, OBJECT_BYTES_MAX)?;
         self.run(Action::PutObject, sha256, |_| {
-            let object = Aged::new(body, store.max_age());
-            self.shared.server.lock().objects.insert((store, sha256.to_owned()), object);
+            let object = ExpiringValue::new(body, store.max_age());
+            self.client.server.lock().objects.insert((store, sha256.to_owned()), object);
             Ok(())
         })
         .await
@@ -387,8 +402,8 @@ impl Transport for Client {
 
     async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
         self.run(Action::GetObject, sha256, |_| {
-            let state = self.shared.server.lock();
-            let found = state.objects.get(&(store, sha256.to_owned())).filter(|object| object.alive());
+            let state = self.client.server.lock();
+            let found = state.objects.get(&(store, sha256.to_owned())).filter(|object| object.is_alive());
             Ok(found.map(|object| object.value.clone()))
         })
         .await
@@ -396,7 +411,7 @@ impl Transport for Client {
 
     async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError> {
         self.run(Action::DeleteObject, sha256, |_| {
-            self.shared.server.lock().objects.remove(&(store, sha256.to_owned()));
+            self.client.server.lock().objects.remove(&(store, sha256.to_owned()));
             Ok(())
         })
         .await
@@ -411,36 +426,36 @@ impl Transport for Client {
     }
 
     async fn depth(&self, queue: Queue) -> Result<Depth, BusError> {
-        let shared = &self.shared;
+        let client = &self.client;
         self.run(Action::Ping, queue.durable(), |_| {
-            let depth = shared.server.stream(queue.stream(), |store| store.consumer.depth());
+            let depth = client.server.with_stream(queue.stream(), |store| store.consumer.depth());
             Ok(depth.unwrap_or_default())
         })
         .await
     }
 
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
-        let server = &self.shared.server;
+        let server = &self.client.server;
         self.run(Action::Ping, filter.as_str(), |_| {
-            Ok(server.stream(stream, |store| store.count(filter.as_str())).unwrap_or_default())
+            Ok(server.with_stream(stream, |store| store.count(filter.as_str())).unwrap_or_default())
         })
         .await
     }
 
     fn generation(&self) -> u64 {
-        self.shared.server.lock().restarts
+        self.client.server.lock().restarts
     }
 
-    async fn rewound(&self) -> Result<Vec<Rewound>, BusError> {
+    async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError> {
         self.run(Action::Ping, "rewound", |_| {
-            let mut state = self.shared.server.lock();
+            let mut state = self.client.server.lock();
             let ends: Vec<(Stream, u64)> =
                 state.streams.iter().map(|(stream, store)| (*stream, store.last_seq())).collect();
             let mut rewound = Vec::new();
             for (stream, last) in ends {
-                let seen = state.seen.insert((self.shared.name.clone(), stream), last).unwrap_or_default();
+                let seen = state.seen_seqs.insert((self.client.name.clone(), stream), last).unwrap_or_default();
                 if last < seen {
-                    rewound.push(Rewound { stream, seen, last });
+                    rewound.push(StreamRewind { stream, seen, last });
                 }
             }
             Ok(rewound)
@@ -449,14 +464,14 @@ impl Transport for Client {
     }
 
     async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError> {
-        let server = &self.shared.server;
+        let server = &self.client.server;
         let name = match storage {
             Storage::Stream(stream) => stream.name(),
             Storage::Objects(store) => store.name(),
         };
         self.run(Action::Ping, name, |_| {
             Ok(match storage {
-                Storage::Stream(stream) => server.stream(stream, |store| store.size()).unwrap_or_default(),
+                Storage::Stream(stream) => server.with_stream(stream, |store| store.size()).unwrap_or_default(),
                 Storage::Objects(store) => server.lock().objects_size(store),
             })
         })
@@ -464,7 +479,7 @@ impl Transport for Client {
     }
 
     async fn server_time(&self) -> Result<Timestamp, BusError> {
-        Ok(self.shared.server.now())
+        Ok(self.client.server.now())
     }
 
     async fn ping(&self) -> Result<(), BusError> {
@@ -472,11 +487,11 @@ impl Transport for Client {
     }
 
     async fn close(&self) {
-        self.shared.server.lock().core.disconnect(&self.shared.name);
+        self.client.server.lock().core.disconnect(&self.client.name);
     }
 }
 
-/// The doubt that a code stands for; 0: `duplicate: true`.
+/// The doubt that an error code stands for; 0 is `duplicate: true`.
 fn doubtful(code: u16) -> Appended {
     Appended::Doubtful(match code {
         0 => Doubt::Duplicate,
@@ -489,18 +504,18 @@ fn error_text(code: u16) -> String {
     format!("error {code}")
 }
 
-fn fits(payload: &Bytes, max: usize) -> Result<(), BusError> {
+fn check_size(payload: &Bytes, max: usize) -> Result<(), BusError> {
     let bytes = payload.len();
     if bytes > max { Err(BusError::TooLarge { bytes, max }) } else { Ok(()) }
 }
 
-/// The stream that takes a subject.
+/// The stream that stores a subject.
 fn stream_of(subject: &str) -> Option<Stream> {
     let takes = |stream: &&Stream| stream.subjects().iter().any(|filter| matches(filter, subject));
     Stream::ALL.iter().find(takes).copied()
 }
 
-/// Where every client of NATS writes an entry of a bucket.
+/// The subject under which clients of NATS write an entry of a bucket.
 fn entry_subject(bucket: Bucket, key: &str) -> String {
     format!("$KV.{}.{key}", bucket.name())
 }

@@ -1,0 +1,68 @@
+//! The settings of a connection.
+
+use std::time::Duration;
+
+use contract::limits::RETENTION;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// How long a service waits for NATS when it starts: longer than a server takes that reads its streams.
+const START_WAIT_SECONDS: u32 = 300;
+
+/// How to reach NATS.
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "nats")]
+pub struct NatsConfig {
+    /// Addresses, separated by commas.
+    pub url: String,
+    /// The user, where the server wants one.
+    pub user: Option<String>,
+    /// Its password.
+    pub password: Option<String>,
+    /// The connection's name in the server's lists.
+    pub name: String,
+    /// Copies of each stream where it is created: 1 on one server, 3 in a cluster.
+    pub replicas: usize,
+    /// Days for which the archive keeps pages that left the log, and what is left of an archived session.
+    pub retention_days: u32,
+    /// Seconds that a service waits for NATS when it starts, before it ends with an error; 300.
+    pub start_wait_seconds: u32,
+}
+
+impl NatsConfig {
+    /// How long the archive keeps what it has.
+    pub(super) fn retention(&self) -> Duration {
+        Duration::from_hours(24 * u64::from(self.retention_days.max(1)))
+    }
+}
+
+impl std::fmt::Debug for NatsConfig {
+    /// Shows whether there is a password, never which.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let password = self.password.as_ref().map(|_| "[secret]");
+        f.debug_struct("NatsConfig")
+            .field("url", &self.url)
+            .field("user", &self.user)
+            .field("password", &password)
+            .field("name", &self.name)
+            .field("replicas", &self.replicas)
+            .field("retention_days", &self.retention_days)
+            .field("start_wait_seconds", &self.start_wait_seconds)
+            .finish()
+    }
+}
+
+impl Default for NatsConfig {
+    fn default() -> Self {
+        Self {
+            url: "nats://127.0.0.1:4222".to_owned(),
+            user: None,
+            password: None,
+            name: "ailoop".to_owned(),
+            replicas: 1,
+            retention_days: u32::try_from(RETENTION.as_secs() / 86_400).unwrap_or(u32::MAX),
+            start_wait_seconds: START_WAIT_SECONDS,
+        }
+    }
+}

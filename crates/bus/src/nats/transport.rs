@@ -1,0 +1,206 @@
+//! The operations of the bus over NATS.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use contract::Timestamp;
+use contract::streams::{Bucket, Objects, Queue, Stream};
+use contract::subject::Subject;
+use futures::stream::BoxStream;
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{JETSTREAM_MAX, NatsTransport};
+use super::core::message;
+use crate::transport::{Ack, Appended, DriftPolicy, ReadMany, Storage, StorageSize, StreamRewind, Transport};
+use crate::{BusError, CoreMessage, Delivery, Depth, Headers, Read, Stored, Subscription};
+
+#[async_trait]
+impl Transport for NatsTransport {
+    async fn publish(&self, subject: &Subject, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        self.core_publish(subject.as_str(), headers, payload).await
+    }
+
+    async fn reply(&self, to: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
+        self.core_publish(to, headers, payload).await
+    }
+
+    async fn request(
+        &self,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+        timeout: Duration,
+    ) -> Result<CoreMessage, BusError> {
+        self.core_request(subject.as_str(), headers, payload, timeout).await.map(message)
+    }
+
+    async fn request_many(
+        &self,
+        subject: &Subject,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Subscription, BusError> {
+        self.core_request_many(subject.as_str(), headers, payload).await
+    }
+
+    async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
+        self.core_subscribe(subject.as_str(), queue).await
+    }
+
+    async fn append(
+        &self,
+        subject: &Subject,
+        create: bool,
+        headers: Headers,
+        payload: Bytes,
+    ) -> Result<Appended, BusError> {
+        self.js_append(subject.as_str(), create.then_some(0), headers, payload).await
+    }
+
+    async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError> {
+        match read {
+            Read::Any => self.direct_last(stream.name(), filter.as_str()).await,
+            // With one replica, every answer is that of the leader.
+            Read::Leader if stream == Stream::Log && self.has_one_replica(stream.name()).await => {
+                self.direct_last(stream.name(), filter.as_str()).await
+            }
+            Read::Leader => self.leader_last(stream.name(), filter.as_str()).await,
+        }
+    }
+
+    async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError> {
+        self.direct_last_many(stream.name(), &[filter.as_str()]).await
+    }
+
+    async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
+        self.js_purge(stream.name(), filter.as_str()).await
+    }
+
+    async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError> {
+        self.js_delete(stream.name(), seq).await
+    }
+
+    async fn pull(
+        &self,
+        queue: Queue,
+        max: usize,
+        wait: Duration,
+        stop: CancellationToken,
+    ) -> Result<BoxStream<'static, Result<Delivery, BusError>>, BusError> {
+        self.js_pull(queue, max, wait, stop).await
+    }
+
+    async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
+        match ack {
+            Ack::Done => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+ACK")).await,
+            Ack::Progress => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+WPI")).await,
+            Ack::Retry(Duration::ZERO) => {
+                self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"-NAK")).await
+            }
+            Ack::Retry(after) => {
+                let body = format!("-NAK {{\"delay\": {}}}", after.as_nanos());
+                self.core_publish(&delivery.ack, Headers::new(), body.into()).await
+            }
+        }
+    }
+
+    async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
+        self.key_put(bucket, key, value, ttl).await
+    }
+
+    async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
+        self.key_create(bucket, key, value).await
+    }
+
+    async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
+        Ok(self.key_entry(bucket, key).await?.map(|(_, value)| value))
+    }
+
+    async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError> {
+        self.key_entry(bucket, key).await
+    }
+
+    async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError> {
+        self.key_update(bucket, key, value, revision).await
+    }
+
+    async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
+        self.key_delete(bucket, key).await
+    }
+
+    async fn kv_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError> {
+        self.key_list(bucket, filter).await
+    }
+
+    async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError> {
+        self.stores.put(&self.jetstream, store, sha256, body).await
+    }
+
+    async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
+        self.stores.get(&self.jetstream, store, sha256).await
+    }
+
+    async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError> {
+        let Some(subjects) = self.stores.subjects(&self.jetstream, store, sha256).await? else { return Ok(()) };
+        for subject in subjects {
+            self.js_purge(&format!("OBJ_{}", store.name()), &subject).await?;
+        }
+        Ok(())
+    }
+
+    fn retention(&self) -> Duration {
+        self.retention
+    }
+
+    async fn ensure(&self, drift: DriftPolicy) -> Result<(), BusError> {
+        self.ensure_all(drift).await
+    }
+
+    async fn depth(&self, queue: Queue) -> Result<Depth, BusError> {
+        self.js_depth(queue).await
+    }
+
+    async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
+        self.js_count(stream.name(), filter.as_str()).await
+    }
+
+    fn generation(&self) -> u64 {
+        self.client.statistics().connects.load(Ordering::Relaxed)
+    }
+
+    async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError> {
+        self.rewound_streams().await
+    }
+
+    async fn server_time(&self) -> Result<Timestamp, BusError> {
+        self.time_of_server().await
+    }
+
+    async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError> {
+        match storage {
+            Storage::Stream(stream) => self.js_size(stream.name()).await,
+            Storage::Objects(store) => self.js_size(&format!("OBJ_{}", store.name())).await,
+        }
+    }
+
+    async fn ping(&self) -> Result<(), BusError> {
+        self.round_trip(Duration::from_secs(2)).await
+    }
+
+    async fn close(&self) {
+        // Queued messages are sent before the connection closes, unless the server is gone.
+        let closing = async {
+            if let Err(error) = self.client.flush().await {
+                tracing::debug!(%error, "not everything was sent");
+            }
+            if let Err(error) = self.client.drain().await {
+                tracing::debug!(%error, "already closed");
+            }
+        };
+        if tokio::time::timeout(JETSTREAM_MAX, closing).await.is_err() {
+            tracing::warn!("closed without the server's confirmation");
+        }
+    }
+}
