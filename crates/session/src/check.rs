@@ -18,7 +18,7 @@ use contract::{AiConfig, Json, ToolName};
 use reply::Patterns;
 use serde_json::Value;
 
-/// Checks a `start`.
+/// Checks the limits of a `start`.
 pub fn start(start: &Start) -> Result<(), Refusal> {
     let Start {
         agent: _,
@@ -56,7 +56,7 @@ pub fn start(start: &Start) -> Result<(), Refusal> {
     how.as_ref().map_or(Ok(()), streaming)
 }
 
-/// Checks a `configure`.
+/// Checks the limits of a `configure`.
 pub fn configure(configure: &Configure) -> Result<(), Refusal> {
     let Configure { agent, continuation: over, features: switched, model, ai_config: own } = configure;
     let is_named = agent.is_some() || model.is_some();
@@ -76,7 +76,7 @@ fn sets_anything(over: &ContinuationOverride) -> bool {
     ContinuationOverride { limits, ..over.clone() } != ContinuationOverride::default()
 }
 
-/// Checks a `send_user_message`.
+/// Checks the limits of a `send_user_message`.
 pub fn message(message: &SendUserMessage) -> Result<(), Refusal> {
     content(&message.content, "content")
 }

@@ -17,7 +17,7 @@ pub struct Facts<'a> {
     pub signal: Option<&'a Signal>,
     /// Whether it asks for tools.
     pub has_calls: bool,
-    /// Why it ended.
+    /// Reason why the reply ended.
     pub finish: FinishReason,
     /// Whether a user message waits that the model has not seen.
     pub unseen: bool,
@@ -34,7 +34,7 @@ pub struct ContinuationVerdict {
     pub continues: bool,
     /// What made the decision.
     pub source: DecisionSource,
-    /// Why.
+    /// Reason for the decision, for people.
     pub reason: String,
     /// What the loop says to the model at the start of that step.
     pub nudge: Option<String>,
@@ -92,7 +92,7 @@ impl Rule {
         &[Self::ToolCalls, Self::Message, Self::Switch, Self::Signal, Self::Length, Self::Required, Self::Text];
 }
 
-/// Decides.
+/// Decides whether a turn takes another step after a reply.
 pub fn decide(settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> ContinuationVerdict {
     decide_in(Rule::ORDER, settings, patterns, facts)
 }

@@ -23,7 +23,7 @@ pub enum Effect {
     },
     /// Set the session's one timer; an earlier setting is replaced.
     SetTimer {
-        /// Counts the settings.
+        /// Number of this setting of the timer, from 1.
         number: u64,
         /// When it is due.
         at: Timestamp,

@@ -13,6 +13,7 @@ mod clock;
 pub mod continuation;
 mod deadline;
 mod decide;
+mod decision;
 mod effect;
 mod handled;
 mod import;
@@ -22,11 +23,14 @@ mod judge;
 mod prune;
 pub mod readable;
 mod repetition_guard;
+mod shorten;
 mod state;
+mod tokens;
 mod transcript;
 
 pub use child::OutboundCommand;
 pub use decide::{ask_user_spec, delegate_spec};
+pub use decision::Decision;
 pub use effect::Effect;
 pub use input::{Body, ConfigureInput, Input, StartInput};
 
@@ -72,7 +76,7 @@ pub enum RestoreError {
 /// What the composer is to be asked for a `configure`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recompose {
-    /// The agent.
+    /// Id of the agent to compose for.
     pub agent: contract::AgentId,
     /// The model; the agent's where none is given.
     pub model: Option<String>,
@@ -89,25 +93,14 @@ pub struct Recompose {
 /// A turn that runs, as its spans tell of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningTurn {
-    /// From 1.
+    /// Number of the turn, from 1.
     pub number: u32,
     /// When it began; none for a turn that an older version began.
     pub started: Option<Timestamp>,
-    /// The agent's id.
+    /// Id of the agent that answers.
     pub agent: String,
     /// The W3C `traceparent` that was committed when it began.
     pub traceparent: Option<String>,
-}
-
-/// What an input leads to. There is always at least one event.
-#[derive(Debug, Clone)]
-pub struct Decision {
-    /// When it was decided: never before the last commit, whatever the caller's clock says.
-    pub at: Timestamp,
-    /// What happened, in order.
-    pub events: Vec<Event>,
-    /// What the world is asked for once the events are in the log.
-    pub effects: Vec<Effect>,
 }
 
 impl Session {

@@ -9,7 +9,8 @@ use contract::tool::Outcome;
 use contract::{CallId as Id, Json};
 use serde::{Deserialize, Serialize};
 
-use crate::prune::{self, TokenMeasurement};
+use crate::shorten::{cut, shorten};
+use crate::tokens::TokenMeasurement;
 
 /// Messages, each serialised once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -51,7 +52,6 @@ pub(crate) struct MessagePosition {
     pub(crate) kind: Kind,
 }
 
-/// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -60,9 +60,7 @@ pub(crate) enum Kind {
     User,
     /// The loop, to the model.
     Nudge,
-    /// The model.
     Reply,
-    /// A tool.
     Result,
 }
 
@@ -220,7 +218,7 @@ impl Transcript {
         let kept = self.placed().filter(|(_, place)| !goes(place)).map(|(message, place)| {
             let wanted = |id: &str| pruned.cut.iter().any(|cut| cut == id);
             let shorter = (place.kind == Kind::Result && is_result_of(message, wanted))
-                .then(|| prune::cut(message, pruned.keep_bytes))
+                .then(|| cut(message, pruned.keep_bytes))
                 .flatten();
             (shorter.unwrap_or_else(|| message.clone()), place)
         });
@@ -230,7 +228,7 @@ impl Transcript {
         for expected in &mut self.results {
             if pruned.cut.iter().any(|cut| cut == expected.call.as_str())
                 && let Some(content) = &expected.content
-                && let Some(shorter) = prune::shorten(content, pruned.keep_bytes)
+                && let Some(shorter) = shorten(content, pruned.keep_bytes)
             {
                 expected.content = Some(shorter);
             }

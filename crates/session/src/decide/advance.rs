@@ -7,7 +7,7 @@ use contract::ids::{CallId, CommandId};
 use contract::limits::{JSON_DEPTH_MAX, MODEL_CALL_MAX};
 use contract::tool::{DELEGATE, ToolSpec, sha256_hex};
 
-use super::DecisionBuilder;
+use super::builder::DecisionBuilder;
 use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {

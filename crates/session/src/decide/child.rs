@@ -8,7 +8,7 @@ use contract::tool::{Approval, DELEGATE, EffectClass, ToolSpec};
 use contract::{ErrorCode, Json, Timestamp};
 use serde::Deserialize;
 
-use super::DecisionBuilder;
+use super::builder::DecisionBuilder;
 use crate::state::{Activity, CallStage, ToolCallState};
 
 /// What the model says.

@@ -5,7 +5,7 @@ use contract::ids::CallId;
 use contract::limits::{JUDGE_MAX, JUDGE_TOKENS};
 use contract::model::{FinishReason, ModelFinished, ResultMeta};
 
-use super::DecisionBuilder;
+use super::builder::DecisionBuilder;
 use super::model::Reply;
 use crate::continuation::{self, ContinuationVerdict};
 use crate::judge::{self, Judgement};

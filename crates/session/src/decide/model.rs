@@ -13,7 +13,7 @@ use contract::limits::EMPTY_REPLIES_MAX;
 use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
 use contract::settings::OnError;
 
-use super::{DecisionBuilder, Rejection};
+use super::builder::{DecisionBuilder, Rejection};
 use reply::{Reading, Signal};
 
 use crate::check;

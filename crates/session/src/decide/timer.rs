@@ -7,8 +7,9 @@ use contract::settings::OnExpiry;
 use contract::tool::{EffectClass, Outcome};
 use contract::{ErrorCode, Timestamp};
 
+use super::ask;
+use super::builder::{DecisionBuilder, Rejection};
 use super::turn::UNKNOWN;
-use super::{DecisionBuilder, Rejection, ask};
 use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {

@@ -12,7 +12,8 @@ use contract::tool::{
 };
 use contract::{ErrorCode, Json};
 
-use super::{DecisionBuilder, Rejection, ask};
+use super::ask;
+use super::builder::{DecisionBuilder, Rejection};
 use crate::check;
 use crate::state::{Activity, CallStage, Question, ToolCallState, ToolRequest};
 

@@ -12,7 +12,7 @@ use contract::settings::{OnExpiry, OnLimit};
 use contract::tool::{EffectClass, Outcome, sha256_hex};
 use contract::{CallId, ErrorCode};
 
-use super::DecisionBuilder;
+use super::builder::DecisionBuilder;
 use super::tool::annotate_result;
 use crate::apply::status_of;
 use crate::continuation;

@@ -24,7 +24,7 @@ use session::{Body, ConfigureInput, Decision, Effect, Input, OutboundCommand, Se
 /// More inputs, and more waits, than any test needs.
 const EVER: usize = 200;
 
-/// One session.
+/// A session under test, with everything that was committed.
 pub(crate) struct Talk {
     key: SessionKey,
     pub(crate) session: Session,
@@ -459,7 +459,7 @@ impl Talk {
         self.finish(&CallAttempt { call, attempt: 1 }, text, &[], Usage::default(), 0.0);
     }
 
-    /// Forgets the transcript.
+    /// Sends the command `clear_history`.
     pub(crate) fn clear(&mut self) {
         self.command(Verb::ClearHistory, Body::Clear(ControlReason::default()));
     }
