@@ -117,7 +117,7 @@ pub(crate) const IDLE: &[&str] = &[
 #[derive(Default)]
 pub(crate) struct Prose {
     pub(crate) text: String,
-    /// In order.
+    /// Quoted parts of the text, in order.
     quoted: Vec<Range<usize>>,
     /// Where matches begin at the earliest that are known to be negated, and where they end. Without it a long sentence is
     /// read for each of its matches.

@@ -8,7 +8,7 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 pub(crate) struct Shape {
     /// Letters or digits of ASCII.
     word: bool,
-    /// Ends of lines.
+    /// Whether a line may end there.
     end: bool,
     /// The end of a line somewhere before a letter or digit.
     before: bool,

@@ -21,7 +21,7 @@ const SMALL: &[&str] = &[
 /// A pattern that nobody has yet, and what speaks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggestion {
-    /// The pattern.
+    /// The suggested pattern, for the list of the agent.
     pub pattern: String,
     /// In how many of the replies it would have been heard, those left out that an earlier suggestion hears.
     pub replies: usize,

@@ -11,7 +11,7 @@ const DEPTH_MAX: usize = 32;
 /// Bytes of a key.
 const KEY_BYTES_MAX: usize = 64;
 
-/// How reading ended.
+/// How the reading of an object ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The object's own brace closed it.
@@ -64,9 +64,9 @@ struct Reader<'a> {
     /// The string that was read last had no end.
     cut_string: bool,
     cut_key: Option<String>,
-    /// Open brackets.
+    /// Number of brackets that are open.
     depth: usize,
-    /// Of them, arrays.
+    /// Number of open brackets that are arrays.
     arrays: usize,
     /// Whether nothing follows the text.
     is_all: bool,

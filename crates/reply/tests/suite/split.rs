@@ -2,7 +2,7 @@
 
 use contract::model::{SignalForm, ToolCall};
 use proptest::prelude::*;
-use reply::{Splitter, Status, Written, read};
+use reply::{ParsedSignal, Splitter, Status, read};
 
 const FORMS: [SignalForm; 4] = [SignalForm::Off, SignalForm::Text, SignalForm::Call, SignalForm::Envelope];
 
@@ -10,7 +10,7 @@ const FORMS: [SignalForm; 4] = [SignalForm::Off, SignalForm::Text, SignalForm::C
 struct Split {
     text: String,
     thought: String,
-    signal: Option<Written>,
+    signal: Option<ParsedSignal>,
     spoken_from: usize,
 }
 
