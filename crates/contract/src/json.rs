@@ -58,7 +58,7 @@ pub fn depth(value: &Value) -> usize {
     1 + deepest.unwrap_or(0)
 }
 
-/// Valid JSON text.
+/// JSON text that is known to be valid, kept as it was written.
 #[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct Json(Arc<RawValue>);
@@ -92,7 +92,7 @@ impl Json {
         Size::of(self.get().as_bytes())
     }
 
-    /// The text.
+    /// The JSON text as it was parsed.
     pub fn get(&self) -> &str {
         self.0.get()
     }
@@ -163,7 +163,6 @@ impl<'de> Visitor<'de> for Names<'_> {
 }
 
 impl Default for Json {
-    /// `null`
     fn default() -> Self {
         Self(RawValue::NULL.to_owned().into())
     }

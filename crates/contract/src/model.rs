@@ -12,14 +12,14 @@ use crate::timestamp::Timestamp;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Message {
-    /// The composed prompt.
+    /// The system prompt that the composer wrote.
     System {
-        /// Its text.
+        /// Text of the system prompt.
         content: String,
     },
     /// What the user, or the loop on the user's behalf, says.
     User {
-        /// Text or parts.
+        /// The message, as text or as parts.
         content: Content,
     },
     /// What the model said.
@@ -39,7 +39,7 @@ pub enum Message {
     },
     /// The one result of one call.
     Tool {
-        /// The call.
+        /// Id of the call that this is the result of.
         tool_call_id: String,
         /// What the model reads.
         content: String,
@@ -76,9 +76,9 @@ pub struct ReplayPosition {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Plain text.
+    /// A message of plain text.
     Text(String),
-    /// Text and images.
+    /// A message of texts and images, in order.
     Parts(Vec<Part>),
 }
 
@@ -138,14 +138,14 @@ impl From<&str> for Content {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
-    /// Text.
+    /// A part of plain text.
     Text {
-        /// The text.
+        /// Text of the part, or of the reply so far.
         text: String,
     },
     /// An image by address; `data:` addresses carry it inline.
     ImageUrl {
-        /// Where it is.
+        /// Address of the image.
         image_url: ImageUrl,
     },
 }
@@ -162,7 +162,7 @@ impl Part {
 /// Where an image is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImageUrl {
-    /// `https:` or `data:`.
+    /// An `https:` or `data:` address.
     pub url: String,
 }
 
@@ -175,10 +175,10 @@ pub struct ToolCall {
     /// Its id: the provider's in a reply, ours in a transcript.
     #[serde(default)]
     pub id: String,
-    /// Always `function`.
+    /// The protocol's type of call: always `function`.
     #[serde(rename = "type", default = "function_kind")]
     pub kind: String,
-    /// What to call.
+    /// Name and arguments of the function.
     pub function: Function,
 }
 
@@ -202,7 +202,7 @@ fn function_kind() -> String {
 /// Which function, with what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
-    /// The tool's name.
+    /// Name of the tool, as the model wrote it.
     #[serde(default)]
     pub name: String,
     /// JSON text as received, valid or not.
@@ -213,7 +213,7 @@ pub struct Function {
 /// A tool as the model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
@@ -231,7 +231,7 @@ pub struct Streaming {
     pub chunk_ms: u64,
     /// Bytes after which a chunk goes out at once.
     pub chunk_bytes: usize,
-    /// Seconds to connect.
+    /// Seconds that connecting may take.
     pub connect: u64,
     /// Seconds to the first byte of the reply.
     pub first_byte: u64,
@@ -252,13 +252,13 @@ pub struct ItemMeta {
     pub v: u32,
     /// The slot of the commit that opened the call.
     pub slot: u64,
-    /// The turn.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// The step.
+    /// Number of the step in its turn, from 1.
     pub step: u32,
-    /// The call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
-    /// The orchestrator's attempt.
+    /// The orchestrator's attempt at this call, from 1.
     pub attempt: u32,
     /// When the answer is no longer wanted.
     pub deadline: Timestamp,
@@ -277,7 +277,7 @@ impl ItemMeta {
 /// A model call on its way to a gateway.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ModelItem {
-    /// Ids and deadline.
+    /// Ids of the call and its deadline.
     pub meta: ItemMeta,
     /// The model's id, as in `models.yaml`.
     pub model: String,
@@ -294,7 +294,7 @@ pub struct ModelItem {
     /// The form that a reply must have, in the words of OpenAI's `response_format`; for models with structured output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_format: Option<Json>,
-    /// How to stream.
+    /// Chunk size and timeouts of the stream.
     #[serde(default)]
     pub streaming: Streaming,
     /// The form in which the model was asked to signal; only such a signal is taken out of its text.
@@ -329,7 +329,7 @@ impl SignalForm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct Usage {
-    /// Tokens of requests.
+    /// Tokens of requests, cached ones included.
     pub input: u64,
     /// Tokens of replies, reasoning included.
     pub output: u64,
@@ -384,39 +384,39 @@ pub struct ResultMeta {
     pub v: u32,
     /// The item's slot: an orchestrator whose state is older loads first.
     pub slot: u64,
-    /// The call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
-    /// The orchestrator's attempt.
+    /// The orchestrator's attempt at this call, from 1.
     pub attempt: u32,
 }
 
 /// `model_finished`: the whole reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelFinished {
-    /// Which call.
+    /// Call and attempt that this answers.
     pub meta: ResultMeta,
     /// The reply's text as the model wrote it.
     #[serde(default)]
     pub text: String,
-    /// Its reasoning.
+    /// Reasoning of the model, where the provider shows it.
     #[serde(default)]
     pub reasoning: String,
     /// Its calls in the order of the reply, incomplete ones included (no name, or arguments that are not JSON).
     #[serde(default)]
     pub tool_calls: Vec<ToolCall>,
-    /// Why it ended.
+    /// Reason why the reply ended.
     #[serde(default)]
     pub finish_reason: FinishReason,
     /// The provider's word for it.
     #[serde(default)]
     pub raw_finish_reason: String,
-    /// What it used.
+    /// Tokens of request and reply.
     #[serde(default)]
     pub usage: Usage,
     /// What it cost in US dollars, where prices are known.
     #[serde(default)]
     pub cost_usd: f64,
-    /// Who answered.
+    /// Id of the provider that answered.
     #[serde(default)]
     pub provider: String,
     /// The model that answered, in the provider's words.
@@ -454,7 +454,7 @@ pub enum FailureKind {
     ProtocolError,
     /// A reply without text, reasoning or calls; may pass.
     Empty,
-    /// We cancelled.
+    /// The call was cancelled by its session.
     Cancelled,
     /// The transcript does not fit the model.
     ContextLength,
@@ -510,7 +510,7 @@ impl FailureKind {
 /// `model_failed`: final for that attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelFailed {
-    /// Which call.
+    /// Call and attempt that this answers.
     pub meta: ResultMeta,
     /// What kind of failure.
     pub kind: FailureKind,
@@ -523,10 +523,10 @@ pub struct ModelFailed {
     /// What it used all the same.
     #[serde(default)]
     pub usage: Usage,
-    /// What that cost.
+    /// Cost in US dollars, where prices are known.
     #[serde(default)]
     pub cost_usd: f64,
-    /// As in [`ModelFinished`].
+    /// Run of the attempt, as in [`ModelFinished`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run: String,
 }
@@ -541,9 +541,9 @@ impl ModelFailed {
 /// A piece of a reply on its way to viewers: `message.ai_chunk_received`. Not a fact; it is in no log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// The turn.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// The step.
+    /// Number of the step in its turn, from 1.
     pub step: u32,
     /// `<orchestrator's attempt>.<delivery>`: a viewer empties its buffer when it grows.
     pub attempt: String,
@@ -551,7 +551,7 @@ pub struct Chunk {
     pub index: u64,
     /// What the delta belongs to.
     pub channel: Channel,
-    /// The text.
+    /// Text since the chunk before.
     pub delta: String,
     /// The last one of this attempt; always sent, also for an empty reply.
     #[serde(rename = "final")]
@@ -574,11 +574,11 @@ pub enum Channel {
 /// A piece of a tool call's arguments: `tool_call.partial`. For viewers only; executors see complete calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialCall {
-    /// The turn.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// The step.
+    /// Number of the step in its turn, from 1.
     pub step: u32,
-    /// As in [`Chunk`].
+    /// Attempt and delivery, as in [`Chunk`].
     pub attempt: String,
     /// Which call of the reply, from 0.
     pub index: u32,
@@ -592,11 +592,11 @@ pub struct PartialCall {
 /// What `ai_rpc.view` answers: the reply so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplySnapshot {
-    /// The turn.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// The step.
+    /// Number of the step in its turn, from 1.
     pub step: u32,
-    /// As in [`Chunk`].
+    /// Attempt and delivery, as in [`Chunk`].
     pub attempt: String,
     /// The next chunk's index.
     pub index: u64,

@@ -88,11 +88,11 @@ pub struct LimitsOverride {
     #[schemars(with = "Option<u64>")]
     #[serde(skip_serializing_if = "Cap::is_unsaid")]
     pub tokens: Cap<u64>,
-    /// US dollars.
+    /// Cost limit in US dollars.
     #[schemars(with = "Option<f64>")]
     #[serde(skip_serializing_if = "Cap::is_unsaid")]
     pub cost_usd: Cap<f64>,
-    /// Tool calls.
+    /// Number of tool calls.
     #[schemars(with = "Option<u32>")]
     #[serde(skip_serializing_if = "Cap::is_unsaid")]
     pub tool_calls: Cap<u32>,
@@ -107,7 +107,7 @@ pub struct LimitsOverride {
 /// What a layer says of a limit that may be off.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Cap<T> {
-    /// Nothing.
+    /// The layer leaves the limit as it is.
     #[default]
     Unsaid,
     /// `null`: as much as it takes.
@@ -180,7 +180,7 @@ impl LimitsOverride {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLimit {
-    /// The turn ends.
+    /// The turn ends at the limit.
     #[default]
     End,
     /// A person is asked whether it may use as much again.
@@ -224,7 +224,7 @@ pub enum OnError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Prune {
-    /// They are dropped.
+    /// The oldest turns are dropped.
     #[default]
     Drop,
     /// The model sums them up.
@@ -310,7 +310,7 @@ impl ToolFilter {
 /// An agent, resolved from `agents.yaml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentSettings {
-    /// Its key.
+    /// Key of the agent in its configuration.
     pub id: AgentId,
     /// Its name, as people read it.
     pub name: String,
@@ -332,7 +332,7 @@ pub struct ApprovalRule {
     /// anything else as JSON. All must match; where nothing stands, none does.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub when: BTreeMap<String, String>,
-    /// What then.
+    /// Whether a person is asked before such a call.
     pub ask: Approval,
     /// Seconds that the question stays open; [`crate::limits::GATE_MAX`] where nothing is said, and at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -347,10 +347,10 @@ pub struct ApprovalRule {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "on_expiry")]
 pub enum OnExpiry {
-    /// No.
+    /// The gate counts as denied.
     #[default]
     Deny,
-    /// Yes.
+    /// The gate counts as approved.
     Approve,
 }
 

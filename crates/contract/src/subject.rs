@@ -41,9 +41,9 @@ impl AsRef<str> for Subject {
 /// Which session: the two ids that nearly every subject ends in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey {
-    /// Its tenant.
+    /// Tenant that owns the session.
     pub tenant: TenantId,
-    /// Its id.
+    /// Id of the session within its tenant.
     pub session: SessionId,
 }
 
@@ -53,10 +53,10 @@ impl fmt::Display for SessionKey {
     }
 }
 
-/// Whose mailbox.
+/// Address of a mailbox: a tenant's agent or its people.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MailboxKey {
-    /// The tenant.
+    /// Tenant that owns the mailbox.
     pub tenant: TenantId,
     /// The agent, by its key.
     pub agent: AgentId,
@@ -68,7 +68,7 @@ impl fmt::Display for MailboxKey {
     }
 }
 
-/// `ai_loop.control.<verb>.<tenant>.<session>.<id>`
+/// Inputs of a session: `ai_loop.control.<verb>.<tenant>.<session>.<id>`.
 pub fn control(key: &SessionKey, verb: Verb, id: &CommandId) -> Subject {
     Subject(format!("ai_loop.control.{verb}.{}.{}.{id}", key.tenant, key.session))
 }
@@ -98,7 +98,7 @@ pub fn control_inbox(key: &SessionKey) -> Subject {
     Subject(format!("ai_loop.control.*.{}.{}.*", key.tenant, key.session))
 }
 
-/// `ai_loop.log.<tenant>.<session>.<page>.<slot>`
+/// One commit of the log: `ai_loop.log.<tenant>.<session>.<page>.<slot>`.
 pub fn log_slot(key: &SessionKey, slot: u64) -> Subject {
     Subject(format!("ai_loop.log.{}.{}.{}.{slot}", key.tenant, key.session, slot / crate::limits::SLOTS_PER_PAGE))
 }
@@ -123,7 +123,7 @@ pub fn archive_session(key: &SessionKey) -> Subject {
     Subject(format!("ai_archive.{}.{}.*", key.tenant, key.session))
 }
 
-/// `ai_loop.model.call.<tenant>.<session>.<call>.<attempt>`
+/// One model call: `ai_loop.model.call.<tenant>.<session>.<call>.<attempt>`.
 pub fn model_item(key: &SessionKey, call: &CallAttempt) -> Subject {
     Subject(format!("ai_loop.model.call.{}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
 }
@@ -133,7 +133,7 @@ pub fn model_items_of(tenant: &TenantId) -> Subject {
     Subject(format!("ai_loop.model.call.{tenant}.*.*.*"))
 }
 
-/// `ai_loop.tool.call.<tenant>.<tool>.<session>.<call>.<attempt>`
+/// One tool call: `ai_loop.tool.call.<tenant>.<tool>.<session>.<call>.<attempt>`.
 pub fn tool_item(key: &SessionKey, tool: &ToolName, call: &CallAttempt) -> Subject {
     Subject(format!("ai_loop.tool.call.{}.{tool}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
 }
@@ -216,7 +216,7 @@ pub fn repair() -> Subject {
     Subject("ai_rpc.session.repair".to_owned())
 }
 
-/// `ai_mail.<tenant>.<agent>.<mail>`
+/// Subject of a mail: `ai_mail.<tenant>.<agent>.<mail>`.
 pub fn mail(at: &MailboxKey, mail: &MailId) -> Subject {
     Subject(format!("ai_mail.{}.{}.{mail}", at.tenant, at.agent))
 }
@@ -246,7 +246,7 @@ pub fn tool_probe(tenant: &TenantId, tool: &ToolName) -> Subject {
     Subject(format!("ai_tool_probe.{tenant}.{tool}"))
 }
 
-/// `ai_tool_cancel.<tenant>.<tool>`
+/// Cancels of a tool's calls: `ai_tool_cancel.<tenant>.<tool>`.
 pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) -> Subject {
     Subject(format!("ai_tool_cancel.{tenant}.{tool}"))
 }
@@ -322,13 +322,13 @@ pub fn dead_of_session(key: &SessionKey) -> Subject {
 pub enum DeadKind {
     /// An input of a session: a client's command, or a worker's report.
     Control,
-    /// A model call.
+    /// A work item of a model call.
     Model,
-    /// A tool call.
+    /// A work item of a tool call.
     Tool,
-    /// A due timer.
+    /// A timer that was due.
     Timer,
-    /// Nobody can tell.
+    /// A message of unknown kind.
     Item,
 }
 
@@ -356,9 +356,9 @@ impl fmt::Display for DeadKind {
 /// What a dead letter's subject says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadSubject {
-    /// Which session.
+    /// Tenant and id of the session.
     pub key: SessionKey,
-    /// What it was.
+    /// Kind of message that failed.
     pub kind: DeadKind,
     /// The command's id, `<call>-<attempt>` of a call, or `seq-<sequence>`.
     pub id: CommandId,
@@ -375,27 +375,27 @@ pub fn parse_dead(subject: &str) -> Option<DeadSubject> {
 /// What a control subject says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlSubject {
-    /// Which session.
+    /// Tenant and id of the session.
     pub key: SessionKey,
     /// What is asked or reported.
     pub verb: Verb,
-    /// The command's id.
+    /// Id of the command, from its subject.
     pub id: CommandId,
 }
 
 /// What a log subject says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSubject {
-    /// Which session.
+    /// Tenant and id of the session.
     pub key: SessionKey,
-    /// Which commit.
+    /// Slot of the commit in the log.
     pub slot: u64,
 }
 
 /// What a work item's subject says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemSubject {
-    /// Which session.
+    /// Tenant and id of the session.
     pub key: SessionKey,
     /// Which try of which call.
     pub call: CallAttempt,

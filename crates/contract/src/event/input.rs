@@ -12,7 +12,7 @@ use crate::tool::Outcome;
 /// Which input was handled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputHandled {
-    /// What it was.
+    /// Kind and id of the input.
     #[serde(flatten)]
     pub input: InputRef,
     /// For client commands: their sequence in the control stream.
@@ -29,7 +29,7 @@ pub struct InputHandled {
 /// Which input changed nothing, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputIgnored {
-    /// What it was.
+    /// Kind and id of the input.
     #[serde(flatten)]
     pub input: InputRef,
     /// For client commands: their sequence in the control stream.
@@ -57,7 +57,7 @@ pub struct InputIgnored {
 /// An input by its identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InputRef {
-    /// What kind.
+    /// Source and kind of the input.
     pub kind: InputKind,
     /// Unique within its kind.
     pub id: CommandId,
@@ -69,17 +69,17 @@ pub struct InputRef {
 pub enum InputKind {
     /// The session's timer; its id is the number of the setting.
     Timer,
-    /// Control.
+    /// A command, or a result of a worker.
     #[serde(untagged)]
     Control(Verb),
 }
 
-/// A user message.
+/// A user message that the session accepted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UserProcessed {
     /// The id of the command that brought it.
     pub message_id: CommandId,
-    /// Text or parts.
+    /// The message, as text or as parts.
     pub content: Content,
     /// How it meets a running turn.
     pub mode: MessageMode,

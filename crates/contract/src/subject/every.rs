@@ -15,22 +15,22 @@ pub fn bucket_entry(bucket: Bucket) -> Subject {
     Subject(format!("$KV.{}.*.*", bucket.name()))
 }
 
-/// Every slot.
+/// Every slot of every session's log.
 pub fn log_slot() -> Subject {
     Subject("ai_loop.log.*.*.*.*".to_owned())
 }
 
-/// Every archived page.
+/// Every archived page of every session.
 pub fn archive_page() -> Subject {
     Subject("ai_archive.*.*.*".to_owned())
 }
 
-/// Every model call.
+/// Work items of every model call.
 pub fn model_item() -> Subject {
     Subject("ai_loop.model.call.*.*.*.*".to_owned())
 }
 
-/// Every tool call.
+/// Work items of every tool call.
 pub fn tool_item() -> Subject {
     Subject("ai_loop.tool.call.*.*.*.*.*".to_owned())
 }
@@ -75,7 +75,7 @@ pub fn mail_request() -> Subject {
     Subject("ai_rpc.mail.*".to_owned())
 }
 
-/// Every tool.
+/// Requests to every tool of every tenant.
 pub fn tool() -> Subject {
     Subject("ai_tool.*.*".to_owned())
 }
@@ -100,12 +100,12 @@ pub fn tool_cancel() -> Subject {
     Subject("ai_tool_cancel.*.*".to_owned())
 }
 
-/// Every mail.
+/// Mail to every mailbox of every tenant.
 pub fn mail() -> Subject {
     Subject("ai_mail.*.*.*".to_owned())
 }
 
-/// Every dead letter.
+/// Dead letters of every tenant.
 pub fn dead() -> Subject {
     Subject("ai_dead.*.*.*.*".to_owned())
 }
