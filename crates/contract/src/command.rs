@@ -116,10 +116,10 @@ pub struct CommandMeta {
     /// The edge replica that waits for [`CommandAck`] on `ai_rpc.done.<edge>.<id>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<CommandId>,
-    /// Of the loop only, to a session's children: which of all that was told them this is. What comes late of an older
-    /// one changes nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<u64>,
+    /// Index among the commands of a parent to all its children, from 1; none for other senders. A command that arrives
+    /// after one of a higher index changes nothing.
+    #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+    pub parent_command_number: Option<u64>,
 }
 
 /// A command of a client, as published on its control subject.
@@ -524,7 +524,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_flat_and_strict() {
+    fn command_json_has_meta_beside_its_payload() {
         let text = r#"{"meta":{"v":1,"time":"2024-01-15T10:30:45.123Z"},"content":"hi"}"#;
         let command: Command<SendUserMessage> = serde_json::from_str(text).unwrap();
         assert_eq!(command.body.content, Content::from("hi"));

@@ -131,7 +131,7 @@ impl Commit {
     }
 }
 
-/// As [`Commit::envelopes`], for whoever has its parts.
+/// As [`Commit::envelopes`], for a caller that has the parts of a commit.
 pub fn envelopes(meta: &CommitMeta, events: &[Event], key: &SessionKey, slot: u64) -> Vec<(Topic, Envelope)> {
     let public = events.iter().enumerate().filter_map(|(position, event)| Some((position, event, event.topic()?)));
     (meta.seq..)
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn i8_news_never_breaks_an_observer_and_never_lets_a_writer_decide() {
+    fn i8_newer_commit_observer_reads_it_and_writer_refuses() {
         let timer = r#"{"type":"timer_set","data":{"number":1,"at":"2024-01-15T10:30:45.123Z","new":1}}"#;
         let known = commit(&format!("[{timer}]")).unwrap();
         assert!(!known.is_newer());

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mails_id_comes_from_its_call_or_from_what_it_answers() {
+    fn mail_id_follows_from_its_call_or_the_answered_mail() {
         let (p, e) = (AgentId::new("p").unwrap(), AgentId::new("e").unwrap());
         let sent = MailId::sent_by("s1-c1-1-1");
         assert_eq!(sent, MailId::sent_by("s1-c1-1-1"));

@@ -22,7 +22,7 @@ pub enum Message {
         /// The message, as text or as parts.
         content: Content,
     },
-    /// What the model said.
+    /// A reply of the model.
     Assistant {
         /// Its text as the model wrote it.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -33,7 +33,7 @@ pub enum Message {
         /// The calls that it asked for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
-        /// What its provider wants to be told again.
+        /// Parts that its provider wants to see again in later requests.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replay: Option<ReasoningParts>,
     },
@@ -425,7 +425,7 @@ pub struct ModelFinished {
     /// Milliseconds from the request to the end of the reply.
     #[serde(default)]
     pub latency_ms: u64,
-    /// What the provider wants to be told again.
+    /// Parts that the provider wants to see again in later requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReasoningParts>,
     /// Which run of the attempt this is the result of: an attempt may run twice when a gateway freezes. Only one result of

@@ -54,7 +54,7 @@ mod tests {
     use crate::event::{DecisionSource, Spent};
 
     #[test]
-    fn the_documented_shape() {
+    fn progress_serialises_to_the_documented_shape() {
         let event = ContinuationProgress {
             agent_id: "e".into(),
             turn: 1,

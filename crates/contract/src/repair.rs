@@ -1,4 +1,4 @@
-//! `ai_rpc.session.repair`: performing again what a session is owed, after its streams lost something.
+//! `ai_rpc.session.repair`: performs a session's outstanding effects again after its streams lost messages.
 
 use serde::{Deserialize, Serialize};
 

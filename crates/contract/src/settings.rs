@@ -33,7 +33,8 @@ pub struct ContinuationSettings {
     #[serde(default)]
     pub detect_intent: bool,
     /// How sure, 0 to 1, a model has to be of its signal where it says so. A less sure TERMINATE takes one more step, in
-    /// which the model checks its work; with a less sure CONTINUE it is told to find out or to ask. None: the signal counts.
+    /// which the model checks its work; with a less sure CONTINUE the loop asks it to find out or to ask. None: the
+    /// signal counts.
     pub confidence_min: Option<f64>,
     /// The model that is asked where neither a signal nor a pattern nor the words of the reply decide; none: the turn ends
     /// there. See [`Self::judge`].
@@ -334,7 +335,7 @@ pub struct ApprovalRule {
     pub when: BTreeMap<String, String>,
     /// Whether a person is asked before such a call.
     pub ask: Approval,
-    /// Seconds that the question stays open; [`crate::limits::GATE_MAX`] where nothing is said, and at most.
+    /// Seconds that the question stays open; [`crate::limits::GATE_MAX`] by default, and at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// What counts when nobody answers in time.
@@ -397,7 +398,7 @@ pub struct ModelRequests {
 }
 
 impl Default for ModelSettings {
-    /// What is assumed of a model that nobody described: one tool at a time.
+    /// Settings of a model without an entry: one tool at a time.
     fn default() -> Self {
         Self {
             id: String::new(),
@@ -417,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_fails_closed() {
+    fn filter_without_a_matching_allow_entry_permits_nothing() {
         let tool = ToolName::new("rm").unwrap();
         let filter = |allow: &[&str], deny: &[&str]| ToolFilter {
             allow: allow.iter().map(ToString::to_string).collect(),

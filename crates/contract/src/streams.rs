@@ -139,7 +139,7 @@ pub enum Bucket {
     Tools,
     /// The index for lists: `<tenant>.<session>`; never the truth. An archived session's entry goes with it.
     Sessions,
-    /// Claims of calls that take effect: `<tenant>.<session>.<call>.<what the call is told apart by>`, create-only.
+    /// Claims of calls that take effect: `<tenant>.<session>.<call>.<id of the call's opening>`, create-only.
     Claims,
     /// What gateways share: rates of providers' keys, and budgets.
     Limits,

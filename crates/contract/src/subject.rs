@@ -166,7 +166,7 @@ pub fn tenant_topic(tenant: &TenantId, topic: Topic) -> Subject {
     Subject(format!("ai_loop.{topic}.{tenant}.*"))
 }
 
-/// What is told of every tool call of a tenant.
+/// Events of every tool call of a tenant.
 pub fn tool_calls_of(tenant: &TenantId) -> Subject {
     Subject(format!("ai_loop.tool_call.*.{tenant}.*"))
 }
@@ -211,7 +211,7 @@ pub fn agents() -> Subject {
     Subject("ai_rpc.prompt.agents".to_owned())
 }
 
-/// Where an orchestrator performs again what a session is owed.
+/// Request to an orchestrator to perform a session's outstanding effects again.
 pub fn repair() -> Subject {
     Subject("ai_rpc.session.repair".to_owned())
 }
@@ -272,7 +272,7 @@ pub fn services_info() -> Subject {
     Subject("$SRV.INFO".to_owned())
 }
 
-/// `$SRV.INFO.<tool>`: what a tool says of itself, asked where, by permissions, only those hear it who may serve it.
+/// `$SRV.INFO.<tool>`: the description of a tool. Only its servers may subscribe.
 pub fn service_info(tool: &ToolName) -> Subject {
     Subject(format!("$SRV.INFO.{tool}"))
 }
@@ -301,7 +301,7 @@ pub fn dead(key: &SessionKey, kind: DeadKind, id: &CommandId) -> Subject {
     Subject(format!("ai_dead.{}.{}.{kind}.{id}", key.tenant, key.session))
 }
 
-/// `ai_dead.unknown.unknown.item.<id>`: a dead letter whose session cannot be told.
+/// `ai_dead.unknown.unknown.item.<id>`: a dead letter whose session is unknown.
 pub fn dead_unknown(id: &CommandId) -> Subject {
     Subject(format!("ai_dead.unknown.unknown.{}.{id}", DeadKind::Item))
 }
@@ -364,7 +364,7 @@ pub struct DeadSubject {
     pub id: CommandId,
 }
 
-/// Reads a dead letter's subject; `None` when it is not one, or its session cannot be told.
+/// Reads a dead letter's subject; `None` when it is not one, or its session is unknown.
 pub fn parse_dead(subject: &str) -> Option<DeadSubject> {
     let mut t = subject.strip_prefix("ai_dead.")?.split('.');
     let (tenant, session, kind, id) = (t.next()?, t.next()?, t.next()?, t.next()?);
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_can_be_read() {
+    fn subject_built_is_parsed_back() {
         let key = sample();
         let id = CommandId::new("c-1").unwrap();
         let call = CallAttempt { call: CallId::tool(1, 2, 3), attempt: 4 };
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn i6_only_what_is_built_is_read() {
+    fn i6_subject_not_built_here_is_refused() {
         for odd in [
             "ai_loop.log.acme.s1.2.+130",
             "ai_loop.log.acme.s1.2.0130",
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_sees_every_topic_of_its_session_and_no_other() {
+    fn viewer_filter_matches_every_topic_of_its_session_only() {
         let key = sample();
         let other = SessionKey { session: SessionId::new("s2").unwrap(), ..key.clone() };
         for topic in Topic::ALL {

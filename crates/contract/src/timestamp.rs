@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trips_as_documented() {
+    fn timestamp_is_parsed_back_as_documented() {
         let at = Timestamp::parse("2024-01-15T10:30:45.123Z").unwrap();
         assert_eq!(at.as_millis(), 1_705_314_645_123);
         assert_eq!(at.to_string(), "2024-01-15T10:30:45.123Z");

@@ -186,8 +186,8 @@ pub struct FullResultRef {
 }
 
 impl FullResultRef {
-    /// The id under which the result of a call is kept: whoever knows the call finds it, and no other session can name it,
-    /// also no later one of the same id. `started` is when the session started, where that is known.
+    /// The id under which the result of a call is kept: a reader that knows the call finds it, and no other session
+    /// can name it, also no later one of the same id. `started` is when the session started, where that is known.
     pub fn id(tenant: &TenantId, session: &SessionId, started: Option<Timestamp>, call: &CallId) -> String {
         let started = started.map(|started| format!(".{}", started.as_millis())).unwrap_or_default();
         sha256_hex(format!("{tenant}.{session}.{call}{started}").as_bytes())
@@ -202,7 +202,7 @@ pub enum Outcome {
     Ok,
     /// It ran, or could not run, and says why.
     Error,
-    /// A person said no.
+    /// A person denied the call.
     Denied,
     /// The deadline of the call passed.
     Timeout,

@@ -62,7 +62,7 @@ pub(crate) fn meaning(object: &Object, form: SignalForm, is_first: bool) -> Mean
         if let Some(envelope) = flat(value) {
             return signal(envelope);
         }
-        // A response alone is text: whoever asks for JSON may get such an object for an answer.
+        // A response alone is text: a user who asks for JSON may get such an object for an answer.
         if value["response"].is_string() && (names_signal(value) || is_cut_envelope(object)) {
             return signal(value.clone());
         }

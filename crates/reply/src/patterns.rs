@@ -33,7 +33,7 @@ static SHARED: LazyLock<ByteCache<Lists, Patterns>> = LazyLock::new(|| ByteCache
 pub struct PatternMatch<'a> {
     /// Whether the text announces a next step; otherwise it says that it is done.
     pub continues: bool,
-    /// The pattern that heard it.
+    /// The pattern that matched, as it is configured.
     pub pattern: &'a str,
 }
 

@@ -180,7 +180,7 @@ impl Prose {
         self.text.push_str(&line[at..]);
     }
 
-    /// Searches with the steps that are left. When they do not suffice, nothing more is searched: what was heard by then
+    /// Searches with the steps that are left. When they do not suffice, nothing more is searched: what matched by then
     /// counts.
     pub(crate) fn spend<T>(&self, search: impl FnOnce(&mut usize) -> Option<T>) -> Option<T> {
         let mut left = self.steps.take();

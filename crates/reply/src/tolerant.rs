@@ -457,7 +457,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn damaged_objects_are_read_as_a_person_reads_them() {
+    fn damaged_object_is_read_with_its_evident_values() {
         for (text, value, behind) in [
             (r#"{"a": 1, "b": [true, null],} rest"#, json!({"a": 1, "b": [true, null]}), " rest"),
             (r"{'a': True, 'b': None}", json!({"a": true, "b": null}), ""),
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_objects_keep_what_was_whole() {
+    fn cut_object_keeps_its_complete_values() {
         for (text, value) in [
             (r#"{"a":"b"#, json!({"a": "b"})),
             (r#"{"a":["b","c"#, json!({"a": ["b", "c"]})),

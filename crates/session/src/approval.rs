@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_rule_that_fits_counts_and_else_the_tool() {
+    fn first_matching_approval_rule_counts_else_the_tool() {
         use Approval::{Always, Never};
         let arguments = Json::parse(r#"{"path":"/etc/passwd","n":12,"list":["rm","-rf"]}"#).unwrap();
         for (rules, own, expect) in [

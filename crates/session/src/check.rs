@@ -1,5 +1,5 @@
-//! What a command of a client must be. The edge asks before it sends one, so that a client is told at once; the loop asks
-//! again, since others may send commands too.
+//! What a command of a client must be. The edge asks before it sends one, so that a client gets the refusal at once;
+//! the loop asks again, since others may send commands too.
 
 use contract::ErrorCode;
 use contract::command::{
@@ -112,7 +112,7 @@ pub(crate) fn json(field: &str, Size { depth, values }: Size) -> Result<(), Refu
     at_most(values, JSON_VALUES_MAX, field, "values and names", "send less")
 }
 
-/// Whether what a provider wants to be told again can be embedded.
+/// Whether the parts that a provider wants to see again can be embedded.
 pub(crate) fn is_embeddable(replay: &ReasoningParts) -> bool {
     replay.parts.iter().all(|part| depth(part) <= JSON_DEPTH_MAX)
 }
@@ -135,7 +135,7 @@ pub(crate) fn content(content: &Content, field: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// History may hold what was said; calls and results belong to the session that made them.
+/// History may hold texts; calls and results belong to the session that made them.
 fn history(message: &Message, index: usize) -> Result<(), Refusal> {
     let field = format!("messages[{index}]");
     match message {

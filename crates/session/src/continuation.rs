@@ -72,7 +72,7 @@ impl ContinuationVerdict {
 pub enum Rule {
     /// Tools that were asked for are run, and the model reads what they say.
     ToolCalls,
-    /// The user said something that the model has not seen.
+    /// There is a user message that the model has not seen.
     Message,
     /// Continuation is switched off.
     Switch,
@@ -114,7 +114,7 @@ pub(crate) fn silent(why: &str) -> ContinuationVerdict {
     verdict(false, DecisionSource::Default, &format!("neither a signal nor a pattern{why}"))
 }
 
-/// What is said of a limit, for people.
+/// Description of a limit, for people.
 pub(crate) fn used_up(settings: &ContinuationSettings, limit: StopReason) -> String {
     let Limits { tokens, cost_usd, tool_calls, repetition, no_progress } = settings.limits;
     match limit {

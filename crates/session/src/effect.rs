@@ -14,7 +14,7 @@ pub enum Effect {
     CallModel(CallAttempt),
     /// Publish the tool call's work item.
     CallTool(CallAttempt),
-    /// Take back what may still wait, and tell whoever works on it.
+    /// Remove the work item if it still waits, and notify the worker that runs it.
     Cancel {
         /// Which try of which call.
         call: CallAttempt,

@@ -1,8 +1,9 @@
 //! The loop, pure: an input and the time go in, events come out, and state is the fold over events (I1).
 //!
 //! [`Session::decide`] is total and changes nothing; [`Session::fold`] is the only mutation; [`Session::outstanding`]
-//! says what is still owed to the world. Effects follow from events alone, so nothing can be performed that was not
-//! committed (I2). A session's transcript is built so that each tool call has exactly one result, in order (I3).
+//! lists the effects that may not have been performed. Effects follow from events alone, so nothing can be performed
+//! that was not committed (I2). A session's transcript is built so that each tool call has exactly one result, in
+//! order (I3).
 
 mod apply;
 mod approval;
@@ -59,7 +60,7 @@ pub struct Session {
     transcript: Transcript,
 }
 
-/// Why nobody of this version may decide on a log.
+/// Why this version may not decide on a log.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// A newer version wrote to it: its replicas take the inputs.
@@ -157,7 +158,7 @@ impl Session {
         Ok(session)
     }
 
-    /// As [`Session::replay`], for whoever decides on it: refused where a newer version wrote any of it.
+    /// As [`Session::replay`], for a caller that decides: refused where a newer version wrote any of it.
     pub fn restore(key: SessionKey, commits: &[(u64, Commit)]) -> Result<Self, RestoreError> {
         if let Some((_, newer)) = commits.iter().find(|(_, commit)| commit.is_newer()) {
             return Err(RestoreError::Newer { fold: newer.meta.fold });
@@ -170,8 +171,7 @@ impl Session {
         SessionKey { tenant: self.state.tenant().clone(), session: self.state.session().clone() }
     }
 
-    /// What is still owed to the world: for a reload, when nobody knows what of it was performed. Of an ended
-    /// session: the cancels.
+    /// Effects that may not have been performed: after a reload that is unknown. Of an ended session: the cancels.
     pub fn outstanding(&self) -> Vec<Effect> {
         effect::outstanding(&self.state)
     }
@@ -369,8 +369,7 @@ impl Session {
         contract::Json::of(self)
     }
 
-    /// What of the state a commit carries where the log begins anew with it: of a session that is archived the least,
-    /// so that whoever is late finds an answer.
+    /// The least state of an archived session, with which its log begins anew: enough to answer late commands.
     pub fn tombstone(&self) -> contract::Json {
         let mut state = self.state.clone();
         state.drop_tools();

@@ -36,7 +36,7 @@ impl Transcript {
     /// What to leave out so that the request of this step fits; none when it fits, or when nothing can be left out.
     ///
     /// Results of older steps are cut first, then whole turns go, then replies of this turn with their results, then
-    /// the last results are cut. The system prompt and what the user said in this turn always stay.
+    /// the last results are cut. The system prompt and the user messages of this turn always stay.
     pub(crate) fn plan(&self, turn: u32, step: u32, room: TokenBudget) -> Option<ContextPruned> {
         if self.tokens() <= room.most {
             return None;
@@ -52,7 +52,8 @@ impl Transcript {
             tokens_after: 0,
             spent: Spent::default(),
         };
-        // The running step is not in the transcript yet, unless it is tried again: its last one is what was said last.
+        // The running step is not in the transcript yet, unless it is tried again: the last step there is that of the
+        // last reply.
         let last = self.places().filter(|p| p.turn == turn && p.kind == Kind::Reply).map(|p| p.step).max().unwrap_or(0);
         self.cut_results(&mut plan, room, |at, of| (at, of) != (turn, last));
         let turns: Vec<u32> = self.numbers(|place| (place.turn < turn).then_some(place.turn));
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_events_add_is_never_guessed_too_small_nor_by_far_too_large() {
+    fn token_estimate_of_events_is_an_upper_bound() {
         let texts = ["", "short", &"long ".repeat(900), &"\"quoted\"\n".repeat(500), &"\u{e4}".repeat(2_000)];
         for text in texts {
             let quoted = serde_json::to_string(text).unwrap();
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transcript_knows_whether_there_is_anything_before_a_turn() {
+    fn has_before_is_true_only_after_an_earlier_turn() {
         let mut transcript = Transcript::default();
         assert!(!transcript.has_before(3));
         let user = |id: &str| {

@@ -1,4 +1,4 @@
-//! A session as people read it: what was said and done, turn by turn, without what is between the model and the loop.
+//! A session as people read it: messages and calls, turn by turn, without signals and nudges.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct ReadableTurn {
     pub turn: u32,
     /// Time at which the turn began.
     pub started: Timestamp,
-    /// What was said, in order.
+    /// Messages of the turn, in order.
     pub messages: Vec<ReadableMessage>,
     /// Why it ended; none while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ pub struct ReadableCall {
     pub tool: String,
     /// As the model wrote them; as a person changed them, where one did.
     pub arguments: String,
-    /// What a person said, where one was asked.
+    /// Decision of a person, where one was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<AnswerDecision>,
     /// Person that answered the gate.

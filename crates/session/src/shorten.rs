@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn head_and_tail_are_whole_characters() {
+    fn shortened_text_keeps_whole_characters() {
         assert_eq!(shorten("abcdef", 6), None);
         assert_eq!(shorten("abcdefg", 6).as_deref(), Some("abc\n[1 bytes left out]\nefg"));
         assert_eq!(shorten("\u{e4}\u{f6}\u{fc}\u{df}", 6).as_deref(), Some("\u{e4}\n[4 bytes left out]\n\u{df}"));

@@ -259,7 +259,7 @@ impl State {
         self.life == Lifecycle::Ended && self.archived.is_some()
     }
 
-    /// Lets go of what nobody asks of a session that is archived.
+    /// Drops the state that an archived session needs no more.
     pub(crate) fn drop_tools(&mut self) {
         self.tools = Arc::new(ToolSet::new(ToolsResolved { sha256: String::new(), tools: Vec::new() }));
         self.timer = None;

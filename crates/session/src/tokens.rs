@@ -2,7 +2,7 @@
 
 use contract::event::Spent;
 
-/// Bytes of a token, times ten, where the provider has not told yet.
+/// Bytes of a token, times ten, while the provider has not counted any yet.
 const BYTES_PER_TEN_TOKENS: u64 = 36;
 /// Bytes of a token at most, whatever a provider reports; at least it is one.
 const BYTES_PER_TOKEN_MAX: u64 = 12;
@@ -60,11 +60,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_what_the_window_leaves_beside_the_reply() {
+    fn token_budget_is_the_window_without_the_reply() {
         for (window, max_output, most, wanted) in [
             (8_000, Some(1_000), 7_000, 5_250),
             (8_000, None, 6_000, 4_500),
-            // A reply never takes more than half of it, whatever the model is said to write.
+            // A reply never takes more than half of it, whatever output limit the model has.
             (8_000, Some(7_000), 4_000, 3_000),
         ] {
             assert_eq!(TokenBudget::of(window, max_output), TokenBudget { most, wanted });
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_guessed_until_the_provider_has_counted() {
+    fn tokens_are_estimated_until_the_provider_counts() {
         let counted = |input| Spent { usage: Usage { input, ..Usage::default() }, ..Spent::default() };
         assert_eq!(TokenMeasurement::tokens(None, 3_600), 1_000);
         assert_eq!(TokenMeasurement::tokens(None, 3_601), 1_001, "rounded up");

@@ -20,7 +20,7 @@ pub(crate) struct Transcript {
     /// Where each of them stands. An older fold had none: [`Transcript::settle`].
     #[serde(default)]
     places: Vec<MessagePosition>,
-    /// The turn and step that are told of now.
+    /// The turn and step to which new messages belong.
     #[serde(default)]
     at: (u32, u32),
     /// Bytes of the tools that go along.
@@ -171,7 +171,7 @@ impl Transcript {
         self.system.iter().cloned().chain(self.messages.iter().cloned()).chain(known).collect()
     }
 
-    /// What the user said last, as text.
+    /// Text of the last user message.
     pub(crate) fn asked_last(&self) -> String {
         let user_message = self.placed().filter(|(_, place)| place.kind == Kind::User).last();
         let message = user_message.and_then(|(message, _)| serde_json::from_str::<Message>(message.get()).ok());
@@ -181,7 +181,7 @@ impl Transcript {
         }
     }
 
-    /// The same for another session: each call has a result, messages without a place come last, and ids are told from
+    /// The same for another session: each call has a result, messages without a place come last, and ids differ from
     /// those that the other session will make.
     pub(crate) fn export_transcript(&self) -> Vec<Message> {
         let mut closed = self.clone();
@@ -353,7 +353,7 @@ impl Transcript {
         }
     }
 
-    /// Moves the results behind their reply; one that is missing is said to be unknown, never left out.
+    /// Moves the results behind their reply; a missing one is reported as unknown, never left out.
     fn close_step(&mut self) {
         for Expected { call, content } in std::mem::take(&mut self.results) {
             let content = content.unwrap_or_else(|| "unknown: nobody knows what became of this call".to_owned());
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_an_older_fold_get_places() {
+    fn messages_of_an_older_fold_get_positions() {
         let message = |text: &str| Json::parse(text).unwrap();
         let mut transcript = Transcript::default();
         for text in [

@@ -41,7 +41,7 @@ pub struct ContextCleared {
     /// Client that sent the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why, in the words of whoever asked.
+    /// Reason, in the words of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

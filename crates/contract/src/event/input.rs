@@ -21,9 +21,9 @@ pub struct InputHandled {
     /// For client commands: when the control stream took them, by the server's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_at: Option<Timestamp>,
-    /// Of a parent's command: which of all that it told its children this is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<u64>,
+    /// For commands of a parent: their index among its commands to all children.
+    #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+    pub parent_command_number: Option<u64>,
 }
 
 /// Which input changed nothing, and why.
@@ -38,10 +38,10 @@ pub struct InputIgnored {
     /// For client commands: when the control stream took them, by the server's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_at: Option<Timestamp>,
-    /// Of a parent's command: which of all that it told its children this is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<u64>,
-    /// Why, as its sender is told.
+    /// For commands of a parent: their index among its commands to all children.
+    #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+    pub parent_command_number: Option<u64>,
+    /// Reason that the sender gets.
     pub refusal: Refusal,
     /// What a late reply used all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]

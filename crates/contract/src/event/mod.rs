@@ -66,7 +66,7 @@ topics! {
     SessionStarted = "session_started",
     /// The session ended; no event follows but archiving.
     SessionEnded = "session_ended",
-    /// A user message was taken in.
+    /// A user message was accepted.
     UserProcessed = "message.user_processed",
     /// A piece of a reply; never logged.
     AiChunkReceived = "message.ai_chunk_received",
@@ -160,7 +160,7 @@ events! {
     SessionStarted(Box<SessionStarted>) = "session_started", public as SessionStarted;
     /// The session ended; no event follows but archiving.
     SessionEnded(SessionEnded) = "session_ended", public as SessionEnded;
-    /// A user message was taken in.
+    /// A user message was accepted.
     UserProcessed(UserProcessed) = "message.user_processed", public as UserProcessed;
     /// A turn started with the messages that waited.
     TurnStarted(TurnStarted) = "turn_started";
@@ -208,7 +208,7 @@ events! {
     JudgeOpened(JudgeOpened) = "judge_opened";
     /// The transcript was cut to the model's window.
     ContextPruned(ContextPruned) = "context.pruned", public as ContextPruned;
-    /// A child session is told to pause, resume or stop.
+    /// A child session is commanded to pause, resume or stop.
     ChildCommanded(ChildCommanded) = "child_told";
     /// The transcript was cleared.
     ContextCleared(ContextCleared) = "context.cleared", public as ContextCleared;
@@ -324,7 +324,7 @@ mod tests {
     use crate::tool::{Approval, EffectClass};
 
     #[test]
-    fn an_input_is_named_by_kind_and_id() {
+    fn input_reference_serialises_kind_and_id() {
         let input = InputRef { kind: InputKind::Control(Verb::ModelFinished), id: CommandId::new("m1-1").unwrap() };
         let text = serde_json::to_string(&input).unwrap();
         assert_eq!(text, r#"{"kind":"model_finished","id":"m1-1"}"#);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_arguments_survive_the_tagging() {
+    fn event_with_raw_arguments_is_read_back_unchanged() {
         let event = Event::ToolCallIdentified(ToolCallIdentified {
             call: CallId::tool(1, 1, 1),
             tool: ToolName::new("t").unwrap(),

@@ -23,7 +23,7 @@ pub struct SummaryOpened {
     pub call: CallId,
     /// The first turn that stays as it is.
     pub before: u32,
-    /// When its watchdog bites.
+    /// Deadline of the watchdog timer.
     pub deadline: Timestamp,
 }
 
@@ -34,7 +34,7 @@ pub struct JudgeOpened {
     pub call: CallId,
     /// The model that judges.
     pub model: String,
-    /// When its watchdog bites.
+    /// Deadline of the watchdog timer.
     pub deadline: Timestamp,
 }
 
@@ -49,7 +49,7 @@ pub struct ModelCallOpened {
     pub turn: u32,
     /// Number of the step in its turn, from 1.
     pub step: u32,
-    /// When its watchdog bites.
+    /// Deadline of the watchdog timer.
     pub deadline: Timestamp,
 }
 
@@ -132,7 +132,7 @@ pub struct AiFullReceived {
     /// Milliseconds from the request to the end of the reply.
     #[serde(default)]
     pub latency_ms: u64,
-    /// What the provider wants to be told again.
+    /// Parts that the provider wants to see again in later requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReasoningParts>,
 }

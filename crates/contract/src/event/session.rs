@@ -121,12 +121,12 @@ pub struct Prompt {
     pub fingerprint: String,
 }
 
-/// What a child session is told.
+/// A command to a child session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildCommanded {
     /// The call that it performs.
     pub call: CallId,
-    /// Counts all that is told to children.
+    /// Index among the commands to all children, from 1.
     pub number: u64,
     /// `pause`, `resume` or `stop`.
     pub verb: Verb,
@@ -181,7 +181,7 @@ pub struct SessionEnded {
     /// Client that stopped the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why, in the words of whoever stopped it.
+    /// Reason, in the words of the client that stopped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

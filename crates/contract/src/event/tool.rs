@@ -52,7 +52,7 @@ pub struct ToolCallExtended {
     pub deadline: Timestamp,
 }
 
-/// Data of `tool_call.progress`, which is told once and never logged.
+/// Data of `tool_call.progress`, which is published once and never logged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallProgress {
     /// Id of the call: unique in its session.

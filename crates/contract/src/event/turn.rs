@@ -140,7 +140,7 @@ pub struct Progress {
 
 impl Progress {
     /// Whether it says more than which step is at hand.
-    pub fn is_told(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         *self != Self { current_step: self.current_step, ..Self::default() }
     }
 }

@@ -50,7 +50,7 @@ pub fn events() -> [Subject; 2] {
     [Subject("ai_loop.*.*.*".to_owned()), Subject("ai_loop.*.*.*.*".to_owned())]
 }
 
-/// What is told of every tool call.
+/// What is is_matched of every tool call.
 pub fn tool_calls() -> Subject {
     Subject("ai_loop.tool_call.*.*.*".to_owned())
 }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_filter_takes_in_what_its_builder_builds_and_nothing_else() {
+    fn filter_matches_only_subjects_of_its_builder() {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
         let (id, tool_name) = (CommandId::new("c").unwrap(), ToolName::new("t").unwrap());
         let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn i6_the_filters_of_events_match_every_event_and_nothing_private() {
+    fn i6_filters_of_events_match_every_event_and_nothing_private() {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("default").unwrap() };
         let taken = |subject: &Subject| events().iter().any(|f| matches(f.as_str(), subject.as_str()));
         assert!(Topic::ALL.iter().all(|topic| taken(&subject::event(&key, *topic))));
@@ -167,14 +167,14 @@ mod tests {
             subject::mail(&mailbox(), &MailId::sent_by("default-c1-1-1")),
         ];
         assert!(!private.iter().any(taken));
-        // What is told of tool calls is a part of that.
+        // What is is_matched of tool calls is a part of that.
         for filter in [tool_calls(), subject::tool_calls_of(&key.tenant)] {
-            let told = |subject: &Subject| matches(filter.as_str(), subject.as_str());
+            let is_matched = |subject: &Subject| matches(filter.as_str(), subject.as_str());
             for topic in Topic::ALL {
                 let of_tools = topic.as_str().starts_with("tool_call.");
-                assert_eq!(told(&subject::event(&key, *topic)), of_tools, "{filter} {topic}");
+                assert_eq!(is_matched(&subject::event(&key, *topic)), of_tools, "{filter} {topic}");
             }
-            assert!(!private.iter().any(told), "{filter}");
+            assert!(!private.iter().any(is_matched), "{filter}");
         }
     }
 }

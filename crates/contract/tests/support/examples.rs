@@ -78,8 +78,13 @@ fn key() -> SessionKey {
 }
 
 fn command<T>(body: T) -> Command<T> {
-    let meta =
-        CommandMeta { told: None, v: VERSION, time: at(), by: Some("client".to_owned()), edge: Some(id("edge-1")) };
+    let meta = CommandMeta {
+        parent_command_number: None,
+        v: VERSION,
+        time: at(),
+        by: Some("client".to_owned()),
+        edge: Some(id("edge-1")),
+    };
     Command { meta, body }
 }
 
@@ -124,7 +129,12 @@ fn commit() -> Commit {
         meta,
         snapshot: None,
         events: vec![
-            Event::InputHandled(InputHandled { told: None, input, control_seq: Some(17), control_at: Some(at()) }),
+            Event::InputHandled(InputHandled {
+                parent_command_number: None,
+                input,
+                control_seq: Some(17),
+                control_at: Some(at()),
+            }),
             Event::UserProcessed(message),
             Event::TurnStarted(turn),
             Event::ModelCallOpened(call),

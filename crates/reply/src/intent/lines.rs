@@ -69,7 +69,7 @@ impl<'a> Lines<'a> {
         lines
     }
 
-    /// A line is not said to the reader.
+    /// Notes that a line is left out, as it does not speak to the reader.
     fn skip(&mut self) {
         if let Some(line) = self.0.last_mut() {
             line.is_followed = true;

@@ -171,7 +171,8 @@ const LETTERS: &[&str] = &[
     "\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}",
 ];
 
-/// Where the sentence ends that hands over a poem or a letter, and whether it is the whole line: then the text comes below.
+/// Where the sentence ends that hands over a poem or a letter, and whether it is the whole line: then the text comes
+/// below.
 pub(super) fn introduces_draft(line: &str) -> Option<(usize, bool)> {
     let is_japanese = !line.is_ascii()
         && (line.contains("\u{6848}\u{3067}\u{3059}") || line.contains("\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}"));

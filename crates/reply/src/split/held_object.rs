@@ -12,7 +12,7 @@ pub(super) struct HeldObject {
     pub(super) from: usize,
     /// Whether it stands in code or behind a backtick: there it may be quoted.
     pub(super) is_quoted: bool,
-    /// Whether the model said nothing before it, so that it can be the whole reply.
+    /// Whether no text stands before it, so that it can be the whole reply.
     pub(super) is_first: bool,
     /// Whether the tag of a tool call stands before it, at the beginning of a line.
     pub(super) is_tagged: bool,

@@ -126,7 +126,7 @@ impl Splitter {
                 self.feed(&behind, out);
             }
             Meaning::Signal(_) | Meaning::Silent if held.is_quoted && object.end != End::Closed => {
-                // Cut off in code: nobody asked for it there, and nobody is to read half of it.
+                // Cut off in code: the session did not ask for it there, and half of it is not shown.
                 self.start_paragraph();
             }
             Meaning::Calls(written) if behind.trim().is_empty() => self.accept_signal(&held, written, out),

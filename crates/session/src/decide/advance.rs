@@ -132,7 +132,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Calls that a child is to perform and that nobody performs yet: they share what is left.
+    /// Calls for children that are not open yet: they share the rest of the budget.
     fn delegates_waiting(&self) -> u32 {
         let waits = |state: &&ToolCallState| match &state.stage {
             CallStage::Pending(request) | CallStage::Gated { request, .. } => request.tool.as_str() == DELEGATE,

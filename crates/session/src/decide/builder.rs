@@ -69,15 +69,16 @@ impl DecisionBuilder<'_> {
 
     pub(super) fn handled(&mut self) {
         let input = self.input.reference.clone();
-        let Input { control_seq, control_at, parent_command_number: told, .. } = *self.input;
-        self.emit(Event::InputHandled(InputHandled { input, control_seq, control_at, told }));
+        let Input { control_seq, control_at, parent_command_number, .. } = *self.input;
+        self.emit(Event::InputHandled(InputHandled { input, control_seq, control_at, parent_command_number }));
     }
 
     fn ignore(&mut self, ignored: Rejection) {
         let Rejection { refusal, spent, late, parent } = ignored;
         let input = self.input.reference.clone();
-        let Input { control_seq, control_at, parent_command_number: told, .. } = *self.input;
-        let ignored = InputIgnored { input, control_seq, control_at, told, refusal, usage: spent, late, parent };
+        let Input { control_seq, control_at, parent_command_number, .. } = *self.input;
+        let ignored =
+            InputIgnored { input, control_seq, control_at, parent_command_number, refusal, usage: spent, late, parent };
         self.emit(Event::InputIgnored(ignored));
         self.keep_timer();
     }

@@ -78,7 +78,7 @@ impl DecisionBuilder<'_> {
         Some(Child { session_id, agent, task, share })
     }
 
-    /// What is left of the turn's limits and reserved for nobody, by the number of those who want it.
+    /// The part of the turn's limits that is not reserved, divided by the number of calls that share it.
     fn share(&self, sharers: u32) -> Budget {
         let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return Budget::default() };
         let mut left = turn.guard.left(&setup.agent.continuation, turn.spent);
@@ -98,7 +98,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Says to every child at work what was said to this session.
+    /// Passes a command to every child that runs.
     pub(super) fn command_children(&mut self, verb: Verb) {
         let calls: Vec<CallId> = match self.state.turn.as_ref().map(|turn| &turn.activity) {
             Some(Activity::RunningTools(calls)) => {
@@ -125,7 +125,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// What is said when an agent would ask itself in the end.
+/// Refusal of a delegation by which an agent would wait for itself.
 pub(super) fn circles(lineage: &[AgentId], agent: &AgentId) -> Option<String> {
     lineage.contains(agent).then(|| {
         let names: Vec<&str> = lineage.iter().map(AgentId::as_str).collect();

@@ -85,7 +85,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Nobody answered in time: what was said for that case counts.
+    /// Nobody answered in time: the gate's `on_expiry` counts.
     fn expired(&mut self, state: &ToolCallState, request: &ToolRequest, on_expiry: OnExpiry) {
         if request.is_question() {
             self.close_gate(&state.call, AnswerDecision::Deny, None, None);

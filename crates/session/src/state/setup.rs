@@ -39,8 +39,8 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// They compiled when the session started; if they no longer do, no pattern speaks. The process keeps them within one
-    /// limit for all sessions: a session that held its own would keep them as long as it is in memory.
+    /// They compiled when the session started; if they no longer do, no pattern speaks. The process keeps them within
+    /// one limit for all sessions: a session that held its own would keep them as long as it is in memory.
     pub(crate) fn patterns(&self) -> Arc<Patterns> {
         Patterns::compile(&self.agent.continuation).unwrap_or_default()
     }

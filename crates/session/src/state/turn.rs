@@ -46,7 +46,7 @@ pub(crate) struct TurnState {
     /// The form in which the last model call asked for a signal; none where an older fold did not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) form: Option<SignalForm>,
-    /// How far the model said last that the work is.
+    /// The progress that the model reported last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) progress: Option<Progress>,
     /// Whether a step was taken since the model was not sure that it is done.
@@ -76,8 +76,8 @@ pub(crate) enum Activity {
     AwaitingModel(ModelCall),
     /// A failed model call waits for its next attempt.
     Backoff { call: CallId, attempt: u32, empties: u32, retry_at: Timestamp },
-    /// A reply without calls is being decided about: between two events of one commit, or until a pause is over in which
-    /// nobody can be asked.
+    /// A reply without calls is being decided about: between two events of one commit, or until a pause is over in
+    /// which nobody can be asked.
     Deciding,
     /// The reply's calls run.
     #[serde(rename = "Acting")]
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_of_the_second_fold_is_read() {
+    fn question_of_the_second_fold_is_read() {
         let old = r#"{"Asking":{"gate":"limit-1-1","limit":"max_iterations","expires":"2026-01-15T10:30:45.123Z"}}"#;
         let asking: Activity = serde_json::from_str(old).unwrap();
         assert!(matches!(asking, Activity::AwaitingUser { question: Question::Limit(StopReason::MaxIterations), .. }));

@@ -142,7 +142,7 @@ fn answer_with_deeper_arguments_is_refused_and_the_gate_stays_open() {
 }
 
 #[test]
-fn what_a_provider_wants_again_is_left_out_when_it_is_deeper() {
+fn replay_parts_nested_too_deep_are_dropped() {
     let mut talk = begin(start(1, 1));
     talk.replay = Some(ReasoningParts {
         family: "f".to_owned(),

@@ -38,7 +38,7 @@ pub(crate) struct Talk {
     finish_reason: FinishReason,
     /// What the next reply reasons.
     reasoning: String,
-    /// What the next reply's provider wants to be told again.
+    /// Parts that the next reply's provider wants to see again.
     pub(crate) replay: Option<ReasoningParts>,
     /// Tools of the tenant besides those that every test has.
     pub(crate) more_tools: Vec<ToolSpec>,
@@ -47,7 +47,7 @@ pub(crate) struct Talk {
     pub(crate) sent: Option<Timestamp>,
     /// The log, as its writer writes it.
     pub(crate) log: Vec<(u64, Commit)>,
-    /// What a reader is told of all that: see [`Talk::story`].
+    /// The session as text; see [`Talk::story`].
     story: String,
 }
 
@@ -162,7 +162,7 @@ impl Talk {
             Verb::Stop => Body::Stop(word.body.body),
             other => panic!("{other} is no word to a child"),
         };
-        self.parent_command_number = word.body.meta.told;
+        self.parent_command_number = word.body.meta.parent_command_number;
         self.input(InputKind::Control(word.verb), word.id.as_str(), body);
         self.parent_command_number = None;
     }
@@ -328,8 +328,8 @@ impl Talk {
         Some(item)
     }
 
-    /// What was said and what came of it, for people: an input, the events of its commit, what they ask of the world, and
-    /// what is owed after it to whoever loads the session.
+    /// The session as text for people: each input with the events of its commit, their effects, and
+    /// the effects that a reload would repeat.
     pub(crate) fn story(&self) -> &str {
         self.story.trim_start()
     }
