@@ -721,7 +721,7 @@ impl World {
                 }
                 Effect::CommandChild(call) => {
                     let Some(word) = self.replicas[replica].child_command(call) else { continue };
-                    let number = word.body.meta.told.unwrap_or(0);
+                    let number = word.body.meta.parent_command_number.unwrap_or(0);
                     let (delay, verb) = (self.word_delay(), word.verb);
                     self.at(delay, Action::CommandChild { call: call.clone(), number, verb });
                 }
