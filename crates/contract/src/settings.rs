@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::{AgentId, ToolName};
-use crate::tool::Approval;
+use crate::tool::ApprovalPolicy;
 
 /// How the loop decides whether to go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -334,7 +334,7 @@ pub struct ApprovalRule {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub when: BTreeMap<String, String>,
     /// Whether a person is asked before such a call.
-    pub ask: Approval,
+    pub ask: ApprovalPolicy,
     /// Seconds that the question stays open; [`crate::limits::GATE_MAX`] by default, and at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,

@@ -44,10 +44,10 @@ impl EffectClass {
     }
 }
 
-/// Whether a person is asked first.
+/// Whether a person must approve each call of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
-pub enum Approval {
+pub enum ApprovalPolicy {
     /// Nobody is asked before a call.
     #[default]
     Never,
@@ -55,7 +55,7 @@ pub enum Approval {
     Always,
 }
 
-impl Approval {
+impl ApprovalPolicy {
     /// As in a message.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -78,9 +78,9 @@ pub struct ToolSpec {
     /// What may be done after a loss.
     #[serde(default)]
     pub effect: EffectClass,
-    /// Whether a person is asked first.
+    /// Whether a person must approve each call of a tool.
     #[serde(default)]
-    pub approval: Approval,
+    pub approval: ApprovalPolicy,
     /// Milliseconds that one call may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -310,7 +310,7 @@ pub mod metadata {
     pub const PARAMETERS: &str = "ailoop.parameters";
     /// Effect class, as [`EffectClass`](super::EffectClass) writes it.
     pub const EFFECT: &str = "ailoop.effect";
-    /// Approval, as [`Approval`](super::Approval) writes it.
+    /// Approval policy, as [`ApprovalPolicy`](super::ApprovalPolicy) writes it.
     pub const APPROVAL: &str = "ailoop.approval";
     /// Timeout of a call in seconds.
     pub const TIMEOUT: &str = "ailoop.timeout";

@@ -10,7 +10,7 @@ use contract::event::{
 };
 use contract::model::{FailureKind, FinishReason};
 use contract::settings::OnExpiry;
-use contract::tool::{Approval, ChildUsage, Outcome};
+use contract::tool::{ApprovalPolicy, ChildUsage, Outcome};
 
 use crate::clock::Clock;
 use crate::repetition_guard::RepetitionGuard;
@@ -165,8 +165,8 @@ impl State {
                 });
                 // Until its gate opens, a call that needs approval must not be dispatched: it stays announced.
                 let stage = match identified.approval {
-                    Approval::Never => CallStage::Pending(request),
-                    Approval::Always => CallStage::Gated {
+                    ApprovalPolicy::Never => CallStage::Pending(request),
+                    ApprovalPolicy::Always => CallStage::Gated {
                         request,
                         expires: Timestamp::from_millis(u64::MAX),
                         on_expiry: OnExpiry::Deny,

@@ -27,8 +27,8 @@ pub use model::{
     SummaryOpened,
 };
 pub use session::{
-    ChildCommanded, Configured, EndReason, Prompt, Requests, SessionArchived, SessionEnded, SessionImported,
-    SessionStarted,
+    ChildCommanded, Configured, EndReason, Requests, SessionArchived, SessionEnded, SessionImported, SessionStarted,
+    SystemPrompt,
 };
 pub use tool::{Child, ToolCallExtended, ToolCallIdentified, ToolCallOpened, ToolCallProgress, ToolCallResult};
 pub use turn::{
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
     use crate::command::Verb;
     use crate::ids::{CallId, CommandId, ToolName};
-    use crate::tool::{Approval, EffectClass};
+    use crate::tool::{ApprovalPolicy, EffectClass};
 
     #[test]
     fn input_reference_serialises_kind_and_id() {
@@ -356,7 +356,7 @@ mod tests {
             tool: ToolName::new("t").unwrap(),
             arguments: Json::parse("{\"a\": 1.50}").unwrap(),
             effect: EffectClass::Pure,
-            approval: Approval::Never,
+            approval: ApprovalPolicy::Never,
             timeout_ms: 1,
             max_output: 1,
         });

@@ -86,7 +86,7 @@ pub struct Configured {
     pub fallbacks: Vec<ModelSettings>,
     /// The new prompt and its fingerprint; none: as it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<Prompt>,
+    pub prompt: Option<SystemPrompt>,
     /// All features that this session switched.
     #[serde(default, skip_serializing_if = "Features::is_empty")]
     pub features: Features,
@@ -114,7 +114,7 @@ pub struct Requests {
 
 /// The system prompt that replaces the session's earlier one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prompt {
+pub struct SystemPrompt {
     /// Text of the system prompt.
     pub text: String,
     /// SHA-256 over the text, in hex.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::Budget;
 use crate::ids::{AgentId, CallId, SessionId, ToolName};
 use crate::timestamp::Timestamp;
-use crate::tool::{Approval, ChildUsage, EffectClass, FullResultRef, Outcome};
+use crate::tool::{ApprovalPolicy, ChildUsage, EffectClass, FullResultRef, Outcome};
 use crate::{ErrorCode, Json};
 
 /// A complete tool call.
@@ -20,7 +20,7 @@ pub struct ToolCallIdentified {
     /// What may be done after a loss.
     pub effect: EffectClass,
     /// Whether a person is asked first.
-    pub approval: Approval,
+    pub approval: ApprovalPolicy,
     /// Milliseconds from dispatch to its deadline, the turn's deadline aside.
     pub timeout_ms: u64,
     /// Bytes of its result that the model reads.

@@ -11,7 +11,7 @@ use contract::model::{
 };
 use contract::settings::{ModelSettings, ToolFilter};
 use contract::subject::SessionKey;
-use contract::tool::{Approval, EffectClass, Outcome, ToolItem, ToolResult, ToolSpec};
+use contract::tool::{ApprovalPolicy, EffectClass, Outcome, ToolItem, ToolResult, ToolSpec};
 use contract::{AgentId, CallId, CommandId, Json, MailId, SessionId, TenantId, Timestamp, ToolName};
 use serde::Serialize;
 use serde_json::json;
@@ -270,7 +270,7 @@ fn tool_spec() -> ToolSpec {
         description: "Lists the files below a directory.".to_owned(),
         parameters: schema(),
         effect: EffectClass::Pure,
-        approval: Approval::Never,
+        approval: ApprovalPolicy::Never,
         timeout_ms: Some(30_000),
         max_output: None,
         instructions: None,

@@ -4,7 +4,7 @@ use contract::command::{Budget, Verb};
 use contract::event::{CallCancelled, Child, ChildCommanded, Event};
 use contract::ids::{AgentId, CallId, SessionId, ToolName};
 use contract::limits::{DELEGATE_DEPTH_MAX, MESSAGE_BYTES_MAX, TOOL_TIMEOUT_MAX};
-use contract::tool::{Approval, DELEGATE, EffectClass, ToolSpec};
+use contract::tool::{ApprovalPolicy, DELEGATE, EffectClass, ToolSpec};
 use contract::{ErrorCode, Json, Timestamp};
 use serde::Deserialize;
 
@@ -38,7 +38,7 @@ pub fn delegate_spec() -> ToolSpec {
         description: "Gives a task to another agent, waits for it, and returns its answer.".to_owned(),
         parameters: Json::of(&parameters),
         effect: EffectClass::Idempotent,
-        approval: Approval::Never,
+        approval: ApprovalPolicy::Never,
         timeout_ms: u64::try_from(TOOL_TIMEOUT_MAX.as_millis()).ok(),
         max_output: None,
         instructions: None,

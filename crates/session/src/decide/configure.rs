@@ -1,7 +1,7 @@
 //! `configure`: settings of a session that runs.
 
 use contract::command::Configure;
-use contract::event::{Configured, Event, Prompt, Requests};
+use contract::event::{Configured, Event, Requests, SystemPrompt};
 use contract::settings::AgentSettings;
 use contract::{AiConfig, ErrorCode};
 
@@ -50,7 +50,7 @@ impl DecisionBuilder<'_> {
             None => (setup.agent.tools.clone(), setup.agent.approvals.clone()),
         };
         let prompt = composed
-            .map(|composed| Prompt { text: composed.prompt.clone(), fingerprint: composed.fingerprint.clone() });
+            .map(|composed| SystemPrompt { text: composed.prompt.clone(), fingerprint: composed.fingerprint.clone() });
         self.emit(Event::Configured(Box::new(Configured {
             by: self.input.by.clone(),
             agent: AgentSettings { continuation: settings, tools, approvals, ..agent.clone() },

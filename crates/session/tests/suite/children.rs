@@ -302,7 +302,7 @@ fn granted_budget_is_divided_among_children() {
 
 #[test]
 fn child_task_changed_to_invalid_arguments_is_refused() {
-    let delegate = rule(contract::tool::DELEGATE, contract::tool::Approval::Always);
+    let delegate = rule(contract::tool::DELEGATE, contract::tool::ApprovalPolicy::Always);
     let mut talk = Talk::cast(Cast { approvals: vec![delegate], ..Cast::default() });
     talk.reply("", &[r#"{"agent":"p","task":"find it"}"#]);
     let approve = |talk: &mut Talk, arguments: &str| {

@@ -4,7 +4,7 @@ use contract::command::{Configure, ContinuationOverride, Features, MessageMode};
 use contract::event::Event;
 use contract::model::FailureKind;
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError};
-use contract::tool::Approval;
+use contract::tool::ApprovalPolicy;
 use serde_json::json;
 
 use crate::talk::{Cast, Talk, rule};
@@ -162,10 +162,10 @@ fn invalid_configuration_is_refused_and_changes_nothing() {
 
 #[test]
 fn approval_rules_after_the_start_do_not_change() {
-    let mut talk = Talk::cast(Cast { approvals: vec![rule("look", Approval::Always)], ..Cast::default() });
+    let mut talk = Talk::cast(Cast { approvals: vec![rule("look", ApprovalPolicy::Always)], ..Cast::default() });
     // Composed anew, the agent's file says otherwise by now.
     let model = Configure { model: Some("other".to_owned()), ..Configure::default() };
-    talk.configure(model, Some(Cast { approvals: vec![rule("look", Approval::Never)], ..Cast::default() }));
+    talk.configure(model, Some(Cast { approvals: vec![rule("look", ApprovalPolicy::Never)], ..Cast::default() }));
     talk.reply("", &[r#"{"path":"a"}"#]);
     assert_eq!(talk.session.gates().len(), 1);
 }
@@ -300,7 +300,7 @@ fn configured_agent_brings_prompt_tools_and_model_and_transcript_stays() {
     let wanted = talk.session.recomposes(&hand_over).unwrap();
     assert_eq!((Some(&wanted.agent), wanted.model, wanted.tools), (agent.as_ref(), None, None), "those of the agent");
     let model = ModelSettings { id: "theirs".to_owned(), ..ModelSettings::default() };
-    let rules = vec![rule("look", Approval::Always)];
+    let rules = vec![rule("look", ApprovalPolicy::Always)];
     talk.configure(hand_over, Some(Cast { agent: "p", model, approvals: rules, ..Cast::default() }));
     let configured = talk.events.iter().rev().find_map(|event| match event {
         Event::Configured(configured) => Some(configured),

@@ -6,7 +6,7 @@ use contract::command::{AnswerDecision, Start};
 use contract::commit::Commit;
 use contract::model::{Content, Message, ReasoningParts};
 use contract::settings::ContinuationSettings;
-use contract::tool::{Approval, Outcome, ToolSpec};
+use contract::tool::{ApprovalPolicy, Outcome, ToolSpec};
 use serde_json::Value;
 
 use crate::talk::{Cast, Talk, rule};
@@ -52,7 +52,7 @@ fn begin(start: Start) -> Talk {
     let parameters = Json::parse(&nested(124)).unwrap();
     let deep = ToolSpec { name: contract::ToolName::new("deep").unwrap(), parameters, ..session::delegate_spec() };
     talk.more_tools.push(deep);
-    let approvals = vec![rule("act", Approval::Always)];
+    let approvals = vec![rule("act", ApprovalPolicy::Always)];
     talk.start(
         "start",
         start,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::command::{Answer, AnswerDecision};
 use contract::event::{Event, GateKind};
 use contract::settings::{ApprovalRule, OnExpiry};
-use contract::tool::{Approval, Outcome, arguments_sha256};
+use contract::tool::{ApprovalPolicy, Outcome, arguments_sha256};
 use contract::{Json, Timestamp};
 
 use crate::talk::{Cast, Talk, rule};
@@ -23,7 +23,7 @@ fn closed(talk: &Talk) -> usize {
 
 #[test]
 fn approval_rule_overrides_the_tools_approval() {
-    let mut talk = with(vec![rule("look", Approval::Always), rule("act", Approval::Never)]);
+    let mut talk = with(vec![rule("look", ApprovalPolicy::Always), rule("act", ApprovalPolicy::Never)]);
     talk.reply("", &[LOOK, ACT]);
     let gate = talk.gate();
     assert_eq!((gate.gate.as_str(), gate.kind), ("c1-1-1", GateKind::Approval));
@@ -42,7 +42,7 @@ fn ambiguous_arguments_are_refused() {
         (r#"{"act":"write","$serde_json::private::RawValue":"{\"act\":\"read\"}"}"#, "is no name of arguments"),
         (r#"{"act":{"$serde_json::private::RawValue":"\"read\""}}"#, "is no name of arguments"),
     ] {
-        let mut talk = with(vec![rule("act", Approval::Never)]);
+        let mut talk = with(vec![rule("act", ApprovalPolicy::Never)]);
         talk.reply("", &[arguments]);
         let (outcome, content) = talk.result();
         assert_eq!(outcome, Outcome::Error);
@@ -143,7 +143,7 @@ fn answer_with_fields_of_another_gate_is_refused() {
 
 #[test]
 fn question_answered_by_a_person_model_reads_the_answer() {
-    let mut talk = with(vec![rule("*", Approval::Never)]);
+    let mut talk = with(vec![rule("*", ApprovalPolicy::Never)]);
     let asked = r#"{"question":"Which one?","choices":["a","b"]}"#;
     talk.reply("", &[asked]);
     assert_eq!(talk.gate().kind, GateKind::Question);
@@ -175,7 +175,7 @@ fn question_without_a_person_is_an_error_for_the_model() {
 #[test]
 fn gate_expired_has_its_configured_result() {
     let hour = Duration::from_hours(1);
-    let rule = |on_expiry| ApprovalRule { expires: Some(3_600), on_expiry, ..rule("act", Approval::Always) };
+    let rule = |on_expiry| ApprovalRule { expires: Some(3_600), on_expiry, ..rule("act", ApprovalPolicy::Always) };
     let mut talk = with(vec![rule(OnExpiry::Deny)]);
     talk.reply("", &[ACT]);
     talk.wait(hour.checked_sub(Duration::from_secs(1)).unwrap());

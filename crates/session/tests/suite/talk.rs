@@ -17,7 +17,7 @@ use contract::model::{
 };
 use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, OnExpiry, ToolFilter};
 use contract::subject::SessionKey;
-use contract::tool::{ASK_USER, Approval, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
+use contract::tool::{ASK_USER, ApprovalPolicy, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, ConfigureInput, Decision, Effect, Input, OutboundCommand, Session, StartInput};
 
@@ -94,7 +94,7 @@ impl Cast {
 }
 
 /// A rule on all calls of a tool.
-pub(crate) fn rule(tool: &str, ask: Approval) -> ApprovalRule {
+pub(crate) fn rule(tool: &str, ask: ApprovalPolicy) -> ApprovalRule {
     ApprovalRule {
         tool: tool.to_owned(),
         when: std::collections::BTreeMap::new(),
@@ -221,8 +221,8 @@ impl Talk {
     fn input(&mut self, kind: InputKind, id: &str, body: Body) {
         let client = matches!(kind, InputKind::Control(verb) if verb.is_client());
         self.inputs += 1;
-        let look = tool("look", EffectClass::Pure, Approval::Never);
-        let act = tool("act", EffectClass::AtMostOnce, Approval::Always);
+        let look = tool("look", EffectClass::Pure, ApprovalPolicy::Never);
+        let act = tool("act", EffectClass::AtMostOnce, ApprovalPolicy::Always);
         let input = Input {
             parent_command_number: self.parent_command_number,
             reference: InputRef { kind, id: CommandId::new(id).unwrap() },
@@ -609,7 +609,7 @@ fn shorten(value: &mut serde_json::Value) {
     }
 }
 
-fn tool(name: &str, effect: EffectClass, approval: Approval) -> ToolSpec {
+fn tool(name: &str, effect: EffectClass, approval: ApprovalPolicy) -> ToolSpec {
     ToolSpec {
         name: ToolName::new(name).unwrap(),
         description: String::new(),
