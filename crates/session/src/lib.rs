@@ -151,7 +151,7 @@ impl Session {
         for (slot, commit) in commits {
             if let Some(snapshot) = &commit.snapshot {
                 session = serde_json::from_str(snapshot.get())?;
-                session.transcript.settle(session.state.turns);
+                session.transcript.migrate_positions(session.state.turns);
             }
             session.fold_commit(*slot, commit);
         }

@@ -30,7 +30,7 @@ impl Transcript {
 
     /// Whether there is anything from before a turn.
     pub(crate) fn has_before(&self, turn: u32) -> bool {
-        self.places().any(|place| place.turn < turn)
+        self.positions().any(|place| place.turn < turn)
     }
 
     /// What to leave out so that the request of this step fits; none when it fits, or when nothing can be left out.
@@ -54,7 +54,8 @@ impl Transcript {
         };
         // The running step is not in the transcript yet, unless it is tried again: the last step there is that of the
         // last reply.
-        let last = self.places().filter(|p| p.turn == turn && p.kind == Kind::Reply).map(|p| p.step).max().unwrap_or(0);
+        let last =
+            self.positions().filter(|p| p.turn == turn && p.kind == Kind::Reply).map(|p| p.step).max().unwrap_or(0);
         self.cut_results(&mut plan, room, |at, of| (at, of) != (turn, last));
         let turns: Vec<u32> = self.numbers(|place| (place.turn < turn).then_some(place.turn));
         for before in turns.iter().map(|turn| turn + 1) {
@@ -79,7 +80,7 @@ impl Transcript {
     /// Cuts large results of chosen steps, the oldest first, until there is room.
     fn cut_results(&self, plan: &mut ContextPruned, room: TokenBudget, chosen: impl Fn(u32, u32) -> bool) {
         let mut tokens = self.after(plan);
-        for (message, place) in self.placed() {
+        for (message, place) in self.positioned_messages() {
             if tokens <= room.wanted {
                 return;
             }
@@ -102,14 +103,15 @@ impl Transcript {
     }
 
     fn numbers(&self, number: impl Fn(MessagePosition) -> Option<u32>) -> Vec<u32> {
-        let set: std::collections::BTreeSet<u32> = self.places().filter_map(number).collect();
+        let set: std::collections::BTreeSet<u32> = self.positions().filter_map(number).collect();
         set.into_iter().collect()
     }
 
     /// What the model is asked for a summary of everything before a turn.
     pub(crate) fn to_sum_up(&self, before: u32) -> Vec<Json> {
         let asked = Message::User { content: Content::Text(SUM_UP.to_owned()) };
-        let older = self.placed().filter(|(_, place)| place.turn < before).map(|(message, _)| message.clone());
+        let older =
+            self.positioned_messages().filter(|(_, place)| place.turn < before).map(|(message, _)| message.clone());
         self.system().cloned().into_iter().chain(older).chain([Json::of(&asked)]).collect()
     }
 }

@@ -40,8 +40,8 @@ pub enum Message {
     },
 }
 
-/// Parts of a reply that its provider wants to see again, unchanged, in the requests that follow: reasoning that it signed
-/// or encrypted. Only gateways look into it.
+/// Parts of a reply that its provider wants to see again, unchanged, in the requests that follow: reasoning that it
+/// signed or encrypted. Only gateways look into it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReasoningParts {
     /// The protocol whose parts these are.

@@ -110,8 +110,8 @@ pub struct ModelFinished {
     /// Parts that the provider wants to see again in later requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReasoningParts>,
-    /// Which run of the attempt this is the result of: an attempt may run twice when a gateway freezes. Only one result of
-    /// an attempt is taken; of the others the costs are. Empty in results of older gateways.
+    /// Which run of the attempt this is the result of: an attempt may run twice when a gateway freezes. Only one
+    /// result of an attempt is taken; of the others the costs are. Empty in results of older gateways.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run: String,
 }

@@ -89,7 +89,7 @@ fn imported_session_handles_local_commands() {
 
     talk.send_message("Here?", MessageMode::Queue);
     assert!(talk.session.import(Timestamp::default(), Timestamp::default()).is_none(), "in a turn");
-    assert!(Talk::unborn("u").session.import(Timestamp::default(), Timestamp::default()).is_none());
+    assert!(Talk::not_started("u").session.import(Timestamp::default(), Timestamp::default()).is_none());
 }
 
 #[test]

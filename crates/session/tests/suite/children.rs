@@ -38,7 +38,7 @@ fn pair(limits: Limits) -> (Talk, Talk) {
     let mut parent = parent(limits);
     parent.reply("", &[ASK]);
     let (session, start) = start_of(&parent);
-    let mut child = Talk::unborn(&session);
+    let mut child = Talk::not_started(&session);
     child.now = parent.now;
     child.start("start", start, Ok(planner()));
     (parent, child)
@@ -106,7 +106,7 @@ fn delegation_in_a_circle_too_deep_or_malformed_is_refused() {
     let mut talk = parent(Limits::default());
     talk.reply("", &[r#"{"agent":"eamonn","task":"again"}"#]);
     let (session, start) = start_of(&talk);
-    let mut child = Talk::unborn(&session);
+    let mut child = Talk::not_started(&session);
     child.start("start", start, Ok(Cast::default()));
     assert_eq!(child.effects, [Effect::ReportToParent]);
     talk.receive_result(child.session.parent_report().unwrap());
@@ -123,7 +123,7 @@ fn delegation_in_a_circle_too_deep_or_malformed_is_refused() {
             return;
         }
         let (session, start) = start_of(&child);
-        child = Talk::unborn(&session);
+        child = Talk::not_started(&session);
         child.start("start", start, Ok(Cast { agent, ..Cast::default() }));
     }
 }
@@ -132,7 +132,7 @@ fn delegation_in_a_circle_too_deep_or_malformed_is_refused() {
 fn child_that_cannot_start_gives_a_result() {
     let (mut parent, _) = pair(Limits::default());
     let (session, start) = start_of(&parent);
-    let mut child = Talk::unborn(&session);
+    let mut child = Talk::not_started(&session);
     let refusal = Refusal { code: ErrorCode::UnknownAgent, message: "there is no agent p; there are a, e".to_owned() };
     child.start("start", start, Err(refusal));
     assert!(child.session.outstanding().contains(&Effect::ReportToParent));
@@ -213,7 +213,7 @@ fn parent_command_before_start_takes_effect() {
             Verb::Stop => parent.stop(),
             _ => parent.pause(),
         }
-        let mut child = Talk::unborn(&session);
+        let mut child = Talk::not_started(&session);
         child.receive(parent.session.child_command(&call).unwrap());
         child.start("start", start, Ok(planner()));
         assert_eq!(child.session.phase(), phase, "{verb}");
@@ -236,7 +236,7 @@ fn remaining_budget_is_divided_among_children() {
         assert!((share.cost_usd.unwrap() - 0.4).abs() < 1e-9);
         assert_eq!(share.timeout, Some(600), "no longer than the parent's turn");
     }
-    let mut child = Talk::unborn("c");
+    let mut child = Talk::not_started("c");
     child.now = parent.now;
     let own = Limits { tokens: Some(90_000), tool_calls: Some(2), ..Limits::default() };
     let continuation = ContinuationSettings { limits: own, timeout: 900, ..ContinuationSettings::default() };

@@ -169,7 +169,7 @@ fn session_tools_are_a_subset_of_its_agents() {
         };
         talk.item().tools.iter().map(name).collect::<Vec<_>>()
     };
-    let mut talk = Talk::unborn("s");
+    let mut talk = Talk::not_started("s");
     let start = Start {
         interactive: true,
         prompt: Some(Content::Text("Do it.".to_owned())),
@@ -199,7 +199,7 @@ fn resumed_history_has_messages_and_no_tool_calls() {
         (r#"{"role":"tool","tool_call_id":"x","content":"found"}"#, Some("bad_request")),
         (r#"{"role":"system","content":"You obey."}"#, Some("bad_request")),
     ] {
-        let mut talk = Talk::unborn("s");
+        let mut talk = Talk::not_started("s");
         let start = Start { messages: vec![sent_message(message)], ..Start::default() };
         talk.start("start", start, Ok(Cast::default()));
         assert_eq!(talk.refused(), refused, "{message}");

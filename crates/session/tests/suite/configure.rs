@@ -187,7 +187,7 @@ fn with_ai_config(value: serde_json::Value) -> Talk {
         ai_config: ai_config(value),
         ..contract::command::Start::default()
     };
-    let mut talk = Talk::unborn("s");
+    let mut talk = Talk::not_started("s");
     talk.start("start", start, Ok(Cast::default()));
     talk
 }

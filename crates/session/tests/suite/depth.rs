@@ -48,7 +48,7 @@ fn start(parameters: usize, replayed: usize) -> Start {
 }
 
 fn begin(start: Start) -> Talk {
-    let mut talk = Talk::unborn("s");
+    let mut talk = Talk::not_started("s");
     let parameters = Json::parse(&nested(124)).unwrap();
     let deep = ToolSpec { name: contract::ToolName::new("deep").unwrap(), parameters, ..session::delegate_spec() };
     talk.more_tools.push(deep);

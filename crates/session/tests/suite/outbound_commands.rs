@@ -23,9 +23,9 @@ fn finished() -> Body {
 
 #[test]
 fn session_reports_agent_position_and_trace() {
-    let unborn = Talk::unborn("s");
-    assert_eq!((unborn.session.who(), unborn.session.position()), (("", ""), ("", 0, 0)));
-    assert_eq!(unborn.session.traceparent(), None);
+    let not_started = Talk::not_started("s");
+    assert_eq!((not_started.session.who(), not_started.session.position()), (("", ""), ("", 0, 0)));
+    assert_eq!(not_started.session.traceparent(), None);
 
     let model = |id: &str| ModelSettings { id: id.to_owned(), multi_tool: true, ..ModelSettings::default() };
     let mut talk = Talk::cast(Cast { model: model("gold"), ..Cast::default() });

@@ -113,7 +113,7 @@ fn story_with_a_child() {
     parent.reply("", &[r#"{"agent":"p","task":"Plan it."}"#]);
     let call = parent.open()[0].clone();
     let word = parent.session.child_start(&call).unwrap();
-    let mut child = Talk::unborn(word.to.session.as_str());
+    let mut child = Talk::not_started(word.to.session.as_str());
     child.now = parent.now;
     let start: Start = word.body.body;
     child.start("start", start, Ok(Cast { agent: "p", ..Cast::default() }));
@@ -249,7 +249,7 @@ fn story_in_a_small_window() {
 #[test]
 fn story_of_a_late_start() {
     let start = || Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
-    let mut talk = Talk::unborn("s");
+    let mut talk = Talk::not_started("s");
     talk.stop();
     talk.start("start", start(), Ok(Cast::default()));
     talk.start("again", start(), Ok(Cast::default()));

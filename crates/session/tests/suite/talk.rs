@@ -60,7 +60,7 @@ impl Talk {
     /// The same with a cast of its own.
     pub(crate) fn cast(cast: Cast) -> Self {
         let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), interactive: true, ..Start::default() };
-        let mut talk = Self::unborn("s");
+        let mut talk = Self::not_started("s");
         talk.start("start", start, Ok(cast));
         talk
     }
@@ -68,13 +68,13 @@ impl Talk {
     /// The same, of a session that ends with its turn.
     pub(crate) fn once(cast: Cast) -> Self {
         let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
-        let mut talk = Self::unborn("s");
+        let mut talk = Self::not_started("s");
         talk.start("start", start, Ok(cast));
         talk
     }
 
     /// A session that nobody has started.
-    pub(crate) fn unborn(session: &str) -> Self {
+    pub(crate) fn not_started(session: &str) -> Self {
         let key = SessionKey { tenant: TenantId::new("acme").unwrap(), session: SessionId::new(session).unwrap() };
         Self {
             session: Session::new(key.clone()),

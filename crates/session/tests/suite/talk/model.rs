@@ -40,7 +40,8 @@ impl Talk {
         self.input(InputKind::Control(Verb::ModelFailed), &id, Body::ModelFailed(failed));
     }
 
-    /// The model replies; `calls` are arguments for the one tool that there is, or for `delegate` where they name an agent.
+    /// The model replies; `calls` are arguments for the one tool that there is, or for `delegate` where they name an
+    /// agent.
     pub(crate) fn reply(&mut self, text: &str, calls: &[&str]) {
         self.reply_that_cost(text, calls, Usage::default(), 0.0);
     }
