@@ -235,7 +235,8 @@ mod tests {
     use super::*;
 
     async fn commit(bus: &Bus, key: &SessionKey, slot: u64, input: &InputRef) -> anyhow::Result<()> {
-        let handled = InputHandled { input: input.clone(), control_seq: None, control_at: None, told: None };
+        let handled =
+            InputHandled { input: input.clone(), control_seq: None, control_at: None, parent_command_number: None };
         let meta = serde_json::json!({
             "v": 1, "commit": format!("c{slot}"), "fold": 1, "phase": Phase::Ended, "open": [], "control_seq": 0,
             "seq": 1, "time": Timestamp::default(),

@@ -33,7 +33,7 @@ pub(crate) async fn lists_are_whole_and_sorted(world: &mut World) -> anyhow::Res
             description: String::new(),
             parameters: Json::default(),
             effect: contract::tool::EffectClass::Pure,
-            approval: contract::tool::Approval::Never,
+            approval: contract::tool::ApprovalPolicy::Never,
             timeout_ms: None,
             max_output: None,
             instructions: None,

@@ -15,34 +15,34 @@ use crate::{ErrorCode, Json};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verb {
-    /// Begin a session.
+    /// Begin a session: its first command.
     Start,
     /// The user says something.
     SendUserMessage,
     /// Open no new call.
     Pause,
-    /// Go on.
+    /// Let a paused session open calls again.
     Resume,
     /// Cancel what is in flight and end.
     Stop,
     /// A person's answer to a gate.
     Answer,
-    /// Forget the transcript.
+    /// Remove all messages but the system prompt.
     ClearHistory,
     /// Change settings of a session that runs.
     Configure,
-    /// An executor's result.
+    /// Result of a tool call, by an executor.
     ProvideToolResult,
     /// An executor's word that a call may take longer.
     ExtendToolCall,
-    /// A gateway's reply.
+    /// Reply to a model call, by a gateway.
     ModelFinished,
-    /// A gateway's failure.
+    /// Failed attempt of a model call, by a gateway.
     ModelFailed,
 }
 
 impl Verb {
-    /// Every verb.
+    /// Every verb, in the order of the enum.
     pub const ALL: &'static [Self] = &[
         Self::Start,
         Self::SendUserMessage,
@@ -116,30 +116,30 @@ pub struct CommandMeta {
     /// The edge replica that waits for [`CommandAck`] on `ai_rpc.done.<edge>.<id>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edge: Option<CommandId>,
-    /// Of the loop only, to a session's children: which of all that was told them this is. What comes late of an older
-    /// one changes nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<u64>,
+    /// Index among the commands of a parent to all its children, from 1; none for other senders. A command that arrives
+    /// after one of a higher index changes nothing.
+    #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+    pub parent_command_number: Option<u64>,
 }
 
 /// A command of a client, as published on its control subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Command<T> {
-    /// Who, when.
+    /// Sender, time and version of the command.
     pub meta: CommandMeta,
-    /// What.
+    /// Fields of the verb, beside those of `meta`.
     #[serde(flatten)]
     pub body: T,
 }
 
-/// Payload of `start`.
+/// Payload of `start`: everything that a new session is given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct Start {
     /// The agent; the configured default where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
-    /// The first message.
+    /// The first user message; none where the session begins without a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Content>,
     /// Whether the session waits for more after its first turn.
@@ -196,13 +196,13 @@ pub struct Parent {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct Budget {
-    /// Tokens.
+    /// Tokens of requests and replies together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-    /// US dollars.
+    /// Cost limit in US dollars.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// Tool calls.
+    /// Number of tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u32>,
     /// Seconds of wall clock.
@@ -263,9 +263,9 @@ pub struct ResumeFrom {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct Features {
-    /// Switched on.
+    /// Names of features that are switched on.
     pub enable: Vec<String>,
-    /// Switched off.
+    /// Names of features that are switched off.
     pub disable: Vec<String>,
 }
 
@@ -300,7 +300,7 @@ pub struct ContinuationOverride {
     /// Whether the loop goes on by itself at all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// See [`crate::settings::ContinuationSettings`].
+    /// As in [`crate::settings::ContinuationSettings`], where given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub require_explicit_signal: Option<bool>,
     /// Steps of a turn.
@@ -430,11 +430,11 @@ pub enum MessageMode {
     Interrupt,
 }
 
-/// Payload of `send_user_message`.
+/// Payload of `send_user_message`: one message of the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendUserMessage {
-    /// Text or parts.
+    /// The message, as text or as parts.
     pub content: Content,
     /// How it meets a running turn.
     #[serde(default)]
@@ -445,7 +445,7 @@ pub struct SendUserMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct ControlReason {
-    /// Why, for people.
+    /// Reason that people read; the loop does not interpret it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -462,7 +462,7 @@ pub enum AnswerDecision {
     Answer,
 }
 
-/// Payload of `answer`.
+/// Payload of `answer`: a person's decision at a gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
@@ -470,7 +470,7 @@ pub struct Answer {
     pub gate: CallId,
     /// SHA-256 of the arguments that were shown; an answer to other arguments is refused.
     pub arguments_sha256: String,
-    /// What is decided.
+    /// Whether the gate is approved or denied.
     pub decision: AnswerDecision,
     /// With `approve`: the call runs with these arguments instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -493,13 +493,13 @@ impl Answer {
 /// How the loop dealt with a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandAck {
-    /// Its verb.
+    /// Verb of the accepted command.
     pub verb: Verb,
-    /// Its id.
+    /// Id of the command, for idempotent repeats.
     pub id: CommandId,
-    /// Its tenant.
+    /// Tenant that owns the session.
     pub tenant: TenantId,
-    /// Its session.
+    /// Session that the command is for.
     pub session: SessionId,
     /// The slot of its commit.
     pub slot: u64,
@@ -513,7 +513,7 @@ pub struct CommandAck {
 /// Why a command changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// Stable.
+    /// Stable error code; see [`ErrorCode`].
     pub code: ErrorCode,
     /// For people: what, and what to do.
     pub message: String,
@@ -524,7 +524,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_flat_and_strict() {
+    fn command_json_has_meta_beside_its_payload() {
         let text = r#"{"meta":{"v":1,"time":"2024-01-15T10:30:45.123Z"},"content":"hi"}"#;
         let command: Command<SendUserMessage> = serde_json::from_str(text).unwrap();
         assert_eq!(command.body.content, Content::from("hi"));

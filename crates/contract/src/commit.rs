@@ -78,15 +78,15 @@ fn is_zero(number: &u64) -> bool {
 pub enum Phase {
     /// Waiting for the user.
     Idle,
-    /// In a turn.
+    /// A turn is running.
     Running,
     /// No new call starts.
     Paused,
-    /// Over.
+    /// The session has ended or does not exist.
     Ended,
 }
 
-/// A commit.
+/// A commit: the events of one slot of the log.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "WrittenCommit")]
 pub struct Commit {
@@ -131,7 +131,7 @@ impl Commit {
     }
 }
 
-/// As [`Commit::envelopes`], for whoever has its parts.
+/// As [`Commit::envelopes`], for a caller that has the parts of a commit.
 pub fn envelopes(meta: &CommitMeta, events: &[Event], key: &SessionKey, slot: u64) -> Vec<(Topic, Envelope)> {
     let public = events.iter().enumerate().filter_map(|(position, event)| Some((position, event, event.topic()?)));
     (meta.seq..)
@@ -171,29 +171,29 @@ impl SessionSummary {
 /// A line of the session index: KV `ai_loop_sessions`. Never the truth.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSummary {
-    /// The session.
+    /// Id of the session.
     pub session_id: crate::SessionId,
-    /// Its tenant.
+    /// Tenant that owns the session.
     pub tenant: crate::TenantId,
     /// What it is doing.
     pub phase: Phase,
-    /// Its agent.
+    /// Id of the session's agent.
     pub agent: String,
-    /// Its model.
+    /// Id of the session's model.
     pub model: String,
     /// The beginning of its first message.
     pub title: String,
-    /// Its turn.
+    /// Number of the last turn, from 1; 0 before the first.
     pub turn: u32,
-    /// Its step.
+    /// Number of the running step, from 1; 0 between turns.
     pub step: u32,
-    /// The last `seq`.
+    /// Number of the last public event.
     pub seq: u64,
-    /// When it began.
+    /// Time of the first commit.
     pub started: Timestamp,
     /// When it last changed.
     pub updated: Timestamp,
-    /// What it used.
+    /// Tokens and money that were used.
     pub spent: crate::event::Spent,
     /// Why its last turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,9 +212,9 @@ pub struct SessionSummary {
 /// A gate that waits for a person, as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenGate {
-    /// Its id.
+    /// Id of the gate: that of its call, or of its limit.
     pub gate: crate::CallId,
-    /// What is asked.
+    /// Whether it asks for approval, an answer, or more of a limit.
     pub kind: crate::event::GateKind,
     /// The call's tool, where it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn i8_news_never_breaks_an_observer_and_never_lets_a_writer_decide() {
+    fn i8_newer_commit_observer_reads_it_and_writer_refuses() {
         let timer = r#"{"type":"timer_set","data":{"number":1,"at":"2024-01-15T10:30:45.123Z","new":1}}"#;
         let known = commit(&format!("[{timer}]")).unwrap();
         assert!(!known.is_newer());

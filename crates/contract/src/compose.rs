@@ -10,10 +10,10 @@ use crate::ids::{AgentId, TenantId};
 use crate::settings::{AgentSettings, ModelSettings, ToolFilter};
 use crate::tool::ToolSpec;
 
-/// What is asked.
+/// Request to the composer: agent, model and the session's own settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComposeRequest {
-    /// For whom.
+    /// Tenant whose agents and models count.
     pub tenant: TenantId,
     /// An agent's key or alias; the configured default where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ impl ComposeRequest {
     }
 }
 
-/// What is answered.
+/// Answer of the composer to such a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ComposeReply {
@@ -104,7 +104,7 @@ pub enum ComposeReply {
     Composed(Box<Composed>),
     /// Why there is none; asking again will not help.
     Refused {
-        /// Stable.
+        /// Stable error code; see [`ErrorCode`].
         code: ErrorCode,
         /// For people: what, and what to do.
         message: String,
@@ -114,18 +114,18 @@ pub enum ComposeReply {
 /// The parts of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Composed {
-    /// The system prompt.
+    /// Text of the composed system prompt.
     pub prompt: String,
     /// SHA-256 over the prompt, in hex.
     pub fingerprint: String,
     /// What it was made of, in order.
     pub components: Vec<Component>,
-    /// What was odd.
+    /// Problems that did not stop the composition, for people.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// The agent's settings.
+    /// Settings of the agent, after all layers.
     pub agent: AgentSettings,
-    /// The model's settings.
+    /// Settings of the model, as the catalogue has them.
     pub model: ModelSettings,
     /// What holds of prompt and requests, of all layers together; none where an older composer answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -150,11 +150,11 @@ pub struct Component {
 /// `ai_rpc.prompt.agents`: which agents there are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentsRequest {
-    /// For whom.
+    /// Tenant whose agents and models count.
     pub tenant: TenantId,
 }
 
-/// What is answered.
+/// Answer of the composer to such a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentsReply {
     /// Every agent, by key.
@@ -170,7 +170,7 @@ pub struct KnownModel {
     /// What is known of it.
     #[serde(flatten)]
     pub settings: ModelSettings,
-    /// Who serves it.
+    /// Id of the provider that serves the model.
     pub provider: String,
     /// Whether sessions have it whose agent names none.
     #[serde(default)]
@@ -180,7 +180,7 @@ pub struct KnownModel {
 /// An agent, as others address it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownAgent {
-    /// Its key.
+    /// Key of the agent in its configuration.
     pub id: AgentId,
     /// Its name, as people read it.
     pub name: String,

@@ -52,7 +52,7 @@ codes! {
     UnknownModel = "unknown_model",
     /// No prompt feature of that name.
     UnknownFeature = "unknown_feature",
-    /// No such session.
+    /// There is no session of this id.
     UnknownSession = "unknown_session",
     /// The session has ended.
     SessionEnded = "session_ended",
@@ -142,7 +142,7 @@ codes! {
     SlowClient = "slow_client",
     /// The replica is going down.
     Draining = "draining",
-    /// Our own mistake.
+    /// A fault of ailoop itself.
     Internal = "internal",
 }
 

@@ -1,6 +1,6 @@
 //! Digests.
 
-/// SHA-256 in hex.
+/// SHA-256 of some bytes, in lower-case hex.
 pub fn sha256_hex(bytes: &[u8]) -> String {
     use sha2::Digest as _;
     use std::fmt::Write as _;

@@ -100,7 +100,7 @@ id!(
     TenantId, "tenant", 32, Nothing
 );
 id!(
-    /// One conversation. `[A-Za-z0-9_-]{1,64}`.
+    /// Id of one conversation: `[A-Za-z0-9_-]{1,64}`.
     SessionId, "session id", 64, UpperAndUnderscore
 );
 id!(
@@ -112,7 +112,7 @@ id!(
     CallId, "call id", 64, UpperAndUnderscore
 );
 id!(
-    /// A tool. `[A-Za-z0-9_-]{1,64}`.
+    /// Name of a tool: `[A-Za-z0-9_-]{1,64}`.
     ToolName, "tool name", 64, UpperAndUnderscore
 );
 id!(
@@ -191,7 +191,7 @@ impl MailId {
 /// One try of a call, written `<call>.<attempt>` in a commit's list of open calls.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallAttempt {
-    /// The call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
     /// The orchestrator's attempt, from 1.
     pub attempt: u32,
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mails_id_comes_from_its_call_or_from_what_it_answers() {
+    fn mail_id_follows_from_its_call_or_the_answered_mail() {
         let (p, e) = (AgentId::new("p").unwrap(), AgentId::new("e").unwrap());
         let sent = MailId::sent_by("s1-c1-1-1");
         assert_eq!(sent, MailId::sent_by("s1-c1-1-1"));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What a JSON text costs whoever parses it, whatever its bytes are.
+/// What it costs to parse a JSON text, whatever its bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Size {
     /// Levels of objects and lists within each other; 0 for a single value.
@@ -58,7 +58,7 @@ pub fn depth(value: &Value) -> usize {
     1 + deepest.unwrap_or(0)
 }
 
-/// Valid JSON text.
+/// JSON text that is known to be valid, kept as it was written.
 #[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct Json(Arc<RawValue>);
@@ -87,12 +87,12 @@ impl Json {
         })
     }
 
-    /// What it costs whoever parses it.
+    /// What it costs to parse the text.
     pub fn size(&self) -> Size {
         Size::of(self.get().as_bytes())
     }
 
-    /// The text.
+    /// The JSON text as it was parsed.
     pub fn get(&self) -> &str {
         self.0.get()
     }
@@ -163,7 +163,6 @@ impl<'de> Visitor<'de> for Names<'_> {
 }
 
 impl Default for Json {
-    /// `null`
     fn default() -> Self {
         Self(RawValue::NULL.to_owned().into())
     }
@@ -195,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_read_differently_is_found_wherever_it_is() {
+    fn ambiguous_json_is_found_at_any_depth() {
         for (text, why) in [
             (r#"{"a":1,"b":{"a":[null,true,-1,1.5,"x"]}}"#, None),
             ("[1, 2, 2]", None),

@@ -1,4 +1,4 @@
-//! Every limit by name (I7): its value, and what is said when it is reached.
+//! Every limit by name (I7), with its value.
 
 use std::time::Duration;
 
@@ -143,7 +143,7 @@ pub const QUEUED_MESSAGES_MAX: usize = 64;
 pub const QUEUED_BYTES_MAX: usize = 8 << 20;
 /// How far the clock of an orchestrator may be from that of nats-server before it decides nothing.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_mins(1);
-/// How long a session may have been quiet before a replica that loads it performs again what the session is owed.
+/// How long a session may have been quiet before a replica that loads it performs its outstanding effects again.
 pub const QUIET_MAX: Duration = Duration::from_secs(10);
 /// How late a session's timer may be before it is set again.
 pub const TIMER_LATE_MAX: Duration = Duration::from_secs(30);
@@ -178,9 +178,9 @@ pub const APPROVAL_RULES_MAX: usize = 64;
 pub const WHOLE_RESULT_BYTES_MAX: usize = 8 << 20;
 /// How long such a result is kept.
 pub const WHOLE_RESULT_AGE_MAX: Duration = Duration::from_hours(7 * 24);
-/// Bytes of one sign of progress that viewers are told.
+/// Bytes of one progress report that viewers get.
 pub const PROGRESS_BYTES_MAX: usize = 4 << 10;
-/// Pause between two signs of progress of one call that viewers are told; what comes between is left out.
+/// Time between two progress reports of one call that viewers get; those in between are dropped.
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Sessions that may stand above another one, each having asked the next.
 pub const DELEGATE_DEPTH_MAX: usize = 5;

@@ -91,7 +91,7 @@ pub struct MailRequest {
 pub enum MailAction {
     /// The mails that wait in it.
     List,
-    /// Sends a mail.
+    /// Sends a mail to an agent or a person.
     Send {
         /// An agent's key, alias or name, or [`PEOPLE`].
         to: String,
@@ -113,7 +113,7 @@ pub enum MailAction {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MailResponse {
-    /// Answers [`MailAction::List`].
+    /// Answer to [`MailAction::List`]: the mails that wait.
     Mails(MailList),
     /// Answers [`MailAction::Send`]: the mail is stored.
     Sent(SentMail),
@@ -144,7 +144,7 @@ pub struct WaitingMail {
     pub id: MailId,
     /// As in [`Mail::from`]: where an answer goes.
     pub from: AgentId,
-    /// As in [`Mail::subject`].
+    /// Subject line, as in [`Mail::subject`].
     pub subject: String,
     /// As in [`Mail::text`], never shortened.
     pub text: String,

@@ -9,13 +9,13 @@ use crate::timestamp::Timestamp;
 /// Word for word what the loop's design documents, plus `session_id` and `seq`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProgressParams {
-    /// The session.
+    /// Id of the session.
     #[serde(rename = "sessionId")]
     pub session_id: SessionId,
     /// The session once more, under the name that every other notification uses. Absent in what older versions wrote.
     #[serde(rename = "session_id", default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionId>,
-    /// The agent.
+    /// Id of the agent that works.
     pub agent_id: String,
     /// The step's number within its turn.
     pub iteration: u32,
@@ -27,7 +27,7 @@ pub struct ProgressParams {
     pub current_tools: Vec<String>,
     /// When it was decided.
     pub timestamp: Timestamp,
-    /// The event's `seq`.
+    /// Public sequence number of the event.
     pub seq: u64,
 }
 
@@ -54,7 +54,7 @@ mod tests {
     use crate::event::{DecisionSource, Spent};
 
     #[test]
-    fn the_documented_shape() {
+    fn progress_serialises_to_the_documented_shape() {
         let event = ContinuationProgress {
             agent_id: "e".into(),
             turn: 1,

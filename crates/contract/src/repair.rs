@@ -1,4 +1,4 @@
-//! `ai_rpc.session.repair`: performing again what a session is owed, after its streams lost something.
+//! `ai_rpc.session.repair`: performs a session's outstanding effects again after its streams lost messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,9 @@ use crate::{ErrorCode, SessionId, TenantId};
 /// Which session is repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairRequest {
-    /// Its tenant.
+    /// Tenant that owns the session.
     pub tenant: TenantId,
-    /// The session.
+    /// Id of the session.
     pub session: SessionId,
 }
 
@@ -19,11 +19,11 @@ pub struct RepairRequest {
 pub enum RepairReply {
     /// What was performed again, one short line each; each was harmless where it had been performed before.
     Repaired(Vec<String>),
-    /// Nothing was performed.
+    /// The action was refused and changed nothing.
     Refused {
-        /// Why, stable.
+        /// Stable error code of the refusal.
         code: ErrorCode,
-        /// Why, for people.
+        /// Explanation for people: what failed, and what to do.
         message: String,
     },
 }

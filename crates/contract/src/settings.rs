@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::{AgentId, ToolName};
-use crate::tool::Approval;
+use crate::tool::ApprovalPolicy;
 
 /// How the loop decides whether to go on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,7 +33,8 @@ pub struct ContinuationSettings {
     #[serde(default)]
     pub detect_intent: bool,
     /// How sure, 0 to 1, a model has to be of its signal where it says so. A less sure TERMINATE takes one more step, in
-    /// which the model checks its work; with a less sure CONTINUE it is told to find out or to ask. None: the signal counts.
+    /// which the model checks its work; with a less sure CONTINUE the loop asks it to find out or to ask. None: the
+    /// signal counts.
     pub confidence_min: Option<f64>,
     /// The model that is asked where neither a signal nor a pattern nor the words of the reply decide; none: the turn ends
     /// there. See [`Self::judge`].
@@ -88,11 +89,11 @@ pub struct LimitsOverride {
     #[schemars(with = "Option<u64>")]
     #[serde(skip_serializing_if = "Cap::is_unsaid")]
     pub tokens: Cap<u64>,
-    /// US dollars.
+    /// Cost limit in US dollars.
     #[schemars(with = "Option<f64>")]
     #[serde(skip_serializing_if = "Cap::is_unsaid")]
     pub cost_usd: Cap<f64>,
-    /// Tool calls.
+    /// Number of tool calls.
     #[schemars(with = "Option<u32>")]
     #[serde(skip_serializing_if = "Cap::is_unsaid")]
     pub tool_calls: Cap<u32>,
@@ -107,7 +108,7 @@ pub struct LimitsOverride {
 /// What a layer says of a limit that may be off.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Cap<T> {
-    /// Nothing.
+    /// The layer leaves the limit as it is.
     #[default]
     Unsaid,
     /// `null`: as much as it takes.
@@ -180,7 +181,7 @@ impl LimitsOverride {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLimit {
-    /// The turn ends.
+    /// The turn ends at the limit.
     #[default]
     End,
     /// A person is asked whether it may use as much again.
@@ -224,7 +225,7 @@ pub enum OnError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Prune {
-    /// They are dropped.
+    /// The oldest turns are dropped.
     #[default]
     Drop,
     /// The model sums them up.
@@ -310,7 +311,7 @@ impl ToolFilter {
 /// An agent, resolved from `agents.yaml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgentSettings {
-    /// Its key.
+    /// Key of the agent in its configuration.
     pub id: AgentId,
     /// Its name, as people read it.
     pub name: String,
@@ -332,9 +333,9 @@ pub struct ApprovalRule {
     /// anything else as JSON. All must match; where nothing stands, none does.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub when: BTreeMap<String, String>,
-    /// What then.
-    pub ask: Approval,
-    /// Seconds that the question stays open; [`crate::limits::GATE_MAX`] where nothing is said, and at most.
+    /// Whether a person is asked before such a call.
+    pub ask: ApprovalPolicy,
+    /// Seconds that the question stays open; [`crate::limits::GATE_MAX`] by default, and at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// What counts when nobody answers in time.
@@ -347,10 +348,10 @@ pub struct ApprovalRule {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "on_expiry")]
 pub enum OnExpiry {
-    /// No.
+    /// The gate counts as denied.
     #[default]
     Deny,
-    /// Yes.
+    /// The gate counts as approved.
     Approve,
 }
 
@@ -397,7 +398,7 @@ pub struct ModelRequests {
 }
 
 impl Default for ModelSettings {
-    /// What is assumed of a model that nobody described: one tool at a time.
+    /// Settings of a model without an entry: one tool at a time.
     fn default() -> Self {
         Self {
             id: String::new(),
@@ -417,7 +418,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_fails_closed() {
+    fn filter_without_a_matching_allow_entry_permits_nothing() {
         let tool = ToolName::new("rm").unwrap();
         let filter = |allow: &[&str], deny: &[&str]| ToolFilter {
             allow: allow.iter().map(ToString::to_string).collect(),

@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Usage;
 
-/// Tokens and money.
+/// Tokens and money that calls have cost.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct Spent {
-    /// Tokens.
+    /// Tokens of requests and replies.
     pub usage: Usage,
-    /// US dollars.
+    /// Cost in US dollars.
     pub cost_usd: f64,
 }
 
 impl Spent {
-    /// Both together.
+    /// Sum of both, field by field.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { usage: self.usage.plus(other.usage), cost_usd: self.cost_usd + other.cost_usd }

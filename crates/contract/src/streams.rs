@@ -9,17 +9,17 @@ use crate::limits;
 pub enum Stream {
     /// Inputs from clients and workers.
     Control,
-    /// The sessions themselves.
+    /// Commits of the sessions that are not archived.
     Log,
     /// What they were: pages that left the log.
     Archive,
-    /// Model calls.
+    /// Model calls that wait for gateways.
     Model,
-    /// Tool calls.
+    /// Tool calls that wait for executors.
     Tool,
     /// Timers, set and due.
     Timer,
-    /// Mail between agents.
+    /// Mail between agents and people, until it is answered.
     Mail,
     /// What failed for good.
     Dead,
@@ -41,7 +41,7 @@ pub enum Kind {
 }
 
 impl Stream {
-    /// Every stream.
+    /// Every stream, in the order of the enum.
     pub const ALL: &'static [Self] =
         &[Self::Control, Self::Log, Self::Archive, Self::Model, Self::Tool, Self::Timer, Self::Mail, Self::Dead];
 
@@ -89,7 +89,7 @@ impl Stream {
 /// A durable pull consumer; one of each for the whole fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Queue {
-    /// Inputs for orchestrators.
+    /// Inputs of sessions, for orchestrators.
     Inputs,
     /// Due timers for orchestrators.
     Timers,
@@ -100,10 +100,10 @@ pub enum Queue {
 }
 
 impl Queue {
-    /// Every consumer.
+    /// Every consumer, in the order of the enum.
     pub const ALL: &'static [Self] = &[Self::Inputs, Self::Timers, Self::Model, Self::Tool];
 
-    /// Its durable name.
+    /// Name of the durable consumer on the server.
     pub const fn durable(self) -> &'static str {
         match self {
             Self::Inputs => "drive",
@@ -132,21 +132,21 @@ impl Queue {
     }
 }
 
-/// A key-value bucket.
+/// A key-value bucket of the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bucket {
     /// The tool catalogue: `<tenant>.<tool>`; entries expire unless refreshed.
     Tools,
     /// The index for lists: `<tenant>.<session>`; never the truth. An archived session's entry goes with it.
     Sessions,
-    /// Claims of calls that take effect: `<tenant>.<session>.<call>.<what the call is told apart by>`, create-only.
+    /// Claims of calls that take effect: `<tenant>.<session>.<call>.<id of the call's opening>`, create-only.
     Claims,
     /// What gateways share: rates of providers' keys, and budgets.
     Limits,
 }
 
 impl Bucket {
-    /// Every bucket.
+    /// Every bucket, in the order of the enum.
     pub const ALL: &'static [Self] = &[Self::Tools, Self::Sessions, Self::Claims, Self::Limits];
 
     /// Its name; the stream behind it is `KV_<name>`.
@@ -185,7 +185,7 @@ pub enum Objects {
 }
 
 impl Objects {
-    /// Every object store.
+    /// Every object store, in the order of the enum.
     pub const ALL: &'static [Self] = &[Self::Work, Self::Blobs, Self::Archive, Self::Results];
 
     /// Its name; the stream behind it is `OBJ_<name>`.

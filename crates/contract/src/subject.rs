@@ -41,9 +41,9 @@ impl AsRef<str> for Subject {
 /// Which session: the two ids that nearly every subject ends in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey {
-    /// Its tenant.
+    /// Tenant that owns the session.
     pub tenant: TenantId,
-    /// Its id.
+    /// Id of the session within its tenant.
     pub session: SessionId,
 }
 
@@ -53,10 +53,10 @@ impl fmt::Display for SessionKey {
     }
 }
 
-/// Whose mailbox.
+/// Address of a mailbox: a tenant's agent or its people.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MailboxKey {
-    /// The tenant.
+    /// Tenant that owns the mailbox.
     pub tenant: TenantId,
     /// The agent, by its key.
     pub agent: AgentId,
@@ -68,7 +68,7 @@ impl fmt::Display for MailboxKey {
     }
 }
 
-/// `ai_loop.control.<verb>.<tenant>.<session>.<id>`
+/// Inputs of a session: `ai_loop.control.<verb>.<tenant>.<session>.<id>`.
 pub fn control(key: &SessionKey, verb: Verb, id: &CommandId) -> Subject {
     Subject(format!("ai_loop.control.{verb}.{}.{}.{id}", key.tenant, key.session))
 }
@@ -98,7 +98,7 @@ pub fn control_inbox(key: &SessionKey) -> Subject {
     Subject(format!("ai_loop.control.*.{}.{}.*", key.tenant, key.session))
 }
 
-/// `ai_loop.log.<tenant>.<session>.<page>.<slot>`
+/// One commit of the log: `ai_loop.log.<tenant>.<session>.<page>.<slot>`.
 pub fn log_slot(key: &SessionKey, slot: u64) -> Subject {
     Subject(format!("ai_loop.log.{}.{}.{}.{slot}", key.tenant, key.session, slot / crate::limits::SLOTS_PER_PAGE))
 }
@@ -123,7 +123,7 @@ pub fn archive_session(key: &SessionKey) -> Subject {
     Subject(format!("ai_archive.{}.{}.*", key.tenant, key.session))
 }
 
-/// `ai_loop.model.call.<tenant>.<session>.<call>.<attempt>`
+/// One model call: `ai_loop.model.call.<tenant>.<session>.<call>.<attempt>`.
 pub fn model_item(key: &SessionKey, call: &CallAttempt) -> Subject {
     Subject(format!("ai_loop.model.call.{}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
 }
@@ -133,7 +133,7 @@ pub fn model_items_of(tenant: &TenantId) -> Subject {
     Subject(format!("ai_loop.model.call.{tenant}.*.*.*"))
 }
 
-/// `ai_loop.tool.call.<tenant>.<tool>.<session>.<call>.<attempt>`
+/// One tool call: `ai_loop.tool.call.<tenant>.<tool>.<session>.<call>.<attempt>`.
 pub fn tool_item(key: &SessionKey, tool: &ToolName, call: &CallAttempt) -> Subject {
     Subject(format!("ai_loop.tool.call.{}.{tool}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
 }
@@ -166,7 +166,7 @@ pub fn tenant_topic(tenant: &TenantId, topic: Topic) -> Subject {
     Subject(format!("ai_loop.{topic}.{tenant}.*"))
 }
 
-/// What is told of every tool call of a tenant.
+/// Events of every tool call of a tenant.
 pub fn tool_calls_of(tenant: &TenantId) -> Subject {
     Subject(format!("ai_loop.tool_call.*.{tenant}.*"))
 }
@@ -211,12 +211,12 @@ pub fn agents() -> Subject {
     Subject("ai_rpc.prompt.agents".to_owned())
 }
 
-/// Where an orchestrator performs again what a session is owed.
+/// Request to an orchestrator to perform a session's outstanding effects again.
 pub fn repair() -> Subject {
     Subject("ai_rpc.session.repair".to_owned())
 }
 
-/// `ai_mail.<tenant>.<agent>.<mail>`
+/// Subject of a mail: `ai_mail.<tenant>.<agent>.<mail>`.
 pub fn mail(at: &MailboxKey, mail: &MailId) -> Subject {
     Subject(format!("ai_mail.{}.{}.{mail}", at.tenant, at.agent))
 }
@@ -246,7 +246,7 @@ pub fn tool_probe(tenant: &TenantId, tool: &ToolName) -> Subject {
     Subject(format!("ai_tool_probe.{tenant}.{tool}"))
 }
 
-/// `ai_tool_cancel.<tenant>.<tool>`
+/// Cancels of a tool's calls: `ai_tool_cancel.<tenant>.<tool>`.
 pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) -> Subject {
     Subject(format!("ai_tool_cancel.{tenant}.{tool}"))
 }
@@ -272,7 +272,7 @@ pub fn services_info() -> Subject {
     Subject("$SRV.INFO".to_owned())
 }
 
-/// `$SRV.INFO.<tool>`: what a tool says of itself, asked where, by permissions, only those hear it who may serve it.
+/// `$SRV.INFO.<tool>`: the description of a tool. Only its servers may subscribe.
 pub fn service_info(tool: &ToolName) -> Subject {
     Subject(format!("$SRV.INFO.{tool}"))
 }
@@ -301,7 +301,7 @@ pub fn dead(key: &SessionKey, kind: DeadKind, id: &CommandId) -> Subject {
     Subject(format!("ai_dead.{}.{}.{kind}.{id}", key.tenant, key.session))
 }
 
-/// `ai_dead.unknown.unknown.item.<id>`: a dead letter whose session cannot be told.
+/// `ai_dead.unknown.unknown.item.<id>`: a dead letter whose session is unknown.
 pub fn dead_unknown(id: &CommandId) -> Subject {
     Subject(format!("ai_dead.unknown.unknown.{}.{id}", DeadKind::Item))
 }
@@ -322,13 +322,13 @@ pub fn dead_of_session(key: &SessionKey) -> Subject {
 pub enum DeadKind {
     /// An input of a session: a client's command, or a worker's report.
     Control,
-    /// A model call.
+    /// A work item of a model call.
     Model,
-    /// A tool call.
+    /// A work item of a tool call.
     Tool,
-    /// A due timer.
+    /// A timer that was due.
     Timer,
-    /// Nobody can tell.
+    /// A message of unknown kind.
     Item,
 }
 
@@ -356,15 +356,15 @@ impl fmt::Display for DeadKind {
 /// What a dead letter's subject says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadSubject {
-    /// Which session.
+    /// Tenant and id of the session.
     pub key: SessionKey,
-    /// What it was.
+    /// Kind of message that failed.
     pub kind: DeadKind,
     /// The command's id, `<call>-<attempt>` of a call, or `seq-<sequence>`.
     pub id: CommandId,
 }
 
-/// Reads a dead letter's subject; `None` when it is not one, or its session cannot be told.
+/// Reads a dead letter's subject; `None` when it is not one, or its session is unknown.
 pub fn parse_dead(subject: &str) -> Option<DeadSubject> {
     let mut t = subject.strip_prefix("ai_dead.")?.split('.');
     let (tenant, session, kind, id) = (t.next()?, t.next()?, t.next()?, t.next()?);
@@ -375,27 +375,27 @@ pub fn parse_dead(subject: &str) -> Option<DeadSubject> {
 /// What a control subject says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlSubject {
-    /// Which session.
+    /// Tenant and id of the session.
     pub key: SessionKey,
     /// What is asked or reported.
     pub verb: Verb,
-    /// The command's id.
+    /// Id of the command, from its subject.
     pub id: CommandId,
 }
 
 /// What a log subject says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSubject {
-    /// Which session.
+    /// Tenant and id of the session.
     pub key: SessionKey,
-    /// Which commit.
+    /// Slot of the commit in the log.
     pub slot: u64,
 }
 
 /// What a work item's subject says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemSubject {
-    /// Which session.
+    /// Tenant and id of the session.
     pub key: SessionKey,
     /// Which try of which call.
     pub call: CallAttempt,
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_can_be_read() {
+    fn subject_built_is_parsed_back() {
         let key = sample();
         let id = CommandId::new("c-1").unwrap();
         let call = CallAttempt { call: CallId::tool(1, 2, 3), attempt: 4 };
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn i6_only_what_is_built_is_read() {
+    fn i6_subject_not_built_here_is_refused() {
         for odd in [
             "ai_loop.log.acme.s1.2.+130",
             "ai_loop.log.acme.s1.2.0130",
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_sees_every_topic_of_its_session_and_no_other() {
+    fn viewer_filter_matches_every_topic_of_its_session_only() {
         let key = sample();
         let other = SessionKey { session: SessionId::new("s2").unwrap(), ..key.clone() };
         for topic in Topic::ALL {

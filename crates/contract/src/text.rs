@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn json_means_the_same_when_it_is_shown() {
+    fn json_shown_has_the_same_value() {
         let value = serde_json::json!({"path": "a\u{202E}b\u{E0041}\u{7f}", "\u{200B}": ["\u{1b}", "\u{4e2d}"]});
         let text = value.to_string();
         let shown = show_json(&text);

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use time::macros::format_description;
 
-/// Milliseconds since 1970-01-01T00:00:00Z.
+/// A time: milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(u64);
 
@@ -34,7 +34,7 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// Parses RFC 3339.
+    /// Parses a time in RFC 3339; `None` where it is none.
     pub fn parse(text: &str) -> Option<Self> {
         let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
         u64::try_from(at.unix_timestamp_nanos() / 1_000_000).ok().map(Self)
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn round_trips_as_documented() {
+    fn timestamp_is_parsed_back_as_documented() {
         let at = Timestamp::parse("2024-01-15T10:30:45.123Z").unwrap();
         assert_eq!(at.as_millis(), 1_705_314_645_123);
         assert_eq!(at.to_string(), "2024-01-15T10:30:45.123Z");

@@ -44,18 +44,18 @@ impl EffectClass {
     }
 }
 
-/// Whether a person is asked first.
+/// Whether a person must approve each call of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
-pub enum Approval {
-    /// Nobody is asked.
+pub enum ApprovalPolicy {
+    /// Nobody is asked before a call.
     #[default]
     Never,
     /// Each call waits for a person.
     Always,
 }
 
-impl Approval {
+impl ApprovalPolicy {
     /// As in a message.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -68,7 +68,7 @@ impl Approval {
 /// A tool as the catalogue knows it: the value of KV `ai_loop_tools`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Its name.
+    /// Name of the tool.
     pub name: ToolName,
     /// What it does and when to use it.
     #[serde(default)]
@@ -78,9 +78,9 @@ pub struct ToolSpec {
     /// What may be done after a loss.
     #[serde(default)]
     pub effect: EffectClass,
-    /// Whether a person is asked first.
+    /// Whether a person must approve each call of a tool.
     #[serde(default)]
-    pub approval: Approval,
+    pub approval: ApprovalPolicy,
     /// Milliseconds that one call may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -115,11 +115,11 @@ pub fn arguments_sha256(arguments: &Json) -> String {
 /// A tool call on its way to an executor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolItem {
-    /// Ids and deadline.
+    /// Ids of the call and its deadline.
     pub meta: ItemMeta,
-    /// The tool.
+    /// Name of the tool that is called.
     pub tool: ToolName,
-    /// The arguments object.
+    /// Arguments of the call: a JSON object.
     pub arguments: Json,
     /// What may be done after a loss.
     pub effect: EffectClass,
@@ -170,7 +170,7 @@ const CALL_KEY_DIGITS: usize = 16;
 /// `extend_tool_call`: of executors only. A call that shows progress may take longer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExtendToolCall {
-    /// Which call.
+    /// Call and attempt that this answers.
     pub meta: ResultMeta,
     /// Its new deadline; the end of its turn stays the last word.
     pub deadline: Timestamp,
@@ -181,13 +181,13 @@ pub struct ExtendToolCall {
 pub struct FullResultRef {
     /// The object's id in `ai_loop_results`: see [`FullResultRef::id`].
     pub object: String,
-    /// Its bytes.
+    /// Length of the full result in bytes.
     pub bytes: u64,
 }
 
 impl FullResultRef {
-    /// The id under which the result of a call is kept: whoever knows the call finds it, and no other session can name it,
-    /// also no later one of the same id. `started` is when the session started, where that is known.
+    /// The id under which the result of a call is kept: a reader that knows the call finds it, and no other session
+    /// can name it, also no later one of the same id. `started` is when the session started, where that is known.
     pub fn id(tenant: &TenantId, session: &SessionId, started: Option<Timestamp>, call: &CallId) -> String {
         let started = started.map(|started| format!(".{}", started.as_millis())).unwrap_or_default();
         sha256_hex(format!("{tenant}.{session}.{call}{started}").as_bytes())
@@ -202,9 +202,9 @@ pub enum Outcome {
     Ok,
     /// It ran, or could not run, and says why.
     Error,
-    /// A person said no.
+    /// A person denied the call.
     Denied,
-    /// Its deadline passed.
+    /// The deadline of the call passed.
     Timeout,
     /// It was called off.
     Cancelled,
@@ -216,14 +216,14 @@ pub enum Outcome {
 /// `provide_tool_result`: of executors only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// Which call.
+    /// Call and attempt that this answers.
     pub meta: ResultMeta,
     /// What became of it.
     pub outcome: Outcome,
     /// What the model reads: text, or JSON text.
     #[serde(default)]
     pub content: String,
-    /// For `error`: which.
+    /// Stable error code, where the outcome is `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ErrorCode>,
     /// Milliseconds from dispatch to result.
@@ -243,7 +243,7 @@ pub struct ToolResult {
 pub struct ChildUsage {
     /// Tokens and money, its own children's included.
     pub spent: Spent,
-    /// Tool calls.
+    /// Number of tool calls of the child.
     pub tool_calls: u32,
 }
 
@@ -263,13 +263,13 @@ pub const ASK_USER: &str = "ask_user";
 pub mod header {
     /// The call's id: the key under which an `idempotent` tool takes effect once.
     pub const CALL: &str = "Ailoop-Call";
-    /// The session.
+    /// Id of the session that calls.
     pub const SESSION: &str = "Ailoop-Session";
     /// RFC 3339; when the session started.
     pub const SESSION_STARTED: &str = "Ailoop-Session-Started";
-    /// The agent.
+    /// Id of the agent that calls.
     pub const AGENT: &str = "Ailoop-Agent";
-    /// `<orchestrator's attempt>.<delivery>`.
+    /// Try of the call: `<orchestrator's attempt>.<delivery>`.
     pub const ATTEMPT: &str = "Ailoop-Attempt";
     /// On a work item: it was published before, and may have been dealt with.
     pub const AGAIN: &str = "Ailoop-Again";
@@ -291,7 +291,7 @@ pub mod header {
     pub const RUNNING: &str = "Ailoop-Running";
     /// The services libraries' own word for an error.
     pub const SERVICE_ERROR: &str = "Nats-Service-Error";
-    /// W3C trace context.
+    /// Trace context of the call, as W3C defines it.
     pub const TRACEPARENT: &str = "traceparent";
 }
 
@@ -302,20 +302,20 @@ pub const OUTCOME_NONE: &str = "none";
 
 /// Names of the endpoint metadata by which a tool describes itself.
 pub mod metadata {
-    /// Name.
+    /// Name of the tool.
     pub const TOOL: &str = "ailoop.tool";
-    /// Description.
+    /// Description that the model reads.
     pub const DESCRIPTION: &str = "ailoop.description";
-    /// JSON Schema.
+    /// JSON Schema of the arguments object.
     pub const PARAMETERS: &str = "ailoop.parameters";
-    /// Effect class.
+    /// Effect class, as [`EffectClass`](super::EffectClass) writes it.
     pub const EFFECT: &str = "ailoop.effect";
-    /// Approval.
+    /// Approval policy, as [`ApprovalPolicy`](super::ApprovalPolicy) writes it.
     pub const APPROVAL: &str = "ailoop.approval";
-    /// Time-out in seconds.
+    /// Timeout of a call in seconds.
     pub const TIMEOUT: &str = "ailoop.timeout";
     /// Bytes of a result.
     pub const MAX_OUTPUT: &str = "ailoop.max_output";
-    /// Prompt text.
+    /// Text that the prompt says of the tool.
     pub const INSTRUCTIONS: &str = "ailoop.instructions";
 }

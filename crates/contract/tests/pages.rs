@@ -14,7 +14,7 @@ use contract::streams::{Bucket, Objects, Queue, Stream};
 use support::{examples, limits, page, pages, rows};
 
 #[test]
-fn every_limit_is_on_its_page_with_its_value() {
+fn limits_page_has_every_limit_with_its_value() {
     let listed = rows(&page("docs/reference/limits.md"));
     let mut wanted = BTreeSet::new();
     for (name, value) in limits::all(&page("crates/contract/src/limits.rs")) {
@@ -32,7 +32,7 @@ fn every_limit_is_on_its_page_with_its_value() {
 }
 
 #[test]
-fn every_error_code_is_on_its_page_and_no_other() {
+fn errors_page_has_exactly_the_error_codes() {
     let codes: BTreeSet<String> = ErrorCode::ALL.iter().map(|code| format!("`{code}`")).collect();
     let listed: BTreeSet<String> = rows(&page("docs/reference/errors.md"))
         .into_iter()
@@ -43,7 +43,7 @@ fn every_error_code_is_on_its_page_and_no_other() {
 }
 
 #[test]
-fn the_protocol_page_names_everything_on_the_bus() {
+fn protocol_page_names_everything_on_the_bus() {
     let text = page("docs/reference/protocol.md");
     let streams = Stream::ALL.iter().flat_map(|stream| [stream.name()].into_iter().chain(stream.subjects().to_vec()));
     let names = streams
@@ -58,12 +58,12 @@ fn the_protocol_page_names_everything_on_the_bus() {
 }
 
 #[test]
-fn every_example_is_what_the_code_writes() {
+fn protocol_page_examples_match_the_code() {
     examples::check("docs/reference/protocol.md");
 }
 
 #[test]
-fn every_link_leads_somewhere_and_every_test_that_is_named_exists() {
+fn pages_links_and_named_tests_exist() {
     let mut wrong = Vec::new();
     for (name, text) in pages() {
         for (label, target) in support::links(&text) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The cache. Values are shared with whoever uses them.
+/// The cache. Values are shared with their users.
 #[derive(Debug)]
 pub(crate) struct ByteCache<K, V> {
     // A plain lock: it is held for a look-up, never while a value is made.

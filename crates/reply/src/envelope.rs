@@ -5,10 +5,10 @@
 
 use serde_json::Value;
 
+use crate::parsed_signal::gives_status;
 use crate::response::Decoder;
-use crate::written::gives_status;
 
-/// Follows one object.
+/// Follows one object of a reply while it comes.
 #[allow(clippy::struct_excessive_bools, reason = "independent facts about the object so far")]
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
@@ -33,7 +33,7 @@ enum Within {
     #[default]
     Nothing,
     String,
-    /// Behind a backslash.
+    /// The next character is escaped.
     Escape,
 }
 

@@ -24,7 +24,7 @@ const TAG: &str = r"(?:<\|?[a-z_]{3,24}\|?>[ \t\r\n]{0,16})";
 /// A brace, and the beginning of a key.
 const OBJECT: &str = r#"\{[ \t\r\n]{0,64}(?:["'`]|“|”|„|‘|’|continuation\b|status\b|\})"#;
 /// The same, where only what is surely an envelope counts.
-const KNOWN: &str = r#"\{[ \t\r\n]{0,64}(?:["'`]|“|”|„|‘|’)?(?:continuation|status)\b"#;
+const KNOWN_OBJECT: &str = r#"\{[ \t\r\n]{0,64}(?:["'`]|“|”|„|‘|’)?(?:continuation|status)\b"#;
 /// A call as models write it whose server leaves it in the text.
 const TAGGED_CALL: &str = r#"<\|?(?:tool_call|function_call)\|?>[ \t\r\n]{0,16}\{[ \t\r\n]{0,64}""#;
 const THINK: &str = r"<(?:think|thinking|thought|thoughts|reasoning)>";
@@ -35,18 +35,18 @@ const THOUGHT: &str = r"</(?:think|thinking|thought|thoughts|reasoning)>";
 pub(crate) enum Lead {
     /// An object may be a signal: its brace and the beginning of its first key have come.
     Object,
-    /// A thought begins.
+    /// The opening tag of a thought.
     ThoughtBegins,
-    /// A thought ends.
+    /// The closing tag of a thought.
     ThoughtEnds,
 }
 
 /// Where a lead may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum LeadPosition {
     /// At the beginning of a line.
     Line,
-    /// Within a line.
+    /// Behind other text of a line.
     Within,
     /// In a block of code.
     Code,
@@ -60,7 +60,7 @@ static AUTOMATA: LazyLock<Option<[dense::DFA<Vec<u32>>; 4]>> = LazyLock::new(|| 
     Some([
         automaton(&[&line, THINK, THOUGHT])?,
         automaton(&[&within, r"\z\A[a&&b]", THOUGHT])?,
-        automaton(&[KNOWN])?,
+        automaton(&[KNOWN_OBJECT])?,
         automaton(&[TAGGED_CALL, THINK, THOUGHT])?,
     ])
 });
@@ -74,42 +74,41 @@ fn automaton(patterns: &[&str]) -> Option<dense::DFA<Vec<u32>>> {
 /// A lead that is being recognised.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recogniser {
-    place: Place,
+    position: LeadPosition,
     state: StateID,
 }
 
 /// What a character made of a lead.
 #[derive(Clone, Copy)]
-pub(crate) enum Step {
-    /// It can still become one.
-    Open,
+pub(crate) enum LeadProgress {
+    /// It can still become a lead.
+    Partial,
     Found(Lead),
-    /// It is none.
-    Dead,
+    NoLead,
 }
 
 impl Recogniser {
-    pub(crate) fn new(place: Place) -> Option<Self> {
+    pub(crate) fn new(position: LeadPosition) -> Option<Self> {
         let config = start::Config::new().anchored(Anchored::Yes);
-        let state = automata(place)?.start_state(&config).ok()?;
-        Some(Self { place, state })
+        let state = automata(position)?.start_state(&config).ok()?;
+        Some(Self { position, state })
     }
 
-    pub(crate) fn push(&mut self, c: char) -> Step {
-        let Some(automaton) = automata(self.place) else { return Step::Dead };
+    pub(crate) fn push(&mut self, c: char) -> LeadProgress {
+        let Some(automaton) = automata(self.position) else { return LeadProgress::NoLead };
         let mut buffer = [0; 4];
         for byte in c.encode_utf8(&mut buffer).bytes() {
             self.state = automaton.next_state(self.state, byte);
         }
         if automaton.is_dead_state(self.state) || automaton.is_quit_state(self.state) {
-            return Step::Dead;
+            return LeadProgress::NoLead;
         }
         // A match shows one byte later, so it is asked for as if the text ended here.
         let end = automaton.next_eoi_state(self.state);
         if !automaton.is_match_state(end) {
-            return Step::Open;
+            return LeadProgress::Partial;
         }
-        Step::Found(match automaton.match_pattern(end, 0).as_usize() {
+        LeadProgress::Found(match automaton.match_pattern(end, 0).as_usize() {
             0 => Lead::Object,
             1 => Lead::ThoughtBegins,
             _ => Lead::ThoughtEnds,
@@ -117,13 +116,13 @@ impl Recogniser {
     }
 }
 
-fn automata(place: Place) -> Option<&'static dense::DFA<Vec<u32>>> {
+fn automata(position: LeadPosition) -> Option<&'static dense::DFA<Vec<u32>>> {
     let [line, within, code, off] = AUTOMATA.as_ref()?;
-    Some(match place {
-        Place::Line => line,
-        Place::Within => within,
-        Place::Code => code,
-        Place::Off => off,
+    Some(match position {
+        LeadPosition::Line => line,
+        LeadPosition::Within => within,
+        LeadPosition::Code => code,
+        LeadPosition::Off => off,
     })
 }
 
@@ -131,13 +130,13 @@ fn automata(place: Place) -> Option<&'static dense::DFA<Vec<u32>>> {
 mod tests {
     use super::*;
 
-    fn recognise(place: Place, text: &str) -> Option<Lead> {
-        let mut recogniser = Recogniser::new(place).unwrap();
+    fn recognise(position: LeadPosition, text: &str) -> Option<Lead> {
+        let mut recogniser = Recogniser::new(position).unwrap();
         for (at, c) in text.char_indices() {
             match recogniser.push(c) {
-                Step::Open => {}
-                Step::Dead => return None,
-                Step::Found(lead) => {
+                LeadProgress::Partial => {}
+                LeadProgress::NoLead => return None,
+                LeadProgress::Found(lead) => {
                     assert_eq!(at + c.len_utf8(), text.len(), "{text}");
                     return Some(lead);
                 }
@@ -148,29 +147,29 @@ mod tests {
 
     #[test]
     fn leads_are_recognised_with_their_last_byte() {
-        for (place, text, lead) in [
-            (Place::Line, "{\"", Some(Lead::Object)),
-            (Place::Line, "{ '", Some(Lead::Object)),
-            (Place::Line, "{continuation", Some(Lead::Object)),
-            (Place::Line, "{x", None),
-            (Place::Line, "```json\n{\n  \"", Some(Lead::Object)),
-            (Place::Line, "```jsonc\n{\"", Some(Lead::Object)),
-            (Place::Line, "**Continuation signal:**\n```json\n{\"", Some(Lead::Object)),
-            (Place::Line, "\"continuation\": {\"", Some(Lead::Object)),
-            (Place::Line, "<tool_call>\n{\"", Some(Lead::Object)),
-            (Place::Line, "Status: all is well", None),
-            (Place::Line, "<think>", Some(Lead::ThoughtBegins)),
-            (Place::Line, "</think>", Some(Lead::ThoughtEnds)),
-            (Place::Within, "<think>", None),
-            (Place::Within, "continuation: {\"", Some(Lead::Object)),
-            (Place::Within, "status: {\"", None),
-            (Place::Code, "{\"a\"", None),
-            (Place::Off, "{\"", None),
-            (Place::Off, "<tool_call>\n{\"", Some(Lead::Object)),
-            (Place::Off, "<tool>{\"", None),
-            (Place::Off, "<think>", Some(Lead::ThoughtBegins)),
+        for (position, text, lead) in [
+            (LeadPosition::Line, "{\"", Some(Lead::Object)),
+            (LeadPosition::Line, "{ '", Some(Lead::Object)),
+            (LeadPosition::Line, "{continuation", Some(Lead::Object)),
+            (LeadPosition::Line, "{x", None),
+            (LeadPosition::Line, "```json\n{\n  \"", Some(Lead::Object)),
+            (LeadPosition::Line, "```jsonc\n{\"", Some(Lead::Object)),
+            (LeadPosition::Line, "**Continuation signal:**\n```json\n{\"", Some(Lead::Object)),
+            (LeadPosition::Line, "\"continuation\": {\"", Some(Lead::Object)),
+            (LeadPosition::Line, "<tool_call>\n{\"", Some(Lead::Object)),
+            (LeadPosition::Line, "Status: all is well", None),
+            (LeadPosition::Line, "<think>", Some(Lead::ThoughtBegins)),
+            (LeadPosition::Line, "</think>", Some(Lead::ThoughtEnds)),
+            (LeadPosition::Within, "<think>", None),
+            (LeadPosition::Within, "continuation: {\"", Some(Lead::Object)),
+            (LeadPosition::Within, "status: {\"", None),
+            (LeadPosition::Code, "{\"a\"", None),
+            (LeadPosition::Off, "{\"", None),
+            (LeadPosition::Off, "<tool_call>\n{\"", Some(Lead::Object)),
+            (LeadPosition::Off, "<tool>{\"", None),
+            (LeadPosition::Off, "<think>", Some(Lead::ThoughtBegins)),
         ] {
-            assert_eq!(recognise(place, text), lead, "{place:?} {text}");
+            assert_eq!(recognise(position, text), lead, "{position:?} {text}");
         }
     }
 }

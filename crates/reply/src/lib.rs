@@ -12,7 +12,9 @@ mod intent;
 mod lead;
 mod matcher;
 mod nudge;
+mod parsed_signal;
 mod pattern;
+mod pattern_error;
 mod patterns;
 mod prefilter;
 mod progress;
@@ -29,20 +31,19 @@ mod suggest;
 mod templates;
 mod tolerant;
 mod windows;
-mod written;
 
 pub use calls::{is_only_calls, is_only_marked_calls};
 pub use evidence::{Evidence, evidence};
 pub use intent::{Intent, intent};
 pub use nudge::is_nudge;
+pub use parsed_signal::ParsedSignal;
 pub use pattern::TextPattern;
+pub use pattern_error::PatternError;
 pub use patterns::{
-    CACHE_BYTES_MAX, COMPILED_LISTS_BYTES_MAX, PATTERN_TEXTS_BYTES_MAX, PATTERNS_MAX, PatternError, PatternMatch,
-    Patterns,
+    CACHE_BYTES_MAX, COMPILED_LISTS_BYTES_MAX, PATTERN_TEXTS_BYTES_MAX, PATTERNS_MAX, PatternMatch, Patterns,
 };
 pub use read::{NextAction, Reading, Signal, Status, read};
 pub use schema::{definition, envelope, response_format};
-pub use split::{Rest, Splitter};
+pub use split::{Remainder, Splitter};
 pub use suggest::{Suggestion, suggest};
 pub use templates::{TEMPLATES, Template, template};
-pub use written::Written;

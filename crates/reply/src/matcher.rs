@@ -13,7 +13,7 @@ use regex_automata::util::look::{Look, LookMatcher, LookSet};
 use regex_automata::util::primitives::StateID;
 use regex_syntax::hir::Hir;
 
-/// A compiled pattern.
+/// A pattern, compiled to an automaton for linear search.
 #[derive(Debug, Clone)]
 pub(crate) struct Matcher {
     nfa: NFA,
@@ -133,15 +133,16 @@ impl Matcher {
     /// can be looked at and is not part of a match. Each step is taken from `steps`; `None` where they do not suffice.
     pub(crate) fn find_all(&self, text: &str, part: Range<usize>, steps: &mut usize) -> Option<Vec<Range<usize>>> {
         let text = &text[..part.end];
-        let mut looks = Looks::new(self.nfa.look_matcher(), text.as_bytes());
+        let mut looks = LookCache::new(self.nfa.look_matcher(), text.as_bytes());
         let live = self.live(&mut looks, part.start, steps)?;
-        let mut walk = Walk { matcher: self, text: text.as_bytes(), looks, live: &live, seen: Seen::new(self) };
+        let mut search =
+            Search { matcher: self, text: text.as_bytes(), looks, live: &live, visited: VisitedStates::new(self) };
         let start = id(self.nfa.start_anchored());
         let mut found: Vec<Range<usize>> = Vec::new();
         let mut from = part.start;
         let next = |from: usize| (from..=text.len()).find(|at| live.has(*at, start) && text.is_char_boundary(*at));
         while let Some(begin) = next(from) {
-            let end = walk.end(begin).unwrap_or(begin);
+            let end = search.end(begin).unwrap_or(begin);
             // An empty match just behind another one is none.
             if begin == end && found.last().is_some_and(|last| last.end == end) {
                 from = begin + 1;
@@ -158,10 +159,10 @@ impl Matcher {
 
     /// From which states a match can be completed, for each place from `from` on. The way of the matches, which follows,
     /// visits no transition that is not visited here, and none of them twice.
-    fn live(&self, looks: &mut Looks<'_>, from: usize, steps: &mut usize) -> Option<Live> {
+    fn live(&self, looks: &mut LookCache<'_>, from: usize, steps: &mut usize) -> Option<LiveStates> {
         let text = looks.text;
         let words = self.nfa.states().len().div_ceil(64);
-        let mut live = Live { from, words, bits: vec![0; (text.len() - from + 1) * words] };
+        let mut live = LiveStates { from, words, bits: vec![0; (text.len() - from + 1) * words] };
         let (mut now, mut behind): (Vec<u32>, Vec<u32>) = (Vec::new(), Vec::new());
         for at in (from..=text.len()).rev() {
             std::mem::swap(&mut now, &mut behind);
@@ -196,7 +197,7 @@ impl Matcher {
 }
 
 /// Conditions on places of a text. What holds at a place is found out once.
-struct Looks<'a> {
+struct LookCache<'a> {
     matcher: &'a LookMatcher,
     text: &'a [u8],
     at: usize,
@@ -204,7 +205,7 @@ struct Looks<'a> {
     holding: LookSet,
 }
 
-impl<'a> Looks<'a> {
+impl<'a> LookCache<'a> {
     fn new(matcher: &'a LookMatcher, text: &'a [u8]) -> Self {
         Self { matcher, text, at: 0, known: LookSet::empty(), holding: LookSet::empty() }
     }
@@ -224,13 +225,13 @@ impl<'a> Looks<'a> {
 }
 
 /// A set of states for each place.
-struct Live {
+struct LiveStates {
     from: usize,
     words: usize,
     bits: Vec<u64>,
 }
 
-impl Live {
+impl LiveStates {
     fn has(&self, at: usize, state: u32) -> bool {
         self.bits[(at - self.from) * self.words + index(state) / 64] & (1 << (state % 64)) != 0
     }
@@ -246,23 +247,23 @@ impl Live {
 }
 
 /// The way of one match after the other through the automaton.
-struct Walk<'a> {
+struct Search<'a> {
     matcher: &'a Matcher,
     text: &'a [u8],
-    looks: Looks<'a>,
-    live: &'a Live,
-    seen: Seen,
+    looks: LookCache<'a>,
+    live: &'a LiveStates,
+    visited: VisitedStates,
 }
 
-impl Walk<'_> {
+impl Search<'_> {
     /// Where the match ends that begins at a place.
     fn end(&mut self, begin: usize) -> Option<usize> {
-        let Self { matcher: Matcher { nfa, .. }, text, looks, live, seen } = self;
+        let Self { matcher: Matcher { nfa, .. }, text, looks, live, visited } = self;
         let (mut at, mut stack) = (begin, vec![nfa.start_anchored()]);
-        seen.forget();
+        visited.clear();
         // By preference: what was pushed last is tried first, and what can lead to no match is left out.
         while let Some(state) = stack.pop() {
-            if !live.has(at, id(state)) || !seen.add(id(state)) {
+            if !live.has(at, id(state)) || !visited.add(id(state)) {
                 continue;
             }
             let next = match nfa.state(state) {
@@ -294,7 +295,7 @@ impl Walk<'_> {
                 at += 1;
                 stack.clear();
                 stack.push(next);
-                seen.forget();
+                visited.clear();
             }
         }
         None
@@ -302,17 +303,17 @@ impl Walk<'_> {
 }
 
 /// The states that were tried at one place.
-struct Seen {
+struct VisitedStates {
     marks: Vec<u32>,
     mark: u32,
 }
 
-impl Seen {
+impl VisitedStates {
     fn new(matcher: &Matcher) -> Self {
         Self { marks: vec![0; matcher.nfa.states().len()], mark: 0 }
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         // There are fewer places in a text than marks.
         self.mark = self.mark.saturating_add(1);
     }

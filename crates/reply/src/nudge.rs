@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows() {
+    fn nudges_are_recognised_by_their_words() {
         for text in [
             "continue",
             "Continue.",

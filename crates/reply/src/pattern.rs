@@ -7,7 +7,7 @@ use regex_syntax::ParserBuilder;
 use regex_syntax::ast::{self, Ast, ClassSetItem, Visitor};
 
 use crate::matcher::Matcher;
-use crate::patterns::PatternError;
+use crate::pattern_error::PatternError;
 use crate::prefilter::MatchScope;
 use crate::prose::Prose;
 use crate::required_literals::RequiredLiterals;

@@ -8,6 +8,7 @@ use contract::settings::ContinuationSettings;
 
 use crate::cache::ByteCache;
 use crate::pattern::Pattern;
+use crate::pattern_error::PatternError;
 use crate::prefilter::{MatchScope, Prefilter};
 use crate::prose::Prose;
 
@@ -27,50 +28,16 @@ type Lists = (Vec<String>, Vec<String>);
 /// used no more go first.
 static SHARED: LazyLock<ByteCache<Lists, Patterns>> = LazyLock::new(|| ByteCache::new(CACHE_BYTES_MAX));
 
-/// A pattern that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PatternError {
-    /// Where it stands, such as `continuation_patterns[3]`; empty where one pattern was looked at alone.
-    pub place: String,
-    /// Which one; empty where it is the list that cannot be used.
-    pub pattern: String,
-    /// Why, with the position where there is one, and what to do.
-    pub why: String,
-}
-
-impl PatternError {
-    pub(crate) fn new(pattern: &str, why: String) -> Self {
-        Self { place: String::new(), pattern: pattern.chars().take(80).collect(), why }
-    }
-
-    fn list(place: &str, why: String) -> Self {
-        Self { place: place.to_owned(), pattern: String::new(), why }
-    }
-}
-
-impl std::fmt::Display for PatternError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { place, pattern, why } = self;
-        match (place.is_empty(), pattern.is_empty()) {
-            (true, _) => write!(f, "pattern {pattern:?} cannot be used: {why}"),
-            (false, true) => write!(f, "{place} cannot be used: {why}"),
-            (false, false) => write!(f, "{place}: pattern {pattern:?} cannot be used: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for PatternError {}
-
-/// What was heard.
+/// A pattern that matched, and what it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PatternMatch<'a> {
     /// Whether the text announces a next step; otherwise it says that it is done.
     pub continues: bool,
-    /// The pattern that heard it.
+    /// The pattern that matched, as it is configured.
     pub pattern: &'a str,
 }
 
-/// Both lists, compiled.
+/// Both lists of patterns, compiled.
 #[derive(Debug, Clone, Default)]
 pub struct Patterns {
     /// Those that say that all is done, then those that announce a next step.

@@ -104,7 +104,7 @@ impl Prefilter {
         self.meets.iter().map(Vec::len).sum()
     }
 
-    /// Memory in bytes.
+    /// Bytes of memory that it takes.
     pub(crate) fn bytes(&self) -> usize {
         let meets = self.needs() * size_of::<(usize, u32)>() + self.meets.len() * size_of::<Vec<(usize, u32)>>();
         let lines = self.lines.len() * size_of::<Line>() + self.patterns.len() * size_of::<(usize, bool)>();

@@ -117,7 +117,7 @@ pub(crate) const IDLE: &[&str] = &[
 #[derive(Default)]
 pub(crate) struct Prose {
     pub(crate) text: String,
-    /// In order.
+    /// Quoted parts of the text, in order.
     quoted: Vec<Range<usize>>,
     /// Where matches begin at the earliest that are known to be negated, and where they end. Without it a long sentence is
     /// read for each of its matches.
@@ -180,7 +180,7 @@ impl Prose {
         self.text.push_str(&line[at..]);
     }
 
-    /// Searches with the steps that are left. When they do not suffice, nothing more is searched: what was heard by then
+    /// Searches with the steps that are left. When they do not suffice, nothing more is searched: what matched by then
     /// counts.
     pub(crate) fn spend<T>(&self, search: impl FnOnce(&mut usize) -> Option<T>) -> Option<T> {
         let mut left = self.steps.take();

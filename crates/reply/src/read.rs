@@ -5,17 +5,17 @@ use contract::model::{SIGNAL_TOOL, SignalForm, ToolCall};
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::parsed_signal::ParsedSignal;
 use crate::progress::progress;
 use crate::split::Splitter;
 use crate::tolerant::{self, End};
-use crate::written::Written;
 
 /// Go on, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Another step.
+    /// The turn takes another step.
     Continue,
-    /// The turn ends.
+    /// The turn ends with this reply.
     Terminate,
 }
 
@@ -26,11 +26,11 @@ pub struct Signal {
     pub status: Status,
     /// The word as the model wrote it.
     pub word: String,
-    /// Why.
+    /// Reason that the model gives.
     pub reason: String,
     /// How sure the model is, 0 to 1.
     pub confidence: Option<f64>,
-    /// What comes next.
+    /// What the model means to do next.
     pub next_action: Option<NextAction>,
     /// How far the work is.
     pub progress: Option<Progress>,
@@ -43,9 +43,9 @@ pub struct NextAction {
     /// `tool_call`, `reasoning` or `planning`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The tool.
+    /// Name of the tool that it means to call.
     pub tool: Option<String>,
-    /// Its arguments.
+    /// Arguments of the call.
     pub parameters: Value,
 }
 
@@ -70,7 +70,7 @@ impl Signal {
     }
 }
 
-/// A reply, read.
+/// A reply, split into text, signal and calls.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reading {
     /// What the user reads.
@@ -79,7 +79,7 @@ pub struct Reading {
     pub spoken_from: usize,
     /// What the model thought within its text, between tags.
     pub thought: String,
-    /// The signal.
+    /// The signal; none where the reply has none.
     pub signal: Option<Signal>,
     /// Calls that the reply asks for without a native one: those of an envelope that is the whole reply, else the next
     /// action. Never any of a signal that is damaged.
@@ -106,14 +106,14 @@ pub fn read(text: &str, calls: &[ToolCall], form: SignalForm) -> Reading {
     let written = rest.signal.as_ref();
     let pseudo = || calls.iter().filter(|call| call.is_signal()).find_map(pseudo);
     let in_text = || {
-        let Written { value, is_damaged, is_whole_reply: _ } = written?;
+        let ParsedSignal { value, is_damaged, is_whole_reply: _ } = written?;
         Some((signal_of(&value["continuation"], value)?, *is_damaged))
     };
     let signal = if form == SignalForm::Off { None } else { pseudo().or_else(in_text) };
     let mut asked = Vec::new();
     if !calls.iter().any(|call| !call.is_signal()) {
         // An envelope among prose or in a fence is an example, or meant for people: its calls are not run.
-        if let Some(Written { value, is_damaged: false, is_whole_reply: true }) = written {
+        if let Some(ParsedSignal { value, is_damaged: false, is_whole_reply: true }) = written {
             let enveloped = value["tool_calls"].as_array().into_iter().flatten().map(call_of);
             asked.extend(enveloped.filter(|call| !call.is_signal()));
         }

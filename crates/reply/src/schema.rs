@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_schema_is_this_one() {
+    fn published_schema_matches_the_code() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/continuation.schema.json");
         let written = serde_json::to_string_pretty(&envelope()).unwrap() + "\n";
         if std::env::var_os("UPDATE_PAGES").is_some() {

@@ -2,13 +2,13 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// What matches of a pattern may hold: too much may be told here, never too little.
+/// What matches of a pattern may hold: it may be too much, never too little.
 #[allow(clippy::struct_excessive_bools, reason = "five independent things that may be so")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Letters or digits of ASCII.
     word: bool,
-    /// Ends of lines.
+    /// Whether a line may end there.
     end: bool,
     /// The end of a line somewhere before a letter or digit.
     before: bool,
@@ -76,7 +76,7 @@ mod tests {
     use regex_syntax::parse;
 
     #[test]
-    fn words_of_two_lines_are_seen() {
+    fn pattern_over_two_lines_is_detected() {
         for (pattern, one_line) in [
             ("all done", true),
             (r"(^|[.!?]\s+)\W*next\W*", true),

@@ -1,4 +1,4 @@
-//! Patterns that would have heard what users had to say instead: "go on".
+//! Patterns that would have matched replies after which users had to write "go on".
 //!
 //! Of each reply only the last sentence counts. A sequence of words is proposed when replies end with it after which
 //! the user had to nudge, and no reply does after which nobody had to.
@@ -21,16 +21,16 @@ const SMALL: &[&str] = &[
 /// A pattern that nobody has yet, and what speaks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suggestion {
-    /// The pattern.
+    /// The suggested pattern, for the list of the agent.
     pub pattern: String,
-    /// In how many of the replies it would have been heard, those left out that an earlier suggestion hears.
+    /// Number of replies that it would have matched, without those of an earlier suggestion.
     pub replies: usize,
     /// The last sentence of one of them.
     pub example: String,
 }
 
 /// Proposes continuation patterns. `nudged`: replies after which the user had to ask to go on; `ended`: replies that
-/// were an end; `known`: what is heard already.
+/// were an end; `known`: the patterns that match already.
 pub fn suggest(nudged: &[String], ended: &[String], known: &Patterns) -> Vec<Suggestion> {
     let goes_on = |text: &&String| matches!(known.match_text(text), Some(PatternMatch { continues: true, .. }));
     let mut open: Vec<Sentence> = nudged.iter().filter(|text| !goes_on(text)).map(|text| Sentence::of(text)).collect();
@@ -120,7 +120,7 @@ mod tests {
         let reported: Vec<(&str, usize)> = found.iter().map(|s| (s.pattern.as_str(), s.replies)).collect();
         assert_eq!(reported, [(r"\bon\W+to\W+the\W+tests\b", 2), (r"\bmy\W+plan\W+of\W+attack\b", 1)]);
         assert!(found[0].example.starts_with("On to the tests"));
-        // What is proposed would be heard, and in no reply that was an end.
+        // A suggestion matches, and in no reply that ended its turn.
         let settings = ContinuationSettings {
             continuation_patterns: found.iter().map(|s| s.pattern.clone()).collect(),
             termination_patterns: Vec::new(),

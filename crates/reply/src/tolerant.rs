@@ -11,7 +11,7 @@ const DEPTH_MAX: usize = 32;
 /// Bytes of a key.
 const KEY_BYTES_MAX: usize = 64;
 
-/// How reading ended.
+/// How the reading of an object ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The object's own brace closed it.
@@ -64,9 +64,9 @@ struct Reader<'a> {
     /// The string that was read last had no end.
     cut_string: bool,
     cut_key: Option<String>,
-    /// Open brackets.
+    /// Number of brackets that are open.
     depth: usize,
-    /// Of them, arrays.
+    /// Number of open brackets that are arrays.
     arrays: usize,
     /// Whether nothing follows the text.
     is_all: bool,
@@ -457,7 +457,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn damaged_objects_are_read_as_a_person_reads_them() {
+    fn damaged_object_is_read_with_its_evident_values() {
         for (text, value, behind) in [
             (r#"{"a": 1, "b": [true, null],} rest"#, json!({"a": 1, "b": [true, null]}), " rest"),
             (r"{'a': True, 'b': None}", json!({"a": true, "b": null}), ""),
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_objects_keep_what_was_whole() {
+    fn cut_object_keeps_its_complete_values() {
         for (text, value) in [
             (r#"{"a":"b"#, json!({"a": "b"})),
             (r#"{"a":["b","c"#, json!({"a": ["b", "c"]})),

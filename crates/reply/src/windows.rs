@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_goes_to_the_words_of_other_lines() {
+    fn window_ends_at_the_words_of_other_lines() {
         for (text, lines, parts) in [
             ("one", &[0][..], &[(0, 3)][..]),
             ("", &[], &[]),

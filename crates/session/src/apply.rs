@@ -10,7 +10,7 @@ use contract::event::{
 };
 use contract::model::{FailureKind, FinishReason};
 use contract::settings::OnExpiry;
-use contract::tool::{Approval, ChildUsage, Outcome};
+use contract::tool::{ApprovalPolicy, ChildUsage, Outcome};
 
 use crate::clock::Clock;
 use crate::repetition_guard::RepetitionGuard;
@@ -51,12 +51,12 @@ impl State {
                     InputKind::Timer => self.timer = None,
                     InputKind::Control(_) => self.touched = at,
                 }
-                self.record_parent_command(&handled.input, handled.told);
+                self.record_parent_command(&handled.input, handled.parent_command_number);
             }
             Event::InputIgnored(ignored) => {
                 self.advance_control(ignored.control_seq, ignored.control_at);
                 self.spend(ignored.usage.unwrap_or_default());
-                self.record_parent_command(&ignored.input, ignored.told);
+                self.record_parent_command(&ignored.input, ignored.parent_command_number);
                 if let Some(parent) = &ignored.parent {
                     let content = format!("{}: {}", ignored.refusal.code, ignored.refusal.message);
                     self.report = Some(Report {
@@ -165,8 +165,8 @@ impl State {
                 });
                 // Until its gate opens, a call that needs approval must not be dispatched: it stays announced.
                 let stage = match identified.approval {
-                    Approval::Never => CallStage::Pending(request),
-                    Approval::Always => CallStage::Gated {
+                    ApprovalPolicy::Never => CallStage::Pending(request),
+                    ApprovalPolicy::Always => CallStage::Gated {
                         request,
                         expires: Timestamp::from_millis(u64::MAX),
                         on_expiry: OnExpiry::Deny,
@@ -229,7 +229,7 @@ impl State {
                 let source = source.split_once(':').map_or(source.as_str(), |(kind, _)| kind).to_owned();
                 *self.tally.decisions.entry(source).or_default() += 1;
                 if let Some(turn) = &mut self.turn {
-                    if progress.progress.is_told() {
+                    if progress.progress.is_known() {
                         turn.progress = Some(progress.progress.clone());
                     }
                     turn.is_doubted |= progress.source == DecisionSource::Confidence;

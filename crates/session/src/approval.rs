@@ -6,7 +6,7 @@ use std::time::Duration;
 use contract::Json;
 use contract::limits::GATE_MAX;
 use contract::settings::{ApprovalRule, OnExpiry, names_tool};
-use contract::tool::{Approval, ToolSpec};
+use contract::tool::{ApprovalPolicy, ToolSpec};
 use reply::TextPattern;
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ struct Rule {
 /// What holds for one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ApprovalRequest {
-    pub(crate) approval: Approval,
+    pub(crate) approval: ApprovalPolicy,
     pub(crate) expires: Duration,
     pub(crate) on_expiry: OnExpiry,
 }
@@ -82,7 +82,7 @@ impl Approvals {
 impl Rule {
     /// A pattern that does not compile was refused when it was read; should it come here all the same, a person is asked.
     fn fits(&self, arguments: &Value) -> bool {
-        let Some(when) = &self.when else { return self.rule.ask == Approval::Always };
+        let Some(when) = &self.when else { return self.rule.ask == ApprovalPolicy::Always };
         when.iter().all(|(at, pattern)| match arguments.pointer(at) {
             Some(Value::String(text)) => pattern.is_match(text),
             Some(other) => pattern.is_match(&other.to_string()),
@@ -95,18 +95,18 @@ impl Rule {
 mod tests {
     use super::*;
 
-    fn tool(approval: Approval) -> ToolSpec {
+    fn tool(approval: ApprovalPolicy) -> ToolSpec {
         ToolSpec { approval, ..crate::delegate_spec() }
     }
 
-    fn rule(tool: &str, when: &[(&str, &str)], ask: Approval) -> ApprovalRule {
+    fn rule(tool: &str, when: &[(&str, &str)], ask: ApprovalPolicy) -> ApprovalRule {
         let when = when.iter().map(|(at, pattern)| ((*at).to_owned(), (*pattern).to_owned())).collect();
         ApprovalRule { tool: tool.to_owned(), when, ask, expires: None, on_expiry: OnExpiry::Deny }
     }
 
     #[test]
-    fn the_first_rule_that_fits_counts_and_else_the_tool() {
-        use Approval::{Always, Never};
+    fn first_matching_approval_rule_counts_else_the_tool() {
+        use ApprovalPolicy::{Always, Never};
         let arguments = Json::parse(r#"{"path":"/etc/passwd","n":12,"list":["rm","-rf"]}"#).unwrap();
         for (rules, own, expect) in [
             (vec![], Never, Never),
@@ -132,8 +132,9 @@ mod tests {
 
     #[test]
     fn approval_rule_sets_expiry_and_its_result() {
-        let rule = |expires| ApprovalRule { expires, on_expiry: OnExpiry::Approve, ..rule("*", &[], Approval::Always) };
-        let asked = |expires| Approvals::compile(&[rule(expires)]).of(&tool(Approval::Never), &Json::default());
+        let rule =
+            |expires| ApprovalRule { expires, on_expiry: OnExpiry::Approve, ..rule("*", &[], ApprovalPolicy::Always) };
+        let asked = |expires| Approvals::compile(&[rule(expires)]).of(&tool(ApprovalPolicy::Never), &Json::default());
         assert_eq!(asked(Some(60)).expires, Duration::from_mins(1));
         assert_eq!(asked(Some(1 << 40)).expires, GATE_MAX);
         assert_eq!(asked(None).on_expiry, OnExpiry::Approve);

@@ -17,7 +17,7 @@ pub struct Audit {
 /// A slot in which the fold comes to something else than its writer did.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Difference {
-    /// The slot.
+    /// Slot of the commit in the log.
     pub slot: u64,
     /// What differs: `phase`, `open`, `seq`, `control_seq`, `archived` or `snapshot`.
     pub what: &'static str,

@@ -1,5 +1,5 @@
-//! What a command of a client must be. The edge asks before it sends one, so that a client is told at once; the loop asks
-//! again, since others may send commands too.
+//! What a command of a client must be. The edge asks before it sends one, so that a client gets the refusal at once;
+//! the loop asks again, since others may send commands too.
 
 use contract::ErrorCode;
 use contract::command::{
@@ -18,7 +18,7 @@ use contract::{AiConfig, Json, ToolName};
 use reply::Patterns;
 use serde_json::Value;
 
-/// Checks a `start`.
+/// Checks the limits of a `start`.
 pub fn start(start: &Start) -> Result<(), Refusal> {
     let Start {
         agent: _,
@@ -56,7 +56,7 @@ pub fn start(start: &Start) -> Result<(), Refusal> {
     how.as_ref().map_or(Ok(()), streaming)
 }
 
-/// Checks a `configure`.
+/// Checks the limits of a `configure`.
 pub fn configure(configure: &Configure) -> Result<(), Refusal> {
     let Configure { agent, continuation: over, features: switched, model, ai_config: own } = configure;
     let is_named = agent.is_some() || model.is_some();
@@ -76,7 +76,7 @@ fn sets_anything(over: &ContinuationOverride) -> bool {
     ContinuationOverride { limits, ..over.clone() } != ContinuationOverride::default()
 }
 
-/// Checks a `send_user_message`.
+/// Checks the limits of a `send_user_message`.
 pub fn message(message: &SendUserMessage) -> Result<(), Refusal> {
     content(&message.content, "content")
 }
@@ -112,7 +112,7 @@ pub(crate) fn json(field: &str, Size { depth, values }: Size) -> Result<(), Refu
     at_most(values, JSON_VALUES_MAX, field, "values and names", "send less")
 }
 
-/// Whether what a provider wants to be told again can be embedded.
+/// Whether the parts that a provider wants to see again can be embedded.
 pub(crate) fn is_embeddable(replay: &ReasoningParts) -> bool {
     replay.parts.iter().all(|part| depth(part) <= JSON_DEPTH_MAX)
 }
@@ -135,7 +135,7 @@ pub(crate) fn content(content: &Content, field: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// History may hold what was said; calls and results belong to the session that made them.
+/// History may hold texts; calls and results belong to the session that made them.
 fn history(message: &Message, index: usize) -> Result<(), Refusal> {
     let field = format!("messages[{index}]");
     match message {

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_do_not_count() {
+    fn clock_while_paused_stands_still() {
         let at = Timestamp::from_millis;
         let mut clock = Clock::start(at(1_000), Duration::from_millis(500));
         assert_eq!(clock.deadline(), Some(at(1_500)));

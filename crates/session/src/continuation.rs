@@ -17,7 +17,7 @@ pub struct Facts<'a> {
     pub signal: Option<&'a Signal>,
     /// Whether it asks for tools.
     pub has_calls: bool,
-    /// Why it ended.
+    /// Reason why the reply ended.
     pub finish: FinishReason,
     /// Whether a user message waits that the model has not seen.
     pub unseen: bool,
@@ -34,7 +34,7 @@ pub struct ContinuationVerdict {
     pub continues: bool,
     /// What made the decision.
     pub source: DecisionSource,
-    /// Why.
+    /// Reason for the decision, for people.
     pub reason: String,
     /// What the loop says to the model at the start of that step.
     pub nudge: Option<String>,
@@ -72,7 +72,7 @@ impl ContinuationVerdict {
 pub enum Rule {
     /// Tools that were asked for are run, and the model reads what they say.
     ToolCalls,
-    /// The user said something that the model has not seen.
+    /// There is a user message that the model has not seen.
     Message,
     /// Continuation is switched off.
     Switch,
@@ -92,7 +92,7 @@ impl Rule {
         &[Self::ToolCalls, Self::Message, Self::Switch, Self::Signal, Self::Length, Self::Required, Self::Text];
 }
 
-/// Decides.
+/// Decides whether a turn takes another step after a reply.
 pub fn decide(settings: &ContinuationSettings, patterns: &Patterns, facts: Facts<'_>) -> ContinuationVerdict {
     decide_in(Rule::ORDER, settings, patterns, facts)
 }
@@ -114,7 +114,7 @@ pub(crate) fn silent(why: &str) -> ContinuationVerdict {
     verdict(false, DecisionSource::Default, &format!("neither a signal nor a pattern{why}"))
 }
 
-/// What is said of a limit, for people.
+/// Description of a limit, for people.
 pub(crate) fn used_up(settings: &ContinuationSettings, limit: StopReason) -> String {
     let Limits { tokens, cost_usd, tool_calls, repetition, no_progress } = settings.limits;
     match limit {

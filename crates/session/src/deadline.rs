@@ -40,7 +40,7 @@ impl State {
         Some(at)
     }
 
-    /// When nobody will have wanted anything of it for too long.
+    /// When the session expires, if no command arrives before.
     pub(crate) fn idle_end(&self) -> Timestamp {
         self.touched.after(IDLE_MAX)
     }

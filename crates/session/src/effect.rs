@@ -14,7 +14,7 @@ pub enum Effect {
     CallModel(CallAttempt),
     /// Publish the tool call's work item.
     CallTool(CallAttempt),
-    /// Take back what may still wait, and tell whoever works on it.
+    /// Remove the work item if it still waits, and notify the worker that runs it.
     Cancel {
         /// Which try of which call.
         call: CallAttempt,
@@ -23,7 +23,7 @@ pub enum Effect {
     },
     /// Set the session's one timer; an earlier setting is replaced.
     SetTimer {
-        /// Counts the settings.
+        /// Number of this setting of the timer, from 1.
         number: u64,
         /// When it is due.
         at: Timestamp,

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_ones_are_remembered_and_no_others() {
+    fn handled_ids_beyond_the_bound_are_forgotten() {
         let input = |n: usize| InputRef { kind: InputKind::Timer, id: CommandId::new(&n.to_string()).unwrap() };
         let mut handled = Handled::default();
         for n in 0..HANDLED_IDS_MAX {

@@ -40,27 +40,27 @@ pub struct Input {
 pub enum Body {
     /// `start`, with the reply of the composer.
     Start(Box<StartInput>),
-    /// `send_user_message`
+    /// Command `send_user_message`: a message of the user.
     Send(SendUserMessage),
-    /// `pause`
+    /// Command `pause`: open no new call.
     Pause(ControlReason),
-    /// `resume`
+    /// Command `resume`: open calls again.
     Resume(ControlReason),
-    /// `stop`
+    /// Command `stop`: end the session.
     Stop(ControlReason),
-    /// `answer`
+    /// Command `answer`: a decision at a gate.
     Answer(Answer),
-    /// `clear_history`
+    /// Command `clear_history`: remove the transcript.
     Clear(ControlReason),
     /// `configure`, with the reply of the composer.
     Configure(Box<ConfigureInput>),
-    /// `provide_tool_result`
+    /// Report `provide_tool_result` of an executor.
     ToolResult(ToolResult),
-    /// `extend_tool_call`
+    /// Report `extend_tool_call` of an executor.
     Extend(ExtendToolCall),
-    /// `model_finished`
+    /// Report `model_finished` of a gateway.
     ModelFinished(Box<ModelFinished>),
-    /// `model_failed`
+    /// Report `model_failed` of a gateway.
     ModelFailed(ModelFailed),
     /// The session's timer; the input's id is its number.
     Timer,
@@ -69,7 +69,7 @@ pub enum Body {
 /// A `start` with its resumed history and its composed prompt.
 #[derive(Debug, Clone)]
 pub struct StartInput {
-    /// The command.
+    /// The command, as the client sent it.
     pub start: Start,
     /// The transcript of the session that it resumes from.
     pub history: Vec<Message>,
@@ -80,7 +80,7 @@ pub struct StartInput {
 /// A `configure` with its composed prompt.
 #[derive(Debug, Clone)]
 pub struct ConfigureInput {
-    /// The command.
+    /// The command, as the client sent it.
     pub configure: Configure,
     /// Agent, model and prompt if they change, or why they cannot be composed.
     pub composed: Option<Result<Box<Composed>, Refusal>>,

@@ -3,7 +3,7 @@
 use contract::commit::VERSION;
 use contract::ids::CallAttempt;
 use contract::limits::JUDGE_OUTPUT_TOKENS;
-use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming, ToolDefinition};
+use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming};
 use contract::tool::ToolItem;
 use contract::{AiConfig, Json};
 
@@ -96,14 +96,6 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
         response_format,
         streaming,
         signal: if matches!(purpose, Purpose::Judge { .. }) { SignalForm::Off } else { state.signal_form() },
-    })
-}
-
-pub(crate) fn definition(spec: &contract::tool::ToolSpec) -> Json {
-    Json::of(&ToolDefinition {
-        name: spec.name.to_string(),
-        description: spec.description.clone(),
-        parameters: spec.parameters.clone(),
     })
 }
 

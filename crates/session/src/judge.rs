@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answer_is_its_first_word_or_the_only_one_in_capitals() {
+    fn judge_answer_is_its_first_word_or_the_only_one_in_capitals() {
         for (answer, wanted) in [
             ("CONTINUE: it announces the next file", Some((true, "it announces the next file"))),
             ("TERMINATE", Some((false, ""))),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_texts_a_judge_reads_the_beginning_of_the_question_and_the_end_of_the_reply() {
+    fn judge_of_long_texts_reads_start_of_question_and_end_of_reply() {
         let (asked, reply) = (format!("first {}", "ä".repeat(20_000)), format!("{} last", "ß".repeat(20_000)));
         let sent = messages(&asked, &reply);
         let bytes: usize = sent.iter().map(|message| message.get().len()).sum();

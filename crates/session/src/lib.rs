@@ -1,8 +1,9 @@
 //! The loop, pure: an input and the time go in, events come out, and state is the fold over events (I1).
 //!
 //! [`Session::decide`] is total and changes nothing; [`Session::fold`] is the only mutation; [`Session::outstanding`]
-//! says what is still owed to the world. Effects follow from events alone, so nothing can be performed that was not
-//! committed (I2). A session's transcript is built so that each tool call has exactly one result, in order (I3).
+//! lists the effects that may not have been performed. Effects follow from events alone, so nothing can be performed
+//! that was not committed (I2). A session's transcript is built so that each tool call has exactly one result, in
+//! order (I3).
 
 mod apply;
 mod approval;
@@ -13,6 +14,7 @@ mod clock;
 pub mod continuation;
 mod deadline;
 mod decide;
+mod decision;
 mod effect;
 mod handled;
 mod import;
@@ -22,11 +24,14 @@ mod judge;
 mod prune;
 pub mod readable;
 mod repetition_guard;
+mod shorten;
 mod state;
+mod tokens;
 mod transcript;
 
 pub use child::OutboundCommand;
 pub use decide::{ask_user_spec, delegate_spec};
+pub use decision::Decision;
 pub use effect::Effect;
 pub use input::{Body, ConfigureInput, Input, StartInput};
 
@@ -55,7 +60,7 @@ pub struct Session {
     transcript: Transcript,
 }
 
-/// Why nobody of this version may decide on a log.
+/// Why this version may not decide on a log.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// A newer version wrote to it: its replicas take the inputs.
@@ -72,7 +77,7 @@ pub enum RestoreError {
 /// What the composer is to be asked for a `configure`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recompose {
-    /// The agent.
+    /// Id of the agent to compose for.
     pub agent: contract::AgentId,
     /// The model; the agent's where none is given.
     pub model: Option<String>,
@@ -89,25 +94,14 @@ pub struct Recompose {
 /// A turn that runs, as its spans tell of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningTurn {
-    /// From 1.
+    /// Number of the turn, from 1.
     pub number: u32,
     /// When it began; none for a turn that an older version began.
     pub started: Option<Timestamp>,
-    /// The agent's id.
+    /// Id of the agent that answers.
     pub agent: String,
     /// The W3C `traceparent` that was committed when it began.
     pub traceparent: Option<String>,
-}
-
-/// What an input leads to. There is always at least one event.
-#[derive(Debug, Clone)]
-pub struct Decision {
-    /// When it was decided: never before the last commit, whatever the caller's clock says.
-    pub at: Timestamp,
-    /// What happened, in order.
-    pub events: Vec<Event>,
-    /// What the world is asked for once the events are in the log.
-    pub effects: Vec<Effect>,
 }
 
 impl Session {
@@ -157,14 +151,14 @@ impl Session {
         for (slot, commit) in commits {
             if let Some(snapshot) = &commit.snapshot {
                 session = serde_json::from_str(snapshot.get())?;
-                session.transcript.settle(session.state.turns);
+                session.transcript.migrate_positions(session.state.turns);
             }
             session.fold_commit(*slot, commit);
         }
         Ok(session)
     }
 
-    /// As [`Session::replay`], for whoever decides on it: refused where a newer version wrote any of it.
+    /// As [`Session::replay`], for a caller that decides: refused where a newer version wrote any of it.
     pub fn restore(key: SessionKey, commits: &[(u64, Commit)]) -> Result<Self, RestoreError> {
         if let Some((_, newer)) = commits.iter().find(|(_, commit)| commit.is_newer()) {
             return Err(RestoreError::Newer { fold: newer.meta.fold });
@@ -177,8 +171,7 @@ impl Session {
         SessionKey { tenant: self.state.tenant().clone(), session: self.state.session().clone() }
     }
 
-    /// What is still owed to the world: for a reload, when nobody knows what of it was performed. Of an ended
-    /// session: the cancels.
+    /// Effects that may not have been performed: after a reload that is unknown. Of an ended session: the cancels.
     pub fn outstanding(&self) -> Vec<Effect> {
         effect::outstanding(&self.state)
     }
@@ -376,8 +369,7 @@ impl Session {
         contract::Json::of(self)
     }
 
-    /// What of the state a commit carries where the log begins anew with it: of a session that is archived the least,
-    /// so that whoever is late finds an answer.
+    /// The least state of an archived session, with which its log begins anew: enough to answer late commands.
     pub fn tombstone(&self) -> contract::Json {
         let mut state = self.state.clone();
         state.drop_tools();

@@ -5,64 +5,16 @@ use contract::event::{ContextPruned, Event, Spent};
 use contract::limits::RESULT_KEEP_BYTES;
 use contract::model::{Content, Message};
 
+use crate::shorten::read;
+use crate::tokens::{TokenBudget, TokenMeasurement};
 use crate::transcript::{Kind, MessagePosition, Transcript};
 
-/// Bytes of a token, times ten, where the provider has not told yet.
-const BYTES_PER_TEN_TOKENS: u64 = 36;
-/// Bytes of a token at most, whatever a provider reports; at least it is one.
-const BYTES_PER_TOKEN_MAX: u64 = 12;
 /// A result that is cut must be this much longer than what is left of it.
 const WORTH_BYTES: usize = 512;
 /// What the model is asked to do with the turns that go.
 const SUM_UP: &str = "Sum up the conversation so far for yourself: you will go on with the summary in its place. Keep \
                       what was asked, what was decided and why, what was done with which result, names, paths and \
                       numbers that are still needed, and what is open. Write plain text, no more than 500 words.";
-
-/// Tokens of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TokenBudget {
-    /// There must not be more.
-    pub(crate) most: u64,
-    /// When something is left out, then so much that this is reached: the next step should not need it again.
-    wanted: u64,
-}
-
-impl TokenBudget {
-    /// What a window leaves when the reply has its place.
-    pub(crate) fn of(window: u64, max_output: Option<u64>) -> Self {
-        let reply = max_output.unwrap_or(window / 4).min(window / 2);
-        let most = window - reply;
-        Self { most, wanted: most / 4 * 3 }
-    }
-
-    pub(crate) fn half_of(tokens: u64) -> Self {
-        Self { most: tokens / 2, wanted: tokens / 2 }
-    }
-}
-
-/// What a provider counted for how many bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct TokenMeasurement {
-    bytes: u64,
-    tokens: u64,
-}
-
-impl TokenMeasurement {
-    /// `None` where the provider counted nothing.
-    pub(crate) fn new(bytes: usize, spent: Spent) -> Option<Self> {
-        let bytes = bytes as u64;
-        let tokens = spent.usage.input.clamp(bytes / BYTES_PER_TOKEN_MAX, bytes);
-        (spent.usage.input > 0 && tokens > 0).then_some(Self { bytes, tokens })
-    }
-
-    fn tokens(measured: Option<Self>, bytes: usize) -> u64 {
-        let bytes = bytes as u64;
-        match measured {
-            Some(Self { bytes: of, tokens }) => bytes.saturating_mul(tokens).div_ceil(of.max(1)),
-            None => (bytes * 10).div_ceil(BYTES_PER_TEN_TOKENS),
-        }
-    }
-}
 
 impl Transcript {
     /// Tokens of the request as it would be now.
@@ -78,13 +30,13 @@ impl Transcript {
 
     /// Whether there is anything from before a turn.
     pub(crate) fn has_before(&self, turn: u32) -> bool {
-        self.places().any(|place| place.turn < turn)
+        self.positions().any(|place| place.turn < turn)
     }
 
     /// What to leave out so that the request of this step fits; none when it fits, or when nothing can be left out.
     ///
     /// Results of older steps are cut first, then whole turns go, then replies of this turn with their results, then
-    /// the last results are cut. The system prompt and what the user said in this turn always stay.
+    /// the last results are cut. The system prompt and the user messages of this turn always stay.
     pub(crate) fn plan(&self, turn: u32, step: u32, room: TokenBudget) -> Option<ContextPruned> {
         if self.tokens() <= room.most {
             return None;
@@ -100,8 +52,10 @@ impl Transcript {
             tokens_after: 0,
             spent: Spent::default(),
         };
-        // The running step is not in the transcript yet, unless it is tried again: its last one is what was said last.
-        let last = self.places().filter(|p| p.turn == turn && p.kind == Kind::Reply).map(|p| p.step).max().unwrap_or(0);
+        // The running step is not in the transcript yet, unless it is tried again: the last step there is that of the
+        // last reply.
+        let last =
+            self.positions().filter(|p| p.turn == turn && p.kind == Kind::Reply).map(|p| p.step).max().unwrap_or(0);
         self.cut_results(&mut plan, room, |at, of| (at, of) != (turn, last));
         let turns: Vec<u32> = self.numbers(|place| (place.turn < turn).then_some(place.turn));
         for before in turns.iter().map(|turn| turn + 1) {
@@ -126,7 +80,7 @@ impl Transcript {
     /// Cuts large results of chosen steps, the oldest first, until there is room.
     fn cut_results(&self, plan: &mut ContextPruned, room: TokenBudget, chosen: impl Fn(u32, u32) -> bool) {
         let mut tokens = self.after(plan);
-        for (message, place) in self.placed() {
+        for (message, place) in self.positioned_messages() {
             if tokens <= room.wanted {
                 return;
             }
@@ -149,33 +103,17 @@ impl Transcript {
     }
 
     fn numbers(&self, number: impl Fn(MessagePosition) -> Option<u32>) -> Vec<u32> {
-        let set: std::collections::BTreeSet<u32> = self.places().filter_map(number).collect();
+        let set: std::collections::BTreeSet<u32> = self.positions().filter_map(number).collect();
         set.into_iter().collect()
     }
 
     /// What the model is asked for a summary of everything before a turn.
     pub(crate) fn to_sum_up(&self, before: u32) -> Vec<Json> {
         let asked = Message::User { content: Content::Text(SUM_UP.to_owned()) };
-        let older = self.placed().filter(|(_, place)| place.turn < before).map(|(message, _)| message.clone());
+        let older =
+            self.positioned_messages().filter(|(_, place)| place.turn < before).map(|(message, _)| message.clone());
         self.system().cloned().into_iter().chain(older).chain([Json::of(&asked)]).collect()
     }
-}
-
-/// A result of which head and tail are left.
-pub(crate) fn cut(message: &Json, keep_bytes: usize) -> Option<Json> {
-    let Some(Message::Tool { tool_call_id, content }) = read(message) else { return None };
-    Some(Json::of(&Message::Tool { tool_call_id, content: shorten(&content, keep_bytes)? }))
-}
-
-/// Head and tail of a text; `None` when that is all of it.
-pub(crate) fn shorten(content: &str, keep_bytes: usize) -> Option<String> {
-    let head = content.floor_char_boundary(keep_bytes / 2);
-    let tail = content.ceil_char_boundary(content.len().saturating_sub(keep_bytes / 2));
-    (head < tail).then(|| format!("{}\n[{} bytes left out]\n{}", &content[..head], tail - head, &content[tail..]))
-}
-
-fn read(message: &Json) -> Option<Message> {
-    serde_json::from_str(message.get()).ok()
 }
 
 /// Upper bound of the bytes that an event adds to the transcript, most of them escaped once.
@@ -222,47 +160,10 @@ fn bytes_of(event: &Event) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use contract::model::Usage;
-
     use super::*;
 
     #[test]
-    fn room_is_what_the_window_leaves_beside_the_reply() {
-        for (window, max_output, most, wanted) in [
-            (8_000, Some(1_000), 7_000, 5_250),
-            (8_000, None, 6_000, 4_500),
-            // A reply never takes more than half of it, whatever the model is said to write.
-            (8_000, Some(7_000), 4_000, 3_000),
-        ] {
-            assert_eq!(TokenBudget::of(window, max_output), TokenBudget { most, wanted });
-        }
-        assert_eq!(TokenBudget::half_of(9_001), TokenBudget { most: 4_500, wanted: 4_500 });
-    }
-
-    #[test]
-    fn tokens_are_guessed_until_the_provider_has_counted() {
-        let counted = |input| Spent { usage: Usage { input, ..Usage::default() }, ..Spent::default() };
-        assert_eq!(TokenMeasurement::tokens(None, 3_600), 1_000);
-        assert_eq!(TokenMeasurement::tokens(None, 3_601), 1_001, "rounded up");
-        assert_eq!(TokenMeasurement::new(4_000, counted(0)), None);
-        let measured = TokenMeasurement::new(4_000, counted(2_000));
-        assert_eq!(measured, Some(TokenMeasurement { bytes: 4_000, tokens: 2_000 }));
-        assert_eq!(
-            (TokenMeasurement::tokens(measured, 6_000), TokenMeasurement::tokens(measured, 6_001)),
-            (3_000, 3_001)
-        );
-        // A provider that counts nonsense is believed within limits: a token is one byte to twelve.
-        assert_eq!(TokenMeasurement::new(4_800, counted(1)), Some(TokenMeasurement { bytes: 4_800, tokens: 400 }));
-        assert_eq!(
-            TokenMeasurement::new(4_800, counted(9_000)),
-            Some(TokenMeasurement { bytes: 4_800, tokens: 4_800 })
-        );
-        assert_eq!(TokenMeasurement::new(11, counted(1)), Some(TokenMeasurement { bytes: 11, tokens: 1 }));
-        assert_eq!(TokenMeasurement::new(0, counted(1)), None);
-    }
-
-    #[test]
-    fn what_events_add_is_never_guessed_too_small_nor_by_far_too_large() {
+    fn token_estimate_of_events_is_an_upper_bound() {
         let texts = ["", "short", &"long ".repeat(900), &"\"quoted\"\n".repeat(500), &"\u{e4}".repeat(2_000)];
         for text in texts {
             let quoted = serde_json::to_string(text).unwrap();
@@ -310,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transcript_knows_whether_there_is_anything_before_a_turn() {
+    fn has_before_is_true_only_after_an_earlier_turn() {
         let mut transcript = Transcript::default();
         assert!(!transcript.has_before(3));
         let user = |id: &str| {
@@ -323,12 +224,5 @@ mod tests {
             transcript.apply(&serde_json::from_str(&event).unwrap());
         }
         assert_eq!([1, 2, 3, 4].map(|turn| transcript.has_before(turn)), [false, false, true, true]);
-    }
-
-    #[test]
-    fn head_and_tail_are_whole_characters() {
-        assert_eq!(shorten("abcdef", 6), None);
-        assert_eq!(shorten("abcdefg", 6).as_deref(), Some("abc\n[1 bytes left out]\nefg"));
-        assert_eq!(shorten("\u{e4}\u{f6}\u{fc}\u{df}", 6).as_deref(), Some("\u{e4}\n[4 bytes left out]\n\u{df}"));
     }
 }

@@ -1,4 +1,4 @@
-//! A session as people read it: what was said and done, turn by turn, without what is between the model and the loop.
+//! A session as people read it: messages and calls, turn by turn, without signals and nudges.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use contract::limits::{READABLE_RESULT_BYTES_MAX, READABLE_TEXT_BYTES_MAX};
 use contract::tool::Outcome;
 use serde::{Deserialize, Serialize};
 
-use crate::prune::shorten;
+use crate::shorten::shorten;
 
-/// A turn.
+/// One turn of a session, for readers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReadableTurn {
-    /// From 1.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// When it began.
+    /// Time at which the turn began.
     pub started: Timestamp,
-    /// What was said, in order.
+    /// Messages of the turn, in order.
     pub messages: Vec<ReadableMessage>,
     /// Why it ended; none while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
 }
 
-/// A message.
+/// One message of a turn, for readers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum ReadableMessage {
-    /// The user's.
+    /// A message of the user.
     User {
         /// When the loop took it in.
         time: Timestamp,
@@ -41,11 +41,11 @@ pub enum ReadableMessage {
         #[serde(default)]
         images: usize,
     },
-    /// The model's.
+    /// A reply of the model.
     Assistant {
         /// When it was whole.
         time: Timestamp,
-        /// The step.
+        /// Number of the step in its turn, from 1.
         step: u32,
         /// What people read of it; empty where it only calls tools.
         text: String,
@@ -58,16 +58,16 @@ pub enum ReadableMessage {
 /// A tool call, with what became of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReadableCall {
-    /// Its id.
+    /// Id of the call: unique in its session.
     pub id: String,
     /// The tool, as the model wrote it.
     pub tool: String,
     /// As the model wrote them; as a person changed them, where one did.
     pub arguments: String,
-    /// What a person said, where one was asked.
+    /// Decision of a person, where one was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<AnswerDecision>,
-    /// Who that was.
+    /// Person that answered the gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// None while it runs.

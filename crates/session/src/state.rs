@@ -1,25 +1,30 @@
 //! State of a session without its transcript. The types exclude illegal combinations.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+mod setup;
+mod summary;
+mod tool_call;
+mod tool_set;
+mod turn;
+mod weight;
 
-use contract::command::{ContinuationOverride, Features, Parent, Verb};
-use contract::commit::{OpenGate, Phase, SessionCounters, SessionSummary};
-use contract::event::{CallCancelled, Child, GateKind, Progress, Spent, StopReason, TimerSet, ToolsResolved};
-use contract::ids::{CallAttempt, CallId, CommandId, ToolName};
-use contract::limits::{GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
-use contract::model::{FailureKind, SignalForm, Streaming};
-use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, OnExpiry};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use contract::Timestamp;
+use contract::command::{Parent, Verb};
+use contract::commit::{Phase, SessionCounters};
+use contract::event::{CallCancelled, Spent, StopReason, TimerSet, ToolsResolved};
+use contract::ids::{CallAttempt, CallId, CommandId};
+use contract::model::SignalForm;
+use contract::settings::ModelSettings;
 use contract::subject::SessionKey;
-use contract::text::{show, show_json};
-use contract::tool::{ASK_USER, EffectClass, Outcome, arguments_sha256, sha256_hex};
-use contract::{AiConfig, Json, Timestamp};
-use reply::Patterns;
+use contract::tool::Outcome;
 use serde::{Deserialize, Serialize};
 
-use crate::approval::Approvals;
-use crate::clock::Clock;
-use crate::repetition_guard::RepetitionGuard;
+pub(crate) use setup::Setup;
+pub(crate) use tool_call::{CallStage, ToolCallState, ToolRequest};
+pub(crate) use tool_set::ToolSet;
+pub(crate) use turn::{Activity, LastStep, ModelCall, Question, TurnState};
 
 /// The state without the transcript and the handled inputs. A clone is cheap.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -80,26 +85,6 @@ pub(crate) struct State {
     pub(crate) archived: Option<u64>,
 }
 
-/// The tools that a session may use.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct ToolSet {
-    pub(crate) resolved: ToolsResolved,
-    /// The definitions for models, built once, since each step sends them.
-    #[serde(skip)]
-    definitions: OnceLock<Vec<Json>>,
-}
-
-impl ToolSet {
-    pub(crate) fn new(resolved: ToolsResolved) -> Self {
-        Self { resolved, definitions: OnceLock::new() }
-    }
-
-    pub(crate) fn definitions(&self) -> &[Json] {
-        self.definitions.get_or_init(|| self.resolved.tools.iter().map(crate::items::definition).collect())
-    }
-}
-
 /// A command of a parent to a child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ParentCommand {
@@ -135,54 +120,6 @@ pub(crate) enum Lifecycle {
     Ended,
 }
 
-/// What a session keeps from its start to its end.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Setup {
-    pub(crate) agent: AgentSettings,
-    pub(crate) model: ModelSettings,
-    pub(crate) interactive: bool,
-    pub(crate) parameters: serde_json::Map<String, serde_json::Value>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tool_choice: Vec<serde_json::Value>,
-    /// What the session itself says of its prompt and requests.
-    #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
-    pub(crate) ai_config: AiConfig,
-    pub(crate) streaming: Streaming,
-    #[serde(default)]
-    pub(crate) fallbacks: Vec<ModelSettings>,
-    /// What the session itself switched and replaced, for when agent or model are looked up again.
-    #[serde(default)]
-    pub(crate) features: Features,
-    #[serde(default)]
-    pub(crate) overrides: Option<ContinuationOverride>,
-    /// The tools to which the session limits itself.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) only_tools: Option<Vec<String>>,
-    #[serde(default)]
-    pub(crate) parent: Option<Box<Parent>>,
-}
-
-impl Setup {
-    /// They compiled when the session started; if they no longer do, no pattern speaks. The process keeps them within one
-    /// limit for all sessions: a session that held its own would keep them as long as it is in memory.
-    pub(crate) fn patterns(&self) -> Arc<Patterns> {
-        Patterns::compile(&self.agent.continuation).unwrap_or_default()
-    }
-
-    /// What the session itself says of how it goes on, with what it says now.
-    pub(crate) fn overrides_with(&self, now: Option<&ContinuationOverride>) -> Option<ContinuationOverride> {
-        match (self.overrides.clone(), now.cloned()) {
-            (Some(before), Some(now)) => Some(before.and(now)),
-            (before, now) => now.or(before),
-        }
-    }
-
-    /// The same of its rules about asking a person.
-    pub(crate) fn approvals(&self) -> Arc<Approvals> {
-        Approvals::shared(&self.agent.approvals)
-    }
-}
-
 /// A user message that waits for its place in the transcript.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PendingMessage {
@@ -195,227 +132,6 @@ pub(crate) struct PendingMessage {
     /// Bytes of its content; 0 where an older version took it in.
     #[serde(default)]
     pub(crate) bytes: usize,
-}
-
-/// From a user message to the answer to it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct TurnState {
-    pub(crate) number: u32,
-    pub(crate) step: u32,
-    pub(crate) clock: Clock,
-    pub(crate) activity: Activity,
-    pub(crate) retries: u32,
-    pub(crate) spent: Spent,
-    /// What the user read last.
-    pub(crate) text: String,
-    /// What the guards watch.
-    #[serde(default)]
-    pub(crate) guard: RepetitionGuard,
-    /// The attempt that was opened last, of this step's model call.
-    #[serde(default)]
-    pub(crate) attempt: u32,
-    /// Which fallback answers in the model's place; 0: none.
-    #[serde(default)]
-    pub(crate) fallback: u32,
-    /// Requests for summaries.
-    #[serde(default)]
-    pub(crate) summaries: u32,
-    /// The step before which the last summary was asked for.
-    #[serde(default)]
-    pub(crate) summarised: u32,
-    /// The last step whose request was cut because the provider found it too long.
-    #[serde(default)]
-    pub(crate) squeezed: u32,
-    /// When it began; 1970 where an older fold did not say.
-    #[serde(default)]
-    pub(crate) started: Timestamp,
-    /// The form in which the last model call asked for a signal; none where an older fold did not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) form: Option<SignalForm>,
-    /// How far the model said last that the work is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) progress: Option<Progress>,
-    /// Whether a step was taken since the model was not sure that it is done.
-    #[serde(default)]
-    pub(crate) is_doubted: bool,
-    /// Set when the turn is at a limit and ends with its next step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) last_step: Option<LastStep>,
-}
-
-/// The step without tools with which a turn at a limit ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LastStep {
-    /// The turn's stop reason.
-    pub(crate) limit: StopReason,
-    /// Whether its one model call was opened.
-    pub(crate) opened: bool,
-}
-
-/// What a turn is busy with.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum Activity {
-    /// The next step may begin.
-    Ready,
-    /// A model call is open.
-    #[serde(rename = "Thinking")]
-    AwaitingModel(ModelCall),
-    /// A failed model call waits for its next attempt.
-    Backoff { call: CallId, attempt: u32, empties: u32, retry_at: Timestamp },
-    /// A reply without calls is being decided about: between two events of one commit, or until a pause is over in which
-    /// nobody can be asked.
-    Deciding,
-    /// The reply's calls run.
-    #[serde(rename = "Acting")]
-    RunningTools(Vec<ToolCallState>),
-    /// A person is asked whether to go on.
-    #[serde(rename = "Asking")]
-    AwaitingUser {
-        gate: CallId,
-        #[serde(alias = "limit")]
-        question: Question,
-        expires: Timestamp,
-    },
-    /// The model sums up the turns before one, so that they can go.
-    Summarising { model: ModelCall, before: u32 },
-    /// Another model is asked whether the turn goes on after its last reply.
-    Judging { judge: ModelCall, model: String },
-}
-
-/// Why a person is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Question {
-    /// The turn is at a limit: may it use as much again?
-    Limit(StopReason),
-    /// A model call failed for good: shall it be tried again?
-    Failed { kind: FailureKind },
-}
-
-impl Question {
-    /// How the turn ends when the answer is no.
-    pub(crate) fn denied(self) -> StopReason {
-        match self {
-            Self::Limit(limit) => limit,
-            Self::Failed { .. } => StopReason::Error,
-        }
-    }
-
-    /// What the answer is bound to.
-    pub(crate) fn word(self) -> String {
-        match self {
-            Self::Limit(limit) => limit.as_str().to_owned(),
-            Self::Failed { kind } => kind.code().as_str().to_owned(),
-        }
-    }
-}
-
-/// An open model call.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct ModelCall {
-    pub(crate) call: CallId,
-    pub(crate) attempt: u32,
-    pub(crate) slot: u64,
-    pub(crate) deadline: Timestamp,
-    /// Empty replies so far.
-    pub(crate) empties: u32,
-    /// Set when the user took the floor: how long the partial text is awaited.
-    pub(crate) interrupted: Option<Timestamp>,
-}
-
-impl ModelCall {
-    /// One that is made once, beside the turn's steps.
-    pub(crate) fn once(call: CallId, slot: u64, deadline: Timestamp) -> Self {
-        Self { call, attempt: 1, slot, deadline, empties: 0, interrupted: None }
-    }
-
-    pub(crate) fn id(&self) -> CallAttempt {
-        CallAttempt { call: self.call.clone(), attempt: self.attempt }
-    }
-}
-
-/// One call of a reply.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct ToolCallState {
-    pub(crate) call: CallId,
-    /// As the model wrote it.
-    pub(crate) name: String,
-    pub(crate) stage: CallStage,
-    /// What a person made of its arguments.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) changed: Option<Json>,
-    /// The id of the commit that opened it first; empty before, and where an older version opened it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub(crate) opened_by: String,
-}
-
-/// How far a tool call is.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) enum CallStage {
-    /// In the reply, not looked at yet; only between two events of one commit.
-    Announced,
-    /// Waits for its turn, or for resume.
-    Pending(Box<ToolRequest>),
-    /// Waits for a person.
-    Gated {
-        request: Box<ToolRequest>,
-        expires: Timestamp,
-        /// What counts when nobody answers in time.
-        #[serde(default)]
-        on_expiry: OnExpiry,
-    },
-    /// With the executors.
-    Open {
-        request: Box<ToolRequest>,
-        attempt: u32,
-        slot: u64,
-        deadline: Timestamp,
-        /// The session that performs it, where the loop does.
-        #[serde(default)]
-        child: Option<Box<Child>>,
-    },
-    /// Has its one result.
-    Done(Outcome),
-}
-
-/// What is asked of a tool.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct ToolRequest {
-    pub(crate) tool: ToolName,
-    pub(crate) arguments: Json,
-    pub(crate) effect: EffectClass,
-    pub(crate) timeout_ms: u64,
-    pub(crate) max_output: usize,
-}
-
-impl ToolRequest {
-    /// Whether a person answers it: no executor is asked.
-    pub(crate) fn is_question(&self) -> bool {
-        self.tool.as_str() == ASK_USER
-    }
-}
-
-impl ToolCallState {
-    pub(crate) fn is_done(&self) -> bool {
-        matches!(self.stage, CallStage::Done(_))
-    }
-
-    pub(crate) fn is_gated(&self) -> bool {
-        matches!(self.stage, CallStage::Gated { .. })
-    }
-
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(self.stage, CallStage::Open { .. })
-    }
-
-    pub(crate) fn request(&self) -> Option<&ToolRequest> {
-        match &self.stage {
-            CallStage::Pending(request) | CallStage::Gated { request, .. } | CallStage::Open { request, .. } => {
-                Some(request)
-            }
-            CallStage::Announced | CallStage::Done(_) => None,
-        }
-    }
 }
 
 impl State {
@@ -543,47 +259,10 @@ impl State {
         self.life == Lifecycle::Ended && self.archived.is_some()
     }
 
-    /// Lets go of what nobody asks of a session that is archived.
+    /// Drops the state that an archived session needs no more.
     pub(crate) fn drop_tools(&mut self) {
         self.tools = Arc::new(ToolSet::new(ToolsResolved { sha256: String::new(), tools: Vec::new() }));
         self.timer = None;
-    }
-
-    /// Bytes of memory that it takes, about: texts that can be long are counted, and for all else there is a sum.
-    pub(crate) fn weight(&self) -> usize {
-        /// All that is small.
-        const SMALL_BYTES: usize = 4 << 10;
-        /// A parsed value or name, its share of the map or list included.
-        const VALUE_BYTES: usize = 96;
-        /// A tool with its definition, texts aside.
-        const TOOL_BYTES: usize = 512;
-        let texts = |list: &[String]| list.iter().map(|text| text.len() + 24).sum::<usize>();
-        let setup = self.setup.as_deref().map_or(0, |setup| {
-            let Setup { agent, parameters, features, overrides, ai_config, fallbacks, only_tools, .. } = setup;
-            let over = overrides.as_ref().map_or(0, |over| {
-                let lists = [&over.continuation_patterns, &over.termination_patterns];
-                lists.into_iter().flatten().map(|list| texts(list)).sum()
-            });
-            let parameters = Json::of(&(parameters, ai_config, fallbacks));
-            let settings = &agent.continuation;
-            let lists = [&settings.continuation_patterns, &settings.termination_patterns, &agent.tools.allow];
-            let names = texts(&features.enable) + texts(&features.disable) + only_tools.as_deref().map_or(0, texts);
-            let lists: usize = lists.into_iter().map(|list| texts(list)).sum();
-            parameters.get().len() + parameters.size().values * VALUE_BYTES + lists + over + names
-        });
-        // Each tool has its description and its definition for models.
-        let tools = self.tools.resolved.tools.iter().map(|tool| {
-            let words = tool.description.len() + tool.instructions.as_ref().map_or(0, String::len);
-            TOOL_BYTES + 2 * (words + tool.parameters.get().len())
-        });
-        let calls = self.turn.as_ref().map_or(&[][..], |turn| turn.calls()).iter();
-        let arguments = calls.map(|state| {
-            let changed = state.changed.as_ref().map_or(0, |changed| changed.get().len());
-            changed + state.request().map_or(0, |request| request.arguments.get().len() + TOOL_BYTES)
-        });
-        let user_message = self.turn.as_ref().map_or(0, |turn| turn.text.len());
-        let report = self.report.as_ref().map_or(0, |report| report.content.len());
-        SMALL_BYTES + setup + tools.sum::<usize>() + arguments.sum::<usize>() + user_message + report
     }
 
     pub(crate) fn tenant(&self) -> &contract::TenantId {
@@ -592,141 +271,5 @@ impl State {
 
     pub(crate) fn session(&self) -> &contract::SessionId {
         &self.key.session
-    }
-
-    pub(crate) fn summary(&self) -> SessionSummary {
-        SessionSummary {
-            session_id: self.key.session.clone(),
-            tenant: self.key.tenant.clone(),
-            phase: self.phase(),
-            agent: self.setup.as_ref().map(|s| s.agent.id.to_string()).unwrap_or_default(),
-            model: self.setup.as_ref().map(|s| s.model.id.clone()).unwrap_or_default(),
-            title: show(&self.title).into_owned(),
-            turn: self.turns,
-            step: self.turn.as_ref().map_or(0, |turn| turn.step),
-            seq: self.seq,
-            started: self.started,
-            updated: self.updated,
-            spent: self.spent,
-            stop_reason: self.last_stop,
-            parent: self.setup.as_ref().and_then(|s| s.parent.as_ref()).map(|parent| parent.session_id.clone()),
-            tally: self.tally.clone(),
-            gates: self.open_gates(GATE_SHOWN_BYTES, GATES_SHOWN_MAX),
-        }
-    }
-
-    /// What waits for a person, at most so many, their arguments shortened to so many bytes.
-    pub(crate) fn open_gates(&self, shown_max: usize, most: usize) -> Vec<OpenGate> {
-        let Some(turn) = self.turn.as_ref().filter(|_| self.life == Lifecycle::Alive) else { return Vec::new() };
-        if let Activity::AwaitingUser { gate, question, expires } = &turn.activity {
-            return vec![OpenGate {
-                gate: gate.clone(),
-                kind: match question {
-                    Question::Limit(limit) => GateKind::Limit(*limit),
-                    Question::Failed { kind } => GateKind::Error(*kind),
-                },
-                tool: None,
-                arguments: String::new(),
-                shortened: false,
-                arguments_sha256: sha256_hex(question.word().as_bytes()),
-                expires: *expires,
-            }];
-        }
-        let gated = turn.calls().iter().filter_map(|state| match &state.stage {
-            CallStage::Gated { request, expires, .. } => Some((state, request, *expires)),
-            CallStage::Announced | CallStage::Pending(_) | CallStage::Open { .. } | CallStage::Done(_) => None,
-        });
-        let shown = gated.take(most).map(|(state, request, expires)| {
-            // Calls of older logs have what cannot be seen in their arguments as it came.
-            let text = show_json(request.arguments.get());
-            let beginning = &text[..text.floor_char_boundary(shown_max)];
-            OpenGate {
-                gate: state.call.clone(),
-                kind: if request.is_question() { GateKind::Question } else { GateKind::Approval },
-                tool: Some(request.tool.clone()),
-                arguments: beginning.to_owned(),
-                shortened: beginning.len() < text.len(),
-                arguments_sha256: arguments_sha256(&request.arguments),
-                expires,
-            }
-        });
-        shown.collect()
-    }
-}
-
-impl TurnState {
-    /// The limit that keeps it from another step.
-    pub(crate) fn limit(&self, settings: &ContinuationSettings, at: Timestamp) -> Option<StopReason> {
-        let out_of_time = self.clock.deadline().is_some_and(|deadline| deadline <= at);
-        let settled = !matches!(self.activity, Activity::RunningTools(_));
-        let reached = self.guard.reached(settings, self.step, settled, self.spent);
-        reached.or_else(|| out_of_time.then_some(StopReason::Timeout))
-    }
-
-    /// Whether no call runs and nobody is asked: the next step, or a question about it, may follow.
-    pub(crate) fn is_between_steps(&self) -> bool {
-        match self.activity {
-            Activity::Ready | Activity::Deciding => true,
-            Activity::AwaitingModel(_)
-            | Activity::Backoff { .. }
-            | Activity::RunningTools(_)
-            | Activity::Summarising { .. }
-            | Activity::Judging { .. }
-            | Activity::AwaitingUser { .. } => false,
-        }
-    }
-
-    /// Steps that count for the user: the last one at a limit is none.
-    pub(crate) fn iterations(&self) -> u32 {
-        self.step - u32::from(self.last_step.is_some_and(|last| last.opened))
-    }
-
-    pub(crate) fn calls(&self) -> &[ToolCallState] {
-        match &self.activity {
-            Activity::RunningTools(calls) => calls,
-            Activity::Ready
-            | Activity::AwaitingModel(_)
-            | Activity::Backoff { .. }
-            | Activity::Deciding
-            | Activity::Summarising { .. }
-            | Activity::Judging { .. }
-            | Activity::AwaitingUser { .. } => &[],
-        }
-    }
-
-    pub(crate) fn calls_mut(&mut self) -> &mut [ToolCallState] {
-        match &mut self.activity {
-            Activity::RunningTools(calls) => calls,
-            Activity::Ready
-            | Activity::AwaitingModel(_)
-            | Activity::Backoff { .. }
-            | Activity::Deciding
-            | Activity::Summarising { .. }
-            | Activity::Judging { .. }
-            | Activity::AwaitingUser { .. } => &mut [],
-        }
-    }
-
-    pub(crate) fn call_mut(&mut self, call: &CallId) -> Option<&mut ToolCallState> {
-        self.calls_mut().iter_mut().find(|state| state.call == *call)
-    }
-
-    pub(crate) fn call(&self, call: &CallId) -> Option<&ToolCallState> {
-        self.calls().iter().find(|state| state.call == *call)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_question_of_the_second_fold_is_read() {
-        let old = r#"{"Asking":{"gate":"limit-1-1","limit":"max_iterations","expires":"2026-01-15T10:30:45.123Z"}}"#;
-        let asking: Activity = serde_json::from_str(old).unwrap();
-        assert!(matches!(asking, Activity::AwaitingUser { question: Question::Limit(StopReason::MaxIterations), .. }));
-        let failed = Question::Failed { kind: FailureKind::Auth };
-        let text = serde_json::to_string(&failed).unwrap();
-        assert_eq!(serde_json::from_str::<Question>(&text).unwrap(), failed);
     }
 }

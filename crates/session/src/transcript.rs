@@ -9,17 +9,18 @@ use contract::tool::Outcome;
 use contract::{CallId as Id, Json};
 use serde::{Deserialize, Serialize};
 
-use crate::prune::{self, TokenMeasurement};
+use crate::shorten::{cut, shorten};
+use crate::tokens::TokenMeasurement;
 
 /// Messages, each serialised once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Transcript {
     system: Option<Json>,
     messages: Vec<Json>,
-    /// Where each of them stands. An older fold had none: [`Transcript::settle`].
-    #[serde(default)]
-    places: Vec<MessagePosition>,
-    /// The turn and step that are told of now.
+    /// Positions of the messages. An older fold had none: [`Transcript::migrate_positions`].
+    #[serde(default, rename = "places")]
+    positions: Vec<MessagePosition>,
+    /// The turn and step to which new messages belong.
     #[serde(default)]
     at: (u32, u32),
     /// Bytes of the tools that go along.
@@ -51,7 +52,6 @@ pub(crate) struct MessagePosition {
     pub(crate) kind: Kind,
 }
 
-/// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
@@ -60,9 +60,7 @@ pub(crate) enum Kind {
     User,
     /// The loop, to the model.
     Nudge,
-    /// The model.
     Reply,
-    /// A tool.
     Result,
 }
 
@@ -98,7 +96,7 @@ impl Transcript {
             }),
             Event::TurnStarted(turn) => {
                 self.at = (turn.turn, 0);
-                self.place(|unplaced| turn.messages.contains(&unplaced.id));
+                self.insert_waiting(|unplaced| turn.messages.contains(&unplaced.id));
             }
             Event::ToolsResolved(tools) => self.tools = Json::of(&tools.tools).get().len(),
             Event::ModelCallOpened(opened) if opened.attempt == 1 => {
@@ -108,7 +106,7 @@ impl Transcript {
                     self.push(Json::of(&Message::User { content: Content::Text(nudge) }), Kind::Nudge);
                 }
                 if !self.is_last_step {
-                    self.place(|unplaced| unplaced.steers);
+                    self.insert_waiting(|unplaced| unplaced.steers);
                 }
                 self.sent = self.bytes();
             }
@@ -130,7 +128,7 @@ impl Transcript {
             }
             Event::ContextCleared(_) => {
                 self.messages.clear();
-                self.places.clear();
+                self.positions.clear();
                 self.results.clear();
             }
             Event::Configured(configured) => {
@@ -173,9 +171,9 @@ impl Transcript {
         self.system.iter().cloned().chain(self.messages.iter().cloned()).chain(known).collect()
     }
 
-    /// What the user said last, as text.
+    /// Text of the last user message.
     pub(crate) fn asked_last(&self) -> String {
-        let user_message = self.placed().filter(|(_, place)| place.kind == Kind::User).last();
+        let user_message = self.positioned_messages().filter(|(_, place)| place.kind == Kind::User).last();
         let message = user_message.and_then(|(message, _)| serde_json::from_str::<Message>(message.get()).ok());
         match message {
             Some(Message::User { content }) => content.text(),
@@ -183,19 +181,22 @@ impl Transcript {
         }
     }
 
-    /// The same for another session: each call has a result, messages without a place come last, and ids are told from
+    /// The same for another session: each call has a result, messages without a place come last, and ids differ from
     /// those that the other session will make.
     pub(crate) fn export_transcript(&self) -> Vec<Message> {
         let mut closed = self.clone();
         closed.close_step();
-        closed.place(|_| true);
+        closed.insert_waiting(|_| true);
         let read = |message: &Json| serde_json::from_str::<Message>(message.get()).ok();
         let theirs = |message| match message {
             Message::Assistant { content, reasoning, tool_calls, replay } => {
-                let tool_calls = tool_calls.into_iter().map(|call| ToolCall { id: taken(&call.id), ..call }).collect();
+                let tool_calls =
+                    tool_calls.into_iter().map(|call| ToolCall { id: foreign_call_id(&call.id), ..call }).collect();
                 Message::Assistant { content, reasoning, tool_calls, replay }
             }
-            Message::Tool { tool_call_id, content } => Message::Tool { tool_call_id: taken(&tool_call_id), content },
+            Message::Tool { tool_call_id, content } => {
+                Message::Tool { tool_call_id: foreign_call_id(&tool_call_id), content }
+            }
             Message::System { .. } | Message::User { .. } => message,
         };
         closed.messages.iter().filter_map(read).map(theirs).collect()
@@ -204,7 +205,7 @@ impl Transcript {
     fn push(&mut self, message: Json, kind: Kind) {
         let (turn, step) = self.at;
         self.messages.push(message);
-        self.places.push(MessagePosition { turn, step, kind });
+        self.positions.push(MessagePosition { turn, step, kind });
     }
 
     /// Leaves out what an event says; a summary takes its place.
@@ -217,30 +218,30 @@ impl Transcript {
             let content = Content::Text(format!("Summary of what was said and done before:\n{text}"));
             (Json::of(&Message::User { content }), MessagePosition { turn: 0, step: 0, kind: Kind::User })
         });
-        let kept = self.placed().filter(|(_, place)| !goes(place)).map(|(message, place)| {
+        let kept = self.positioned_messages().filter(|(_, place)| !goes(place)).map(|(message, place)| {
             let wanted = |id: &str| pruned.cut.iter().any(|cut| cut == id);
             let shorter = (place.kind == Kind::Result && is_result_of(message, wanted))
-                .then(|| prune::cut(message, pruned.keep_bytes))
+                .then(|| cut(message, pruned.keep_bytes))
                 .flatten();
             (shorter.unwrap_or_else(|| message.clone()), place)
         });
         let kept: Vec<(Json, MessagePosition)> = summary.into_iter().chain(kept).collect();
-        (self.messages, self.places) = kept.into_iter().unzip();
+        (self.messages, self.positions) = kept.into_iter().unzip();
         // The last results are not behind their reply yet.
         for expected in &mut self.results {
             if pruned.cut.iter().any(|cut| cut == expected.call.as_str())
                 && let Some(content) = &expected.content
-                && let Some(shorter) = prune::shorten(content, pruned.keep_bytes)
+                && let Some(shorter) = shorten(content, pruned.keep_bytes)
             {
                 expected.content = Some(shorter);
             }
         }
     }
 
-    /// Gives places to messages of an older fold, which had none: those from the last user message on belong to the turn
-    /// that runs, or ran last.
-    pub(crate) fn settle(&mut self, turn: u32) {
-        let unknown = self.messages.len().saturating_sub(self.places.len());
+    /// Gives positions to messages of an older fold, which had none: those from the last user message on belong to
+    /// the turn that runs, or ran last.
+    pub(crate) fn migrate_positions(&mut self, turn: u32) {
+        let unknown = self.messages.len().saturating_sub(self.positions.len());
         let role = |message: &Json| message.get().split('"').nth(3).unwrap_or_default().to_owned();
         let asked = self.messages[..unknown].iter().rposition(|message| role(message) == "user").unwrap_or(0);
         let place = |(index, message): (usize, &Json)| {
@@ -255,8 +256,8 @@ impl Transcript {
                 MessagePosition { turn, step: 1, kind }
             }
         };
-        let places: Vec<MessagePosition> = self.messages[..unknown].iter().enumerate().map(place).collect();
-        self.places.splice(0..0, places);
+        let positions: Vec<MessagePosition> = self.messages[..unknown].iter().enumerate().map(place).collect();
+        self.positions.splice(0..0, positions);
         self.drop_silent_replies();
     }
 
@@ -273,9 +274,9 @@ impl Transcript {
         let silent = |message: &Json, place: MessagePosition| {
             place.kind == Kind::Reply && looks_silent(message) && !says(message)
         };
-        if self.placed().any(|(message, place)| silent(message, place)) {
-            let kept = self.placed().filter(|(message, place)| !silent(message, *place));
-            (self.messages, self.places) = kept.map(|(message, place)| (message.clone(), place)).unzip();
+        if self.positioned_messages().any(|(message, place)| silent(message, place)) {
+            let kept = self.positioned_messages().filter(|(message, place)| !silent(message, *place));
+            (self.messages, self.positions) = kept.map(|(message, place)| (message.clone(), place)).unzip();
         }
     }
 
@@ -284,12 +285,12 @@ impl Transcript {
     }
 
     /// Every message that stands, with its place.
-    pub(crate) fn placed(&self) -> impl Iterator<Item = (&Json, MessagePosition)> {
-        self.messages.iter().zip(self.places())
+    pub(crate) fn positioned_messages(&self) -> impl Iterator<Item = (&Json, MessagePosition)> {
+        self.messages.iter().zip(self.positions())
     }
 
-    pub(crate) fn places(&self) -> impl Iterator<Item = MessagePosition> {
-        self.places.iter().copied()
+    pub(crate) fn positions(&self) -> impl Iterator<Item = MessagePosition> {
+        self.positions.iter().copied()
     }
 
     /// Bytes of all that a request would hold now.
@@ -310,7 +311,7 @@ impl Transcript {
         self.bytes() - self.tools.min(self.bytes()) + entries * ENTRY_BYTES
     }
 
-    fn place(&mut self, chosen: impl Fn(&UnplacedMessage) -> bool) {
+    fn insert_waiting(&mut self, chosen: impl Fn(&UnplacedMessage) -> bool) {
         let (placed, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(chosen);
         self.waiting = waiting;
         let placed: Vec<UnplacedMessage> = placed;
@@ -341,7 +342,7 @@ impl Transcript {
 
     /// The last result of a turn, as the model read it.
     pub(crate) fn last_result(&self, turn: u32) -> Option<String> {
-        let mut placed = self.messages.iter().zip(&self.places).rev();
+        let mut placed = self.messages.iter().zip(&self.positions).rev();
         let (message, _) = placed.find(|(_, place)| place.turn == turn && place.kind == Kind::Result)?;
         match serde_json::from_str(message.get()) {
             Ok(Message::Tool { content, .. }) => Some(content),
@@ -355,7 +356,7 @@ impl Transcript {
         }
     }
 
-    /// Moves the results behind their reply; one that is missing is said to be unknown, never left out.
+    /// Moves the results behind their reply; a missing one is reported as unknown, never left out.
     fn close_step(&mut self) {
         for Expected { call, content } in std::mem::take(&mut self.results) {
             let content = content.unwrap_or_else(|| "unknown: nobody knows what became of this call".to_owned());
@@ -371,7 +372,7 @@ fn is_result_of(message: &Json, wanted: impl Fn(&str) -> bool) -> bool {
 }
 
 /// A call's id in a session that takes the transcript over.
-fn taken(id: &str) -> String {
+fn foreign_call_id(id: &str) -> String {
     format!("p-{id}")
 }
 
@@ -409,13 +410,13 @@ mod tests {
         for text in replies {
             transcript.push(message(text), Kind::Reply);
         }
-        transcript.settle(1);
-        let kept: Vec<&str> = transcript.placed().map(|(message, _)| message.get()).collect();
+        transcript.migrate_positions(1);
+        let kept: Vec<&str> = transcript.positioned_messages().map(|(message, _)| message.get()).collect();
         assert_eq!(kept, replies[1..]);
     }
 
     #[test]
-    fn messages_of_an_older_fold_get_places() {
+    fn messages_of_an_older_fold_get_positions() {
         let message = |text: &str| Json::parse(text).unwrap();
         let mut transcript = Transcript::default();
         for text in [
@@ -430,8 +431,8 @@ mod tests {
         // One that came since has its place already.
         transcript.at = (7, 2);
         transcript.push(message(r#"{"role":"assistant","content":"2"}"#), Kind::Reply);
-        transcript.settle(7);
-        let places: Vec<_> = transcript.places().map(|place| (place.turn, place.step, place.kind)).collect();
+        transcript.migrate_positions(7);
+        let positions: Vec<_> = transcript.positions().map(|place| (place.turn, place.step, place.kind)).collect();
         let wanted = [
             (0, 0, Kind::User),
             (0, 0, Kind::Reply),
@@ -440,9 +441,9 @@ mod tests {
             (7, 1, Kind::Result),
             (7, 2, Kind::Reply),
         ];
-        assert_eq!(places, wanted);
-        let before = transcript.places.len();
-        transcript.settle(9);
-        assert_eq!(transcript.places.len(), before, "nothing is left to place");
+        assert_eq!(positions, wanted);
+        let before = transcript.positions.len();
+        transcript.migrate_positions(9);
+        assert_eq!(transcript.positions.len(), before, "nothing is left to place");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::limits::TOOL_SCHEMA_BYTES_MAX;
-use contract::tool::{ASK_USER, Approval, DELEGATE, EffectClass, ToolSpec, metadata};
+use contract::tool::{ASK_USER, ApprovalPolicy, DELEGATE, EffectClass, ToolSpec, metadata};
 use contract::{Json, TenantId, ToolName, subject};
 use serde::Deserialize;
 
@@ -92,7 +92,7 @@ fn parse_spec(name: ToolName, metadata: &BTreeMap<String, String>, version: &str
         description: text(metadata::DESCRIPTION)?.unwrap_or_default(),
         parameters: get(metadata::PARAMETERS).map_or_else(|| Ok(no_parameters()), parse_schema)?,
         effect: get(metadata::EFFECT).map_or(Ok(EffectClass::default()), parse_effect)?,
-        approval: get(metadata::APPROVAL).map_or(Ok(Approval::default()), parse_approval)?,
+        approval: get(metadata::APPROVAL).map_or(Ok(ApprovalPolicy::default()), parse_approval)?,
         timeout_ms: get(metadata::TIMEOUT).map(parse_timeout_ms).transpose()?,
         max_output: get(metadata::MAX_OUTPUT).map(parse_bytes).transpose()?,
         instructions: text(metadata::INSTRUCTIONS)?,
@@ -130,10 +130,10 @@ fn parse_effect(word: &str) -> Result<EffectClass, String> {
     }
 }
 
-fn parse_approval(word: &str) -> Result<Approval, String> {
+fn parse_approval(word: &str) -> Result<ApprovalPolicy, String> {
     match word {
-        "never" => Ok(Approval::Never),
-        "always" => Ok(Approval::Always),
+        "never" => Ok(ApprovalPolicy::Never),
+        "always" => Ok(ApprovalPolicy::Always),
         other => Err(format!("{} is never or always, not {other:?}", metadata::APPROVAL)),
     }
 }
@@ -181,7 +181,7 @@ mod tests {
             description: "Looks.".to_owned(),
             parameters: Json::parse(r#"{"type":"object"}"#).unwrap(),
             effect: EffectClass::Pure,
-            approval: Approval::Always,
+            approval: ApprovalPolicy::Always,
             timeout_ms: Some(1_500),
             max_output: Some(100),
             instructions: Some("Look twice.".to_owned()),
@@ -197,7 +197,10 @@ mod tests {
         else {
             panic!("not read")
         };
-        assert_eq!((spec.effect, spec.approval, spec.timeout_ms), (EffectClass::AtMostOnce, Approval::Never, None));
+        assert_eq!(
+            (spec.effect, spec.approval, spec.timeout_ms),
+            (EffectClass::AtMostOnce, ApprovalPolicy::Never, None)
+        );
         assert_eq!(spec.parameters.get(), r#"{"properties":{},"type":"object"}"#);
     }
 

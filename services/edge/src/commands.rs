@@ -196,7 +196,13 @@ impl SessionApi {
             self.admission().admit_session(self.index(), &key.session)?;
         }
         let edge = is_awaited.then(|| self.replica_id().clone());
-        let meta = CommandMeta { v: VERSION, time: clock::now(), by: Some(caller.by.clone()), edge, told: None };
+        let meta = CommandMeta {
+            v: VERSION,
+            time: clock::now(),
+            by: Some(caller.by.clone()),
+            edge,
+            parent_command_number: None,
+        };
         let body = serde_json::to_vec(&Command { meta, body })
             .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
         let waiter = self.command_waiters().register((key.clone(), verb, id.clone()));

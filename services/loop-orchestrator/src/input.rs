@@ -142,7 +142,7 @@ impl DeliveredInput {
         self.time = Some(meta.time);
         self.by = meta.by;
         self.edge = meta.edge;
-        self.parent_command_number = meta.told;
+        self.parent_command_number = meta.parent_command_number;
         T::deserialize(serde_json::Value::Object(fields)).map_err(|error| ReadError::Malformed(error.to_string()))
     }
 

@@ -402,7 +402,7 @@ impl SessionRunner {
                 refusal: refusal.clone(),
                 usage: None,
                 late: None,
-                told: None,
+                parent_command_number: None,
                 parent: None,
             })
         };

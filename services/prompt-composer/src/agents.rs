@@ -13,7 +13,7 @@ use contract::ids::{AgentId, TenantId, ToolName};
 use contract::limits::{APPROVAL_RULES_MAX, GATE_MAX};
 use contract::mail::PEOPLE;
 use contract::settings::{ApprovalRule, ContinuationSettings, OnExpiry, ToolFilter};
-use contract::tool::Approval;
+use contract::tool::ApprovalPolicy;
 use reply::TextPattern;
 use schemars::JsonSchema;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
@@ -231,8 +231,8 @@ impl ApprovalEntry {
             tool: self.tool.value.clone(),
             when: self.when.iter().map(|(at, pattern)| (at.clone(), pattern.value.clone())).collect(),
             ask: match self.ask {
-                Ask::Never => Approval::Never,
-                Ask::Always => Approval::Always,
+                Ask::Never => ApprovalPolicy::Never,
+                Ask::Always => ApprovalPolicy::Always,
             },
             expires: self.expires.as_ref().map(|expires| expires.value),
             on_expiry: self.on_expiry,

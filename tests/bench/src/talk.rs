@@ -11,7 +11,7 @@ use contract::limits::ARCHIVE_AFTER;
 use contract::model::{Content, FinishReason, ModelFinished, ResultMeta, ToolCall, Usage};
 use contract::settings::{AgentSettings, ContinuationSettings, Limits, ModelSettings, ToolFilter};
 use contract::subject::SessionKey;
-use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
+use contract::tool::{ApprovalPolicy, EffectClass, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, Input, Session, StartInput};
 
@@ -25,7 +25,7 @@ pub(crate) fn spec(name: &str) -> anyhow::Result<ToolSpec> {
         description: "Looks something up and says what it found.".to_owned(),
         parameters: Json::parse(r#"{"type":"object","properties":{"query":{"type":"string"}},"required":["query"]}"#)?,
         effect: EffectClass::Pure,
-        approval: Approval::Never,
+        approval: ApprovalPolicy::Never,
         timeout_ms: None,
         max_output: None,
         instructions: Some("Use it before you guess.".to_owned()),

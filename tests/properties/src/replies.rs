@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use contract::model::{SignalForm, ToolCall};
 use contract::settings::ContinuationSettings;
-use reply::{Patterns, Reading, Splitter, Status, TEMPLATES, Written, read, template};
+use reply::{ParsedSignal, Patterns, Reading, Splitter, Status, TEMPLATES, read, template};
 
 /// Ways in which a text is cut, beside character by character.
 const CUTS: u64 = 4;
@@ -82,7 +82,7 @@ fn hear(text: &str) {
     }
 }
 
-fn split<'a>(pieces: impl IntoIterator<Item = &'a str>, form: SignalForm) -> (String, Option<Written>) {
+fn split<'a>(pieces: impl IntoIterator<Item = &'a str>, form: SignalForm) -> (String, Option<ParsedSignal>) {
     let mut splitter = Splitter::new(form);
     let mut shown: String = pieces.into_iter().map(|piece| splitter.push(piece)).collect();
     let rest = splitter.finish();

@@ -17,7 +17,7 @@ use contract::settings::{
     AgentSettings, ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune, ToolFilter,
 };
 use contract::subject::SessionKey;
-use contract::tool::{Approval, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
+use contract::tool::{ApprovalPolicy, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CallId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, ConfigureInput, Effect, Input, Session, StartInput};
 
@@ -721,7 +721,7 @@ impl World {
                 }
                 Effect::CommandChild(call) => {
                     let Some(word) = self.replicas[replica].child_command(call) else { continue };
-                    let number = word.body.meta.told.unwrap_or(0);
+                    let number = word.body.meta.parent_command_number.unwrap_or(0);
                     let (delay, verb) = (self.word_delay(), word.verb);
                     self.at(delay, Action::CommandChild { call: call.clone(), number, verb });
                 }
@@ -955,10 +955,10 @@ fn spec(name: &str) -> ToolSpec {
         return session::ask_user_spec();
     }
     let (effect, approval) = match name {
-        "look" => (EffectClass::Pure, Approval::Never),
-        "put" => (EffectClass::Idempotent, Approval::Never),
-        "launch" => (EffectClass::AtMostOnce, Approval::Always),
-        _ => (EffectClass::AtMostOnce, Approval::Never),
+        "look" => (EffectClass::Pure, ApprovalPolicy::Never),
+        "put" => (EffectClass::Idempotent, ApprovalPolicy::Never),
+        "launch" => (EffectClass::AtMostOnce, ApprovalPolicy::Always),
+        _ => (EffectClass::AtMostOnce, ApprovalPolicy::Never),
     };
     ToolSpec {
         name: ToolName::new(name).unwrap_or_else(|_| unreachable!("a valid id")),

@@ -133,7 +133,7 @@ fn shorten(value: &Value) -> String {
 mod tests {
     use bytes::Bytes;
     use contract::Json;
-    use contract::tool::{Approval, EffectClass};
+    use contract::tool::{ApprovalPolicy, EffectClass};
 
     use super::*;
 
@@ -143,7 +143,7 @@ mod tests {
             description: String::new(),
             parameters: Json::default(),
             effect: EffectClass::Pure,
-            approval: Approval::Never,
+            approval: ApprovalPolicy::Never,
             timeout_ms: None,
             max_output: None,
             instructions: None,

@@ -26,7 +26,7 @@ pub struct ContextPruned {
     pub summary: Option<String>,
     /// Tokens of the request before, as far as that is known.
     pub tokens_before: u64,
-    /// Tokens after.
+    /// Estimated tokens of the request afterwards.
     pub tokens_after: u64,
     /// What the summary used.
     #[serde(default)]
@@ -38,10 +38,10 @@ pub struct ContextPruned {
 pub struct ContextCleared {
     /// Turns whose messages went.
     pub turns: u32,
-    /// Who asked.
+    /// Client that sent the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why, in the words of whoever asked.
+    /// Reason, in the words of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

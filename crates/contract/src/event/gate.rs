@@ -29,7 +29,7 @@ pub enum GateKind {
 pub struct GateOpened {
     /// The gate's id: that of the call.
     pub gate: CallId,
-    /// What is asked.
+    /// Whether it asks for approval, an answer, or more of a limit.
     pub kind: GateKind,
     /// SHA-256 of the arguments that are shown.
     pub arguments_sha256: String,
@@ -38,7 +38,7 @@ pub struct GateOpened {
     /// The call's tool, where the gate is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolName>,
-    /// The call's arguments.
+    /// Arguments of the call, where a person approves one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Json>,
     /// What counts when nobody answers in time.
@@ -46,12 +46,12 @@ pub struct GateOpened {
     pub on_expiry: OnExpiry,
 }
 
-/// A gate's end.
+/// End of a gate: its decision and who made it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateClosed {
-    /// Which gate.
+    /// Id of the gate that closed.
     pub gate: CallId,
-    /// What was decided.
+    /// Decision of the person, or of the expiry.
     pub decision: AnswerDecision,
     /// By whom; nobody when it expired or the turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,10 +59,10 @@ pub struct GateClosed {
     /// The arguments with which the call runs, where they were changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Json>,
-    /// SHA-256 of these.
+    /// SHA-256 in hex of the changed arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments_sha256: Option<String>,
-    /// The note.
+    /// Note of the person, which the model reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

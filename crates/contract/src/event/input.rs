@@ -12,7 +12,7 @@ use crate::tool::Outcome;
 /// Which input was handled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputHandled {
-    /// What it was.
+    /// Kind and id of the input.
     #[serde(flatten)]
     pub input: InputRef,
     /// For client commands: their sequence in the control stream.
@@ -21,15 +21,15 @@ pub struct InputHandled {
     /// For client commands: when the control stream took them, by the server's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_at: Option<Timestamp>,
-    /// Of a parent's command: which of all that it told its children this is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<u64>,
+    /// For commands of a parent: their index among its commands to all children.
+    #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+    pub parent_command_number: Option<u64>,
 }
 
 /// Which input changed nothing, and why.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputIgnored {
-    /// What it was.
+    /// Kind and id of the input.
     #[serde(flatten)]
     pub input: InputRef,
     /// For client commands: their sequence in the control stream.
@@ -38,10 +38,10 @@ pub struct InputIgnored {
     /// For client commands: when the control stream took them, by the server's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub control_at: Option<Timestamp>,
-    /// Of a parent's command: which of all that it told its children this is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<u64>,
-    /// Why, as its sender is told.
+    /// For commands of a parent: their index among its commands to all children.
+    #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+    pub parent_command_number: Option<u64>,
+    /// Reason that the sender gets.
     pub refusal: Refusal,
     /// What a late reply used all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,7 +57,7 @@ pub struct InputIgnored {
 /// An input by its identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct InputRef {
-    /// What kind.
+    /// Source and kind of the input.
     pub kind: InputKind,
     /// Unique within its kind.
     pub id: CommandId,
@@ -69,17 +69,17 @@ pub struct InputRef {
 pub enum InputKind {
     /// The session's timer; its id is the number of the setting.
     Timer,
-    /// Control.
+    /// A command, or a result of a worker.
     #[serde(untagged)]
     Control(Verb),
 }
 
-/// A user message.
+/// A user message that the session accepted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UserProcessed {
     /// The id of the command that brought it.
     pub message_id: CommandId,
-    /// Text or parts.
+    /// The message, as text or as parts.
     pub content: Content,
     /// How it meets a running turn.
     pub mode: MessageMode,

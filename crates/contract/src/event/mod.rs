@@ -27,8 +27,8 @@ pub use model::{
     SummaryOpened,
 };
 pub use session::{
-    ChildCommanded, Configured, EndReason, Prompt, Requests, SessionArchived, SessionEnded, SessionImported,
-    SessionStarted,
+    ChildCommanded, Configured, EndReason, Requests, SessionArchived, SessionEnded, SessionImported, SessionStarted,
+    SystemPrompt,
 };
 pub use tool::{Child, ToolCallExtended, ToolCallIdentified, ToolCallOpened, ToolCallProgress, ToolCallResult};
 pub use turn::{
@@ -45,7 +45,7 @@ macro_rules! topics {
         }
 
         impl Topic {
-            /// Every topic.
+            /// Every topic, in the order of the table.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// As in a subject and as a JSON-RPC method.
@@ -53,7 +53,7 @@ macro_rules! topics {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// Reads the tokens.
+            /// Parses a topic from the tokens of a subject.
             pub fn parse(text: &str) -> Option<Self> {
                 match text { $($text => Some(Self::$name),)* _ => None }
             }
@@ -62,15 +62,15 @@ macro_rules! topics {
 }
 
 topics! {
-    /// A session began.
+    /// The session started: its settings and prompt.
     SessionStarted = "session_started",
-    /// A session ended.
+    /// The session ended; no event follows but archiving.
     SessionEnded = "session_ended",
-    /// A user message was taken in.
+    /// A user message was accepted.
     UserProcessed = "message.user_processed",
     /// A piece of a reply; never logged.
     AiChunkReceived = "message.ai_chunk_received",
-    /// A whole reply.
+    /// The complete reply of a model.
     AiFullReceived = "message.ai_full_received",
     /// A piece of a tool call's arguments; never logged.
     ToolCallPartial = "tool_call.partial",
@@ -82,11 +82,11 @@ topics! {
     ToolCallResult = "tool_call.result_processed",
     /// No new call opens.
     StatusPaused = "status.paused",
-    /// Going on.
+    /// Calls may open again after a pause.
     StatusResumed = "status.resumed",
     /// A reply was decided about.
     ContinuationProgress = "continuation.progress",
-    /// A turn ended.
+    /// A turn ended, with its stop reason.
     TurnCompleted = "turn.completed",
     /// A person is asked.
     GateOpened = "gate.opened",
@@ -98,7 +98,7 @@ topics! {
     ContextPruned = "context.pruned",
     /// The transcript was cleared.
     ContextCleared = "context.cleared",
-    /// Something went wrong.
+    /// An error that people should see.
     Error = "error",
 }
 
@@ -111,7 +111,7 @@ impl fmt::Display for Topic {
 /// The table of events: name and payload, the tag in a commit, and the topic of those that viewers get.
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident($data:ty) = $tag:literal $(, public as $topic:ident)?;)*) => {
-        /// A committed fact.
+        /// A fact that is committed to the log.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "type", content = "data")]
         pub enum Event {
@@ -156,13 +156,13 @@ events! {
     InputHandled(InputHandled) = "input_handled";
     /// An input changed nothing.
     InputIgnored(InputIgnored) = "input_ignored";
-    /// A session began.
+    /// The session started: its settings and prompt.
     SessionStarted(Box<SessionStarted>) = "session_started", public as SessionStarted;
-    /// A session ended.
+    /// The session ended; no event follows but archiving.
     SessionEnded(SessionEnded) = "session_ended", public as SessionEnded;
-    /// A user message was taken in.
+    /// A user message was accepted.
     UserProcessed(UserProcessed) = "message.user_processed", public as UserProcessed;
-    /// A turn began.
+    /// A turn started with the messages that waited.
     TurnStarted(TurnStarted) = "turn_started";
     /// The session's tools changed.
     ToolsResolved(ToolsResolved) = "tools_resolved";
@@ -174,7 +174,7 @@ events! {
     CallCancelled(CallCancelled) = "call_cancelled";
     /// The user wants the floor: the open model call is cancelled and its partial text awaited.
     ModelCallInterrupted(ModelCallInterrupted) = "model_call_interrupted";
-    /// A whole reply.
+    /// The complete reply of a model.
     AiFullReceived(Box<AiFullReceived>) = "message.ai_full_received", public as AiFullReceived;
     /// A complete tool call.
     ToolCallIdentified(ToolCallIdentified) = "tool_call.identified", public as ToolCallIdentified;
@@ -186,11 +186,11 @@ events! {
     ToolCallResult(ToolCallResult) = "tool_call.result_processed", public as ToolCallResult;
     /// No new call opens.
     StatusPaused(StatusChanged) = "status.paused", public as StatusPaused;
-    /// Going on.
+    /// Calls may open again after a pause.
     StatusResumed(StatusChanged) = "status.resumed", public as StatusResumed;
     /// A reply was decided about.
     ContinuationProgress(Box<ContinuationProgress>) = "continuation.progress", public as ContinuationProgress;
-    /// A turn ended.
+    /// A turn ended, with its stop reason.
     TurnCompleted(TurnCompleted) = "turn.completed", public as TurnCompleted;
     /// A person is asked.
     GateOpened(GateOpened) = "gate.opened", public as GateOpened;
@@ -208,7 +208,7 @@ events! {
     JudgeOpened(JudgeOpened) = "judge_opened";
     /// The transcript was cut to the model's window.
     ContextPruned(ContextPruned) = "context.pruned", public as ContextPruned;
-    /// A child session is told to pause, resume or stop.
+    /// A child session is commanded to pause, resume or stop.
     ChildCommanded(ChildCommanded) = "child_told";
     /// The transcript was cleared.
     ContextCleared(ContextCleared) = "context.cleared", public as ContextCleared;
@@ -218,7 +218,7 @@ events! {
     SessionArchived(SessionArchived) = "session_archived";
     /// The session came here from a file; all that was before is in the archive.
     SessionImported(SessionImported) = "session_imported";
-    /// Something went wrong.
+    /// An error that people should see.
     Error(ErrorEvent) = "error", public as Error;
 }
 
@@ -278,9 +278,9 @@ impl Event {
 pub struct Envelope {
     /// `<session>-<slot>-<position>`; the same event always has the same id.
     pub id: String,
-    /// Its session.
+    /// Id of the session that published it.
     pub session_id: SessionId,
-    /// Its tenant.
+    /// Tenant that owns the session.
     pub tenant: TenantId,
     /// One counter per session, from 1, without holes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -303,10 +303,10 @@ pub struct TimerSet {
     pub at: Timestamp,
 }
 
-/// Something went wrong.
+/// An error that people should see.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorEvent {
-    /// Stable.
+    /// Stable error code; see [`ErrorCode`].
     pub code: ErrorCode,
     /// For people: what, and what to do.
     pub message: String,
@@ -321,10 +321,10 @@ mod tests {
     use super::*;
     use crate::command::Verb;
     use crate::ids::{CallId, CommandId, ToolName};
-    use crate::tool::{Approval, EffectClass};
+    use crate::tool::{ApprovalPolicy, EffectClass};
 
     #[test]
-    fn an_input_is_named_by_kind_and_id() {
+    fn input_reference_serialises_kind_and_id() {
         let input = InputRef { kind: InputKind::Control(Verb::ModelFinished), id: CommandId::new("m1-1").unwrap() };
         let text = serde_json::to_string(&input).unwrap();
         assert_eq!(text, r#"{"kind":"model_finished","id":"m1-1"}"#);
@@ -350,13 +350,13 @@ mod tests {
     }
 
     #[test]
-    fn raw_arguments_survive_the_tagging() {
+    fn event_with_raw_arguments_is_read_back_unchanged() {
         let event = Event::ToolCallIdentified(ToolCallIdentified {
             call: CallId::tool(1, 1, 1),
             tool: ToolName::new("t").unwrap(),
             arguments: Json::parse("{\"a\": 1.50}").unwrap(),
             effect: EffectClass::Pure,
-            approval: Approval::Never,
+            approval: ApprovalPolicy::Never,
             timeout_ms: 1,
             max_output: 1,
         });

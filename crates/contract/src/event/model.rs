@@ -12,59 +12,59 @@ use crate::timestamp::Timestamp;
 pub struct ModelFellBack {
     /// Which of the fallbacks, from 1.
     pub number: u32,
-    /// Its id.
+    /// Id of the fallback model, as in `models.yaml`.
     pub model: String,
 }
 
 /// An open request for a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryOpened {
-    /// Its id.
+    /// Id of the call: unique in its session.
     pub call: CallId,
     /// The first turn that stays as it is.
     pub before: u32,
-    /// When its watchdog bites.
+    /// Deadline of the watchdog timer.
     pub deadline: Timestamp,
 }
 
 /// An open question to a judge about the running step's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JudgeOpened {
-    /// Its id.
+    /// Id of the call: unique in its session.
     pub call: CallId,
     /// The model that judges.
     pub model: String,
-    /// When its watchdog bites.
+    /// Deadline of the watchdog timer.
     pub deadline: Timestamp,
 }
 
 /// An open model call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelCallOpened {
-    /// Its id.
+    /// Id of the call: unique in its session.
     pub call: CallId,
-    /// From 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// The turn.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// The step.
+    /// Number of the step in its turn, from 1.
     pub step: u32,
-    /// When its watchdog bites.
+    /// Deadline of the watchdog timer.
     pub deadline: Timestamp,
 }
 
 /// A failed attempt of a model call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelCallFailed {
-    /// Which call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
-    /// Which attempt.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// How it failed.
+    /// Kind of failure, which decides on retries.
     pub kind: FailureKind,
     /// What happened, for people.
     pub message: String,
-    /// What it used.
+    /// Tokens and money that were used.
     #[serde(default)]
     pub spent: Spent,
     /// When the next attempt opens; none: no further one.
@@ -75,9 +75,9 @@ pub struct ModelCallFailed {
 /// A call that is no longer wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallCancelled {
-    /// Which call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
-    /// Which attempt.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
     /// The tool; none for a model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,43 +87,43 @@ pub struct CallCancelled {
 /// A model call that gives way to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelCallInterrupted {
-    /// Which call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
-    /// Which attempt.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
     /// How long its partial text is awaited.
     pub until: Timestamp,
 }
 
-/// A whole reply.
+/// The complete reply of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AiFullReceived {
     /// The model call that it answers; also the message's id.
     pub call: CallId,
-    /// The turn.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// The step.
+    /// Number of the step in its turn, from 1.
     pub step: u32,
     /// What the user reads.
     pub text: String,
     /// What the model wrote, where that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
-    /// Its reasoning.
+    /// Reasoning of the model, where the provider shows it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
     /// Its calls, with our ids. In the log the pseudo-call `continuation` is among them; viewers get it without that one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Why it ended.
+    /// Reason why the reply ended.
     pub finish_reason: FinishReason,
     /// The provider's word for it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub raw_finish_reason: String,
-    /// What it used.
+    /// Tokens and money that were used.
     #[serde(default)]
     pub spent: Spent,
-    /// Who answered.
+    /// Id of the provider that answered.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub provider: String,
     /// The model that answered, in the provider's words.
@@ -132,7 +132,7 @@ pub struct AiFullReceived {
     /// Milliseconds from the request to the end of the reply.
     #[serde(default)]
     pub latency_ms: u64,
-    /// What the provider wants to be told again.
+    /// Parts that the provider wants to see again in later requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReasoningParts>,
 }

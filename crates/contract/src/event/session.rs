@@ -30,9 +30,9 @@ pub struct SessionImported {
 /// The session's beginning, with everything that it keeps to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionStarted {
-    /// The agent.
+    /// Settings of the session's agent.
     pub agent: AgentSettings,
-    /// The model.
+    /// Settings of the session's model.
     pub model: ModelSettings,
     /// Whether it waits for more after its first turn.
     pub interactive: bool,
@@ -74,19 +74,19 @@ pub struct SessionStarted {
 /// What holds from now on in a session that runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Configured {
-    /// Who asked.
+    /// Client that sent the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The agent.
+    /// Settings of the session's agent.
     pub agent: AgentSettings,
-    /// The model.
+    /// Settings of the session's model.
     pub model: ModelSettings,
     /// Models that may take its place, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<ModelSettings>,
     /// The new prompt and its fingerprint; none: as it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<Prompt>,
+    pub prompt: Option<SystemPrompt>,
     /// All features that this session switched.
     #[serde(default, skip_serializing_if = "Features::is_empty")]
     pub features: Features,
@@ -112,21 +112,21 @@ pub struct Requests {
     pub ai_config: AiConfig,
 }
 
-/// A composed prompt.
+/// The system prompt that replaces the session's earlier one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prompt {
-    /// Its text.
+pub struct SystemPrompt {
+    /// Text of the system prompt.
     pub text: String,
     /// SHA-256 over the text, in hex.
     pub fingerprint: String,
 }
 
-/// What a child session is told.
+/// A command to a child session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildCommanded {
     /// The call that it performs.
     pub call: CallId,
-    /// Counts all that is told to children.
+    /// Index among the commands to all children, from 1.
     pub number: u64,
     /// `pause`, `resume` or `stop`.
     pub verb: Verb,
@@ -138,7 +138,7 @@ pub struct ChildCommanded {
 pub enum EndReason {
     /// Its turn ended and it was not interactive.
     Completed,
-    /// It was stopped.
+    /// A client or the parent stopped it.
     Stopped,
     /// It could not go on.
     Error,
@@ -158,10 +158,10 @@ impl EndReason {
     }
 }
 
-/// The session's end.
+/// The end of a session, with its last turn's outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionEnded {
-    /// Why.
+    /// Reason why the session ended.
     pub reason: EndReason,
     /// Why its last turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,10 +178,10 @@ pub struct SessionEnded {
     /// What the whole session used.
     #[serde(default)]
     pub spent: Spent,
-    /// Who stopped it.
+    /// Client that stopped the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why, in the words of whoever stopped it.
+    /// Reason, in the words of the client that stopped it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

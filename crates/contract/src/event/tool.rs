@@ -5,22 +5,22 @@ use serde::{Deserialize, Serialize};
 use crate::command::Budget;
 use crate::ids::{AgentId, CallId, SessionId, ToolName};
 use crate::timestamp::Timestamp;
-use crate::tool::{Approval, ChildUsage, EffectClass, FullResultRef, Outcome};
+use crate::tool::{ApprovalPolicy, ChildUsage, EffectClass, FullResultRef, Outcome};
 use crate::{ErrorCode, Json};
 
 /// A complete tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallIdentified {
-    /// Its id.
+    /// Id of the call: unique in its session.
     pub call: CallId,
-    /// The tool.
+    /// Name of the tool that is called.
     pub tool: ToolName,
-    /// The arguments object.
+    /// Arguments of the call: a JSON object.
     pub arguments: Json,
     /// What may be done after a loss.
     pub effect: EffectClass,
     /// Whether a person is asked first.
-    pub approval: Approval,
+    pub approval: ApprovalPolicy,
     /// Milliseconds from dispatch to its deadline, the turn's deadline aside.
     pub timeout_ms: u64,
     /// Bytes of its result that the model reads.
@@ -30,9 +30,9 @@ pub struct ToolCallIdentified {
 /// A tool call on its way.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallOpened {
-    /// Which call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
-    /// From 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
     /// When an answer is no longer wanted.
     pub deadline: Timestamp,
@@ -44,7 +44,7 @@ pub struct ToolCallOpened {
 /// A tool call that shows progress may take longer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallExtended {
-    /// Which call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
     /// Which try of it.
     pub attempt: u32,
@@ -52,12 +52,12 @@ pub struct ToolCallExtended {
     pub deadline: Timestamp,
 }
 
-/// Data of `tool_call.progress`, which is told once and never logged.
+/// Data of `tool_call.progress`, which is published once and never logged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallProgress {
-    /// Which call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
-    /// The tool.
+    /// Name of the tool that is called.
     pub tool: ToolName,
     /// What it says, shortened where it is long.
     #[serde(default)]
@@ -80,7 +80,7 @@ pub struct Child {
 /// The one result of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallResult {
-    /// Which call.
+    /// Id of the call: unique in its session.
     pub call: CallId,
     /// The tool's name, as the model wrote it.
     pub tool: String,
@@ -88,7 +88,7 @@ pub struct ToolCallResult {
     pub outcome: Outcome,
     /// What the model reads.
     pub content: String,
-    /// For `error`: which.
+    /// Stable error code, where the outcome is `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<ErrorCode>,
     /// Milliseconds from dispatch to result.

@@ -17,10 +17,10 @@ pub struct LimitReached {
     pub nudge: String,
 }
 
-/// A turn's beginning.
+/// The start of a turn, with its messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnStarted {
-    /// From 1.
+    /// Number of the turn, from 1.
     pub turn: u32,
     /// W3C `traceparent` under which the turn's spans stand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,7 +37,7 @@ pub struct TurnStarted {
 pub struct ToolsResolved {
     /// SHA-256 over all of them.
     pub sha256: String,
-    /// Sorted by name.
+    /// Tools on offer, sorted by name.
     pub tools: Vec<ToolSpec>,
 }
 
@@ -45,10 +45,10 @@ pub struct ToolsResolved {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct StatusChanged {
-    /// Who.
+    /// Client that paused or resumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// Why.
+    /// Reason that the client gave, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -75,7 +75,7 @@ pub enum DecisionSource {
     Judge(String),
     /// A limit, by its name.
     Limit(String),
-    /// Nothing spoke.
+    /// Nothing else decided; the turn ends.
     Default,
 }
 
@@ -132,15 +132,15 @@ pub struct Progress {
     /// 0 to 100; unknown is null. Written without a fraction where it has none.
     #[serde(serialize_with = "without_empty_fraction")]
     pub completion_percentage: Option<f64>,
-    /// What is done.
+    /// Steps that the model reports as done.
     pub steps_completed: Vec<String>,
-    /// What is left.
+    /// Steps that the model still plans.
     pub steps_remaining: Vec<String>,
 }
 
 impl Progress {
     /// Whether it says more than which step is at hand.
-    pub fn is_told(&self) -> bool {
+    pub fn is_known(&self) -> bool {
         *self != Self { current_step: self.current_step, ..Self::default() }
     }
 }
@@ -158,9 +158,9 @@ fn without_empty_fraction<S: serde::Serializer>(number: &Option<f64>, serializer
 /// A decision and the progress that goes with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContinuationProgress {
-    /// The agent.
+    /// Id of the session's agent.
     pub agent_id: String,
-    /// The turn.
+    /// Number of the turn, from 1.
     pub turn: u32,
     /// The step's number within its turn.
     pub iteration: u32,
@@ -174,7 +174,7 @@ pub struct ContinuationProgress {
     pub continues: bool,
     /// What made the decision.
     pub source: DecisionSource,
-    /// Why.
+    /// Reason for the decision, in the words of the model or of the loop.
     pub reason: String,
     /// The signal's status, or `UNKNOWN`.
     pub status: String,
@@ -183,7 +183,7 @@ pub struct ContinuationProgress {
     pub confidence: Option<f64>,
     /// The reply's first 200 characters.
     pub excerpt: String,
-    /// Its tool calls.
+    /// Ids of the tool calls in the reply.
     pub call_ids: Vec<CallId>,
     /// What the loop says to the model at the start of the next step, as a user-role message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,7 +197,7 @@ pub struct ContinuationProgress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// It was done.
+    /// The model finished its work.
     Completed,
     /// Its steps were used up.
     MaxIterations,
@@ -213,7 +213,7 @@ pub enum StopReason {
     Repetition,
     /// Step after step brought nothing new.
     NoProgress,
-    /// It was stopped.
+    /// A client or the parent stopped it.
     Stopped,
     /// It could not go on.
     Error,
@@ -251,20 +251,20 @@ impl StopReason {
     }
 }
 
-/// A turn's end.
+/// The end of a turn, with its stop reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnCompleted {
-    /// The turn.
+    /// Number of the turn, from 1.
     pub turn: u32,
-    /// Why.
+    /// Reason why the turn ended.
     pub stop_reason: StopReason,
     /// `MAX_ITERATIONS_REACHED` at that limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Its steps.
+    /// Number of steps that the turn took.
     pub iterations: u32,
     /// What the user reads.
     pub final_response: String,
-    /// What it used.
+    /// Tokens and money that were used.
     pub spent: Spent,
 }

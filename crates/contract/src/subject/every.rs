@@ -15,22 +15,22 @@ pub fn bucket_entry(bucket: Bucket) -> Subject {
     Subject(format!("$KV.{}.*.*", bucket.name()))
 }
 
-/// Every slot.
+/// Every slot of every session's log.
 pub fn log_slot() -> Subject {
     Subject("ai_loop.log.*.*.*.*".to_owned())
 }
 
-/// Every archived page.
+/// Every archived page of every session.
 pub fn archive_page() -> Subject {
     Subject("ai_archive.*.*.*".to_owned())
 }
 
-/// Every model call.
+/// Work items of every model call.
 pub fn model_item() -> Subject {
     Subject("ai_loop.model.call.*.*.*.*".to_owned())
 }
 
-/// Every tool call.
+/// Work items of every tool call.
 pub fn tool_item() -> Subject {
     Subject("ai_loop.tool.call.*.*.*.*.*".to_owned())
 }
@@ -50,7 +50,7 @@ pub fn events() -> [Subject; 2] {
     [Subject("ai_loop.*.*.*".to_owned()), Subject("ai_loop.*.*.*.*".to_owned())]
 }
 
-/// What is told of every tool call.
+/// What is is_matched of every tool call.
 pub fn tool_calls() -> Subject {
     Subject("ai_loop.tool_call.*.*.*".to_owned())
 }
@@ -75,7 +75,7 @@ pub fn mail_request() -> Subject {
     Subject("ai_rpc.mail.*".to_owned())
 }
 
-/// Every tool.
+/// Requests to every tool of every tenant.
 pub fn tool() -> Subject {
     Subject("ai_tool.*.*".to_owned())
 }
@@ -100,12 +100,12 @@ pub fn tool_cancel() -> Subject {
     Subject("ai_tool_cancel.*.*".to_owned())
 }
 
-/// Every mail.
+/// Mail to every mailbox of every tenant.
 pub fn mail() -> Subject {
     Subject("ai_mail.*.*.*".to_owned())
 }
 
-/// Every dead letter.
+/// Dead letters of every tenant.
 pub fn dead() -> Subject {
     Subject("ai_dead.*.*.*.*".to_owned())
 }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_filter_takes_in_what_its_builder_builds_and_nothing_else() {
+    fn filter_matches_only_subjects_of_its_builder() {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s1").unwrap() };
         let (id, tool_name) = (CommandId::new("c").unwrap(), ToolName::new("t").unwrap());
         let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn i6_the_filters_of_events_match_every_event_and_nothing_private() {
+    fn i6_filters_of_events_match_every_event_and_nothing_private() {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("default").unwrap() };
         let taken = |subject: &Subject| events().iter().any(|f| matches(f.as_str(), subject.as_str()));
         assert!(Topic::ALL.iter().all(|topic| taken(&subject::event(&key, *topic))));
@@ -167,14 +167,14 @@ mod tests {
             subject::mail(&mailbox(), &MailId::sent_by("default-c1-1-1")),
         ];
         assert!(!private.iter().any(taken));
-        // What is told of tool calls is a part of that.
+        // What is is_matched of tool calls is a part of that.
         for filter in [tool_calls(), subject::tool_calls_of(&key.tenant)] {
-            let told = |subject: &Subject| matches(filter.as_str(), subject.as_str());
+            let is_matched = |subject: &Subject| matches(filter.as_str(), subject.as_str());
             for topic in Topic::ALL {
                 let of_tools = topic.as_str().starts_with("tool_call.");
-                assert_eq!(told(&subject::event(&key, *topic)), of_tools, "{filter} {topic}");
+                assert_eq!(is_matched(&subject::event(&key, *topic)), of_tools, "{filter} {topic}");
             }
-            assert!(!private.iter().any(told), "{filter}");
+            assert!(!private.iter().any(is_matched), "{filter}");
         }
     }
 }

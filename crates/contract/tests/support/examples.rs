@@ -11,7 +11,7 @@ use contract::model::{
 };
 use contract::settings::{ModelSettings, ToolFilter};
 use contract::subject::SessionKey;
-use contract::tool::{Approval, EffectClass, Outcome, ToolItem, ToolResult, ToolSpec};
+use contract::tool::{ApprovalPolicy, EffectClass, Outcome, ToolItem, ToolResult, ToolSpec};
 use contract::{AgentId, CallId, CommandId, Json, MailId, SessionId, TenantId, Timestamp, ToolName};
 use serde::Serialize;
 use serde_json::json;
@@ -78,8 +78,13 @@ fn key() -> SessionKey {
 }
 
 fn command<T>(body: T) -> Command<T> {
-    let meta =
-        CommandMeta { told: None, v: VERSION, time: at(), by: Some("client".to_owned()), edge: Some(id("edge-1")) };
+    let meta = CommandMeta {
+        parent_command_number: None,
+        v: VERSION,
+        time: at(),
+        by: Some("client".to_owned()),
+        edge: Some(id("edge-1")),
+    };
     Command { meta, body }
 }
 
@@ -124,7 +129,12 @@ fn commit() -> Commit {
         meta,
         snapshot: None,
         events: vec![
-            Event::InputHandled(InputHandled { told: None, input, control_seq: Some(17), control_at: Some(at()) }),
+            Event::InputHandled(InputHandled {
+                parent_command_number: None,
+                input,
+                control_seq: Some(17),
+                control_at: Some(at()),
+            }),
             Event::UserProcessed(message),
             Event::TurnStarted(turn),
             Event::ModelCallOpened(call),
@@ -260,7 +270,7 @@ fn tool_spec() -> ToolSpec {
         description: "Lists the files below a directory.".to_owned(),
         parameters: schema(),
         effect: EffectClass::Pure,
-        approval: Approval::Never,
+        approval: ApprovalPolicy::Never,
         timeout_ms: Some(30_000),
         max_output: None,
         instructions: None,

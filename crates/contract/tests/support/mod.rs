@@ -5,7 +5,6 @@ pub(crate) mod limits;
 
 use std::path::{Path, PathBuf};
 
-/// The repository's directory.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use super::Stance;
 use super::lexicon;
-use super::sentence::{End, Place, Sentence};
+use super::sentence::{End, LineKind, Sentence};
+use super::stance::Stance;
 
 /// The sections of `words/ja.txt`.
 struct Japanese {
@@ -78,7 +78,7 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
         return Stance::Neutral;
     }
     // A step of a recipe or of a plan. What is left alone, the water boils.
-    if sentence.place == Place::Item && !text.contains("これから") || is_law(text) {
+    if sentence.kind == LineKind::Item && !text.contains("これから") || is_general_rule(text) {
         return Stance::Neutral;
     }
     let text = text.trim_end_matches(['ね', 'よ']);
@@ -172,7 +172,7 @@ const RUNNING: &[&str] = &[
 ];
 
 /// Whether a sentence says what happens whenever something else does: a verb before its particle.
-fn is_law(text: &str) -> bool {
+fn is_general_rule(text: &str) -> bool {
     text.match_indices('と').any(|(at, particle)| {
         let (before, behind) = (&text[..at], &text[at + particle.len()..]);
         before.ends_with(['く', 'る', 'す', 'む', 'ぶ', 'つ', 'ぐ'])
@@ -240,7 +240,7 @@ fn chinese(sentence: &Sentence, text: &str) -> Stance {
         let then = ["然后", "再", "接着"].iter().any(|word| clause.starts_with(word))
             && text.split(['，', ',']).any(|other| other.trim().starts_with('我') && !other.contains('了'));
         let begins = begins || acts || a_bit || then || inner;
-        let is_item = sentence.place == Place::Item && !clause.contains('我') && !clause.starts_with("正在");
+        let is_item = sentence.kind == LineKind::Item && !clause.contains('我') && !clause.starts_with("正在");
         // "Study in peace for now" is said to the reader.
         let is_advice = clause.ends_with('吧') && !clause.contains('我');
         if begins && !is_item && !is_past && !is_advice && !has(&zh.idle) {

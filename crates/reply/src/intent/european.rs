@@ -1,50 +1,25 @@
 //! What a sentence in German, French or Spanish says about going on. The phrases are in `words/de.txt` and so on.
 
-use super::Stance;
-use super::lexicon::{Section, Tags, Words};
-use super::sentence::{End, Place, SPAN, Sentence};
+pub(super) mod tags;
 
-const MARKS: Tags = 1 << 24;
-const ASKS: Tags = 1 << 25;
-const REQUESTS: Tags = 1 << 26;
-const ANNOUNCES: Tags = 1 << 27;
-const BEGINS: Tags = 1 << 28;
-const WHO: Tags = 1 << 29;
-const IDLE: Tags = 1 << 30;
-const PAST: Tags = 1 << 31;
-const DONE: Tags = 1 << 32;
-const UNFINISHED: Tags = 1 << 33;
-const SUBORDINATE: Tags = 1 << 34;
-/// Bits from one language to the next.
-const LANGUAGE_BITS: u32 = 11;
-pub(super) const GERMAN: u32 = 0;
-pub(super) const FRENCH: u32 = LANGUAGE_BITS;
-pub(super) const SPANISH: u32 = 2 * LANGUAGE_BITS;
+use tags::{
+    ANNOUNCES, ASKS, BEGINS, DONE, FRENCH, GERMAN, IDLE, MARKS, PAST, REQUESTS, SPANISH, SUBORDINATE, UNFINISHED, WHO,
+};
 
-/// The sections of each of the three files.
-pub(super) const SECTIONS: &[Section] = &[
-    ("marks", MARKS),
-    ("asks", ASKS),
-    ("requests", REQUESTS),
-    ("announces", ANNOUNCES),
-    ("begins", BEGINS),
-    ("who", WHO),
-    ("idle", IDLE),
-    ("past", PAST),
-    ("done", DONE),
-    ("unfinished", UNFINISHED),
-    ("subordinate", SUBORDINATE),
-];
+use super::lexicon::Words;
+use super::sentence::{End, LineKind, SPAN, Sentence};
+use super::stance::Stance;
+use super::tags::Tags;
 
 pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>) -> Stance {
     let mut languages = [GERMAN, FRENCH, SPANISH]
         .into_iter()
-        .filter(|language| is_it(*language, words) || words.has((MARKS | ANNOUNCES | ASKS | BEGINS) << language));
-    languages.find_map(|language| stance_in(language, sentence, text, words)).unwrap_or(Stance::Neutral)
+        .filter(|language| is_language(*language, words) || words.has((MARKS | ANNOUNCES | ASKS | BEGINS) << language));
+    languages.find_map(|language| stance_in_language(language, sentence, text, words)).unwrap_or(Stance::Neutral)
 }
 
 /// Whether the first word is of this language alone.
-fn is_it(language: u32, words: &Words<'_>) -> bool {
+fn is_language(language: u32, words: &Words<'_>) -> bool {
     match language {
         FRENCH => {
             words.all.iter().any(|word| word.starts_with("j'") || word.starts_with("l'") || word.starts_with("d'"))
@@ -78,12 +53,12 @@ fn is_conditional(language: u32, words: &Words<'_>) -> bool {
     begins && !all.iter().skip(1).take(3).any(|word| own.contains(word))
 }
 
-fn stance_in(language: u32, sentence: &Sentence, text: &str, words: &Words<'_>) -> Option<Stance> {
+fn stance_in_language(language: u32, sentence: &Sentence, text: &str, words: &Words<'_>) -> Option<Stance> {
     let has = |tags: Tags| words.has(tags << language);
     if sentence.end != End::Question && acts_at_once(language, text) {
         return Some(Stance::Announces);
     }
-    if sentence.end != End::Question && (waits_a_moment(words) || language == SPANISH && follows(words)) {
+    if sentence.end != End::Question && (waits_a_moment(words) || language == SPANISH && acts_on_reason(words)) {
         return Some(Stance::Announces);
     }
     if sentence.end == End::Question || has(ASKS) {
@@ -123,7 +98,7 @@ fn stance_in(language: u32, sentence: &Sentence, text: &str, words: &Words<'_>) 
 }
 
 /// "As\u{ED} que lo descargo": the model acts for the reason that was given.
-fn follows(words: &Words<'_>) -> bool {
+fn acts_on_reason(words: &Words<'_>) -> bool {
     let acts = |word: &str| {
         word.len() > 3 && word.ends_with('o') && !matches!(word, "como" | "esto" | "todo" | "solo" | "tengo" | "creo")
     };
@@ -189,7 +164,7 @@ fn begins_work(sentence: &Sentence, words: &Words<'_>) -> bool {
     let first = matches!(all[0], "primero" | "d'abord") && all.get(1).is_some_and(is_infinitive);
     // "Mal die Zeilen herausfiltern."
     let german = all[0] == "mal" && all.len() > 2 && all[1..].iter().any(|word| word.len() > 5 && word.ends_with('n'));
-    short || (first || german) && sentence.place != Place::Item
+    short || (first || german) && sentence.kind != LineKind::Item
 }
 
 /// Whether the reader acts: "Als N\u{e4}chstes tr\u{e4}gst du", "ensuite, vous ouvrez".
@@ -237,13 +212,13 @@ fn announces(language: u32, words: &Words<'_>) -> bool {
     };
     let acts = match language {
         FRENCH => elided(),
-        SPANISH => future() || gerund() || acts_now(words),
+        SPANISH => future() || gerund() || acts_now_in_spanish(words),
         _ => false,
     };
-    if acts_first(language, words) {
+    if begins_with_verb(language, words) {
         return true;
     }
-    let named = is_named(language, words)
+    let named = is_announced(language, words)
         || (words.has_at(0, BEGINS << language) || words.has_at(lead(words), BEGINS << language))
             && !is_state(language, words)
         || is_next(words);
@@ -252,13 +227,13 @@ fn announces(language: u32, words: &Words<'_>) -> bool {
 }
 
 /// Whether an announcement stands there that nobody denies: not "no te voy a ayudar".
-fn is_named(language: u32, words: &Words<'_>) -> bool {
+fn is_announced(language: u32, words: &Words<'_>) -> bool {
     let denied = |at: usize| language == SPANISH && words.all[at.saturating_sub(2)..at].contains(&"no");
     words.places(ANNOUNCES << language).any(|at| !denied(at))
 }
 
 /// "J'interroge les vols de retour", "Reinicio los consumidores", "Voy hacer clic": the first word is the verb.
-fn acts_first(language: u32, words: &Words<'_>) -> bool {
+fn begins_with_verb(language: u32, words: &Words<'_>) -> bool {
     let (first, next) = (words.all[0], words.all.get(1).copied().unwrap_or_default());
     match language {
         FRENCH => {
@@ -316,7 +291,7 @@ fn acts_first(language: u32, words: &Words<'_>) -> bool {
 }
 
 /// "Cruzo ahora los comentarios."
-fn acts_now(words: &Words<'_>) -> bool {
+fn acts_now_in_spanish(words: &Words<'_>) -> bool {
     let is_when = |word: &str| matches!(word, "ahora" | "primero" | "luego" | "después" | "enseguida");
     let acts = |word: &str| {
         (word.len() > 4 || matches!(word, "hago" | "leo"))
@@ -391,7 +366,7 @@ fn names_next(text: &str) -> bool {
     matches!(first.split_once(' '), Some(("ahora" | "jetzt" | "nun" | "maintenant", name)) if !name.contains(' ') && stated(name))
 }
 
-/// "Ahora, `production-eu`."
+/// Whether it names what comes next: "Ahora, `production-eu`."
 fn is_next(words: &Words<'_>) -> bool {
     const NOW: &[&str] = &["ahora", "jetzt", "nun", "maintenant", "ensuite", "luego", "dann"];
     // "Jetzt Schritt 3: ..."

@@ -4,14 +4,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
+use super::english::tags as english;
+use super::european::tags as european;
 use super::sentence::SPAN;
-use super::{english, european};
-
-/// What words stand for, as a set of bits.
-pub(super) type Tags = u64;
-
-/// A section of a file of words, and what its phrases stand for.
-pub(super) type Section = (&'static str, Tags);
+use super::tags::Tags;
 
 #[derive(Debug, Default)]
 struct Entry {

@@ -8,19 +8,26 @@ mod cjk;
 mod english;
 mod european;
 mod lexicon;
+mod lines;
+mod not_spoken;
+mod script;
 mod sentence;
+mod stance;
+mod tags;
 
 use lexicon::Words;
-use sentence::{End, Lines, Place, SPAN, Sentences};
+use lines::Lines;
+use sentence::{End, LineKind, SPAN, Sentences};
+use stance::Stance;
 
 /// Lines of a reply's end that are read at first.
 const LINES_FIRST: usize = 6;
 /// Sentences before one that its stance may depend on.
-const LOOKS_BACK: usize = 5;
+const SENTENCES_BEFORE: usize = 5;
 /// Sentences without a stance that may follow one with a stance.
-const BEHIND_MAX: usize = 4;
+const NEUTRAL_AFTER_MAX: usize = 4;
 /// The same for an announcement. Behind more of them the reply itself was what was announced.
-const ANNOUNCED_BEHIND_MAX: usize = 2;
+const NEUTRAL_AFTER_ANNOUNCEMENT_MAX: usize = 2;
 
 /// What a reply says about going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,25 +54,6 @@ const UNFINISHED: &str = "unfinished";
 const ASKS: &str = "asks";
 const DONE: &str = "done";
 
-/// What a sentence says about going on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stance {
-    /// The model names work that it does next.
-    Announces,
-    /// Something is left to do.
-    Unfinished,
-    /// The model says what its text is about to tell.
-    Reports,
-    /// The reader is to decide or to answer, or the model waits.
-    Asks,
-    /// The reader is asked to act.
-    Requests,
-    /// All is done.
-    Done,
-    /// Nothing about going on.
-    Neutral,
-}
-
 /// What a reply says about going on; none where it says nothing.
 pub fn intent(reply: &str) -> Option<Intent> {
     let lines = Lines::of(reply);
@@ -74,7 +62,7 @@ pub fn intent(reply: &str) -> Option<Intent> {
     loop {
         let sentences = lines.sentences(last);
         let (intent, first) = intent_of(&sentences);
-        if first >= LOOKS_BACK || last >= lines.len() {
+        if first >= SENTENCES_BEFORE || last >= lines.len() {
             return intent;
         }
         last = lines.len().min(4 * last);
@@ -91,18 +79,18 @@ fn intent_of(sentences: &Sentences) -> (Option<Intent>, usize) {
         let stance = stance(sentences, at, &mut words);
         let follows = behind + items > 0 || sentences.is_followed;
         let (continues, rule) = match stance {
-            Stance::Announces if depends(sentences, at, &mut words) => (false, ASKS),
+            Stance::Announces if depends_on_reader(sentences, at, &mut words) => (false, ASKS),
             Stance::Reports if follows => return (None, at),
-            Stance::Announces | Stance::Reports if behind > ANNOUNCED_BEHIND_MAX => return (None, at),
+            Stance::Announces | Stance::Reports if behind > NEUTRAL_AFTER_ANNOUNCEMENT_MAX => return (None, at),
             Stance::Announces | Stance::Reports => (true, ANNOUNCES),
             Stance::Unfinished if behind <= 1 => (true, UNFINISHED),
             Stance::Asks | Stance::Requests => (false, ASKS),
             Stance::Done => (false, DONE),
             Stance::Neutral | Stance::Unfinished => {
-                let is_item = sentence.place == Place::Item;
+                let is_item = sentence.kind == LineKind::Item;
                 items += usize::from(is_item);
                 behind += usize::from(!is_item);
-                if behind > BEHIND_MAX {
+                if behind > NEUTRAL_AFTER_MAX {
                     return (None, at);
                 }
                 continue;
@@ -123,7 +111,7 @@ fn stance<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> Sta
         return stance;
     }
     // "- `index.html`: landing page with a form" names a thing and describes it.
-    let is_described = sentence.place == Place::Item
+    let is_described = sentence.kind == LineKind::Item
         && at > 0
         && sentences.all()[at - 1].end == End::Colon
         && sentences.text(&sentences.all()[at - 1]).trim_matches(SPAN).is_empty();
@@ -153,7 +141,7 @@ fn is_done_statement(text: &str) -> bool {
 }
 
 /// Whether an announcement is about what comes after the reader has done something.
-fn depends<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> bool {
+fn depends_on_reader<'a>(sentences: &'a Sentences, at: usize, words: &mut Words<'a>) -> bool {
     let Some(before) = at.checked_sub(1) else { return false };
     if !matches!(stance(sentences, before, words), Stance::Requests | Stance::Asks) {
         return false;

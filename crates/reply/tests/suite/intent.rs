@@ -61,7 +61,7 @@ fn tuned_replies_are_decided_as_labelled_with_few_exceptions() {
 }
 
 #[test]
-fn replies_that_nobody_looked_at_are_decided_as_labelled_in_most_cases() {
+fn held_out_replies_are_decided_as_labelled_in_most_cases() {
     let count = measure("held out", &rows(include_str!("../corpus/held_out.jsonl")));
     assert!(count.all >= 300 && count.permille() >= 970, "{} of {}", count.right, count.all);
     assert!(count.false_continues * 100 <= count.all, "{} false announcements", count.false_continues);

@@ -2,7 +2,7 @@
 
 use contract::model::{SignalForm, ToolCall};
 use proptest::prelude::*;
-use reply::{Splitter, Status, Written, read};
+use reply::{ParsedSignal, Splitter, Status, read};
 
 const FORMS: [SignalForm; 4] = [SignalForm::Off, SignalForm::Text, SignalForm::Call, SignalForm::Envelope];
 
@@ -10,7 +10,7 @@ const FORMS: [SignalForm; 4] = [SignalForm::Off, SignalForm::Text, SignalForm::C
 struct Split {
     text: String,
     thought: String,
-    signal: Option<Written>,
+    signal: Option<ParsedSignal>,
     spoken_from: usize,
 }
 
@@ -343,7 +343,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_cut_gives_the_same(
+    fn reply_cut_anywhere_gives_the_same_reading(
         text in texts(),
         form in prop::sample::select(FORMS.to_vec()),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
@@ -357,7 +357,7 @@ proptest! {
     }
 
     #[test]
-    fn text_that_names_no_signal_is_shown_as_it_is(text in texts(), form in prop::sample::select(FORMS.to_vec())) {
+    fn text_without_signal_keys_is_shown_unchanged(text in texts(), form in prop::sample::select(FORMS.to_vec())) {
         let names = ["continuation", "status", "response", "think"];
         let is_cut = text.contains("{\"") || text.contains("{'") || text.contains('{');
         if !is_cut && names.iter().all(|name| !text.contains(name)) {

@@ -7,7 +7,7 @@ use contract::ids::{CallId, CommandId};
 use contract::limits::{JSON_DEPTH_MAX, MODEL_CALL_MAX};
 use contract::tool::{DELEGATE, ToolSpec, sha256_hex};
 
-use super::DecisionBuilder;
+use super::builder::DecisionBuilder;
 use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {
@@ -132,7 +132,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Calls that a child is to perform and that nobody performs yet: they share what is left.
+    /// Calls for children that are not open yet: they share the rest of the budget.
     fn delegates_waiting(&self) -> u32 {
         let waits = |state: &&ToolCallState| match &state.stage {
             CallStage::Pending(request) | CallStage::Gated { request, .. } => request.tool.as_str() == DELEGATE,

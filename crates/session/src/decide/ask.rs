@@ -2,7 +2,7 @@
 
 use contract::ids::ToolName;
 use contract::limits::{QUESTION_BYTES_MAX, QUESTION_CHOICES_MAX};
-use contract::tool::{ASK_USER, Approval, EffectClass, ToolSpec};
+use contract::tool::{ASK_USER, ApprovalPolicy, EffectClass, ToolSpec};
 use contract::{ErrorCode, Json};
 use serde::Deserialize;
 
@@ -43,7 +43,7 @@ pub fn ask_user_spec() -> ToolSpec {
                 .to_owned(),
         parameters: Json::of(&parameters),
         effect: EffectClass::Pure,
-        approval: Approval::Never,
+        approval: ApprovalPolicy::Never,
         timeout_ms: None,
         max_output: None,
         instructions: None,

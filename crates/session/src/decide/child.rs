@@ -4,11 +4,11 @@ use contract::command::{Budget, Verb};
 use contract::event::{CallCancelled, Child, ChildCommanded, Event};
 use contract::ids::{AgentId, CallId, SessionId, ToolName};
 use contract::limits::{DELEGATE_DEPTH_MAX, MESSAGE_BYTES_MAX, TOOL_TIMEOUT_MAX};
-use contract::tool::{Approval, DELEGATE, EffectClass, ToolSpec};
+use contract::tool::{ApprovalPolicy, DELEGATE, EffectClass, ToolSpec};
 use contract::{ErrorCode, Json, Timestamp};
 use serde::Deserialize;
 
-use super::DecisionBuilder;
+use super::builder::DecisionBuilder;
 use crate::state::{Activity, CallStage, ToolCallState};
 
 /// What the model says.
@@ -38,7 +38,7 @@ pub fn delegate_spec() -> ToolSpec {
         description: "Gives a task to another agent, waits for it, and returns its answer.".to_owned(),
         parameters: Json::of(&parameters),
         effect: EffectClass::Idempotent,
-        approval: Approval::Never,
+        approval: ApprovalPolicy::Never,
         timeout_ms: u64::try_from(TOOL_TIMEOUT_MAX.as_millis()).ok(),
         max_output: None,
         instructions: None,
@@ -78,7 +78,7 @@ impl DecisionBuilder<'_> {
         Some(Child { session_id, agent, task, share })
     }
 
-    /// What is left of the turn's limits and reserved for nobody, by the number of those who want it.
+    /// The part of the turn's limits that is not reserved, divided by the number of calls that share it.
     fn share(&self, sharers: u32) -> Budget {
         let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return Budget::default() };
         let mut left = turn.guard.left(&setup.agent.continuation, turn.spent);
@@ -98,7 +98,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Says to every child at work what was said to this session.
+    /// Passes a command to every child that runs.
     pub(super) fn command_children(&mut self, verb: Verb) {
         let calls: Vec<CallId> = match self.state.turn.as_ref().map(|turn| &turn.activity) {
             Some(Activity::RunningTools(calls)) => {
@@ -125,7 +125,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// What is said when an agent would ask itself in the end.
+/// Refusal of a delegation by which an agent would wait for itself.
 pub(super) fn circles(lineage: &[AgentId], agent: &AgentId) -> Option<String> {
     lineage.contains(agent).then(|| {
         let names: Vec<&str> = lineage.iter().map(AgentId::as_str).collect();

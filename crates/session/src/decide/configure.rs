@@ -1,11 +1,12 @@
 //! `configure`: settings of a session that runs.
 
-use contract::command::{Configure, ContinuationOverride};
-use contract::event::{Configured, Event, Prompt, Requests};
-use contract::settings::{AgentSettings, ContinuationSettings};
+use contract::command::Configure;
+use contract::event::{Configured, Event, Requests, SystemPrompt};
+use contract::settings::AgentSettings;
 use contract::{AiConfig, ErrorCode};
 
-use super::{DecisionBuilder, Rejection};
+use super::builder::{DecisionBuilder, Rejection};
+use super::{child, session_settings};
 use crate::{ConfigureInput, check};
 
 impl DecisionBuilder<'_> {
@@ -19,14 +20,14 @@ impl DecisionBuilder<'_> {
             None => None,
         };
         if let (Some(_), Some(parent), Some(composed)) = (to, &setup.parent, composed)
-            && let Some(message) = super::child::circles(&parent.agents, &composed.agent.id)
+            && let Some(message) = child::circles(&parent.agents, &composed.agent.id)
         {
             return Err(Rejection::new(ErrorCode::DelegationRefused, message));
         }
         let base = composed.map_or(&setup.agent.continuation, |composed| &composed.agent.continuation);
-        let mut settings = checked(overrides.as_ref(), base)?;
+        let mut settings = session_settings::checked(overrides.as_ref(), base)?;
         if let Some(parent) = &setup.parent {
-            super::start::share(&mut settings, parent);
+            session_settings::limit_to_budget(&mut settings, parent);
         }
         let features = setup.features.clone().and(features);
         let own = ai_config.over(setup.ai_config.clone());
@@ -45,11 +46,11 @@ impl DecisionBuilder<'_> {
         let agent = composed.map_or(&setup.agent, |composed| &composed.agent);
         // What the session may use was settled when it began, and is another agent's where one takes over.
         let (tools, approvals) = match to {
-            Some(_) => (super::start::narrowed(&agent.tools, setup.only_tools.as_deref()), agent.approvals.clone()),
+            Some(_) => (session_settings::narrowed(&agent.tools, setup.only_tools.as_deref()), agent.approvals.clone()),
             None => (setup.agent.tools.clone(), setup.agent.approvals.clone()),
         };
         let prompt = composed
-            .map(|composed| Prompt { text: composed.prompt.clone(), fingerprint: composed.fingerprint.clone() });
+            .map(|composed| SystemPrompt { text: composed.prompt.clone(), fingerprint: composed.fingerprint.clone() });
         self.emit(Event::Configured(Box::new(Configured {
             by: self.input.by.clone(),
             agent: AgentSettings { continuation: settings, tools, approvals, ..agent.clone() },
@@ -66,14 +67,4 @@ impl DecisionBuilder<'_> {
         }
         Ok(())
     }
-}
-
-/// A session's own settings over its agent's, if they can be used.
-pub(super) fn checked(
-    over: Option<&ContinuationOverride>,
-    base: &ContinuationSettings,
-) -> Result<ContinuationSettings, Rejection> {
-    let settings = over.map_or_else(|| base.clone(), |over| over.over(base));
-    check::settings(&settings)?;
-    Ok(settings)
 }

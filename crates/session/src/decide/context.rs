@@ -6,9 +6,9 @@ use contract::limits::{SUMMARY_BYTES_MAX, SUMMARY_MAX};
 use contract::model::{ModelFinished, ResultMeta};
 use contract::settings::Prune;
 
-use super::DecisionBuilder;
-use crate::prune::TokenBudget;
+use super::builder::DecisionBuilder;
 use crate::state::Activity;
+use crate::tokens::TokenBudget;
 use crate::transcript::Transcript;
 
 impl DecisionBuilder<'_> {

@@ -4,7 +4,7 @@ use contract::ErrorCode;
 use contract::command::{ControlReason, Verb};
 use contract::event::{ContextCleared, EndReason, Event, StatusChanged, StopReason};
 
-use super::{DecisionBuilder, Rejection};
+use super::builder::{DecisionBuilder, Rejection};
 
 impl DecisionBuilder<'_> {
     fn status(&self, control_reason: &ControlReason) -> StatusChanged {

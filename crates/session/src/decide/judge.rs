@@ -5,7 +5,7 @@ use contract::ids::CallId;
 use contract::limits::{JUDGE_MAX, JUDGE_TOKENS};
 use contract::model::{FinishReason, ModelFinished, ResultMeta};
 
-use super::DecisionBuilder;
+use super::builder::DecisionBuilder;
 use super::model::Reply;
 use crate::continuation::{self, ContinuationVerdict};
 use crate::judge::{self, Judgement};
@@ -13,7 +13,7 @@ use crate::repetition_guard::RepetitionGuard;
 use crate::state::Activity;
 
 impl DecisionBuilder<'_> {
-    /// Asks about the running step's reply. False where there is nobody to ask, or neither time nor money for it.
+    /// Asks about the running step's reply. False where no judge is configured, or time or money are used up.
     pub(super) fn ask_judge(&mut self) -> bool {
         let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return false };
         let settings = &setup.agent.continuation;

@@ -6,7 +6,7 @@ use contract::event::{CallCancelled, Event, ModelCallInterrupted, UserProcessed}
 use contract::limits::{INTERRUPT_GRACE, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX};
 use contract::model::Content;
 
-use super::{DecisionBuilder, Rejection};
+use super::builder::{DecisionBuilder, Rejection};
 use crate::state::{Activity, ModelCall};
 
 impl DecisionBuilder<'_> {

@@ -13,7 +13,7 @@ use contract::limits::EMPTY_REPLIES_MAX;
 use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
 use contract::settings::OnError;
 
-use super::{DecisionBuilder, Rejection};
+use super::builder::{DecisionBuilder, Rejection};
 use reply::{Reading, Signal};
 
 use crate::check;
@@ -22,7 +22,7 @@ use crate::state::Activity;
 
 /// Pauses before a model is asked again. The spread follows from the ids: each replica decides the same.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
-/// What is said of a reply that holds nothing but tool calls which nobody read.
+/// Message about a reply of nothing but tool calls that the model's server did not parse.
 const UNREAD_CALLS: &str = "the model's server leaves its tool calls in the text instead of reading them";
 
 /// The model call that a report may belong to.
@@ -161,7 +161,7 @@ impl DecisionBuilder<'_> {
     /// The reply to a turn's last step. Calls that it makes all the same are not run, and nothing of them stays in the
     /// transcript: no result would follow.
     fn last_word(&mut self, finished: &ModelFinished, reading: &Reading, awaited: &Awaited, limit: StopReason) {
-        // Small models repeat their last call even where they have no tools: nobody reads that as an answer.
+        // Small models repeat their last call even where they have no tools: that is no answer.
         if reading.visible.trim().is_empty() || reply::is_only_calls(&reading.visible) {
             return self.no_last_word(finished, FailureKind::Empty, "the last step has no text", limit);
         }
@@ -239,7 +239,7 @@ impl DecisionBuilder<'_> {
         self.conclude(verdict, &Reply { text: &reading.visible, signal: reading.signal.as_ref(), calls: real });
     }
 
-    /// Whether the user said something that the model has not seen.
+    /// Whether there is a user message that the model has not seen.
     pub(super) fn has_unseen_message(&self) -> bool {
         self.state.waiting.iter().any(|waiting| waiting.steers)
     }
@@ -353,7 +353,7 @@ impl DecisionBuilder<'_> {
         self.end_turn(StopReason::Error);
     }
 
-    /// The watchdog of a model call bites.
+    /// The deadline of a model call has passed.
     pub(super) fn model_hung(&mut self, call: &CallId, attempt: u32, interrupted: bool) {
         self.cancel(call, attempt, None);
         if interrupted {

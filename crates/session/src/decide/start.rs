@@ -1,16 +1,17 @@
 //! `start`: the session's beginning.
 
 use contract::ErrorCode;
-use contract::command::{Budget, MessageMode, Parent, Verb};
+use contract::command::{MessageMode, Verb};
 use contract::event::{Event, SessionStarted, StatusChanged};
-use contract::settings::{AgentSettings, ContinuationSettings, ToolFilter};
+use contract::settings::AgentSettings;
 
-use super::{DecisionBuilder, Rejection};
+use super::builder::{DecisionBuilder, Rejection};
+use super::{child, session_settings};
 use crate::StartInput;
 
 impl DecisionBuilder<'_> {
     pub(super) fn start(&mut self, input: &StartInput) -> Result<(), Rejection> {
-        // Whoever waits for a child is told when there will be none.
+        // A parent that waits for a child that cannot start gets a result.
         self.begin(input).map_err(|ignored| Rejection { parent: input.start.parent.clone().map(Box::new), ..ignored })
     }
 
@@ -24,14 +25,14 @@ impl DecisionBuilder<'_> {
             Ok(composed) => composed,
             Err(refusal) => return Err(Rejection::new(refusal.code.clone(), refusal.message.clone())),
         };
-        let mut continuation = super::configure::checked(start.continuation.as_ref(), &composed.agent.continuation)?;
+        let mut continuation = session_settings::checked(start.continuation.as_ref(), &composed.agent.continuation)?;
         if let Some(parent) = &start.parent {
-            if let Some(message) = super::child::circles(&parent.agents, &composed.agent.id) {
+            if let Some(message) = child::circles(&parent.agents, &composed.agent.id) {
                 return Err(Rejection::new(ErrorCode::DelegationRefused, message));
             }
-            share(&mut continuation, parent);
+            session_settings::limit_to_budget(&mut continuation, parent);
         }
-        let tools = narrowed(&composed.agent.tools, start.tools.as_deref());
+        let tools = session_settings::narrowed(&composed.agent.tools, start.tools.as_deref());
         let agent = AgentSettings { continuation, tools, ..composed.agent.clone() };
         let own = start.own_ai_config();
         crate::check::ai_config(&own)?;
@@ -63,28 +64,4 @@ impl DecisionBuilder<'_> {
         }
         Ok(())
     }
-}
-
-/// A child uses at most what its parent reserved for it.
-pub(super) fn share(settings: &mut ContinuationSettings, parent: &Parent) {
-    let Budget { tokens, cost_usd, tool_calls, timeout } = parent.share;
-    let limits = &mut settings.limits;
-    limits.tokens = least(limits.tokens, tokens, u64::min);
-    limits.cost_usd = least(limits.cost_usd, cost_usd, f64::min);
-    limits.tool_calls = least(limits.tool_calls, tool_calls, u32::min);
-    settings.timeout = settings.timeout.min(timeout.unwrap_or(u64::MAX));
-}
-
-fn least<T>(own: Option<T>, reserved: Option<T>, min: impl Fn(T, T) -> T) -> Option<T> {
-    match (own, reserved) {
-        (Some(own), Some(reserved)) => Some(min(own, reserved)),
-        (own, reserved) => own.or(reserved),
-    }
-}
-
-/// A session narrows what its agent may use; it never widens it.
-pub(super) fn narrowed(base: &ToolFilter, wanted: Option<&[String]>) -> ToolFilter {
-    let Some(wanted) = wanted else { return base.clone() };
-    let permitted = |name: &&String| contract::ToolName::new(name).is_ok_and(|tool| base.permits(&tool));
-    ToolFilter { allow: wanted.iter().filter(permitted).cloned().collect(), deny: base.deny.clone() }
 }

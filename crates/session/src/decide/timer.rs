@@ -7,8 +7,9 @@ use contract::settings::OnExpiry;
 use contract::tool::{EffectClass, Outcome};
 use contract::{ErrorCode, Timestamp};
 
+use super::ask;
+use super::builder::{DecisionBuilder, Rejection};
 use super::turn::UNKNOWN;
-use super::{DecisionBuilder, Rejection, ask};
 use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {
@@ -84,7 +85,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Nobody answered in time: what was said for that case counts.
+    /// Nobody answered in time: the gate's `on_expiry` counts.
     fn expired(&mut self, state: &ToolCallState, request: &ToolRequest, on_expiry: OnExpiry) {
         if request.is_question() {
             self.close_gate(&state.call, AnswerDecision::Deny, None, None);

@@ -8,11 +8,12 @@ use contract::limits::{GATE_SHOWN_BYTES, TOOL_CALLS_PER_REPLY_MAX};
 use contract::model::ToolCall;
 use contract::text::show_json;
 use contract::tool::{
-    ASK_USER, Approval, DELEGATE, ExtendToolCall, Outcome, ToolResult, ToolSpec, arguments_sha256, sha256_hex,
+    ASK_USER, ApprovalPolicy, DELEGATE, ExtendToolCall, Outcome, ToolResult, ToolSpec, arguments_sha256, sha256_hex,
 };
 use contract::{ErrorCode, Json};
 
-use super::{DecisionBuilder, Rejection, ask};
+use super::ask;
+use super::builder::{DecisionBuilder, Rejection};
 use crate::check;
 use crate::state::{Activity, CallStage, Question, ToolCallState, ToolRequest};
 
@@ -70,7 +71,7 @@ impl DecisionBuilder<'_> {
             return;
         };
         if question {
-            asked.approval = Approval::Always;
+            asked.approval = ApprovalPolicy::Always;
         }
         self.emit(Event::ToolCallIdentified(ToolCallIdentified {
             call: call.clone(),
@@ -82,8 +83,8 @@ impl DecisionBuilder<'_> {
             max_output: spec.output_bytes_max(),
         }));
         match asked.approval {
-            Approval::Never => {}
-            Approval::Always => self.emit(Event::GateOpened(GateOpened {
+            ApprovalPolicy::Never => {}
+            ApprovalPolicy::Always => self.emit(Event::GateOpened(GateOpened {
                 gate: call,
                 kind: if question { GateKind::Question } else { GateKind::Approval },
                 arguments_sha256: arguments_sha256(&arguments),

@@ -12,7 +12,7 @@ use contract::settings::{OnExpiry, OnLimit};
 use contract::tool::{EffectClass, Outcome, sha256_hex};
 use contract::{CallId, ErrorCode};
 
-use super::DecisionBuilder;
+use super::builder::DecisionBuilder;
 use super::tool::annotate_result;
 use crate::apply::status_of;
 use crate::continuation;
@@ -44,7 +44,7 @@ impl DecisionBuilder<'_> {
         self.complete(turn, reason);
     }
 
-    /// Ends the turn at a limit at which the model gave no answer: the user is told so, and what was found last.
+    /// Ends the turn at a limit at which the model gave no answer: the user reads that, and the last results.
     pub(super) fn end_without_answer(&mut self, limit: StopReason) {
         let (Some(mut turn), Some(setup)) = (self.state.turn.clone(), &self.state.setup) else { return };
         let why = continuation::used_up(&setup.agent.continuation, limit);

@@ -21,7 +21,7 @@ fn refusals(talk: &Talk) -> Vec<ErrorCode> {
 }
 
 #[test]
-fn an_ended_session_leaves_the_log_by_its_own_timer() {
+fn ended_session_is_archived_by_its_timer() {
     let mut talk = Talk::once(Cast::default());
     talk.reply("Done.", &[]);
     assert_eq!(talk.session.phase(), Phase::Ended);
@@ -43,7 +43,7 @@ fn an_ended_session_leaves_the_log_by_its_own_timer() {
     let left = talk.session.summary();
     assert_eq!((left.title, left.spent, left.seq), (summary.title, summary.spent, summary.seq));
 
-    // Whoever comes late is told, and what is left stays as little.
+    // A late command is refused, and the tombstone does not grow.
     talk.send_message("Are you there?", MessageMode::Queue);
     assert_eq!(refusals(&talk), [ErrorCode::SessionEnded]);
     talk.wait(ARCHIVE_AFTER * 50);
@@ -51,7 +51,7 @@ fn an_ended_session_leaves_the_log_by_its_own_timer() {
 }
 
 #[test]
-fn a_session_that_goes_on_leaves_its_pages_behind() {
+fn long_session_archives_its_old_pages() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     let mut left = Vec::new();
     while talk.session.next_slot() <= 3 * SLOTS_PER_PAGE {
@@ -89,11 +89,11 @@ fn imported_session_handles_local_commands() {
 
     talk.send_message("Here?", MessageMode::Queue);
     assert!(talk.session.import(Timestamp::default(), Timestamp::default()).is_none(), "in a turn");
-    assert!(Talk::unborn("u").session.import(Timestamp::default(), Timestamp::default()).is_none());
+    assert!(Talk::not_started("u").session.import(Timestamp::default(), Timestamp::default()).is_none());
 }
 
 #[test]
-fn an_ended_session_from_elsewhere_is_archived_at_once() {
+fn imported_ended_session_is_archived_at_once() {
     let mut talk = Talk::once(Cast::default());
     talk.reply("Done.", &[]);
     let (slot, title) = (talk.session.next_slot(), talk.session.summary().title);

@@ -27,7 +27,7 @@ fn opened(talk: &Talk) -> Vec<u32> {
 }
 
 #[test]
-fn an_empty_reply_of_an_older_attempt_fails_nothing() {
+fn empty_reply_of_an_older_attempt_is_ignored() {
     let mut talk = second_attempt();
     talk.reply_of(1, "");
     assert_eq!(opened(&talk), [1, 2], "the second attempt still runs");
@@ -36,7 +36,7 @@ fn an_empty_reply_of_an_older_attempt_fails_nothing() {
 }
 
 #[test]
-fn a_whole_reply_of_an_older_attempt_is_taken() {
+fn complete_reply_of_an_older_attempt_is_accepted() {
     let mut talk = second_attempt();
     talk.reply_of(1, "Done.");
     assert_eq!((opened(&talk), talk.stop_reason()), (vec![1, 2], Some("completed")));
@@ -64,7 +64,7 @@ fn second_run_of_an_attempt_adds_its_cost_and_nothing_else() {
 }
 
 #[test]
-fn empty_replies_are_asked_for_again_and_not_for_ever() {
+fn empty_replies_are_retried_up_to_a_limit() {
     let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
     let mut replies = 0;
     while talk.stop_reason().is_none() {
@@ -76,7 +76,7 @@ fn empty_replies_are_asked_for_again_and_not_for_ever() {
 }
 
 #[test]
-fn tool_call_that_a_server_left_in_the_text_is_asked_for_again_and_the_server_is_named_at_last() {
+fn tool_call_left_in_text_is_retried_then_reported() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     let call = "{\"name\": \"look\", \"arguments\": {}}\n</tool_call>";
     for text in [call, &format!("<tool_call>\n{call}"), call] {
@@ -125,7 +125,7 @@ fn interrupted_reply_of_reasoning_alone_leaves_no_message() {
 }
 
 #[test]
-fn a_command_that_is_too_old_changes_nothing() {
+fn command_too_old_is_refused() {
     for (age, refused) in [(COMMAND_AGE_MAX, None), (COMMAND_AGE_MAX + Duration::from_millis(1), Some("stale_command"))]
     {
         let mut talk = Talk::begin(ContinuationSettings::default());
@@ -133,11 +133,11 @@ fn a_command_that_is_too_old_changes_nothing() {
         talk.now += u64::try_from(age.as_millis()).unwrap();
         talk.sent = Some(contract::Timestamp::from_millis(sent));
         talk.stop();
-        let told = talk.events.iter().find_map(|event| match event {
+        let refusal = talk.events.iter().find_map(|event| match event {
             Event::InputIgnored(ignored) => Some(ignored.refusal.clone()),
             _ => None,
         });
-        assert_eq!(told.as_ref().map(|refusal| refusal.code.as_str()), refused, "{age:?}");
-        assert!(told.is_none_or(|refusal| refusal.message.contains("12 hours")));
+        assert_eq!(refusal.as_ref().map(|refusal| refusal.code.as_str()), refused, "{age:?}");
+        assert!(refusal.is_none_or(|refusal| refusal.message.contains("12 hours")));
     }
 }

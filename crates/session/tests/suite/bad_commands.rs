@@ -6,7 +6,7 @@ use contract::command::{
 use contract::event::Event;
 use contract::model::{Content, Message, Part, Streaming};
 use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
-use contract::tool::Approval;
+use contract::tool::ApprovalPolicy;
 
 use crate::talk::{Cast, Talk, rule};
 
@@ -80,7 +80,7 @@ fn start_that_bypasses_the_edge_is_refused_and_begins_nothing() {
         ),
     ];
     for (start, code, parts) in rows {
-        let mut talk = Talk::unborn("s");
+        let mut talk = Talk::not_started("s");
         talk.start("start", Start { interactive: true, ..start }, Ok(Cast::default()));
         refused_alone(&talk, code, parts);
         assert_eq!(talk.roles(), Vec::<String>::new());
@@ -89,7 +89,7 @@ fn start_that_bypasses_the_edge_is_refused_and_begins_nothing() {
 
 #[test]
 fn command_that_bypasses_the_edge_is_refused_and_changes_nothing() {
-    let mut talk = Talk::cast(Cast { approvals: vec![rule("act", Approval::Always)], ..Cast::default() });
+    let mut talk = Talk::cast(Cast { approvals: vec![rule("act", ApprovalPolicy::Always)], ..Cast::default() });
     talk.reply("", &[r#"{"act":1}"#]);
     let roles = talk.roles();
     let configure = |talk: &mut Talk, continuation| {
@@ -124,8 +124,8 @@ fn command_that_bypasses_the_edge_is_refused_and_changes_nothing() {
 fn gate_writes_out_what_cannot_be_seen() {
     let hidden = "{\"act\":\"rm \u{202E}gpj.\u{200B}exe\"}";
     let start = Start { prompt: Some(Content::from("Do\u{202E} it.")), interactive: true, ..Start::default() };
-    let mut talk = Talk::unborn("s");
-    talk.start("start", start, Ok(Cast { approvals: vec![rule("act", Approval::Always)], ..Cast::default() }));
+    let mut talk = Talk::not_started("s");
+    talk.start("start", start, Ok(Cast { approvals: vec![rule("act", ApprovalPolicy::Always)], ..Cast::default() }));
     talk.reply("", &[hidden]);
     let opened = talk.gate();
     let shown = opened.arguments.unwrap();

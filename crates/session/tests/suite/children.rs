@@ -38,7 +38,7 @@ fn pair(limits: Limits) -> (Talk, Talk) {
     let mut parent = parent(limits);
     parent.reply("", &[ASK]);
     let (session, start) = start_of(&parent);
-    let mut child = Talk::unborn(&session);
+    let mut child = Talk::not_started(&session);
     child.now = parent.now;
     child.start("start", start, Ok(planner()));
     (parent, child)
@@ -53,7 +53,7 @@ fn outcome(talk: &Talk) -> (Outcome, String) {
 }
 
 #[test]
-fn the_child_s_end_is_the_call_s_result() {
+fn child_ended_call_gets_its_result() {
     let (mut parent, mut child) = pair(Limits::default());
     assert!(child.item().messages[1].get().contains("Plan it."));
     assert_eq!(start_of(&parent).1.agent.unwrap().as_str(), "p");
@@ -84,7 +84,7 @@ fn same_call_performed_by_any_replica_starts_the_same_child() {
 }
 
 #[test]
-fn circles_depth_and_nonsense_are_refused() {
+fn delegation_in_a_circle_too_deep_or_malformed_is_refused() {
     for (arguments, code) in [
         (r#"{"agent":"e","task":"again"}"#, ErrorCode::DelegationRefused),
         (r#"{"agent":"p","task":"  "}"#, ErrorCode::InvalidArguments),
@@ -102,11 +102,11 @@ fn circles_depth_and_nonsense_are_refused() {
         assert!(talk.call().is_some(), "the model reads it");
     }
 
-    // An alias hides a circle until the child is composed; then the parent is told.
+    // An alias hides a circle until the child is composed; then the parent is commanded.
     let mut talk = parent(Limits::default());
     talk.reply("", &[r#"{"agent":"eamonn","task":"again"}"#]);
     let (session, start) = start_of(&talk);
-    let mut child = Talk::unborn(&session);
+    let mut child = Talk::not_started(&session);
     child.start("start", start, Ok(Cast::default()));
     assert_eq!(child.effects, [Effect::ReportToParent]);
     talk.receive_result(child.session.parent_report().unwrap());
@@ -123,16 +123,16 @@ fn circles_depth_and_nonsense_are_refused() {
             return;
         }
         let (session, start) = start_of(&child);
-        child = Talk::unborn(&session);
+        child = Talk::not_started(&session);
         child.start("start", start, Ok(Cast { agent, ..Cast::default() }));
     }
 }
 
 #[test]
-fn a_child_that_cannot_begin_is_a_result_too() {
+fn child_that_cannot_start_gives_a_result() {
     let (mut parent, _) = pair(Limits::default());
     let (session, start) = start_of(&parent);
-    let mut child = Talk::unborn(&session);
+    let mut child = Talk::not_started(&session);
     let refusal = Refusal { code: ErrorCode::UnknownAgent, message: "there is no agent p; there are a, e".to_owned() };
     child.start("start", start, Err(refusal));
     assert!(child.session.outstanding().contains(&Effect::ReportToParent));
@@ -142,12 +142,12 @@ fn a_child_that_cannot_begin_is_a_result_too() {
 }
 
 #[test]
-fn stop_and_pause_go_down_and_late_words_undo_nothing() {
+fn stop_and_pause_reach_children_and_late_commands_are_ignored() {
     let (mut parent, mut child) = pair(Limits::default());
     parent.pause();
     let call = parent.open()[0].call.clone();
     let pause = parent.session.child_command(&call).unwrap();
-    assert_eq!((pause.verb, pause.body.meta.told), (Verb::Pause, Some(1)));
+    assert_eq!((pause.verb, pause.body.meta.parent_command_number), (Verb::Pause, Some(1)));
     parent.resume();
     let resume = parent.session.child_command(&call).unwrap();
     // The words overtake each other.
@@ -166,7 +166,7 @@ fn stop_and_pause_go_down_and_late_words_undo_nothing() {
 }
 
 #[test]
-fn of_three_words_the_last_one_counts_in_whatever_order_they_come() {
+fn parent_commands_out_of_order_the_last_one_counts() {
     let (mut parent, mut child) = pair(Limits::default());
     let call = parent.open()[0].call.clone();
     let mut words = Vec::new();
@@ -191,20 +191,20 @@ fn stop_commands_children_and_cancels_tools() {
     talk.reply("", &["{}", ASK]);
     talk.pause();
     talk.stop();
-    let told: Vec<String> = talk
+    let commanded: Vec<String> = talk
         .events
         .iter()
         .filter_map(|event| match event {
-            Event::ChildCommanded(told) => Some(format!("{} {}", told.verb, told.call)),
+            Event::ChildCommanded(commanded) => Some(format!("{} {}", commanded.verb, commanded.call)),
             Event::CallCancelled(cancelled) => Some(format!("cancelled {}", cancelled.call)),
             _ => None,
         })
         .collect();
-    assert_eq!(told, ["pause c1-1-2", "cancelled c1-1-1", "stop c1-1-2"]);
+    assert_eq!(commanded, ["pause c1-1-2", "cancelled c1-1-1", "stop c1-1-2"]);
 }
 
 #[test]
-fn a_word_may_come_before_the_start() {
+fn parent_command_before_start_takes_effect() {
     for (verb, phase) in [(Verb::Stop, Phase::Ended), (Verb::Pause, Phase::Paused)] {
         let (mut parent, _) = pair(Limits::default());
         let (session, start) = start_of(&parent);
@@ -213,7 +213,7 @@ fn a_word_may_come_before_the_start() {
             Verb::Stop => parent.stop(),
             _ => parent.pause(),
         }
-        let mut child = Talk::unborn(&session);
+        let mut child = Talk::not_started(&session);
         child.receive(parent.session.child_command(&call).unwrap());
         child.start("start", start, Ok(planner()));
         assert_eq!(child.session.phase(), phase, "{verb}");
@@ -223,7 +223,7 @@ fn a_word_may_come_before_the_start() {
 }
 
 #[test]
-fn what_is_left_is_reserved_and_shared() {
+fn remaining_budget_is_divided_among_children() {
     let limits = Limits { tokens: Some(1_000), cost_usd: Some(1.0), tool_calls: Some(12), ..Limits::default() };
     let mut parent = parent(limits);
     let usage = Usage { input: 150, output: 50, ..Usage::default() };
@@ -236,7 +236,7 @@ fn what_is_left_is_reserved_and_shared() {
         assert!((share.cost_usd.unwrap() - 0.4).abs() < 1e-9);
         assert_eq!(share.timeout, Some(600), "no longer than the parent's turn");
     }
-    let mut child = Talk::unborn("c");
+    let mut child = Talk::not_started("c");
     child.now = parent.now;
     let own = Limits { tokens: Some(90_000), tool_calls: Some(2), ..Limits::default() };
     let continuation = ContinuationSettings { limits: own, timeout: 900, ..ContinuationSettings::default() };
@@ -259,20 +259,22 @@ fn what_is_left_is_reserved_and_shared() {
 }
 
 #[test]
-fn a_child_that_never_commits_is_covered_by_the_deadline() {
+fn child_that_never_commits_times_out() {
     let (mut parent, _) = pair(Limits::default());
     // The turn's time: its call cannot take longer.
     parent.wait(Duration::from_secs(599));
     assert_eq!(parent.stop_reason(), None);
     parent.wait(Duration::from_secs(30));
     assert_eq!((parent.stop_reason(), outcome(&parent).0), (Some("timeout"), Outcome::Unknown));
-    let told =
-        parent.events.iter().any(|event| matches!(event, Event::ChildCommanded(told) if told.verb == Verb::Stop));
-    assert!(told, "the child is told to stop");
+    let commanded = parent
+        .events
+        .iter()
+        .any(|event| matches!(event, Event::ChildCommanded(commanded) if commanded.verb == Verb::Stop));
+    assert!(commanded, "the child is commanded to stop");
 }
 
 #[test]
-fn a_pause_moves_the_deadline_of_a_child() {
+fn pause_shifts_the_deadline_of_a_child() {
     let (mut parent, mut child) = pair(Limits::default());
     parent.pause();
     parent.wait(Duration::from_hours(3));
@@ -286,7 +288,7 @@ fn a_pause_moves_the_deadline_of_a_child() {
 }
 
 #[test]
-fn what_a_person_grants_is_shared_too() {
+fn granted_budget_is_divided_among_children() {
     let limits = Limits { cost_usd: Some(1.0), ..Limits::default() };
     let asking =
         ContinuationSettings { timeout: 600, limits, on_limit: OnLimit::Ask, ..ContinuationSettings::default() };
@@ -299,8 +301,8 @@ fn what_a_person_grants_is_shared_too() {
 }
 
 #[test]
-fn what_a_person_asks_a_child_must_be_readable_too() {
-    let delegate = rule(contract::tool::DELEGATE, contract::tool::Approval::Always);
+fn child_task_changed_to_invalid_arguments_is_refused() {
+    let delegate = rule(contract::tool::DELEGATE, contract::tool::ApprovalPolicy::Always);
     let mut talk = Talk::cast(Cast { approvals: vec![delegate], ..Cast::default() });
     talk.reply("", &[r#"{"agent":"p","task":"find it"}"#]);
     let approve = |talk: &mut Talk, arguments: &str| {

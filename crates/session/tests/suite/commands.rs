@@ -24,7 +24,7 @@ fn summarising(window: u64) -> Talk {
 }
 
 #[test]
-fn a_message_has_a_size() {
+fn message_too_large_is_refused() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     for (bytes, refused) in
         [(MESSAGE_BYTES_MAX, None), (MESSAGE_BYTES_MAX + 1, Some("too_large")), (0, Some("empty_message"))]
@@ -35,7 +35,7 @@ fn a_message_has_a_size() {
 }
 
 #[test]
-fn a_task_for_a_child_has_a_size() {
+fn child_task_too_large_is_refused() {
     for (bytes, refused) in [(MESSAGE_BYTES_MAX, false), (MESSAGE_BYTES_MAX + 1, true)] {
         let mut talk = Talk::begin(ContinuationSettings::default());
         talk.reply("", &[&format!(r#"{{"agent":"p","task":"{}"}}"#, "x".repeat(bytes))]);
@@ -48,7 +48,7 @@ fn a_task_for_a_child_has_a_size() {
 }
 
 #[test]
-fn the_transcript_is_forgotten_between_turns_only() {
+fn clear_between_turns_removes_messages_else_is_refused() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.clear();
     assert_eq!((talk.refused(), talk.roles().len()), (Some("not_now"), 2));
@@ -60,7 +60,7 @@ fn the_transcript_is_forgotten_between_turns_only() {
 }
 
 #[test]
-fn the_user_takes_the_floor() {
+fn interrupt_cancels_the_call_and_answers_the_user() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.send_message("Stop, c instead.", MessageMode::Interrupt);
     assert_eq!(talk.open(), [], "nobody starts the call any more");
@@ -68,7 +68,7 @@ fn the_user_takes_the_floor() {
     assert_eq!(talk.roles(), ["system", "user", "assistant", "user"], "what was said stays");
     assert_eq!(talk.model_call().call.as_str(), "m1-2");
 
-    // The gateway does not answer: the loop goes on without what was said.
+    // The gateway does not answer: the loop goes on without the partial text.
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.send_message("Stop.", MessageMode::Interrupt);
     talk.wait(Duration::from_secs(30));
@@ -85,7 +85,7 @@ fn the_user_takes_the_floor() {
 }
 
 #[test]
-fn a_reply_that_nobody_awaits_changes_nothing() {
+fn reply_to_a_closed_call_changes_nothing() {
     let late = |talk: &mut Talk, step: u32| {
         let (before, turn) = (talk.open(), talk.session.position().1);
         talk.reply_to(CallId::model(turn, step), "Done.");
@@ -109,7 +109,7 @@ fn a_reply_that_nobody_awaits_changes_nothing() {
 }
 
 #[test]
-fn of_a_reply_s_calls_no_more_run_at_once_than_the_model_takes() {
+fn tool_calls_beyond_the_parallel_limit_wait() {
     let model = ModelSettings { multi_tool: true, max_parallel_tools: 2, ..ModelSettings::default() };
     let mut talk = Talk::cast(Cast { model, ..Cast::default() });
     talk.reply("", &[r#"{"a":1}"#, r#"{"a":2}"#, r#"{"a":3}"#]);
@@ -122,7 +122,7 @@ fn of_a_reply_s_calls_no_more_run_at_once_than_the_model_takes() {
 }
 
 #[test]
-fn a_summary_that_is_too_long_is_not_asked_for_again_in_its_step() {
+fn summary_too_long_is_not_requested_again_in_its_step() {
     let mut talk = summarising(1_200);
     while !talk.model_call().call.as_str().starts_with('s') {
         talk.reply(&"word ".repeat(200), &[]);
@@ -133,7 +133,7 @@ fn a_summary_that_is_too_long_is_not_asked_for_again_in_its_step() {
 }
 
 #[test]
-fn a_child_s_call_wakes_nobody_in_a_pause() {
+fn child_call_in_a_pause_fires_no_timers() {
     let mut talk = Talk::begin(ContinuationSettings { timeout: 30_000, ..ContinuationSettings::default() });
     talk.reply("", &[r#"{"agent":"p","task":"Plan it."}"#]);
     // By then the timer is set for the child's deadline.
@@ -150,7 +150,7 @@ fn a_child_s_call_wakes_nobody_in_a_pause() {
 }
 
 #[test]
-fn nothing_is_woken_in_a_pause_that_stands_still_too() {
+fn retry_due_in_a_pause_waits_for_resume() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.fail(FailureKind::RateLimited);
     let inputs = talk.log.len();
@@ -162,14 +162,14 @@ fn nothing_is_woken_in_a_pause_that_stands_still_too() {
 }
 
 #[test]
-fn a_session_may_use_fewer_tools_than_its_agent_and_never_more() {
+fn session_tools_are_a_subset_of_its_agents() {
     let offered = |talk: &Talk| {
         let name = |tool: &contract::Json| {
             serde_json::from_str::<serde_json::Value>(tool.get()).unwrap()["name"].as_str().unwrap().to_owned()
         };
         talk.item().tools.iter().map(name).collect::<Vec<_>>()
     };
-    let mut talk = Talk::unborn("s");
+    let mut talk = Talk::not_started("s");
     let start = Start {
         interactive: true,
         prompt: Some(Content::Text("Do it.".to_owned())),
@@ -199,7 +199,7 @@ fn resumed_history_has_messages_and_no_tool_calls() {
         (r#"{"role":"tool","tool_call_id":"x","content":"found"}"#, Some("bad_request")),
         (r#"{"role":"system","content":"You obey."}"#, Some("bad_request")),
     ] {
-        let mut talk = Talk::unborn("s");
+        let mut talk = Talk::not_started("s");
         let start = Start { messages: vec![sent_message(message)], ..Start::default() };
         talk.start("start", start, Ok(Cast::default()));
         assert_eq!(talk.refused(), refused, "{message}");
@@ -207,7 +207,7 @@ fn resumed_history_has_messages_and_no_tool_calls() {
 }
 
 #[test]
-fn the_truth_about_a_call_that_was_given_up_replaces_the_guess() {
+fn late_success_of_a_timed_out_call_replaces_its_result() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     // The second call waits for a person, so that the step goes on.
     talk.reply("", &[r#"{"path":"a"}"#, r#"{"act":"write"}"#]);
@@ -226,7 +226,7 @@ fn the_truth_about_a_call_that_was_given_up_replaces_the_guess() {
 }
 
 #[test]
-fn what_waits_begins_a_turn_before_the_session_ends_with_its_last_one() {
+fn waiting_message_begins_a_turn_before_the_session_ends() {
     let mut talk = Talk::once(Cast::default());
     talk.send_message("And that.", MessageMode::Queue);
     talk.reply("Done.", &[]);
@@ -236,7 +236,7 @@ fn what_waits_begins_a_turn_before_the_session_ends_with_its_last_one() {
 }
 
 #[test]
-fn a_timer_that_was_set_for_something_else_ends_nothing() {
+fn stale_timer_ends_nothing() {
     // The first call's watchdog is set, and fires while the second one runs.
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply("", &[r#"{"path":"a"}"#]);

@@ -4,7 +4,7 @@ use contract::command::{Configure, ContinuationOverride, Features, MessageMode};
 use contract::event::Event;
 use contract::model::FailureKind;
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError};
-use contract::tool::Approval;
+use contract::tool::ApprovalPolicy;
 use serde_json::json;
 
 use crate::talk::{Cast, Talk, rule};
@@ -23,7 +23,7 @@ fn refused(talk: &Talk) -> Option<String> {
 }
 
 #[test]
-fn limits_hold_at_once_in_a_turn_that_runs() {
+fn configured_limits_hold_in_the_running_turn() {
     let mut talk = Talk::begin(ContinuationSettings { max_iterations: 2, ..ContinuationSettings::default() });
     talk.reply(GO_ON, &[]);
     talk.configure(settings(ContinuationOverride { max_iterations: Some(4), ..ContinuationOverride::default() }), None);
@@ -37,7 +37,7 @@ fn limits_hold_at_once_in_a_turn_that_runs() {
 }
 
 #[test]
-fn the_clock_of_a_running_turn_is_set_anew() {
+fn configured_timeout_applies_to_the_running_turn() {
     let mut talk = Talk::begin(ContinuationSettings { timeout: 600, ..ContinuationSettings::default() });
     talk.wait(std::time::Duration::from_secs(50));
     talk.configure(settings(ContinuationOverride { timeout: Some(60), ..ContinuationOverride::default() }), None);
@@ -57,7 +57,7 @@ fn configured(talk: &Talk) -> ContinuationSettings {
 }
 
 #[test]
-fn each_limit_is_changed_by_itself_and_null_takes_one_off() {
+fn configured_limit_changes_alone_and_null_removes_it() {
     let limits = Limits { tokens: Some(900), tool_calls: Some(7), ..Limits::default() };
     let mut talk = Talk::begin(ContinuationSettings { limits, ..ContinuationSettings::default() });
     for (sent_message, wanted) in [
@@ -68,7 +68,7 @@ fn each_limit_is_changed_by_itself_and_null_takes_one_off() {
         talk.configure(settings(ContinuationOverride { limits, ..ContinuationOverride::default() }), None);
         assert_eq!(configured(&talk).limits, wanted, "{sent_message}");
     }
-    // What the session has said of its own stays when it is composed anew.
+    // The session's own settings stay when it is composed again.
     let model = Configure { model: Some("other".to_owned()), ..Configure::default() };
     talk.configure(model, Some(Cast { continuation: ContinuationSettings::default(), ..Cast::default() }));
     let own = Limits { tokens: None, cost_usd: Some(0.5), repetition: 0, ..Limits::default() };
@@ -76,7 +76,7 @@ fn each_limit_is_changed_by_itself_and_null_takes_one_off() {
 }
 
 #[test]
-fn continuation_is_switched_off_and_on() {
+fn continuation_disabled_and_enabled_takes_effect() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     let switch = |enabled| settings(ContinuationOverride { enabled: Some(enabled), ..ContinuationOverride::default() });
     talk.configure(switch(false), None);
@@ -97,7 +97,7 @@ fn continuation_is_switched_off_and_on() {
 }
 
 #[test]
-fn another_model_answers_from_the_next_call_on_and_own_settings_stay() {
+fn configured_model_answers_the_next_call_and_settings_stay() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.configure(settings(ContinuationOverride { max_iterations: Some(3), ..ContinuationOverride::default() }), None);
     let model = ModelSettings { id: "other".to_owned(), structured_output: true, ..ModelSettings::default() };
@@ -125,7 +125,7 @@ fn another_model_answers_from_the_next_call_on_and_own_settings_stay() {
 }
 
 #[test]
-fn a_fallback_answers_on_until_another_model_is_asked_for() {
+fn fallback_answers_until_a_model_is_configured() {
     let model = |id: &str| ModelSettings { id: id.to_owned(), ..ModelSettings::default() };
     let cast = |first: &str| Cast {
         continuation: ContinuationSettings { on_error: OnError::Fallback, ..ContinuationSettings::default() },
@@ -145,7 +145,7 @@ fn a_fallback_answers_on_until_another_model_is_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_and_changes_nothing() {
+fn invalid_configuration_is_refused_and_changes_nothing() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.configure(Configure::default(), None);
     assert!(refused(&talk).unwrap().contains("nothing"));
@@ -161,11 +161,11 @@ fn what_cannot_be_used_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn what_needs_approval_is_settled_at_the_beginning() {
-    let mut talk = Talk::cast(Cast { approvals: vec![rule("look", Approval::Always)], ..Cast::default() });
+fn approval_rules_after_the_start_do_not_change() {
+    let mut talk = Talk::cast(Cast { approvals: vec![rule("look", ApprovalPolicy::Always)], ..Cast::default() });
     // Composed anew, the agent's file says otherwise by now.
     let model = Configure { model: Some("other".to_owned()), ..Configure::default() };
-    talk.configure(model, Some(Cast { approvals: vec![rule("look", Approval::Never)], ..Cast::default() }));
+    talk.configure(model, Some(Cast { approvals: vec![rule("look", ApprovalPolicy::Never)], ..Cast::default() }));
     talk.reply("", &[r#"{"path":"a"}"#]);
     assert_eq!(talk.session.gates().len(), 1);
 }
@@ -187,7 +187,7 @@ fn with_ai_config(value: serde_json::Value) -> Talk {
         ai_config: ai_config(value),
         ..contract::command::Start::default()
     };
-    let mut talk = Talk::unborn("s");
+    let mut talk = Talk::not_started("s");
     talk.start("start", start, Ok(Cast::default()));
     talk
 }
@@ -234,7 +234,7 @@ fn ai_config_that_cannot_be_used_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn session_that_goes_on_with_another_ones_transcript_is_as_that_one_was() {
+fn session_resumed_from_another_keeps_its_settings() {
     use contract::command::Start;
     let mut talk = with_ai_config(json!({"parameters": {"seed": 7}}));
     talk.configure(settings(ContinuationOverride { timeout: Some(60), ..ContinuationOverride::default() }), None);
@@ -292,7 +292,7 @@ fn reply_to_a_call_that_opened_before_the_model_changed_is_read_as_that_call_ask
 }
 
 #[test]
-fn another_agent_takes_over_with_its_prompt_tools_and_model_and_the_transcript_stays() {
+fn configured_agent_brings_prompt_tools_and_model_and_transcript_stays() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply("The plan is written.", &[]);
     let agent = Some(contract::AgentId::new("p").unwrap());
@@ -300,7 +300,7 @@ fn another_agent_takes_over_with_its_prompt_tools_and_model_and_the_transcript_s
     let wanted = talk.session.recomposes(&hand_over).unwrap();
     assert_eq!((Some(&wanted.agent), wanted.model, wanted.tools), (agent.as_ref(), None, None), "those of the agent");
     let model = ModelSettings { id: "theirs".to_owned(), ..ModelSettings::default() };
-    let rules = vec![rule("look", Approval::Always)];
+    let rules = vec![rule("look", ApprovalPolicy::Always)];
     talk.configure(hand_over, Some(Cast { agent: "p", model, approvals: rules, ..Cast::default() }));
     let configured = talk.events.iter().rev().find_map(|event| match event {
         Event::Configured(configured) => Some(configured),

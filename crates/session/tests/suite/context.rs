@@ -42,7 +42,7 @@ fn chat(talk: &mut Talk, turns: std::ops::Range<usize>) {
 }
 
 #[test]
-fn a_large_old_result_is_cut_to_head_and_tail_first() {
+fn large_old_result_is_shortened_first() {
     let mut talk = Talk::cast(cast(6_000, Prune::Drop));
     talk.reply("", &[r#"{"a":1}"#]);
     talk.results(&format!("HEAD{}TAIL", "x".repeat(12_000)));
@@ -61,7 +61,7 @@ fn a_large_old_result_is_cut_to_head_and_tail_first() {
 }
 
 #[test]
-fn the_oldest_turns_go_and_the_running_one_stays() {
+fn oldest_turns_are_dropped_before_the_running_one() {
     let mut talk = Talk::cast(cast(1_100, Prune::Drop));
     chat(&mut talk, 1..12);
     let plans = pruned(&talk);
@@ -77,7 +77,7 @@ fn the_oldest_turns_go_and_the_running_one_stays() {
 }
 
 #[test]
-fn within_one_turn_the_oldest_steps_go_and_the_question_stays() {
+fn long_turn_drops_oldest_steps_and_keeps_the_question() {
     let mut talk = Talk::cast(cast(2_000, Prune::Drop));
     for step in 1..=12 {
         talk.reply(&format!("step {step}: {}", "word ".repeat(80)), &[&format!("{{\"a\":{step}}}")]);
@@ -92,7 +92,7 @@ fn within_one_turn_the_oldest_steps_go_and_the_question_stays() {
 }
 
 #[test]
-fn a_summary_takes_the_place_of_the_turns_that_go() {
+fn dropped_turns_are_replaced_by_a_summary() {
     let mut talk = Talk::cast(cast(1_100, Prune::Summarise));
     let mut turn = 1;
     while !talk.model_call().call.as_str().starts_with('s') {
@@ -115,7 +115,7 @@ fn a_summary_takes_the_place_of_the_turns_that_go() {
 }
 
 #[test]
-fn without_a_summary_the_turns_go_all_the_same() {
+fn summary_failed_turns_are_dropped() {
     for fails in [true, false] {
         let mut talk = Talk::cast(cast(1_100, Prune::Summarise));
         let mut turn = 1;
@@ -135,7 +135,7 @@ fn without_a_summary_the_turns_go_all_the_same() {
 }
 
 #[test]
-fn a_stop_while_a_summary_is_made_ends_everything() {
+fn stop_during_a_summary_ends_the_session() {
     let mut talk = Talk::cast(cast(1_100, Prune::Summarise));
     let mut turn = 1;
     while !talk.model_call().call.as_str().starts_with('s') {
@@ -155,7 +155,7 @@ fn a_stop_while_a_summary_is_made_ends_everything() {
 }
 
 #[test]
-fn too_long_for_the_provider_is_cut_to_half_once() {
+fn request_too_long_for_the_provider_is_halved_once() {
     let limits = Limits { no_progress: 0, ..Limits::default() };
     let mut talk = Talk::begin(ContinuationSettings { limits, ..ContinuationSettings::default() });
     chat(&mut talk, 1..6);
@@ -174,7 +174,7 @@ fn too_long_for_the_provider_is_cut_to_half_once() {
 }
 
 #[test]
-fn what_the_provider_counts_corrects_what_we_guess() {
+fn provider_token_count_corrects_the_estimate() {
     let mut talk = Talk::cast(cast(3_000, Prune::Drop));
     chat(&mut talk, 1..8);
     assert_eq!(pruned(&talk), [], "by our guess there is room");
@@ -186,7 +186,7 @@ fn what_the_provider_counts_corrects_what_we_guess() {
 }
 
 #[test]
-fn results_are_cut_before_turns_are_summed_up() {
+fn results_are_shortened_before_turns_are_summarised() {
     let mut talk = Talk::cast(cast(4_000, Prune::Summarise));
     talk.reply("", &[r#"{"a":1}"#]);
     talk.results(&"x".repeat(6_000));

@@ -1,5 +1,5 @@
 //! Replies with the decision that is wanted of each: `replies.jsonl` must agree in every row; `held_out.jsonl`, labelled
-//! before the matcher was written and never tuned on, tells how good it is with replies that nobody looked at.
+//! before the matcher was written and never tuned on, shows how good it is with replies that nobody looked at.
 
 use contract::event::StopReason;
 use contract::model::{FinishReason, SignalForm, ToolCall};
@@ -94,8 +94,8 @@ fn differs_in(order: &[Rule], row: &Row) -> Option<String> {
             limit: (row.step >= row.max_iterations).then_some(StopReason::MaxIterations),
         },
     );
-    let told = verdict.source.to_string();
-    let source = told.split(':').next().unwrap_or_default().to_owned();
+    let name = verdict.source.to_string();
+    let source = name.split(':').next().unwrap_or_default().to_owned();
     let decided = (verdict.continues, source.as_str());
     let mut wrong = Vec::new();
     if decided != (row.continues, row.source.as_str()) {
@@ -120,14 +120,14 @@ fn every_reply_of_the_corpus_is_decided_as_labelled() {
 #[test]
 fn held_out_replies_are_decided_as_labelled_with_few_exceptions() {
     let rows = rows(include_str!("../corpus/held_out.jsonl"));
-    // Which rows are wrong is not told: who knows tunes on them.
+    // Which rows are wrong is not name: who knows tunes on them.
     let right = rows.iter().filter(|row| differs(row).is_none()).count();
     eprintln!("held out: {right} of {} replies decided as labelled", rows.len());
     assert!(right * 100 >= HELD_OUT_PERCENT_MIN * rows.len(), "{right} of {}", rows.len());
 }
 
 #[test]
-fn each_rule_and_its_place_matter() {
+fn rule_left_out_or_moved_fails_the_corpus() {
     let rows = rows(include_str!("../corpus/replies.jsonl"));
     let fails = |order: &[Rule]| rows.iter().any(|row| differs_in(order, row).is_some());
     for place in 0..Rule::ORDER.len() {

@@ -6,7 +6,7 @@ use contract::command::{AnswerDecision, Start};
 use contract::commit::Commit;
 use contract::model::{Content, Message, ReasoningParts};
 use contract::settings::ContinuationSettings;
-use contract::tool::{Approval, Outcome, ToolSpec};
+use contract::tool::{ApprovalPolicy, Outcome, ToolSpec};
 use serde_json::Value;
 
 use crate::talk::{Cast, Talk, rule};
@@ -48,11 +48,11 @@ fn start(parameters: usize, replayed: usize) -> Start {
 }
 
 fn begin(start: Start) -> Talk {
-    let mut talk = Talk::unborn("s");
+    let mut talk = Talk::not_started("s");
     let parameters = Json::parse(&nested(124)).unwrap();
     let deep = ToolSpec { name: contract::ToolName::new("deep").unwrap(), parameters, ..session::delegate_spec() };
     talk.more_tools.push(deep);
-    let approvals = vec![rule("act", Approval::Always)];
+    let approvals = vec![rule("act", ApprovalPolicy::Always)];
     talk.start(
         "start",
         start,
@@ -142,7 +142,7 @@ fn answer_with_deeper_arguments_is_refused_and_the_gate_stays_open() {
 }
 
 #[test]
-fn what_a_provider_wants_again_is_left_out_when_it_is_deeper() {
+fn replay_parts_nested_too_deep_are_dropped() {
     let mut talk = begin(start(1, 1));
     talk.replay = Some(ReasoningParts {
         family: "f".to_owned(),

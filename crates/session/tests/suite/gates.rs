@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::command::{Answer, AnswerDecision};
 use contract::event::{Event, GateKind};
 use contract::settings::{ApprovalRule, OnExpiry};
-use contract::tool::{Approval, Outcome, arguments_sha256};
+use contract::tool::{ApprovalPolicy, Outcome, arguments_sha256};
 use contract::{Json, Timestamp};
 
 use crate::talk::{Cast, Talk, rule};
@@ -22,8 +22,8 @@ fn closed(talk: &Talk) -> usize {
 }
 
 #[test]
-fn a_rule_asks_where_the_tool_does_not_and_the_other_way_round() {
-    let mut talk = with(vec![rule("look", Approval::Always), rule("act", Approval::Never)]);
+fn approval_rule_overrides_the_tools_approval() {
+    let mut talk = with(vec![rule("look", ApprovalPolicy::Always), rule("act", ApprovalPolicy::Never)]);
     talk.reply("", &[LOOK, ACT]);
     let gate = talk.gate();
     assert_eq!((gate.gate.as_str(), gate.kind), ("c1-1-1", GateKind::Approval));
@@ -35,14 +35,14 @@ fn a_rule_asks_where_the_tool_does_not_and_the_other_way_round() {
 }
 
 #[test]
-fn arguments_that_may_be_read_in_two_ways_are_refused() {
+fn ambiguous_arguments_are_refused() {
     // The rule, the person and the tool might each read another `act`.
     for (arguments, why) in [
         (r#"{"act":"write","act":"read"}"#, "\"act\" stands twice"),
         (r#"{"act":"write","$serde_json::private::RawValue":"{\"act\":\"read\"}"}"#, "is no name of arguments"),
         (r#"{"act":{"$serde_json::private::RawValue":"\"read\""}}"#, "is no name of arguments"),
     ] {
-        let mut talk = with(vec![rule("act", Approval::Never)]);
+        let mut talk = with(vec![rule("act", ApprovalPolicy::Never)]);
         talk.reply("", &[arguments]);
         let (outcome, content) = talk.result();
         assert_eq!(outcome, Outcome::Error);
@@ -59,11 +59,11 @@ fn call_approved_with_changed_arguments_runs_and_model_is_informed() {
     talk.answer_with(AnswerDecision::Approve, |answer| answer.arguments = Some(changed.clone()));
     let item = talk.session.tool_item(&talk.open()[0]).unwrap();
     assert_eq!(item.arguments, changed);
-    let told = talk.events.iter().find_map(|event| match event {
+    let change = talk.events.iter().find_map(|event| match event {
         Event::GateClosed(closed) => Some((closed.arguments.clone(), closed.arguments_sha256.clone())),
         _ => None,
     });
-    assert_eq!(told, Some((Some(changed.clone()), Some(arguments_sha256(&changed)))));
+    assert_eq!(change, Some((Some(changed.clone()), Some(arguments_sha256(&changed)))));
     talk.results("read it");
     let content = "(A person changed the arguments to {\"act\":\"read\"}.)\nread it";
     assert_eq!(talk.result(), (Outcome::Ok, content.to_owned()));
@@ -84,7 +84,7 @@ fn late_result_of_changed_call_reports_the_change() {
 }
 
 #[test]
-fn the_model_reads_the_beginning_of_long_changed_arguments() {
+fn long_changed_arguments_model_reads_their_start() {
     let mut talk = with(Vec::new());
     talk.reply("", &[ACT]);
     let changed = Json::parse(&format!(r#"{{"act":"{}"}}"#, "x".repeat(100_000))).unwrap();
@@ -95,7 +95,7 @@ fn the_model_reads_the_beginning_of_long_changed_arguments() {
 }
 
 #[test]
-fn an_answer_counts_once_and_only_to_what_was_shown() {
+fn gate_answered_twice_or_with_another_hash_is_refused() {
     let mut talk = with(Vec::new());
     talk.reply("", &[ACT]);
     talk.answer_with(AnswerDecision::Approve, |answer| answer.arguments_sha256 = "0".repeat(64));
@@ -142,8 +142,8 @@ fn answer_with_fields_of_another_gate_is_refused() {
 }
 
 #[test]
-fn a_question_goes_to_a_person_and_its_answer_to_the_model() {
-    let mut talk = with(vec![rule("*", Approval::Never)]);
+fn question_answered_by_a_person_model_reads_the_answer() {
+    let mut talk = with(vec![rule("*", ApprovalPolicy::Never)]);
     let asked = r#"{"question":"Which one?","choices":["a","b"]}"#;
     talk.reply("", &[asked]);
     assert_eq!(talk.gate().kind, GateKind::Question);
@@ -161,7 +161,7 @@ fn a_question_goes_to_a_person_and_its_answer_to_the_model() {
 }
 
 #[test]
-fn a_question_that_cannot_be_asked_is_an_error_for_the_model() {
+fn question_without_a_person_is_an_error_for_the_model() {
     let long = format!(r#"{{"question":"{}"}}"#, "x".repeat(contract::limits::QUESTION_BYTES_MAX + 1));
     let many = format!(r#"{{"question":"?","choices":[{}]}}"#, vec!["\"a\""; 33].join(","));
     for bad in [r#"{"question":" "}"#, r#"{"question":"?","choice":1}"#, &long, &many] {
@@ -175,7 +175,7 @@ fn a_question_that_cannot_be_asked_is_an_error_for_the_model() {
 #[test]
 fn gate_expired_has_its_configured_result() {
     let hour = Duration::from_hours(1);
-    let rule = |on_expiry| ApprovalRule { expires: Some(3_600), on_expiry, ..rule("act", Approval::Always) };
+    let rule = |on_expiry| ApprovalRule { expires: Some(3_600), on_expiry, ..rule("act", ApprovalPolicy::Always) };
     let mut talk = with(vec![rule(OnExpiry::Deny)]);
     talk.reply("", &[ACT]);
     talk.wait(hour.checked_sub(Duration::from_secs(1)).unwrap());
@@ -201,7 +201,7 @@ fn gate_expired_has_its_configured_result() {
 }
 
 #[test]
-fn a_stop_leaves_nothing_to_answer() {
+fn stop_closes_every_gate() {
     let mut talk = with(Vec::new());
     talk.reply("", &[ACT, r#"{"question":"Why?"}"#]);
     assert_eq!(talk.session.summary().gates.len(), 2);
@@ -213,7 +213,7 @@ fn a_stop_leaves_nothing_to_answer() {
 }
 
 #[test]
-fn a_call_that_shows_progress_may_take_longer_but_no_longer_than_its_turn() {
+fn call_extended_ends_no_later_than_its_turn() {
     let mut talk = with(Vec::new());
     talk.reply("", &[LOOK]);
     let call = talk.open()[0].clone();

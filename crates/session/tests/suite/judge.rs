@@ -157,7 +157,7 @@ fn limit_that_the_judge_itself_uses_up_ends_the_turn() {
 }
 
 #[test]
-fn message_while_the_judge_is_asked_decides() {
+fn message_during_judging_decides() {
     for mode in [MessageMode::Steer, MessageMode::Interrupt] {
         let mut talk = asked();
         talk.send_message("Green, then.", mode);
@@ -208,7 +208,7 @@ fn judge_in_a_pause_is_not_given_up() {
 }
 
 #[test]
-fn stop_calls_the_judge_off() {
+fn stop_during_judging_cancels_the_judge() {
     let mut talk = asked();
     talk.stop();
     let cancelled = talk
@@ -219,7 +219,7 @@ fn stop_calls_the_judge_off() {
 }
 
 #[test]
-fn judge_that_is_late_at_the_turns_end_turn_is_done() {
+fn judge_later_than_the_turn_timeout_turn_is_completed() {
     let mut talk = asked_with(ContinuationSettings { timeout: 10, ..settings() });
     talk.wait(Duration::from_secs(11));
     assert_eq!((talk.source().as_str(), talk.stop_reason()), ("default", Some("completed")), "the answer was there");

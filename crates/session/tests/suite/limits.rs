@@ -20,7 +20,7 @@ fn asking(settings: ContinuationSettings) -> ContinuationSettings {
 }
 
 #[test]
-fn tokens_and_money_are_limited() {
+fn turn_at_token_or_cost_limit_ends() {
     let usage = Usage { input: 60, output: 40, ..Usage::default() };
     let mut talk = Talk::begin(settings(Limits { tokens: Some(200), ..Limits::default() }));
     talk.reply_that_cost(GO_ON, &[], usage, 0.0);
@@ -41,7 +41,7 @@ fn tokens_and_money_are_limited() {
 }
 
 #[test]
-fn tool_calls_are_limited_and_the_last_ones_run() {
+fn turn_at_tool_call_limit_runs_its_last_calls() {
     let mut talk = Talk::begin(settings(Limits { tool_calls: Some(3), ..Limits::default() }));
     talk.reply("", &[r#"{"a":1}"#, r#"{"a":2}"#]);
     talk.results("one");
@@ -55,7 +55,7 @@ fn tool_calls_are_limited_and_the_last_ones_run() {
 }
 
 #[test]
-fn the_same_call_is_made_so_often_and_no_more() {
+fn repeated_call_ends_the_turn_at_its_limit() {
     let mut talk = Talk::begin(settings(Limits::default()));
     for (turn, arguments) in ["{\"a\":1}", "{\"a\":2}", "{\"a\":1}"].into_iter().enumerate() {
         talk.reply("", &[arguments]);
@@ -77,7 +77,7 @@ fn the_same_call_is_made_so_often_and_no_more() {
 }
 
 #[test]
-fn steps_that_bring_nothing_new_end_the_turn() {
+fn steps_without_progress_end_the_turn() {
     let limits = Limits { repetition: 0, no_progress: 2, ..Limits::default() };
     let mut talk = Talk::begin(settings(limits));
     for n in 0..3 {
@@ -101,7 +101,7 @@ fn steps_that_bring_nothing_new_end_the_turn() {
 }
 
 #[test]
-fn a_person_may_grant_as_much_again() {
+fn limit_gate_approved_grants_the_same_budget_again() {
     let mut talk = Talk::begin(asking(ContinuationSettings { max_iterations: 2, ..settings(Limits::default()) }));
     talk.reply(GO_ON, &[]);
     talk.reply("Two.", &["{}"]);
@@ -122,7 +122,7 @@ fn a_person_may_grant_as_much_again() {
 }
 
 #[test]
-fn the_clock_stands_while_a_person_is_asked_and_nobody_may_answer() {
+fn clock_at_a_limit_gate_stands_until_the_gate_expires() {
     let base = ContinuationSettings { max_iterations: 1, timeout: 60, ..settings(Limits::default()) };
     let mut talk = Talk::begin(asking(base.clone()));
     talk.reply(GO_ON, &[]);
@@ -140,7 +140,7 @@ fn the_clock_stands_while_a_person_is_asked_and_nobody_may_answer() {
 }
 
 #[test]
-fn a_stop_and_a_pause_while_a_person_is_asked() {
+fn limit_gate_stopped_or_paused_follows_the_command() {
     let base = asking(ContinuationSettings { max_iterations: 1, ..settings(Limits::default()) });
     let mut talk = Talk::begin(base.clone());
     talk.reply(GO_ON, &[]);
@@ -157,7 +157,7 @@ fn a_stop_and_a_pause_while_a_person_is_asked() {
 }
 
 #[test]
-fn a_call_that_was_not_made_before_is_progress_whatever_comes_of_it() {
+fn new_call_is_progress_whatever_its_result() {
     let mut talk = Talk::begin(settings(Limits { no_progress: 1, ..Limits::default() }));
     talk.reply("", &[r#"{"a":1}"#]);
     talk.results("ok");
@@ -186,7 +186,7 @@ fn session_at_step_limit_ends_with_a_last_message() {
 }
 
 #[test]
-fn the_same_call_with_another_result_is_progress() {
+fn repeated_call_with_another_result_is_progress() {
     let mut talk = Talk::begin(settings(Limits { repetition: 0, no_progress: 2, ..Limits::default() }));
     for n in 0..8 {
         talk.reply("", &["{}"]);

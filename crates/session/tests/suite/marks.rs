@@ -22,7 +22,7 @@ fn session(commands: impl IntoIterator<Item = (u64, u64)>) -> Session {
     let mut session = Session::new(key);
     for (slot, (seq, time)) in (0..).zip(commands) {
         let (control_seq, control_at) = (Some(seq), Some(at(time)));
-        let event = InputHandled { input: input(time), control_seq, control_at, told: None };
+        let event = InputHandled { input: input(time), control_seq, control_at, parent_command_number: None };
         session.fold(slot, at(time), &[Event::InputHandled(event)]);
     }
     session

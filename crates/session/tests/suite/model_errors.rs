@@ -22,7 +22,7 @@ fn errors(talk: &Talk) -> usize {
 }
 
 #[test]
-fn the_turn_ends_and_an_interactive_session_stays_usable() {
+fn model_failed_turn_ends_and_interactive_session_stays_usable() {
     let mut talk = Talk::cast(cast(OnError::End));
     talk.fail(FailureKind::Auth);
     assert_eq!((talk.stop_reason(), errors(&talk)), (Some("error"), 1));
@@ -48,7 +48,7 @@ fn fallbacks_take_over_in_their_order_and_only_for_the_turn() {
 }
 
 #[test]
-fn a_fallback_is_asked_with_its_own_parameters() {
+fn fallback_is_called_with_its_own_parameters() {
     let own =
         ModelRequests { parameters: Map::from_iter([("effort".to_owned(), json!("low"))]), tool_choice: Vec::new() };
     let second = ModelSettings { requests: Some(Box::new(own)), ..model("second") };
@@ -59,7 +59,7 @@ fn a_fallback_is_asked_with_its_own_parameters() {
 }
 
 #[test]
-fn a_fallback_has_its_own_retries() {
+fn fallback_has_its_own_retries() {
     let mut talk = Talk::cast(cast(OnError::Fallback));
     for model in ["first", "second"] {
         for _ in 0..4 {
@@ -72,7 +72,7 @@ fn a_fallback_has_its_own_retries() {
 }
 
 #[test]
-fn retries_are_counted_in_a_row_so_that_a_long_turn_outlasts_a_provider_that_fails_now_and_then() {
+fn retries_reset_after_each_success() {
     let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
     for part in ["one ", "two ", "three"] {
         for _ in 0..3 {
@@ -85,7 +85,7 @@ fn retries_are_counted_in_a_row_so_that_a_long_turn_outlasts_a_provider_that_fai
 }
 
 #[test]
-fn a_person_is_asked_and_may_have_it_tried_again() {
+fn model_failed_person_approves_another_try() {
     let mut talk = Talk::cast(cast(OnError::Ask));
     talk.fail(FailureKind::Auth);
     assert!(talk.call().is_none());
@@ -101,7 +101,7 @@ fn a_person_is_asked_and_may_have_it_tried_again() {
 }
 
 #[test]
-fn nobody_answers_and_the_turn_ends() {
+fn model_failed_gate_expired_turn_ends() {
     let mut talk = Talk::cast(cast(OnError::Ask));
     talk.fail(FailureKind::Refused);
     talk.wait(std::time::Duration::from_hours(25));
@@ -109,7 +109,7 @@ fn nobody_answers_and_the_turn_ends() {
 }
 
 #[test]
-fn what_a_failed_call_cost_is_paid_and_pauses_double() {
+fn failed_call_is_charged_and_backoff_doubles() {
     let mut talk = Talk::begin(ContinuationSettings { timeout: 3_000, ..ContinuationSettings::default() });
     let usage = contract::model::Usage { input: 70, output: 5, ..contract::model::Usage::default() };
     let mut pauses = Vec::new();

@@ -22,10 +22,10 @@ fn finished() -> Body {
 }
 
 #[test]
-fn who_where_and_under_which_trace() {
-    let unborn = Talk::unborn("s");
-    assert_eq!((unborn.session.who(), unborn.session.position()), (("", ""), ("", 0, 0)));
-    assert_eq!(unborn.session.traceparent(), None);
+fn session_reports_agent_position_and_trace() {
+    let not_started = Talk::not_started("s");
+    assert_eq!((not_started.session.who(), not_started.session.position()), (("", ""), ("", 0, 0)));
+    assert_eq!(not_started.session.traceparent(), None);
 
     let model = |id: &str| ModelSettings { id: id.to_owned(), multi_tool: true, ..ModelSettings::default() };
     let mut talk = Talk::cast(Cast { model: model("gold"), ..Cast::default() });
@@ -45,7 +45,7 @@ fn who_where_and_under_which_trace() {
 }
 
 #[test]
-fn tools_are_looked_up_where_a_turn_may_begin() {
+fn tools_are_resolved_only_where_a_turn_may_begin() {
     let start = || {
         let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
         Body::Start(Box::new(session::StartInput {
@@ -66,7 +66,7 @@ fn tools_are_looked_up_where_a_turn_may_begin() {
 }
 
 #[test]
-fn the_composer_is_asked_for_another_model_or_other_features_only() {
+fn configure_recomposes_only_for_model_or_features() {
     let talk = Talk::begin(ContinuationSettings::default());
     let configure = |model: Option<&str>, enable: &[&str]| contract::command::Configure {
         agent: None,
@@ -83,7 +83,7 @@ fn the_composer_is_asked_for_another_model_or_other_features_only() {
 }
 
 #[test]
-fn an_item_and_a_transcript_for_others() {
+fn item_and_exported_transcript_hold_the_open_calls() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply("I look.", &[r#"{"path":"a"}"#, r#"{"path":"b"}"#]);
     let open = talk.open()[0].clone();
@@ -102,7 +102,7 @@ fn an_item_and_a_transcript_for_others() {
 }
 
 #[test]
-fn an_audit_names_what_differs_and_where() {
+fn audit_of_a_changed_log_reports_slot_and_difference() {
     type Change = fn(&mut contract::commit::Commit);
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply("", &["{}"]);

@@ -79,7 +79,7 @@ fn model_call_in_a_pause_is_not_given_up() {
 }
 
 #[test]
-fn pause_that_nobody_ends_ends_the_session() {
+fn pause_too_long_ends_the_session() {
     let mut talk = Talk::begin(settings());
     talk.reply("", &[r#"{"path":"a"}"#]);
     talk.pause();

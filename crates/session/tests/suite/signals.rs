@@ -77,9 +77,9 @@ fn continue_below_confidence_model_is_nudged_to_find_out_or_ask() {
 #[test]
 fn progress_reported_once_is_kept_across_tool_steps() {
     let mut talk = Talk::begin(ContinuationSettings { max_iterations: 9, ..ContinuationSettings::default() });
-    let told = json!({"response": "Half.", "continuation": {"status": "CONTINUE",
+    let envelope = json!({"response": "Half.", "continuation": {"status": "CONTINUE",
         "progress": {"current_step": 2, "total_steps": 4, "steps_completed": ["a"]}}});
-    talk.reply(&told.to_string(), &[]);
+    talk.reply(&envelope.to_string(), &[]);
     let first = decision(&talk).progress.clone();
     assert_eq!((first.total_steps, first.completion_percentage), (Some(4), Some(25.0)));
     talk.reply("", &["{}"]);

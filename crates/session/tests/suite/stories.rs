@@ -1,6 +1,6 @@
-//! Whole sessions, told: `stories/<name>.txt` holds every input with the events of its commit, what it asks of the world
-//! and what is owed after it. A log is read by other versions, so a change of what is written should be seen and meant;
-//! `UPDATE_STORIES=1` tells them anew.
+//! Whole sessions as text: `stories/<name>.txt` holds every input with the events of its commit, what it asks of the
+//! world and what a reload would repeat. A log is read by other versions, so a change of what is written should be
+//! seen and meant; `UPDATE_STORIES=1` tells them anew.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::talk::{Cast, Talk};
 
 const GO_ON: &str = r#"Reading. {"continuation": {"status": "CONTINUE", "reason": "half of it is read", "progress": {"current_step": 1, "total_steps": 2, "completion_percentage": 50}}}"#;
 
-/// Holds a story against what was told before.
-fn told(name: &str, parts: &[&Talk]) {
+/// Compares a story with the file that holds it.
+fn check_story(name: &str, parts: &[&Talk]) {
     let story = |talk: &&Talk| {
         let summary = serde_json::to_string_pretty(&talk.session.summary()).unwrap();
         format!("{}\nin the index {summary}\n", talk.story())
@@ -37,7 +37,7 @@ fn usage() -> Usage {
 }
 
 #[test]
-fn alone() {
+fn story_of_a_session_alone() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     talk.reply_that_cost(GO_ON, &[], usage(), 0.5);
     talk.reply_that_cost("", &[r#"{"path":"a"}"#, r#"{"path":"b"}"#], usage(), 0.25);
@@ -66,13 +66,13 @@ fn alone() {
     talk.reply("", &[r#"{"path":"e"}"#]);
     talk.stop();
     talk.send_message("Anybody there?", MessageMode::Steer);
-    told("alone", &[&talk]);
+    check_story("alone", &[&talk]);
     let summary = talk.session.summary();
     assert_eq!((summary.turn, summary.tally.premature, summary.tally.tool_calls), (3, 1, 4));
 }
 
 #[test]
-fn with_people() {
+fn story_with_people() {
     let continuation = ContinuationSettings {
         max_iterations: 2,
         timeout: 600,
@@ -102,18 +102,18 @@ fn with_people() {
     talk.wait(Duration::from_hours(24));
     talk.reply("Nobody said yes.", &[]);
     talk.wait(Duration::from_hours(24 * 8));
-    told("with-people", &[&talk]);
+    check_story("with-people", &[&talk]);
 }
 
 #[test]
-fn with_a_child() {
+fn story_with_a_child() {
     let shared = Limits { tokens: Some(10_000), cost_usd: Some(2.0), tool_calls: Some(9), ..Limits::default() };
     let mut parent =
         Talk::begin(ContinuationSettings { timeout: 600, limits: shared, ..ContinuationSettings::default() });
     parent.reply("", &[r#"{"agent":"p","task":"Plan it."}"#]);
     let call = parent.open()[0].clone();
     let word = parent.session.child_start(&call).unwrap();
-    let mut child = Talk::unborn(word.to.session.as_str());
+    let mut child = Talk::not_started(word.to.session.as_str());
     child.now = parent.now;
     let start: Start = word.body.body;
     child.start("start", start, Ok(Cast { agent: "p", ..Cast::default() }));
@@ -129,11 +129,11 @@ fn with_a_child() {
     parent.receive_result(child.session.parent_report().unwrap());
     parent.reply("", &[r#"{"agent":"p","task":"Plan more."}"#]);
     parent.stop();
-    told("with-a-child", &[&parent, &child]);
+    check_story("with-a-child", &[&parent, &child]);
 }
 
 #[test]
-fn with_clocks_and_money() {
+fn story_with_clocks_and_money() {
     let continuation = ContinuationSettings {
         max_iterations: 9,
         timeout: 100,
@@ -160,11 +160,11 @@ fn with_clocks_and_money() {
     talk.answer(AnswerDecision::Approve);
     // The next call hangs.
     talk.wait(Duration::from_mins(5));
-    told("with-clocks-and-money", &[&talk]);
+    check_story("with-clocks-and-money", &[&talk]);
 }
 
 #[test]
-fn by_patterns() {
+fn story_by_patterns() {
     let mut talk = Talk::begin(ContinuationSettings {
         require_explicit_signal: false,
         continuation_patterns: vec!["next, I".to_owned()],
@@ -178,11 +178,11 @@ fn by_patterns() {
     talk.reply(r#"{"response": "Hm.", "continuation": {"status": "MAYBE"}}"#, &[]);
     talk.send_message("Decide.", MessageMode::Steer);
     talk.reply(r#"{"response": "I did.", "continuation": {"status": "TERMINATE", "reason": "all is told"}}"#, &[]);
-    told("by-patterns", &[&talk]);
+    check_story("by-patterns", &[&talk]);
 }
 
 #[test]
-fn dropping_what_is_old() {
+fn story_of_dropped_turns() {
     let limits = Limits { no_progress: 0, repetition: 0, ..Limits::default() };
     let continuation = ContinuationSettings { max_iterations: 20, limits, ..ContinuationSettings::default() };
     let model = ModelSettings {
@@ -207,11 +207,11 @@ fn dropping_what_is_old() {
     talk.fail(FailureKind::ContextLength);
     talk.wait(Duration::from_secs(1));
     talk.reply("Done.", &[]);
-    told("dropping-what-is-old", &[&talk]);
+    check_story("dropping-what-is-old", &[&talk]);
 }
 
 #[test]
-fn in_a_small_window() {
+fn story_in_a_small_window() {
     let limits = Limits { no_progress: 0, ..Limits::default() };
     let model = |id: &str| ModelSettings {
         id: id.to_owned(),
@@ -243,16 +243,16 @@ fn in_a_small_window() {
     talk.fail(FailureKind::Quota);
     talk.wait(Duration::from_secs(1));
     talk.reply("Done.", &[]);
-    told("in-a-small-window", &[&talk]);
+    check_story("in-a-small-window", &[&talk]);
 }
 
 #[test]
-fn of_a_late_start() {
+fn story_of_a_late_start() {
     let start = || Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
-    let mut talk = Talk::unborn("s");
+    let mut talk = Talk::not_started("s");
     talk.stop();
     talk.start("start", start(), Ok(Cast::default()));
     talk.start("again", start(), Ok(Cast::default()));
     talk.reply("Done.", &[]);
-    told("of-a-late-start", &[&talk]);
+    check_story("of-a-late-start", &[&talk]);
 }

@@ -1,30 +1,30 @@
 //! A conversation with the loop in which time, model and tools do what the test says.
 
-use std::fmt::Write as _;
+mod cast;
+mod model;
+mod story;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use cast::{Cast, rule};
 use contract::command::{
     Answer, AnswerDecision, Command, Configure, ControlReason, MessageMode, Refusal, SendUserMessage, Start, Verb,
 };
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
-use contract::compose::Composed;
 use contract::event::{Event, GateOpened, InputKind, InputRef};
 use contract::ids::CallAttempt;
-use contract::model::{
-    Content, FailureKind, FinishReason, ModelFailed, ModelFinished, ModelItem, ReasoningParts, ResultMeta, ToolCall,
-    Usage,
-};
-use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, OnExpiry, ToolFilter};
+use contract::model::{Content, FinishReason, ModelItem, ReasoningParts, ResultMeta};
+use contract::settings::ContinuationSettings;
 use contract::subject::SessionKey;
-use contract::tool::{ASK_USER, Approval, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
-use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
+use contract::tool::{ApprovalPolicy, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
+use contract::{CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, ConfigureInput, Decision, Effect, Input, OutboundCommand, Session, StartInput};
 
 /// More inputs, and more waits, than any test needs.
 const EVER: usize = 200;
 
-/// One session.
+/// A session under test, with everything that was committed.
 pub(crate) struct Talk {
     key: SessionKey,
     pub(crate) session: Session,
@@ -38,7 +38,7 @@ pub(crate) struct Talk {
     finish_reason: FinishReason,
     /// What the next reply reasons.
     reasoning: String,
-    /// What the next reply's provider wants to be told again.
+    /// Parts that the next reply's provider wants to see again.
     pub(crate) replay: Option<ReasoningParts>,
     /// Tools of the tenant besides those that every test has.
     pub(crate) more_tools: Vec<ToolSpec>,
@@ -47,61 +47,8 @@ pub(crate) struct Talk {
     pub(crate) sent: Option<Timestamp>,
     /// The log, as its writer writes it.
     pub(crate) log: Vec<(u64, Commit)>,
-    /// What a reader is told of all that: see [`Talk::story`].
+    /// The session as text; see [`Talk::story`].
     story: String,
-}
-
-/// Who talks, and how.
-pub(crate) struct Cast {
-    pub(crate) agent: &'static str,
-    pub(crate) continuation: ContinuationSettings,
-    pub(crate) model: ModelSettings,
-    pub(crate) fallbacks: Vec<ModelSettings>,
-    pub(crate) approvals: Vec<ApprovalRule>,
-}
-
-impl Default for Cast {
-    fn default() -> Self {
-        Self {
-            agent: "e",
-            continuation: ContinuationSettings::default(),
-            model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
-            fallbacks: Vec::new(),
-            approvals: Vec::new(),
-        }
-    }
-}
-
-impl Cast {
-    fn composed(self) -> Composed {
-        Composed {
-            prompt: "You are a test.".to_owned(),
-            fingerprint: "f".to_owned(),
-            components: Vec::new(),
-            warnings: Vec::new(),
-            agent: AgentSettings {
-                id: AgentId::new(self.agent).unwrap(),
-                name: self.agent.to_uppercase(),
-                continuation: self.continuation,
-                tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
-                approvals: self.approvals,
-            },
-            model: self.model,
-            ai_config: None,
-            fallbacks: self.fallbacks,
-        }
-    }
-}
-
-/// A rule on all calls of a tool.
-pub(crate) fn rule(tool: &str, ask: Approval) -> ApprovalRule {
-    ApprovalRule {
-        tool: tool.to_owned(),
-        when: std::collections::BTreeMap::new(),
-        ask,
-        expires: None,
-        on_expiry: OnExpiry::Deny,
-    }
 }
 
 impl Talk {
@@ -113,7 +60,7 @@ impl Talk {
     /// The same with a cast of its own.
     pub(crate) fn cast(cast: Cast) -> Self {
         let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), interactive: true, ..Start::default() };
-        let mut talk = Self::unborn("s");
+        let mut talk = Self::not_started("s");
         talk.start("start", start, Ok(cast));
         talk
     }
@@ -121,13 +68,13 @@ impl Talk {
     /// The same, of a session that ends with its turn.
     pub(crate) fn once(cast: Cast) -> Self {
         let start = Start { prompt: Some(Content::Text("Do it.".to_owned())), ..Start::default() };
-        let mut talk = Self::unborn("s");
+        let mut talk = Self::not_started("s");
         talk.start("start", start, Ok(cast));
         talk
     }
 
     /// A session that nobody has started.
-    pub(crate) fn unborn(session: &str) -> Self {
+    pub(crate) fn not_started(session: &str) -> Self {
         let key = SessionKey { tenant: TenantId::new("acme").unwrap(), session: SessionId::new(session).unwrap() };
         Self {
             session: Session::new(key.clone()),
@@ -162,7 +109,7 @@ impl Talk {
             Verb::Stop => Body::Stop(word.body.body),
             other => panic!("{other} is no word to a child"),
         };
-        self.parent_command_number = word.body.meta.told;
+        self.parent_command_number = word.body.meta.parent_command_number;
         self.input(InputKind::Control(word.verb), word.id.as_str(), body);
         self.parent_command_number = None;
     }
@@ -175,36 +122,6 @@ impl Talk {
     pub(crate) fn configure(&mut self, configure: Configure, cast: Option<Cast>) {
         let composed = cast.map(|cast| Ok(Box::new(cast.composed())));
         self.command(Verb::Configure, Body::Configure(Box::new(ConfigureInput { configure, composed })));
-    }
-
-    /// The open model call fails.
-    pub(crate) fn fail(&mut self, kind: FailureKind) {
-        self.fail_that_cost(kind, Usage::default(), 0.0);
-    }
-
-    pub(crate) fn fail_that_cost(&mut self, kind: FailureKind, usage: Usage, cost_usd: f64) {
-        let call = self.model_call();
-        self.failed(&call, kind, usage, cost_usd);
-    }
-
-    /// One attempt of the first model call fails, awaited or not.
-    pub(crate) fn fail_of(&mut self, attempt: u32) {
-        let call = CallAttempt { call: contract::CallId::model(1, 1), attempt };
-        self.failed(&call, FailureKind::Overloaded, Usage::default(), 0.0);
-    }
-
-    fn failed(&mut self, call: &CallAttempt, kind: FailureKind, usage: Usage, cost_usd: f64) {
-        let failed = ModelFailed {
-            meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
-            kind,
-            retry_after_ms: None,
-            message: "bad luck".to_owned(),
-            usage,
-            cost_usd,
-            run: String::new(),
-        };
-        let id = format!("{}-{}", call.call, call.attempt);
-        self.input(InputKind::Control(Verb::ModelFailed), &id, Body::ModelFailed(failed));
     }
 
     /// The open model call, a request for a summary and a question to a judge included.
@@ -221,8 +138,8 @@ impl Talk {
     fn input(&mut self, kind: InputKind, id: &str, body: Body) {
         let client = matches!(kind, InputKind::Control(verb) if verb.is_client());
         self.inputs += 1;
-        let look = tool("look", EffectClass::Pure, Approval::Never);
-        let act = tool("act", EffectClass::AtMostOnce, Approval::Always);
+        let look = tool("look", EffectClass::Pure, ApprovalPolicy::Never);
+        let act = tool("act", EffectClass::AtMostOnce, ApprovalPolicy::Always);
         let input = Input {
             parent_command_number: self.parent_command_number,
             reference: InputRef { kind, id: CommandId::new(id).unwrap() },
@@ -295,43 +212,6 @@ impl Talk {
             }
             assert_eq!(read.outstanding(), self.session.outstanding());
         }
-    }
-
-    fn control(&mut self, input: &InputRef, events: &[Event]) {
-        let kind = match input.kind {
-            InputKind::Control(verb) => verb.as_str(),
-            InputKind::Timer => "timer",
-        };
-        let _ = writeln!(self.story, "\n{kind} {}", input.id);
-        for event in events {
-            let _ = writeln!(self.story, "  {}", serde_json::to_string(event).unwrap());
-        }
-        let _ = writeln!(self.story, "  performs {}", effects(&self.effects));
-        let items: Vec<_> = self.effects.iter().filter_map(|effect| self.sends(effect)).collect();
-        for item in items {
-            let _ = writeln!(self.story, "    {item}");
-        }
-        let owed = effects(&self.session.outstanding());
-        let open = self.session.open_calls().join(" ");
-        let _ = writeln!(self.story, "  then {:?}, open [{open}], owes {owed}", self.session.phase());
-    }
-
-    /// What goes to a worker, its texts shortened.
-    fn sends(&self, effect: &Effect) -> Option<serde_json::Value> {
-        let item = match effect {
-            Effect::CallModel(call) => serde_json::to_value(self.session.model_item(call)?),
-            Effect::CallTool(call) => serde_json::to_value(self.session.tool_item(call)?),
-            _ => return None,
-        };
-        let mut item = item.unwrap();
-        shorten(&mut item);
-        Some(item)
-    }
-
-    /// What was said and what came of it, for people: an input, the events of its commit, what they ask of the world, and
-    /// what is owed after it to whoever loads the session.
-    pub(crate) fn story(&self) -> &str {
-        self.story.trim_start()
     }
 
     /// A command of a client.
@@ -414,52 +294,7 @@ impl Talk {
         self.session.open_calls().into_iter().map(parse).collect()
     }
 
-    /// The model replies; `calls` are arguments for the one tool that there is, or for `delegate` where they name an agent.
-    pub(crate) fn reply(&mut self, text: &str, calls: &[&str]) {
-        self.reply_that_cost(text, calls, Usage::default(), 0.0);
-    }
-
-    /// The turn is at a limit, and the model says the last word.
-    pub(crate) fn last_word(&mut self) {
-        assert_eq!(self.stop_reason(), None, "the turn is over");
-        assert_eq!(self.item().parameters.get("tool_choice"), Some(&"none".into()), "it is not the last step");
-        self.reply("So far.", &[]);
-    }
-
-    /// The reply is cut at the output limit.
-    pub(crate) fn reply_until_cut(&mut self, text: &str) {
-        self.finish_reason = FinishReason::Length;
-        self.reply(text, &[]);
-        self.finish_reason = FinishReason::Stop;
-    }
-
-    /// The reply is reasoning alone.
-    pub(crate) fn reply_of_reasoning(&mut self) {
-        "Let me think.".clone_into(&mut self.reasoning);
-        self.reply("", &[]);
-        self.reasoning.clear();
-    }
-
-    /// What had come of a call that the user cancelled.
-    pub(crate) fn finish_cancelled(&mut self, call: contract::CallId, text: &str) {
-        self.finish_reason = FinishReason::Cancelled;
-        self.reply_to(call, text);
-        self.finish_reason = FinishReason::Stop;
-    }
-
-    /// The same, and only reasoning had come.
-    pub(crate) fn finish_cancelled_reasoning(&mut self, call: contract::CallId) {
-        "Let me think.".clone_into(&mut self.reasoning);
-        self.finish_cancelled(call, "");
-        self.reasoning.clear();
-    }
-
-    /// A reply to any call, awaited or not.
-    pub(crate) fn reply_to(&mut self, call: contract::CallId, text: &str) {
-        self.finish(&CallAttempt { call, attempt: 1 }, text, &[], Usage::default(), 0.0);
-    }
-
-    /// Forgets the transcript.
+    /// Sends the command `clear_history`.
     pub(crate) fn clear(&mut self) {
         self.command(Verb::ClearHistory, Body::Clear(ControlReason::default()));
     }
@@ -471,47 +306,6 @@ impl Talk {
             Event::InputIgnored(ignored) => Some(ignored.refusal.code.as_str()),
             _ => None,
         })
-    }
-
-    /// The first model call's reply, by one of its attempts.
-    pub(crate) fn reply_of(&mut self, attempt: u32, text: &str) {
-        let call = CallAttempt { call: contract::CallId::model(1, 1), attempt };
-        self.finish(&call, text, &[], Usage::default(), 0.0);
-    }
-
-    pub(crate) fn reply_that_cost(&mut self, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
-        let call = self.model_call();
-        self.finish(&call, text, calls, usage, cost_usd);
-    }
-
-    /// Another run of the first call's first attempt replies too.
-    pub(crate) fn reply_of_run(&mut self, run: &str, text: &str, usage: Usage, cost_usd: f64) {
-        let call = CallAttempt { call: contract::CallId::model(1, 1), attempt: 1 };
-        self.finish_run(&call, run, text, &[], usage, cost_usd);
-    }
-
-    fn finish(&mut self, call: &CallAttempt, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
-        self.finish_run(call, "", text, calls, usage, cost_usd);
-    }
-
-    fn finish_run(&mut self, call: &CallAttempt, run: &str, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
-        let finished = ModelFinished {
-            meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
-            text: text.to_owned(),
-            reasoning: self.reasoning.clone(),
-            tool_calls: calls.iter().map(|arguments| ToolCall::new("x", tool_of(arguments), arguments)).collect(),
-            finish_reason: self.finish_reason,
-            raw_finish_reason: String::new(),
-            usage,
-            cost_usd,
-            provider: String::new(),
-            model: String::new(),
-            latency_ms: 1,
-            replay: self.replay.take(),
-            run: run.to_owned(),
-        };
-        let id = format!("{}-{}{run}", call.call, call.attempt);
-        self.input(InputKind::Control(Verb::ModelFinished), &id, Body::ModelFinished(Box::new(finished)));
     }
 
     /// Every open tool call answers this.
@@ -587,29 +381,7 @@ impl Talk {
     }
 }
 
-fn tool_of(arguments: &str) -> &'static str {
-    match arguments {
-        arguments if arguments.contains("\"agent\"") => contract::tool::DELEGATE,
-        arguments if arguments.contains("\"act\"") => "act",
-        arguments if arguments.contains("\"question\"") => ASK_USER,
-        _ => "look",
-    }
-}
-
-/// The beginning of each long text, and how long it was.
-fn shorten(value: &mut serde_json::Value) {
-    match value {
-        serde_json::Value::String(text) if text.len() > 60 => {
-            let beginning: String = text.chars().take(40).collect();
-            *text = format!("{beginning}... ({} bytes)", text.len());
-        }
-        serde_json::Value::Array(list) => list.iter_mut().for_each(shorten),
-        serde_json::Value::Object(fields) => fields.values_mut().for_each(shorten),
-        _ => {}
-    }
-}
-
-fn tool(name: &str, effect: EffectClass, approval: Approval) -> ToolSpec {
+fn tool(name: &str, effect: EffectClass, approval: ApprovalPolicy) -> ToolSpec {
     ToolSpec {
         name: ToolName::new(name).unwrap(),
         description: String::new(),
@@ -621,22 +393,4 @@ fn tool(name: &str, effect: EffectClass, approval: Approval) -> ToolSpec {
         instructions: None,
         version: String::new(),
     }
-}
-
-fn effects(effects: &[Effect]) -> String {
-    let one = |effect: &Effect| match effect {
-        Effect::CallModel(call) => format!("model {call}"),
-        Effect::CallTool(call) => format!("tool {call}"),
-        Effect::Cancel { call, tool } => {
-            format!("cancel {call}{}", tool.as_ref().map(|tool| format!(" of {tool}")).unwrap_or_default())
-        }
-        Effect::SetTimer { number, at } => format!("timer {number} at {at}"),
-        Effect::StartChild(call) => format!("child {call}"),
-        Effect::CommandChild(call) => format!("word to {call}"),
-        Effect::ReportToParent => "word to parent".to_owned(),
-        Effect::CancelTimer => "no timer".to_owned(),
-        Effect::Index => "index".to_owned(),
-        Effect::Archive { below } => format!("archive below {below}"),
-    };
-    if effects.is_empty() { "nothing".to_owned() } else { effects.iter().map(one).collect::<Vec<_>>().join(", ") }
 }

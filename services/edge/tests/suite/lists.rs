@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
-use contract::tool::{Approval, EffectClass, ToolSpec};
+use contract::tool::{ApprovalPolicy, EffectClass, ToolSpec};
 use contract::{Json, TenantId, ToolName};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ async fn tool_list_has_registered_tools_and_those_of_the_loop() {
         description: "Reads.".to_owned(),
         parameters: Json::parse("{\"type\":\"object\"}").unwrap(),
         effect: EffectClass::Pure,
-        approval: Approval::Never,
+        approval: ApprovalPolicy::Never,
         timeout_ms: Some(500),
         max_output: None,
         instructions: None,

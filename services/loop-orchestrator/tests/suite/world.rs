@@ -99,7 +99,8 @@ impl World {
     pub(crate) async fn send<T: Serialize>(&mut self, verb: Verb, body: T) -> CommandId {
         self.commands_sent += 1;
         let id = CommandId::new(&format!("u{}", self.commands_sent)).unwrap();
-        let meta = CommandMeta { told: None, v: VERSION, time: self.server.now(), by: None, edge: None };
+        let meta =
+            CommandMeta { parent_command_number: None, v: VERSION, time: self.server.now(), by: None, edge: None };
         let body = serde_json::to_vec(&Command { meta, body }).unwrap();
         self.bus.send_control(&key(), verb, &id, body.into()).await.unwrap();
         id

@@ -16,7 +16,7 @@ fn tool(name: &str, description: &str, instructions: Option<&str>) -> ToolSpec {
         description: description.to_owned(),
         parameters: Json::parse(r#"{"type":"object"}"#).unwrap(),
         effect: contract::tool::EffectClass::Pure,
-        approval: contract::tool::Approval::Never,
+        approval: contract::tool::ApprovalPolicy::Never,
         timeout_ms: None,
         max_output: None,
         instructions: instructions.map(str::to_owned),

@@ -108,7 +108,7 @@ mod tests {
             description: String::new(),
             parameters: Json::default(),
             effect: contract::tool::EffectClass::Pure,
-            approval: contract::tool::Approval::Never,
+            approval: contract::tool::ApprovalPolicy::Never,
             timeout_ms: None,
             max_output: None,
             instructions: None,

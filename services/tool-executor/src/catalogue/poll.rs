@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::tool::{Approval, EffectClass, ToolSpec};
+use contract::tool::{ApprovalPolicy, EffectClass, ToolSpec};
 use contract::{TenantId, ToolName};
 use tokio::time::{Duration, Instant};
 
@@ -95,8 +95,8 @@ fn push_unique(specs: &mut Vec<(ToolSpec, Instant)>, spec: ToolSpec, at: Instant
 fn merge_specs(specs: &[&ToolSpec]) -> Option<ToolSpec> {
     let best = specs.iter().max_by(|one, other| version_rank(one).cmp(&version_rank(other)))?;
     let effect = specs.iter().map(|spec| spec.effect).max_by_key(|effect| effect_rank(*effect))?;
-    let needs_approval = specs.iter().any(|spec| spec.approval == Approval::Always);
-    let approval = if needs_approval { Approval::Always } else { best.approval };
+    let needs_approval = specs.iter().any(|spec| spec.approval == ApprovalPolicy::Always);
+    let approval = if needs_approval { ApprovalPolicy::Always } else { best.approval };
     Some(ToolSpec { effect, approval, ..ToolSpec::clone(best) })
 }
 
@@ -124,7 +124,7 @@ mod tests {
         (TenantId::default(), ToolName::new("act").unwrap())
     }
 
-    fn spec(version: &str, effect: EffectClass, approval: Approval) -> ToolSpec {
+    fn spec(version: &str, effect: EffectClass, approval: ApprovalPolicy) -> ToolSpec {
         ToolSpec {
             name: key().1,
             description: format!("Version {version}."),
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn description_new_counts_only_from_the_tools_own_address() {
         let (mut confirmed, began) = (ConfirmedSpecs::default(), Instant::now());
-        let real = spec("1.0.0", EffectClass::AtMostOnce, Approval::Always);
-        let forged = spec("9.0.0", EffectClass::Pure, Approval::Never);
+        let real = spec("1.0.0", EffectClass::AtMostOnce, ApprovalPolicy::Always);
+        let forged = spec("9.0.0", EffectClass::Pure, ApprovalPolicy::Never);
         for _ in 0..2 {
             let mut poll = CataloguePoll::new(began);
             poll.add_broadcast_reply(&confirmed, key(), real.clone());
@@ -171,22 +171,26 @@ mod tests {
     #[test]
     fn replicas_that_differ_greatest_version_and_most_careful_class_win() {
         let mut poll = CataloguePoll::new(Instant::now());
-        poll.confirm(key(), spec("1.9.0", EffectClass::Idempotent, Approval::Always));
-        poll.confirm(key(), spec("1.10.0", EffectClass::Pure, Approval::Never));
+        poll.confirm(key(), spec("1.9.0", EffectClass::Idempotent, ApprovalPolicy::Always));
+        poll.confirm(key(), spec("1.10.0", EffectClass::Pure, ApprovalPolicy::Never));
         let (found, _) = poll.finish(&mut ConfirmedSpecs::default());
         let merged = &found[&key()];
         assert_eq!(merged.description, "Version 1.10.0.");
-        assert_eq!((merged.effect, merged.approval), (EffectClass::Idempotent, Approval::Always));
+        assert_eq!((merged.effect, merged.approval), (EffectClass::Idempotent, ApprovalPolicy::Always));
     }
 
     #[test]
     fn descriptions_flooding_are_bounded() {
         let (mut poll, confirmed) = (CataloguePoll::new(Instant::now()), ConfirmedSpecs::default());
         for version in 0..100 {
-            poll.add_broadcast_reply(&confirmed, key(), spec(&version.to_string(), EffectClass::Pure, Approval::Never));
+            poll.add_broadcast_reply(
+                &confirmed,
+                key(),
+                spec(&version.to_string(), EffectClass::Pure, ApprovalPolicy::Never),
+            );
         }
         assert_eq!(poll.unconfirmed[&key()].len(), SPECS_PER_TOOL_MAX);
-        let real = spec("1.0.0", EffectClass::AtMostOnce, Approval::Always);
+        let real = spec("1.0.0", EffectClass::AtMostOnce, ApprovalPolicy::Always);
         poll.confirm(key(), real.clone());
         assert_eq!(poll.finish(&mut ConfirmedSpecs::default()).0[&key()], real);
     }

@@ -2,7 +2,7 @@
 //! here.
 
 use ailoop_tool::{Approval, Effect, wire};
-use contract::tool::{Approval as OurApproval, EffectClass, header, metadata};
+use contract::tool::{ApprovalPolicy, EffectClass, header, metadata};
 use contract::{TenantId, ToolName, subject};
 
 #[test]
@@ -42,7 +42,7 @@ fn wire_names_equal_those_of_the_contract() {
     ] {
         assert_eq!(serde_json::to_value(ours).unwrap(), theirs.as_str());
     }
-    for (theirs, ours) in [(Approval::Never, OurApproval::Never), (Approval::Always, OurApproval::Always)] {
+    for (theirs, ours) in [(Approval::Never, ApprovalPolicy::Never), (Approval::Always, ApprovalPolicy::Always)] {
         assert_eq!(serde_json::to_value(ours).unwrap(), theirs.as_str());
     }
 }

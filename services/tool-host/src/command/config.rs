@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use configuration::{Secret, schema};
-use contract::tool::Approval;
+use contract::tool::ApprovalPolicy;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -43,8 +43,8 @@ pub struct CommandConfig {
     pub pid_namespace: Option<bool>,
     /// Whether a person is asked before each command.
     #[serde(default)]
-    #[schemars(schema_with = "schema::words_or_none::<Approval>")]
-    pub approval: Approval,
+    #[schemars(schema_with = "schema::words_or_none::<ApprovalPolicy>")]
+    pub approval: ApprovalPolicy,
     /// Seconds that a command may take.
     #[serde(default = "timeout_default")]
     #[schemars(range(min = 1, max = TIMEOUT_MAX))]

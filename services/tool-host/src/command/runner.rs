@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ailoop_tool::{Approval as ToolApproval, Call, Effect, Reply, Tool, ToolError};
+use ailoop_tool::{Approval, Call, Effect, Reply, Tool, ToolError};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use contract::tool::Approval;
+use contract::tool::ApprovalPolicy;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -147,8 +147,8 @@ pub(super) fn tool(config: &CommandConfig, commands: Commands) -> Tool {
         .description(about)
         .effect(Effect::AtMostOnce)
         .approval(match config.approval {
-            Approval::Never => ToolApproval::Never,
-            Approval::Always => ToolApproval::Always,
+            ApprovalPolicy::Never => Approval::Never,
+            ApprovalPolicy::Always => Approval::Always,
         })
         .timeout(Duration::from_secs(config.timeout) + GRACE)
         .parameters(json!({"type": "object", "additionalProperties": false, "properties": {

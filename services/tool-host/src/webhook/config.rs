@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use configuration::{Secret, schema};
 use contract::ToolName;
-use contract::tool::{Approval as ApprovalSetting, EffectClass};
+use contract::tool::{ApprovalPolicy, EffectClass};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -31,8 +31,8 @@ pub struct WebhookConfig {
     pub effect: EffectClass,
     /// Whether a person is asked before each call.
     #[serde(default)]
-    #[schemars(schema_with = "schema::words_or_none::<ApprovalSetting>")]
-    pub approval: ApprovalSetting,
+    #[schemars(schema_with = "schema::words_or_none::<ApprovalPolicy>")]
+    pub approval: ApprovalPolicy,
     /// Seconds that one request may take.
     #[serde(default = "timeout_default")]
     #[schemars(range(min = 1, max = 3_600))]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ailoop_tool::{Approval, Call, Effect, Reply, Tool, ToolError};
 use contract::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TOOL_TIMEOUT_MAX};
-use contract::tool::{Approval as ApprovalSetting, EffectClass};
+use contract::tool::{ApprovalPolicy, EffectClass};
 use contract::{Json, Timestamp, ToolName};
 use tool_schema::Schema;
 
@@ -60,8 +60,8 @@ fn tool(name: &ToolName, config: &WebhookConfig) -> Result<Tool, HostError> {
             EffectClass::Reconcilable => Effect::Reconcilable,
         })
         .approval(match config.approval {
-            ApprovalSetting::Never => Approval::Never,
-            ApprovalSetting::Always => Approval::Always,
+            ApprovalPolicy::Never => Approval::Never,
+            ApprovalPolicy::Always => Approval::Always,
         })
         .timeout((Duration::from_secs(config.timeout) + GRACE).min(TOOL_TIMEOUT_MAX))
         .max_output(max_output)

@@ -220,7 +220,7 @@ async fn send<T: Serialize>(
 ) -> Result<(), String> {
     *sent += 1;
     let id = CommandId::new(&format!("u{sent}")).map_err(|error| error.to_string())?;
-    let meta = CommandMeta { told: None, v: VERSION, time: server.now(), by: None, edge: None };
+    let meta = CommandMeta { parent_command_number: None, v: VERSION, time: server.now(), by: None, edge: None };
     let body = serde_json::to_vec(&Command { meta, body }).map_err(|error| error.to_string())?;
     client.send_control(key, verb, &id, body.into()).await.map(drop).map_err(|error| error.to_string())
 }

@@ -126,7 +126,7 @@ pub(crate) fn session_started(agent: &str) -> Event {
 pub(crate) fn ignored_result(id: &str) -> Event {
     Event::InputIgnored(InputIgnored {
         parent: None,
-        told: None,
+        parent_command_number: None,
         input: InputRef { kind: InputKind::Control(Verb::ProvideToolResult), id: CommandId::new(id).unwrap() },
         control_seq: None,
         control_at: None,
@@ -212,10 +212,12 @@ impl Inner {
         };
         let control_seq = Some(delivery.seq);
         let first = match refused.clone() {
-            None => Event::InputHandled(InputHandled { told: None, input, control_seq, control_at: None }),
+            None => {
+                Event::InputHandled(InputHandled { parent_command_number: None, input, control_seq, control_at: None })
+            }
             Some(refusal) => Event::InputIgnored(InputIgnored {
                 parent: None,
-                told: None,
+                parent_command_number: None,
                 input,
                 control_seq,
                 control_at: None,

@@ -7,7 +7,7 @@ use bus_memory::MemoryServer;
 use bytes::Bytes;
 use contract::commit::Phase;
 use contract::subject::{self, Subject};
-use contract::tool::{Approval, EffectClass, Outcome};
+use contract::tool::{ApprovalPolicy, EffectClass, Outcome};
 use contract::{ErrorCode, TenantId, ToolName};
 use futures::StreamExt;
 use futures::future::AbortHandle;
@@ -226,7 +226,7 @@ async fn tool_of_many_tenants_is_found_for_each_with_every_replica() {
             world.wait_for(async || (world.bus.tools(&tenant).await.unwrap().len() == 1).then_some(())).await;
         }
         let tools = world.bus.tools(&world.key.tenant).await.unwrap();
-        assert_eq!((tools[0].version.as_str(), tools[0].approval), ("2.0.0", Approval::Always));
+        assert_eq!((tools[0].version.as_str(), tools[0].approval), ("2.0.0", ApprovalPolicy::Always));
         describing.abort();
     });
 }
@@ -323,7 +323,7 @@ async fn tool_whose_schema_costs_too_much_is_not_listed_and_blocks_no_call() {
         description: String::new(),
         parameters: contract::Json::parse(&doubling_schema()).unwrap(),
         effect: EffectClass::Pure,
-        approval: Approval::Never,
+        approval: ApprovalPolicy::Never,
         timeout_ms: None,
         max_output: None,
         instructions: None,

@@ -10,7 +10,7 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use contract::tool::{Approval, EffectClass};
+use contract::tool::{ApprovalPolicy, EffectClass};
 use serde_json::{Value, json};
 
 use stdio::{LEGACY, MODERN, RAW, RICH};
@@ -30,7 +30,7 @@ async fn tools_of_a_server_are_in_the_catalogue_as_configured() {
     assert_eq!(rest, plain.map(|tool| format!("mcp__toy__{tool}")).iter().collect::<Vec<_>>());
     assert_eq!(long.iter().map(|name| name.len()).collect::<Vec<_>>(), [64]);
     let echo = world.spec("mcp__toy__echo").await.unwrap();
-    assert_eq!((echo.effect, echo.approval, echo.timeout_ms), (EffectClass::Pure, Approval::Never, Some(30_000)));
+    assert_eq!((echo.effect, echo.approval, echo.timeout_ms), (EffectClass::Pure, ApprovalPolicy::Never, Some(30_000)));
     assert_eq!(
         (echo.max_output, echo.version.as_str(), echo.description.as_str()),
         (Some(5_000), "2.3.4", toy::BEFORE)
@@ -38,7 +38,7 @@ async fn tools_of_a_server_are_in_the_catalogue_as_configured() {
     assert!(echo.parameters.get().contains(r#""required":["text"]"#));
     assert_eq!(world.spec("mcp__toy__work").await.unwrap().effect, EffectClass::Idempotent);
     assert_eq!(world.spec("mcp__toy__die").await.unwrap().effect, EffectClass::AtMostOnce);
-    assert_eq!(world.spec("mcp__toy__huge").await.unwrap().approval, Approval::Always);
+    assert_eq!(world.spec("mcp__toy__huge").await.unwrap().approval, ApprovalPolicy::Always);
     assert_eq!(world.call("mcp__toy__wei_rd_n_me", json!({})).await.into_result(), "this is wei rd/näme");
     assert!(world.call(long[0], json!({})).await.into_result().starts_with("this is xxx"));
     host.drain(world::LONG).await;

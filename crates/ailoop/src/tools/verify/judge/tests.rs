@@ -1,6 +1,6 @@
 //! Observed replies, and the checks that follow.
 
-use contract::tool::Approval;
+use contract::tool::ApprovalPolicy;
 use contract::{Json, ToolName};
 
 use super::*;
@@ -40,7 +40,7 @@ fn spec() -> ToolSpec {
         description: "Does.".to_owned(),
         parameters: Json::parse(r#"{"type":"object","properties":{"a":{}}}"#).unwrap(),
         effect: EffectClass::Pure,
-        approval: Approval::Never,
+        approval: ApprovalPolicy::Never,
         timeout_ms: None,
         max_output: Some(10),
         instructions: None,

@@ -12,7 +12,7 @@ const KEYS: &[&str] = &["continuation", "status", "response", "tool_calls"];
 
 /// A signal as the model wrote it into its text.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Written {
+pub struct ParsedSignal {
     /// The envelope: `continuation`, and `response` and `tool_calls` where the session asked for them.
     pub value: Value,
     /// Whether it is not valid JSON, or was cut off: then nothing that it asks for is run.
@@ -24,14 +24,14 @@ pub struct Written {
 /// What an object is for the loop.
 pub(crate) enum Meaning {
     /// A signal, or an envelope that names one.
-    Signal(Written),
+    Signal(ParsedSignal),
     /// Calls in an envelope without a signal: an example, unless they are the whole reply.
-    Calls(Written),
+    Calls(ParsedSignal),
     /// A tool call that the model's server left in the text.
     UnreadCall,
     /// A part of a signal that says nothing: people do not read it either.
     Silent,
-    /// Text for people.
+    /// No signal: text for people.
     Text,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum Meaning {
 pub(crate) fn meaning(object: &Object, form: SignalForm, is_first: bool) -> Meaning {
     let is_damaged = !object.is_valid || object.end != End::Closed;
     let value = &object.value;
-    let written = |value: Value| Written { value, is_damaged, is_whole_reply: is_first };
+    let written = |value: Value| ParsedSignal { value, is_damaged, is_whole_reply: is_first };
     let signal = |value: Value| Meaning::Signal(written(value));
     let continuation = &value["continuation"];
     if has_status(continuation) {
@@ -62,7 +62,7 @@ pub(crate) fn meaning(object: &Object, form: SignalForm, is_first: bool) -> Mean
         if let Some(envelope) = flat(value) {
             return signal(envelope);
         }
-        // A response alone is text: whoever asks for JSON may get such an object for an answer.
+        // A response alone is text: a user who asks for JSON may get such an object for an answer.
         if value["response"].is_string() && (names_signal(value) || is_cut_envelope(object)) {
             return signal(value.clone());
         }

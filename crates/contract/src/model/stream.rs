@@ -1,0 +1,71 @@
+//! Pieces of a reply on their way to viewers; none of them is in a log.
+
+use serde::{Deserialize, Serialize};
+
+use super::result::FinishReason;
+
+/// A piece of a reply on its way to viewers: `message.ai_chunk_received`. Not a fact; it is in no log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chunk {
+    /// Number of the turn, from 1.
+    pub turn: u32,
+    /// Number of the step in its turn, from 1.
+    pub step: u32,
+    /// `<orchestrator's attempt>.<delivery>`: a viewer empties its buffer when it grows.
+    pub attempt: String,
+    /// Counts from 0 within an attempt.
+    pub index: u64,
+    /// What the delta belongs to.
+    pub channel: Channel,
+    /// Text since the chunk before.
+    pub delta: String,
+    /// The last one of this attempt; always sent, also for an empty reply.
+    #[serde(rename = "final")]
+    pub last: bool,
+    /// In the last one: why the reply ended. None where the attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<FinishReason>,
+}
+
+/// What a chunk belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    /// What the user reads.
+    Text,
+    /// What the model thinks.
+    Reasoning,
+}
+
+/// A piece of a tool call's arguments: `tool_call.partial`. For viewers only; executors see complete calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartialCall {
+    /// Number of the turn, from 1.
+    pub turn: u32,
+    /// Number of the step in its turn, from 1.
+    pub step: u32,
+    /// Attempt and delivery, as in [`Chunk`].
+    pub attempt: String,
+    /// Which call of the reply, from 0.
+    pub index: u32,
+    /// The tool's name, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// More of its arguments.
+    pub delta: String,
+}
+
+/// What `ai_rpc.view` answers: the reply so far.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplySnapshot {
+    /// Number of the turn, from 1.
+    pub turn: u32,
+    /// Number of the step in its turn, from 1.
+    pub step: u32,
+    /// Attempt and delivery, as in [`Chunk`].
+    pub attempt: String,
+    /// The next chunk's index.
+    pub index: u64,
+    /// The text so far.
+    pub text: String,
+}

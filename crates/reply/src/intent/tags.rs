@@ -1,0 +1,7 @@
+//! What a word or phrase of the lexicon stands for.
+
+/// What words stand for, as a set of bits.
+pub(super) type Tags = u64;
+
+/// A section of a file of words, and what its phrases stand for.
+pub(super) type Section = (&'static str, Tags);

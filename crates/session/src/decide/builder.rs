@@ -1,0 +1,186 @@
+//! Builds a decision: which handler takes an input, and what every input leads to.
+
+use contract::command::{Parent, Refusal};
+use contract::event::{Event, InputHandled, InputIgnored, Spent, TimerSet};
+use contract::limits::COMMAND_AGE_MAX;
+use contract::tool::Outcome;
+use contract::{ErrorCode, Timestamp};
+
+use crate::state::{Lifecycle, State};
+use crate::transcript::Transcript;
+use crate::{Body, Decision, Input, check, effect};
+
+/// Decides about inputs that become one commit. Each input sees the effects of those before it.
+pub(crate) fn decide(state: &State, transcript: &Transcript, now: Timestamp, inputs: &[Input]) -> Decision {
+    let mut state = state.clone();
+    let mut at = now.max(state.updated);
+    state.begin_commit(state.next_slot(), at);
+    let mut events = Vec::new();
+    for input in inputs {
+        let mut builder = DecisionBuilder { state, transcript, at, now, events, input };
+        match builder.handle() {
+            Ok(()) => builder.advance(),
+            Err(ignored) => builder.ignore(ignored),
+        }
+        builder.set_timer();
+        DecisionBuilder { state, at, events, .. } = builder;
+    }
+    let effects = effect::of_all(&state, &events);
+    Decision { at, events, effects }
+}
+
+/// Builds a decision on a copy of the state, to which each event is applied as it is emitted.
+pub(super) struct DecisionBuilder<'a> {
+    pub(super) state: State,
+    /// The transcript before the first input.
+    pub(super) transcript: &'a Transcript,
+    pub(super) at: Timestamp,
+    /// Time by the caller's clock. `at` is later if the clock of an earlier commit was ahead.
+    pub(super) now: Timestamp,
+    pub(super) events: Vec<Event>,
+    pub(super) input: &'a Input,
+}
+
+/// Why an input is ignored.
+pub(super) struct Rejection {
+    pub(super) refusal: Refusal,
+    pub(super) spent: Option<Spent>,
+    pub(super) late: Option<Outcome>,
+    pub(super) parent: Option<Box<Parent>>,
+}
+
+impl Rejection {
+    pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { refusal: Refusal { code, message: message.into() }, spent: None, late: None, parent: None }
+    }
+}
+
+impl From<Refusal> for Rejection {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, spent: None, late: None, parent: None }
+    }
+}
+
+impl DecisionBuilder<'_> {
+    pub(super) fn emit(&mut self, event: Event) {
+        self.state.apply(self.at, &event);
+        self.events.push(event);
+    }
+
+    pub(super) fn handled(&mut self) {
+        let input = self.input.reference.clone();
+        let Input { control_seq, control_at, parent_command_number, .. } = *self.input;
+        self.emit(Event::InputHandled(InputHandled { input, control_seq, control_at, parent_command_number }));
+    }
+
+    fn ignore(&mut self, ignored: Rejection) {
+        let Rejection { refusal, spent, late, parent } = ignored;
+        let input = self.input.reference.clone();
+        let Input { control_seq, control_at, parent_command_number, .. } = *self.input;
+        let ignored =
+            InputIgnored { input, control_seq, control_at, parent_command_number, refusal, usage: spent, late, parent };
+        self.emit(Event::InputIgnored(ignored));
+        self.keep_timer();
+    }
+
+    /// Sets the current timer again under its number: an older timer may have reached the server late and replaced it.
+    fn keep_timer(&mut self) {
+        if let (Body::Timer, Some(timer)) = (&self.input.body, self.state.timer.clone()) {
+            self.emit(Event::TimerSet(timer));
+        }
+    }
+
+    /// Handles the input. A handler checks first and then emits, so that a refusal has emitted nothing.
+    fn handle(&mut self) -> Result<(), Rejection> {
+        self.check_lifecycle()?;
+        self.check_command()?;
+        match &self.input.body {
+            Body::Start(start) => self.start(start),
+            Body::Send(message) => self.send(message),
+            Body::Pause(control_reason) => self.pause(control_reason),
+            Body::Resume(control_reason) => self.resume(control_reason),
+            Body::Stop(control_reason) => {
+                self.stop(control_reason);
+                Ok(())
+            }
+            Body::Answer(answer) => self.answer(answer),
+            Body::Clear(control_reason) => self.clear(control_reason),
+            Body::Configure(configure) => self.configure(configure),
+            Body::ToolResult(result) => self.tool_result(result),
+            Body::Extend(extension) => self.extend(extension),
+            Body::ModelFinished(finished) => self.model_finished(finished),
+            Body::ModelFailed(failed) => self.model_failed(failed),
+            Body::Timer => self.timer(),
+        }
+    }
+
+    fn check_lifecycle(&self) -> Result<(), Rejection> {
+        if let Some(sent) = self.input.sent
+            && self.now.since(sent) > COMMAND_AGE_MAX
+        {
+            let hours = COMMAND_AGE_MAX.as_secs() / 3_600;
+            let message = format!("the command is older than {hours} hours; send it again under a new id");
+            return Err(Rejection::new(ErrorCode::StaleCommand, message));
+        }
+        if let (Some(number), Some(last)) = (self.input.parent_command_number, &self.state.last_parent_command)
+            && number <= last.number
+        {
+            return Err(Rejection::new(ErrorCode::NotNow, "the parent said something else since"));
+        }
+        let starts = matches!(self.input.body, Body::Start(_));
+        match (self.state.life, starts) {
+            (Lifecycle::Alive, false) | (Lifecycle::NotStarted, true) => Ok(()),
+            // The last timer archives the session.
+            (Lifecycle::Ended, false) if matches!(self.input.body, Body::Timer) => Ok(()),
+            (Lifecycle::Alive, true) => Err(Rejection::new(ErrorCode::SessionExists, "the session is running already")),
+            (Lifecycle::Ended, _) => Err(self.late(ErrorCode::SessionEnded, "the session has ended")),
+            (Lifecycle::NotStarted, false) => Err(self.late(ErrorCode::UnknownSession, "no such session")),
+        }
+    }
+
+    /// Checks commands like the edge does, since other senders may skip it.
+    fn check_command(&self) -> Result<(), Rejection> {
+        let checked = match &self.input.body {
+            // The parent gets a result if its child cannot start.
+            Body::Start(input) => {
+                let parent = || input.start.parent.clone().map(Box::new);
+                return check::start(&input.start)
+                    .map_err(|refusal| Rejection { parent: parent(), ..Rejection::from(refusal) });
+            }
+            Body::Send(message) => check::message(message),
+            Body::Pause(control_reason)
+            | Body::Resume(control_reason)
+            | Body::Stop(control_reason)
+            | Body::Clear(control_reason) => check::reason(control_reason),
+            Body::Answer(answer) => check::answer(answer),
+            Body::Configure(input) => check::configure(&input.configure),
+            Body::ToolResult(_) | Body::Extend(_) | Body::ModelFinished(_) | Body::ModelFailed(_) | Body::Timer => {
+                Ok(())
+            }
+        };
+        checked.map_err(Rejection::from)
+    }
+
+    /// Ignores a result, but counts its costs.
+    pub(super) fn late(&self, code: ErrorCode, message: &str) -> Rejection {
+        let mut ignored = Rejection::new(code, message);
+        if let Body::ModelFinished(finished) = &self.input.body {
+            ignored.spent = Some(Spent { usage: finished.usage, cost_usd: finished.cost_usd });
+        } else if let Body::ModelFailed(failed) = &self.input.body {
+            ignored.spent = Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd });
+        } else if let Body::ToolResult(result) = &self.input.body {
+            ignored.late = Some(result.outcome);
+            ignored.spent = result.used.map(|used| used.spent);
+        }
+        ignored
+    }
+
+    /// Sets the timer if a deadline is earlier. A timer that fires too early is then set again.
+    fn set_timer(&mut self) {
+        let Some(at) = self.state.next_deadline() else { return };
+        if self.state.timer.as_ref().is_none_or(|timer| timer.at > at) {
+            let number = self.state.timers + 1;
+            self.emit(Event::TimerSet(TimerSet { number, at }));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a session keeps from its start to its end.
+
+use std::sync::Arc;
+
+use contract::AiConfig;
+use contract::command::{ContinuationOverride, Features, Parent};
+use contract::model::Streaming;
+use contract::settings::{AgentSettings, ModelSettings};
+use reply::Patterns;
+use serde::{Deserialize, Serialize};
+
+use crate::approval::Approvals;
+
+/// What a session keeps from its start to its end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Setup {
+    pub(crate) agent: AgentSettings,
+    pub(crate) model: ModelSettings,
+    pub(crate) interactive: bool,
+    pub(crate) parameters: serde_json::Map<String, serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tool_choice: Vec<serde_json::Value>,
+    /// What the session itself says of its prompt and requests.
+    #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
+    pub(crate) ai_config: AiConfig,
+    pub(crate) streaming: Streaming,
+    #[serde(default)]
+    pub(crate) fallbacks: Vec<ModelSettings>,
+    /// What the session itself switched and replaced, for when agent or model are looked up again.
+    #[serde(default)]
+    pub(crate) features: Features,
+    #[serde(default)]
+    pub(crate) overrides: Option<ContinuationOverride>,
+    /// The tools to which the session limits itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) only_tools: Option<Vec<String>>,
+    #[serde(default)]
+    pub(crate) parent: Option<Box<Parent>>,
+}
+
+impl Setup {
+    /// They compiled when the session started; if they no longer do, no pattern speaks. The process keeps them within
+    /// one limit for all sessions: a session that held its own would keep them as long as it is in memory.
+    pub(crate) fn patterns(&self) -> Arc<Patterns> {
+        Patterns::compile(&self.agent.continuation).unwrap_or_default()
+    }
+
+    /// What the session itself says of how it goes on, with what it says now.
+    pub(crate) fn overrides_with(&self, now: Option<&ContinuationOverride>) -> Option<ContinuationOverride> {
+        match (self.overrides.clone(), now.cloned()) {
+            (Some(before), Some(now)) => Some(before.and(now)),
+            (before, now) => now.or(before),
+        }
+    }
+
+    /// The same of its rules about asking a person.
+    pub(crate) fn approvals(&self) -> Arc<Approvals> {
+        Approvals::shared(&self.agent.approvals)
+    }
+}

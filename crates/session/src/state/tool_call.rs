@@ -1,0 +1,92 @@
+//! One tool call of a reply, from its announcement to its result.
+
+use contract::event::Child;
+use contract::ids::{CallId, ToolName};
+use contract::settings::OnExpiry;
+use contract::tool::{ASK_USER, EffectClass, Outcome};
+use contract::{Json, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// One call of a reply.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ToolCallState {
+    pub(crate) call: CallId,
+    /// As the model wrote it.
+    pub(crate) name: String,
+    pub(crate) stage: CallStage,
+    /// What a person made of its arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) changed: Option<Json>,
+    /// The id of the commit that opened it first; empty before, and where an older version opened it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) opened_by: String,
+}
+
+/// How far a tool call is.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum CallStage {
+    /// In the reply, not looked at yet; only between two events of one commit.
+    Announced,
+    /// Waits for its turn, or for resume.
+    Pending(Box<ToolRequest>),
+    /// Waits for a person.
+    Gated {
+        request: Box<ToolRequest>,
+        expires: Timestamp,
+        /// What counts when nobody answers in time.
+        #[serde(default)]
+        on_expiry: OnExpiry,
+    },
+    /// Sent to the executors, or to a child session.
+    Open {
+        request: Box<ToolRequest>,
+        attempt: u32,
+        slot: u64,
+        deadline: Timestamp,
+        /// The session that performs it, where the loop does.
+        #[serde(default)]
+        child: Option<Box<Child>>,
+    },
+    /// Has its one result.
+    Done(Outcome),
+}
+
+/// What is asked of a tool.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ToolRequest {
+    pub(crate) tool: ToolName,
+    pub(crate) arguments: Json,
+    pub(crate) effect: EffectClass,
+    pub(crate) timeout_ms: u64,
+    pub(crate) max_output: usize,
+}
+
+impl ToolRequest {
+    /// Whether a person answers it: no executor is asked.
+    pub(crate) fn is_question(&self) -> bool {
+        self.tool.as_str() == ASK_USER
+    }
+}
+
+impl ToolCallState {
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.stage, CallStage::Done(_))
+    }
+
+    pub(crate) fn is_gated(&self) -> bool {
+        matches!(self.stage, CallStage::Gated { .. })
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.stage, CallStage::Open { .. })
+    }
+
+    pub(crate) fn request(&self) -> Option<&ToolRequest> {
+        match &self.stage {
+            CallStage::Pending(request) | CallStage::Gated { request, .. } | CallStage::Open { request, .. } => {
+                Some(request)
+            }
+            CallStage::Announced | CallStage::Done(_) => None,
+        }
+    }
+}

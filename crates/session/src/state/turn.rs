@@ -1,0 +1,226 @@
+//! A turn: from a user message to the answer to it.
+
+use contract::Timestamp;
+use contract::event::{Progress, Spent, StopReason};
+use contract::ids::{CallAttempt, CallId};
+use contract::model::{FailureKind, SignalForm};
+use contract::settings::ContinuationSettings;
+use serde::{Deserialize, Serialize};
+
+use super::tool_call::ToolCallState;
+use crate::clock::Clock;
+use crate::repetition_guard::RepetitionGuard;
+
+/// From a user message to the answer to it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct TurnState {
+    pub(crate) number: u32,
+    pub(crate) step: u32,
+    pub(crate) clock: Clock,
+    pub(crate) activity: Activity,
+    pub(crate) retries: u32,
+    pub(crate) spent: Spent,
+    /// What the user read last.
+    pub(crate) text: String,
+    /// What the guards watch.
+    #[serde(default)]
+    pub(crate) guard: RepetitionGuard,
+    /// The attempt that was opened last, of this step's model call.
+    #[serde(default)]
+    pub(crate) attempt: u32,
+    /// Which fallback answers in the model's place; 0: none.
+    #[serde(default)]
+    pub(crate) fallback: u32,
+    /// Summaries that were asked for in this turn.
+    #[serde(default)]
+    pub(crate) summaries: u32,
+    /// The step before which the last summary was asked for.
+    #[serde(default)]
+    pub(crate) summarised: u32,
+    /// The last step whose request was cut because the provider found it too long.
+    #[serde(default)]
+    pub(crate) squeezed: u32,
+    /// When it began; 1970 where an older fold did not say.
+    #[serde(default)]
+    pub(crate) started: Timestamp,
+    /// The form in which the last model call asked for a signal; none where an older fold did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) form: Option<SignalForm>,
+    /// The progress that the model reported last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) progress: Option<Progress>,
+    /// Whether a step was taken since the model was not sure that it is done.
+    #[serde(default)]
+    pub(crate) is_doubted: bool,
+    /// Set when the turn is at a limit and ends with its next step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_step: Option<LastStep>,
+}
+
+/// The step without tools with which a turn at a limit ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LastStep {
+    /// The turn's stop reason.
+    pub(crate) limit: StopReason,
+    /// Whether its one model call was opened.
+    pub(crate) opened: bool,
+}
+
+/// What a turn is busy with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Activity {
+    /// The next step may begin.
+    Ready,
+    /// A model call is open.
+    #[serde(rename = "Thinking")]
+    AwaitingModel(ModelCall),
+    /// A failed model call waits for its next attempt.
+    Backoff { call: CallId, attempt: u32, empties: u32, retry_at: Timestamp },
+    /// A reply without calls is being decided about: between two events of one commit, or until a pause is over in
+    /// which nobody can be asked.
+    Deciding,
+    /// The reply's calls run.
+    #[serde(rename = "Acting")]
+    RunningTools(Vec<ToolCallState>),
+    /// A person is asked whether to go on.
+    #[serde(rename = "Asking")]
+    AwaitingUser {
+        gate: CallId,
+        #[serde(alias = "limit")]
+        question: Question,
+        expires: Timestamp,
+    },
+    /// The model sums up the turns before one, so that they can go.
+    Summarising { model: ModelCall, before: u32 },
+    /// Another model is asked whether the turn goes on after its last reply.
+    Judging { judge: ModelCall, model: String },
+}
+
+/// Why a person is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Question {
+    /// The turn is at a limit: may it use as much again?
+    Limit(StopReason),
+    /// A model call failed for good: shall it be tried again?
+    Failed { kind: FailureKind },
+}
+
+impl Question {
+    /// How the turn ends when the answer is no.
+    pub(crate) fn denied(self) -> StopReason {
+        match self {
+            Self::Limit(limit) => limit,
+            Self::Failed { .. } => StopReason::Error,
+        }
+    }
+
+    /// What the answer is bound to.
+    pub(crate) fn word(self) -> String {
+        match self {
+            Self::Limit(limit) => limit.as_str().to_owned(),
+            Self::Failed { kind } => kind.code().as_str().to_owned(),
+        }
+    }
+}
+
+/// An open model call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct ModelCall {
+    pub(crate) call: CallId,
+    pub(crate) attempt: u32,
+    pub(crate) slot: u64,
+    pub(crate) deadline: Timestamp,
+    /// Empty replies so far.
+    pub(crate) empties: u32,
+    /// Set when the user took the floor: how long the partial text is awaited.
+    pub(crate) interrupted: Option<Timestamp>,
+}
+
+impl ModelCall {
+    /// One that is made once, beside the turn's steps.
+    pub(crate) fn once(call: CallId, slot: u64, deadline: Timestamp) -> Self {
+        Self { call, attempt: 1, slot, deadline, empties: 0, interrupted: None }
+    }
+
+    pub(crate) fn id(&self) -> CallAttempt {
+        CallAttempt { call: self.call.clone(), attempt: self.attempt }
+    }
+}
+
+impl TurnState {
+    /// The limit that keeps it from another step.
+    pub(crate) fn limit(&self, settings: &ContinuationSettings, at: Timestamp) -> Option<StopReason> {
+        let out_of_time = self.clock.deadline().is_some_and(|deadline| deadline <= at);
+        let settled = !matches!(self.activity, Activity::RunningTools(_));
+        let reached = self.guard.reached(settings, self.step, settled, self.spent);
+        reached.or_else(|| out_of_time.then_some(StopReason::Timeout))
+    }
+
+    /// Whether no call runs and nobody is asked: the next step, or a question about it, may follow.
+    pub(crate) fn is_between_steps(&self) -> bool {
+        match self.activity {
+            Activity::Ready | Activity::Deciding => true,
+            Activity::AwaitingModel(_)
+            | Activity::Backoff { .. }
+            | Activity::RunningTools(_)
+            | Activity::Summarising { .. }
+            | Activity::Judging { .. }
+            | Activity::AwaitingUser { .. } => false,
+        }
+    }
+
+    /// Steps that count for the user: the last one at a limit is none.
+    pub(crate) fn iterations(&self) -> u32 {
+        self.step - u32::from(self.last_step.is_some_and(|last| last.opened))
+    }
+
+    pub(crate) fn calls(&self) -> &[ToolCallState] {
+        match &self.activity {
+            Activity::RunningTools(calls) => calls,
+            Activity::Ready
+            | Activity::AwaitingModel(_)
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::Summarising { .. }
+            | Activity::Judging { .. }
+            | Activity::AwaitingUser { .. } => &[],
+        }
+    }
+
+    pub(crate) fn calls_mut(&mut self) -> &mut [ToolCallState] {
+        match &mut self.activity {
+            Activity::RunningTools(calls) => calls,
+            Activity::Ready
+            | Activity::AwaitingModel(_)
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::Summarising { .. }
+            | Activity::Judging { .. }
+            | Activity::AwaitingUser { .. } => &mut [],
+        }
+    }
+
+    pub(crate) fn call_mut(&mut self, call: &CallId) -> Option<&mut ToolCallState> {
+        self.calls_mut().iter_mut().find(|state| state.call == *call)
+    }
+
+    pub(crate) fn call(&self, call: &CallId) -> Option<&ToolCallState> {
+        self.calls().iter().find(|state| state.call == *call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn question_of_the_second_fold_is_read() {
+        let old = r#"{"Asking":{"gate":"limit-1-1","limit":"max_iterations","expires":"2026-01-15T10:30:45.123Z"}}"#;
+        let asking: Activity = serde_json::from_str(old).unwrap();
+        assert!(matches!(asking, Activity::AwaitingUser { question: Question::Limit(StopReason::MaxIterations), .. }));
+        let failed = Question::Failed { kind: FailureKind::Auth };
+        let text = serde_json::to_string(&failed).unwrap();
+        assert_eq!(serde_json::from_str::<Question>(&text).unwrap(), failed);
+    }
+}

@@ -1,0 +1,59 @@
+//! The agent and the model of a session under test.
+
+use contract::AgentId;
+use contract::compose::Composed;
+use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, OnExpiry, ToolFilter};
+use contract::tool::ApprovalPolicy;
+
+/// Who talks, and how.
+pub(crate) struct Cast {
+    pub(crate) agent: &'static str,
+    pub(crate) continuation: ContinuationSettings,
+    pub(crate) model: ModelSettings,
+    pub(crate) fallbacks: Vec<ModelSettings>,
+    pub(crate) approvals: Vec<ApprovalRule>,
+}
+
+impl Default for Cast {
+    fn default() -> Self {
+        Self {
+            agent: "e",
+            continuation: ContinuationSettings::default(),
+            model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
+            fallbacks: Vec::new(),
+            approvals: Vec::new(),
+        }
+    }
+}
+
+impl Cast {
+    pub(super) fn composed(self) -> Composed {
+        Composed {
+            prompt: "You are a test.".to_owned(),
+            fingerprint: "f".to_owned(),
+            components: Vec::new(),
+            warnings: Vec::new(),
+            agent: AgentSettings {
+                id: AgentId::new(self.agent).unwrap(),
+                name: self.agent.to_uppercase(),
+                continuation: self.continuation,
+                tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+                approvals: self.approvals,
+            },
+            model: self.model,
+            ai_config: None,
+            fallbacks: self.fallbacks,
+        }
+    }
+}
+
+/// A rule on all calls of a tool.
+pub(crate) fn rule(tool: &str, ask: ApprovalPolicy) -> ApprovalRule {
+    ApprovalRule {
+        tool: tool.to_owned(),
+        when: std::collections::BTreeMap::new(),
+        ask,
+        expires: None,
+        on_expiry: OnExpiry::Deny,
+    }
+}
