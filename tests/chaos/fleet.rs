@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ailoop_tests::effects::Effects;
-use ailoop_tests::workshop::EFFECTS;
-use ailoop_tests::{fleet as tests, judge};
+use ailoop_tests::effects::EffectRecorder;
+use ailoop_tests::fleet::wait_for_tools;
+use ailoop_tests::judge;
+use ailoop_tests::tool_server::EFFECTS;
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use contract::streams::Stream;
@@ -86,7 +87,7 @@ fn tell((done, all): (usize, usize), row: &Row) {
 pub(crate) struct Fleet {
     pub(crate) stage: Stage,
     pub(crate) model: Arc<Model>,
-    pub(crate) effects: Arc<Effects>,
+    pub(crate) effects: Arc<EffectRecorder>,
     troubles: Arc<Mutex<Vec<Trouble>>>,
     stop: Arc<AtomicBool>,
     others: JoinSet<anyhow::Result<Vec<String>>>,
@@ -100,8 +101,8 @@ impl Fleet {
         let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
         let model = Arc::new(Model::start().await?);
         let stage = Stage::start(nodes, &model.server).await?;
-        let effects = Effects::serve(&stage.servers.urls().join(","), &scratch.path().join("effects")).await?;
-        tests::knows(&stage.bus, &EFFECTS.map(Effect::as_str)).await?;
+        let effects = EffectRecorder::serve(&stage.servers.urls().join(","), &scratch.path().join("effects")).await?;
+        wait_for_tools(&stage.bus, &EFFECTS.map(Effect::as_str)).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut others = JoinSet::new();
         for _ in 0..busy {
@@ -179,7 +180,7 @@ impl Fleet {
             "{session}: a reply that was stored was asked for again without a question whether it is"
         );
         self.judged.insert(session);
-        judge::requests(&self.model.server.asked())?;
+        judge::requests(&self.model.server.requests())?;
         self.judge_others(cell, &trouble, row).await
     }
 
@@ -248,7 +249,7 @@ pub(crate) async fn kill_leaders(length: Duration, every: Duration) -> anyhow::R
         let to = SystemTime::now();
         longest = longest.max(gap(&commits, SystemTime::UNIX_EPOCH, to));
     }
-    judge::requests(&fleet.model.server.asked())?;
+    judge::requests(&fleet.model.server.requests())?;
     #[allow(clippy::print_stderr, reason = "the figures of a long run")]
     {
         let (sessions, took) = (lived.len(), began.elapsed());

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use ailoop_tests::client::{Client, Control};
+use ailoop_tests::client::{Control, TestClient};
 use ailoop_tests::fleet::key;
 use anyhow::{bail, ensure};
 use bus::{Bus, Read};
@@ -30,7 +30,7 @@ enum Word {
 
 impl Word {
     async fn say(self, edge: &str, session: &str) -> anyhow::Result<()> {
-        let client = Client::connect(edge).await?;
+        let client = TestClient::connect(edge).await?;
         match self {
             Self::Start { interactive } => {
                 let options = json!({"interactive": interactive});

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use ailoop_tests::commands::Sessions;
+use ailoop_tests::fleet::key;
+use ailoop_tests::judge;
 use ailoop_tests::nats::NatsServer;
 use ailoop_tests::restored::{self, Restore};
-use ailoop_tests::{fleet as tests, judge};
 use anyhow::{Context, ensure};
 use futures::future::join_all;
 use simulation::rng::Rng;
@@ -117,8 +118,8 @@ pub(crate) async fn strike(
     let verdict = restored::judge(&restore, &sessions, &fleet.effects, &all, &[], &sent, bus).await?;
     let age = restored.duration_since(copied).unwrap_or_default();
     ensure!(verdict.findings.is_empty(), "a copy {age:?} old was put back: {}", verdict.findings.join("; "));
-    judge::requests(&fleet.model.server.asked())?;
-    let commits = bus.history(&tests::key(session)?, 0).await.unwrap_or_default();
+    judge::requests(&fleet.model.server.requests())?;
+    let commits = bus.history(&key(session)?, 0).await.unwrap_or_default();
     let commits: Vec<_> = commits.into_iter().map(|(_, commit)| commit).collect();
     row.resumed_ms = u64::try_from(resumed(&commits, fired.at).as_millis()).unwrap_or(u64::MAX);
     Ok(())

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
-use ailoop_tests::effects::Effects;
+use ailoop_tests::effects::EffectRecorder;
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
-use ailoop_tests::workshop::EFFECTS;
+use ailoop_tests::tool_server::EFFECTS;
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use bus::{Bus, BusError};
@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub(crate) struct Witnesses<'a> {
     pub(crate) bus: &'a Bus,
     pub(crate) wires: &'a Wires,
-    pub(crate) effects: &'a Effects,
+    pub(crate) effects: &'a EffectRecorder,
     pub(crate) model: &'a Model,
     /// Whether core NATS may have lost a request to a tool or its answer: then a call ends when its time is over.
     pub(crate) lossy: bool,

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ailoop_tests::crowd::{EdgeReplica, Replica, Site};
-use ailoop_tests::fleet as tests;
 use ailoop_tests::model::ModelServer;
 use ailoop_tests::nats::{NatsCluster, NatsServer};
+use ailoop_tests::process_fleet::{EdgeReplica, Launcher, Replica};
+use ailoop_tests::wait::eventually;
 use anyhow::{Context, bail};
 use bus::{Bus, NatsConfig};
 use contract::streams::Stream;
@@ -147,14 +147,14 @@ pub(crate) struct Stage {
     pub(crate) doors: Doors,
     pub(crate) starts: Starts,
     pub(crate) wires: Arc<Wires>,
-    pub(crate) site: Site,
+    pub(crate) site: Launcher,
     members: Vec<Member>,
 }
 
 impl Stage {
     pub(crate) async fn start(nodes: usize, model: &ModelServer) -> anyhow::Result<Self> {
         let (servers, bus) = Servers::start(nodes).await?;
-        let site = Site::new(&[("test", &model.base_url())], &[("AILOOP__TELEMETRY__FILTER", FILTER)])?;
+        let site = Launcher::new(&[("test", &model.base_url())], &[("AILOOP__TELEMETRY__FILTER", FILTER)])?;
         let (doors, wires) = (Doors::default(), Arc::default());
         let mut stage = Self { servers, bus, doors, starts: Starts::default(), wires, site, members: Vec::new() };
         for service in SERVICES {
@@ -217,7 +217,7 @@ impl Stage {
         self.servers.one()?.put_store_back(copy, None)?;
         sleep(AWAY).await;
         self.servers.node(0).resume().await?;
-        tests::eventually("the server answers", async || self.bus.ping().await.is_ok()).await
+        eventually("the server answers", async || self.bus.ping().await.is_ok()).await
     }
 
     /// Kills the server that leads a stream, and starts it again when another one leads.

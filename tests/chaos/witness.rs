@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tool::Effect;
 use serde_json::{Value, json};
 
@@ -29,8 +29,8 @@ impl Model {
     pub(crate) async fn start() -> anyhow::Result<Self> {
         let served: Arc<Mutex<Vec<Served>>> = Arc::default();
         let asked_for = served.clone();
-        let model = ModelServer::start(move |asked| {
-            let (session, turn, step) = position(asked);
+        let model = ModelServer::start(move |request| {
+            let (session, turn, step) = position(request);
             let call = Served { session: session.clone(), call: format!("m{turn}-{step}"), at: SystemTime::now() };
             asked_for.lock().unwrap_or_else(PoisonError::into_inner).push(call);
             reply(&session, turn, step)
@@ -47,19 +47,19 @@ impl Model {
 }
 
 /// The session that a request is for, its turn and its step: the last word of each user message is the session's name.
-fn position(asked: &Asked) -> (String, usize, usize) {
+fn position(request: &RecordedRequest) -> (String, usize, usize) {
     let role = |message: &&Value, role: &str| message["role"] == role;
-    let turn = asked.messages().iter().filter(|message| role(message, "user")).count();
-    let said = asked.messages().iter().rev().take_while(|message| !role(message, "user"));
+    let turn = request.messages().iter().filter(|message| role(message, "user")).count();
+    let said = request.messages().iter().rev().take_while(|message| !role(message, "user"));
     let step = said.filter(|message| role(message, "assistant")).count() + 1;
-    (asked.last_user().rsplit(' ').next().unwrap_or_default().to_owned(), turn, step)
+    (request.last_user().rsplit(' ').next().unwrap_or_default().to_owned(), turn, step)
 }
 
 /// Two steps with calls, a last word, and short answers after that.
-fn reply(session: &str, turn: usize, step: usize) -> Reply {
+fn reply(session: &str, turn: usize, step: usize) -> ScriptedReply {
     let spoken = |text: &str| {
         let words = text.split_inclusive(' ');
-        words.fold(Reply::text(""), |reply, word| reply.and_delay(PIECE).and_text(word))
+        words.fold(ScriptedReply::text(""), |reply, word| reply.and_delay(PIECE).and_text(word))
     };
     let call =
         |effect: Effect| (effect.as_str(), json!({"mark": format!("{session}-{turn}-{step}-{}", effect.as_str())}));

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ailoop_tests::fleet::{eventually, key, soon};
+use ailoop_tests::fleet::key;
 use ailoop_tests::nats::NatsServer;
+use ailoop_tests::wait::{eventually, soon};
 use anyhow::{Context, ensure};
 use bus::{Bus, BusError, Inbox, Mailbox, Read};
 use contract::mail::{Mail, MailEntry};

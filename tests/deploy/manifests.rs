@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ailoop_tests::cli::Desk;
+use ailoop_tests::cli::WorkDir;
 use anyhow::Context;
 use regex::Regex;
 
@@ -32,9 +32,9 @@ async fn every_service_takes_the_environment_of_its_manifest() -> anyhow::Result
             ("AILOOP__NATS__URL", "nats://127.0.0.1:1"),
             ("AILOOP__NATS__START_WAIT_SECONDS", "0"),
         ];
-        let desk = all.into_iter().fold(Desk::new()?, |desk, (name, value)| desk.with(&name, value));
-        let desk = here.into_iter().fold(desk, |desk, (name, value)| desk.with(name, value));
-        let outcome = desk.run([service]).await?;
+        let work_dir = all.into_iter().fold(WorkDir::new()?, |work_dir, (name, value)| work_dir.with(&name, value));
+        let work_dir = here.into_iter().fold(work_dir, |work_dir, (name, value)| work_dir.with(name, value));
+        let outcome = work_dir.run([service]).await?;
         assert!(outcome.stderr.contains("nats_unreachable"), "{service}: {}", outcome.stderr);
     }
     Ok(())
@@ -58,9 +58,10 @@ fn the_server_gets_a_password_for_each_user_and_whoever_installs_it_is_told_of_e
 
 #[tokio::test]
 async fn a_variable_that_no_service_knows_would_be_seen() -> anyhow::Result<()> {
-    let desk = Desk::new()?.with("AILOOP__EDGE__WS__LISTN", "0.0.0.0:7070");
-    let desk = desk.with("AILOOP__NATS__URL", "nats://127.0.0.1:1").with("AILOOP__NATS__START_WAIT_SECONDS", "0");
-    let outcome = desk.run(["edge"]).await?;
+    let work_dir = WorkDir::new()?.with("AILOOP__EDGE__WS__LISTN", "0.0.0.0:7070");
+    let work_dir =
+        work_dir.with("AILOOP__NATS__URL", "nats://127.0.0.1:1").with("AILOOP__NATS__START_WAIT_SECONDS", "0");
+    let outcome = work_dir.run(["edge"]).await?;
     assert!(outcome.stderr.contains("AILOOP__EDGE__WS__LISTN"), "{}", outcome.stderr);
     Ok(())
 }

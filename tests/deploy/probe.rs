@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ailoop_tests::fleet::soon;
 use ailoop_tests::nats::NatsServer;
+use ailoop_tests::wait::soon;
 use async_nats::{Client, ConnectOptions, Event};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};

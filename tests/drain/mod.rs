@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
-use ailoop_tests::crowd::{Crowd, EdgeReplica, Replica};
+use ailoop_tests::client::TestClient;
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
-use ailoop_tests::workshop::{EFFECTS, Workshop};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
+use ailoop_tests::process_fleet::{EdgeReplica, ProcessFleet, Replica};
+use ailoop_tests::tool_server::{EFFECTS, ToolServer};
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use contract::commit::Commit;
@@ -44,14 +44,14 @@ fn setting(name: &str) -> Option<u64> {
     service::config::env(name)?.parse().ok()
 }
 
-fn thinking(asked: &Asked) -> Reply {
-    let said = asked.messages().iter().filter(|message| message["role"] == "assistant").count();
-    let reply = Reply::text("Well. ").and_delay(THINKS);
+fn thinking(request: &RecordedRequest) -> ScriptedReply {
+    let said = request.messages().iter().filter(|message| message["role"] == "assistant").count();
+    let reply = ScriptedReply::text("Well. ").and_delay(THINKS);
     if said + 1 >= STEPS {
         return reply.and_text("That is all.");
     }
     let effect = EFFECTS[said % EFFECTS.len()];
-    reply.and_calls(&[(effect.as_str(), json!({"mark": format!("{}", asked.number)}))])
+    reply.and_calls(&[(effect.as_str(), json!({"mark": format!("{}", request.number)}))])
 }
 
 /// Where clients find an edge now.
@@ -78,13 +78,13 @@ async fn user(doors: Doors, number: u64, stop: Arc<AtomicBool>, moved: Arc<Atomi
         let mut tries = number;
         loop {
             let attempt = async {
-                let client = Client::connect(&doors.any(tries)).await?;
+                let client = TestClient::connect(&doors.any(tries)).await?;
                 client.begin_as(&session, "begin", "go", &json!({})).await?;
                 client.watch(&session).await?.to_end().await
             };
             match attempt.await {
-                Ok(seen) => {
-                    judge::seqs(&seen).with_context(|| session.clone())?;
+                Ok(events) => {
+                    judge::seqs(&events).with_context(|| session.clone())?;
                     break;
                 }
                 // A repeated start is handled once, and a watch begins where it likes.
@@ -117,17 +117,17 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
     let sessions = setting("AILOOP_DRAIN_SESSIONS").unwrap_or(SESSIONS);
     let every = Duration::from_secs(setting("AILOOP_DRAIN_EVERY").unwrap_or(EVERY));
     let model = ModelServer::start(thinking).await?;
-    let crowd = Crowd::with(&[("test", &model.base_url())], &[("AILOOP__DRAIN_TIMEOUT", DRAIN)]).await?;
-    let workshop = Workshop::of_every_effect(&crowd.nats.url()).await?;
+    let process_fleet = ProcessFleet::with(&[("test", &model.base_url())], &[("AILOOP__DRAIN_TIMEOUT", DRAIN)]).await?;
+    let tool_server = ToolServer::of_every_effect(&process_fleet.nats.url()).await?;
     let mut replicas: Vec<(&str, Replica)> = Vec::new();
     for service in SERVICES.repeat(2) {
-        replicas.push((service, crowd.spawn(service).await?));
+        replicas.push((service, process_fleet.spawn(service).await?));
     }
-    crowd.knows(&EFFECTS.map(Effect::as_str)).await?;
+    process_fleet.wait_for_tools(&EFFECTS.map(Effect::as_str)).await?;
     let doors = Doors::default();
     let mut edges: Vec<EdgeReplica> = Vec::new();
     for n in 0..2 {
-        edges.push(crowd.edge().await?);
+        edges.push(process_fleet.edge().await?);
         doors.set(n, edges[n].url());
     }
 
@@ -142,14 +142,14 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
         let from = Instant::now();
         replica.terminate(END_MAX).await.with_context(|| format!("{service} does not end"))?;
         ended.push((*service, from.elapsed()));
-        *replica = crowd.spawn(service).await?;
+        *replica = process_fleet.spawn(service).await?;
         sleep(every).await;
     }
     for (n, edge) in edges.iter_mut().enumerate() {
         let from = Instant::now();
         edge.replica.terminate(END_MAX).await.context("an edge does not end")?;
         ended.push(("edge", from.elapsed()));
-        *edge = crowd.edge().await?;
+        *edge = process_fleet.edge().await?;
         doors.set(n, edge.url());
         sleep(every).await;
     }
@@ -161,13 +161,13 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
 
     let mut longest = Gap::default();
     for name in &names {
-        let gap = looks_undisturbed(&crowd, name).await.with_context(|| name.clone())?;
+        let gap = looks_undisturbed(&process_fleet, name).await.with_context(|| name.clone())?;
         if gap.time > longest.time {
             longest = gap;
         }
     }
-    workshop.ran_once()?;
-    judge::requests(&model.asked())?;
+    tool_server.check_ran_once()?;
+    judge::requests(&model.requests())?;
     tell(names.len(), moved.load(Ordering::Relaxed), longest.time, &ended);
     ensure!(
         longest.time < THINKS + HAND_OVER_MAX,
@@ -196,8 +196,8 @@ struct Gap {
 }
 
 /// Whether a session went as if nothing had happened; the longest time between two of its commits.
-async fn looks_undisturbed(crowd: &Crowd, session: &str) -> anyhow::Result<Gap> {
-    let commits = judge::log(&crowd.bus, &key(session)?, 10).await?;
+async fn looks_undisturbed(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<Gap> {
+    let commits = judge::log(&process_fleet.bus, &key(session)?, 10).await?;
     for event in commits.iter().flat_map(|commit| &commit.events) {
         if let Event::ToolCallResult(result) = event {
             ensure!(result.outcome == Outcome::Ok, "a call ended as {:?}: {}", result.outcome, result.content);

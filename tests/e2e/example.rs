@@ -2,9 +2,9 @@
 
 use anyhow::Context;
 
-use ailoop_tests::fleet::{Fleet, key};
+use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
-use ailoop_tests::model::{ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, ScriptedReply};
 use serde_json::json;
 
 use crate::e2e::events::of;
@@ -16,15 +16,15 @@ async fn eamonn_executes_the_plan_by_patterns_alone() -> anyhow::Result<()> {
         .map(|line| line.split_once(' ').context("a decision and a reply"))
         .collect::<anyhow::Result<_>>()?;
     let steps: Vec<&str> = example.iter().map(|(_, reply)| *reply).collect();
-    let model = ModelServer::with_replies(steps.iter().map(|reply| Reply::text(reply)).collect()).await?;
-    let fleet = Fleet::as_shipped(&[("test", &model.base_url())]).await?;
+    let model = ModelServer::with_replies(steps.iter().map(|reply| ScriptedReply::text(reply)).collect()).await?;
+    let fleet = TestFleet::as_shipped(&[("test", &model.base_url())]).await?;
     let client = fleet.client().await?;
     client.begin_as("s", "begin", "Execute the python-ast-json plan", &json!({"agent": "e"})).await?;
-    let seen = client.watch("s").await?.to_end().await?;
+    let events = client.watch("s").await?.to_end().await?;
 
-    judge::seqs(&seen)?;
+    judge::seqs(&events)?;
     judge::log(&fleet.bus, &key("s")?, 10).await?;
-    let decisions = of(&seen, "continuation.progress");
+    let decisions = of(&events, "continuation.progress");
     let sources: Vec<&str> = decisions.iter().map(|decision| decision["source"].as_str().unwrap()).collect();
     assert_eq!(
         sources,
@@ -47,7 +47,7 @@ async fn eamonn_executes_the_plan_by_patterns_alone() -> anyhow::Result<()> {
         assert!(told(n)["progress"]["total_steps"].is_null() && told(n)["progress"]["completion_percentage"].is_null());
         assert_eq!(told(n)["progress"]["steps_completed"], json!([]));
     }
-    let end = &of(&seen, "session_ended")[0];
+    let end = &of(&events, "session_ended")[0];
     assert_eq!(
         (&end["reason"], &end["stop_reason"], &end["iterations"]),
         (&json!("completed"), &json!("completed"), &json!(5))

@@ -1,24 +1,25 @@
 //! Configuration that changes under a fleet that runs.
 
-use ailoop_tests::fleet::{Fleet, eventually, key};
+use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
+use ailoop_tests::wait::eventually;
 
 /// The first line of the system prompt that a model was asked with.
-fn begins(asked: &Asked) -> &str {
-    asked.messages()[0]["content"].as_str().unwrap().lines().next().unwrap_or_default()
+fn begins(request: &RecordedRequest) -> &str {
+    request.messages()[0]["content"].as_str().unwrap().lines().next().unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_keeps_its_prompt_and_the_next_one_gets_the_new_text() -> anyhow::Result<()> {
-    let model = ModelServer::start(|_| Reply::signal("Yes.", "TERMINATE")).await?;
-    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let model = ModelServer::start(|_| ScriptedReply::signal("Yes.", "TERMINATE")).await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let prompt = "prompts/agents/eamonn_executioner.md";
     let client = fleet.client().await?;
     client.start_interactive("old", "Hello?").await?;
     let mut old = client.watch("old").await?;
     old.until("turn.completed", |_| true).await?;
-    let shipped = begins(&model.asked()[0]).to_owned();
+    let shipped = begins(&model.requests()[0]).to_owned();
 
     // Sessions begin until one begins with what was written.
     let mut sessions = 0;
@@ -28,7 +29,7 @@ async fn a_session_keeps_its_prompt_and_the_next_one_gets_the_new_text() -> anyh
             let id = format!("s{sessions}");
             client.start(&id, "Hello?").await.unwrap();
             client.watch(&id).await.unwrap().to_end().await.unwrap();
-            begins(model.asked().last().unwrap()) == word
+            begins(model.requests().last().unwrap()) == word
         })
         .await
     };
@@ -43,13 +44,16 @@ async fn a_session_keeps_its_prompt_and_the_next_one_gets_the_new_text() -> anyh
     fleet.write("agents.yaml", "default_agent: e\nagents:\n  e: {name: Eve, prompt_file: eve.md, model: fresh}\n")?;
     fleet.write("prompts/agents/eve.md", "I am Eve.\n")?;
     until("I am Eve.").await?;
-    assert_eq!(model.asked().last().unwrap().body["model"], "fresh");
+    assert_eq!(model.requests().last().unwrap().body["model"], "fresh");
 
     client.send("old", "And now?", "queue").await?;
     let ended = old.until("turn.completed", |_| true).await?;
     assert_eq!(ended.data["stop_reason"], "completed", "{:?}", ended.data);
-    let asked = model.asked();
-    assert_eq!((begins(asked.last().unwrap()), &asked.last().unwrap().body["model"]), (&*shipped, &"test".into()));
+    let requests = model.requests();
+    assert_eq!(
+        (begins(requests.last().unwrap()), &requests.last().unwrap().body["model"]),
+        (&*shipped, &"test".into())
+    );
     judge::log(&fleet.bus, &key("old")?, 10).await?;
     fleet.end().await
 }

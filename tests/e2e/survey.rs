@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ailoop_tests::cli::Desk;
+use ailoop_tests::cli::WorkDir;
 use ailoop_tests::judge;
 use serde_json::Value;
 use simulation::rng::Rng;
@@ -36,12 +36,12 @@ fn random() -> impl FnMut(usize, usize) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_survey_tells_what_is_really_there() -> anyhow::Result<()> {
-    let desk = Desk::new()?;
-    let root = desk.path().join("things");
+    let work_dir = WorkDir::new()?;
+    let root = work_dir.path().join("things");
     let files = scatter(&root)?;
     let total: usize = files.values().sum();
 
-    let outcome = desk.run(["run", "--agent", "e", "--root", "things", "--out", "out", "survey this"]).await?;
+    let outcome = work_dir.run(["run", "--agent", "e", "--root", "things", "--out", "out", "survey this"]).await?;
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     for streamed in [
         "I am not a real model",
@@ -53,7 +53,7 @@ async fn a_survey_tells_what_is_really_there() -> anyhow::Result<()> {
     assert!(!outcome.stdout.contains("CONTINUE"), "the signal is not for users: {}", outcome.stdout);
     assert!(outcome.stderr.contains("rehearsal"), "nobody said that there is no model: {}", outcome.stderr);
 
-    let report = std::fs::read_to_string(desk.path().join("out/survey.md"))?;
+    let report = std::fs::read_to_string(work_dir.path().join("out/survey.md"))?;
     assert!(report.contains(&format!("{} files, {total} bytes.", files.len())), "{report}");
     let mut largest: Vec<_> = files.iter().collect();
     largest.sort_by_key(|(path, bytes)| (std::cmp::Reverse(**bytes), path.as_str()));
@@ -80,9 +80,9 @@ async fn a_survey_tells_what_is_really_there() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_survey_goes_on_by_its_own_signal_when_no_tool_was_called() -> anyhow::Result<()> {
-    let desk = Desk::new()?;
-    scatter(&desk.path().join("things"))?;
-    let outcome = desk.run(["run", "--agent", "e", "--root", "things", "--json", "survey this"]).await?;
+    let work_dir = WorkDir::new()?;
+    scatter(&work_dir.path().join("things"))?;
+    let outcome = work_dir.run(["run", "--agent", "e", "--root", "things", "--json", "survey this"]).await?;
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let seen = seen(&outcome)?;
     judge::seqs(&seen)?;

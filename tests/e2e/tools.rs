@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ailoop_tests::cli::{Desk, Outcome};
+use ailoop_tests::cli::{CliOutput, WorkDir};
 use ailoop_tests::examples::{Examples, Language};
-use ailoop_tests::fleet::{Fleet, eventually};
+use ailoop_tests::fleet::TestFleet;
 use ailoop_tests::model::ModelServer;
 use ailoop_tests::nats::NatsServer;
+use ailoop_tests::wait::eventually;
 use ailoop_tool::async_nats::{Client, HeaderMap, Message};
 use ailoop_tool::{Call, Effect, Serving, Tool, ToolError, Tools, async_nats, wire};
 use futures::StreamExt;
@@ -17,20 +18,20 @@ use tokio::task::JoinSet;
 
 /// A fleet, and a desk whose commands find it.
 struct World {
-    fleet: Fleet,
-    desk: Desk,
+    fleet: TestFleet,
+    work_dir: WorkDir,
 }
 
 impl World {
     async fn start() -> anyhow::Result<Self> {
         let model = ModelServer::with_replies(Vec::new()).await?;
-        let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
-        let desk = Desk::new()?.with("AILOOP_URL", fleet.url()).with("AILOOP__NATS__URL", fleet.nats.url());
-        Ok(Self { fleet, desk })
+        let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
+        let work_dir = WorkDir::new()?.with("AILOOP_URL", fleet.url()).with("AILOOP__NATS__URL", fleet.nats.url());
+        Ok(Self { fleet, work_dir })
     }
 
-    async fn tools(&self, line: &[&str]) -> anyhow::Result<Outcome> {
-        self.desk.run(["tools"].iter().chain(line)).await
+    async fn tools(&self, line: &[&str]) -> anyhow::Result<CliOutput> {
+        self.work_dir.run(["tools"].iter().chain(line)).await
     }
 
     /// What `verify` says: the checks by their marks.
@@ -46,7 +47,7 @@ impl World {
     async fn serve(&self, tool: Tool) -> anyhow::Result<Serving> {
         let name = tool.name().to_owned();
         let serving = Tools::connect(&self.fleet.nats.url()).await?.tool(tool).serve().await?;
-        self.fleet.knows(&[&name]).await?;
+        self.fleet.wait_for_tools(&[&name]).await?;
         Ok(serving)
     }
 }
@@ -76,7 +77,7 @@ async fn keep_the_protocol(language: Language) -> anyhow::Result<()> {
     for tool in [pure, note, bell].repeat(2) {
         replicas.push(examples.start(tool)?);
     }
-    world.fleet.knows(&[pure, note, bell]).await?;
+    world.fleet.wait_for_tools(&[pure, note, bell]).await?;
     for tool in [pure, note, bell] {
         eventually("both replicas describe it", async || {
             let list = world.tools(&["verify", tool, "--json"]).await;
@@ -170,8 +171,8 @@ async fn answered(client: &Client, tool: &str, id: &str) -> anyhow::Result<()> {
         let (headers, body) = call(id);
         let request = async_nats::Request::new().headers(headers).payload(body.into());
         let request = request.timeout(Some(Duration::from_millis(500)));
-        let asked = client.send_request(wire::call_subject("default", tool), request).await;
-        asked.is_ok_and(|reply| {
+        let reply = client.send_request(wire::call_subject("default", tool), request).await;
+        reply.is_ok_and(|reply| {
             assert_eq!(serde_json::from_slice::<Value>(&reply.payload).ok(), Some(json!({"kept": true})), "{reply:?}");
             true
         })
@@ -334,7 +335,7 @@ async fn each_way_to_break_the_protocol_is_found() -> anyhow::Result<()> {
             planted.serve(&mut tasks, &url).await?;
         }
     }
-    world.fleet.knows(&["good", "silent", "twofold", "fragile", "huge", "forgetful", "crowd"]).await?;
+    world.fleet.wait_for_tools(&["good", "silent", "twofold", "fragile", "huge", "forgetful", "crowd"]).await?;
     for (planted, wanted) in &rows {
         let verdict = world.verify(planted.name, &["--timeout", "1"]).await?;
         let wanted: BTreeSet<&str> = wanted.iter().copied().collect();
@@ -380,7 +381,7 @@ async fn a_tool_is_tried_as_the_fleet_would_call_it() -> anyhow::Result<()> {
     assert_eq!(said, expected);
     assert!(said["left"].as_u64().is_some_and(|left| (50..=60).contains(&left)), "{said}");
 
-    std::fs::write(world.desk.path().join("n.json"), r#"{"n": 1}"#)?;
+    std::fs::write(world.work_dir.path().join("n.json"), r#"{"n": 1}"#)?;
     for (line, code, error) in [
         (&["--args", "@n.json"][..], 0, None),
         (&["--args", r#"{"n": "x"}"#], 2, Some("invalid_arguments")),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ailoop_tests::client::{Client, Ws};
-use ailoop_tests::crowd::EdgeReplica;
+use ailoop_tests::client::{TestClient, Ws};
+use ailoop_tests::process_fleet::EdgeReplica;
 use anyhow::ensure;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -75,10 +75,11 @@ pub(crate) async fn run(edge: &EdgeReplica, least: usize, stop: &Arc<AtomicBool>
 }
 
 async fn over_grpc(edge: &str, name: &str) -> anyhow::Result<()> {
-    let client = Client::connect(edge).await?;
+    let client = TestClient::connect(edge).await?;
     client.start(name, "please help").await?;
-    let seen = client.watch(name).await?.to_end().await?;
-    let outcome = seen.iter().find(|seen| seen.topic == "tool_call.result_processed").map(|seen| &seen.data["outcome"]);
+    let events = client.watch(name).await?.to_end().await?;
+    let outcome =
+        events.iter().find(|event| event.topic == "tool_call.result_processed").map(|event| &event.data["outcome"]);
     ensure!(outcome.is_some_and(|outcome| outcome == "ok"), "its tool call ended as {outcome:?}");
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
+use ailoop_tests::client::TestClient;
 use futures::future::join_all;
 use futures::{SinkExt, StreamExt, stream};
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ pub(crate) async fn patterns(target: Target) -> anyhow::Result<()> {
 
 /// Messages to sessions whose model says nothing: each waits for its turn.
 pub(crate) async fn waiting_turns(target: Target) -> anyhow::Result<()> {
-    let (end, client) = (Instant::now() + target.length, Client::connect(&target.url()).await?);
+    let (end, client) = (Instant::now() + target.length, TestClient::connect(&target.url()).await?);
     for session in 0..WAITING {
         let session = format!("waiting{session}");
         target.count(1);

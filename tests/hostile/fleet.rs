@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
-use ailoop_tests::crowd::{Crowd, EdgeReplica, Replica};
-use ailoop_tests::model::{Asked, ModelServer};
-use ailoop_tests::workshop::{Answer, Plan, Workshop};
+use ailoop_tests::client::TestClient;
+use ailoop_tests::model::{ModelServer, RecordedRequest};
+use ailoop_tests::process_fleet::{EdgeReplica, ProcessFleet, Replica};
+use ailoop_tests::tool_server::{ToolAnswer, ToolServer, ToolServerBuilder};
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -82,7 +82,7 @@ impl Target {
     }
 
     /// Begins a session of the hostile model.
-    pub(crate) async fn begin(&self, client: &Client, session: &str, interactive: bool) -> anyhow::Result<()> {
+    pub(crate) async fn begin(&self, client: &TestClient, session: &str, interactive: bool) -> anyhow::Result<()> {
         client.begin(session, "hostile", &json!({"model": EVIL, "interactive": interactive})).await?;
         Ok(())
     }
@@ -94,12 +94,12 @@ impl Target {
 }
 
 struct Fleet {
-    crowd: Crowd,
+    process_fleet: ProcessFleet,
     services: Vec<Replica>,
     edge: EdgeReplica,
     _model: ModelServer,
     _hostile: Option<HostileModel>,
-    _workshop: Workshop,
+    _workshop: ToolServer,
     _dir: TempDir,
 }
 
@@ -116,7 +116,7 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     let mut fleet = Fleet::start(trial).await?;
     let (ws, grpc) = fleet.edge.addresses()?;
     let (inputs, accepted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (nats, health) = (fleet.crowd.nats.url(), health_of(&fleet.edge.replica)?);
+    let (nats, health) = (fleet.process_fleet.nats.url(), health_of(&fleet.edge.replica)?);
     let target = Target {
         ws,
         grpc,
@@ -164,7 +164,7 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
 
 impl Fleet {
     async fn start(trial: &Trial) -> anyhow::Result<Self> {
-        let reply = |asked: &Asked| call_once(asked, &[("echo", json!({"number": asked.number}))]);
+        let reply = |request: &RecordedRequest| call_once(request, &[("echo", json!({"number": request.number}))]);
         let model = ModelServer::start(reply).await?;
         let hostile = match trial.reply {
             Some(reply) => Some(HostileModel::start(reply).await?),
@@ -179,17 +179,18 @@ impl Fleet {
             ("AILOOP__TOOL_HOST__FETCH__TIMEOUT", "5"),
             ("AILOOP__TOOL_HOST__MCP__EVIL__COMMAND", server.to_str().context("a path")?),
         ];
-        let crowd = Crowd::with(&[("test", &model.base_url()), (EVIL, &evil)], &environment).await?;
-        let same = |call: &ailoop_tests::workshop::Witnessed| Answer::Json(call.arguments.clone());
-        let workshop = Plan::at(&crowd.nats.url()).await?.tool("echo", Effect::Pure, same).open().await?;
+        let process_fleet = ProcessFleet::with(&[("test", &model.base_url()), (EVIL, &evil)], &environment).await?;
+        let same = |call: &ailoop_tests::tool_server::RecordedCall| ToolAnswer::Json(call.arguments.clone());
+        let tool_server =
+            ToolServerBuilder::at(&process_fleet.nats.url()).await?.tool("echo", Effect::Pure, same).open().await?;
         let mut services = Vec::new();
         for service in ["orchestrator", "gateway", "executor", "tool-host"] {
-            services.push(crowd.spawn(service).await?);
+            services.push(process_fleet.spawn(service).await?);
         }
-        crowd.knows(&["echo", "read_file", "http_fetch", "mcp__evil__flood"]).await?;
-        let edge = crowd.edge().await?;
+        process_fleet.wait_for_tools(&["echo", "read_file", "http_fetch", "mcp__evil__flood"]).await?;
+        let edge = process_fleet.edge().await?;
         limit_descriptors(edge.replica.id())?;
-        Ok(Self { crowd, services, edge, _model: model, _hostile: hostile, _workshop: workshop, _dir: dir })
+        Ok(Self { process_fleet, services, edge, _model: model, _hostile: hostile, _workshop: tool_server, _dir: dir })
     }
 
     /// Reads what each process holds.
@@ -202,7 +203,7 @@ impl Fleet {
             }
             measure(replica, row, wrong)?;
         }
-        measure(self.crowd.composer()?, row, wrong)
+        measure(self.process_fleet.composer()?, row, wrong)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::client::TestClient;
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use anyhow::Context;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -27,7 +27,7 @@ pub(crate) struct HostileModel {
 }
 
 impl HostileModel {
-    pub(crate) async fn start(reply: fn(&Asked) -> Reply) -> anyhow::Result<Self> {
+    pub(crate) async fn start(reply: fn(&RecordedRequest) -> ScriptedReply) -> anyhow::Result<Self> {
         let (tell, told) = oneshot::channel();
         let (_end, end) = oneshot::channel();
         let serving = idle::run(move || async move {
@@ -55,47 +55,49 @@ pub(crate) async fn streams(target: Target) -> anyhow::Result<()> {
 }
 
 /// Replies with calls as long as no call of the session has a result, then with its answer.
-pub(crate) fn call_once(asked: &Asked, calls: &[(&str, Value)]) -> Reply {
-    if asked.messages().iter().any(|message| message["role"] == "tool") {
-        return Reply::text("That is all.");
+pub(crate) fn call_once(request: &RecordedRequest, calls: &[(&str, Value)]) -> ScriptedReply {
+    if request.messages().iter().any(|message| message["role"] == "tool") {
+        return ScriptedReply::text("That is all.");
     }
-    Reply::text("I look. ").and_calls(calls)
+    ScriptedReply::text("I look. ").and_calls(calls)
 }
 
-pub(crate) fn hostile_stream(asked: &Asked) -> Reply {
+pub(crate) fn hostile_stream(request: &RecordedRequest) -> ScriptedReply {
     let delta = |text: &str| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
-    match asked.number % 10 {
+    match request.number % 10 {
         // One line without an end.
-        0 => Reply::raw(&format!("data: {}", "x".repeat(20 << 20))),
-        1 => Reply::raw(&delta(&"y".repeat(9 << 20))),
-        2 => Reply::raw(&delta("a").repeat(100_000)),
-        3 => Reply::raw("data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":4294967295}]}}]}\n\n")
-            .and_hang(),
-        4 => Reply::raw(&format!("data: {}\n\n", "[".repeat(1 << 20))),
-        5 => Reply::raw("data: \u{0}\u{1}\n\nevent: error\ndata: {}\n\n").and_break(),
-        6 => Reply::text("Fine.").usage(u64::MAX, u64::MAX),
-        7 => Reply::status(200, &"<html>".repeat(1 << 20)),
-        8 => Reply::status(429, "slow down").header("retry-after", "99999999999999999999"),
-        _ => Reply::hang(),
+        0 => ScriptedReply::raw(&format!("data: {}", "x".repeat(20 << 20))),
+        1 => ScriptedReply::raw(&delta(&"y".repeat(9 << 20))),
+        2 => ScriptedReply::raw(&delta("a").repeat(100_000)),
+        3 => ScriptedReply::raw(
+            "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":4294967295}]}}]}\n\n",
+        )
+        .and_hang(),
+        4 => ScriptedReply::raw(&format!("data: {}\n\n", "[".repeat(1 << 20))),
+        5 => ScriptedReply::raw("data: \u{0}\u{1}\n\nevent: error\ndata: {}\n\n").and_break(),
+        6 => ScriptedReply::text("Fine.").usage(u64::MAX, u64::MAX),
+        7 => ScriptedReply::status(200, &"<html>".repeat(1 << 20)),
+        8 => ScriptedReply::status(429, "slow down").header("retry-after", "99999999999999999999"),
+        _ => ScriptedReply::hang(),
     }
 }
 
 /// A model that says nothing.
-pub(crate) fn silent(_: &Asked) -> Reply {
-    Reply::hang()
+pub(crate) fn silent(_: &RecordedRequest) -> ScriptedReply {
+    ScriptedReply::hang()
 }
 
 /// Sessions whose model asks the built-in tools for what they may not give. Reports each that was given.
 pub(crate) async fn readers(target: Target) -> anyhow::Result<()> {
-    let client = Client::connect(&target.url()).await?;
+    let client = TestClient::connect(&target.url()).await?;
     for number in target.numbers() {
         let session = format!("reader{number}");
         target.begin(&client, &session, false).await?;
-        for seen in client.watch(&session).await?.to_end().await? {
-            if seen.topic == "tool_call.result_processed" {
+        for event in client.watch(&session).await?.to_end().await? {
+            if event.topic == "tool_call.result_processed" {
                 target.count(1);
-                if seen.data["outcome"] == "ok" || seen.data.to_string().contains(SECRET) {
-                    target.break_in(&seen.data.to_string());
+                if event.data["outcome"] == "ok" || event.data.to_string().contains(SECRET) {
+                    target.break_in(&event.data.to_string());
                 }
             }
         }
@@ -140,7 +142,7 @@ const ADDRESSES: [&str; 16] = [
 ];
 
 /// One file and one address a reply.
-pub(crate) fn read_secrets(asked: &Asked) -> Reply {
-    let (file, address) = (FILES[asked.number % FILES.len()], ADDRESSES[asked.number % ADDRESSES.len()]);
-    call_once(asked, &[("read_file", json!({"path": file})), ("http_fetch", json!({"url": address}))])
+pub(crate) fn read_secrets(request: &RecordedRequest) -> ScriptedReply {
+    let (file, address) = (FILES[request.number % FILES.len()], ADDRESSES[request.number % ADDRESSES.len()]);
+    call_once(request, &[("read_file", json!({"path": file})), ("http_fetch", json!({"url": address}))])
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
-use ailoop_tests::model::{Asked, Reply};
+use ailoop_tests::client::TestClient;
+use ailoop_tests::model::{RecordedRequest, ScriptedReply};
 use ailoop_tool::{Effect, Tool, Tools};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -32,7 +32,7 @@ pub(crate) async fn schema(target: Target) -> anyhow::Result<()> {
 
 /// Sessions whose model calls a hostile tool.
 pub(crate) async fn sessions(target: &Target) -> anyhow::Result<()> {
-    let client = Client::connect(&target.url()).await?;
+    let client = TestClient::connect(&target.url()).await?;
     // The catalogue knows it within seconds; a session that comes earlier has nothing to call.
     for number in target.numbers() {
         target.count(1);
@@ -43,8 +43,8 @@ pub(crate) async fn sessions(target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn call_evil(asked: &Asked) -> Reply {
-    call_once(asked, &[("evil", json!({"value": "not a number"}))])
+pub(crate) fn call_evil(request: &RecordedRequest) -> ScriptedReply {
+    call_once(request, &[("evil", json!({"value": "not a number"}))])
 }
 
 /// A tool that shows progress as fast as it can, and whose result is long.
@@ -92,6 +92,6 @@ for line in sys.stdin:
         say({"id": asked["id"], "error": {"code": -32601, "message": "unknown"}})
 "#;
 
-pub(crate) fn call_server(asked: &Asked) -> Reply {
-    call_once(asked, &[("mcp__evil__flood", json!({}))])
+pub(crate) fn call_server(request: &RecordedRequest) -> ScriptedReply {
+    call_once(request, &[("mcp__evil__flood", json!({}))])
 }

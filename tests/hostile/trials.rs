@@ -3,7 +3,7 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use ailoop_tests::model::{Asked, Reply};
+use ailoop_tests::model::{RecordedRequest, ScriptedReply};
 
 use crate::hostile::fleet::Target;
 use crate::hostile::{clients, models, tools};
@@ -13,14 +13,14 @@ pub(crate) struct Trial {
     pub(crate) name: &'static str,
     pub(crate) attack: fn(Target) -> BoxFuture<'static, anyhow::Result<()>>,
     /// What the hostile model answers; where it is absent, hostile sessions have the model of the others.
-    pub(crate) reply: Option<fn(&Asked) -> Reply>,
+    pub(crate) reply: Option<fn(&RecordedRequest) -> ScriptedReply>,
 }
 
 const fn trial(name: &'static str, attack: fn(Target) -> BoxFuture<'static, anyhow::Result<()>>) -> Trial {
     Trial { name, attack, reply: None }
 }
 
-const fn with_reply(mut trial: Trial, reply: fn(&Asked) -> Reply) -> Trial {
+const fn with_reply(mut trial: Trial, reply: fn(&RecordedRequest) -> ScriptedReply) -> Trial {
     trial.reply = Some(reply);
     trial
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ailoop_tests::client::Client;
+use ailoop_tests::client::TestClient;
 use anyhow::Context;
 use bus::memory::{Action, Fault, Faults, Op};
 use bus::{MemoryServer, Read};
@@ -129,13 +129,13 @@ async fn a_viewer_of_an_archived_session_sees_it_from_its_beginning() -> anyhow:
     let free = Listen { listen: "127.0.0.1:0".parse()? };
     let config = edge::Config { ws: free, grpc: free, ..edge::Config::default() };
     let edge = edge::Edge::start(config, server.client("edge").0).await?;
-    let client = Client::connect(&format!("http://{}", edge.addresses().grpc)).await?;
-    let seen = client.watch("seen").await?.to_end().await?;
+    let client = TestClient::connect(&format!("http://{}", edge.addresses().grpc)).await?;
+    let events = client.watch("seen").await?.to_end().await?;
     let commits = place.commits(&key).await?;
     let events: Vec<u64> =
         commits.iter().flat_map(|(slot, commit)| commit.envelopes(&key, *slot)).filter_map(|(_, e)| e.seq).collect();
-    assert_eq!(seen.iter().filter_map(|event| event.seq).collect::<Vec<_>>(), events);
-    assert_eq!(seen.last().map(|event| event.topic.as_str()), Some("session_ended"));
+    assert_eq!(events.iter().filter_map(|event| event.seq).collect::<Vec<_>>(), events);
+    assert_eq!(events.last().map(|event| event.topic.as_str()), Some("session_ended"));
 
     // The transcript, the state, and what is said to whoever comes late.
     let said = client.history("seen").await?;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ailoop_tests::nats::{Limits, NatsCluster, NatsServer};
+use ailoop_tests::nats::{NatsCluster, NatsServer, StorageLimits};
 use anyhow::{Context, bail, ensure};
 use async_nats::Client;
 use bus::transport::{Ack, Appended};
@@ -205,7 +205,7 @@ async fn take_all_room(client: &Client) -> anyhow::Result<()> {
 }
 
 /// A server or an account that is full, and has room again.
-async fn full_and_free_again(limits: Limits, words: &[&str]) -> anyhow::Result<()> {
+async fn full_and_free_again(limits: StorageLimits, words: &[&str]) -> anyhow::Result<()> {
     let server = NatsServer::start_limited(limits).await?;
     let (bus, client) = (server.ready().await?, async_nats::connect(server.url()).await?);
     works(&bus, &ALL, "before").await?;
@@ -232,13 +232,13 @@ async fn full_and_free_again(limits: Limits, words: &[&str]) -> anyhow::Result<(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_refuses_and_goes_on() -> anyhow::Result<()> {
-    let limits = Limits { server_bytes: Some(8 << 20), ..Limits::default() };
+    let limits = StorageLimits { server_bytes: Some(8 << 20), ..StorageLimits::default() };
     full_and_free_again(limits, &["error 10023", "max_file_store"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_account_refuses_and_goes_on() -> anyhow::Result<()> {
-    let limits = Limits { account_bytes: Some(8 << 20), ..Limits::default() };
+    let limits = StorageLimits { account_bytes: Some(8 << 20), ..StorageLimits::default() };
     full_and_free_again(limits, &["error 10002", "account"]).await
 }
 
@@ -283,7 +283,7 @@ async fn a_full_stream_refuses_and_goes_on() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_acknowledges_nothing_and_a_restart_with_room_goes_on() -> anyhow::Result<()> {
-    let limits = Limits { disk_bytes: Some(16 << 20), ..Limits::default() };
+    let limits = StorageLimits { disk_bytes: Some(16 << 20), ..StorageLimits::default() };
     let mut server = match NatsServer::start_limited(limits).await {
         Ok(server) => server,
         Err(error) => {

@@ -6,12 +6,12 @@
 
 use std::time::Duration;
 
-use ailoop_tests::client::{Client, Control};
-use ailoop_tests::crowd::{Crowd, Replica};
+use ailoop_tests::client::{Control, TestClient};
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
-use ailoop_tests::workshop::{EFFECTS, Workshop};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
+use ailoop_tests::process_fleet::{ProcessFleet, Replica};
+use ailoop_tests::tool_server::{EFFECTS, ToolServer};
 use ailoop_tool::{Effect, async_nats};
 use anyhow::{Context, ensure};
 use contract::commit::Commit;
@@ -41,21 +41,23 @@ async fn pause(rng: &mut Rng, most_ms: u64) {
 }
 
 /// A model in a mood: calls, signals, plain words, and failures that pass.
-fn moody(seed: u64, asked: &Asked) -> Reply {
-    let mut rng = Rng::new(seed ^ (asked.number as u64) << 20);
+fn moody(seed: u64, request: &RecordedRequest) -> ScriptedReply {
+    let mut rng = Rng::new(seed ^ (request.number as u64) << 20);
     let delay = Duration::from_millis(rng.below(150));
     match rng.below(10) {
         0..4 => {
             let count = 1 + rng.below(3);
             let calls: Vec<(&str, Value)> = (0..count)
-                .map(|n| (rng.pick(&EFFECTS).as_str(), json!({"mark": format!("{}-{n}", asked.number)})))
+                .map(|n| (rng.pick(&EFFECTS).as_str(), json!({"mark": format!("{}-{n}", request.number)})))
                 .collect();
-            Reply::text("I call. ").and_delay(delay).and_calls(&calls)
+            ScriptedReply::text("I call. ").and_delay(delay).and_calls(&calls)
         }
-        4..6 => Reply::text("I go on. ").and_delay(delay).and_calls(&[("continuation", json!({"status": "CONTINUE"}))]),
-        6 => Reply::status(503, "busy"),
-        7 => Reply::text("broken ").and_delay(delay).and_break(),
-        _ => Reply::text("That ").and_delay(delay).and_text("is all."),
+        4..6 => ScriptedReply::text("I go on. ")
+            .and_delay(delay)
+            .and_calls(&[("continuation", json!({"status": "CONTINUE"}))]),
+        6 => ScriptedReply::status(503, "busy"),
+        7 => ScriptedReply::text("broken ").and_delay(delay).and_break(),
+        _ => ScriptedReply::text("That ").and_delay(delay).and_text("is all."),
     }
 }
 
@@ -75,7 +77,7 @@ async fn insist<T>(what: &str, asking: impl AsyncFn() -> anyhow::Result<T>) -> a
 }
 
 /// One user and one session: speaks, pauses and resumes at any time.
-async fn user(client: Client, session: &str, seed: u64, actions: u64) -> anyhow::Result<()> {
+async fn user(client: TestClient, session: &str, seed: u64, actions: u64) -> anyhow::Result<()> {
     let mut rng = Rng::new(seed);
     let options = json!({"interactive": true});
     insist("start", async || client.begin_as(session, "begin", "go", &options).await).await?;
@@ -96,44 +98,44 @@ async fn user(client: Client, session: &str, seed: u64, actions: u64) -> anyhow:
 }
 
 /// One fault; every process works again when it returns.
-async fn fault(crowd: &mut Crowd, replicas: &mut [Replica], rng: &mut Rng) -> anyhow::Result<()> {
+async fn fault(process_fleet: &mut ProcessFleet, replicas: &mut [Replica], rng: &mut Rng) -> anyhow::Result<()> {
     let which = usize::try_from(rng.below(replicas.len() as u64))?;
     match rng.below(10) {
         0..6 => {
             replicas[which].kill()?;
             pause(rng, 300).await;
-            replicas[which] = crowd.spawn(SERVICES[which % SERVICES.len()]).await?;
+            replicas[which] = process_fleet.spawn(SERVICES[which % SERVICES.len()]).await?;
         }
         6..9 => {
             replicas[which].freeze()?;
             pause(rng, 7_000).await;
             replicas[which].thaw()?;
         }
-        _ => crowd.nats.restart().await?,
+        _ => process_fleet.nats.restart().await?,
     }
     Ok(())
 }
 
 /// Waits until a session has nothing to do, ends it, and judges it.
-async fn settle(crowd: &Crowd, client: &Client, session: &str) -> anyhow::Result<()> {
+async fn settle(process_fleet: &ProcessFleet, client: &TestClient, session: &str) -> anyhow::Result<()> {
     insist("resume", async || client.control_as(session, "last-resume", Control::Resume).await).await?;
     let deadline = Instant::now() + REST_MAX;
     while client.phase(session).await? != "idle" {
-        ensure!(Instant::now() < deadline, "{session} does not come to rest: {}", state(crowd, session).await?);
+        ensure!(Instant::now() < deadline, "{session} does not come to rest: {}", state(process_fleet, session).await?);
         sleep(Duration::from_millis(50)).await;
     }
     insist("stop", async || client.control_as(session, "stop", Control::Stop).await).await?;
-    let seen = client.watch(session).await?.to_end().await?;
-    judge::seqs(&seen).with_context(|| session.to_owned())?;
-    judge::log(&crowd.bus, &key(session)?, STEPS_MAX).await?;
-    let inbox = crowd.bus.inbox(&key(session)?).await?;
+    let events = client.watch(session).await?.to_end().await?;
+    judge::seqs(&events).with_context(|| session.to_owned())?;
+    judge::log(&process_fleet.bus, &key(session)?, STEPS_MAX).await?;
+    let inbox = process_fleet.bus.inbox(&key(session)?).await?;
     ensure!(matches!(&inbox, bus::Inbox::Messages(waiting) if waiting.is_empty()), "{session}: {inbox:?}");
     Ok(())
 }
 
 /// What the server says of the work queues, and of a session's items in them.
-async fn queues(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
-    let server = async_nats::connect(crowd.nats.url()).await?;
+async fn queues(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<String> {
+    let server = async_nats::connect(process_fleet.nats.url()).await?;
     let mut told = String::new();
     for (stream, durable, items) in [
         ("AI_LOOP_MODEL", "model", format!("ai_loop.model.call.default.{session}.>")),
@@ -142,8 +144,8 @@ async fn queues(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
     ] {
         let consumer = server.request(format!("$JS.API.CONSUMER.INFO.{stream}.{durable}"), "".into()).await?;
         let consumer: Value = serde_json::from_slice(&consumer.payload)?;
-        let asked = json!({"last_by_subj": items}).to_string();
-        let item = server.request(format!("$JS.API.STREAM.MSG.GET.{stream}"), asked.into()).await?;
+        let body = json!({"last_by_subj": items}).to_string();
+        let item = server.request(format!("$JS.API.STREAM.MSG.GET.{stream}"), request.into()).await?;
         let item: Value = serde_json::from_slice(&item.payload)?;
         let of = |name: &str| consumer[name].clone();
         told += &format!(
@@ -163,16 +165,16 @@ async fn queues(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
 }
 
 /// Where a session stands that does not go on: what is open, what waits, what was last heard of it.
-async fn state(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
-    let head = crowd.bus.head(&key(session)?, bus::Read::Leader).await?.context("no log")?;
-    let waiting = match crowd.bus.inbox(&key(session)?).await? {
+async fn state(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<String> {
+    let head = process_fleet.bus.head(&key(session)?, bus::Read::Leader).await?.context("no log")?;
+    let waiting = match process_fleet.bus.inbox(&key(session)?).await? {
         bus::Inbox::Messages(waiting) => waiting.into_iter().map(|stored| stored.subject).collect(),
         bus::Inbox::TooMany => vec!["too many".to_owned()],
     };
-    let queues = queues(crowd, session).await?;
-    let logged = crowd.logged(&format!("default/{session}"))?;
+    let queues = queues(process_fleet, session).await?;
+    let logged = process_fleet.logged(&format!("default/{session}"))?;
     let last = &logged[logged.len().saturating_sub(60)..];
-    let commits = crowd.bus.history(&key(session)?, 0).await?;
+    let commits = process_fleet.bus.history(&key(session)?, 0).await?;
     let line = |(slot, commit): &(u64, Commit)| {
         let events: String = format!("{:?}", commit.events).chars().take(700).collect();
         format!("slot {slot}, {}: {events}", commit.meta.time)
@@ -189,16 +191,16 @@ async fn whatever_goes_wrong_the_logs_are_right() -> anyhow::Result<()> {
 
 async fn run_faults(seed: u64, faults: u64) -> anyhow::Result<()> {
     let mut rng = Rng::new(seed);
-    let model = ModelServer::start(move |asked| moody(seed, asked)).await?;
+    let model = ModelServer::start(move |request| moody(seed, request)).await?;
     let filter = ("AILOOP__TELEMETRY__FILTER", FILTER);
-    let mut crowd = Crowd::with(&[("test", &model.base_url())], &[filter]).await?;
-    let workshop = Workshop::of_every_effect(&crowd.nats.url()).await?;
+    let mut process_fleet = ProcessFleet::with(&[("test", &model.base_url())], &[filter]).await?;
+    let tool_server = ToolServer::of_every_effect(&process_fleet.nats.url()).await?;
     let mut replicas = Vec::new();
     for service in SERVICES.repeat(2) {
-        replicas.push(crowd.spawn(service).await?);
+        replicas.push(process_fleet.spawn(service).await?);
     }
-    crowd.knows(&EFFECTS.map(Effect::as_str)).await?;
-    let edge = crowd.edge().await?;
+    process_fleet.wait_for_tools(&EFFECTS.map(Effect::as_str)).await?;
+    let edge = process_fleet.edge().await?;
     let client = edge.client().await?;
 
     let sessions: Vec<String> = (0..SESSIONS).map(|n| format!("s{n}")).collect();
@@ -206,14 +208,14 @@ async fn run_faults(seed: u64, faults: u64) -> anyhow::Result<()> {
     let faults = async {
         for _ in 0..faults {
             pause(&mut rng, 500).await;
-            fault(&mut crowd, &mut replicas, &mut rng).await?;
+            fault(&mut process_fleet, &mut replicas, &mut rng).await?;
         }
         Ok(())
     };
     tokio::try_join!(futures::future::try_join_all(users), faults)?;
     for session in &sessions {
-        settle(&crowd, &client, session).await?;
+        settle(&process_fleet, &client, session).await?;
     }
-    judge::requests(&model.asked())?;
-    workshop.ran_once()
+    judge::requests(&model.requests())?;
+    tool_server.check_ran_once()
 }

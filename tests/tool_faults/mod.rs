@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ailoop_tests::client::{Client, Seen};
-use ailoop_tests::crowd::{Crowd, Replica};
+use ailoop_tests::client::{ReceivedEvent, TestClient};
 use ailoop_tests::examples::{Examples, Language};
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
+use ailoop_tests::process_fleet::{ProcessFleet, Replica};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use simulation::rng::Rng;
@@ -53,12 +53,12 @@ struct Told {
 }
 
 /// A model that calls tools of every language and class, some at once, and is done then.
-fn busy(seed: u64, languages: &[Language], asked: &Asked) -> Reply {
-    let done = asked.messages().iter().filter(|message| message["role"] == "assistant").count();
+fn busy(seed: u64, languages: &[Language], request: &RecordedRequest) -> ScriptedReply {
+    let done = request.messages().iter().filter(|message| message["role"] == "assistant").count();
     if done >= STEPS {
-        return Reply::signal("Done.", "TERMINATE");
+        return ScriptedReply::signal("Done.", "TERMINATE");
     }
-    let mut rng = Rng::new(seed ^ ((asked.number as u64) << 20));
+    let mut rng = Rng::new(seed ^ ((request.number as u64) << 20));
     let calls: Vec<(&str, Value)> = (0..1 + rng.below(4))
         .map(|number| {
             let language = *rng.pick(languages);
@@ -69,23 +69,23 @@ fn busy(seed: u64, languages: &[Language], asked: &Asked) -> Reply {
                     // No call is like another one, so that nothing looks like going round in circles.
                     for field in ["text", "title"] {
                         if let Some(text) = arguments.get_mut(field) {
-                            *text = json!(format!("{}-{number}", asked.number));
+                            *text = json!(format!("{}-{number}", request.number));
                         }
                     }
                     (tool, arguments)
                 }
-                1 => (language.note(), json!({"text": format!("{}-{number}", asked.number)})),
+                1 => (language.note(), json!({"text": format!("{}-{number}", request.number)})),
                 _ => (language.bell(), json!({"seconds": rng.below(3)})),
             }
         })
         .collect();
-    Reply::text("I call. ").and_calls(&calls)
+    ScriptedReply::text("I call. ").and_calls(&calls)
 }
 
 /// Kills something and starts it anew, some hundred times a minute.
 async fn kill(
     rng: &mut Rng,
-    crowd: &Crowd,
+    process_fleet: &ProcessFleet,
     examples: &[(Language, Examples)],
     tools: &mut [Serving],
     executors: &mut [Replica],
@@ -97,7 +97,7 @@ async fn kill(
         if rng.chance(25) {
             let at = usize::try_from(rng.below(executors.len() as u64))?;
             executors[at].kill()?;
-            executors[at] = crowd.spawn("executor").await?;
+            executors[at] = process_fleet.spawn("executor").await?;
             *killed.entry("executor".to_owned()).or_default() += 1;
             continue;
         }
@@ -112,17 +112,17 @@ async fn kill(
 }
 
 /// One session from its beginning to its end.
-async fn session(client: Client, name: String) -> anyhow::Result<(String, Vec<Seen>)> {
+async fn session(client: TestClient, name: String) -> anyhow::Result<(String, Vec<ReceivedEvent>)> {
     client.start(&name, "Call the tools.").await?;
-    let seen = client.watch(&name).await?.to_end().await.with_context(|| name.clone())?;
-    Ok((name, seen))
+    let events = client.watch(&name).await?.to_end().await.with_context(|| name.clone())?;
+    Ok((name, events))
 }
 
 /// What a session was told of its calls, by their ids in the fleet.
-fn told(name: &str, seen: &[Seen]) -> BTreeMap<String, Told> {
+fn told(name: &str, events: &[ReceivedEvent]) -> BTreeMap<String, Told> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let results = seen.iter().filter(|seen| seen.topic == "tool_call.result_processed");
-    let call = |result: &Seen| {
+    let results = events.iter().filter(|event| event.topic == "tool_call.result_processed");
+    let call = |result: &ReceivedEvent| {
         let data = &result.data;
         let told = Told {
             tool: text(&data["tool"]),
@@ -154,10 +154,13 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
     // Which languages there are is known when the model answers; the model's address is needed before that.
     let languages = std::sync::Arc::new(std::sync::OnceLock::new());
     let known = languages.clone();
-    let model = ModelServer::start(move |asked| busy(seed, known.get().map_or(&[], Vec::as_slice), asked)).await?;
-    let crowd = Crowd::start(&[("test", &model.base_url())]).await?;
-    let examples: Vec<(Language, Examples)> =
-        homes(&crowd.nats.url()).await?.into_iter().filter_map(|(language, found)| Some((language, found?))).collect();
+    let model = ModelServer::start(move |request| busy(seed, known.get().map_or(&[], Vec::as_slice), request)).await?;
+    let process_fleet = ProcessFleet::start(&[("test", &model.base_url())]).await?;
+    let examples: Vec<(Language, Examples)> = homes(&process_fleet.nats.url())
+        .await?
+        .into_iter()
+        .filter_map(|(language, found)| Some((language, found?)))
+        .collect();
     let found: Vec<Language> = examples.iter().map(|(language, _)| *language).collect();
     ensure!(languages.set(found.clone()).is_ok() && !found.is_empty(), "there is no language");
 
@@ -173,14 +176,14 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
     }
     let mut others = Vec::new();
     for service in ["orchestrator", "orchestrator", "gateway", "gateway"] {
-        others.push(crowd.spawn(service).await?);
+        others.push(process_fleet.spawn(service).await?);
     }
     let mut executors = Vec::new();
     for _ in 0..EXECUTORS {
-        executors.push(crowd.spawn("executor").await?);
+        executors.push(process_fleet.spawn("executor").await?);
     }
-    crowd.knows(&names.iter().copied().collect::<Vec<_>>()).await?;
-    let edge = crowd.edge().await?;
+    process_fleet.wait_for_tools(&names.iter().copied().collect::<Vec<_>>()).await?;
+    let edge = process_fleet.edge().await?;
 
     let mut running = JoinSet::new();
     for number in 0..sessions {
@@ -188,7 +191,7 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
     }
     let mut rng = Rng::new(seed);
     let began = Instant::now();
-    let killed = kill(&mut rng, &crowd, &examples, &mut tools, &mut executors, kills).await?;
+    let killed = kill(&mut rng, &process_fleet, &examples, &mut tools, &mut executors, kills).await?;
     let faults_took = began.elapsed();
     let ends = async {
         let mut all = Vec::new();
@@ -201,12 +204,12 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
     eprintln!("killed in {faults_took:.1?}: {killed:?}; all sessions ended after {:.1?}", began.elapsed());
 
     let mut calls: BTreeMap<String, Told> = BTreeMap::new();
-    for (name, seen) in &all {
-        judge::seqs(seen)?;
-        judge::log(&crowd.bus, &key(name)?, 10).await?;
-        calls.extend(told(name, seen));
+    for (name, events) in &all {
+        judge::seqs(events)?;
+        judge::log(&process_fleet.bus, &key(name)?, 10).await?;
+        calls.extend(told(name, events));
     }
-    judge::requests(&model.asked())?;
+    judge::requests(&model.requests())?;
     let mut outcomes: BTreeMap<(String, String), usize> = BTreeMap::new();
     for Told { tool, outcome, .. } in calls.values() {
         *outcomes.entry((tool.clone(), outcome.clone())).or_default() += 1;

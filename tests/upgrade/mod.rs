@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ailoop_tests::cli;
-use ailoop_tests::client::{Client, Control};
-use ailoop_tests::crowd::{EdgeReplica, Replica, Site};
-use ailoop_tests::fleet::{key, knows};
+use ailoop_tests::client::{Control, TestClient};
+use ailoop_tests::fleet::{key, wait_for_tools};
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tests::nats::NatsCluster;
-use ailoop_tests::workshop::{EFFECTS, Workshop};
+use ailoop_tests::process_fleet::{EdgeReplica, Launcher, Replica};
+use ailoop_tests::tool_server::{EFFECTS, ToolServer};
 use ailoop_tool::Effect;
 use anyhow::{Context, bail, ensure};
 use bus::{Bus, Inbox, NatsConfig, Read};
@@ -91,7 +91,7 @@ impl EdgeUrls {
 struct Fleet {
     cluster: NatsCluster,
     bus: Bus,
-    site: Site,
+    site: Launcher,
     old: PathBuf,
     new: PathBuf,
     edges: EdgeUrls,
@@ -102,7 +102,7 @@ impl Fleet {
     async fn start(old: &Path, model: &ModelServer) -> anyhow::Result<Self> {
         let cluster = NatsCluster::start3().await?;
         let bus = cluster.ready().await?;
-        let site = Site::new(&[("test", &model.base_url())], &[("AILOOP__DRAIN_TIMEOUT", DRAIN)])?;
+        let site = Launcher::new(&[("test", &model.base_url())], &[("AILOOP__DRAIN_TIMEOUT", DRAIN)])?;
         let (old, new, edges) = (old.to_owned(), cli::binary()?, EdgeUrls::default());
         let mut fleet = Self { cluster, bus, site, old, new, edges, replicas: Vec::new() };
         for service in SERVICES {
@@ -147,12 +147,12 @@ impl Fleet {
 }
 
 /// Two steps with calls, then an answer.
-fn reply(asked: &Asked) -> Reply {
-    let since = asked.messages().iter().rev().take_while(|message| message["role"] != "user");
+fn reply(request: &RecordedRequest) -> ScriptedReply {
+    let since = request.messages().iter().rev().take_while(|message| message["role"] != "user");
     let step = since.filter(|message| message["role"] == "assistant").count();
-    let begun = Reply::text("I look. ").and_delay(THINKS);
+    let begun = ScriptedReply::text("I look. ").and_delay(THINKS);
     let Some(effect) = EFFECTS.get(step) else { return begun.and_text("That is all.") };
-    begun.and_calls(&[(effect.as_str(), json!({"mark": format!("{}-{step}", asked.number)}))])
+    begun.and_calls(&[(effect.as_str(), json!({"mark": format!("{}-{step}", request.number)}))])
 }
 
 /// A client that repeats each command under its id, at the next edge, until it is answered.
@@ -172,7 +172,7 @@ enum Command {
 
 impl Command {
     async fn send(self, edge: &str, session: &str) -> anyhow::Result<()> {
-        let client = Client::connect(edge).await?;
+        let client = TestClient::connect(edge).await?;
         match self {
             Self::Start => client.begin_as(session, "begin", "go", &json!({"interactive": true})).await,
             Self::Message => client.send_as(session, "more", "go on", "queue").await,
@@ -282,8 +282,8 @@ async fn rolling_upgrade_and_back_nothing_is_lost() -> anyhow::Result<()> {
     let every = Duration::from_secs(setting("AILOOP_UPGRADE_EVERY").unwrap_or(EVERY));
     let model = ModelServer::start(reply).await?;
     let mut fleet = Fleet::start(&old, &model).await?;
-    let workshop = Workshop::of_every_effect(&fleet.nats(0).url).await?;
-    knows(&fleet.bus, &EFFECTS.map(Effect::as_str)).await?;
+    let tool_server = ToolServer::of_every_effect(&fleet.nats(0).url).await?;
+    wait_for_tools(&fleet.bus, &EFFECTS.map(Effect::as_str)).await?;
 
     let stop = Arc::new(AtomicBool::new(false));
     let mut users = JoinSet::new();
@@ -311,10 +311,10 @@ async fn rolling_upgrade_and_back_nothing_is_lost() -> anyhow::Result<()> {
     }
     let dead = fleet.bus.dead_letters(&TenantId::default(), None).await?.context("too many dead letters")?;
     wrong.extend(dead.iter().map(|(at, letter)| format!("dead letter {at:?}: {}", letter.reason)));
-    if let Err(error) = workshop.ran_once() {
+    if let Err(error) = tool_server.check_ran_once() {
         wrong.push(format!("{error:#}"));
     }
-    if let Err(error) = judge::requests(&model.asked()) {
+    if let Err(error) = judge::requests(&model.requests()) {
         wrong.push(format!("{error:#}"));
     }
     show(&format!("{} sessions of two turns, {changes} changes of the fold within a session", names.len()));

@@ -10,9 +10,9 @@ mod script;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ailoop_tests::cli::Desk;
+use ailoop_tests::cli::WorkDir;
 use ailoop_tests::client::Ws;
-use ailoop_tests::fleet::{Fleet, key};
+use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::ModelServer;
 use futures::stream::{self, StreamExt};
@@ -97,11 +97,11 @@ async fn agents_that_go_on_by_themselves_are_seldom_nudged() -> anyhow::Result<(
     }
     let out = tempfile::tempdir()?;
     let scripted = Arc::new(Scripted::default());
-    let server = ModelServer::start(move |asked| scripted.reply(asked)).await?;
+    let server = ModelServer::start(move |request| scripted.reply(request)).await?;
     let models = [("with", server.base_url()), ("without", server.base_url())];
     let models: Vec<(&str, &str)> = models.iter().map(|(id, url)| (*id, url.as_str())).collect();
-    let fleet = Fleet::shipped_with_files(&models, files.path(), out.path()).await?;
-    fleet.knows(&["list_files", "read_file", "write_file"]).await?;
+    let fleet = TestFleet::shipped_with_files(&models, files.path(), out.path()).await?;
+    fleet.wait_for_tools(&["list_files", "read_file", "write_file"]).await?;
     let url = format!("ws://{}/ws", fleet.addresses().ws);
 
     let mut sums = Vec::new();
@@ -133,13 +133,13 @@ async fn agents_that_go_on_by_themselves_are_seldom_nudged() -> anyhow::Result<(
     assert!(done >= 95, "only {done} jobs were done");
     assert!(nudges * 10 <= nudges_without, "{nudges} nudges, {nudges_without} without continuation");
     assert!(u64::from(progress) >= 3 * JOBS, "only {progress} messages of progress were seen");
-    judge::requests(&server.asked())?;
+    judge::requests(&server.requests())?;
     for number in (0..JOBS).step_by(10) {
         judge::log(&fleet.bus, &key(&format!("with-{number}"))?, 10).await?;
     }
 
     // What the fleet says of it.
-    let told = Desk::new()?.run(&["stats", "--json", "--url", &fleet.url()]).await?;
+    let told = WorkDir::new()?.run(&["stats", "--json", "--url", &fleet.url()]).await?;
     assert_eq!(told.code, 0, "{}", told.stderr);
     let rows: Vec<Value> = serde_json::from_str(&told.stdout)?;
     let count = |model: &str, field: &str| -> u64 {
@@ -149,7 +149,7 @@ async fn agents_that_go_on_by_themselves_are_seldom_nudged() -> anyhow::Result<(
     // Nudges after a turn that a limit or an error ended are none after a premature end.
     assert!(count("with", "premature") <= u64::from(nudges), "{rows:#?}");
     assert!(count("without", "premature") > 9 * count("with", "premature"), "{rows:#?}");
-    let printed = Desk::new()?.run(&["stats", "--url", &fleet.url()]).await?;
+    let printed = WorkDir::new()?.run(&["stats", "--url", &fleet.url()]).await?;
     eprintln!("{}", printed.stdout);
     for word in ["COMPLETED", "NUDGED", "with", "without"] {
         assert!(printed.stdout.contains(word), "{word} is not in {}", printed.stdout);

@@ -1,4 +1,4 @@
-//! Tools that the test serves itself, over NATS like anybody's: they answer as told and keep a record of every call.
+//! Tools that a test serves over NATS with the tool SDK: they give scripted answers and record every call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,90 +11,87 @@ use tokio::sync::watch;
 
 use crate::model::Gate;
 
-/// Every effect class.
+/// The three effect classes.
 pub const EFFECTS: [Effect; 3] = [Effect::Pure, Effect::Idempotent, Effect::AtMostOnce];
 
-/// One try of a call, as the tool saw it.
+/// One delivery of a call, as the tool received it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Witnessed {
-    /// The tool.
+pub struct RecordedCall {
     pub tool: String,
-    /// The call's id.
+    /// Call id, unique among all sessions.
     pub call: String,
-    /// The session.
     pub session: String,
     /// `<attempt>.<delivery>`.
     pub attempt: String,
-    /// W3C trace context; empty where there is none.
+    /// W3C trace context; empty without tracing.
     pub traceparent: String,
-    /// The arguments.
     pub arguments: Value,
 }
 
-/// What a tool does with a call.
+/// The scripted answer of a tool to a call.
 #[derive(Debug, Clone)]
-pub enum Answer {
-    /// Answers.
+pub enum ToolAnswer {
+    /// Answers with JSON.
     Json(Value),
-    /// Answers this text as it is.
+    /// Answers with plain text.
     Text(String),
-    /// Answers once the gate is open.
+    /// Answers with JSON once the gate is open.
     After(Gate, Value),
     /// Answers with an error.
     Error(String),
-    /// Never answers.
+    /// Never answers, so that the call times out.
     Never,
 }
 
-/// Tools that are served; they end with the value.
-pub struct Workshop {
+/// Tools that are being served; dropping the value ends them.
+pub struct ToolServer {
     serving: Option<Serving>,
     record: Record,
 }
 
-/// Tools that are about to be served.
-pub struct Plan {
+/// Builds a [`ToolServer`].
+pub struct ToolServerBuilder {
     tools: Tools,
     record: Record,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Record {
-    calls: Arc<Mutex<Vec<Witnessed>>>,
+    calls: Arc<Mutex<Vec<RecordedCall>>>,
     changed: Arc<watch::Sender<usize>>,
 }
 
 impl Record {
-    fn add(&self, witnessed: Witnessed) {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(witnessed);
+    fn add(&self, recorded: RecordedCall) {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(recorded);
         self.changed.send_modify(|count| *count += 1);
     }
 }
 
-impl Plan {
-    /// Tools over a connection of their own.
+impl ToolServerBuilder {
+    /// Connects to NATS; no tool is served yet.
     pub async fn at(nats: &str) -> anyhow::Result<Self> {
         Ok(Self { tools: Tools::connect(nats).await?, record: Record::default() })
     }
 
-    /// Adds a tool whose arguments may be anything, and that answers as a function of the call.
+    /// Adds a tool that accepts any arguments and answers by a function of the call.
     #[must_use]
     pub fn tool(
         self,
         name: &str,
         effect: Effect,
-        answer: impl Fn(&Witnessed) -> Answer + Send + Sync + 'static,
+        answer: impl Fn(&RecordedCall) -> ToolAnswer + Send + Sync + 'static,
     ) -> Self {
         self.with(Tool::new(name).effect(effect), answer)
     }
 
-    /// Adds a tool as it is described, whose handler is replaced.
+    /// Adds a described tool, with its handler replaced by a function of the call.
     #[must_use]
-    pub fn with(self, tool: Tool, answer: impl Fn(&Witnessed) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn with(self, tool: Tool, answer: impl Fn(&RecordedCall) -> ToolAnswer + Send + Sync + 'static) -> Self {
         let (record, answer, name) = (self.record.clone(), Arc::new(answer), tool.name().to_owned());
         let tool = tool.handler(move |call: Call| {
             let (record, answer) = (record.clone(), answer.clone());
-            let witnessed = Witnessed {
+            let recorded = RecordedCall {
                 tool: name.clone(),
                 call: call.id().to_owned(),
                 session: call.session().to_owned(),
@@ -103,76 +100,85 @@ impl Plan {
                 arguments: serde_json::from_slice(call.body()).unwrap_or_default(),
             };
             async move {
-                record.add(witnessed.clone());
-                give(answer(&witnessed)).await
+                record.add(recorded.clone());
+                play(answer(&recorded)).await
             }
         });
         Self { tools: self.tools.tool(tool), ..self }
     }
 
-    /// Serves them.
-    pub async fn open(self) -> anyhow::Result<Workshop> {
-        Ok(Workshop { serving: Some(self.tools.concurrency(64).serve().await?), record: self.record })
+    /// Starts to serve the tools.
+    pub async fn open(self) -> anyhow::Result<ToolServer> {
+        Ok(ToolServer { serving: Some(self.tools.concurrency(64).serve().await?), record: self.record })
     }
 }
 
-async fn give(answer: Answer) -> Result<Reply, ToolError> {
+async fn play(answer: ToolAnswer) -> Result<Reply, ToolError> {
     match answer {
-        Answer::Json(value) => Ok(value.into()),
-        Answer::Text(text) => Ok(text.into()),
-        Answer::After(gate, value) => {
+        ToolAnswer::Json(value) => Ok(value.into()),
+        ToolAnswer::Text(text) => Ok(text.into()),
+        ToolAnswer::After(gate, value) => {
             gate.pass().await;
             Ok(value.into())
         }
-        Answer::Error(why) => Err(ToolError::new(why)),
-        Answer::Never => std::future::pending().await,
+        ToolAnswer::Error(why) => Err(ToolError::new(why)),
+        ToolAnswer::Never => std::future::pending().await,
     }
 }
 
-impl Workshop {
-    /// A tool of every effect class, by its name, that answers with its arguments. Each call has a `mark` of its own.
+impl ToolServer {
+    /// Serves one tool for each effect class, named after it, that answers with its arguments. The model must give
+    /// each call another `mark`.
     pub async fn of_every_effect(nats: &str) -> anyhow::Result<Self> {
-        let mut plan = Plan::at(nats).await?;
+        let mut plan = ToolServerBuilder::at(nats).await?;
         for effect in EFFECTS {
             let tool = Tool::new(effect.as_str()).effect(effect).timeout(Duration::from_secs(15));
-            plan = plan.with(tool, |call| Answer::Json(call.arguments.clone()));
+            plan = plan.with(tool, |call| ToolAnswer::Json(call.arguments.clone()));
         }
         plan.open().await
     }
 
-    /// Judges what [`Workshop::of_every_effect`] saw: no mark ran under two ids, and none twice that must not.
-    pub fn ran_once(&self) -> anyhow::Result<()> {
+    /// Checks the calls of [`ToolServer::of_every_effect`]: no call id has two marks, and no `at_most_once` call ran twice.
+    pub fn check_ran_once(&self) -> anyhow::Result<()> {
         let mut ids: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
         for call in self.calls() {
             let id = format!("{}/{}", call.session, call.arguments["mark"]);
             ids.entry((call.tool, call.call)).or_default().push(id);
         }
         for ((tool, call), marks) in ids {
-            ensure!(marks.iter().all(|mark| *mark == marks[0]), "{tool}: call {call} is several calls: {marks:?}");
+            ensure!(
+                marks.iter().all(|mark| *mark == marks[0]),
+                "{tool}: call id {call} was used for several calls: {marks:?}"
+            );
             let twice = tool == Effect::AtMostOnce.as_str() && marks.len() > 1;
             ensure!(!twice, "{tool}: call {call} ran {} times", marks.len());
         }
         Ok(())
     }
 
-    /// Tools `echo` (pure) and `mark` (idempotent) that answer with their arguments.
+    /// Serves the tools `echo` (pure) and `mark` (idempotent), which answer with their arguments.
     pub async fn plain(nats: &str) -> anyhow::Result<Self> {
-        let same = |call: &Witnessed| Answer::Json(json!({"got": call.arguments}));
-        Plan::at(nats).await?.tool("echo", Effect::Pure, same).tool("mark", Effect::Idempotent, same).open().await
+        let same = |call: &RecordedCall| ToolAnswer::Json(json!({"got": call.arguments}));
+        ToolServerBuilder::at(nats)
+            .await?
+            .tool("echo", Effect::Pure, same)
+            .tool("mark", Effect::Idempotent, same)
+            .open()
+            .await
     }
 
-    /// Every call so far.
-    pub fn calls(&self) -> Vec<Witnessed> {
+    /// All calls recorded so far.
+    pub fn calls(&self) -> Vec<RecordedCall> {
         self.record.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns when so many calls have come.
-    pub async fn called_times(&self, count: usize) {
+    /// Returns when `count` calls were recorded.
+    pub async fn wait_for_calls(&self, count: usize) {
         // The sender is borrowed, so that the channel cannot close meanwhile.
         let _ = self.record.changed.subscribe().wait_for(|calls| *calls >= count).await;
     }
 
-    /// Ends the tools as a polite process does.
+    /// Stops the tools in order: running calls have one second to end.
     pub async fn close(&mut self) {
         if let Some(serving) = self.serving.take() {
             serving.stop(Duration::from_secs(1)).await;
