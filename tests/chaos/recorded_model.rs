@@ -1,4 +1,4 @@
-//! A model that records what it was asked, so that the oracle knows it without asking the fleet.
+//! A model that records its requests, so that the oracle knows them without the fleet.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -7,55 +7,56 @@ use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tool::Effect;
 use serde_json::{Value, json};
 
-/// Between two pieces of a reply.
+/// Delay between two pieces of a reply.
 const PIECE: Duration = Duration::from_millis(20);
 
-/// One request that the model served.
+/// A request that the model served.
 #[derive(Debug, Clone)]
-pub(crate) struct Served {
+pub(crate) struct ServedRequest {
     pub(crate) session: String,
-    /// The call's id, as it stands in the log.
+    /// Call id, as in the log.
     pub(crate) call: String,
     pub(crate) at: SystemTime,
 }
 
-/// The model.
-pub(crate) struct Model {
+/// The model server, and its requests.
+pub(crate) struct RecordedModel {
     pub(crate) server: ModelServer,
-    served: Arc<Mutex<Vec<Served>>>,
+    served: Arc<Mutex<Vec<ServedRequest>>>,
 }
 
-impl Model {
+impl RecordedModel {
     pub(crate) async fn start() -> anyhow::Result<Self> {
-        let served: Arc<Mutex<Vec<Served>>> = Arc::default();
-        let asked_for = served.clone();
+        let served: Arc<Mutex<Vec<ServedRequest>>> = Arc::default();
+        let recorded = served.clone();
         let model = ModelServer::start(move |request| {
             let (session, turn, step) = position(request);
-            let call = Served { session: session.clone(), call: format!("m{turn}-{step}"), at: SystemTime::now() };
-            asked_for.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+            let call =
+                ServedRequest { session: session.clone(), call: format!("m{turn}-{step}"), at: SystemTime::now() };
+            recorded.lock().unwrap_or_else(PoisonError::into_inner).push(call);
             reply(&session, turn, step)
         })
         .await?;
         Ok(Self { server: model, served })
     }
 
-    /// What it was asked for a session.
-    pub(crate) fn served(&self, session: &str) -> Vec<Served> {
+    /// The requests of a session.
+    pub(crate) fn served(&self, session: &str) -> Vec<ServedRequest> {
         let served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
         served.iter().filter(|served| served.session == session).cloned().collect()
     }
 }
 
-/// The session that a request is for, its turn and its step: the last word of each user message is the session's name.
+/// Session, turn and step of a request: the last word of each user message is the name of the session.
 fn position(request: &RecordedRequest) -> (String, usize, usize) {
     let role = |message: &&Value, role: &str| message["role"] == role;
     let turn = request.messages().iter().filter(|message| role(message, "user")).count();
-    let said = request.messages().iter().rev().take_while(|message| !role(message, "user"));
-    let step = said.filter(|message| role(message, "assistant")).count() + 1;
+    let since_user = request.messages().iter().rev().take_while(|message| !role(message, "user"));
+    let step = since_user.filter(|message| role(message, "assistant")).count() + 1;
     (request.last_user().rsplit(' ').next().unwrap_or_default().to_owned(), turn, step)
 }
 
-/// Two steps with calls, a last word, and short answers after that.
+/// Two steps with calls, a final text, and one short text in each later turn.
 fn reply(session: &str, turn: usize, step: usize) -> ScriptedReply {
     let spoken = |text: &str| {
         let words = text.split_inclusive(' ');
