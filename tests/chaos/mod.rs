@@ -47,7 +47,7 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_step_survives_every_fault() -> anyhow::Result<()> {
+async fn every_step_with_any_fault_sessions_complete() -> anyhow::Result<()> {
     let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
     let file = setting::<PathBuf>("AILOOP_CHAOS_FILE").unwrap_or_else(|| scratch.path().join("rows.jsonl"));
     let until =
@@ -74,7 +74,7 @@ async fn every_step_survives_every_fault() -> anyhow::Result<()> {
 
 /// The short run of the matrix has few trials, so this fault has a test of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_comes_back_with_an_older_store_sessions_go_on() -> anyhow::Result<()> {
+async fn server_restored_with_an_older_store_sessions_go_on() -> anyhow::Result<()> {
     let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
     let plan = RunLimits { faults: OLDER_STORES, until: None, only: "older store".to_owned() };
     let results_file =
@@ -86,13 +86,13 @@ async fn server_comes_back_with_an_older_store_sessions_go_on() -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaders_die_one_after_the_other() -> anyhow::Result<()> {
+async fn leaders_killed_in_turn_sessions_complete() -> anyhow::Result<()> {
     let length = setting("AILOOP_LEADERS_SECONDS").unwrap_or(LEADERS_SECONDS);
     fleet::kill_leaders(Duration::from_secs(length), LEADERS_EVERY).await
 }
 
 #[test]
-fn a_report_names_what_is_wrong() -> anyhow::Result<()> {
+fn report_with_a_failed_trial_names_the_violation() -> anyhow::Result<()> {
     let row = |fault: &str, wrong: Option<&str>, resumed_ms| Row {
         nodes: 3,
         service: "gateway".to_owned(),

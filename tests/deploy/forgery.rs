@@ -53,7 +53,7 @@ const OTHERS: [&str; 9] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_answers_neither_late_nor_as_often_as_it_likes() -> anyhow::Result<()> {
+async fn tool_answering_late_or_too_often_is_refused() -> anyhow::Result<()> {
     const MAX: u32 = 3;
     let mut all = users();
     // As shipped, but for numbers that a test can wait for: one tool may answer thrice, the other one for a second.
@@ -95,7 +95,7 @@ async fn asked(server: &NatsServer, executor: &Bus, user: &str, tool: &str) -> a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
+async fn tool_publishing_forged_subjects_is_refused() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     let executor = Bus::connect(&server.config_of("executor")).await?;
     let orchestrator = Bus::connect(&server.config_of("orchestrator")).await?;
@@ -132,7 +132,7 @@ async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
 
 /// Users of the tool host that have no store in NATS, and one that has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn user_of_tools_reaches_no_mailbox_no_session_and_no_call_of_another_tool() -> anyhow::Result<()> {
+async fn tool_user_reaching_for_other_subjects_is_refused() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     let (mail_host, executor) =
         (Bus::connect(&server.config_of("mail")).await?, Bus::connect(&server.config_of("executor")).await?);
@@ -190,12 +190,12 @@ async fn user_of_tools_reaches_no_mailbox_no_session_and_no_call_of_another_tool
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_viewer_hears_its_tenants_events_and_nothing_else() -> anyhow::Result<()> {
+async fn viewer_receives_only_events_of_its_tenant() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     let mut orchestrator = Probe::of(&server, "orchestrator").await?;
     let mut edge = Probe::of(&server, "edge").await?;
     let mut viewer = Probe::of(&server, "viewer").await?;
-    let mut heard = Vec::new();
+    let mut subscriptions = Vec::new();
     for filter in [
         ">",
         "ai_loop.>",
@@ -210,7 +210,7 @@ async fn a_viewer_hears_its_tenants_events_and_nothing_else() -> anyhow::Result<
         "ai_loop.session_started.other.>",
         "ai_loop.session_started.default.>",
     ] {
-        heard.push(viewer.client.subscribe(filter).await?);
+        subscriptions.push(viewer.client.subscribe(filter).await?);
     }
     viewer.round_trip().await?;
     for subject in ["ai_loop.log.default.s.0.0", "ai_loop.log.other.default.0.0", "ai_loop.session_started.other.s"] {
@@ -220,17 +220,17 @@ async fn a_viewer_hears_its_tenants_events_and_nothing_else() -> anyhow::Result<
     edge.client.publish("ai_loop.control.start.default.s.c", "private".into()).await?;
     edge.round_trip().await?;
     orchestrator.client.publish("ai_loop.session_started.default.s", "public".into()).await?;
-    let mut heard = futures::stream::select_all(heard);
-    let first = soon("the public event", heard.next()).await?;
+    let mut subscriptions = futures::stream::select_all(subscriptions);
+    let first = soon("the public event", subscriptions.next()).await?;
     // Whatever came before it is here by now, on whichever subscription.
-    let all = first.into_iter().chain(std::iter::from_fn(|| heard.next().now_or_never().flatten()));
+    let all = first.into_iter().chain(std::iter::from_fn(|| subscriptions.next().now_or_never().flatten()));
     let subjects: BTreeSet<String> = all.map(|message| message.subject.to_string()).collect();
     assert_eq!(subjects, BTreeSet::from(["ai_loop.session_started.default.s".to_owned()]));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_verifies_the_streams_and_cannot_make_them() -> anyhow::Result<()> {
+async fn service_verifies_streams_and_cannot_create_them() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     for service in ["orchestrator", "gateway", "executor", "composer", "edge"] {
         Bus::connect(&server.config_of(service)).await?.verify().await?;

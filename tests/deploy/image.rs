@@ -19,7 +19,7 @@ fn copied() -> anyhow::Result<Vec<String>> {
 }
 
 #[test]
-fn whatever_is_copied_is_there_and_reaches_the_builder() -> anyhow::Result<()> {
+fn copied_path_exists_and_is_sent_to_the_builder() -> anyhow::Result<()> {
     let ignore = std::fs::read_to_string(repository().join(".dockerignore"))?;
     let copied = copied()?;
     assert!(copied.len() > 5, "{copied:?}");
@@ -34,7 +34,7 @@ fn whatever_is_copied_is_there_and_reaches_the_builder() -> anyhow::Result<()> {
 }
 
 #[test]
-fn every_member_of_the_workspace_is_copied() -> anyhow::Result<()> {
+fn workspace_member_is_copied_into_the_image() -> anyhow::Result<()> {
     let manifest = std::fs::read_to_string(repository().join("Cargo.toml"))?;
     let members = manifest.lines().find_map(|line| line.strip_prefix("members = [")).unwrap_or_default();
     let members: Vec<&str> = members.split('"').filter(|text| text.starts_with(char::is_alphanumeric)).collect();

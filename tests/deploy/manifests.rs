@@ -17,7 +17,7 @@ fn variables(file: &str) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 #[tokio::test]
-async fn every_service_takes_the_environment_of_its_manifest() -> anyhow::Result<()> {
+async fn service_accepts_the_environment_of_its_manifest() -> anyhow::Result<()> {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").display().to_string();
     for service in ["orchestrator", "gateway", "executor", "tool-host", "composer", "edge", "bootstrap"] {
         let mut all = variables(&format!("{service}.yaml"))?;
@@ -41,7 +41,7 @@ async fn every_service_takes_the_environment_of_its_manifest() -> anyhow::Result
 }
 
 #[test]
-fn the_server_gets_a_password_for_each_user_and_whoever_installs_it_is_told_of_each() -> anyhow::Result<()> {
+fn nats_user_has_a_password_in_the_manifest_and_a_row_in_the_guide() -> anyhow::Result<()> {
     let given: Vec<String> = variables("nats.yaml")?.into_iter().map(|(name, _)| name).collect();
     let operations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
     let operations = std::fs::read_to_string(operations)?;
@@ -57,7 +57,7 @@ fn the_server_gets_a_password_for_each_user_and_whoever_installs_it_is_told_of_e
 }
 
 #[tokio::test]
-async fn a_variable_that_no_service_knows_would_be_seen() -> anyhow::Result<()> {
+async fn unknown_variable_in_a_manifest_is_rejected() -> anyhow::Result<()> {
     let work_dir = WorkDir::new()?.with("AILOOP__EDGE__WS__LISTN", "0.0.0.0:7070");
     let work_dir =
         work_dir.with("AILOOP__NATS__URL", "nats://127.0.0.1:1").with("AILOOP__NATS__START_WAIT_SECONDS", "0");

@@ -199,7 +199,7 @@ const SUBSCRIBE: &[(&str, &[&str])] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_user_may_do_what_it_needs_and_nothing_else() -> anyhow::Result<()> {
+async fn nats_user_has_exactly_the_permissions_of_the_matrix() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     for user in users() {
         let mut probe = Probe::of(&server, user.name).await?;
@@ -216,7 +216,7 @@ async fn each_user_may_do_what_it_needs_and_nothing_else() -> anyhow::Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_comes_in_without_a_user() -> anyhow::Result<()> {
+async fn connection_without_a_user_is_refused() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     assert!(bus::Bus::connect(&server.config()).await.is_err());
     let wrong = bus::NatsConfig { password: Some("guessed".to_owned()), ..server.config_of("orchestrator") };

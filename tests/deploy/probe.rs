@@ -46,7 +46,7 @@ impl Probe {
 
     /// Whether the server lets this user subscribe; `<subject> <queue group>` does so within the group.
     pub(crate) async fn may_subscribe(&mut self, subject: &str) -> anyhow::Result<bool> {
-        let _heard = match subject.split_once(' ') {
+        let _subscription = match subject.split_once(' ') {
             Some((subject, group)) => self.client.queue_subscribe(subject.to_owned(), group.to_owned()).await?,
             None => self.client.subscribe(subject.to_owned()).await?,
         };

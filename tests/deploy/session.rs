@@ -19,7 +19,7 @@ fn violations(log: &str) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_whole_session_needs_nothing_that_is_refused() -> anyhow::Result<()> {
+async fn session_under_permissions_causes_no_violation() -> anyhow::Result<()> {
     let files = tempfile::tempdir()?;
     std::fs::write(files.path().join("a.txt"), "one\ntwo\n")?;
     let (root, out) = (files.path().display().to_string(), files.path().join("out").display().to_string());
@@ -75,7 +75,7 @@ async fn a_whole_session_needs_nothing_that_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_stopped_half_way_needs_nothing_that_is_refused_either() -> anyhow::Result<()> {
+async fn session_stopped_under_permissions_causes_no_violation() -> anyhow::Result<()> {
     let gate = Gate::new();
     let model = ModelServer::with_replies(vec![ScriptedReply::text("a long story").and_gate(&gate)]).await?;
     let process_fleet = ProcessFleet::guarded(&[("test", &model.base_url())], &[]).await?;

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::deploy::probe::Probe;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_toolsmith_tries_and_verifies_a_tool() -> anyhow::Result<()> {
+async fn toolsmith_user_tries_and_verifies_a_tool() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
     let tool = Tool::new("word_count").description("Counts.").parameters(schema).effect(Effect::Pure);

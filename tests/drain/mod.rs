@@ -45,40 +45,45 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 fn thinking(request: &RecordedRequest) -> ScriptedReply {
-    let said = request.messages().iter().filter(|message| message["role"] == "assistant").count();
+    let replies = request.messages().iter().filter(|message| message["role"] == "assistant").count();
     let reply = ScriptedReply::text("Well. ").and_delay(THINKS);
-    if said + 1 >= STEPS {
+    if replies + 1 >= STEPS {
         return reply.and_text("That is all.");
     }
-    let effect = EFFECTS[said % EFFECTS.len()];
+    let effect = EFFECTS[replies % EFFECTS.len()];
     reply.and_calls(&[(effect.as_str(), json!({"mark": format!("{}", request.number)}))])
 }
 
 /// Where clients find an edge now.
 #[derive(Clone, Default)]
-struct Doors(Arc<Mutex<Vec<String>>>);
+struct EdgeUrls(Arc<Mutex<Vec<String>>>);
 
-impl Doors {
+impl EdgeUrls {
     fn set(&self, n: usize, url: String) {
-        let mut doors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if n == doors.len() { doors.push(url) } else { doors[n] = url }
+        let mut edges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if n == edges.len() { edges.push(url) } else { edges[n] = url }
     }
 
     fn any(&self, n: u64) -> String {
-        let doors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        doors[usize::try_from(n).unwrap_or_default() % doors.len()].clone()
+        let edges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        edges[usize::try_from(n).unwrap_or_default() % edges.len()].clone()
     }
 }
 
 /// One session after the other, as a client does that takes the next edge when one goes away; their names.
-async fn user(doors: Doors, number: u64, stop: Arc<AtomicBool>, moved: Arc<AtomicU64>) -> anyhow::Result<Vec<String>> {
+async fn user(
+    edges: EdgeUrls,
+    number: u64,
+    stop: Arc<AtomicBool>,
+    moved: Arc<AtomicU64>,
+) -> anyhow::Result<Vec<String>> {
     let mut sessions = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let session = format!("d{number}-{}", sessions.len());
         let mut tries = number;
         loop {
             let attempt = async {
-                let client = TestClient::connect(&doors.any(tries)).await?;
+                let client = TestClient::connect(&edges.any(tries)).await?;
                 client.begin_as(&session, "begin", "go", &json!({})).await?;
                 client.watch(&session).await?.to_end().await
             };
@@ -89,7 +94,7 @@ async fn user(doors: Doors, number: u64, stop: Arc<AtomicBool>, moved: Arc<Atomi
                 }
                 // A repeated start is handled once, and a watch begins where it likes.
                 Err(error) if tries < number + 50 => {
-                    show(&format!("{session}: {error:#}"));
+                    print_if_verbose(&format!("{session}: {error:#}"));
                     moved.fetch_add(1, Ordering::Relaxed);
                     tries += 1;
                     sleep(Duration::from_millis(50)).await;
@@ -103,7 +108,7 @@ async fn user(doors: Doors, number: u64, stop: Arc<AtomicBool>, moved: Arc<Atomi
 }
 
 /// For whoever looks into a failure; otherwise a test is silent.
-fn show(line: &str) {
+fn print_if_verbose(line: &str) {
     if setting("AILOOP_DRAIN_VERBOSE").is_some() {
         #[allow(clippy::print_stderr, reason = "asked for")]
         {
@@ -113,7 +118,7 @@ fn show(line: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
+async fn rolling_restart_under_load_sessions_complete_without_delay() -> anyhow::Result<()> {
     let sessions = setting("AILOOP_DRAIN_SESSIONS").unwrap_or(SESSIONS);
     let every = Duration::from_secs(setting("AILOOP_DRAIN_EVERY").unwrap_or(EVERY));
     let model = ModelServer::start(thinking).await?;
@@ -124,17 +129,17 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
         replicas.push((service, process_fleet.spawn(service).await?));
     }
     process_fleet.wait_for_tools(&EFFECTS.map(Effect::as_str)).await?;
-    let doors = Doors::default();
+    let edges = EdgeUrls::default();
     let mut edges: Vec<EdgeReplica> = Vec::new();
     for n in 0..2 {
         edges.push(process_fleet.edge().await?);
-        doors.set(n, edges[n].url());
+        edges.set(n, edges[n].url());
     }
 
     let (stop, moved) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut users = JoinSet::new();
     for number in 0..sessions {
-        users.spawn(user(doors.clone(), number, stop.clone(), moved.clone()));
+        users.spawn(user(edges.clone(), number, stop.clone(), moved.clone()));
     }
     let mut ended = Vec::new();
     sleep(every).await;
@@ -150,7 +155,7 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
         edge.replica.terminate(END_MAX).await.context("an edge does not end")?;
         ended.push(("edge", from.elapsed()));
         *edge = process_fleet.edge().await?;
-        doors.set(n, edge.url());
+        edges.set(n, edge.url());
         sleep(every).await;
     }
     stop.store(true, Ordering::Relaxed);
@@ -168,7 +173,7 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
     }
     tool_server.check_ran_once()?;
     judge::requests(&model.requests())?;
-    tell(names.len(), moved.load(Ordering::Relaxed), longest.time, &ended);
+    print_result(names.len(), moved.load(Ordering::Relaxed), longest.time, &ended);
     ensure!(
         longest.time < THINKS + HAND_OVER_MAX,
         "a call waited for {:?}, of which the model thinks {THINKS:?}: {}",
@@ -179,7 +184,7 @@ async fn a_rolling_restart_is_not_noticed() -> anyhow::Result<()> {
 }
 
 #[allow(clippy::print_stderr, reason = "the figures of a long run")]
-fn tell(sessions: usize, moved: u64, longest: Duration, ended: &[(&str, Duration)]) {
+fn print_result(sessions: usize, moved: u64, longest: Duration, ended: &[(&str, Duration)]) {
     eprintln!("{sessions} sessions of {STEPS} steps, all completed; clients moved {moved} times");
     eprintln!("longest time between two commits {longest:?}, of which the model thinks {THINKS:?}");
     for (service, took) in ended {
@@ -209,7 +214,7 @@ async fn looks_undisturbed(process_fleet: &ProcessFleet, session: &str) -> anyho
             anyhow::bail!("a model call failed: {}", failed.message);
         }
     }
-    let tell = |commit: &Commit| {
+    let print_result = |commit: &Commit| {
         // The name of each event, without what is in it.
         let name = |event: &Event| format!("{event:?}").split(['(', ' ']).next().unwrap_or_default().to_owned();
         let events: Vec<String> = commit.events.iter().map(name).collect();
@@ -217,7 +222,7 @@ async fn looks_undisturbed(process_fleet: &ProcessFleet, session: &str) -> anyho
     };
     let gaps = commits.windows(2).map(|pair| Gap {
         time: pair[1].meta.time.since(pair[0].meta.time),
-        between: format!("session {session}, from {} to {}", tell(&pair[0]), tell(&pair[1])),
+        between: format!("session {session}, from {} to {}", print_result(&pair[0]), print_result(&pair[1])),
     });
     Ok(gaps.max_by_key(|gap| gap.time).unwrap_or_default())
 }

@@ -29,7 +29,7 @@ fn nobody() -> anyhow::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_meant_is_said_once() -> anyhow::Result<()> {
+async fn invalid_command_line_gives_one_error() -> anyhow::Result<()> {
     let work_dir = WorkDir::new()?;
     check(&work_dir, &["run", "--agent", "nobody", "hello"], ErrorCode::UnknownAgent, 1).await?;
     check(&work_dir, &["run", "--model", "nothing", "hello"], ErrorCode::UnknownModel, 1).await?;
@@ -46,7 +46,7 @@ async fn what_cannot_be_meant_is_said_once() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fleet_that_cannot_start_says_why() -> anyhow::Result<()> {
+async fn fleet_that_cannot_start_reports_the_cause() -> anyhow::Result<()> {
     let missing = WorkDir::new()?.with("AILOOP_NATS_SERVER", "/nowhere/nats-server");
     check(&missing, &["run", "hello"], ErrorCode::NatsMissing, 1).await?;
     let dir = WorkDir::new()?;

@@ -15,12 +15,12 @@ fn spoken(messages: &[Value]) -> Vec<(String, String)> {
     messages.iter().skip(1).map(|message| (text(&message["role"]), text(&message["content"]))).collect()
 }
 
-fn said(role: &str, text: &str) -> (String, String) {
+fn message(role: &str, text: &str) -> (String, String) {
     (role.to_owned(), text.to_owned())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stop_cancels_what_is_in_flight() -> anyhow::Result<()> {
+async fn stop_during_a_model_call_cancels_it() -> anyhow::Result<()> {
     let model = ModelServer::with_replies(vec![ScriptedReply::text("I begin ").and_hang()]).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let client = fleet.client().await?;
@@ -39,7 +39,7 @@ async fn stop_cancels_what_is_in_flight() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stop_gives_every_open_call_a_result() -> anyhow::Result<()> {
+async fn stop_during_tool_calls_gives_each_a_result() -> anyhow::Result<()> {
     let model =
         ModelServer::with_replies(vec![ScriptedReply::calls(&[("wait", json!({})), ("wait", json!({}))])]).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
@@ -63,7 +63,7 @@ async fn stop_gives_every_open_call_a_result() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_pause_nothing_starts_and_what_runs_is_kept() -> anyhow::Result<()> {
+async fn pause_during_calls_starts_nothing_and_keeps_results() -> anyhow::Result<()> {
     let (first, second) = (Gate::new(), Gate::new());
     let replies = vec![
         ScriptedReply::text("I call. ").and_gate(&first).and_calls(&[("wait", json!({}))]),
@@ -142,7 +142,7 @@ async fn sent_meanwhile(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_steering_message_is_read_at_the_next_step() -> anyhow::Result<()> {
+async fn steering_message_is_read_at_the_next_step() -> anyhow::Result<()> {
     let gate = Gate::new();
     let replies = vec![
         ScriptedReply::text("half ")
@@ -153,35 +153,35 @@ async fn a_steering_message_is_read_at_the_next_step() -> anyhow::Result<()> {
     ];
     let requests = sent_meanwhile("steer", replies, &gate, 1).await?;
     assert_eq!(requests.len(), 2, "the reply in flight did not end the turn");
-    let first = [said("user", "first")];
+    let first = [message("user", "first")];
     assert_eq!(requests[0], first);
     let second = &requests[1];
-    assert_eq!((&second[0], &second[1]), (&first[0], &said("assistant", "half whole")));
-    assert_eq!(second.last().unwrap(), &said("user", "second"), "{second:?}");
+    assert_eq!((&second[0], &second[1]), (&first[0], &message("assistant", "half whole")));
+    assert_eq!(second.last().unwrap(), &message("user", "second"), "{second:?}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queued_message_begins_the_next_turn() -> anyhow::Result<()> {
+async fn queued_message_begins_the_next_turn() -> anyhow::Result<()> {
     let gate = Gate::new();
     let replies =
         vec![ScriptedReply::text("half ").and_gate(&gate).and_text("whole"), ScriptedReply::text("and the second")];
     let requests = sent_meanwhile("queue", replies, &gate, 2).await?;
     assert_eq!(requests.len(), 2);
-    assert_eq!(requests[1], [said("user", "first"), said("assistant", "half whole"), said("user", "second")]);
+    assert_eq!(requests[1], [message("user", "first"), message("assistant", "half whole"), message("user", "second")]);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_interrupt_cancels_the_call_and_keeps_its_text() -> anyhow::Result<()> {
+async fn interrupt_cancels_the_call_and_keeps_its_text() -> anyhow::Result<()> {
     // The gate of the first reply is opened only after the interrupt: the call must have been dropped by then.
     let gate = Gate::new();
     let replies = vec![ScriptedReply::text("half ").and_gate(&gate).and_text("whole"), ScriptedReply::text("at once")];
     let requests = sent_meanwhile("interrupt", replies, &gate, 1).await?;
     assert_eq!(requests.len(), 2);
     let second = &requests[1];
-    assert_eq!(second.first().unwrap(), &said("user", "first"));
-    assert_eq!(second.last().unwrap(), &said("user", "second"));
+    assert_eq!(second.first().unwrap(), &message("user", "first"));
+    assert_eq!(second.last().unwrap(), &message("user", "second"));
     let (role, text) = &second[1];
     assert_eq!((role.as_str(), text.trim()), ("assistant", "half"), "{second:?}");
     Ok(())

@@ -41,7 +41,7 @@ fn child() -> SessionId {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_asks_another_one_and_reads_its_answer() -> anyhow::Result<()> {
+async fn agent_delegating_a_task_reads_the_answer() -> anyhow::Result<()> {
     let model = ModelServer::start(|request| match (is_planner(request), request.last_results().as_slice()) {
         (false, []) => ask("patricia", "Plan the trip to the moon."),
         (false, results) => ScriptedReply::text(&format!("They say: {}", results[0])),
@@ -64,9 +64,9 @@ async fn an_agent_asks_another_one_and_reads_its_answer() -> anyhow::Result<()> 
     assert_eq!(tool_server.calls()[0].session, child().as_str());
 
     // The child is a session like any other one.
-    let told = client.watch(child().as_str()).await?.to_end().await?;
-    judge::seqs(&told)?;
-    assert_eq!(told[0].data["parent"]["session_id"], "s");
+    let events_of_child = client.watch(child().as_str()).await?.to_end().await?;
+    judge::seqs(&events_of_child)?;
+    assert_eq!(events_of_child[0].data["parent"]["session_id"], "s");
     judge::requests(&model.requests())?;
     judge::log(&fleet.bus, &key("s")?, 10).await?;
     judge::log(&fleet.bus, &key(child().as_str())?, 10).await?;
@@ -74,7 +74,7 @@ async fn an_agent_asks_another_one_and_reads_its_answer() -> anyhow::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pause_and_stop_go_down_the_tree() -> anyhow::Result<()> {
+async fn pause_and_stop_reach_child_sessions() -> anyhow::Result<()> {
     let model = ModelServer::start(|request| match (is_planner(request), request.last_results().is_empty()) {
         (false, _) => ask("p", "Plan."),
         (true, true) => ScriptedReply::calls(&[("wait", json!({}))]),
@@ -110,7 +110,7 @@ async fn pause_and_stop_go_down_the_tree() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_delegated_is_read_by_the_model() -> anyhow::Result<()> {
+async fn delegation_that_fails_is_reported_to_the_model() -> anyhow::Result<()> {
     let replies =
         vec![ask("nobody", "x"), ask("eamonn", "x"), ask("e", "x"), ScriptedReply::text("Then I do it myself.")];
     let model = ModelServer::with_replies(replies).await?;
@@ -131,7 +131,7 @@ async fn what_cannot_be_delegated_is_read_by_the_model() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_change_while_the_session_runs() -> anyhow::Result<()> {
+async fn settings_changed_in_a_session_apply_to_the_next_turn() -> anyhow::Result<()> {
     let first = ModelServer::start(|_| ScriptedReply::text("From the first.")).await?;
     let second = ModelServer::start(|_| ScriptedReply::text("From the second.")).await?;
     let models = [("one", first.base_url()), ("two", second.base_url())];
@@ -143,8 +143,8 @@ async fn settings_change_while_the_session_runs() -> anyhow::Result<()> {
     ws.until("turn.completed").await?;
     let configure = json!({"session_id": "s", "model": "two", "continuation": {"max_iterations": 3}});
     assert_eq!(ws.ok("session.configure", &configure).await?["done"], true);
-    let told = ws.until("status.configured").await?;
-    assert_eq!(told["params"]["data"]["model"]["id"], "two");
+    let configured = ws.until("status.configured").await?;
+    assert_eq!(configured["params"]["data"]["model"]["id"], "two");
     ws.ok("session.send", &json!({"session_id": "s", "text": "again"})).await?;
     let turn = ws.until("turn.completed").await?;
     assert_eq!(turn["params"]["data"]["final_response"], "From the second.");

@@ -54,7 +54,7 @@ async fn seen_from_the_beginning(fleet: &TestFleet, prompt: &str) -> anyhow::Res
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_event_comes_once_and_in_order() -> anyhow::Result<()> {
+async fn events_reach_a_viewer_once_and_in_order() -> anyhow::Result<()> {
     let model = ModelServer::with_replies(lively()).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let tool_server = ToolServer::plain(&fleet.nats.url()).await?;
@@ -98,7 +98,7 @@ async fn every_event_comes_once_and_in_order() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_chunks_are_the_text() -> anyhow::Result<()> {
+async fn chunks_concatenated_are_the_text() -> anyhow::Result<()> {
     let model = ModelServer::with_replies(lively()).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let _workshop = ToolServer::plain(&fleet.nats.url()).await?;
@@ -127,7 +127,7 @@ async fn the_chunks_are_the_text() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn people_read_the_response_and_not_its_envelope() -> anyhow::Result<()> {
+async fn reply_in_an_envelope_viewers_get_the_response_only() -> anyhow::Result<()> {
     let response = "Half of it: \"ä\" \n and more.";
     let envelope = |status: &str| json!({"response": response, "continuation": {"status": status}}).to_string();
     let fenced = format!("Before. ```json\n{}\n```", json!({"continuation": {"status": "CONTINUE", "reason": "more"}}));
@@ -152,7 +152,7 @@ async fn people_read_the_response_and_not_its_envelope() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_of_one_reply_run_at_the_same_time() -> anyhow::Result<()> {
+async fn calls_of_one_reply_run_in_parallel() -> anyhow::Result<()> {
     let calls: Vec<(&str, Value)> = (0..4).map(|n| ("wait", json!({"n": n}))).collect();
     let model =
         ModelServer::with_replies(vec![ScriptedReply::calls(&calls), ScriptedReply::signal("Done.", "TERMINATE")])
@@ -181,7 +181,7 @@ async fn calls_of_one_reply_run_at_the_same_time() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn progress_has_its_documented_form() -> anyhow::Result<()> {
+async fn progress_event_has_the_documented_form() -> anyhow::Result<()> {
     let signal = json!({"status": "continue", "reason": "more to do", "progress": {
         "current_step": 2, "total_steps": 4, "completion_percentage": 50,
         "steps_completed": ["Listed plans", "Read plan"], "steps_remaining": ["Decompose plan", "Analyze dependencies"],

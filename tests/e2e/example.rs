@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::e2e::events::of;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eamonn_executes_the_plan_by_patterns_alone() -> anyhow::Result<()> {
+async fn agent_without_signals_continues_by_patterns() -> anyhow::Result<()> {
     let example: Vec<(&str, &str)> = include_str!("../../examples/plans/worked-example.txt")
         .lines()
         .map(|line| line.split_once(' ').context("a decision and a reply"))
@@ -39,13 +39,16 @@ async fn eamonn_executes_the_plan_by_patterns_alone() -> anyhow::Result<()> {
     let decided: Vec<&str> =
         decisions.iter().map(|decision| if decision["continues"] == true { "CONTINUE" } else { "TERMINATE" }).collect();
     assert_eq!(decided, example.iter().map(|(decision, _)| *decision).collect::<Vec<_>>());
-    let told = |n: usize| &decisions[n];
+    let decision = |n: usize| &decisions[n];
     for n in 0..5 {
-        assert_eq!((&told(n)["iteration"], &told(n)["max_iterations"]), (&json!(n + 1), &json!(10)));
-        assert_eq!((&told(n)["agent_id"], &told(n)["status"]), (&json!("e"), &json!("UNKNOWN")));
-        assert_eq!(told(n)["progress"]["current_step"], n + 1);
-        assert!(told(n)["progress"]["total_steps"].is_null() && told(n)["progress"]["completion_percentage"].is_null());
-        assert_eq!(told(n)["progress"]["steps_completed"], json!([]));
+        assert_eq!((&decision(n)["iteration"], &decision(n)["max_iterations"]), (&json!(n + 1), &json!(10)));
+        assert_eq!((&decision(n)["agent_id"], &decision(n)["status"]), (&json!("e"), &json!("UNKNOWN")));
+        assert_eq!(decision(n)["progress"]["current_step"], n + 1);
+        assert!(
+            decision(n)["progress"]["total_steps"].is_null()
+                && decision(n)["progress"]["completion_percentage"].is_null()
+        );
+        assert_eq!(decision(n)["progress"]["steps_completed"], json!([]));
     }
     let end = &of(&events, "session_ended")[0];
     assert_eq!(

@@ -39,7 +39,7 @@ fn bad_models() -> Vec<(&'static str, ScriptedReply, &'static str)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_that_fails_ends_the_session_with_its_own_code() -> anyhow::Result<()> {
+async fn failing_model_ends_the_session_with_its_error_code() -> anyhow::Result<()> {
     let mut servers = Vec::new();
     let mut urls = vec![("refuses", refusing_url().await?)];
     let mut expected = BTreeMap::from([("refuses", "model_unreachable")]);
@@ -56,7 +56,7 @@ async fn a_model_that_fails_ends_the_session_with_its_own_code() -> anyhow::Resu
     for (name, _) in &models {
         client.begin(name, "go", &json!({"model": name, "streaming": streaming})).await?;
     }
-    let mut told = BTreeMap::new();
+    let mut codes = BTreeMap::new();
     for (name, _) in &models {
         let events = client.watch(name).await?.to_end().await?;
         judge::seqs(&events)?;
@@ -67,14 +67,14 @@ async fn a_model_that_fails_ends_the_session_with_its_own_code() -> anyhow::Resu
         assert_eq!(errors.len(), 1, "{name}: {errors:?}");
         assert_eq!(of(&events, "turn.completed")[0]["stop_reason"], "error", "{name}");
         assert_eq!(of(&events, "session_ended")[0]["reason"], "error", "{name}");
-        told.insert(*name, errors[0]["code"].as_str().unwrap_or_default().to_owned());
+        codes.insert(*name, errors[0]["code"].as_str().unwrap_or_default().to_owned());
     }
-    assert_eq!(told, expected.into_iter().map(|(name, code)| (name, code.to_owned())).collect());
+    assert_eq!(codes, expected.into_iter().map(|(name, code)| (name, code.to_owned())).collect());
     fleet.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_turn_leaves_an_interactive_session_usable() -> anyhow::Result<()> {
+async fn interactive_session_after_a_failed_turn_is_usable() -> anyhow::Result<()> {
     let refusal = json!({"error": {"message": "no such key", "code": "invalid_api_key"}}).to_string();
     let replies = vec![ScriptedReply::status(401, &refusal), ScriptedReply::text("now it works")];
     let model = ModelServer::with_replies(replies).await?;
@@ -96,7 +96,7 @@ async fn a_failed_turn_leaves_an_interactive_session_usable() -> anyhow::Result<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_command_fails_with_the_models_error() -> anyhow::Result<()> {
+async fn command_with_a_failing_model_exits_with_its_error() -> anyhow::Result<()> {
     let url = refusing_url().await?;
     let fleet = TestFleet::start(&[("refuses", &url)]).await?;
     let outcome = WorkDir::new()?.run(["run", "--url", &fleet.url(), "hello"]).await?;
@@ -105,7 +105,7 @@ async fn the_command_fails_with_the_models_error() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_tool_does_wrong_is_what_the_model_reads() -> anyhow::Result<()> {
+async fn failing_tool_is_reported_to_the_model() -> anyhow::Result<()> {
     let calls = [
         ("garbage", json!({})),
         ("silent", json!({})),
@@ -138,7 +138,7 @@ async fn what_a_tool_does_wrong_is_what_the_model_reads() -> anyhow::Result<()> 
     assert_eq!(of(&events, "session_ended")[0]["reason"], "completed");
 
     let results = of(&events, "tool_call.result_processed");
-    let told: BTreeMap<&str, (&str, &str)> = results
+    let outcomes: BTreeMap<&str, (&str, &str)> = results
         .iter()
         .map(|data| {
             let text = |field: &str| data[field].as_str().unwrap_or_default();
@@ -153,7 +153,7 @@ async fn what_a_tool_does_wrong_is_what_the_model_reads() -> anyhow::Result<()> 
         ("picky", ("error", "invalid_arguments")),
         ("nothing", ("error", "unknown_tool")),
     ];
-    assert_eq!(told, expected.into());
+    assert_eq!(outcomes, expected.into());
     let requests = model.requests();
     let read = requests[1].last_results();
     assert_eq!((read.len(), read[0]), (6, garbage));
@@ -165,7 +165,7 @@ async fn what_a_tool_does_wrong_is_what_the_model_reads() -> anyhow::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn malformed_control_never_stops_a_session() -> anyhow::Result<()> {
+async fn malformed_control_message_does_not_stop_the_session() -> anyhow::Result<()> {
     let gate = Gate::new();
     let replies = vec![ScriptedReply::text("half ").and_gate(&gate).and_text("whole")];
     let model = ModelServer::with_replies(replies).await?;
@@ -207,8 +207,8 @@ async fn malformed_control_never_stops_a_session() -> anyhow::Result<()> {
     let events = watching.to_end().await?;
     judge::seqs(&events)?;
     judge::log(&fleet.bus, &key("s")?, 10).await?;
-    let told = of(&events, "error");
-    assert!(!told.is_empty() && told.iter().all(|error| error["code"] == "bad_request"), "{told:?}");
+    let errors = of(&events, "error");
+    assert!(!errors.is_empty() && errors.iter().all(|error| error["code"] == "bad_request"), "{errors:?}");
     assert_eq!(of(&events, "session_ended")[0]["final_response"], "half whole");
     eventually("nothing waits any more", async || waits_for_nothing(&fleet, &client).await).await?;
     fleet.end().await

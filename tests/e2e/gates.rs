@@ -29,7 +29,7 @@ fn replies(call: &str, arguments: &Value) -> Vec<ScriptedReply> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_outlives_the_whole_fleet_and_is_answered_once() -> anyhow::Result<()> {
+async fn gate_after_a_restart_of_the_fleet_is_answered_once() -> anyhow::Result<()> {
     let model = ModelServer::with_replies(replies("launch", &json!({"to": "the moon"}))).await?;
     let mut process_fleet = ProcessFleet::start(&[("test", &model.base_url())]).await?;
     let tool_server = launch(&process_fleet.nats.url()).await?;
@@ -69,7 +69,7 @@ async fn a_gate_outlives_the_whole_fleet_and_is_answered_once() -> anyhow::Resul
     // Two clients of two edges answer at the same time: one of them counts.
     let (yes, no) = tokio::join!(one.answer(gate, "approve", |_| {}), other.answer(gate, "deny", |_| {}));
     let refused: Vec<String> =
-        [&yes, &no].into_iter().filter_map(|told| Some(told.as_ref().err()?.to_string())).collect();
+        [&yes, &no].into_iter().filter_map(|answer| Some(answer.as_ref().err()?.to_string())).collect();
     let [refused] = &refused[..] else { panic!("{yes:?} {no:?}") };
     assert!(refused.starts_with("gate_closed"), "{refused}");
     let events = one.watch("s").await?.to_end().await?;
@@ -102,7 +102,7 @@ agents:
 "#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_on_arguments_ask_and_a_person_may_change_what_is_done() -> anyhow::Result<()> {
+async fn gate_by_argument_rule_approved_with_changes_runs_the_changed_call() -> anyhow::Result<()> {
     let calls = [
         ("write", json!({"path": "/tmp/a"})),
         ("write", json!({"path": "/etc/passwd"})),
@@ -164,7 +164,7 @@ async fn rules_on_arguments_ask_and_a_person_may_change_what_is_done() -> anyhow
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_model_asks_and_the_user_answers() -> anyhow::Result<()> {
+async fn question_of_the_model_answered_by_the_user_is_its_result() -> anyhow::Result<()> {
     let question = json!({"question": "Which one?", "choices": ["a", "b"]});
     let model = ModelServer::with_replies(replies("ask_user", &question)).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
@@ -189,7 +189,7 @@ async fn the_model_asks_and_the_user_answers() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_is_stopped_leaves_nothing_to_answer() -> anyhow::Result<()> {
+async fn stopped_session_has_no_open_gates() -> anyhow::Result<()> {
     let model = ModelServer::with_replies(replies("launch", &json!({}))).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let tool_server = launch(&fleet.nats.url()).await?;
@@ -206,7 +206,7 @@ async fn a_session_that_is_stopped_leaves_nothing_to_answer() -> anyhow::Result<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn progress_reaches_viewers_and_a_long_result_can_be_read_on() -> anyhow::Result<()> {
+async fn long_result_with_progress_is_truncated_and_readable() -> anyhow::Result<()> {
     let long: String = (0..20_000).flat_map(|line| ["line ".to_owned(), line.to_string(), "\n".to_owned()]).collect();
     let answers = {
         let reads = json!({"call": "c1-1-1", "pattern": "^line 9999$"});
@@ -235,8 +235,8 @@ async fn progress_reaches_viewers_and_a_long_result_can_be_read_on() -> anyhow::
     let client = fleet.client().await?;
     client.start("s", "go").await?;
     let events = client.watch("s").await?.to_end().await?;
-    let told: Vec<&Value> = of(&events, "tool_call.progress").iter().map(|progress| &progress["text"]).collect();
-    assert_eq!(told, ["part 1", "part 2", "part 3", "part 4", "part 5"]);
+    let texts: Vec<&Value> = of(&events, "tool_call.progress").iter().map(|progress| &progress["text"]).collect();
+    assert_eq!(texts, ["part 1", "part 2", "part 3", "part 4", "part 5"]);
     let results = of(&events, "tool_call.result_processed");
     assert_eq!((&results[0]["outcome"], &results[0]["whole"]["bytes"]), (&json!("ok"), &json!(long.len())));
     let shown = results[0]["content"].as_str().context("text")?;

@@ -38,7 +38,7 @@ async fn held_tools(nats: &str, gate: &Gate, timeout: Duration) -> anyhow::Resul
 const EFFECTS: [&str; 3] = ["pure", "idempotent", "at_most_once"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_gateway_is_replaced_in_the_middle_of_a_reply() -> anyhow::Result<()> {
+async fn gateway_killed_during_a_reply_another_one_repeats_the_call() -> anyhow::Result<()> {
     let replies = vec![ScriptedReply::text("this one ").and_hang(), ScriptedReply::signal("that one", "TERMINATE")];
     let model = ModelServer::with_replies(replies).await?;
     let process_fleet = ProcessFleet::start(&[("test", &model.base_url())]).await?;
@@ -65,7 +65,7 @@ async fn a_killed_gateway_is_replaced_in_the_middle_of_a_reply() -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_executor_is_replaced_in_the_middle_of_its_calls() -> anyhow::Result<()> {
+async fn executor_killed_during_calls_another_one_takes_over() -> anyhow::Result<()> {
     let calls: Vec<(&str, Value)> = EFFECTS.iter().map(|name| (*name, json!({"of": name}))).collect();
     let model =
         ModelServer::with_replies(vec![ScriptedReply::calls(&calls), ScriptedReply::signal("Done.", "TERMINATE")])
@@ -101,7 +101,7 @@ async fn a_killed_executor_is_replaced_in_the_middle_of_its_calls() -> anyhow::R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_orchestrator_is_replaced_wherever_the_session_stands() -> anyhow::Result<()> {
+async fn orchestrator_killed_in_any_phase_another_one_goes_on() -> anyhow::Result<()> {
     let (reply, tools) = (Gate::new(), Gate::new());
     let calls: Vec<(&str, Value)> = EFFECTS.iter().map(|name| (*name, json!({"of": name}))).collect();
     let replies = vec![
@@ -140,7 +140,7 @@ async fn a_killed_orchestrator_is_replaced_wherever_the_session_stands() -> anyh
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_edge_loses_nothing() -> anyhow::Result<()> {
+async fn edge_killed_after_a_start_loses_nothing() -> anyhow::Result<()> {
     let gate = Gate::new();
     let replies = vec![ScriptedReply::text("half ").and_gate(&gate).and_text("whole")];
     let model = ModelServer::with_replies(replies).await?;
@@ -170,7 +170,7 @@ async fn a_killed_edge_loses_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_gateway_that_wakes_up_changes_nothing() -> anyhow::Result<()> {
+async fn frozen_gateway_that_continues_changes_nothing() -> anyhow::Result<()> {
     let (first, second) = (Gate::new(), Gate::new());
     let replies = vec![
         ScriptedReply::text("too ").and_gate(&first).and_text("late"),
@@ -221,7 +221,7 @@ fn busy(request: &RecordedRequest) -> ScriptedReply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_survive_one_kill_after_the_other() -> anyhow::Result<()> {
+async fn sessions_with_repeated_kills_complete() -> anyhow::Result<()> {
     const SESSIONS: usize = 8;
     const KILLED: [&str; 3] = ["orchestrator", "gateway", "executor"];
     let model = ModelServer::start(busy).await?;
@@ -269,7 +269,7 @@ async fn sessions_survive_one_kill_after_the_other() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restarted_nats_server_is_found_again() -> anyhow::Result<()> {
+async fn nats_server_restarted_services_reconnect() -> anyhow::Result<()> {
     let (reply, tools) = (Gate::new(), Gate::new());
     let calls: Vec<(&str, Value)> = EFFECTS.iter().map(|name| (*name, json!({"of": name}))).collect();
     let replies = vec![
@@ -304,7 +304,7 @@ async fn a_restarted_nats_server_is_found_again() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_outlives_everything_at_once() -> anyhow::Result<()> {
+async fn all_processes_killed_at_once_session_completes() -> anyhow::Result<()> {
     let replies = vec![
         ScriptedReply::calls(&[("mark", json!({"n": 1}))]),
         ScriptedReply::text("lost ").and_hang(),

@@ -13,7 +13,7 @@ agents:
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agent_finds_a_session_and_reads_what_was_said_and_decided_in_it() -> anyhow::Result<()> {
+async fn agent_finds_another_session_and_reads_its_transcript() -> anyhow::Result<()> {
     let replies = vec![
         ScriptedReply::text("I cannot find the port. What is it?"),
         ScriptedReply::calls(&[("list_sessions", json!({"title": "PORT", "phase": "ended"}))]),

@@ -82,7 +82,7 @@ async fn session(process_fleet: &ProcessFleet, name: &str, agent: &str) -> anyho
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_agents_exchange_a_mail_and_an_answer_while_tool_hosts_die() -> anyhow::Result<()> {
+async fn agents_exchange_mail_while_tool_hosts_are_killed() -> anyhow::Result<()> {
     let gate = Gate::new();
     let held = gate.clone();
     let model = ModelServer::start(move |request| play(request, &held)).await?;

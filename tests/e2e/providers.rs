@@ -48,7 +48,7 @@ async fn account(process_fleet: &ProcessFleet) -> anyhow::Result<(u64, BTreeMap<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_dies_in_the_middle_of_a_hundred_streams() -> anyhow::Result<()> {
+async fn gateway_killed_during_a_hundred_streams_all_costs_are_booked() -> anyhow::Result<()> {
     let model = ModelServer::start(|_| streamed()).await?;
     let process_fleet =
         ProcessFleet::with(&[("test", &model.base_url())], &[("AILOOP__GATEWAY__CONCURRENCY", "128")]).await?;
@@ -153,7 +153,7 @@ fn unreliable(ledger: &Mutex<Ledger>, request: &RecordedRequest) -> ScriptedRepl
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_end_though_a_third_of_all_requests_fails() -> anyhow::Result<()> {
+async fn sessions_with_a_third_of_requests_failing_complete() -> anyhow::Result<()> {
     let count = number("AILOOP_FAULTY_SESSIONS", 60);
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     let (recorded, began) = (ledger.clone(), Instant::now());

@@ -30,7 +30,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_python_tool_is_found_called_and_missed() -> anyhow::Result<()> {
+async fn python_tool_is_discovered_called_and_reported_missing() -> anyhow::Result<()> {
     let python = tokio::task::spawn_blocking(python::with_nats).await??;
     let gate = Gate::new();
     let call = || ScriptedReply::calls(&[("word_count", json!({"text": "one two  three"}))]);

@@ -11,7 +11,7 @@ fn begins(request: &RecordedRequest) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_keeps_its_prompt_and_the_next_one_gets_the_new_text() -> anyhow::Result<()> {
+async fn prompt_changed_on_disk_applies_to_new_sessions_only() -> anyhow::Result<()> {
     let model = ModelServer::start(|_| ScriptedReply::signal("Yes.", "TERMINATE")).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let prompt = "prompts/agents/eamonn_executioner.md";

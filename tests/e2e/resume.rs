@@ -12,7 +12,7 @@ fn roles(messages: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_resumes_from_another_one_and_repeats_nothing() -> anyhow::Result<()> {
+async fn session_resumed_from_another_one_repeats_no_call() -> anyhow::Result<()> {
     let replies = vec![
         ScriptedReply::text("I look.").and_calls(&[("look", json!({"n": 1})), ("look", json!({"n": 2}))]),
         ScriptedReply::text("Two things."),

@@ -26,7 +26,7 @@ async fn fill(fleet: &TestFleet, stream: Stream) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_whose_log_is_full_goes_on_when_there_is_room() -> anyhow::Result<()> {
+async fn session_with_a_full_log_goes_on_after_cleanup() -> anyhow::Result<()> {
     let model = ModelServer::with_replies(vec![
         ScriptedReply::text("one"),
         ScriptedReply::text("two"),
@@ -63,7 +63,7 @@ async fn a_session_whose_log_is_full_goes_on_when_there_is_room() -> anyhow::Res
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_that_finds_no_room_is_refused_with_what_to_do() -> anyhow::Result<()> {
+async fn command_with_full_storage_is_refused_with_a_remedy() -> anyhow::Result<()> {
     let model = ModelServer::with_replies(vec![ScriptedReply::text("one"), ScriptedReply::text("two")]).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let client = fleet.client().await?;

@@ -35,7 +35,7 @@ fn random() -> impl FnMut(usize, usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_survey_tells_what_is_really_there() -> anyhow::Result<()> {
+async fn survey_of_a_directory_reports_its_files() -> anyhow::Result<()> {
     let work_dir = WorkDir::new()?;
     let root = work_dir.path().join("things");
     let files = scatter(&root)?;
@@ -79,7 +79,7 @@ async fn a_survey_tells_what_is_really_there() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_survey_goes_on_by_its_own_signal_when_no_tool_was_called() -> anyhow::Result<()> {
+async fn survey_without_tool_calls_continues_by_its_signal() -> anyhow::Result<()> {
     let work_dir = WorkDir::new()?;
     scatter(&work_dir.path().join("things"))?;
     let outcome = work_dir.run(["run", "--agent", "e", "--root", "things", "--json", "survey this"]).await?;

@@ -92,7 +92,7 @@ fn outcomes(events: &[ReceivedEvent]) -> BTreeMap<String, (String, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tool_hosts_die_freeze_and_restart_every_outcome_is_true() -> anyhow::Result<()> {
+async fn tool_hosts_killed_frozen_and_restarted_report_true_outcomes() -> anyhow::Result<()> {
     let work = tempfile::tempdir()?;
     std::fs::set_permissions(work.path(), PermissionsExt::from_mode(0o777))?;
     let model = ModelServer::start(reply).await?;

@@ -14,7 +14,7 @@ fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_trace_holds_the_whole_turn() -> anyhow::Result<()> {
+async fn turn_has_one_trace_through_all_services() -> anyhow::Result<()> {
     let replies = vec![
         ScriptedReply::calls(&[("echo", json!({"n": 1})), ("mark", json!({"n": 2}))]),
         ScriptedReply::signal("I think. ", "CONTINUE"),

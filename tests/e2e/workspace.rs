@@ -69,7 +69,7 @@ fn named() -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
 }
 
 #[test]
-fn packages_know_only_whom_they_may() -> anyhow::Result<()> {
+fn package_depends_only_on_permitted_packages() -> anyhow::Result<()> {
     let named = named()?;
     let ours: BTreeSet<&str> = named.keys().map(String::as_str).collect();
     for (package, may) in ARROWS {
@@ -89,7 +89,7 @@ fn packages_know_only_whom_they_may() -> anyhow::Result<()> {
 }
 
 #[test]
-fn i1_the_loop_and_its_words_do_no_io() -> anyhow::Result<()> {
+fn pure_packages_do_no_io() -> anyhow::Result<()> {
     let named = named()?;
     for package in ["contract", "session"] {
         let impure: Vec<_> = named[package].iter().filter(|name| IMPURE.contains(&name.as_str())).collect();

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
 use crate::hostile::bystanders;
-use crate::hostile::idle;
+use crate::hostile::low_priority;
 use crate::hostile::models::{EVIL, HostileModel, SECRET, call_once};
 use crate::hostile::table::Row;
 use crate::hostile::tools::SERVER;
@@ -93,7 +93,7 @@ impl Target {
     }
 }
 
-struct Fleet {
+struct HostileFleet {
     process_fleet: ProcessFleet,
     services: Vec<Replica>,
     edge: EdgeReplica,
@@ -113,7 +113,7 @@ pub(crate) async fn run(trial: &Trial, length: Duration, seed: u64) -> Row {
 }
 
 async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> anyhow::Result<()> {
-    let mut fleet = Fleet::start(trial).await?;
+    let mut fleet = HostileFleet::start(trial).await?;
     let (ws, grpc) = fleet.edge.addresses()?;
     let (inputs, accepted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (nats, health) = (fleet.process_fleet.nats.url(), health_of(&fleet.edge.replica)?);
@@ -137,7 +137,8 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     let hostile = async {
         let (attack, max) = (trial.attack, length + OVERTIME);
         // A party that goes on for too long is left alone.
-        let ended = idle::run(move || async move { timeout(max, attack(target)).await.unwrap_or(Ok(())) }).await;
+        let ended =
+            low_priority::run(move || async move { timeout(max, attack(target)).await.unwrap_or(Ok(())) }).await;
         stop.store(true, Ordering::Relaxed);
         ended
     };
@@ -162,7 +163,7 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     Ok(())
 }
 
-impl Fleet {
+impl HostileFleet {
     async fn start(trial: &Trial) -> anyhow::Result<Self> {
         let reply = |request: &RecordedRequest| call_once(request, &[("echo", json!({"number": request.number}))]);
         let model = ModelServer::start(reply).await?;

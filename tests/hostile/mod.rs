@@ -11,7 +11,7 @@
 mod bystanders;
 mod clients;
 mod fleet;
-mod idle;
+mod low_priority;
 mod models;
 mod table;
 mod tools;
@@ -29,7 +29,7 @@ use crate::hostile::trials::TRIALS;
 const SECONDS: u64 = 30;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_parties_sessions_of_others_go_on() -> anyhow::Result<()> {
+async fn hostile_party_beside_other_sessions_does_not_delay_them() -> anyhow::Result<()> {
     let only = service::config::env("AILOOP_HOSTILE_ONLY").unwrap_or_default();
     let seconds = service::config::env("AILOOP_HOSTILE_SECONDS").and_then(|seconds| seconds.parse().ok());
     let length = Duration::from_secs(seconds.unwrap_or(SECONDS));

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::hostile::clients::{call, start};
 use crate::hostile::fleet::Target;
-use crate::hostile::idle;
+use crate::hostile::low_priority;
 
 /// The model of a hostile server, in `models.yaml`.
 pub(crate) const EVIL: &str = "evil";
@@ -28,16 +28,16 @@ pub(crate) struct HostileModel {
 
 impl HostileModel {
     pub(crate) async fn start(reply: fn(&RecordedRequest) -> ScriptedReply) -> anyhow::Result<Self> {
-        let (tell, told) = oneshot::channel();
+        let (ready_sender, ready) = oneshot::channel();
         let (_end, end) = oneshot::channel();
-        let serving = idle::run(move || async move {
+        let serving = low_priority::run(move || async move {
             let server = ModelServer::start(reply).await?;
             // The trial may have failed meanwhile.
-            let _ = tell.send(server.base_url());
+            let _ = ready_sender.send(server.base_url());
             let _ = end.await;
             Ok(())
         });
-        match told.await {
+        match ready.await {
             Ok(base_url) => Ok(Self { base_url, _end }),
             Err(_) => Err(serving.await.err().context("the hostile model server did not start")?),
         }

@@ -49,7 +49,7 @@ async fn holds(bus: &Bus, key: &SessionKey, end: u64) -> anyhow::Result<()> {
 }
 
 /// A page leaves the log and is read from the archive, and nobody can write where it was.
-pub(crate) async fn a_page_leaves_the_log_and_is_read_as_before(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn page_moved_to_the_archive_is_read_as_before(world: &mut World) -> anyhow::Result<()> {
     let key = key("paged")?;
     let (bus, other, late) = (world.connect(0).await?, world.connect(1).await?, world.connect(2).await?);
     write(&bus, &key, 0..10).await?;
@@ -77,7 +77,7 @@ pub(crate) async fn a_page_leaves_the_log_and_is_read_as_before(world: &mut Worl
 }
 
 /// A session ends in a commit that fades, and then there is none of that id.
-pub(crate) async fn what_is_left_of_a_session_fades(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn archived_session_expires(world: &mut World) -> anyhow::Result<()> {
     let (bus, key) = (world.bus.clone(), key("faded")?);
     write(&bus, &key, 0..20).await?;
     let life = Some(Duration::from_secs(2));
@@ -96,7 +96,7 @@ pub(crate) async fn what_is_left_of_a_session_fades(world: &mut World) -> anyhow
 }
 
 /// The archive and what left the log for it outlive a server that is killed.
-pub(crate) async fn archived_pages_survive_a_restart(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn archived_pages_are_read_after_a_restart(world: &mut World) -> anyhow::Result<()> {
     let (bus, key) = (world.bus.clone(), key("kept")?);
     write(&bus, &key, 0..END).await?;
     bus.archive(&key, SLOTS_PER_PAGE).await?;
@@ -109,7 +109,7 @@ pub(crate) async fn archived_pages_survive_a_restart(world: &mut World) -> anyho
 }
 
 /// The largest states that there are go along whole; what is larger is refused, and says so.
-pub(crate) async fn a_state_of_fifty_megabytes_goes_along(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn state_of_fifty_megabytes_is_archived(world: &mut World) -> anyhow::Result<()> {
     let (bus, key) = (world.bus.clone(), key("huge")?);
     let large = commit("c0", 50 << 20)?;
     assert_eq!(bus.commit(&key, 0, "c0", large.clone()).await?, Committed::Ours);

@@ -50,7 +50,7 @@ async fn play_server(listener: TcpListener, version: &str, last: Last) -> anyhow
 }
 
 #[tokio::test]
-async fn an_old_server_is_refused_with_a_way_out() -> anyhow::Result<()> {
+async fn old_server_is_refused_with_a_remedy() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let config = NatsConfig { url: format!("nats://{}", listener.local_addr()?), ..NatsConfig::default() };
     let (code, message) = tokio::select! {
@@ -66,7 +66,7 @@ async fn an_old_server_is_refused_with_a_way_out() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_used_is_named() -> anyhow::Result<()> {
+async fn unusable_server_is_named_in_the_error() -> anyhow::Result<()> {
     let plain = NatsServer::start_without_jetstream().await?;
     assert_eq!(refusal(&plain.config()).await.0, ErrorCode::NatsNoJetStream);
     let mut gone = NatsServer::start().await?;
@@ -80,7 +80,7 @@ async fn a_server_that_cannot_be_used_is_named() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()> {
+async fn stream_with_drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()> {
     let server = NatsServer::start().await?;
     let bus = server.ready().await?;
     bus.ensure().await?;
@@ -118,7 +118,7 @@ async fn drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()>
 /// A server that goes down has JetStream and does not answer for it. A process that starts meanwhile waits, and does not
 /// advise to switch JetStream on.
 #[tokio::test]
-async fn server_that_goes_down_during_a_start_is_away_and_not_without_jetstream() -> anyhow::Result<()> {
+async fn server_shutting_down_during_a_start_is_reported_as_away() -> anyhow::Result<()> {
     for last in [Last::Closes, Last::NobodyThere] {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let config = NatsConfig { url: format!("nats://{}", listener.local_addr()?), ..NatsConfig::default() };

@@ -22,7 +22,7 @@ async fn is_known(bus: &Bus, subject: &Subject) -> anyhow::Result<()> {
         .await
 }
 
-pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Result<()> {
     let (bus, other) = (world.bus.clone(), world.connect(1).await?);
     let session = key("rpc")?;
     let call = CallId::tool(1, 1, 1);
@@ -80,25 +80,25 @@ pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Re
     let mut cancels = bus.cancels().await?;
     let call = CallAttempt { call, attempt: 3 };
     bus.publish_cancel(&session, &call).await?;
-    let heard = tokio::time::timeout(Duration::from_secs(5), cancels.next()).await?.context("ended")?;
-    assert_eq!(heard, (session, call));
+    let cancelled = tokio::time::timeout(Duration::from_secs(5), cancels.next()).await?.context("ended")?;
+    assert_eq!(cancelled, (session, call));
     Ok(())
 }
 
-pub(crate) async fn a_reconnect_is_a_gap(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn reconnect_is_reported_as_a_gap(world: &mut World) -> anyhow::Result<()> {
     let session = key("gap")?;
-    let mut heard = world.bus.events(&session).await?;
+    let mut events = world.bus.events(&session).await?;
     world.restart().await?;
-    let next = tokio::time::timeout(Duration::from_secs(10), heard.next()).await?;
+    let next = tokio::time::timeout(Duration::from_secs(10), events.next()).await?;
     assert!(matches!(next, Some(SubscriptionEvent::Gap)));
     world.bus.ping().await?;
     let subject = subject::event(&session, contract::event::Topic::TurnCompleted);
     world.bus.transport().publish(&subject, Vec::new(), Bytes::from_static(b"x")).await?;
-    let came = async { while !matches!(heard.next().await, Some(SubscriptionEvent::Message(_))) {} };
+    let came = async { while !matches!(events.next().await, Some(SubscriptionEvent::Message(_))) {} };
     tokio::time::timeout(Duration::from_secs(10), came).await.context("the subscription came back")
 }
 
-pub(crate) async fn a_flood_of_answers_is_a_gap_for_nobody_else(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn flood_of_answers_is_a_gap_for_one_subscriber_only(world: &mut World) -> anyhow::Result<()> {
     /// More than wait to be read.
     const FLOOD: usize = 3_000;
     let (bus, other) = (world.bus.clone(), world.connect(1).await?);
@@ -117,8 +117,8 @@ pub(crate) async fn a_flood_of_answers_is_a_gap_for_nobody_else(world: &mut Worl
     }
     other.transport().reply(&reply[1], Vec::new(), Bytes::from_static(b"once")).await?;
     // Answers of all questions come on one subscription: when this one is here, those before it were.
-    let heard = tokio::time::timeout(Duration::from_secs(10), quiet.next()).await?.context("ended")?;
-    assert!(matches!(&heard, SubscriptionEvent::Message(once) if &*once.payload == b"once"), "{heard:?}");
+    let answer = tokio::time::timeout(Duration::from_secs(10), quiet.next()).await?.context("ended")?;
+    assert!(matches!(&answer, SubscriptionEvent::Message(once) if &*once.payload == b"once"), "{answer:?}");
     let mut before = 0;
     while let Some(SubscriptionEvent::Message(_)) = flooded.next().await {
         before += 1;

@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 
 use crate::nats::world::{World, eventually, key};
 
-pub(crate) async fn one_owner_gets_the_claim(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn claim_by_many_owners_has_one_winner(world: &mut World) -> anyhow::Result<()> {
     let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
     let session = key("claims")?;
     for n in 1..=10 {
@@ -25,7 +25,7 @@ pub(crate) async fn one_owner_gets_the_claim(world: &mut World) -> anyhow::Resul
     Ok(())
 }
 
-pub(crate) async fn lists_are_whole_and_sorted(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn key_lists_are_complete_and_sorted(world: &mut World) -> anyhow::Result<()> {
     let (bus, tenant) = (&world.bus, TenantId::new("acme")?);
     let tool = |n: u32| -> anyhow::Result<ToolSpec> {
         Ok(ToolSpec {

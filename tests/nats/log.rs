@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::nats::world::{World, commit, eventually, key};
 
-pub(crate) async fn every_slot_has_one_winner(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn slot_with_many_writers_has_one_winner(world: &mut World) -> anyhow::Result<()> {
     const SLOTS: u64 = 70;
     let key = key("race")?;
     let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn every_slot_has_one_winner(world: &mut World) -> anyhow::Resu
     Ok(())
 }
 
-pub(crate) async fn a_commit_is_seen_by_whoever_knows_of_it(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn commit_is_read_by_a_reader_that_knows_of_it(world: &mut World) -> anyhow::Result<()> {
     let key = key("stale")?;
     let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
     assert_eq!(buses[0].head(&key, Read::Leader).await?, None);
@@ -57,7 +57,7 @@ pub(crate) async fn a_commit_is_seen_by_whoever_knows_of_it(world: &mut World) -
     Ok(())
 }
 
-pub(crate) async fn large_commits_come_back_whole(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn large_commits_are_read_unchanged(world: &mut World) -> anyhow::Result<()> {
     let key = key("large")?;
     for (slot, bytes) in [INLINE_BYTES_MAX - 1_000, INLINE_BYTES_MAX + 1, 3 << 20, 16 << 20].into_iter().enumerate() {
         let (slot, id) = (slot as u64, format!("c{slot}"));

@@ -60,7 +60,7 @@ async fn empty(bus: &Bus) -> anyhow::Result<()> {
     .await
 }
 
-pub(crate) async fn an_input_is_stored_once(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn input_sent_twice_is_stored_once(world: &mut World) -> anyhow::Result<()> {
     let bus = &world.bus;
     let first = send(bus, "once", "a").await?;
     assert!(matches!(first, Sent::Stored(_)));
@@ -85,7 +85,7 @@ async fn empty_of(bus: &Bus, large: &Bytes) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn the_inbox_is_in_stream_order(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn inbox_is_in_stream_order(world: &mut World) -> anyhow::Result<()> {
     let (bus, session) = (&world.bus, key("inbox")?);
     let mut sent = Vec::new();
     for n in 0..30 {
@@ -117,7 +117,7 @@ pub(crate) async fn the_inbox_is_in_stream_order(world: &mut World) -> anyhow::R
     empty(bus).await
 }
 
-pub(crate) async fn a_silent_holder_loses_its_item(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn silent_holder_loses_its_item(world: &mut World) -> anyhow::Result<()> {
     let other = world.connect(1).await?;
     send(&world.bus, "silent", "a").await?;
     let first = pull_one(&world.bus, Queue::Inputs, SOON).await?;
@@ -153,7 +153,7 @@ impl Handler for Holder {
     }
 }
 
-pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn held_items_are_redelivered_after_a_restart(world: &mut World) -> anyhow::Result<()> {
     let holder = Arc::new(Holder::default());
     let worker = Worker::start(world.connect(0).await?, Queue::Inputs, 1, holder.clone());
     send(&world.bus, "held", "a").await?;
@@ -171,7 +171,7 @@ pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> 
     Ok(())
 }
 
-pub(crate) async fn a_worker_that_drains_hands_back(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn draining_worker_returns_its_items(world: &mut World) -> anyhow::Result<()> {
     let holder = Arc::new(Holder::default());
     let worker = Worker::start(world.connect(1).await?, Queue::Inputs, 3, holder.clone());
     for n in 0..6 {
@@ -201,7 +201,7 @@ impl Handler for Unwilling {
     }
 }
 
-pub(crate) async fn what_fails_for_good_is_a_dead_letter(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn item_failing_for_good_is_a_dead_letter(world: &mut World) -> anyhow::Result<()> {
     let worker = Worker::start(world.connect(2).await?, Queue::Inputs, 4, Arc::new(Unwilling));
     send(&world.bus, "dead", "refused").await?;
     send(&world.bus, "dead", "panics").await?;

@@ -176,8 +176,8 @@ async fn is_refused(bus: &Bus, writes: &[Write], session: &str, words: &[&str]) 
         let Err(error) = came else { bail!("{write:?} was let in") };
         ensure!(matches!(error, BusError::Full(_)), "{write:?}: {error:?}");
         ensure!(error.code() == ErrorCode::Overloaded, "{write:?}: {error:?}");
-        let said = error.to_string();
-        ensure!(words.iter().all(|word| said.contains(word)), "{write:?}: {said}");
+        let text = error.to_string();
+        ensure!(words.iter().all(|word| text.contains(word)), "{write:?}: {text}");
         ensure!(!write.is_there(bus, &session).await?, "{write:?} was refused and is there");
     }
     Ok(())
@@ -231,19 +231,19 @@ async fn full_and_free_again(limits: StorageLimits, words: &[&str]) -> anyhow::R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_server_refuses_and_goes_on() -> anyhow::Result<()> {
+async fn full_server_refuses_and_recovers() -> anyhow::Result<()> {
     let limits = StorageLimits { server_bytes: Some(8 << 20), ..StorageLimits::default() };
     full_and_free_again(limits, &["error 10023", "max_file_store"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_account_refuses_and_goes_on() -> anyhow::Result<()> {
+async fn full_account_refuses_and_recovers() -> anyhow::Result<()> {
     let limits = StorageLimits { account_bytes: Some(8 << 20), ..StorageLimits::default() };
     full_and_free_again(limits, &["error 10002", "account"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_stream_refuses_and_goes_on() -> anyhow::Result<()> {
+async fn full_stream_refuses_and_recovers() -> anyhow::Result<()> {
     let server = NatsServer::start().await?;
     let (bus, client) = (server.ready().await?, async_nats::connect(server.url()).await?);
     works(&bus, &ALL, "before").await?;
@@ -282,7 +282,7 @@ async fn a_full_stream_refuses_and_goes_on() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_acknowledges_nothing_and_a_restart_with_room_goes_on() -> anyhow::Result<()> {
+async fn full_disk_acknowledges_nothing_and_recovers_by_restart() -> anyhow::Result<()> {
     let limits = StorageLimits { disk_bytes: Some(16 << 20), ..StorageLimits::default() };
     let mut server = match NatsServer::start_limited(limits).await {
         Ok(server) => server,
@@ -306,8 +306,8 @@ async fn a_full_disk_acknowledges_nothing_and_a_restart_with_room_goes_on() -> a
             Err(error) => break error,
         }
     };
-    let said = refused.to_string();
-    ensure!(matches!(refused, BusError::Timeout { .. }) && said.contains("disk"), "{refused:?}");
+    let text = refused.to_string();
+    ensure!(matches!(refused, BusError::Timeout { .. }) && text.contains("disk"), "{refused:?}");
     ensure!(server.log().contains("no space left on device"), "{}", server.log());
     // What is written now is done when there is room, without anybody's help but the operator's.
     let (came, restarted) = tokio::join!(goes_on(&bus, &ALL, "meanwhile"), async {
@@ -326,7 +326,7 @@ async fn a_full_disk_acknowledges_nothing_and_a_restart_with_room_goes_on() -> a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_jetstream_nothing_is_acknowledged_until_it_is_back() -> anyhow::Result<()> {
+async fn server_without_jetstream_acknowledges_nothing() -> anyhow::Result<()> {
     let mut server = NatsServer::start().await?;
     let bus = server.ready().await?;
     works(&bus, &ALL, "before").await?;
@@ -348,7 +348,7 @@ async fn without_jetstream_nothing_is_acknowledged_until_it_is_back() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_quorum_nothing_is_acknowledged_until_it_is_back() -> anyhow::Result<()> {
+async fn cluster_without_quorum_acknowledges_nothing() -> anyhow::Result<()> {
     let mut cluster = NatsCluster::start3().await?;
     cluster.ready().await?.close().await;
     let bus = cluster.connect(2).await?;
@@ -382,7 +382,7 @@ fn say(line: &str) {
 /// A copy of a running server's store is not of one instant. Here it holds an item, and a state of the consumer that has it as dealt
 /// with: nobody is given it, and its place is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn item_that_an_older_store_calls_dealt_with_is_handed_out_when_it_is_published_anew() -> anyhow::Result<()> {
+async fn item_acknowledged_in_an_older_store_is_delivered_when_republished() -> anyhow::Result<()> {
     let mut server = NatsServer::start().await?;
     let bus = server.ready().await?;
     let (session, copies) = (key("s")?, tempfile::tempdir()?);

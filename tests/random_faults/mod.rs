@@ -41,7 +41,7 @@ async fn pause(rng: &mut Rng, most_ms: u64) {
 }
 
 /// A model in a mood: calls, signals, plain words, and failures that pass.
-fn moody(seed: u64, request: &RecordedRequest) -> ScriptedReply {
+fn scripted_reply(seed: u64, request: &RecordedRequest) -> ScriptedReply {
     let mut rng = Rng::new(seed ^ (request.number as u64) << 20);
     let delay = Duration::from_millis(rng.below(150));
     match rng.below(10) {
@@ -62,16 +62,16 @@ fn moody(seed: u64, request: &RecordedRequest) -> ScriptedReply {
 }
 
 /// Repeats a command under its id until it was heard. What the session refuses was heard, too.
-async fn insist<T>(what: &str, asking: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<()> {
+async fn repeat_until_answered<T>(what: &str, asking: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<()> {
     let deadline = Instant::now() + REST_MAX;
     loop {
         let Err(error) = asking().await else { return Ok(()) };
-        let told = format!("{error:#}");
-        let refused = ["not_now", "session_ended", "too_many_waiting"].iter().any(|code| told.starts_with(code));
+        let refusal = format!("{error:#}");
+        let refused = ["not_now", "session_ended", "too_many_waiting"].iter().any(|code| refusal.starts_with(code));
         if refused {
             return Ok(());
         }
-        ensure!(Instant::now() < deadline, "{what}: {told}");
+        ensure!(Instant::now() < deadline, "{what}: {refusal}");
         sleep(Duration::from_millis(100)).await;
     }
 }
@@ -80,18 +80,18 @@ async fn insist<T>(what: &str, asking: impl AsyncFn() -> anyhow::Result<T>) -> a
 async fn user(client: TestClient, session: &str, seed: u64, actions: u64) -> anyhow::Result<()> {
     let mut rng = Rng::new(seed);
     let options = json!({"interactive": true});
-    insist("start", async || client.begin_as(session, "begin", "go", &options).await).await?;
+    repeat_until_answered("start", async || client.begin_as(session, "begin", "go", &options).await).await?;
     for n in 0..actions {
         pause(&mut rng, 1_000).await;
         let id = format!("{session}-{n}");
         if rng.chance(60) {
             let mode = *rng.pick(&["steer", "queue", "interrupt"]);
-            insist("send", async || client.send_as(session, &id, "more", mode).await).await?;
+            repeat_until_answered("send", async || client.send_as(session, &id, "more", mode).await).await?;
         } else {
-            insist("pause", async || client.control_as(session, &id, Control::Pause).await).await?;
+            repeat_until_answered("pause", async || client.control_as(session, &id, Control::Pause).await).await?;
             pause(&mut rng, 800).await;
             let id = format!("{id}r");
-            insist("resume", async || client.control_as(session, &id, Control::Resume).await).await?;
+            repeat_until_answered("resume", async || client.control_as(session, &id, Control::Resume).await).await?;
         }
     }
     Ok(())
@@ -117,14 +117,14 @@ async fn fault(process_fleet: &mut ProcessFleet, replicas: &mut [Replica], rng: 
 }
 
 /// Waits until a session has nothing to do, ends it, and judges it.
-async fn settle(process_fleet: &ProcessFleet, client: &TestClient, session: &str) -> anyhow::Result<()> {
-    insist("resume", async || client.control_as(session, "last-resume", Control::Resume).await).await?;
+async fn end_and_check(process_fleet: &ProcessFleet, client: &TestClient, session: &str) -> anyhow::Result<()> {
+    repeat_until_answered("resume", async || client.control_as(session, "last-resume", Control::Resume).await).await?;
     let deadline = Instant::now() + REST_MAX;
     while client.phase(session).await? != "idle" {
         ensure!(Instant::now() < deadline, "{session} does not come to rest: {}", state(process_fleet, session).await?);
         sleep(Duration::from_millis(50)).await;
     }
-    insist("stop", async || client.control_as(session, "stop", Control::Stop).await).await?;
+    repeat_until_answered("stop", async || client.control_as(session, "stop", Control::Stop).await).await?;
     let events = client.watch(session).await?.to_end().await?;
     judge::seqs(&events).with_context(|| session.to_owned())?;
     judge::log(&process_fleet.bus, &key(session)?, STEPS_MAX).await?;
@@ -136,7 +136,7 @@ async fn settle(process_fleet: &ProcessFleet, client: &TestClient, session: &str
 /// What the server says of the work queues, and of a session's items in them.
 async fn queues(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<String> {
     let server = async_nats::connect(process_fleet.nats.url()).await?;
-    let mut told = String::new();
+    let mut text = String::new();
     for (stream, durable, items) in [
         ("AI_LOOP_MODEL", "model", format!("ai_loop.model.call.default.{session}.>")),
         ("AI_LOOP_TOOL", "tool", format!("ai_loop.tool.call.default.*.{session}.>")),
@@ -148,7 +148,7 @@ async fn queues(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<S
         let item = server.request(format!("$JS.API.STREAM.MSG.GET.{stream}"), request.into()).await?;
         let item: Value = serde_json::from_slice(&item.payload)?;
         let of = |name: &str| consumer[name].clone();
-        told += &format!(
+        text += &format!(
             "{stream}: delivered {} ack_floor {} ack_pending {} redelivered {} pending {} waiting {}; item {} {} {}\n",
             of("delivered"),
             of("ack_floor"),
@@ -161,7 +161,7 @@ async fn queues(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<S
             item["message"]["time"],
         );
     }
-    Ok(told)
+    Ok(text)
 }
 
 /// Where a session stands that does not go on: what is open, what waits, what was last heard of it.
@@ -184,14 +184,14 @@ async fn state(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<St
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_goes_wrong_the_logs_are_right() -> anyhow::Result<()> {
+async fn random_faults_leave_correct_logs() -> anyhow::Result<()> {
     let seed = ailoop_tests::seed::of("AILOOP_RANDOM_FAULTS_SEED");
     run_faults(seed, setting("AILOOP_RANDOM_FAULTS").unwrap_or(FAULTS)).await.with_context(|| format!("seed {seed}"))
 }
 
 async fn run_faults(seed: u64, faults: u64) -> anyhow::Result<()> {
     let mut rng = Rng::new(seed);
-    let model = ModelServer::start(move |request| moody(seed, request)).await?;
+    let model = ModelServer::start(move |request| scripted_reply(seed, request)).await?;
     let filter = ("AILOOP__TELEMETRY__FILTER", FILTER);
     let mut process_fleet = ProcessFleet::with(&[("test", &model.base_url())], &[filter]).await?;
     let tool_server = ToolServer::of_every_effect(&process_fleet.nats.url()).await?;
@@ -214,7 +214,7 @@ async fn run_faults(seed: u64, faults: u64) -> anyhow::Result<()> {
     };
     tokio::try_join!(futures::future::try_join_all(users), faults)?;
     for session in &sessions {
-        settle(&process_fleet, &client, session).await?;
+        end_and_check(&process_fleet, &client, session).await?;
     }
     judge::requests(&model.requests())?;
     tool_server.check_ran_once()

@@ -31,7 +31,7 @@ const VARIANTS: [(&str, Option<&str>); 7] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_with_older_store_sessions_go_on_or_say_what_they_lost() -> anyhow::Result<()> {
+async fn server_with_older_store_sessions_go_on_or_report_losses() -> anyhow::Result<()> {
     let only = service::config::env("AILOOP_RESTORE_ONLY").unwrap_or_default();
     let file = service::config::env("AILOOP_RESTORE_FILE").map(PathBuf::from);
     let (mut tried, mut wrong) = (0, Vec::new());

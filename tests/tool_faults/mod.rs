@@ -45,7 +45,7 @@ struct Serving {
 
 /// What a session was told of a call.
 #[derive(Debug, Clone)]
-struct Told {
+struct ReportedCall {
     tool: String,
     outcome: String,
     code: String,
@@ -119,24 +119,24 @@ async fn session(client: TestClient, name: String) -> anyhow::Result<(String, Ve
 }
 
 /// What a session was told of its calls, by their ids in the fleet.
-fn told(name: &str, events: &[ReceivedEvent]) -> BTreeMap<String, Told> {
+fn reported_calls(name: &str, events: &[ReceivedEvent]) -> BTreeMap<String, ReportedCall> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let results = events.iter().filter(|event| event.topic == "tool_call.result_processed");
     let call = |result: &ReceivedEvent| {
         let data = &result.data;
-        let told = Told {
+        let call = ReportedCall {
             tool: text(&data["tool"]),
             outcome: text(&data["outcome"]),
             code: text(&data["code"]),
             content: text(&data["content"]),
         };
-        (format!("{name}-{}", text(&data["call"])), told)
+        (format!("{name}-{}", text(&data["call"])), call)
     };
     results.map(call).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()> {
+async fn tools_killed_under_load_results_agree_with_effects() -> anyhow::Result<()> {
     let seed = ailoop_tests::seed::of("AILOOP_TOOL_FAULTS_SEED");
     let (kills, sessions) = (
         setting("AILOOP_TOOL_FAULTS_KILLS").unwrap_or(KILLS),
@@ -203,15 +203,15 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
     let all = timeout(REST_MAX, ends).await.context("a session does not end")??;
     eprintln!("killed in {faults_took:.1?}: {killed:?}; all sessions ended after {:.1?}", began.elapsed());
 
-    let mut calls: BTreeMap<String, Told> = BTreeMap::new();
+    let mut calls: BTreeMap<String, ReportedCall> = BTreeMap::new();
     for (name, events) in &all {
         judge::seqs(events)?;
         judge::log(&process_fleet.bus, &key(name)?, 10).await?;
-        calls.extend(told(name, events));
+        calls.extend(reported_calls(name, events));
     }
     judge::requests(&model.requests())?;
     let mut outcomes: BTreeMap<(String, String), usize> = BTreeMap::new();
-    for Told { tool, outcome, .. } in calls.values() {
+    for ReportedCall { tool, outcome, .. } in calls.values() {
         *outcomes.entry((tool.clone(), outcome.clone())).or_default() += 1;
     }
     for ((tool, outcome), times) in &outcomes {
@@ -227,54 +227,57 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
 }
 
 /// A note is kept once under its call, whoever died meanwhile; what was said to be kept is there.
-fn notes(language: Language, home: &Examples, calls: &BTreeMap<String, Told>) -> anyhow::Result<()> {
-    let mine = |told: &Told| told.tool == language.note();
+fn notes(language: Language, home: &Examples, calls: &BTreeMap<String, ReportedCall>) -> anyhow::Result<()> {
+    let is_own = |reported: &ReportedCall| reported.tool == language.note();
     let mut witnessed: BTreeMap<String, usize> = BTreeMap::new();
     for effect in home.effects()?.into_iter().filter(|effect| effect.tool == language.note()) {
         *witnessed.entry(effect.call).or_default() += 1;
     }
     let twice: Vec<_> = witnessed.iter().filter(|(_, times)| **times > 1).collect();
-    ensure!(twice.is_empty(), "{}: kept twice: {twice:?}", language.note());
+    ensure!(twice.is_empty(), "{}: notes stored twice: {twice:?}", language.note());
     let kept = home.notes()?;
-    for (call, told) in calls.iter().filter(|(_, told)| mine(told)) {
-        ensure!(told.outcome != "unknown", "{call} of an idempotent tool is unknown: {told:?}");
-        ensure!(told.outcome != "ok" || kept.contains_key(call), "{call} is said to be kept, and is not: {told:?}");
+    for (call, reported) in calls.iter().filter(|(_, reported)| is_own(reported)) {
+        ensure!(reported.outcome != "unknown", "{call} of an idempotent tool is unknown: {reported:?}");
+        ensure!(
+            reported.outcome != "ok" || kept.contains_key(call),
+            "the result of {call} is ok, but its note is missing: {reported:?}"
+        );
     }
-    let stray: Vec<&String> = kept.keys().filter(|call| !calls.get(*call).is_some_and(mine)).collect();
-    ensure!(stray.is_empty(), "kept for nobody: {stray:?}");
+    let stray: Vec<&String> = kept.keys().filter(|call| !calls.get(*call).is_some_and(is_own)).collect();
+    ensure!(stray.is_empty(), "notes without a call: {stray:?}");
     Ok(())
 }
 
 /// A bell rings at most once for a call, once where it is said to have rung, and never where it is said that it did not.
-fn bells(language: Language, home: &Examples, calls: &BTreeMap<String, Told>) -> anyhow::Result<()> {
+fn bells(language: Language, home: &Examples, calls: &BTreeMap<String, ReportedCall>) -> anyhow::Result<()> {
     let mut rang: BTreeMap<String, usize> = BTreeMap::new();
     for effect in home.effects()?.into_iter().filter(|effect| effect.tool == language.bell()) {
         *rang.entry(effect.call).or_default() += 1;
     }
     let mut unknown = [0, 0];
-    for (call, told) in calls.iter().filter(|(_, told)| told.tool == language.bell()) {
+    for (call, reported) in calls.iter().filter(|(_, reported)| reported.tool == language.bell()) {
         let times = rang.remove(call).unwrap_or(0);
-        match told.outcome.as_str() {
-            "ok" => ensure!(times == 1, "{call} is said to have rung, and rang {times} times"),
+        match reported.outcome.as_str() {
+            "ok" => ensure!(times == 1, "the result of {call} is ok, but it rang {times} times"),
             "unknown" => {
                 ensure!(times <= 1, "{call} rang {times} times");
                 unknown[times] += 1;
             }
             // Nobody had the call, which the server tells.
-            "error" => ensure!(times == 0, "{call} rang {times} times and is said to have failed: {told:?}"),
-            other => anyhow::bail!("{call} is {other}: {told:?}"),
+            "error" => ensure!(times == 0, "{call} failed, but rang {times} times: {reported:?}"),
+            other => anyhow::bail!("{call} is {other}: {reported:?}"),
         }
     }
-    ensure!(rang.is_empty(), "rang for nobody: {rang:?}");
+    ensure!(rang.is_empty(), "rang without a call: {rang:?}");
     eprintln!("{}: of the unknown ones {} had rung, {} had not", language.bell(), unknown[1], unknown[0]);
     Ok(())
 }
 
 /// What changes nothing is just made again.
-fn pure(language: Language, calls: &BTreeMap<String, Told>) -> anyhow::Result<()> {
-    for (call, told) in calls.iter().filter(|(_, told)| told.tool == language.pure().0) {
-        let gone = told.code == "no_tool_available" || told.code == "unavailable";
-        ensure!(told.outcome == "ok" || gone, "{call}: {told:?} {}", told.content);
+fn pure(language: Language, calls: &BTreeMap<String, ReportedCall>) -> anyhow::Result<()> {
+    for (call, reported) in calls.iter().filter(|(_, reported)| reported.tool == language.pure().0) {
+        let gone = reported.code == "no_tool_available" || reported.code == "unavailable";
+        ensure!(reported.outcome == "ok" || gone, "{call}: {reported:?} {}", reported.content);
     }
     Ok(())
 }

@@ -4,22 +4,24 @@
 
 mod anatomy;
 mod collector;
+mod figure;
+mod fixture;
 mod floor;
 mod gateway;
 mod growth;
+mod level;
 mod load;
 mod memory;
 mod model;
 mod nats;
 mod neighbours;
-mod pace;
+mod paced_model;
 mod process;
 mod pure;
+mod pure_session;
 mod report;
 mod run;
 mod soak;
-mod stage;
-mod talk;
 mod tool;
 mod tools;
 
@@ -33,7 +35,7 @@ struct Cli {
     #[command(subcommand)]
     part: Option<Part>,
     #[command(flatten)]
-    plan: run::Plan,
+    plan: run::RunOptions,
 }
 
 /// Other measurements, and parts that another process of the bench plays.
@@ -52,9 +54,9 @@ enum Part {
     #[command(hide = true)]
     Collector,
     /// What a step costs among 100 000 idle sessions, and at the end of a long transcript: prints `loop.growth.*`
-    Growth(growth::Plan),
+    Growth(growth::GrowthOptions),
     /// Whether memory stays flat, half an hour long
-    Soak(soak::Plan),
+    Soak(soak::SoakOptions),
     /// The pure core alone, in seconds: prints `core.*` and writes nothing.
     Core,
     /// Sessions in memory.
@@ -64,11 +66,11 @@ enum Part {
         bytes: usize,
     },
     /// What the gateway adds to a model's reply: prints `gateway.*`
-    Gateway(gateway::Plan),
+    Gateway(gateway::GatewayOptions),
     /// What a tool call costs beside its tool: prints `tools.*`
-    Tools(tools::Plan),
+    Tools(tools::ToolsOptions),
     /// How much slower a tenant's sessions are beside another tenant that asks for too much: prints `neighbours.*`
-    Neighbours(neighbours::Plan),
+    Neighbours(neighbours::NeighboursOptions),
     /// The model server.
     #[command(hide = true)]
     Model,
@@ -107,17 +109,17 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main]
-async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
+async fn play(part: Option<Part>, plan: &run::RunOptions) -> anyhow::Result<()> {
     match part {
         None => run::run(plan).await,
         Some(Part::Growth(plan)) => growth::run(&plan).await,
         Some(Part::Soak(plan)) => soak::run(&plan).await,
         Some(Part::Core) => report::core(),
-        Some(Part::Memory { bytes }) => memory::say(bytes),
+        Some(Part::Memory { bytes }) => memory::print_ratio(bytes),
         Some(Part::Gateway(plan)) => gateway::run(&plan).await,
         Some(Part::Tools(plan)) => tools::run(&plan).await,
         Some(Part::Neighbours(plan)) => neighbours::run(&plan).await,
-        Some(Part::Pace) => pace::serve().await,
+        Some(Part::Pace) => paced_model::serve().await,
         Some(Part::Model) => model::serve().await,
         Some(Part::Collector) => collector::serve().await,
         Some(Part::Tool { nats }) => tool::serve(&nats).await,

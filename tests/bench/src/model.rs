@@ -27,7 +27,7 @@ pub(crate) const SILENT: &str = "silent";
 pub(crate) const STRICT: &str = "strict";
 
 #[derive(Deserialize)]
-struct Asked {
+struct ChatRequest {
     messages: Vec<Message>,
 }
 
@@ -51,9 +51,9 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
 }
 
 async fn answer(body: Bytes) -> impl IntoResponse {
-    let asked = serde_json::from_slice::<Asked>(&body).map_or(Vec::new(), |asked| asked.messages);
-    let (done, steps) = turn(&asked);
-    let reply = costly(&asked, done).unwrap_or_else(|| if done + 1 < steps { call(done) } else { end() });
+    let messages = serde_json::from_slice::<ChatRequest>(&body).map_or(Vec::new(), |request| request.messages);
+    let (done, steps) = turn(&messages);
+    let reply = costly(&messages, done).unwrap_or_else(|| if done + 1 < steps { call(done) } else { end() });
     ([(CONTENT_TYPE, "text/event-stream")], reply)
 }
 

@@ -5,12 +5,13 @@ use std::fmt::Write as _;
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::anatomy::{Anatomy, Kind};
+use crate::anatomy::{Anatomy, MessageKind};
+use crate::figure::Timed;
+use crate::fixture::Used;
+use crate::level::Level;
 use crate::load::{Measured, percentile};
 use crate::process::Usage;
 use crate::pure;
-use crate::run::Level;
-use crate::stage::Used;
 
 /// A figure of `bench.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -85,7 +86,7 @@ pub(crate) fn core() -> anyhow::Result<()> {
 fn pure_figures() -> anyhow::Result<Vec<Figure>> {
     note("the pure core");
     let (times, ratios) = pure::measure()?;
-    let figure = |unit| move |(name, value): pure::Timed| Figure::new(name.to_owned(), value, unit);
+    let figure = |unit| move |(name, value): Timed| Figure::new(name.to_owned(), value, unit);
     Ok(times.into_iter().map(figure("us")).chain(ratios.into_iter().map(figure("x"))).collect())
 }
 
@@ -221,7 +222,7 @@ fn messages(anatomy: &Anatomy) -> String {
             class.name, class.from, class.per_step, class.bytes
         );
     }
-    for kind in [Kind::Append, Kind::Read, Kind::Ask, Kind::Tell] {
+    for kind in [MessageKind::Append, MessageKind::Read, MessageKind::Ask, MessageKind::Tell] {
         let _ = writeln!(
             text,
             "{:<43} {:>9.2} {:>7.0}",
@@ -233,11 +234,11 @@ fn messages(anatomy: &Anatomy) -> String {
     text
 }
 
-fn word(kind: Kind) -> &'static str {
+fn word(kind: MessageKind) -> &'static str {
     match kind {
-        Kind::Append => "stored",
-        Kind::Read => "server answers",
-        Kind::Ask => "client answers",
-        Kind::Tell => "core",
+        MessageKind::Append => "stored",
+        MessageKind::Read => "server answers",
+        MessageKind::Ask => "client answers",
+        MessageKind::Tell => "core",
     }
 }

@@ -5,7 +5,7 @@ use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::pace::now_ns;
+use crate::paced_model::now_ns;
 use crate::process::announce;
 
 /// Its name.

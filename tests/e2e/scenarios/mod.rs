@@ -3,7 +3,7 @@
 //!
 //! The model is scripted, its habits are not ideal: see [`script`]. What is measured is the loop, not a model.
 
-#![allow(clippy::print_stderr, reason = "the rates are told")]
+#![allow(clippy::print_stderr, reason = "the rates are printed")]
 
 mod script;
 
@@ -31,7 +31,7 @@ const TURN_MAX: Duration = Duration::from_mins(1);
 
 /// How a job came out.
 #[derive(Debug, Default)]
-struct Outcome {
+struct JobOutcome {
     done: bool,
     nudges: u32,
     /// Messages `continuation.progress` that the user saw.
@@ -41,7 +41,7 @@ struct Outcome {
 }
 
 /// Lets an agent do a job over the WebSocket, and nudges it.
-async fn run(url: &str, job: &Job, model: &'static str) -> anyhow::Result<Outcome> {
+async fn run(url: &str, job: &Job, model: &'static str) -> anyhow::Result<JobOutcome> {
     let session = format!("{model}-{}", job.number);
     let mut ws = Ws::connect(url).await?;
     let mut start = json!({
@@ -52,7 +52,7 @@ async fn run(url: &str, job: &Job, model: &'static str) -> anyhow::Result<Outcom
     }
     ws.ok("session.start", &start).await?;
     ws.ok("session.watch", &json!({"session_id": session})).await?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     loop {
         let turn =
             tokio::time::timeout(TURN_MAX, ws.until_counting("turn.completed", "continuation.progress")).await??;
@@ -90,7 +90,7 @@ fn check(progress: &[Value], job: &Job) -> anyhow::Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_that_go_on_by_themselves_are_seldom_nudged() -> anyhow::Result<()> {
+async fn agents_with_continuation_need_few_nudges() -> anyhow::Result<()> {
     let files = tempfile::tempdir()?;
     for name in ["parser.txt", "lexer.txt", "notes.txt"] {
         std::fs::write(files.path().join(name), format!("This is {name}.\n"))?;
@@ -106,7 +106,7 @@ async fn agents_that_go_on_by_themselves_are_seldom_nudged() -> anyhow::Result<(
 
     let mut sums = Vec::new();
     for model in ["with", "without"] {
-        let outcomes: Vec<(u64, anyhow::Result<Outcome>)> = stream::iter(0..JOBS)
+        let outcomes: Vec<(u64, anyhow::Result<JobOutcome>)> = stream::iter(0..JOBS)
             .map(|number| {
                 let url = url.clone();
                 async move { (number, run(&url, &Job::new(number), model).await) }
@@ -139,9 +139,9 @@ async fn agents_that_go_on_by_themselves_are_seldom_nudged() -> anyhow::Result<(
     }
 
     // What the fleet says of it.
-    let told = WorkDir::new()?.run(&["stats", "--json", "--url", &fleet.url()]).await?;
-    assert_eq!(told.code, 0, "{}", told.stderr);
-    let rows: Vec<Value> = serde_json::from_str(&told.stdout)?;
+    let stats = WorkDir::new()?.run(&["stats", "--json", "--url", &fleet.url()]).await?;
+    assert_eq!(stats.code, 0, "{}", stats.stderr);
+    let rows: Vec<Value> = serde_json::from_str(&stats.stdout)?;
     let count = |model: &str, field: &str| -> u64 {
         let of = rows.iter().filter(|row| row["model"] == model);
         of.filter_map(|row| row[field].as_u64()).sum()

@@ -106,10 +106,10 @@ impl Scripted {
                 _ => ScriptedReply::text("Let me s").and_break(),
             };
         }
-        let told = Told::by(system);
+        let habit = Habit::by(system);
         match job.steps.get(step) {
-            Some(step) => told.step(*step, &job, &mut dice),
-            None => told.end(&job, &mut dice),
+            Some(step) => habit.step(*step, &job, &mut dice),
+            None => habit.end(&job, &mut dice),
         }
     }
 
@@ -122,15 +122,15 @@ impl Scripted {
     }
 }
 
-/// What the prompt says about going on.
+/// How the prompt asks the model to continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Habit {
     Nothing,
     Signal,
     Words,
 }
 
-impl Told {
+impl Habit {
     fn by(system: &str) -> Self {
         let Some((_, protocol)) = system.split_once("## CONTINUATION PROTOCOL") else { return Self::Nothing };
         let protocol = protocol.split("\n## ").next().unwrap_or_default();

@@ -38,7 +38,7 @@ pub fn splitter(data: &[u8]) {
     }
 }
 
-/// Reading and hearing is total, and nothing that was broken off is ever run. What follows a zero is what the pseudo-call
+/// Reading and pattern matching are total, and no truncated call is ever run. What follows a zero is what the pseudo-call
 /// has for arguments; without one, it is the text.
 pub fn signal(data: &[u8]) {
     let both = String::from_utf8_lossy(data);
@@ -62,8 +62,8 @@ pub fn signal(data: &[u8]) {
     let beside = read(text, &[pseudo, native], form);
     check(&beside);
     assert!(beside.calls.is_empty(), "there is a native one");
-    hear(text);
-    hear(&visible);
+    match_patterns(text);
+    match_patterns(&visible);
 }
 
 fn check(reading: &Reading) {
@@ -73,7 +73,7 @@ fn check(reading: &Reading) {
 }
 
 /// What is found is of the list that it is said to be of, and is found again.
-fn hear(text: &str) {
+fn match_patterns(text: &str) {
     for (settings, patterns) in PATTERNS.iter() {
         let Some(found) = patterns.match_text(text) else { continue };
         let list = if found.continues { &settings.continuation_patterns } else { &settings.termination_patterns };

@@ -1,4 +1,4 @@
-//! A place where sessions live: a bus in memory, an orchestrator, and everybody whom it asks, played.
+//! An orchestrator on the in-memory bus; composer, model and tools are scripted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,13 +19,13 @@ use futures::FutureExt;
 use loop_orchestrator::{Clock, Orchestrator, OrchestratorConfig};
 use serde_json::{Value, json};
 
-/// Longest wait for anything, in the time of the test.
+/// Deadline of each wait, in virtual time.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Commands sent so far, by everybody.
+/// Number of commands sent so far by all fixtures; it makes their ids unique.
 static COMMANDS: AtomicU64 = AtomicU64::new(0);
 
-pub(crate) struct Place {
+pub(crate) struct LoopFixture {
     pub(crate) server: MemoryServer,
     pub(crate) bus: Bus,
     _orchestrator: Orchestrator,
@@ -34,9 +34,9 @@ pub(crate) struct Place {
 
 /// The server's clock.
 #[derive(Debug)]
-struct Virtual(MemoryServer);
+struct VirtualClock(MemoryServer);
 
-impl Clock for Virtual {
+impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
         self.0.now()
     }
@@ -46,7 +46,7 @@ pub(crate) fn key(session: &str) -> anyhow::Result<SessionKey> {
     Ok(SessionKey { tenant: TenantId::default(), session: SessionId::new(session)? })
 }
 
-impl Place {
+impl LoopFixture {
     pub(crate) async fn new() -> anyhow::Result<Self> {
         Self::on(MemoryServer::new(), OrchestratorConfig::default()).await
     }
@@ -136,7 +136,7 @@ pub(crate) async fn orchestrator(
     name: &str,
     config: OrchestratorConfig,
 ) -> anyhow::Result<Orchestrator> {
-    Orchestrator::with_clock(config, server.client(name).0, Arc::new(Virtual(server.clone()))).await
+    Orchestrator::with_clock(config, server.client(name).0, Arc::new(VirtualClock(server.clone()))).await
 }
 
 async fn phase(bus: &Bus, key: &SessionKey) -> Option<Phase> {
