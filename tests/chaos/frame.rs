@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 /// One protocol line, with its payload if it has one.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
-    /// The unchanged bytes.
+    /// The bytes of the frame, forwarded unchanged.
     pub(crate) bytes: Bytes,
     /// Subject; empty for protocol lines that are no messages.
     pub(crate) subject: String,

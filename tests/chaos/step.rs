@@ -114,7 +114,6 @@ pub(crate) const STEPS: &[Step] = &[
     step("orchestrator", "a stop is to be acknowledged", LEAVES, "ack ai_loop.control.stop.default.{s}.", 1),
 ];
 
-/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     /// SIGKILL, and a new process.

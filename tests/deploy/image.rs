@@ -1,4 +1,4 @@
-//! The image's files: whatever the Dockerfile copies is there, and whatever the binary is made of is copied.
+//! The files of the image: every path that the Dockerfile copies exists, and every source of the binary is copied.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// What is copied from the repository, without what comes from another stage.
+/// Paths that are copied from the repository, without those of another build stage.
 fn copied() -> anyhow::Result<Vec<String>> {
     let file = std::fs::read_to_string(repository().join("deploy/Dockerfile"))?;
     let copies = file.lines().filter_map(|line| line.strip_prefix("COPY "));
@@ -24,11 +24,11 @@ fn copied_path_exists_and_is_sent_to_the_builder() -> anyhow::Result<()> {
     let copied = copied()?;
     assert!(copied.len() > 5, "{copied:?}");
     for source in &copied {
-        assert!(repository().join(source).exists(), "{source} is not there");
-        assert!(ignore.lines().any(|line| line == format!("!{source}")), "{source} is kept from the builder");
+        assert!(repository().join(source).exists(), "{source} does not exist");
+        assert!(ignore.lines().any(|line| line == format!("!{source}")), "{source} is not in .dockerignore");
     }
     for line in ignore.lines().filter_map(|line| line.strip_prefix('!')) {
-        assert!(copied.iter().any(|source| source == line), "{line} is sent to the builder for nothing");
+        assert!(copied.iter().any(|source| source == line), "{line} is sent to the builder and not copied");
     }
     Ok(())
 }

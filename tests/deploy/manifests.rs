@@ -1,4 +1,4 @@
-//! The manifests' environment: every variable is one that the service knows, with a value that it takes.
+//! The environment in the manifests: services know every variable and accept its value.
 
 use std::path::Path;
 
@@ -51,7 +51,7 @@ fn nats_user_has_a_password_in_the_manifest_and_a_row_in_the_guide() -> anyhow::
         // Without one nats-server does not start.
         assert!(given.contains(&user.password_variable()), "nats.yaml lacks {}", user.password_variable());
         assert!(secrets.split_whitespace().any(|word| word.trim_end_matches(';') == user.name), "{}", user.name);
-        assert!(operations.contains(&format!("| `{}` |", user.name)), "operations.md does not tell of {}", user.name);
+        assert!(operations.contains(&format!("| `{}` |", user.name)), "operations.md has no row for {}", user.name);
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A session under the permissions: every service a process and a NATS user of its own.
+//! A session under the permissions: each service is a process with its own NATS user.
 
 use ailoop_tests::client::ReceivedEvent;
 use ailoop_tests::fleet::key;
@@ -10,10 +10,10 @@ use ailoop_tests::wait::{PATIENCE, soon};
 use contract::limits::INLINE_BYTES_MAX;
 use serde_json::json;
 
-/// The only thing that is refused to a fleet that works: built-in tools announce themselves, where they may.
+/// The only expected refusal: built-in tools announce themselves, even if their user may not.
 const BEST_EFFORT: &str = "ai_rpc.tool.announce";
 
-/// What the server refused to whom, except for what may be.
+/// Permission violations in the log of a server, without the expected one.
 fn violations(log: &str) -> Vec<&str> {
     log.lines().filter(|line| line.contains("Violation") && !line.contains(BEST_EFFORT)).collect()
 }
@@ -53,7 +53,7 @@ async fn session_under_permissions_causes_no_violation() -> anyhow::Result<()> {
     process_fleet.wait_for_tools(&["read_file", "write_file", "send_mail", "check_mail", "reply_mail"]).await?;
     let client = edge.client().await?;
 
-    // So large that inputs, items and commits travel by reference.
+    // Large enough that inputs, items and commits are stored as objects.
     let prompt = "x ".repeat(INLINE_BYTES_MAX);
     client.start("s", &prompt).await?;
     let watching = client.watch("s").await?;

@@ -1,4 +1,4 @@
-//! Whoever builds tools may try and verify them, as a user that may do nothing else.
+//! The NATS user `toolsmith` may try and verify tools, and nothing else.
 
 use ailoop_tests::cli::WorkDir;
 use ailoop_tests::nats::NatsServer;

@@ -1,5 +1,5 @@
-//! A rolling restart: every replica of every service is told to end, in turn, under load. Nothing may be seen of it: all
-//! sessions succeed, and none of them waits until an ack wait is over.
+//! A rolling restart: every replica of every service gets SIGTERM, in turn, under load. Clients must not notice it: all
+//! sessions complete, and none of them waits for an ack wait.
 //!
 //! `AILOOP_DRAIN_SESSIONS` and `AILOOP_DRAIN_EVERY` (seconds) make it larger: `make drain` has 100 sessions, and a replica
 //! goes every 20 seconds.
@@ -23,21 +23,21 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// The services of which two run, besides the edges.
+/// Services with two replicas, besides the edges.
 const SERVICES: [&str; 3] = ["orchestrator", "gateway", "executor"];
 
 /// Sessions at the same time, and seconds between two replicas, in a short run.
 const SESSIONS: u64 = 24;
 const EVERY: u64 = 1;
-/// Model calls of a session; all but the last one ask for a tool.
+/// Model calls of a session; all but the last one call a tool.
 const STEPS: usize = 5;
-/// How long a model thinks: longer than a replica may take to end, so that calls are handed over in the middle.
+/// Duration of a model call: longer than a replica may take to end, so that running calls are handed over.
 const THINKS: Duration = Duration::from_millis(1_500);
-/// Seconds that a replica may take to end its work before it hands it back.
+/// Drain time of a replica in seconds; then it returns its items.
 const DRAIN: &str = "1";
-/// How long the hand-over of a call may take, beyond what the call itself takes: far less than the ack wait of 5 s.
+/// Maximum delay of a call by its hand-over: far less than the ack wait of 5 s.
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
-/// How long a replica may take to end.
+/// Deadline for a replica to end after SIGTERM.
 const END_MAX: Duration = Duration::from_secs(30);
 
 fn setting(name: &str) -> Option<u64> {
@@ -54,7 +54,7 @@ fn thinking(request: &RecordedRequest) -> ScriptedReply {
     reply.and_calls(&[(effect.as_str(), json!({"mark": format!("{}", request.number)}))])
 }
 
-/// Where clients find an edge now.
+/// The current URLs of the edges.
 #[derive(Clone, Default)]
 struct EdgeUrls(Arc<Mutex<Vec<String>>>);
 
@@ -70,7 +70,7 @@ impl EdgeUrls {
     }
 }
 
-/// One session after the other, as a client does that takes the next edge when one goes away; their names.
+/// Runs one session after the other and moves to the next edge when one goes away; returns their names.
 async fn user(
     edges: EdgeUrls,
     number: u64,
@@ -92,7 +92,7 @@ async fn user(
                     judge::seqs(&events).with_context(|| session.clone())?;
                     break;
                 }
-                // A repeated start is handled once, and a watch begins where it likes.
+                // A repeated start is handled once, and a new watch begins at the first event.
                 Err(error) if tries < number + 50 => {
                     print_if_verbose(&format!("{session}: {error:#}"));
                     moved.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +107,7 @@ async fn user(
     Ok(sessions)
 }
 
-/// For whoever looks into a failure; otherwise a test is silent.
+/// Prints a line if the test runs verbosely.
 fn print_if_verbose(line: &str) {
     if setting("AILOOP_DRAIN_VERBOSE").is_some() {
         #[allow(clippy::print_stderr, reason = "asked for")]
@@ -176,7 +176,7 @@ async fn rolling_restart_under_load_sessions_complete_without_delay() -> anyhow:
     print_result(names.len(), moved.load(Ordering::Relaxed), longest.time, &ended);
     ensure!(
         longest.time < THINKS + HAND_OVER_MAX,
-        "a call waited for {:?}, of which the model thinks {THINKS:?}: {}",
+        "a call took {:?}, of which {THINKS:?} are the model: {}",
         longest.time,
         longest.between
     );
@@ -186,21 +186,21 @@ async fn rolling_restart_under_load_sessions_complete_without_delay() -> anyhow:
 #[allow(clippy::print_stderr, reason = "the figures of a long run")]
 fn print_result(sessions: usize, moved: u64, longest: Duration, ended: &[(&str, Duration)]) {
     eprintln!("{sessions} sessions of {STEPS} steps, all completed; clients moved {moved} times");
-    eprintln!("longest time between two commits {longest:?}, of which the model thinks {THINKS:?}");
+    eprintln!("longest time between two commits {longest:?}, of which {THINKS:?} are the model");
     for (service, took) in ended {
         eprintln!("{service} ended in {took:?}");
     }
 }
 
-/// The time between two commits of a session.
+/// The longest time between two commits of a session.
 #[derive(Default)]
 struct Gap {
     time: Duration,
-    /// Which ones.
+    /// Names of the events before and after the gap.
     between: String,
 }
 
-/// Whether a session went as if nothing had happened; the longest time between two of its commits.
+/// Checks that a session shows no sign of the restart; returns the longest gap between two of its commits.
 async fn looks_undisturbed(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<Gap> {
     let commits = judge::log(&process_fleet.bus, &key(session)?, 10).await?;
     for event in commits.iter().flat_map(|commit| &commit.events) {
@@ -215,7 +215,7 @@ async fn looks_undisturbed(process_fleet: &ProcessFleet, session: &str) -> anyho
         }
     }
     let print_result = |commit: &Commit| {
-        // The name of each event, without what is in it.
+        // Only the name of each event, without its fields.
         let name = |event: &Event| format!("{event:?}").split(['(', ' ']).next().unwrap_or_default().to_owned();
         let events: Vec<String> = commit.events.iter().map(name).collect();
         format!("{} {}", commit.meta.time, events.join(" "))

@@ -1,5 +1,4 @@
-//! What cannot be meant or cannot work at the command line: one clear error with its stable code, the right exit code,
-//! and nothing that hangs.
+//! Invalid command lines and fleets that cannot start: one error with its stable code, the right exit code, and no hang.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,19 +10,19 @@ use contract::ErrorCode;
 async fn check(work_dir: &WorkDir, line: &[&str], code: ErrorCode, exit: i32) -> anyhow::Result<()> {
     let outcome = work_dir.run(line).await?;
     assert_eq!((outcome.error()?, outcome.code), (code.as_str(), exit), "{line:?}: {}", outcome.stderr);
-    assert!(outcome.stderr.contains("help: "), "nobody says what to do: {line:?}: {}", outcome.stderr);
+    assert!(outcome.stderr.contains("help: "), "{line:?} gives no help: {}", outcome.stderr);
     assert_eq!(outcome.stdout, "", "{line:?}");
     Ok(())
 }
 
-/// A program that says of itself that it is a nats-server.
+/// Creates a program that pretends to be a nats-server of some version.
 fn pretender(path: &Path, version: &str) -> anyhow::Result<String> {
     std::fs::write(path, format!("#!/bin/sh\necho 'nats-server: v{version}'\n"))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
     Ok(path.display().to_string())
 }
 
-/// An address where nobody listens.
+/// An address at which nothing listens.
 fn nobody() -> anyhow::Result<String> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }

@@ -1,4 +1,4 @@
-//! A user takes part: stops, pauses, resumes, and speaks while a turn is under way.
+//! Control by the user: stop, pause, resume, and messages during a turn.
 
 use ailoop_tests::client::Control;
 use ailoop_tests::fleet::{TestFleet, key};
@@ -9,7 +9,7 @@ use ailoop_tests::wait::soon;
 use ailoop_tool::Effect;
 use serde_json::{Value, json};
 
-/// Roles and texts of what a model was asked, without the system prompt.
+/// Roles and texts of the messages of a request, without the system prompt.
 fn spoken(messages: &[Value]) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     messages.iter().skip(1).map(|message| (text(&message["role"]), text(&message["content"]))).collect()
@@ -81,7 +81,7 @@ async fn pause_during_calls_starts_nothing_and_keeps_results() -> anyhow::Result
     client.start("s", "go").await?;
     let mut watching = client.watch("s").await?;
 
-    // Within a model call: its reply is committed, and the tool that it asks for does not start.
+    // Paused in a model call: its reply is committed, and the tool that it calls does not start.
     watching.until_streamed("call. ").await?;
     client.control("s", Control::Pause).await?;
     watching.until("status.paused", |_| true).await?;
@@ -95,7 +95,7 @@ async fn pause_during_calls_starts_nothing_and_keeps_results() -> anyhow::Result
     assert!(tool_server.calls().is_empty());
     client.control("s", Control::Resume).await?;
 
-    // Within a tool call: its result is committed, and no model call starts.
+    // Paused in a tool call: its result is committed, and no model call starts.
     soon("the tool is called", tool_server.wait_for_calls(1)).await?;
     client.control("s", Control::Pause).await?;
     second.open();
@@ -115,7 +115,7 @@ async fn pause_during_calls_starts_nothing_and_keeps_results() -> anyhow::Result
     fleet.end().await
 }
 
-/// A session whose first reply is held, so that a message can be sent meanwhile; what the model was asked afterwards.
+/// Runs a session whose first reply is held, sends a message meanwhile, and returns the messages of each request.
 async fn sent_meanwhile(
     mode: &str,
     replies: Vec<ScriptedReply>,

@@ -1,4 +1,4 @@
-//! One agent asks another: the whole fleet performs the call by a session of its own.
+//! One agent delegates to another: the fleet runs the call as a child session.
 
 use ailoop_tests::client::Control;
 use ailoop_tests::fleet::{TestFleet, key};
@@ -25,7 +25,7 @@ agents:
     continuation_config: {require_explicit_signal: true, max_iterations: 10, timeout: 120}
 "#;
 
-/// Whose request it is: the composed prompt names its agent.
+/// Whether a request is of the planner: the composed prompt names the agent.
 fn is_planner(request: &RecordedRequest) -> bool {
     request.messages()[0]["content"].as_str().unwrap_or_default().contains("Patricia")
 }

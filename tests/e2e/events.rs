@@ -1,4 +1,4 @@
-//! What viewers are told of a session: the order, the numbers, and that nothing is told twice or left out.
+//! Events that viewers receive of a session: their order and numbers, without duplicates and gaps.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(crate) fn seen(outcome: &CliOutput) -> anyhow::Result<Vec<ReceivedEvent>> {
     Ok(outcome.events()?.into_iter().map(read).collect())
 }
 
-/// Streams, calls tools in parallel twice, goes on once by its signal, ends.
+/// Replies that stream, call tools in parallel twice, continue once by a signal, and end.
 fn lively() -> Vec<ScriptedReply> {
     vec![
         ScriptedReply::text("First I look at both. ")
@@ -41,7 +41,7 @@ pub(crate) fn of<'a>(events: &'a [ReceivedEvent], topic: &str) -> Vec<&'a Value>
     events.iter().filter(|event| event.topic == topic).map(|event| &event.data).collect()
 }
 
-/// A turn of session `s` as a viewer sees it who is there before it begins: chunks are not kept for those who come late.
+/// The events of a turn of session `s` for a viewer that watches before it begins: chunks are not stored.
 async fn seen_from_the_beginning(fleet: &TestFleet, prompt: &str) -> anyhow::Result<Vec<ReceivedEvent>> {
     let client = fleet.client().await?;
     client.start_interactive("s", "").await?;

@@ -1,5 +1,5 @@
-//! Models and tools that refuse, hang, break off or answer garbage: each gives its one error, and the session survives
-//! or ends with that reason.
+//! Models and tools that refuse, hang, break off or send garbage: each gives one error, and the session goes on or ends with
+//! that reason.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn of<'a>(events: &'a [ReceivedEvent], topic: &str) -> Vec<&'a Value> {
     events.iter().filter(|event| event.topic == topic).map(|event| &event.data).collect()
 }
 
-/// Models by name: what each does to every request, and the code that users read.
+/// Models by name, with their reply to every request and the expected error code.
 fn bad_models() -> Vec<(&'static str, ScriptedReply, &'static str)> {
     let error = |message: &str, code: &str| json!({"error": {"message": message, "code": code}}).to_string();
     vec![
@@ -61,7 +61,7 @@ async fn failing_model_ends_the_session_with_its_error_code() -> anyhow::Result<
         let events = client.watch(name).await?.to_end().await?;
         judge::seqs(&events)?;
         judge::log(&fleet.bus, &key(name)?, 10).await?;
-        // The others are notices about tries of a call that goes on.
+        // Errors without `seq` are about attempts that are retried.
         let facts = events.iter().filter(|event| event.topic == "error" && event.seq.is_some());
         let errors: Vec<&Value> = facts.map(|event| &event.data).collect();
         assert_eq!(errors.len(), 1, "{name}: {errors:?}");
@@ -159,7 +159,7 @@ async fn failing_tool_is_reported_to_the_model() -> anyhow::Result<()> {
     assert_eq!((read.len(), read[0]), (6, garbage));
     assert!(read[2].contains("out of paper"), "{}", read[2]);
     assert!(read[3].len() <= 64 << 10, "{} bytes", read[3].len());
-    assert!(read[4].contains("count"), "the model is told where: {}", read[4]);
+    assert!(read[4].contains("count"), "the result names the argument: {}", read[4]);
     assert!(tool_server.calls().iter().all(|call| call.tool != "picky"), "it must not be called with such arguments");
     fleet.end().await
 }
@@ -187,7 +187,7 @@ async fn malformed_control_message_does_not_stop_the_session() -> anyhow::Result
         ("ai_loop.control.start.NOBODY.s s.b7", b"{}"),
     ];
     for (subject, body) in bad {
-        // The last one is no subject at all: the server or the client refuses it.
+        // The last one is no valid subject: the server or the client refuses it.
         let _refused = stranger.publish(subject, body.into()).await;
     }
     for subject in ["ai_loop.control.stop", "ai_loop.control.stop.default.s"] {

@@ -1,4 +1,4 @@
-//! People are asked, and answer: from any client, once, and also when everything was restarted meanwhile.
+//! Gates: answered from any client, once, also after a restart of all processes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use ailoop_tool::{Approval, Effect, Tool};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
-/// A tool that asks a person before each call, and takes effect once at most.
+/// A tool that needs an approval for each call, and is `at_most_once`.
 async fn launch(nats: &str) -> anyhow::Result<ToolServer> {
     let tool = Tool::new("launch").effect(Effect::AtMostOnce).approval(Approval::Always);
     ToolServerBuilder::at(nats).await?.with(tool, |call| ToolAnswer::Json(call.arguments.clone())).open().await
@@ -44,7 +44,7 @@ async fn gate_after_a_restart_of_the_fleet_is_answered_once() -> anyhow::Result<
     client.start("s", "go").await?;
     client.watch("s").await?.until("gate.opened", |gate| gate["tool"] == "launch").await?;
 
-    // Everything dies, and comes back.
+    // All processes are killed and started again.
     process_fleet.nats.kill();
     for replica in before.iter_mut().chain([&mut edge.replica]) {
         replica.kill()?;
@@ -59,14 +59,14 @@ async fn gate_after_a_restart_of_the_fleet_is_answered_once() -> anyhow::Result<
     let gates = one.gates("s").await?;
     let [gate] = &gates[..] else { panic!("{gates:?}") };
     assert_eq!((gate.tool.as_str(), gate.arguments.as_str()), ("launch", r#"{"to":"the moon"}"#));
-    assert!(tool_server.calls().is_empty(), "nobody has approved it");
+    assert!(tool_server.calls().is_empty(), "the call runs without an approval");
 
-    // An answer to other arguments is refused, and changes nothing.
+    // An answer with the hash of other arguments is refused.
     let wrong = one.answer(gate, "approve", |answer| answer.arguments_sha256 = "0".repeat(64)).await;
     ensure!(wrong.is_err_and(|error| error.to_string().starts_with("bad_request")));
     assert_eq!(other.gates("s").await?.len(), 1);
 
-    // Two clients of two edges answer at the same time: one of them counts.
+    // Two clients at two edges answer at the same time; one answer is accepted.
     let (yes, no) = tokio::join!(one.answer(gate, "approve", |_| {}), other.answer(gate, "deny", |_| {}));
     let refused: Vec<String> =
         [&yes, &no].into_iter().filter_map(|answer| Some(answer.as_ref().err()?.to_string())).collect();
@@ -84,7 +84,7 @@ async fn gate_after_a_restart_of_the_fleet_is_answered_once() -> anyhow::Result<
     Ok(())
 }
 
-/// The agent of these tests: a person is asked before `write` touches what matters, and nobody else is asked.
+/// The agent of these tests: `write` needs an approval for some paths, and other tools need none.
 const AGENTS: &str = r#"
 default_agent: e
 tool_sets:
@@ -132,11 +132,11 @@ async fn gate_by_argument_rule_approved_with_changes_runs_the_changed_call() -> 
     let wrong = work_dir.run(["approvals", "approve", "s", gate, "--hash", "123"]).await?;
     assert_eq!((wrong.code, wrong.error()?), (1, "bad_request"));
     let unsaid = work_dir.run(["approvals", "approve", "s"]).await?;
-    assert_eq!(unsaid.code, 2, "what is approved is said: {}", unsaid.stderr);
+    assert_eq!(unsaid.code, 2, "an approval without arguments must be refused: {}", unsaid.stderr);
     let shown = work_dir.run(["approvals", "show", "s", gate]).await?;
     let shown: Value = serde_json::from_str(&shown.stdout)?;
     let hash = shown["arguments_sha256"].as_str().context("a hash")?;
-    // Once it were answered, only the model would hear of it.
+    // Invalid arguments are refused before the answer is stored; later only the model would get the error.
     let unfit = work_dir.run(["approvals", "approve", "s", gate, "--arguments", r#"{"path": 3}"#]).await?;
     assert_eq!((unfit.code, unfit.error()?), (2, "invalid_arguments"));
     let changed = r#"{"path": "/tmp/b"}"#;
@@ -150,7 +150,7 @@ async fn gate_by_argument_rule_approved_with_changes_runs_the_changed_call() -> 
     paths.sort_by_key(ToString::to_string);
     assert_eq!(paths, [json!("/tmp/a"), json!("/tmp/b")]);
     assert_eq!(of(&events, "gate.closed")[0]["arguments"], json!({"path": "/tmp/b"}));
-    // A set that extends another one, a name that stands for several, and one that is denied.
+    // A tool set that extends another one, a wildcard, and a denied tool.
     let outcomes: Vec<&Value> =
         of(&events, "tool_call.result_processed").iter().map(|result| &result["code"]).collect();
     assert!(outcomes.contains(&&json!("unknown_tool")), "remove is denied: {outcomes:?}");
@@ -222,7 +222,7 @@ async fn long_result_with_progress_is_truncated_and_readable() -> anyhow::Result
     let tool = Tool::new("scan").timeout(Duration::from_secs(1)).handler(move |call: ailoop_tool::Call| {
         let whole = whole.clone();
         async move {
-            // Longer than its time-out, with a sign of progress in time.
+            // Longer than its timeout, which each progress message extends.
             for part in 1..=5 {
                 tokio::time::sleep(Duration::from_millis(400)).await;
                 call.progress(format!("part {part}")).await;

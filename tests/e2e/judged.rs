@@ -1,4 +1,4 @@
-//! A second model is asked about a reply whose words do not say whether work is left.
+//! A second model, the judge, decides on a reply that does not say whether work is left.
 
 use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
@@ -39,7 +39,7 @@ async fn judge_decides_on_a_reply_that_does_not_say_whether_work_is_left() -> an
     assert!(request.last_user().contains("Set the port") && request.last_user().contains(replies[0]));
     assert!(request.body["temperature"].is_null() && request.tools().is_empty(), "{}", request.body);
 
-    // One that does not exist is refused before anything begins.
+    // An unknown judge is refused at the start.
     let options = json!({"continuation": {"judge": "smal"}});
     let refused = format!("{:#}", client.begin("t", "Set the port.", &options).await.unwrap_err());
     assert!(refused.contains("unknown_model") && refused.contains("continuation.judge"), "{refused}");

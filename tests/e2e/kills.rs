@@ -1,5 +1,5 @@
-//! Processes die in the middle of sessions (`kill -9`), or freeze and wake up: others finish, and nothing runs twice
-//! that must not.
+//! Processes are killed (`kill -9`) or frozen in the middle of sessions: others take over, and no `at_most_once` call runs
+//! twice.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -58,7 +58,7 @@ async fn gateway_killed_during_a_reply_another_one_repeats_the_call() -> anyhow:
     assert_eq!((replies.len(), &replies[0]["text"]), (1, &"that one".into()));
     let mut attempts: Vec<&Value> = of(&events, "message.ai_chunk_received").iter().map(|c| &c["attempt"]).collect();
     attempts.dedup();
-    assert_eq!(attempts, ["1.1", "1.2"], "viewers are told to begin anew");
+    assert_eq!(attempts, ["1.1", "1.2"], "the second attempt starts a new text");
     assert_eq!(model.requests().len(), 2);
     judge::log(&process_fleet.bus, &key("s")?, 10).await?;
     Ok(())
@@ -121,7 +121,7 @@ async fn orchestrator_killed_in_any_phase_another_one_goes_on() -> anyhow::Resul
     let mut watching = client.watch("s").await?;
     watching.until_streamed("call. ").await?;
     first.kill()?;
-    // Nobody is there when the reply comes: it waits.
+    // No orchestrator runs when the reply is stored: it waits.
     reply.open();
     soon("the reply has ended", model.wait_until_idle()).await?;
     let mut second = process_fleet.spawn("orchestrator").await?;
@@ -152,7 +152,7 @@ async fn edge_killed_after_a_start_loses_nothing() -> anyhow::Result<()> {
     let mut watching = first.client().await?.watch("s").await?;
     watching.until_streamed("half ").await?;
     first.replica.kill()?;
-    // A client that does not know whether it was heard repeats itself elsewhere.
+    // A client without an answer repeats its command at another edge.
     let again = second.ws().await?.ok("session.start", &start).await?;
     assert_eq!(again["done"], true);
     let mut watching = second.client().await?.watch("s").await?;
@@ -203,7 +203,7 @@ async fn frozen_gateway_that_continues_changes_nothing() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every session: two parallel calls, one call, a step by signal, the end.
+/// Replies of each session: two parallel calls, one call, a step by signal, the end.
 fn busy(request: &RecordedRequest) -> ScriptedReply {
     let user = request.messages().iter().find(|message| message["role"] == "user");
     let session = user.map(|message| message["content"].clone()).unwrap_or_default();
@@ -278,7 +278,7 @@ async fn nats_server_restarted_services_reconnect() -> anyhow::Result<()> {
     ];
     let model = ModelServer::with_replies(replies).await?;
     let mut fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
-    // Of a call that must not run twice an answer can be lost: then its time-out is awaited.
+    // The answer to an `at_most_once` call can be lost; then the call times out.
     let tool_server = held_tools(&fleet.nats.url(), &tools, Duration::from_secs(8)).await?;
     fleet.wait_for_tools(&EFFECTS).await?;
     let client = fleet.client().await?;
@@ -295,11 +295,11 @@ async fn nats_server_restarted_services_reconnect() -> anyhow::Result<()> {
     judge::seqs(&events)?;
     judge::log(&fleet.bus, &key("s")?, 10).await?;
     judge::requests(&model.requests())?;
-    assert_eq!(model.requests().len(), 2, "the reply that was paid for was kept");
+    assert_eq!(model.requests().len(), 2, "the stored reply must not be requested again");
     let once = tool_server.calls().iter().filter(|call| call.tool == "at_most_once").count();
     assert_eq!(once, 1);
     let outcomes = outcomes(&events);
-    assert_eq!((&*outcomes["pure"], &*outcomes["idempotent"]), ("ok", "ok"), "they are asked again");
+    assert_eq!((&*outcomes["pure"], &*outcomes["idempotent"]), ("ok", "ok"), "repeatable calls are made again");
     fleet.end().await
 }
 

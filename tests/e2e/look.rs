@@ -1,4 +1,4 @@
-//! Tools by which an agent looks into other sessions.
+//! Tools with which an agent reads other sessions.
 
 use ailoop_tests::fleet::TestFleet;
 use ailoop_tests::model::{ModelServer, ScriptedReply};

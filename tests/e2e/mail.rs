@@ -1,4 +1,4 @@
-//! Agents write to each other, over sessions that know nothing of each other, while executors die.
+//! Agents exchange mail between independent sessions, while tool hosts are killed.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn result(request: &RecordedRequest) -> Value {
     serde_json::from_str(last).unwrap_or_else(|_| json!(last))
 }
 
-/// Patricia asks Eamonn for something; Eamonn reads, does it and answers; Patricia, in another session, reads and closes.
+/// Patricia sends a task to Eamonn; Eamonn reads it and answers; Patricia reads the answer in another session and closes it.
 fn play(request: &RecordedRequest, gate: &Gate) -> ScriptedReply {
     let step = request.messages().iter().filter(|message| message["role"] == "assistant").count();
     let first = || result(request)["mails"][0].clone();
@@ -100,7 +100,7 @@ async fn agents_exchange_mail_while_tool_hosts_are_killed() -> anyhow::Result<()
     let idempotent = EffectClass::Idempotent;
     assert_eq!(effects, [("check_mail", EffectClass::Pure), ("reply_mail", idempotent), ("send_mail", idempotent)]);
 
-    // The tool host dies in the middle of the call: it waits for a composer that is frozen.
+    // The tool host is killed during the call, which waits for a frozen composer.
     let asking = async {
         soon("the model is asked", model.wait_for_requests(1)).await?;
         process_fleet.composer()?.freeze()?;
@@ -118,7 +118,7 @@ async fn agents_exchange_mail_while_tool_hosts_are_killed() -> anyhow::Result<()
     assert_eq!(sent["to"], "e");
     assert_eq!(entries(&process_fleet, "e").await?.len(), 1, "sent once");
 
-    // Everything else may die while nobody looks.
+    // All other processes are replaced between the sessions.
     second.kill()?;
     process_fleet.nats.restart().await?;
     let _third = process_fleet.spawn("tool-host").await?;

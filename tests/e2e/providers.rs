@@ -1,5 +1,5 @@
-//! Providers that fail, and gateways that die while they stream: every session ends, nobody is asked too early, and what it
-//! cost is booked.
+//! Failing providers, and gateways that are killed while they stream: every session ends, no provider is called before its
+//! `retry-after`, and all costs are booked.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +16,7 @@ use contract::streams::Bucket;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-/// Streams that are under way when their gateway dies.
+/// Streams that run when their gateway is killed.
 const STREAMS: usize = 100;
 /// Nano-dollars of one reply of [`streamed`]: 10 tokens for a dollar per million, 5 for two.
 const COST: u64 = 20_000;
@@ -69,7 +69,7 @@ async fn gateway_killed_during_a_hundred_streams_all_costs_are_booked() -> anyho
     anyhow::ensure!(reserved.len() + usize::try_from(spent / COST)? == STREAMS, "each reserved once");
     let _second = process_fleet.spawn("gateway").await?;
     first.kill()?;
-    // What had ended when it died was settled before.
+    // Streams that had ended before the kill are settled.
     let (settled, cut) = account(&process_fleet).await?;
     anyhow::ensure!(cut.len() > STREAMS / 2, "it died in the middle of them: {} were cut", cut.len());
 
@@ -104,14 +104,14 @@ async fn gateway_killed_during_a_hundred_streams_all_costs_are_booked() -> anyho
     Ok(())
 }
 
-/// What a provider does to the `nth` request of a call.
+/// A random number that decides about the `nth` request of a call.
 fn fate(session: &str, step: usize, nth: u32) -> u64 {
     let mut hasher = DefaultHasher::new();
     (session, step, nth).hash(&mut hasher);
     hasher.finish() % 100
 }
 
-/// When each call may be made again, and how often it was made.
+/// When each call may be retried, and how often it was made.
 #[derive(Debug, Default)]
 struct Ledger {
     calls: BTreeMap<(String, usize), (u32, Option<Instant>)>,

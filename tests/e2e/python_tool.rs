@@ -1,4 +1,4 @@
-//! The tool of the README, in Python: found, called, traced, and missed at once when it is gone.
+//! The Python tool of the README: it is discovered, called, traced, and reported as missing when it has ended.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/tools/python/word_count.py");
 
-/// Where the fleet of a desk is, once it runs.
+/// The run file of a fleet in a directory, once it exists.
 async fn run_file(work_dir: &WorkDir) -> anyhow::Result<Value> {
     let path = work_dir.path().join(".ailoop/run.json");
     eventually("the fleet is up", async || path.exists()).await?;
@@ -74,7 +74,7 @@ async fn python_tool_is_discovered_called_and_reported_missing() -> anyhow::Resu
     assert_eq!(header("Ailoop-Session"), "s");
     assert!(header("Ailoop-Call").starts_with("s-c1-1-1-"), "{headers:?}");
 
-    // Gone: the next call says so within a second.
+    // The tool has ended: the next call fails within a second.
     soon("the second request", model.wait_for_requests(2)).await?;
     drop(requests);
     drop(observer);

@@ -1,4 +1,4 @@
-//! Configuration that changes under a fleet that runs.
+//! Configuration that changes while a fleet runs.
 
 use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
@@ -21,7 +21,7 @@ async fn prompt_changed_on_disk_applies_to_new_sessions_only() -> anyhow::Result
     old.until("turn.completed", |_| true).await?;
     let shipped = begins(&model.requests()[0]).to_owned();
 
-    // Sessions begin until one begins with what was written.
+    // Starts sessions until one has the new prompt.
     let mut sessions = 0;
     let mut until = async |word: &str| {
         eventually(word, async || {
@@ -35,7 +35,7 @@ async fn prompt_changed_on_disk_applies_to_new_sessions_only() -> anyhow::Result
     };
     fleet.write(prompt, "I am new.\n")?;
     until("I am new.").await?;
-    // A model that nobody knew before, with an agent that uses it: composer and gateway both follow.
+    // A new model, and an agent that uses it: composer and gateway both reload.
     let models = format!(
         "providers: {{test: {{kind: openai_chat, base_url: '{}'}}}}\nmodels: {{fresh: {{provider: test}}, test: {{provider: test}}}}\n",
         model.base_url()

@@ -38,7 +38,7 @@ async fn session_resumed_from_another_one_repeats_no_call() -> anyhow::Result<()
     assert_eq!(roles(messages), ["system", "user", "assistant", "tool", "tool", "assistant", "user"]);
     assert_eq!((&messages[1]["content"], &messages[6]["content"]), (&json!("How many?"), &json!("Say it again.")));
 
-    // From the middle of its first step: calls without a result are answered for, and new calls have ids of their own.
+    // From the middle of its first step: calls without a result get one, and new calls have new ids.
     let options = json!({"resume_from": {"session_id": "old", "at": 1}});
     client.begin_as("fork", "begin", "Go on.", &options).await?;
     client.watch("fork").await?.to_end().await?;
@@ -56,7 +56,7 @@ async fn session_resumed_from_another_one_repeats_no_call() -> anyhow::Result<()
     assert_eq!(ids, [&json!("p-c1-1-1"), &json!("p-c1-1-2"), &json!("c1-1-1")]);
     assert_eq!(tool_server.calls().len(), 3, "nothing that the old session did is done again");
 
-    // What cannot be resumed from is said, and nothing begins.
+    // An invalid origin is refused, and no session begins.
     let refused = client.begin("none", "x", &json!({"resume_from": {"session_id": "nobody"}})).await;
     assert!(format!("{:#}", refused.unwrap_err()).starts_with("unknown_session"));
     for session in ["old", "new", "fork"] {

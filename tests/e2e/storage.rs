@@ -1,4 +1,4 @@
-//! Streams that are full: whoever asks is told so, and sessions go on by themselves once there is room.
+//! Full streams: commands are refused with a reason, and sessions go on once there is room.
 
 use ailoop_tests::client::Control;
 use ailoop_tests::fleet::{TestFleet, key};
@@ -39,7 +39,7 @@ async fn session_with_a_full_log_goes_on_after_cleanup() -> anyhow::Result<()> {
     let mut watching = client.watch("s").await?;
     watching.until("turn.completed", |data| data["final_response"] == "one").await?;
     fill(&fleet, Stream::Log).await?;
-    // They are stored and wait; nobody claims that they took effect.
+    // Both commands are stored and wait without an answer.
     let commands = async { tokio::join!(client.send_as("s", "m2", "second", "queue"), client.start("other", "hello")) };
     let mend = async {
         let held = async || fleet.bus.transport().depth(Queue::Inputs).await.is_ok_and(|depth| depth.held == 2);
@@ -72,7 +72,7 @@ async fn command_with_full_storage_is_refused_with_a_remedy() -> anyhow::Result<
     watching.until("turn.completed", |data| data["final_response"] == "one").await?;
     fill(&fleet, Stream::Control).await?;
     let Err(refused) = soon("an answer", client.send_as("s", "m2", "second", "queue")).await? else {
-        anyhow::bail!("it was let in")
+        anyhow::bail!("the command was accepted")
     };
     let error = refused.to_string();
     ensure!(error.starts_with("overloaded: ") && error.contains("bootstrap --fix"), "{error}");

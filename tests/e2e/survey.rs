@@ -1,4 +1,4 @@
-//! The first thing that a user tries: a survey of a directory, without any model.
+//! The first example: a survey of a directory, with the scripted model.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -50,8 +50,8 @@ async fn survey_of_a_directory_reports_its_files() -> anyhow::Result<()> {
     ] {
         assert!(outcome.stdout.contains(streamed), "{streamed:?} is not in {}", outcome.stdout);
     }
-    assert!(!outcome.stdout.contains("CONTINUE"), "the signal is not for users: {}", outcome.stdout);
-    assert!(outcome.stderr.contains("rehearsal"), "nobody said that there is no model: {}", outcome.stderr);
+    assert!(!outcome.stdout.contains("CONTINUE"), "the signal must not be printed: {}", outcome.stdout);
+    assert!(outcome.stderr.contains("rehearsal"), "stderr does not say that the model is scripted: {}", outcome.stderr);
 
     let report = std::fs::read_to_string(work_dir.path().join("out/survey.md"))?;
     assert!(report.contains(&format!("{} files, {total} bytes.", files.len())), "{report}");

@@ -1,5 +1,5 @@
-//! Tool-hosts die, freeze and are restarted under load, with the NATS permissions of production: sessions know the outcome
-//! of every call, and nothing takes effect twice.
+//! Tool hosts are killed, frozen and restarted under load, with the NATS permissions of production: every outcome in a
+//! session is true, and nothing takes effect twice.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -28,9 +28,9 @@ const USERS: usize = 6;
 /// Faults, and the time between two of them.
 const FAULTS: usize = 9;
 const FAULT_EVERY: Duration = Duration::from_millis(700);
-/// How long a frozen process stands still.
+/// For how long a process is frozen.
 const FROZEN: Duration = Duration::from_secs(2);
-/// How long a session may take at most.
+/// Timeout of a session.
 const SESSION_MAX: Duration = Duration::from_mins(2);
 const TOOLS: [&str; 4] = ["write_file", "read_file", "send_mail", "run_command"];
 
@@ -63,7 +63,7 @@ fn configuration(url: &str, work: &Path) -> anyhow::Result<tempfile::TempDir> {
     Ok(dir)
 }
 
-/// One session after the other, until it is to stop; what each of them was shown.
+/// Runs one session after the other until `stop`; returns the events of each.
 async fn use_sessions(
     process_fleet: Arc<ProcessFleet>,
     url: String,

@@ -1,4 +1,4 @@
-//! `ailoop tools`: tools in three languages keep the protocol, and each way to break it is found.
+//! `ailoop tools`: tools in three languages pass the verification, and each violation of the protocol is found.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use simulation::rng::Rng;
 use tokio::task::JoinSet;
 
-/// A fleet, and a desk whose commands find it.
+/// A fleet, and a directory whose commands find it.
 struct ToolFleet {
     fleet: TestFleet,
     work_dir: WorkDir,
@@ -34,7 +34,7 @@ impl ToolFleet {
         self.work_dir.run(["tools"].iter().chain(line)).await
     }
 
-    /// What `verify` says: the checks by their marks.
+    /// Runs `verify`; returns its report.
     async fn verify(&self, tool: &str, more: &[&str]) -> anyhow::Result<Verdict> {
         let line = [&["verify", tool, "--yes", "--json"], more].concat();
         let outcome = self.tools(&line).await?;
@@ -92,8 +92,7 @@ async fn keep_the_protocol(language: Language) -> anyhow::Result<()> {
     assert!(verdict.with("fail").is_empty() && verdict.with("note").is_empty(), "{verdict:?}");
     assert!(verdict.with("pass").len() >= 12, "{verdict:?}");
 
-    // It takes effect once per call, however often it is called: the witness knows. Of the four calls one comes too late;
-    // the crate does not begin it.
+    // It takes effect once per call id, by its own record. Of the four calls one comes too late; the SDK does not begin it.
     let taken = if language == Language::Rust { 3 } else { 4 };
     let verdict = tool_fleet.verify(note, &[]).await?;
     assert!(verdict.with("fail").is_empty() && verdict.with("note").is_empty(), "{verdict:?}");
@@ -102,7 +101,7 @@ async fn keep_the_protocol(language: Language) -> anyhow::Result<()> {
     assert_eq!((effects.len(), calls.len()), (taken, taken), "{effects:?}");
     assert!(examples.notes()?.keys().eq(calls.iter()), "{effects:?}");
 
-    // It says how far it is, from where, and stops when it is told to: of four calls two ring.
+    // It reports progress and stops on a cancel: of four calls two ring.
     let verdict = tool_fleet.verify(bell, &["--args", r#"{"seconds": 3}"#]).await?;
     assert!(verdict.with("fail").is_empty(), "{verdict:?}");
     assert!(verdict.with("pass").is_superset(&BTreeSet::from(["cancel", "deadline", "one reply"])), "{verdict:?}");
@@ -127,7 +126,7 @@ async fn rust_tools_pass_verification() -> anyhow::Result<()> {
     keep_the_protocol(Language::Rust).await
 }
 
-/// Kills who may be at work, at instants left to chance, and calls again under the same id until there is an answer.
+/// Kills a replica at random instants, and repeats each call with the same id until it is answered.
 async fn outlive_kills(language: Language) -> anyhow::Result<()> {
     /// Calls; in the middle of each a replica is killed.
     const CALLS: usize = 12;
@@ -165,7 +164,7 @@ async fn outlive_kills(language: Language) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls until there is an answer: the one whose replica was killed gets none.
+/// Repeats a call until it is answered; a killed replica does not answer.
 async fn answered(client: &Client, tool: &str, id: &str) -> anyhow::Result<()> {
     eventually("the call is answered", async || {
         let (headers, body) = call(id);
@@ -206,19 +205,19 @@ async fn rust_tool_killed_during_calls_takes_effect_once() -> anyhow::Result<()>
     outlive_kills(Language::Rust).await
 }
 
-/// What is wrong with what a planted tool does.
+/// The flaw of a planted tool.
 #[derive(Debug, Clone, Copy)]
 enum Flaw {
     Nothing,
-    /// What it cannot use is not answered.
+    /// Does not answer invalid calls.
     Silent,
-    /// Two final replies.
+    /// Sends two final replies to each call.
     Twofold,
-    /// What is no JSON ends it.
+    /// Ends at a call that is no JSON.
     Fragile,
-    /// More than NATS carries.
+    /// Replies with more than the NATS limit.
     Huge,
-    /// Another answer each time.
+    /// Gives another answer each time.
     Forgetful,
 }
 
@@ -239,11 +238,11 @@ impl Flaw {
     }
 }
 
-/// A tool written by hand, which can do what no SDK does.
+/// A tool without SDK, which can violate the protocol.
 struct Planted {
     name: &'static str,
     effect: &'static str,
-    /// What it says of its queue group, and the one that it subscribes in.
+    /// The announced queue group, and the one that it subscribes with.
     group: (&'static str, Option<&'static str>),
     schema: Value,
     flaw: Flaw,
@@ -413,6 +412,6 @@ async fn tool_tried_by_command_gets_the_call_of_the_fleet() -> anyhow::Result<()
         assert!(described.stdout.contains(part), "{part:?} is not in {}", described.stdout);
     }
     assert_eq!(tool_fleet.tools(&["describe", "nobody"]).await?.error()?, "unknown_tool");
-    assert_eq!(tool_fleet.tools(&["verify", "echo"]).await?.code, 2, "it takes effect, and nobody said yes");
+    assert_eq!(tool_fleet.tools(&["verify", "echo"]).await?.code, 2, "a tool with effects needs `--yes`");
     tool_fleet.fleet.end().await
 }

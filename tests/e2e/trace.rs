@@ -1,4 +1,4 @@
-//! One trace holds a turn: from the client's request through every process to the model's server and the tool.
+//! A turn has one trace: from the request of the client through all processes to the model server and the tool.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ async fn turn_has_one_trace_through_all_services() -> anyhow::Result<()> {
     let roots: Vec<&str> = spans.iter().filter(|span| span.parent.is_empty()).map(|span| &*span.name).collect();
     assert_eq!(roots, ["session.start"], "{}", drawn(&spans));
 
-    // What strangers are told leads back to the very span under which they were called.
+    // The `traceparent` that models and tools get names the span of their call.
     for request in model.requests() {
         let parent = request.header("traceparent").unwrap_or_default().to_owned();
         assert!(named(&spans, "chat test").iter().any(|span| of(span) == parent[..52]), "{parent}: {}", drawn(&spans));
@@ -88,7 +88,7 @@ async fn turns_of_two_orchestrators_have_one_trace_each() -> anyhow::Result<()> 
     let edge = process_fleet.edge().await?;
     let client = edge.client().await?;
     for n in 0..SESSIONS {
-        // One after the other, so that each reads its own part of the script.
+        // One after the other, so that each session gets its own part of the script.
         let session = format!("s{n}");
         client.start(&session, "go").await?;
         let events = client.watch(&session).await?.to_end().await?;
@@ -97,13 +97,13 @@ async fn turns_of_two_orchestrators_have_one_trace_each() -> anyhow::Result<()> 
         eventually("every span of the turn", async || {
             let spans = collector.trace(&trace);
             ["turn e", "execute_tool echo"].iter().all(|name| named(&spans, name).len() == 1)
-                // The edge asks before it takes the start, and the loop when it begins.
+                // The edge composes before it accepts the start, and the loop when it begins.
                 && ["chat test", "compose default"].iter().all(|name| named(&spans, name).len() == 2)
                 && connected(&spans)
         })
         .await
         .map_err(|error| anyhow::anyhow!("{session}: {error}: {}", drawn(&collector.trace(&trace))))?;
-        // A watch is a client's request of its own.
+        // A watch is a separate request of the client.
         let is_stray = |span: &Span| span.trace != trace && span.service != "edge";
         let strays: Vec<Span> = collector.session(&session).into_iter().filter(is_stray).collect();
         assert!(strays.is_empty(), "{session} has spans of another trace: {}", drawn(&strays));

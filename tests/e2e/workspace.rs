@@ -1,14 +1,14 @@
-//! The arrows of dependency: which package may know which other one.
+//! Dependencies between packages: which package may depend on which.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The services: none may know another one.
+/// The services: none may depend on another one.
 const SERVICES: &[&str] =
     &["edge", "loop-orchestrator", "model-gateway", "prompt-composer", "tool-executor", "tool-host"];
-/// Every package of ours, and which of ours its code may name.
+/// Packages of the workspace, with those that each may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("proto", &[]),
@@ -27,9 +27,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tool-host", &["ailoop-tool", "bus", "contract", "service", "session", "telemetry", "tool-schema"]),
     ("edge", &["bus", "contract", "proto", "service", "session", "telemetry"]),
 ];
-/// What stands above all of them and may know any: the command, and what measures and tests.
+/// Packages that may depend on any other: the command, and those that measure and test.
 const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "properties", "simulation"];
-/// What has no place where nothing waits, nothing is timed and nothing is random.
+/// Dependencies that pure packages may not have: they wait, read clocks or draw random numbers.
 const IMPURE: &[&str] = &[
     "async-nats",
     "async-trait",
@@ -76,7 +76,7 @@ fn package_depends_only_on_permitted_packages() -> anyhow::Result<()> {
         let knows = named.get(*package).unwrap_or_else(|| panic!("there is no package {package}"));
         let knows: BTreeSet<&str> = knows.iter().map(String::as_str).filter(|name| ours.contains(name)).collect();
         let too_many: Vec<_> = knows.iter().filter(|name| !may.contains(name)).collect();
-        assert!(too_many.is_empty(), "{package} must not know {too_many:?}");
+        assert!(too_many.is_empty(), "{package} must not depend on {too_many:?}");
         assert!(!SERVICES.contains(package) || may.iter().all(|name| !SERVICES.contains(name)));
     }
     let listed: BTreeSet<&str> = ARROWS.iter().map(|(package, _)| *package).collect();
@@ -84,7 +84,7 @@ fn package_depends_only_on_permitted_packages() -> anyhow::Result<()> {
         .iter()
         .filter(|name| !listed.contains(*name) && !ABOVE.contains(name) && !name.starts_with("example"))
         .collect();
-    assert!(others.is_empty(), "where do {others:?} belong?");
+    assert!(others.is_empty(), "{others:?} are in no list of this file");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! One trial: a fleet, sessions of others alone, the hostile party beside them, and what the processes hold afterwards.
+//! One trial: a fleet, sessions of other clients alone, then beside the hostile party, and the memory of the processes.
 
 use std::fs::Permissions;
 use std::net::SocketAddr;
@@ -25,11 +25,11 @@ use crate::hostile::table::Row;
 use crate::hostile::tools::SERVER;
 use crate::hostile::trials::Trial;
 
-/// Sessions of others that run alone, and at least beside the hostile party.
+/// Sessions of other clients that run alone, and the minimum beside the hostile party.
 const SESSIONS: usize = 300;
-/// How much longer sessions of others may take beside a hostile party, at p99.
+/// Maximum slowdown of other sessions beside a hostile party, at p99.
 const SLOWER_MAX: u32 = 2;
-/// Resident bytes that a process may hold: the limits of the shipped manifests.
+/// Budget of resident bytes of each process: the limits of the shipped manifests.
 const BUDGETS: [(&str, u64); 6] = [
     ("edge", 512 << 20),
     ("orchestrator", 512 << 20),
@@ -38,20 +38,20 @@ const BUDGETS: [(&str, u64); 6] = [
     ("tool-host", 512 << 20),
     ("composer", 128 << 20),
 ];
-/// Descriptors of the edge: fewer than there are silent connections.
+/// File descriptors of the edge: fewer than silent connections.
 const DESCRIPTORS: u64 = 1_024;
-/// How much longer a hostile party may take than it was told to; then it is left alone.
+/// Grace period of a hostile party after its time is over; then it is aborted.
 const OVERTIME: Duration = Duration::from_secs(20);
 
-/// What a hostile party sees of a fleet.
+/// The fleet as a hostile party sees it.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) ws: SocketAddr,
     pub(crate) grpc: SocketAddr,
-    /// Of the edge.
+    /// Address of the health port of the edge.
     pub(crate) health: SocketAddr,
     pub(crate) nats: String,
-    /// When it should end.
+    /// When the hostile party should end.
     pub(crate) length: Duration,
     pub(crate) seed: u64,
     pub(crate) inputs: Arc<AtomicU64>,
@@ -60,7 +60,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Counts hostile inputs.
+    /// Adds to the count of hostile inputs.
     pub(crate) fn count(&self, inputs: u64) {
         self.inputs.fetch_add(inputs, Ordering::Relaxed);
     }
@@ -70,12 +70,12 @@ impl Target {
         self.accepted.fetch_add(inputs, Ordering::Relaxed);
     }
 
-    /// Reports something that a hostile party was given and may not have.
+    /// Reports data that a hostile party got without permission.
     pub(crate) fn break_in(&self, what: &str) {
         self.broken_in.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| what.to_owned());
     }
 
-    /// 0, 1, 2, … until it should end.
+    /// Counts 0, 1, 2, … until the hostile party should end.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
         let end = Instant::now() + self.length;
         (0..).take_while(move |_| Instant::now() <= end)
@@ -103,11 +103,11 @@ struct HostileFleet {
     _dir: TempDir,
 }
 
-/// Runs a trial; what cannot be run counts as failed.
+/// Runs a trial; one that cannot be run counts as failed.
 pub(crate) async fn run(trial: &Trial, length: Duration, seed: u64) -> Row {
     let mut row = Row { trial: trial.name.to_owned(), ..Row::default() };
     if let Err(error) = try_run(trial, length, seed, &mut row).await {
-        row.wrong = Some(format!("not run to its end: {error:#}"));
+        row.wrong = Some(format!("the trial did not run to its end: {error:#}"));
     }
     row
 }
@@ -136,7 +136,7 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     stop.store(false, Ordering::Relaxed);
     let hostile = async {
         let (attack, max) = (trial.attack, length + OVERTIME);
-        // A party that goes on for too long is left alone.
+        // A hostile party that does not end in time is aborted.
         let ended =
             low_priority::run(move || async move { timeout(max, attack(target)).await.unwrap_or(Ok(())) }).await;
         stop.store(true, Ordering::Relaxed);
@@ -154,10 +154,10 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
         crate::hostile::show(&format!("{}: the hostile party ended early: {error:#}", trial.name));
     }
     let broken_in = broken_in.lock().unwrap_or_else(PoisonError::into_inner).take();
-    wrong.extend(broken_in.map(|what| format!("it was given what it may not have: {what}")));
+    wrong.extend(broken_in.map(|what| format!("the hostile party got data without permission: {what}")));
     fleet.memory(row, &mut wrong)?;
     if row.p99_beside > row.p99_alone * SLOWER_MAX {
-        wrong.push(format!("others waited {:.1?} instead of {:.1?}", row.p99_beside, row.p99_alone));
+        wrong.push(format!("p99 of other sessions is {:.1?} instead of {:.1?}", row.p99_beside, row.p99_alone));
     }
     row.wrong = (!wrong.is_empty()).then(|| wrong.join("; "));
     Ok(())
@@ -208,7 +208,7 @@ impl HostileFleet {
     }
 }
 
-/// The directory that may be read, a secret beside it, ways that lead there, and the program that is the MCP server.
+/// A readable directory, a secret beside it, links that lead there, and the program of the MCP server.
 fn directory() -> anyhow::Result<TempDir> {
     let dir = TempDir::with_prefix("ailoop-hostile-")?;
     let (root, secret, server) = (dir.path().join("root"), dir.path().join("secret.txt"), dir.path().join("server"));
@@ -242,7 +242,7 @@ fn resident_bytes(process: u32) -> anyhow::Result<u64> {
     Ok(kibibytes << 10)
 }
 
-/// Gives a process as many descriptors as systems give by default.
+/// Limits the file descriptors of a process to the default of most systems.
 fn limit_descriptors(process: u32) -> anyhow::Result<()> {
     let limit = format!("--nofile={DESCRIPTORS}");
     let status = Command::new("prlimit").args(["--pid", &process.to_string(), &limit]).status().context("prlimit")?;
@@ -250,7 +250,7 @@ fn limit_descriptors(process: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a process answers questions about its health, as it logged it.
+/// The health address that a process logged.
 fn health_of(replica: &Replica) -> anyhow::Result<SocketAddr> {
     let log = replica.log()?;
     let line = log.lines().find(|line| line.contains("health server listens")).context("where health listens")?;

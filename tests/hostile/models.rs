@@ -1,4 +1,4 @@
-//! Model servers, and models that were taken over.
+//! Hostile model servers, and compromised models.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::hostile::low_priority;
 /// The model of a hostile server, in `models.yaml`.
 pub(crate) const EVIL: &str = "evil";
 
-/// Text of a file beside the directory that may be read: a reply that has it shows a way out.
-pub(crate) const SECRET: &str = "the word that nobody may read";
+/// Text of a file beside the readable directory: a result with this text shows an escape.
+pub(crate) const SECRET: &str = "the secret that must not be readable";
 
-/// A server of hostile replies, on a thread of its own.
+/// A server of hostile replies, on its own thread.
 pub(crate) struct HostileModel {
     pub(crate) base_url: String,
-    /// It ends when this is dropped.
+    /// The server ends when this is dropped.
     _end: oneshot::Sender<()>,
 }
 
@@ -44,7 +44,7 @@ impl HostileModel {
     }
 }
 
-/// Sessions of a model that streams what no model should.
+/// Runs sessions whose model sends hostile streams.
 pub(crate) async fn streams(target: Target) -> anyhow::Result<()> {
     for number in target.numbers() {
         // The fleet may refuse it.
@@ -54,7 +54,7 @@ pub(crate) async fn streams(target: Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Replies with calls as long as no call of the session has a result, then with its answer.
+/// Replies with calls until the session has a result, then with a text.
 pub(crate) fn call_once(request: &RecordedRequest, calls: &[(&str, Value)]) -> ScriptedReply {
     if request.messages().iter().any(|message| message["role"] == "tool") {
         return ScriptedReply::text("That is all.");
@@ -65,7 +65,7 @@ pub(crate) fn call_once(request: &RecordedRequest, calls: &[(&str, Value)]) -> S
 pub(crate) fn hostile_stream(request: &RecordedRequest) -> ScriptedReply {
     let delta = |text: &str| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
     match request.number % 10 {
-        // One line without an end.
+        // A line that never ends.
         0 => ScriptedReply::raw(&format!("data: {}", "x".repeat(20 << 20))),
         1 => ScriptedReply::raw(&delta(&"y".repeat(9 << 20))),
         2 => ScriptedReply::raw(&delta("a").repeat(100_000)),
@@ -82,12 +82,12 @@ pub(crate) fn hostile_stream(request: &RecordedRequest) -> ScriptedReply {
     }
 }
 
-/// A model that says nothing.
+/// A reply that never comes.
 pub(crate) fn silent(_: &RecordedRequest) -> ScriptedReply {
     ScriptedReply::hang()
 }
 
-/// Sessions whose model asks the built-in tools for what they may not give. Reports each that was given.
+/// Runs sessions whose model asks built-in tools for forbidden data. Reports data that was returned.
 pub(crate) async fn readers(target: Target) -> anyhow::Result<()> {
     let client = TestClient::connect(&target.url()).await?;
     for number in target.numbers() {
@@ -105,7 +105,7 @@ pub(crate) async fn readers(target: Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names of files that are outside of the directory that may be read, or no files.
+/// Paths outside of the readable directory, and paths of no regular file.
 const FILES: [&str; 12] = [
     "../secret.txt",
     "/etc/passwd",
@@ -121,7 +121,7 @@ const FILES: [&str; 12] = [
     "secret.txt\u{0}",
 ];
 
-/// Addresses that are private, however they are written, and what is no address.
+/// Private addresses in many notations, and invalid addresses.
 const ADDRESSES: [&str; 16] = [
     "http://127.0.0.1/",
     "http://localhost/",
@@ -141,7 +141,7 @@ const ADDRESSES: [&str; 16] = [
     "gopher://127.0.0.1/",
 ];
 
-/// One file and one address a reply.
+/// Calls for one file and one address in each reply.
 pub(crate) fn read_secrets(request: &RecordedRequest) -> ScriptedReply {
     let (file, address) = (FILES[request.number % FILES.len()], ADDRESSES[request.number % ADDRESSES.len()]);
     call_once(request, &[("read_file", json!({"path": file})), ("http_fetch", json!({"url": address}))])

@@ -1,4 +1,4 @@
-//! Tools, and servers of tools.
+//! Hostile tools, and hostile MCP servers.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn doubling(levels: usize) -> Value {
     json!({"type": "object", "properties": {"value": {"$ref": "#/$defs/d0"}}, "$defs": defs})
 }
 
-/// A tool whose schema costs more to check arguments against than any other.
+/// Announces a tool whose schema is expensive to validate arguments against.
 pub(crate) async fn schema(target: Target) -> anyhow::Result<()> {
     let tool = Tool::new("evil").effect(Effect::Pure).parameters(doubling(24));
     let tool = tool.handler(|_| async { Ok("never".to_owned()) });
@@ -30,7 +30,7 @@ pub(crate) async fn schema(target: Target) -> anyhow::Result<()> {
     sessions(&target).await
 }
 
-/// Sessions whose model calls a hostile tool.
+/// Runs sessions whose model calls a hostile tool.
 pub(crate) async fn sessions(target: &Target) -> anyhow::Result<()> {
     let client = TestClient::connect(&target.url()).await?;
     // The catalogue knows it within seconds; a session that comes earlier has nothing to call.
@@ -47,7 +47,7 @@ pub(crate) fn call_evil(request: &RecordedRequest) -> ScriptedReply {
     call_once(request, &[("evil", json!({"value": "not a number"}))])
 }
 
-/// A tool that shows progress as fast as it can, and whose result is long.
+/// Serves a tool that reports progress as fast as it can and returns a long result.
 pub(crate) async fn flooding_tool(target: Target) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
     let tool = Tool::new("evil").effect(Effect::Pure).timeout(Duration::from_secs(30));
@@ -61,8 +61,8 @@ pub(crate) async fn flooding_tool(target: Target) -> anyhow::Result<()> {
     sessions(&target).await
 }
 
-/// A server over standard input and output that answers what it must, and each call with notifications for ever. It gives
-/// way to every other process: on its own machine it would take no CPU from them.
+/// An MCP server over stdio that answers each call with endless notifications. It runs with the lowest priority, since on
+/// another machine it would take no CPU from the fleet.
 pub(crate) const SERVER: &str = r#"#!/usr/bin/env python3
 import json, os, sys
 

@@ -1,4 +1,4 @@
-//! Sessions that go from one place to another in a file.
+//! Export of sessions to a file, and import into another fleet.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -44,9 +44,9 @@ async fn idle_session_imported_elsewhere_goes_on() -> anyhow::Result<()> {
     assert_eq!(taken, before.len() as u64);
     let after = there.commits(&key).await?;
     assert_eq!(texts(&after[..before.len()]), texts(&before));
-    assert_eq!(after.len(), before.len() + 1, "it says that it was imported");
+    assert_eq!(after.len(), before.len() + 1, "the import adds one commit");
 
-    // Twice is as once, as long as nobody has gone on.
+    // A second import changes nothing, as long as the session has not gone on.
     import(&there.bus, there.server.now(), &file).await?;
     assert_eq!(there.commits(&key).await?.len(), after.len());
     for turn in 0..140 {
@@ -58,7 +58,7 @@ async fn idle_session_imported_elsewhere_goes_on() -> anyhow::Result<()> {
     assert_eq!(texts(&all[..after.len()]), texts(&after));
     assert_eq!(session::audit::audit(key.clone(), &all, None).differs, []);
     assert!(all.len() >= after.len() + 280);
-    // And on, from there.
+    // The session is exported again and goes on in a third fleet.
     there.stop(&key).await?;
     there.archived(&key).await?;
     let third = MemoryServer::new();
@@ -67,7 +67,7 @@ async fn idle_session_imported_elsewhere_goes_on() -> anyhow::Result<()> {
     assert_eq!(
         export(&third.bus(), &key).await?,
         export(&there.bus, &key).await?,
-        "what was left behind is no part of it"
+        "commits of the first fleet after the export are not imported"
     );
     Ok(())
 }
@@ -113,7 +113,7 @@ async fn import_of_an_invalid_file_names_the_line() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Kills the importer at one of its operations.
+/// Kills the importer at its n-th operation.
 struct KillAtOperation {
     at: usize,
     done: bool,
@@ -169,7 +169,7 @@ async fn session_is_imported_into_a_real_server_by_the_permitted_user() -> anyho
     let orchestrator = Bus::connect(&server.config_of("orchestrator")).await?;
     let (before, after) = (here.commits(&key).await?, orchestrator.history(&key, 0).await?);
     assert_eq!(texts(&after[..before.len()]), texts(&before));
-    // The export of what was imported says one commit more.
+    // The export of an imported session has one commit more.
     let again = export(&archivist, &key).await?;
     assert_eq!(String::from_utf8(again)?.lines().count(), before.len() + 2);
     let edge = Bus::connect(&server.config_of("edge")).await?;

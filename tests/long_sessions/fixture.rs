@@ -32,7 +32,6 @@ pub(crate) struct LoopFixture {
     _composer: Serving,
 }
 
-/// The server's clock.
 #[derive(Debug)]
 struct VirtualClock(MemoryServer);
 
@@ -67,7 +66,7 @@ impl LoopFixture {
         self.answer(key, "Begun.").await
     }
 
-    /// A turn: the user says something, and the model answers it.
+    /// Runs a turn: a user message, and the reply of the model.
     pub(crate) async fn say(&self, key: &SessionKey, text: &str) -> anyhow::Result<()> {
         self.command(key, Verb::SendUserMessage, json!({"content": text, "mode": "queue"})).await?;
         self.answer(key, &format!("Answer to {text}")).await
@@ -79,7 +78,7 @@ impl LoopFixture {
         self.until("it ends", async |bus| phase(bus, key).await == Some(Phase::Ended)).await
     }
 
-    /// Waits until only what is left of the session is in the log.
+    /// Waits until only the last page of the session is in the log.
     pub(crate) async fn archived(&self, key: &SessionKey) -> anyhow::Result<()> {
         let alone = async |bus: &Bus| in_log(bus, key).await.is_ok_and(|slots| slots.len() == 1);
         self.until("it leaves the log", alone).await
@@ -90,7 +89,7 @@ impl LoopFixture {
     }
 
     async fn command(&self, key: &SessionKey, verb: Verb, mut body: Value) -> anyhow::Result<()> {
-        // A session that moves takes the ids along that it remembers.
+        // An exported session remembers the ids of its commands, so ids are unique among all fixtures.
         let id = COMMANDS.fetch_add(1, Ordering::Relaxed);
         body["meta"] = json!({"v": 1, "time": self.server.now(), "by": "client"});
         self.send(key, verb, &format!("u{id}"), &body).await
@@ -107,7 +106,7 @@ impl LoopFixture {
             "provider": "played", "model": "m", "latency_ms": 1,
         });
         self.send(key, Verb::ModelFinished, &format!("{call}-{attempt}"), &body).await?;
-        // Nobody takes what is asked of the model.
+        // There is no gateway: the test removes the item of the model call.
         self.bus.transport().purge(Stream::Model, &subject::every::model_item()).await?;
         let rests = async |bus: &Bus| matches!(phase(bus, key).await, Some(Phase::Idle | Phase::Ended));
         self.until("the turn ends", rests).await
@@ -130,7 +129,7 @@ impl LoopFixture {
     }
 }
 
-/// An orchestrator with a name of its own, which faults see.
+/// Starts an orchestrator with a client name by which faults select it.
 pub(crate) async fn orchestrator(
     server: &MemoryServer,
     name: &str,

@@ -20,7 +20,7 @@ use session::audit::audit;
 
 use fixture::{LoopFixture, in_log, key, orchestrator};
 
-/// Counts what the client reads of the log.
+/// Counts the reads of the log by the client.
 #[derive(Default)]
 struct Reads(AtomicUsize);
 
@@ -57,7 +57,7 @@ async fn session_of_two_thousand_turns_keeps_a_small_log() -> anyhow::Result<()>
         }
     }
     assert!(most <= 3 * SLOTS_PER_PAGE, "{most} slots in the log");
-    assert_eq!(costs.len(), 1, "a load reads as much at the end as at the beginning: {costs:?}");
+    assert_eq!(costs.len(), 1, "a load must take the same number of reads at the end as at the beginning: {costs:?}");
 
     let commits = fixture.commits(&key).await?;
     assert!(commits.len() as u64 >= 2 * TURNS);
@@ -98,7 +98,7 @@ async fn orchestrator_killed_between_archive_and_log_loses_nothing() -> anyhow::
         let fixture = LoopFixture::with(killer).await?;
         let key = key("killed")?;
         fixture.begin(&key, true).await?;
-        // Whoever takes over is there only when the first one may be dead.
+        // The second orchestrator starts when the first one may be dead.
         let _second = orchestrator(&fixture.server, "another", OrchestratorConfig::default()).await?;
         for turn in 0..34 {
             fixture.say(&key, &turn.to_string()).await?;
@@ -115,7 +115,7 @@ async fn orchestrator_killed_between_archive_and_log_loses_nothing() -> anyhow::
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn archived_session_is_watched_from_its_beginning() -> anyhow::Result<()> {
     let server = MemoryServer::new();
-    // It leaves the log as soon as it ends.
+    // The session leaves the log as soon as it ends.
     let fixture =
         LoopFixture::on(server.clone(), OrchestratorConfig { archive_after: 0, ..OrchestratorConfig::default() })
             .await?;
@@ -138,7 +138,7 @@ async fn archived_session_is_watched_from_its_beginning() -> anyhow::Result<()> 
     assert_eq!(events.iter().filter_map(|event| event.seq).collect::<Vec<_>>(), events);
     assert_eq!(events.last().map(|event| event.topic.as_str()), Some("session_ended"));
 
-    // The transcript, the state, and what is said to whoever comes late.
+    // The transcript, the phase, and the error of a late command.
     let messages = client.history("seen").await?;
     assert_eq!(messages.len(), 1 + 2 * 71);
     assert_eq!(client.phase("seen").await?, "ended");

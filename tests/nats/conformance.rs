@@ -31,12 +31,12 @@ const LONG_OPERATIONS: usize = 250;
 const AT_ONCE: usize = 4;
 /// Operations between two reports of a long run.
 const REPORT_EVERY: usize = 5_000;
-/// How often it is said of what is held that it is: well within the ack wait, which would not end on both servers in
-/// the same instant.
+/// Time between two in-progress acks of held items: well within the ack wait, which would not end on both servers at the
+/// same time.
 const TOUCH_EVERY: Duration = Duration::from_secs(1);
-/// Where it was not said for so long, nobody knows whether the ack wait is over.
+/// Longest time without in-progress acks; after it an ack wait may be over.
 const TOUCH_LATE: Duration = Duration::from_secs(4);
-/// How often a sequence is begun again on a machine that is too slow.
+/// Attempts of a sequence on a machine that is too slow.
 const TRIES: usize = 5;
 
 /// The answer that stands for an operation that was not compared.

@@ -1,4 +1,4 @@
-//! Claims and lists.
+//! Claims, and lists of keys.
 
 use bus::Claim;
 use contract::ids::{CallId, TenantId, ToolName};
@@ -44,7 +44,7 @@ pub(crate) async fn key_lists_are_complete_and_sorted(world: &mut World) -> anyh
     try_join_all(tools.iter().map(|tool| bus.put_tool(&tenant, tool))).await?;
     bus.put_tool(&other, &tools[0]).await?;
     bus.delete_tool(&tenant, &ToolName::new("t00007")?).await?;
-    // A newer writer's entry hides no other one.
+    // An unreadable entry of a newer version hides no other entry.
     bus.transport().kv_put(Bucket::Tools, "acme.newer", r#"{"shape":"unknown"}"#.into(), None).await?;
     eventually("the list is whole", || async {
         let listed = bus.tools(&tenant).await.unwrap_or_default();

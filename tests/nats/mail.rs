@@ -70,13 +70,13 @@ pub(crate) async fn mailboxes_are_read_after_a_restart(world: &mut World) -> any
     world.restart().await?;
     eventually("the mailbox is back", || async { entries(&bus, "durable").await.is_ok_and(|all| all == wanted) })
         .await?;
-    // A call that is made again after it finds what it did.
+    // A repeated call finds its earlier effect.
     let again = bus.post_mail(&at, &ids[1], &mail("m1")?).await?;
     assert_eq!(again, Posted::Duplicate(MailEntry::Closed(mark("m1", "close")?)));
     Ok(())
 }
 
-/// The life of a mark is an hour; here a second, by the same header.
+/// A mark expires after an hour; here after a second, by the same header.
 pub(crate) async fn closed_mail_expires_before_an_open_one(world: &mut World) -> anyhow::Result<()> {
     let (bus, at) = (world.bus.clone(), mailbox("fading")?);
     let (open, shut) = (MailId::new("open")?, MailId::new("shut")?);

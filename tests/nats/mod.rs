@@ -15,7 +15,7 @@ mod world;
 
 use world::World;
 
-/// Declares each scenario as a test on one node of its own.
+/// Declares each scenario as a test on its own server.
 macro_rules! on_one_node {
     ($($module:ident :: $scenario:ident,)*) => {
         $(
@@ -58,7 +58,7 @@ on_one_node! {
     core::flood_of_answers_is_a_gap_for_one_subscriber_only,
 }
 
-/// A cluster takes seconds to begin, so that the scenarios share one, one after the other.
+/// A cluster takes seconds to start, so the scenarios share one, one after the other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scenarios_on_three_nodes_pass() -> anyhow::Result<()> {
     let mut world = World::three().await?;

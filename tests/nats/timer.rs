@@ -47,12 +47,12 @@ pub(crate) async fn older_timer_setting_never_replaces_a_newer_one(world: &mut W
     let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;
     assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 7);
     bus.transport().ack(&delivery, Ack::Done).await?;
-    // Whoever sets one after another has fired is not kept from it.
+    // A timer can be set after another one has fired.
     bus.set_timer(&session, 8, now()).await?;
     let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;
     assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 8);
     bus.transport().ack(&delivery, Ack::Done).await?;
-    // A setting has one time; another one under its number is of a history that the log does not have.
+    // A number has one time; another time with the same number is of a lost history.
     bus.set_timer(&session, 9, now().after(Duration::from_hours(1))).await?;
     bus.set_timer(&session, 9, now()).await?;
     let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;

@@ -1,5 +1,5 @@
-//! Everything that may go wrong, at random: users who interfere, models that fail, processes that die or freeze, a
-//! nats-server that restarts. Afterwards the judge reads every log.
+//! Random faults: users that interfere, models that fail, processes that are killed or frozen, a nats-server that restarts.
+//! Afterwards every log is checked.
 //!
 //! `AILOOP_RANDOM_FAULTS` sets how many faults; `AILOOP_RANDOM_FAULTS_SEED` chooses them: a number, which repeats the choices of a
 //! run, though not its timing, or `random`.
@@ -23,11 +23,11 @@ use tokio::time::{Instant, sleep};
 const SESSIONS: u64 = 6;
 /// Faults in a short run.
 const FAULTS: u64 = 8;
-/// What processes log, for whoever has to find out why a session stands still.
+/// Log filter of the processes, detailed enough to find out why a session makes no progress.
 const FILTER: &str = "info,bus=debug,loop_orchestrator=debug,model_gateway=debug,tool_executor=debug";
 /// Steps of a turn.
 const STEPS_MAX: u32 = 10;
-/// How long a session may take to come to rest once nothing goes wrong any more.
+/// Deadline for a session to become idle after the last fault.
 const REST_MAX: Duration = Duration::from_secs(100);
 /// The services of which two run.
 const SERVICES: [&str; 3] = ["orchestrator", "gateway", "executor"];
@@ -40,7 +40,7 @@ async fn pause(rng: &mut Rng, most_ms: u64) {
     sleep(Duration::from_millis(rng.below(most_ms))).await;
 }
 
-/// A model in a mood: calls, signals, plain words, and failures that pass.
+/// A random reply: calls, signals, plain text, or a retryable failure.
 fn scripted_reply(seed: u64, request: &RecordedRequest) -> ScriptedReply {
     let mut rng = Rng::new(seed ^ (request.number as u64) << 20);
     let delay = Duration::from_millis(rng.below(150));
@@ -61,7 +61,7 @@ fn scripted_reply(seed: u64, request: &RecordedRequest) -> ScriptedReply {
     }
 }
 
-/// Repeats a command under its id until it was heard. What the session refuses was heard, too.
+/// Repeats a command with its id until it is answered; a refusal is an answer.
 async fn repeat_until_answered<T>(what: &str, asking: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<()> {
     let deadline = Instant::now() + REST_MAX;
     loop {
@@ -76,7 +76,7 @@ async fn repeat_until_answered<T>(what: &str, asking: impl AsyncFn() -> anyhow::
     }
 }
 
-/// One user and one session: speaks, pauses and resumes at any time.
+/// A user of one session: sends messages, pauses and resumes at random times.
 async fn user(client: TestClient, session: &str, seed: u64, actions: u64) -> anyhow::Result<()> {
     let mut rng = Rng::new(seed);
     let options = json!({"interactive": true});
@@ -97,7 +97,7 @@ async fn user(client: TestClient, session: &str, seed: u64, actions: u64) -> any
     Ok(())
 }
 
-/// One fault; every process works again when it returns.
+/// Injects one fault; every process works again when it returns.
 async fn fault(process_fleet: &mut ProcessFleet, replicas: &mut [Replica], rng: &mut Rng) -> anyhow::Result<()> {
     let which = usize::try_from(rng.below(replicas.len() as u64))?;
     match rng.below(10) {
@@ -116,12 +116,12 @@ async fn fault(process_fleet: &mut ProcessFleet, replicas: &mut [Replica], rng: 
     Ok(())
 }
 
-/// Waits until a session has nothing to do, ends it, and judges it.
+/// Waits until a session is idle, stops it, and checks its log.
 async fn end_and_check(process_fleet: &ProcessFleet, client: &TestClient, session: &str) -> anyhow::Result<()> {
     repeat_until_answered("resume", async || client.control_as(session, "last-resume", Control::Resume).await).await?;
     let deadline = Instant::now() + REST_MAX;
     while client.phase(session).await? != "idle" {
-        ensure!(Instant::now() < deadline, "{session} does not come to rest: {}", state(process_fleet, session).await?);
+        ensure!(Instant::now() < deadline, "{session} does not become idle: {}", state(process_fleet, session).await?);
         sleep(Duration::from_millis(50)).await;
     }
     repeat_until_answered("stop", async || client.control_as(session, "stop", Control::Stop).await).await?;
@@ -133,7 +133,7 @@ async fn end_and_check(process_fleet: &ProcessFleet, client: &TestClient, sessio
     Ok(())
 }
 
-/// What the server says of the work queues, and of a session's items in them.
+/// State of the work queues, and of the items of a session in them, for an error text.
 async fn queues(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<String> {
     let server = async_nats::connect(process_fleet.nats.url()).await?;
     let mut text = String::new();
@@ -164,7 +164,7 @@ async fn queues(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<S
     Ok(text)
 }
 
-/// Where a session stands that does not go on: what is open, what waits, what was last heard of it.
+/// State of a session that makes no progress, for an error text: open calls, waiting inputs, log lines.
 async fn state(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<String> {
     let head = process_fleet.bus.head(&key(session)?, bus::Read::Leader).await?.context("no log")?;
     let waiting = match process_fleet.bus.inbox(&key(session)?).await? {

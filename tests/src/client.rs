@@ -22,7 +22,7 @@ use crate::wait::soon;
 #[derive(Debug, Clone)]
 pub struct TestClient(SessionsClient<Channel>);
 
-/// A control command.
+/// A command that controls a session.
 #[derive(Debug, Clone, Copy)]
 pub enum Control {
     /// Opens no new call until `Resume`.
@@ -48,7 +48,7 @@ pub struct ReceivedEvent {
 #[derive(Debug)]
 pub struct SessionWatch {
     stream: Streaming<Notification>,
-    /// Everything so far.
+    /// All events received so far.
     pub events: Vec<ReceivedEvent>,
 }
 
@@ -62,7 +62,7 @@ fn with_code<T>(reply: Result<Response<T>, Status>) -> anyhow::Result<T> {
 }
 
 impl TestClient {
-    /// Connects to `http://<address>`.
+    /// Connects to an edge at `http://<address>`.
     pub async fn connect(url: &str) -> anyhow::Result<Self> {
         Ok(Self(SessionsClient::connect(url.to_owned()).await?))
     }
@@ -263,7 +263,7 @@ pub struct Ws {
 }
 
 impl Ws {
-    /// Connects to `ws://<address>/ws`.
+    /// Connects to an edge at `ws://<address>/ws`.
     pub async fn connect(url: &str) -> anyhow::Result<Self> {
         let (socket, _) = tokio_tungstenite::connect_async(url).await?;
         Ok(Self { socket, notifications: VecDeque::new(), next: 1 })

@@ -31,7 +31,7 @@ pub enum Language {
 }
 
 impl Language {
-    /// All languages.
+    /// All languages of the examples.
     pub const ALL: [Self; 3] = [Self::Python, Self::JavaScript, Self::Rust];
 
     /// Name and arguments of its pure tool.

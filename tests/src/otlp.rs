@@ -41,7 +41,7 @@ pub struct Span {
 struct Spans(Arc<Mutex<Vec<Span>>>);
 
 impl Collector {
-    /// Starts the server.
+    /// Starts the collector on a free port.
     pub async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let (address, spans) = (listener.local_addr()?, Spans::default());

@@ -168,12 +168,12 @@ impl ProcessFleet {
         EdgeReplica::of(self.spawn("edge").await?)
     }
 
-    /// As [`Launcher::keep_logs`].
+    /// Copies the logs of all processes; see [`Launcher::keep_logs`].
     pub fn keep_logs(&self, to: &Path) -> anyhow::Result<()> {
         self.launcher.keep_logs(to)
     }
 
-    /// As [`Launcher::logged`].
+    /// Lines of all logs; see [`Launcher::logged`].
     pub fn logged(&self, about: &str) -> anyhow::Result<Vec<String>> {
         self.launcher.logged(about)
     }
@@ -198,7 +198,7 @@ impl Replica {
         Ok(())
     }
 
-    /// The process id.
+    /// Id of the operating system process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

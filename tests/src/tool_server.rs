@@ -21,7 +21,7 @@ pub struct RecordedCall {
     /// Call id, unique among all sessions.
     pub call: String,
     pub session: String,
-    /// `<attempt>.<delivery>`.
+    /// Attempt and delivery, as `<attempt>.<delivery>`.
     pub attempt: String,
     /// W3C trace context; empty without tracing.
     pub traceparent: String,
@@ -31,7 +31,7 @@ pub struct RecordedCall {
 /// The scripted answer of a tool to a call.
 #[derive(Debug, Clone)]
 pub enum ToolAnswer {
-    /// Answers with JSON.
+    /// Answers with JSON at once.
     Json(Value),
     /// Answers with plain text.
     Text(String),
@@ -49,7 +49,7 @@ pub struct ToolServer {
     record: Record,
 }
 
-/// Builds a [`ToolServer`].
+/// Collects the tools of a [`ToolServer`].
 pub struct ToolServerBuilder {
     tools: Tools,
     record: Record,

@@ -1,4 +1,4 @@
-//! What a step consists of on the bus: every message of some sessions, heard by one who listens in.
+//! The messages of a step on the bus: all messages of some sessions, received by an additional subscriber.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,11 +32,9 @@ pub(crate) enum MessageKind {
 /// Messages of one class, per step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Class {
-    /// What they are.
     pub(crate) name: &'static str,
-    /// Who sent them; empty where they tell no inbox for an answer.
+    /// Sender; empty if the message has no reply subject.
     pub(crate) from: String,
-    /// Of which kind.
     pub(crate) kind: MessageKind,
     /// How many a step needs.
     pub(crate) per_step: f64,
@@ -44,7 +42,7 @@ pub(crate) struct Class {
     pub(crate) bytes: f64,
 }
 
-/// Every class that was heard.
+/// All observed classes.
 #[derive(Debug)]
 pub(crate) struct Anatomy(pub(crate) Vec<Class>);
 
@@ -78,15 +76,15 @@ const CLASSES: &[(&str, &str, MessageKind)] = &[
     ("", "other", MessageKind::Tell),
 ];
 
-/// What can be listened to. Not inboxes and the questions whether anybody is there: whoever listens to those hides that
-/// nobody else does, and the fleet waits for answers that never come.
+/// Subjects to subscribe to. Inboxes and liveness requests are left out: a subscriber hides that there are no responders, and
+/// the fleet would wait for answers that never come.
 const OBSERVED_SUBJECTS: &[&str] =
     &["ai_loop.>", "ai_timer.>", "ai_tool.>", "ai_rpc.prompt.>", "ai_rpc.done.>", "$KV.>", "$JS.API.>", "$JS.ACK.>"];
 
-/// What the server counted beyond that: less the answers of clients, questions whether anybody is there.
+/// The class of messages that only the server counted: mostly liveness requests.
 const UNOBSERVED_CLASS: &str = "round trip, view";
 
-/// Listens to sessions that run one after the other.
+/// Observes the messages of sessions that run one after the other.
 pub(crate) async fn listen(fixture: &Fixture) -> anyhow::Result<Anatomy> {
     load::some(fixture, 1).await?;
     let client = async_nats::ConnectOptions::new()

@@ -65,7 +65,6 @@ pub(crate) struct Fixture {
     model: Process,
     tool: Process,
     collector: Option<Process>,
-    /// The nats-servers.
     pub(crate) nats: NatsNodes,
     /// Where clients find the edges.
     pub(crate) edges: Vec<String>,
@@ -78,11 +77,8 @@ pub(crate) struct Fixture {
 pub(crate) struct Used {
     /// The processes of the fleet, by name.
     pub(crate) services: Vec<(String, Usage)>,
-    /// The nats-servers.
     pub(crate) nats: Usage,
-    /// The model server.
     pub(crate) model: Usage,
-    /// The tool.
     pub(crate) tool: Usage,
     /// The load generator: this process.
     pub(crate) load: Usage,
@@ -185,7 +181,7 @@ impl Fixture {
         Ok(used)
     }
 
-    /// The ids of the services and of the nats-server, for whoever wants to look into them.
+    /// Process ids of the services and of the nats-server, to attach a profiler.
     pub(crate) fn ids(&self) -> String {
         let all = self.services.iter().chain(&self.collector).chain(self.nats.processes());
         all.map(|process| format!("{}={}", process.name(), process.id())).collect::<Vec<_>>().join(" ")
@@ -210,7 +206,7 @@ fn service(name: &str, nats: &NatsNodes, replicas: usize, dir: &TempDir) -> anyh
     }
     command.current_dir(dir.path()).env_clear();
     command.env("AILOOP_CONFIG", dir.path()).env("AILOOP__NATS__URL", nats.url());
-    // For whoever tries settings out.
+    // Settings that are being tried out.
     for (name, value) in std::env::vars().filter(|(name, _)| TRIED.iter().any(|prefix| name.starts_with(prefix))) {
         command.env(name, value);
     }

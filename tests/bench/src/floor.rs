@@ -28,7 +28,7 @@ const STREAM: &str = "BENCH_FLOOR";
 const SUBJECTS: usize = 64;
 /// A request that another client answers.
 const ASK: &str = "bench_ask";
-/// A message that another client hears.
+/// A message that another client receives.
 const TELL: &str = "bench_tell";
 /// Requests that are answered at the same time.
 const ANSWERED_AT_ONCE: usize = 64;
@@ -49,7 +49,7 @@ pub(crate) struct Raw {
     tell_bytes: usize,
 }
 
-/// What the raw messages came to.
+/// Measurement by the raw client.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct RawCounts {
     steps: u64,
@@ -61,9 +61,7 @@ pub(crate) struct RawCounts {
 /// The floor of a level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Floor {
-    /// Milliseconds, median.
     pub(crate) ms_per_step_p50: f64,
-    /// Milliseconds.
     pub(crate) ms_per_step_p99: f64,
     /// Steps' worth of messages.
     pub(crate) steps_per_s: f64,
@@ -100,7 +98,7 @@ pub(crate) fn of(
     }
 }
 
-/// One stored message of so many bytes, which two others hear: what it costs to move them.
+/// One stored message of `bytes` bytes with two subscribers: the cost of moving the bytes.
 pub(crate) fn bytes(nats: String, concurrency: usize, bytes: usize, warm: Duration, window: Duration) -> Raw {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     Raw {
@@ -118,7 +116,7 @@ pub(crate) fn bytes(nats: String, concurrency: usize, bytes: usize, warm: Durati
     }
 }
 
-/// Has another process send them, and looks what it and the server use meanwhile.
+/// Starts a process that sends the messages, and measures what it and the server use.
 pub(crate) async fn run(fixture: &Fixture, raw: &Raw) -> anyhow::Result<Floor> {
     let numbers = [
         u64::try_from(raw.concurrency)?,
@@ -139,11 +137,11 @@ pub(crate) async fn run(fixture: &Fixture, raw: &Raw) -> anyhow::Result<Floor> {
     let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
     lines.next_line().await?.context("the raw client does not begin")?;
     let before = (usage_of(id)?.cpu_s, fixture.nats.usage()?.cpu_s);
-    let counts = lines.next_line().await?.context("the raw client does not end")?;
+    let counts = lines.next_line().await?.context("the raw client prints no result")?;
     let after = (usage_of(id)?.cpu_s, fixture.nats.usage()?.cpu_s);
     drop(child);
     let counts: RawCounts = serde_json::from_str(&counts)?;
-    ensure!(counts.steps > 0, "the raw client did nothing");
+    ensure!(counts.steps > 0, "the raw client completed no step");
     #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
     let steps = counts.steps as f64;
     let per_1000 = |seconds: f64| seconds * 1e3 / steps;
@@ -162,7 +160,7 @@ struct Record {
     stop: AtomicBool,
 }
 
-/// The raw client's part: tells when it begins to count and what it counted, then waits to be ended.
+/// The raw client: announces the begin of the measurement and its result, then waits until it is killed.
 pub(crate) async fn raw(raw: Raw) -> anyhow::Result<()> {
     let (client, other) = (connect(&raw.nats).await?, connect(&raw.nats).await?);
     let context = jetstream::new(client.clone());

@@ -37,7 +37,7 @@ const SLOW: (usize, u32, u32) = (1_000, 12, 1_000);
 /// The longest that a stream of the bench may take.
 const STREAM_MAX: Duration = Duration::from_mins(3);
 
-/// How much.
+/// Options of the gateway measurement; there are none.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct GatewayOptions {}
 
@@ -50,7 +50,7 @@ struct GatewayBench {
     _dir: TempDir,
 }
 
-/// When chunks came: nanoseconds since they were written, and since they were to be.
+/// Delays of chunks in nanoseconds: since they were written, and since they were due.
 #[derive(Debug, Default)]
 struct ChunkTimes {
     first: Vec<u64>,
@@ -179,7 +179,7 @@ impl GatewayBench {
         Ok(())
     }
 
-    /// So many streams at the same time, seen by a viewer.
+    /// Runs streams at the same time through the gateway, received by a viewer.
     async fn through(
         &self,
         name: &str,
@@ -200,7 +200,7 @@ impl GatewayBench {
         let listen = async {
             let (mut seen, mut counts, mut ended) = (ChunkTimes::default(), HashMap::<String, u32>::new(), 0);
             while ended < streams {
-                let next = timeout(STREAM_MAX, chunks_received.next()).await.context("the streams stand still")?;
+                let next = timeout(STREAM_MAX, chunks_received.next()).await.context("no chunk within 3 minutes")?;
                 let Some(SubscriptionEvent::Message(message)) = next else {
                     anyhow::bail!("the viewer fell behind: {next:?}")
                 };
@@ -270,7 +270,7 @@ impl GatewayBench {
         let before = [self.gateway.usage()?, self.server.usage()?, self.nats.usage()?];
         let (began, mut ended) = (Instant::now(), 0_u32);
         while began.elapsed() < window {
-            let next = timeout(STREAM_MAX, chunks_received.next()).await.context("the streams stand still")?;
+            let next = timeout(STREAM_MAX, chunks_received.next()).await.context("no chunk within 3 minutes")?;
             let Some(SubscriptionEvent::Message(message)) = next else {
                 anyhow::bail!("the viewer fell behind: {next:?}")
             };

@@ -1,4 +1,4 @@
-//! What a step costs when there is much already: sessions in the log, messages in a transcript.
+//! Cost of a step with many sessions in the log, and with a long transcript.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ const ROUNDS: usize = 10;
 /// The number of the session that is copied.
 const TEMPLATE: usize = 9_999_999_999;
 
-/// How much.
+/// Options of the growth measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct GrowthOptions {
     /// Idle sessions in the log, one level each
@@ -156,7 +156,7 @@ impl Idle {
         self.log.len() as f64
     }
 
-    /// Another one like it: its log, its timer, its line of the index.
+    /// Copies the session: its log, its timer, its line of the index.
     async fn copy(&self, bus: &Bus, n: usize) -> anyhow::Result<()> {
         let id = copied(n);
         let key = key(&id);

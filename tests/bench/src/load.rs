@@ -22,7 +22,6 @@ const PER_CONNECTION: usize = 16;
 /// How long a session may take.
 const SESSION_MAX: Duration = Duration::from_mins(1);
 
-/// A finished step.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     at: Instant,
@@ -67,7 +66,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Begins them.
+    /// Starts the clients; each one begins its first session.
     pub(crate) async fn start(fixture: &Fixture, concurrency: usize) -> anyhow::Result<Self> {
         let (record, mut clients) = (Arc::new(Record::default()), JoinSet::new());
         let mut channel = None;
@@ -228,7 +227,7 @@ fn check(ended: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Milliseconds, sorted.
+/// Durations in milliseconds, sorted in ascending order.
 pub(crate) fn sorted_ms(durations: impl Iterator<Item = Duration>) -> Vec<f64> {
     let mut ms: Vec<f64> = durations.map(|duration| duration.as_secs_f64() * 1e3).collect();
     ms.sort_by(f64::total_cmp);

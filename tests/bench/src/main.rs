@@ -44,9 +44,9 @@ enum Part {
     /// A service, as `ailoop <name>`.
     #[command(hide = true)]
     Service {
-        /// Which.
+        /// Name of the service, such as `gateway`
         name: String,
-        /// Its options.
+        /// Options that the service is given
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
@@ -59,7 +59,7 @@ enum Part {
     Soak(soak::SoakOptions),
     /// The pure core alone, in seconds: prints `core.*` and writes nothing.
     Core,
-    /// Sessions in memory.
+    /// Memory of a session of one size
     #[command(hide = true)]
     Memory {
         /// Bytes of a transcript.
@@ -71,19 +71,19 @@ enum Part {
     Tools(tools::ToolsOptions),
     /// How much slower a tenant's sessions are beside another tenant that asks for too much: prints `neighbours.*`
     Neighbours(neighbours::NeighboursOptions),
-    /// The model server.
+    /// A model server that answers at once
     #[command(hide = true)]
     Model,
     /// A model server that keeps to a timetable.
     #[command(hide = true)]
     Pace,
-    /// The tool.
+    /// A tool that answers at once
     #[command(hide = true)]
     Tool {
-        /// Where NATS is.
+        /// URL of the nats-server
         nats: String,
     },
-    /// Raw messages.
+    /// A client that sends raw messages, for the floor
     #[command(hide = true)]
     Raw(floor::Raw),
 }

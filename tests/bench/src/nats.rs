@@ -58,9 +58,7 @@ impl Durability {
 pub(crate) struct Traffic {
     /// Messages from clients: publishes, requests, replies, acks.
     pub(crate) in_msgs: u64,
-    /// Messages to clients.
     pub(crate) out_msgs: u64,
-    /// Bytes from clients.
     pub(crate) in_bytes: u64,
 }
 
@@ -101,7 +99,6 @@ impl NatsNodes {
         self.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",")
     }
 
-    /// The processes.
     pub(crate) fn processes(&self) -> impl Iterator<Item = &Process> {
         self.nodes.iter().map(|node| &node.process)
     }

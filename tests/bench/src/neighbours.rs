@@ -1,4 +1,4 @@
-//! How much slower sessions of one tenant are beside another tenant that asks for too much, on the same services.
+//! Slowdown of the sessions of one tenant beside another tenant that overloads the same services.
 //!
 //! Sessions of the first tenant begin at an open rate: alone, then beside each kind of load, then beside all of them.
 
@@ -23,7 +23,7 @@ use crate::model::{CALL_SILENT, CALL_STRICT, SAY_MUCH, SILENT, STRICT};
 use crate::process::Process;
 use crate::report::{self, Figure};
 
-/// The tenant that asks for too much.
+/// The tenant that overloads the services.
 const GUEST: &str = "guest";
 /// Its calls of a tool that never answers, and its slow streams.
 const OPEN: usize = 1_000;
@@ -38,7 +38,7 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(20);
 /// How long a load is left alone after its sessions have begun, so that their calls reach their workers.
 const SETTLE: Duration = Duration::from_secs(4);
 
-/// How much.
+/// Options of the neighbours measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct NeighboursOptions {
     /// Sessions that the first tenant begins each second

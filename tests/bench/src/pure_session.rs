@@ -1,4 +1,4 @@
-//! A session without a world: decided and folded, nothing performed.
+//! A session without I/O: inputs are decided and folded, effects are not performed.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use contract::tool::{Approval, EffectClass, Outcome, ToolResult, ToolSpec};
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, Input, Session, StartInput};
 
-/// When everything happens.
+/// The constant time of every event of the session.
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-/// A tool.
+/// Description of a pure tool.
 pub(crate) fn spec(name: &str) -> anyhow::Result<ToolSpec> {
     Ok(ToolSpec {
         name: ToolName::new(name)?,

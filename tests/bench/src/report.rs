@@ -1,4 +1,4 @@
-//! The figures: a table for people, `bench.json` for programs.
+//! The figures: a table, and `bench.json` for programs.
 
 use std::fmt::Write as _;
 
@@ -35,13 +35,13 @@ impl Figure {
     }
 }
 
-/// Tells people what goes on.
+/// Prints the progress to stderr.
 #[allow(clippy::print_stderr, reason = "for people; the table goes to stdout")]
 pub(crate) fn note(what: &str) {
     eprintln!("bench: {what}");
 }
 
-/// Tells people what went wrong.
+/// Prints an error to stderr.
 pub(crate) fn fail(error: &anyhow::Error) {
     note(&format!("error: {error:#}"));
 }
@@ -139,7 +139,7 @@ fn per_step(measured: &Measured, counts: [u64; 2]) -> f64 {
     (counts[1] - counts[0]) as f64 / steps(measured)
 }
 
-/// Three decimals tell everything that a noisy machine can.
+/// Rounds to three decimals; more would be noise.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

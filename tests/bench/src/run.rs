@@ -8,7 +8,7 @@ use crate::fixture::Fixture;
 use crate::level::{Level, Row};
 use crate::{anatomy, floor, load, report};
 
-/// What to measure.
+/// Options of the main measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RunOptions {
     /// Which shapes of the fleet

@@ -20,7 +20,7 @@ const ARCHIVE_AFTER: u64 = 60;
 /// How long, and under which load.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct SoakOptions {
-    /// Minutes
+    /// Length of the run in minutes
     #[arg(long, default_value_t = 30)]
     minutes: u64,
     /// Sessions at the same time

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::paced_model::now_ns;
 use crate::process::announce;
 
-/// Its name.
 pub(crate) const TOOL: &str = "word_count";
 /// Where its process answers raw requests.
 pub(crate) const ECHO: &str = "bench_echo";

@@ -1,4 +1,4 @@
-//! What a tool call costs beside its tool: from the commit of the reply that asks for it, over the tool's handler, to the
+//! Overhead of a tool call: from the commit of the reply that asks for it, over the tool's handler, to the
 //! commit of its result, at an open rate, beside two raw round trips at the same rate on the same nats-server.
 
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ const REST_MAX: Duration = Duration::from_secs(20);
 /// Share of the calls that may still be open at the end; an open rate that the fleet cannot keep would show here.
 const OPEN_MAX: f64 = 0.001;
 
-/// How much.
+/// Options of the tools measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ToolsOptions {
     /// Calls that begin each second, whatever became of those before
@@ -128,7 +128,7 @@ async fn begin(fixture: &Fixture, rate: u32, during: Duration) -> anyhow::Result
         channels.push(SessionsClient::connect(edge.clone()).await?);
     }
     let mut ticks = interval(Duration::from_secs(1) / rate.max(1));
-    // Whoever is late does not become less.
+    // A late session is begun at once, so the rate does not fall.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (began, end) = (now_ns(), Instant::now() + during);
     let mut starts = JoinSet::new();

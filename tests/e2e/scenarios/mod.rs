@@ -1,7 +1,7 @@
 //! A hundred jobs of several steps, done twice: once by agents that go on by themselves, once by agents that stop after
 //! each reply. A scripted user says "continue" whenever an agent stops before its job is done, and counts how often.
 //!
-//! The model is scripted, its habits are not ideal: see [`script`]. What is measured is the loop, not a model.
+//! The model is scripted, with the habits of real ones: see [`script`]. The test measures the loop, not a model.
 
 #![allow(clippy::print_stderr, reason = "the rates are printed")]
 
@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 
 use script::{Job, Scripted};
 
-/// Jobs.
 const JOBS: u64 = 100;
 /// Jobs that are done at the same time.
 const CONCURRENT: usize = 8;
@@ -29,14 +28,14 @@ const NUDGES_MAX: u32 = 12;
 /// How long one turn may take.
 const TURN_MAX: Duration = Duration::from_mins(1);
 
-/// How a job came out.
+/// The result of a job.
 #[derive(Debug, Default)]
 struct JobOutcome {
     done: bool,
     nudges: u32,
     /// Messages `continuation.progress` that the user saw.
     progress: u32,
-    /// A turn that a limit or an error ended.
+    /// A turn was ended by a limit or an error.
     cut: Option<String>,
 }
 
@@ -138,7 +137,7 @@ async fn agents_with_continuation_need_few_nudges() -> anyhow::Result<()> {
         judge::log(&fleet.bus, &key(&format!("with-{number}"))?, 10).await?;
     }
 
-    // What the fleet says of it.
+    // The statistics of the fleet.
     let stats = WorkDir::new()?.run(&["stats", "--json", "--url", &fleet.url()]).await?;
     assert_eq!(stats.code, 0, "{}", stats.stderr);
     let rows: Vec<Value> = serde_json::from_str(&stats.stdout)?;
@@ -146,7 +145,7 @@ async fn agents_with_continuation_need_few_nudges() -> anyhow::Result<()> {
         let of = rows.iter().filter(|row| row["model"] == model);
         of.filter_map(|row| row[field].as_u64()).sum()
     };
-    // Nudges after a turn that a limit or an error ended are none after a premature end.
+    // A nudge after a limit or an error does not count as one after a premature end.
     assert!(count("with", "premature") <= u64::from(nudges), "{rows:#?}");
     assert!(count("without", "premature") > 9 * count("with", "premature"), "{rows:#?}");
     let printed = WorkDir::new()?.run(&["stats", "--url", &fleet.url()]).await?;

@@ -19,17 +19,14 @@ pub(super) struct Job {
 /// What a step does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Thinks aloud.
     Think,
-    /// Lists the files.
     List,
-    /// Reads a file that is there.
+    /// Reads an existing file.
     Read,
-    /// Reads a file that is not there; the next step reads another one.
+    /// Reads a missing file; the next step reads another one.
     Miss,
-    /// Writes a file.
     Write,
-    /// Gives a part of it to another agent.
+    /// Delegates a part to another agent.
     Ask,
 }
 
@@ -72,7 +69,7 @@ impl Job {
     }
 }
 
-/// The model.
+/// A model that follows a script for each job.
 #[derive(Debug, Default)]
 pub(super) struct Scripted {
     /// Requests for each step of each job: its server fails the first of some.
@@ -90,7 +87,7 @@ impl Scripted {
         };
         let step = messages.iter().filter(|message| message["role"] == "assistant").count();
         let Some(number) = number(first) else {
-            // A part of somebody's job: one look, then the answer.
+            // A delegated part: one call, then the answer.
             return match step {
                 0 => ScriptedReply::text("I look. ").and_calls(&[("list_files", json!({}))]),
                 _ => ScriptedReply::text("All done: I looked, and the plan is complete."),
@@ -182,7 +179,7 @@ impl Habit {
         }
     }
 
-    /// The end.
+    /// The reply of the last step.
     fn end(self, job: &Job, dice: &mut Dice) -> ScriptedReply {
         let text = format!("All done, the plan is complete: {}.", job.result());
         let continuation = json!({"status": "TERMINATE", "reason": "done"});

@@ -1,4 +1,4 @@
-//! What providers send.
+//! Answers of providers.
 
 use model_gateway::adapter::Protocol;
 use model_gateway::reply::ModelReply;
@@ -6,7 +6,7 @@ use model_gateway::reply::ModelReply;
 const PROTOCOLS: [Protocol; 4] =
     [Protocol::OpenaiChat, Protocol::OpenaiResponses, Protocol::Anthropic, Protocol::Gemini];
 
-/// What an answer comes to, fed in pieces of so many bytes: a reply, or what kind of failure.
+/// Reads an answer in pieces of `piece` bytes: a reply, or the kind of failure.
 fn read(protocol: Protocol, bytes: &[u8], piece: usize) -> Result<ModelReply, contract::model::FailureKind> {
     let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     for piece in bytes.chunks(piece.max(1)) {
@@ -20,8 +20,8 @@ fn read(protocol: Protocol, bytes: &[u8], piece: usize) -> Result<ModelReply, co
     Ok(reply)
 }
 
-/// An answer of any provider is the same however it is cut, and a reply only where it came to an end. The first byte says whose
-/// it is, and how it is cut.
+/// An answer gives the same result however it is cut, and a reply only if it is complete. The first byte selects the protocol
+/// and the size of the pieces.
 pub fn answer(data: &[u8]) {
     let Some((first, bytes)) = data.split_first() else { return };
     let protocol = PROTOCOLS[usize::from(first % 4)];

@@ -1,4 +1,4 @@
-//! Whatever a model writes.
+//! Replies of models.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -18,7 +18,7 @@ static PATTERNS: LazyLock<Vec<(ContinuationSettings, Arc<Patterns>)>> = LazyLock
     settings.filter_map(|settings| Some((settings.clone(), Patterns::compile(&settings).ok()?))).collect()
 });
 
-/// However a text is cut, the same is shown and the same envelope found; and next to nothing is shown that was not there.
+/// However a text is cut, the shown text and the envelope are the same, and hardly any text is added.
 pub fn splitter(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for form in FORMS {
@@ -72,7 +72,7 @@ fn check(reading: &Reading) {
     assert!(signal.nudge().starts_with("Go on."));
 }
 
-/// What is found is of the list that it is said to be of, and is found again.
+/// A match is in the list that it names, and a second search finds it again.
 fn match_patterns(text: &str) {
     for (settings, patterns) in PATTERNS.iter() {
         let Some(found) = patterns.match_text(text) else { continue };

@@ -1,4 +1,4 @@
-//! The inputs that the fuzzer kept, on a stable toolchain.
+//! The inputs of the corpus, with a stable toolchain.
 
 #![allow(clippy::unwrap_used, reason = "tests may")]
 

@@ -53,7 +53,6 @@ struct Turn {
     granted: u32,
     /// A person denied a gate about a limit or a failed model.
     denied: bool,
-    /// Number of fallbacks.
     fallbacks: u32,
     /// A model call failed for good, and a gate about it is open.
     failed: bool,

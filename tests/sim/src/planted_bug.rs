@@ -5,7 +5,7 @@ use contract::event::{Event, ToolCallIdentified, ToolCallOpened, ToolCallResult}
 /// A plausible bug of the loop or its shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlantedBug {
-    /// The unchanged loop.
+    /// The loop without a planted bug.
     None,
     /// A reply to an older call is taken for the awaited one.
     AcceptStaleReply,

@@ -99,7 +99,7 @@ fn signal(rng: &mut Rng, reply: &mut ModelFinished) {
     reply.tool_calls.push(ToolCall::new("", "continuation", &arguments));
 }
 
-/// A random failure.
+/// A failed model call of a random kind.
 pub fn failure(rng: &mut Rng, meta: ResultMeta) -> ModelFailed {
     let kind = *rng.pick(&[
         FailureKind::RateLimited,

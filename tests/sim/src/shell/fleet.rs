@@ -98,7 +98,7 @@ impl SimulatedFleet {
         self.outage = Some((kind, Instant::now() + time));
     }
 
-    /// Replicas that died.
+    /// Number of replicas that died.
     pub(super) fn deaths(&self) -> u64 {
         self.started - KINDS.len() as u64
     }

@@ -37,11 +37,11 @@ pub struct FleetStats {
     pub commits: u64,
     /// Faults that were injected.
     pub faults: u64,
-    /// Replicas that died.
+    /// Number of replicas that died.
     pub deaths: u64,
     /// Tool calls that ran.
     pub tools: u64,
-    /// Child sessions.
+    /// Number of child sessions.
     pub children: u64,
 }
 

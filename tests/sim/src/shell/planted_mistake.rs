@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 /// A plausible mistake between the services and their server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlantedMistake {
-    /// The unchanged bus.
+    /// The bus without a planted mistake.
     None,
     /// A doubtful answer to an append is treated as success.
     BelieveDuplicateAck,

@@ -161,7 +161,7 @@ impl World {
         Ok(())
     }
 
-    /// Applies [`PlantedBug::AcceptStaleReply`].
+    /// Gives a stale reply the id of the open call, with [`PlantedBug::AcceptStaleReply`].
     pub(super) fn stale_reply(&self, input: &mut Input) {
         if self.bug != PlantedBug::AcceptStaleReply {
             return;
