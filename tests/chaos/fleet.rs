@@ -145,7 +145,7 @@ impl LoadedFleet {
 
     async fn try_inject(&mut self, trial: Trial, row: &mut Row) -> anyhow::Result<()> {
         let session = format!("fault{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let reached_at = self.fixture.traffic.arm(FaultPoint { step: trial.step, session: session.clone() });
+        let reached = self.fixture.traffic.arm(FaultPoint { step: trial.step, session: session.clone() });
         let user = user_of(&self.fixture);
         let mut session_task = JoinSet::new();
         session_task.spawn({
@@ -154,21 +154,21 @@ impl LoadedFleet {
         });
         if trial.fault == Fault::OlderStore {
             let deadline = Instant::now() + REACHED_MAX;
-            return older_store::inject(self, trial.step, &session, session_task, reached_at, deadline, row).await;
+            return older_store::inject(self, trial.step, &session, session_task, reached, deadline, row).await;
         }
-        let reached_at = timeout(REACHED_MAX, reached_at)
+        let reached = timeout(REACHED_MAX, reached)
             .await
             .context("the step was not reached")?
             .context("the step was not reached")?;
-        self.fixture.proxy(trial.step.service, reached_at.number)?.start_recording();
-        let inject = self.fixture.inject(trial.target, trial.fault, trial.step.service, reached_at.number);
+        self.fixture.proxy(trial.step.service, reached.number)?.start_recording();
+        let inject = self.fixture.inject(trial.target, trial.fault, trial.step.service, reached.number);
         timeout(REPAIRED_MAX, inject).await.context("the fault was not repaired in time")??;
         session_task.join_next().await.context("the session task is missing")???;
-        let held = self.fixture.proxy(trial.step.service, reached_at.number)?.take_recorded();
-        let fault_window = FaultWindow { from: reached_at.at, to: SystemTime::now(), held };
+        let held = self.fixture.proxy(trial.step.service, reached.number)?.take_recorded();
+        let fault_window = FaultWindow { from: reached.at, to: SystemTime::now(), held };
 
         let commits = self.evidence(trial.target, trial.fault).judge(&session, 2).await.context(session.clone())?;
-        let time = resumed(&commits, reached_at.at);
+        let time = resumed(&commits, reached.at);
         row.resumed_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         if trial.fault == Fault::Kill {
             ensure!(time < RESUME_MAX, "{session} went on only after {time:?}");

@@ -68,7 +68,7 @@ impl Copies {
     ) -> anyhow::Result<FaultReached> {
         loop {
             tokio::select! {
-                reached_at = &mut reached => return reached_at.context("the step was not reached"),
+                reached = &mut reached => return reached.context("the step was not reached"),
                 () = sleep(COPY_EVERY) => self.take(server)?,
             }
             ensure!(Instant::now() < deadline, "the step was not reached");
@@ -88,14 +88,14 @@ pub(crate) async fn inject(
 ) -> anyhow::Result<()> {
     let mut taken = Copies::new()?;
     taken.take(fleet.fixture.servers.one()?)?;
-    let reached_at = taken.take_until(fleet.fixture.servers.one()?, reached, deadline).await?;
-    let mut rng = Rng::new(reached_at.at.duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos().into());
+    let reached = taken.take_until(fleet.fixture.servers.one()?, reached, deadline).await?;
+    let mut rng = Rng::new(reached.at.duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos().into());
     let (copy, copied) = taken.pick(&mut rng)?;
 
     // The users end here: they would wait for commands that are lost.
     session_task.shutdown().await;
     let others = fleet.abort_others().await;
-    fleet.fixture.put_store_back(&copy, step.service, reached_at.number).await?;
+    fleet.fixture.put_store_back(&copy, step.service, reached.number).await?;
     let restored = SystemTime::now();
 
     let starts = fleet.fixture.starts.all();
@@ -125,6 +125,6 @@ pub(crate) async fn inject(
     judge::requests(&fleet.model.server.requests())?;
     let commits = bus.history(&key(session)?, 0).await.unwrap_or_default();
     let commits: Vec<_> = commits.into_iter().map(|(_, commit)| commit).collect();
-    row.resumed_ms = u64::try_from(resumed(&commits, reached_at.at).as_millis()).unwrap_or(u64::MAX);
+    row.resumed_ms = u64::try_from(resumed(&commits, reached.at).as_millis()).unwrap_or(u64::MAX);
     Ok(())
 }

@@ -91,9 +91,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl ObservedTraffic {
     /// Sets the next fault point; the receiver fires once, when it is reached.
     pub(crate) fn arm(&self, point: FaultPoint) -> oneshot::Receiver<FaultReached> {
-        let (fire, reached_at) = oneshot::channel();
+        let (fire, reached) = oneshot::channel();
         *lock(&self.armed) = Some(ArmedFault { point, count: 0, fire });
-        reached_at
+        reached
     }
 
     /// Subjects of inputs that the server acknowledged as stored, with the time.

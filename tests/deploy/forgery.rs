@@ -67,13 +67,13 @@ async fn tool_answering_late_or_too_often_is_refused() -> anyhow::Result<()> {
     }
     let server = NatsServer::start_guarded_for(all).await?;
     let executor = Bus::connect(&server.config_of("executor")).await?;
-    let (mut tool, often) = asked(&server, &executor, "word_count", "word_count").await?;
+    let (mut tool, often) = receive_call(&server, &executor, "word_count", "word_count").await?;
     for number in 0..MAX {
         assert!(tool.may_publish(&often).await?, "answer {number}");
     }
     assert!(!tool.may_publish(&often).await?, "one more");
 
-    let (mut tool, late) = asked(&server, &executor, "files", "read_file").await?;
+    let (mut tool, late) = receive_call(&server, &executor, "files", "read_file").await?;
     assert!(tool.may_publish(&late).await?, "in time");
     let refused = async {
         while tool.may_publish(&late).await? {}
@@ -84,7 +84,7 @@ async fn tool_answering_late_or_too_often_is_refused() -> anyhow::Result<()> {
 }
 
 /// A connection of a tool's user that got a call, and the subject of the answer.
-async fn asked(server: &NatsServer, executor: &Bus, user: &str, tool: &str) -> anyhow::Result<(Probe, String)> {
+async fn receive_call(server: &NatsServer, executor: &Bus, user: &str, tool: &str) -> anyhow::Result<(Probe, String)> {
     let mut probe = Probe::of(server, user).await?;
     let subject = subject::tool(&TenantId::default(), &ToolName::new(tool)?);
     let mut calls = probe.client.queue_subscribe(subject.to_string(), "tools".to_owned()).await?;

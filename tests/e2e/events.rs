@@ -12,7 +12,7 @@ use ailoop_tool::Effect;
 use serde_json::{Value, json};
 
 /// The lines of `--json`, as a viewer's events.
-pub(crate) fn seen(outcome: &CliOutput) -> anyhow::Result<Vec<ReceivedEvent>> {
+pub(crate) fn parse_events(outcome: &CliOutput) -> anyhow::Result<Vec<ReceivedEvent>> {
     let read = |mut line: Value| ReceivedEvent {
         topic: line["topic"].as_str().unwrap_or_default().to_owned(),
         seq: line["seq"].as_u64(),
@@ -42,7 +42,7 @@ pub(crate) fn of<'a>(events: &'a [ReceivedEvent], topic: &str) -> Vec<&'a Value>
 }
 
 /// The events of a turn of session `s` for a viewer that watches before it begins: chunks are not stored.
-async fn seen_from_the_beginning(fleet: &TestFleet, prompt: &str) -> anyhow::Result<Vec<ReceivedEvent>> {
+async fn watch_from_the_beginning(fleet: &TestFleet, prompt: &str) -> anyhow::Result<Vec<ReceivedEvent>> {
     let client = fleet.client().await?;
     client.start_interactive("s", "").await?;
     let mut watching = client.watch("s").await?;
@@ -63,7 +63,7 @@ async fn events_reach_a_viewer_once_and_in_order() -> anyhow::Result<()> {
     let work_dir = WorkDir::new()?;
     let outcome = work_dir.run(["run", "--json", "--url", &fleet.url(), "do all of it"]).await?;
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    let events = events(&outcome)?;
+    let events = parse_events(&outcome)?;
     judge::seqs(&events)?;
     judge::requests(&model.requests())?;
 
@@ -103,7 +103,7 @@ async fn chunks_concatenated_are_the_text() -> anyhow::Result<()> {
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let _workshop = ToolServer::plain(&fleet.nats.url()).await?;
     fleet.wait_for_tools(&["echo", "mark"]).await?;
-    let events = seen_from_the_beginning(&fleet, "do all of it").await?;
+    let events = watch_from_the_beginning(&fleet, "do all of it").await?;
 
     let mut streamed: BTreeMap<u64, String> = BTreeMap::new();
     let mut whole = BTreeMap::new();
@@ -138,7 +138,7 @@ async fn reply_in_an_envelope_viewers_get_the_response_only() -> anyhow::Result<
     ];
     let model = ModelServer::with_replies(replies).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
-    let events = seen_from_the_beginning(&fleet, "go").await?;
+    let events = watch_from_the_beginning(&fleet, "go").await?;
     let texts: Vec<&str> =
         of(&events, "message.ai_full_received").iter().map(|full| full["text"].as_str().unwrap().trim()).collect();
     assert_eq!(texts, [response, "Before.", response]);

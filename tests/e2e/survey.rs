@@ -8,7 +8,7 @@ use ailoop_tests::judge;
 use serde_json::Value;
 use simulation::rng::Rng;
 
-use crate::e2e::events::seen;
+use crate::e2e::events::parse_events;
 
 /// Files with random names, extensions and sizes, some of them below other directories; path to bytes.
 fn scatter(root: &Path) -> anyhow::Result<BTreeMap<String, usize>> {
@@ -84,10 +84,10 @@ async fn survey_without_tool_calls_continues_by_its_signal() -> anyhow::Result<(
     scatter(&work_dir.path().join("things"))?;
     let outcome = work_dir.run(["run", "--agent", "e", "--root", "things", "--json", "survey this"]).await?;
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    let seen = seen(&outcome)?;
-    judge::seqs(&seen)?;
+    let events = parse_events(&outcome)?;
+    judge::seqs(&events)?;
     let decisions: Vec<&Value> =
-        seen.iter().filter(|seen| seen.topic == "continuation.progress").map(|seen| &seen.data).collect();
+        events.iter().filter(|event| event.topic == "continuation.progress").map(|event| &event.data).collect();
     assert!(decisions.len() >= 4, "only {} steps", decisions.len());
     let by_signal = decisions.iter().any(|decision| {
         decision["continues"] == true

@@ -48,7 +48,9 @@ pub struct WorkDir {
 pub struct CliOutput {
     /// Exit code; -1 when a signal ended the command.
     pub code: i32,
+    /// Everything that the command printed to stdout.
     pub stdout: String,
+    /// Everything that the command printed to stderr.
     pub stderr: String,
 }
 
@@ -65,6 +67,7 @@ impl WorkDir {
         self
     }
 
+    /// Path of the temporary directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

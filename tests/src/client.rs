@@ -27,6 +27,7 @@ pub struct TestClient(SessionsClient<Channel>);
 pub enum Control {
     /// Opens no new call until `Resume`.
     Pause,
+    /// Continues a paused session.
     Resume,
     /// Cancels open calls and ends the session.
     Stop,
@@ -35,6 +36,7 @@ pub enum Control {
 /// An event of a session, as a viewer receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReceivedEvent {
+    /// Topic of the event, such as `turn.completed`.
     pub topic: String,
     /// Number among the committed events, from 1; `None` where the event is not committed, such as a chunk.
     pub seq: Option<u64>,

@@ -37,9 +37,11 @@ const FINAL: [&str; 8] = [
 /// The outcome of a command.
 #[derive(Debug, Clone)]
 pub struct CommandOutcome {
+    /// Id of the session that got the command.
     pub session: String,
     /// Command id, unique within the session.
     pub id: String,
+    /// How the edge responded to the command.
     pub response: Response,
 }
 

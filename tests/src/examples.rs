@@ -65,6 +65,7 @@ impl Language {
 /// An effect that a tool recorded.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct RecordedEffect {
+    /// Name of the tool that took effect.
     pub tool: String,
     /// Call id as tools get it.
     pub call: String,

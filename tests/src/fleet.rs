@@ -57,6 +57,7 @@ pub fn configuration(models: &[(&str, &str)]) -> anyhow::Result<TempDir> {
 /// A running fleet; call [`TestFleet::end`] at the end of a test.
 #[derive(Debug)]
 pub struct TestFleet {
+    /// The nats-server of the fleet.
     pub nats: NatsServer,
     /// A connection to `nats` that the services share.
     pub bus: Bus,

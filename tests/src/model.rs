@@ -36,6 +36,7 @@ pub struct ModelServer {
 pub struct RecordedRequest {
     /// Index among the requests, from 0.
     pub number: usize,
+    /// HTTP headers of the request.
     pub headers: HeaderMap,
     /// JSON body; `null` where the body is not JSON.
     pub body: Value,
@@ -58,6 +59,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl RecordedRequest {
+    /// The messages of the request body.
     pub fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().map_or(&[], Vec::as_slice)
     }
@@ -85,6 +87,7 @@ impl RecordedRequest {
         tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect()
     }
 
+    /// The value of an HTTP header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }

@@ -282,6 +282,7 @@ impl Drop for NatsServer {
 /// A cluster of three nats-servers.
 #[derive(Debug)]
 pub struct NatsCluster {
+    /// The three servers of the cluster.
     pub nodes: Vec<NatsServer>,
 }
 

@@ -26,8 +26,11 @@ pub struct Collector {
 pub struct Span {
     /// The process's service name.
     pub service: String,
+    /// Name of the span, such as `turn e`.
     pub name: String,
+    /// Id of the trace, in hex.
     pub trace: String,
+    /// Id of the span, in hex.
     pub id: String,
     /// Id of the parent span; empty for the root.
     pub parent: String,

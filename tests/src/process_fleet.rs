@@ -27,6 +27,7 @@ pub struct Launcher {
 /// A nats-server, a composer, and a launcher for further processes.
 #[derive(Debug)]
 pub struct ProcessFleet {
+    /// The nats-server of the fleet.
     pub nats: NatsServer,
     /// A connection to `nats`, as an orchestrator where the server is guarded.
     pub bus: Bus,
@@ -48,6 +49,7 @@ pub struct Replica {
 /// A process of the edge, with the addresses that it listens on.
 #[derive(Debug)]
 pub struct EdgeReplica {
+    /// The process of this edge.
     pub replica: Replica,
     ws: String,
     grpc: String,
@@ -203,6 +205,7 @@ impl Replica {
         self.child.id()
     }
 
+    /// Whether the process still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }

@@ -17,14 +17,17 @@ pub const EFFECTS: [Effect; 3] = [Effect::Pure, Effect::Idempotent, Effect::AtMo
 /// One delivery of a call, as the tool received it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedCall {
+    /// Name of the called tool.
     pub tool: String,
     /// Call id, unique among all sessions.
     pub call: String,
+    /// Session that made the call.
     pub session: String,
     /// Attempt and delivery, as `<attempt>.<delivery>`.
     pub attempt: String,
     /// W3C trace context; empty without tracing.
     pub traceparent: String,
+    /// Arguments as the tool got them.
     pub arguments: Value,
 }
 

@@ -10,7 +10,9 @@ pub const TOOLS: &[&str] = &["look", "put", "pay", "launch", "delegate", "ask_us
 /// The result of a model call.
 #[derive(Debug, Clone)]
 pub enum ModelAnswer {
+    /// The provider sent a reply, good or bad.
     Finished(Box<ModelFinished>),
+    /// The provider or the network failed.
     Failed(ModelFailed),
 }
 

@@ -11,6 +11,7 @@ pub struct RunStats {
     pub inputs: u64,
     /// Faults that were injected.
     pub faults: u64,
+    /// Commits that were written to the log.
     pub commits: u64,
     /// Virtual time from the first command to the end.
     pub duration: Duration,
