@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ailoop::export_import::{export, import};
+use ailoop::export_import;
 use ailoop::failure::CommandFailure;
 use ailoop_tests::nats::NatsServer;
 use bus::memory::{Action, Fault, Faults, Op};
@@ -18,12 +18,12 @@ use crate::long_sessions::fixture::{LoopFixture, key};
 
 async fn export(bus: &Bus, key: &SessionKey) -> anyhow::Result<Vec<u8>> {
     let mut file = Vec::new();
-    export(bus, key, Timestamp::from_millis(1_700_000_000_000), &mut file).await?;
+    export_import::export(bus, key, Timestamp::from_millis(1_700_000_000_000), &mut file).await?;
     Ok(file)
 }
 
 async fn import(bus: &Bus, now: Timestamp, file: &[u8]) -> Result<(SessionKey, u64), CommandFailure> {
-    import(bus, &mut Cursor::new(file), now).await
+    export_import::import(bus, &mut Cursor::new(file), now).await
 }
 
 fn texts(commits: &[(u64, Commit)]) -> Vec<String> {

@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Sessions at the same time.
 const SESSIONS: u64 = 200;
-/// Number of kills.
+/// Number of processes that are killed in a run.
 const KILLS: u64 = 60;
 /// Steps with tool calls of a session.
 const STEPS: usize = 4;

@@ -42,7 +42,7 @@ pub(crate) struct Class {
     pub(crate) bytes: f64,
 }
 
-/// All observed classes.
+/// All observed classes of messages.
 #[derive(Debug)]
 pub(crate) struct Anatomy(pub(crate) Vec<Class>);
 
