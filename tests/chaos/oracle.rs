@@ -310,7 +310,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn input_never_handled_is_reported() -> anyhow::Result<()> {
         let (bus, key, late) = late_input().await?;
-        let error = no_input_is_lost(&bus, &key, &BTreeSet::from([late])).await.expect_err("nobody handles it");
+        let error =
+            no_input_is_lost(&bus, &key, &BTreeSet::from([late])).await.expect_err("the input is never handled");
         assert!(error.to_string().starts_with("inputs are not handled"), "{error}");
         Ok(())
     }

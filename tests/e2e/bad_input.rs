@@ -23,7 +23,7 @@ fn pretender(path: &Path, version: &str) -> anyhow::Result<String> {
 }
 
 /// An address at which nothing listens.
-fn nobody() -> anyhow::Result<String> {
+fn unused_address() -> anyhow::Result<String> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }
 
@@ -33,7 +33,7 @@ async fn invalid_command_line_gives_one_error() -> anyhow::Result<()> {
     check(&work_dir, &["run", "--agent", "nobody", "hello"], ErrorCode::UnknownAgent, 1).await?;
     check(&work_dir, &["run", "--model", "nothing", "hello"], ErrorCode::UnknownModel, 1).await?;
     check(&work_dir, &["run", " \n"], ErrorCode::EmptyMessage, 2).await?;
-    let unreachable = format!("http://{}", nobody()?);
+    let unreachable = format!("http://{}", unused_address()?);
     check(&work_dir, &["run", "--url", &unreachable, "hello"], ErrorCode::Unavailable, 3).await?;
     check(&work_dir, &["watch", "s"], ErrorCode::Unavailable, 3).await?;
 
@@ -56,7 +56,8 @@ async fn fleet_that_cannot_start_reports_the_cause() -> anyhow::Result<()> {
     let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
     let port = taken.local_addr()?.port().to_string();
     check(&work_dir, &["up", "--grpc-port", "0", "--ws-port", &port], ErrorCode::PortInUse, 1).await?;
-    check(&work_dir, &["up", "--nats", &format!("nats://{}", nobody()?)], ErrorCode::NatsUnreachable, 3).await?;
+    check(&work_dir, &["up", "--nats", &format!("nats://{}", unused_address()?)], ErrorCode::NatsUnreachable, 3)
+        .await?;
     let astray = WorkDir::new()?.with("AILOOP_CONFIG", "/nowhere");
     let outcome = astray.run(["run", "hello"]).await?;
     assert_eq!((outcome.error()?, outcome.code), ("bad_config", 1), "{}", outcome.stderr);

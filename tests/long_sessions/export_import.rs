@@ -173,6 +173,6 @@ async fn session_is_imported_into_a_real_server_by_the_permitted_user() -> anyho
     let again = export(&archivist, &key).await?;
     assert_eq!(String::from_utf8(again)?.lines().count(), before.len() + 2);
     let edge = Bus::connect(&server.config_of("edge")).await?;
-    assert!(import(&edge, here.server.now(), &file).await.is_err(), "nobody else");
+    assert!(import(&edge, here.server.now(), &file).await.is_err(), "the edge may not import");
     Ok(())
 }

@@ -29,8 +29,8 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
     let from = Instant::now();
     assert!(!bus.call_is_held(&session, &call).await?);
     let nobody = subject::tool(&session.tenant, &ToolName::new("nobody")?);
-    let asked = bus.transport().request(&nobody, Vec::new(), Bytes::new(), Duration::from_secs(5)).await;
-    assert!(matches!(asked, Err(BusError::NoResponders { .. })));
+    let answer = bus.transport().request(&nobody, Vec::new(), Bytes::new(), Duration::from_secs(5)).await;
+    assert!(matches!(answer, Err(BusError::NoResponders { .. })));
     let many = bus.transport().request_many(&nobody, Vec::new(), Bytes::new()).await?;
     assert_eq!(many.count().await, 0);
     assert!(from.elapsed() < Duration::from_secs(2), "no responder is reported at once");

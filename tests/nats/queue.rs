@@ -263,7 +263,7 @@ pub(crate) async fn slow_tenant_does_not_delay_another_on_a_real_server(world: &
     let handler = Arc::new(SlowTenant::default());
     let worker = Worker::start(world.connect(0).await?, Queue::Tool, 64, handler.clone());
     let bus = &world.bus;
-    eventually("the backlog was taken in and handed back", || async {
+    eventually("the backlog was pulled and returned", || async {
         handler.held.load(Ordering::SeqCst) > 40
             && bus.transport().depth(Queue::Tool).await.is_ok_and(|depth| depth.waiting == 0)
     })

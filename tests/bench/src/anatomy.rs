@@ -25,7 +25,7 @@ pub(crate) enum MessageKind {
     Read,
     /// A request that another client answers.
     Ask,
-    /// A message of core NATS that nobody answers.
+    /// A message of core NATS without an answer.
     Tell,
 }
 

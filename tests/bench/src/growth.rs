@@ -139,7 +139,7 @@ impl Idle {
         client.start(start).await?;
         turns(client, &id, 1, &watch::channel(0).0).await?;
         let key = key(&id);
-        // The turn's end is told when it is in the log; the line of the index comes after that.
+        // The end of the turn is published after its commit; the line of the index follows.
         sleep(Duration::from_secs(1)).await;
         let ReadMany::Messages(found) = bus.transport().last_many(Stream::Log, &subject::log_session(&key)).await?
         else {

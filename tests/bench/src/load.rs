@@ -81,7 +81,7 @@ impl Load {
         Ok(Self { record, clients })
     }
 
-    /// Does something while they run: clients go on until they are told to stop, and one that ends has failed.
+    /// Awaits a future while the clients run; a client that ends meanwhile has failed.
     pub(crate) async fn during<T>(&mut self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         tokio::select! {
             done = work => done,

@@ -1,6 +1,6 @@
 //! What a step of the loop costs, next to what as many raw messages cost on the same nats-server: `make bench`.
 //!
-//! This one binary plays every part in a process of its own, so that the costs of each can be told apart.
+//! This binary plays each part in a separate process, so that the costs of each part are measured separately.
 
 mod anatomy;
 mod collector;

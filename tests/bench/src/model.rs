@@ -74,7 +74,7 @@ fn costly(messages: &[Message], done: usize) -> Option<String> {
     Some(if done == 0 { stream(&[json!({"tool_calls": [call]})], "tool_calls") } else { end() })
 }
 
-/// Replies since the user said something last, and the first number in that.
+/// Replies since the last user message, and the first number in that message.
 fn turn(messages: &[Message]) -> (usize, usize) {
     let since = messages.iter().rposition(|message| message.role == "user").unwrap_or(0);
     let done = messages[since..].iter().filter(|message| message.role == "assistant").count();

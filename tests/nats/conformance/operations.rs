@@ -205,7 +205,7 @@ fn queues() -> impl Strategy<Value = Queue> {
     prop::sample::select(vec![Queue::Inputs, Queue::Inputs, Queue::Model, Queue::Tool, Queue::Timers])
 }
 
-/// One queue with few subjects, much pulled, handed back and purged.
+/// Operations on one queue with few subjects: mostly pulls, returns and purges.
 fn queue_operations(purged: u32) -> impl Strategy<Value = Operation> {
     let at = || (0..2_u8, 0..4_u8).prop_map(|(session, nth)| ItemPosition { stream: Stream::Control, session, nth });
     let acks = [Ack::Done, Ack::Progress, Ack::Retry(Duration::ZERO), Ack::Retry(Duration::ZERO)];

@@ -51,7 +51,7 @@ fn queue() -> Vec<(&'static str, Vec<Operation>)> {
             vec![put(0, 0), pull(1), back(0), LOOK, Operation::Late { nth: 0 }, LOOK, pull(1)],
         ),
         (
-            "after a purge, what was handed back before it waits for its ack wait",
+            "after a purge, an item returned before it waits for its ack wait",
             vec![put(0, 0), put(1, 0), pull(1), back(0), purge(1), pull(1), LOOK, wait(1)],
         ),
         (

@@ -91,7 +91,7 @@ impl Server {
         Ok(given.any(|delivery| delivery.subject == found.subject && delivery.seq == found.seq))
     }
 
-    /// Says of everything held that it is still held, also of what was handed back: that may have been passed over.
+    /// Sends in-progress acks for all held items, also for returned ones: a return may have been ignored.
     pub(super) async fn touch(&self) -> anyhow::Result<()> {
         let known: BTreeMap<_, _> = self.held.iter().chain(&self.returned).map(|d| ((&d.subject, d.seq), d)).collect();
         for delivery in known.into_values() {
@@ -107,10 +107,10 @@ impl Server {
         shown
     }
 
-    /// Waits until the consumer has dealt with what was told about an item: it deals with acks in turn and answers this
-    /// one.
+    /// Waits until the consumer has processed the earlier acks of an item: acks are processed in order, and this one is
+    /// answered.
     async fn settled(&self, delivery: &Delivery) -> anyhow::Result<()> {
-        // What was told on this connection is with the server, then with the consumer.
+        // A round trip to the server, then one to the consumer.
         self.bus.ping().await?;
         if let Some(raw) = &self.raw {
             raw.request(delivery.ack.clone(), "+WPI".into()).await?;

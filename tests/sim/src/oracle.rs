@@ -219,7 +219,7 @@ impl Oracle {
                 ensure!(opened.turn == turn.number, "a model call of another turn");
                 ensure!(
                     turn.open_limit.is_none() && !turn.failed && (!turn.denied || turn.last.is_some()),
-                    "I4: a call although nobody approved more"
+                    "I4: a call without an approval of further steps"
                 );
                 ensure!(!turn.last_opened, "I4: a turn at a limit opened a second last call");
                 turn.last_opened = turn.last.is_some();
@@ -281,7 +281,7 @@ impl Oracle {
                 let call = opened.call.to_string();
                 ensure!(!self.paused, "I5: a tool call opened in a pause");
                 ensure!(self.identified.contains(&call), "{call} runs but was never identified");
-                ensure!(!self.gates.contains(&call), "{call} runs although nobody approved");
+                ensure!(!self.gates.contains(&call), "{call} runs without an approval");
                 ensure!(!self.results.contains_key(&call), "{call} runs after its result");
                 ensure!(self.opened.insert(call.clone()), "{call} was opened twice");
                 if opened.child.is_some() {
