@@ -25,7 +25,7 @@ pub async fn log(bus: &Bus, key: &SessionKey, max_iterations: u32) -> anyhow::Re
 }
 
 /// Checks the requests to a model: in each one, each call has exactly one result, in order.
-pub fn requests(request: &[RecordedRequest]) -> anyhow::Result<()> {
+pub fn requests(requests: &[RecordedRequest]) -> anyhow::Result<()> {
     for request in requests {
         let messages: Vec<Json> = request.messages().iter().map(Json::of).collect();
         let judged = check_request(&messages).map_err(anyhow::Error::msg);

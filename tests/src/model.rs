@@ -102,7 +102,7 @@ impl ModelServer {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             respond: Box::new(respond),
-            request: Mutex::default(),
+            requests: Mutex::default(),
             changed: watch::Sender::new(0),
             open: watch::Sender::new(0),
         });

@@ -13,7 +13,7 @@ use crate::cli;
 use crate::client::{TestClient, Ws};
 use crate::fleet::{self, configuration};
 use crate::nats::NatsServer;
-use crate::process::signal;
+use crate::process;
 use crate::wait::eventually;
 
 /// Starts processes with one configuration, one directory of logs, and the same environment variables.
@@ -252,7 +252,7 @@ impl Replica {
     }
 
     fn signal(&self, signal: &str) -> anyhow::Result<()> {
-        signal(&self.child, signal).with_context(|| self.service.clone())
+        process::signal(&self.child, signal).with_context(|| self.service.clone())
     }
 }
 
