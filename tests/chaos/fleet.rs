@@ -47,7 +47,7 @@ const RESUME_MAX: Duration = Duration::from_secs(20);
 /// Sessions that run while leaders are killed.
 const LEADERLESS: usize = 8;
 /// The streams whose leaders are killed, in turn.
-const LED: [Stream; 4] = [Stream::Log, Stream::Control, Stream::RecordedModel, Stream::Tool];
+const LED: [Stream; 4] = [Stream::Log, Stream::Control, Stream::Model, Stream::Tool];
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 

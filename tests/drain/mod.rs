@@ -60,19 +60,19 @@ struct EdgeUrls(Arc<Mutex<Vec<String>>>);
 
 impl EdgeUrls {
     fn set(&self, n: usize, url: String) {
-        let mut edges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if n == edges.len() { edges.push(url) } else { edges[n] = url }
+        let mut urls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if n == urls.len() { urls.push(url) } else { urls[n] = url }
     }
 
     fn any(&self, n: u64) -> String {
-        let edges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        edges[usize::try_from(n).unwrap_or_default() % edges.len()].clone()
+        let urls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        urls[usize::try_from(n).unwrap_or_default() % urls.len()].clone()
     }
 }
 
 /// Runs one session after the other and moves to the next edge when one goes away; returns their names.
 async fn user(
-    edges: EdgeUrls,
+    urls: EdgeUrls,
     number: u64,
     stop: Arc<AtomicBool>,
     moved: Arc<AtomicU64>,
@@ -83,7 +83,7 @@ async fn user(
         let mut tries = number;
         loop {
             let attempt = async {
-                let client = TestClient::connect(&edges.any(tries)).await?;
+                let client = TestClient::connect(&urls.any(tries)).await?;
                 client.begin_as(&session, "begin", "go", &json!({})).await?;
                 client.watch(&session).await?.to_end().await
             };
@@ -129,17 +129,17 @@ async fn rolling_restart_under_load_sessions_complete_without_delay() -> anyhow:
         replicas.push((service, process_fleet.spawn(service).await?));
     }
     process_fleet.wait_for_tools(&EFFECTS.map(Effect::as_str)).await?;
-    let edges = EdgeUrls::default();
+    let urls = EdgeUrls::default();
     let mut edges: Vec<EdgeReplica> = Vec::new();
     for n in 0..2 {
         edges.push(process_fleet.edge().await?);
-        edges.set(n, edges[n].url());
+        urls.set(n, edges[n].url());
     }
 
     let (stop, moved) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut users = JoinSet::new();
     for number in 0..sessions {
-        users.spawn(user(edges.clone(), number, stop.clone(), moved.clone()));
+        users.spawn(user(urls.clone(), number, stop.clone(), moved.clone()));
     }
     let mut ended = Vec::new();
     sleep(every).await;
@@ -155,7 +155,7 @@ async fn rolling_restart_under_load_sessions_complete_without_delay() -> anyhow:
         edge.replica.terminate(END_MAX).await.context("an edge does not end")?;
         ended.push(("edge", from.elapsed()));
         *edge = process_fleet.edge().await?;
-        edges.set(n, edge.url());
+        urls.set(n, edge.url());
         sleep(every).await;
     }
     stop.store(true, Ordering::Relaxed);

@@ -133,9 +133,9 @@ async fn archived_session_is_watched_from_its_beginning() -> anyhow::Result<()> 
     let client = TestClient::connect(&format!("http://{}", edge.addresses().grpc)).await?;
     let events = client.watch("seen").await?.to_end().await?;
     let commits = fixture.commits(&key).await?;
-    let events: Vec<u64> =
+    let committed: Vec<u64> =
         commits.iter().flat_map(|(slot, commit)| commit.envelopes(&key, *slot)).filter_map(|(_, e)| e.seq).collect();
-    assert_eq!(events.iter().filter_map(|event| event.seq).collect::<Vec<_>>(), events);
+    assert_eq!(events.iter().filter_map(|event| event.seq).collect::<Vec<_>>(), committed);
     assert_eq!(events.last().map(|event| event.topic.as_str()), Some("session_ended"));
 
     // The transcript, the phase, and the error of a late command.
