@@ -70,12 +70,6 @@ impl Gate {
 }
 
 /// Returns when a watched value fulfils a condition.
-pub(super) async fn await_that<T>(watched: &watch::Sender<T>, holds: impl FnMut(&T) -> bool) {
-    // The sender is borrowed, so that the channel cannot close meanwhile.
-    let _ = watched.subscribe().wait_for(holds).await;
-}
-
-/// Returns when a watched value fulfils a condition.
 pub(super) async fn wait_until<T>(watched: &watch::Sender<T>, holds: impl FnMut(&T) -> bool) {
     // The sender is borrowed, so that the channel cannot close meanwhile.
     let _ = watched.subscribe().wait_for(holds).await;
