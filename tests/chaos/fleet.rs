@@ -1,4 +1,4 @@
-//! One fleet under load, struck again and again.
+//! One fleet under load, into which one fault after the other is injected.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ailoop_tests::effects::Effects;
-use ailoop_tests::workshop::EFFECTS;
-use ailoop_tests::{fleet as tests, judge};
+use ailoop_tests::effects::EffectRecorder;
+use ailoop_tests::fleet::wait_for_tools;
+use ailoop_tests::judge;
+use ailoop_tests::tool_server::EFFECTS;
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use contract::streams::Stream;
@@ -16,31 +17,31 @@ use contract::subject;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::chaos::book::{Book, Cell, Row};
-use crate::chaos::life::{Trouble, User};
+use crate::chaos::fixture::Fixture;
 use crate::chaos::older_store;
-use crate::chaos::oracle::{Witnesses, gap, resumed};
-use crate::chaos::proxy::Aim;
-use crate::chaos::stage::Stage;
+use crate::chaos::oracle::{Evidence, gap, resumed};
+use crate::chaos::proxy::FaultPoint;
+use crate::chaos::recorded_model::RecordedModel;
+use crate::chaos::results_file::{ResultsFile, Row, Trial};
 use crate::chaos::step::{Fault, Target};
-use crate::chaos::witness::Model;
+use crate::chaos::user::{FaultWindow, User};
 
-/// Sessions that run beside the one that is struck.
+/// Sessions that run beside the one with the fault.
 const OTHERS: usize = 3;
-/// Pause between two of them: each is judged, and without one a fleet would spend its time on sessions that nobody struck.
+/// Pause between two of them: each is checked, and without a pause most of the time would be spent on these.
 const BETWEEN: Duration = Duration::from_millis(250);
-/// How often one fleet is struck: all that its witnesses noted down is read again each time.
-const STRIKES_MAX: usize = 25;
-/// How long the step may take to come.
+/// Faults in one fleet: all records of a fleet are read again after each fault.
+const FAULTS_PER_FLEET_MAX: usize = 25;
+/// Deadline for the step to be reached.
 const REACHED_MAX: Duration = Duration::from_secs(20);
-/// How long mending may take.
-const MENDED_MAX: Duration = Duration::from_secs(90);
-/// A session of whose items none was held by who was struck goes on, unless an item of it was on its way to it just then and
-/// waits for its ack wait of 5 s. So does a pause count that is nearly as long,
+/// Deadline for the repair of a fault.
+const REPAIRED_MAX: Duration = Duration::from_secs(90);
+/// A pause that counts as waiting for an ack wait of 5 s. A session of which the faulty replica held no item may still wait
+/// for one, if an item was on its way to that replica.
 const WAITED: Duration = Duration::from_secs(4);
-/// and a longer one has another cause.
+/// Longest pause of such a session; a longer one has another cause.
 const OTHERS_GAP_MAX: Duration = Duration::from_secs(7);
-/// How long a session may take to go on after a SIGKILL, on a busy machine.
+/// Deadline for a session to go on after a SIGKILL, on a busy machine.
 const RESUME_MAX: Duration = Duration::from_secs(20);
 
 /// Sessions that run while leaders are killed.
@@ -50,84 +51,85 @@ const LED: [Stream; 4] = [Stream::Log, Stream::Control, Stream::Model, Stream::T
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Strikes until the book is full; a fleet in which something went wrong is replaced by a new one, and so is an old one.
-pub(crate) async fn run(book: &Book, nodes: usize, failures: &Path) -> anyhow::Result<()> {
-    while let Some(cell) = book.next(nodes) {
-        let mut fleet = Fleet::start(nodes, OTHERS).await?;
-        let (mut next, mut struck) = (Some(cell), 0);
-        while let Some(cell) = next {
-            struck += 1;
-            let row = fleet.strike(cell).await;
+/// Runs trials until the file is complete. A fleet is replaced after a violation, after an older store, and after
+/// [`FAULTS_PER_FLEET_MAX`] faults.
+pub(crate) async fn run(results_file: &ResultsFile, nodes: usize, failures: &Path) -> anyhow::Result<()> {
+    while let Some(trial) = results_file.next(nodes) {
+        let mut fleet = LoadedFleet::start(nodes, OTHERS).await?;
+        let (mut next, mut injected) = (Some(trial), 0);
+        while let Some(trial) = next {
+            injected += 1;
+            let row = fleet.inject(trial).await;
             let wrong = row.wrong.is_some();
             if wrong {
-                keep(&fleet, failures)?;
+                keep_logs(&fleet, failures)?;
             }
-            tell(book.write(row.clone())?, &row);
-            // What the fleet's recorders know is not what an older store knows.
-            let ended = wrong || struck == STRIKES_MAX || cell.fault == Fault::OlderStore;
-            next = if ended { None } else { book.next(nodes) };
+            print_progress(results_file.write(row.clone())?, &row);
+            // The records of a fleet do not agree with an older store.
+            let ended = wrong || injected == FAULTS_PER_FLEET_MAX || trial.fault == Fault::OlderStore;
+            next = if ended { None } else { results_file.next(nodes) };
         }
         fleet.end();
     }
     Ok(())
 }
 
-fn keep(fleet: &Fleet, failures: &Path) -> anyhow::Result<()> {
-    fleet.stage.site.keep_logs(&failures.join(NUMBER.load(Ordering::Relaxed).to_string()))
+fn keep_logs(fleet: &LoadedFleet, failures: &Path) -> anyhow::Result<()> {
+    fleet.fixture.launcher.keep_logs(&failures.join(NUMBER.load(Ordering::Relaxed).to_string()))
 }
 
 #[allow(clippy::print_stderr, reason = "the progress of a long run")]
-fn tell((done, all): (usize, usize), row: &Row) {
+fn print_progress((done, all): (usize, usize), row: &Row) {
     let Row { nodes, service, step, target, fault, resumed_ms, .. } = row;
     let came = row.wrong.as_deref().unwrap_or("ok");
     eprintln!("{done}/{all} on {nodes}: {service}, {step}; {fault} {target}: {came}, {resumed_ms} ms");
 }
 
-pub(crate) struct Fleet {
-    pub(crate) stage: Stage,
-    pub(crate) model: Arc<Model>,
-    pub(crate) effects: Arc<Effects>,
-    troubles: Arc<Mutex<Vec<Trouble>>>,
+pub(crate) struct LoadedFleet {
+    pub(crate) fixture: Fixture,
+    pub(crate) model: Arc<RecordedModel>,
+    pub(crate) effects: Arc<EffectRecorder>,
+    fault_windows: Arc<Mutex<Vec<FaultWindow>>>,
     stop: Arc<AtomicBool>,
     others: JoinSet<anyhow::Result<Vec<String>>>,
-    /// Sessions that have ended and were judged.
+    /// Sessions that have ended and were checked.
     judged: BTreeSet<String>,
     _scratch: tempfile::TempDir,
 }
 
-impl Fleet {
+impl LoadedFleet {
     async fn start(nodes: usize, busy: usize) -> anyhow::Result<Self> {
         let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
-        let model = Arc::new(Model::start().await?);
-        let stage = Stage::start(nodes, &model.server).await?;
-        let effects = Effects::serve(&stage.servers.urls().join(","), &scratch.path().join("effects")).await?;
-        tests::knows(&stage.bus, &EFFECTS.map(Effect::as_str)).await?;
+        let model = Arc::new(RecordedModel::start().await?);
+        let fixture = Fixture::start(nodes, &model.server).await?;
+        let effects = EffectRecorder::serve(&fixture.servers.urls().join(","), &scratch.path().join("effects")).await?;
+        wait_for_tools(&fixture.bus, &EFFECTS.map(Effect::as_str)).await?;
         let stop = Arc::new(AtomicBool::new(false));
         let mut others = JoinSet::new();
         for _ in 0..busy {
-            others.spawn(keep_busy(stage_user(&stage), stop.clone()));
+            others.spawn(keep_busy(user_of(&fixture), stop.clone()));
         }
-        let (effects, troubles) = (Arc::new(effects), Arc::default());
-        Ok(Self { stage, model, effects, troubles, stop, others, judged: BTreeSet::new(), _scratch: scratch })
+        let (effects, fault_windows) = (Arc::new(effects), Arc::default());
+        Ok(Self { fixture, model, effects, fault_windows, stop, others, judged: BTreeSet::new(), _scratch: scratch })
     }
 
     fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    fn witnesses(&self, target: Target, fault: Fault) -> Witnesses<'_> {
+    fn evidence(&self, target: Target, fault: Fault) -> Evidence<'_> {
         let lossy = target == Target::Server || matches!(fault, Fault::Silence | Fault::Cut);
-        let Stage { bus, wires, .. } = &self.stage;
-        Witnesses { bus, wires, effects: &self.effects, model: &self.model, lossy }
+        let Fixture { bus, traffic, .. } = &self.fixture;
+        Evidence { bus, traffic, effects: &self.effects, model: &self.model, lossy }
     }
 
-    async fn strike(&mut self, cell: Cell) -> Row {
+    async fn inject(&mut self, trial: Trial) -> Row {
         let mut row = Row {
-            nodes: cell.nodes,
-            service: cell.step.service.to_owned(),
-            step: cell.step.name.to_owned(),
-            target: cell.target.to_string(),
-            fault: cell.fault.to_string(),
+            nodes: trial.nodes,
+            service: trial.step.service.to_owned(),
+            step: trial.step.name.to_owned(),
+            target: trial.target.to_string(),
+            fault: trial.fault.to_string(),
             wrong: None,
             resumed_ms: 0,
             others: 0,
@@ -135,90 +137,91 @@ impl Fleet {
             others_gap_ms: 0,
             paid_again: 0,
         };
-        if let Err(error) = self.try_strike(cell, &mut row).await {
+        if let Err(error) = self.try_inject(trial, &mut row).await {
             row.wrong = Some(format!("{error:#}"));
         }
         row
     }
 
-    async fn try_strike(&mut self, cell: Cell, row: &mut Row) -> anyhow::Result<()> {
-        let session = format!("struck{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
-        let fired = self.stage.wires.arm(Aim { step: cell.step, session: session.clone() });
-        let user = stage_user(&self.stage);
-        let mut life = JoinSet::new();
-        life.spawn({
+    async fn try_inject(&mut self, trial: Trial, row: &mut Row) -> anyhow::Result<()> {
+        let session = format!("fault{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let reached = self.fixture.traffic.arm(FaultPoint { step: trial.step, session: session.clone() });
+        let user = user_of(&self.fixture);
+        let mut session_task = JoinSet::new();
+        session_task.spawn({
             let session = session.clone();
             async move { user.two_turns(&session).await }
         });
-        if cell.fault == Fault::OlderStore {
+        if trial.fault == Fault::OlderStore {
             let deadline = Instant::now() + REACHED_MAX;
-            return older_store::strike(self, cell.step, &session, life, fired, deadline, row).await;
+            return older_store::inject(self, trial.step, &session, session_task, reached, deadline, row).await;
         }
-        let fired = timeout(REACHED_MAX, fired)
+        let reached = timeout(REACHED_MAX, reached)
             .await
             .context("the step was not reached")?
             .context("the step was not reached")?;
-        self.stage.proxy(cell.step.service, fired.number)?.note();
-        let strike = self.stage.strike(cell.target, cell.fault, cell.step.service, fired.number);
-        timeout(MENDED_MAX, strike).await.context("not mended in time")??;
-        life.join_next().await.context("a life")???;
-        let held = self.stage.proxy(cell.step.service, fired.number)?.noted();
-        let trouble = Trouble { from: fired.at, to: SystemTime::now(), held };
+        self.fixture.proxy(trial.step.service, reached.number)?.start_recording();
+        let inject = self.fixture.inject(trial.target, trial.fault, trial.step.service, reached.number);
+        timeout(REPAIRED_MAX, inject).await.context("the fault was not repaired in time")??;
+        session_task.join_next().await.context("the session task is missing")???;
+        let held = self.fixture.proxy(trial.step.service, reached.number)?.take_recorded();
+        let fault_window = FaultWindow { from: reached.at, to: SystemTime::now(), held };
 
-        let commits = self.witnesses(cell.target, cell.fault).judge(&session, 2).await.context(session.clone())?;
-        let time = resumed(&commits, fired.at);
+        let commits = self.evidence(trial.target, trial.fault).judge(&session, 2).await.context(session.clone())?;
+        let time = resumed(&commits, reached.at);
         row.resumed_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        if cell.fault == Fault::Kill {
-            ensure!(time < RESUME_MAX, "{session} went on after {time:?}");
+        if trial.fault == Fault::Kill {
+            ensure!(time < RESUME_MAX, "{session} went on only after {time:?}");
         }
-        let (again, unasked) = self.witnesses(cell.target, cell.fault).paid_again(&session);
+        let (again, unchecked) = self.evidence(trial.target, trial.fault).paid_again(&session);
         row.paid_again = again;
-        // A gateway may have asked before the reply was stored, and its request may have come to the model after that.
-        ensure!(
-            unasked == 0,
-            "{session}: a reply that was stored was asked for again without a question whether it is"
-        );
+        // A gateway may have checked before the reply was stored, and its request may have reached the model after that.
+        ensure!(unchecked == 0, "{session}: a stored reply was requested again without a check whether it is stored");
         self.judged.insert(session);
-        judge::requests(&self.model.server.asked())?;
-        self.judge_others(cell, &trouble, row).await
+        judge::requests(&self.model.server.requests())?;
+        self.judge_others(trial, &fault_window, row).await
     }
 
-    /// Leaves the others where they are; returns the sessions that were begun since the last strike.
-    pub(crate) async fn leave_others(&mut self) -> BTreeSet<String> {
+    /// Aborts the users of the other sessions; returns the sessions that began since the last fault.
+    pub(crate) async fn abort_others(&mut self) -> BTreeSet<String> {
         self.others.shutdown().await;
-        self.stage.starts.all().into_keys().filter(|name| !self.judged.contains(name)).collect()
+        self.fixture.starts.all().into_keys().filter(|name| !self.judged.contains(name)).collect()
     }
 
-    /// Lets the others end; returns the sessions that they had.
-    async fn rest(&mut self) -> anyhow::Result<Vec<String>> {
+    /// Lets the other sessions end; returns their names.
+    async fn end_others(&mut self) -> anyhow::Result<Vec<String>> {
         self.stop.store(true, Ordering::Relaxed);
-        let mut lived = Vec::new();
+        let mut ended = Vec::new();
         while let Some(other) = self.others.join_next().await {
-            lived.extend(other??);
+            ended.extend(other??);
         }
-        Ok(lived)
+        Ok(ended)
     }
 
-    /// Lets the others end, judges them, and starts new ones.
-    async fn judge_others(&mut self, cell: Cell, trouble: &Trouble, row: &mut Row) -> anyhow::Result<()> {
-        let lived = self.rest().await?;
+    /// Lets the other sessions end, checks them, and starts new ones.
+    async fn judge_others(&mut self, trial: Trial, fault_window: &FaultWindow, row: &mut Row) -> anyhow::Result<()> {
+        let ended = self.end_others().await?;
         self.stop.store(false, Ordering::Relaxed);
         for _ in 0..OTHERS {
-            self.others.spawn(keep_busy(stage_user(&self.stage), self.stop.clone()));
+            self.others.spawn(keep_busy(user_of(&self.fixture), self.stop.clone()));
         }
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).push(trouble.clone());
-        for session in lived {
+        self.fault_windows.lock().unwrap_or_else(PoisonError::into_inner).push(fault_window.clone());
+        for session in ended {
             let commits =
-                self.witnesses(cell.target, cell.fault).judge(&session, 1).await.with_context(|| session.clone())?;
-            let touched = trouble.held.iter().any(|item| of(item, &session));
-            // Everybody waits for a server; a request that dies with its composer or edge is not an item.
-            let apart = cell.target == Target::Service && !touched && !matches!(cell.step.service, "composer" | "edge");
+                self.evidence(trial.target, trial.fault).judge(&session, 1).await.with_context(|| session.clone())?;
+            let touched = fault_window.held.iter().any(|item| belongs_to(item, &session));
+            // A server fault affects every session, and a request that is lost with its composer or edge is no item.
+            let apart =
+                trial.target == Target::Service && !touched && !matches!(trial.step.service, "composer" | "edge");
             if apart {
-                let longest = gap(&commits, trouble.from, trouble.to);
+                let longest = gap(&commits, fault_window.from, fault_window.to);
                 row.others += 1;
                 row.others_waited += usize::from(longest > WAITED);
                 row.others_gap_ms = row.others_gap_ms.max(u64::try_from(longest.as_millis()).unwrap_or(u64::MAX));
-                ensure!(longest < OTHERS_GAP_MAX, "{session} stood still for {longest:?} and nobody held it");
+                ensure!(
+                    longest < OTHERS_GAP_MAX,
+                    "{session} made no progress for {longest:?}, and the faulty replica held none of its items"
+                );
             }
             self.judged.insert(session);
         }
@@ -226,9 +229,9 @@ impl Fleet {
     }
 }
 
-/// Kills the leader of one stream after the other, each `every`, for so long, on three servers under load.
+/// Kills the leader of one stream after the other, one each `every`, on three servers under load.
 pub(crate) async fn kill_leaders(length: Duration, every: Duration) -> anyhow::Result<()> {
-    let mut fleet = Fleet::start(3, LEADERLESS).await?;
+    let mut fleet = LoadedFleet::start(3, LEADERLESS).await?;
     let began = Instant::now();
     let mut kills = 0;
     for stream in LED.into_iter().cycle() {
@@ -236,50 +239,48 @@ pub(crate) async fn kill_leaders(length: Duration, every: Duration) -> anyhow::R
             break;
         }
         let next = Instant::now() + every;
-        fleet.stage.kill_leader(stream).await?;
+        fleet.fixture.kill_leader(stream).await?;
         kills += 1;
         sleep_until(next).await;
     }
-    let lived = fleet.rest().await?;
+    let ended = fleet.end_others().await?;
     let mut longest = Duration::ZERO;
-    for session in &lived {
-        let commits = fleet.witnesses(Target::Server, Fault::Kill).judge(session, 1).await;
+    for session in &ended {
+        let commits = fleet.evidence(Target::Server, Fault::Kill).judge(session, 1).await;
         let commits = commits.with_context(|| session.clone())?;
         let to = SystemTime::now();
         longest = longest.max(gap(&commits, SystemTime::UNIX_EPOCH, to));
     }
-    judge::requests(&fleet.model.server.asked())?;
-    #[allow(clippy::print_stderr, reason = "the figures of a long run")]
+    judge::requests(&fleet.model.server.requests())?;
+    #[allow(clippy::print_stderr, reason = "the result of a long run")]
     {
-        let (sessions, took) = (lived.len(), began.elapsed());
-        eprintln!(
-            "{kills} leaders killed in {took:?}: {sessions} sessions, all as they should be; longest pause {longest:?}"
-        );
+        let (sessions, took) = (ended.len(), began.elapsed());
+        eprintln!("{kills} leaders killed in {took:?}: {sessions} sessions, all correct; longest pause {longest:?}");
     }
-    ensure!(lived.len() >= LEADERLESS, "only {} sessions came to their end", lived.len());
+    ensure!(ended.len() >= LEADERLESS, "only {} sessions ended", ended.len());
     Ok(())
 }
 
-fn stage_user(stage: &Stage) -> User {
-    User { doors: stage.doors.clone(), starts: stage.starts.clone(), bus: stage.bus.clone() }
+fn user_of(fixture: &Fixture) -> User {
+    User { edges: fixture.edges.clone(), starts: fixture.starts.clone(), bus: fixture.bus.clone() }
 }
 
-/// Whether an item is of this session.
-fn of(item: &str, session: &str) -> bool {
+/// Whether an item belongs to a session.
+fn belongs_to(item: &str, session: &str) -> bool {
     let key = subject::parse_control_key(item)
         .or_else(|| subject::parse_item(item).map(|item| item.key))
         .or_else(|| subject::parse_timer(item));
     key.is_some_and(|key| key.session.as_str() == session)
 }
 
-/// One session after the other; returns their names.
+/// Runs one session after the other; returns their names.
 async fn keep_busy(user: User, stop: Arc<AtomicBool>) -> anyhow::Result<Vec<String>> {
-    let mut lived = Vec::new();
+    let mut ended = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let session = format!("other{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
         user.one_turn(&session).await?;
-        lived.push(session);
+        ended.push(session);
         sleep(BETWEEN).await;
     }
-    Ok(lived)
+    Ok(ended)
 }

@@ -1,24 +1,24 @@
-//! Messages of the NATS protocol, as they pass: read whole, told apart, never changed.
+//! Messages of the NATS protocol: read as a whole, classified, and forwarded unchanged.
 
 use std::io;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// One line of the protocol, with its payload where it has one.
+/// One protocol line, with its payload if it has one.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
-    /// All of it.
+    /// The bytes of the frame, forwarded unchanged.
     pub(crate) bytes: Bytes,
-    /// Where it goes; empty for what is no message.
+    /// Subject; empty for protocol lines that are no messages.
     pub(crate) subject: String,
-    /// Where it is answered.
+    /// Reply subject, if the sender expects an answer.
     pub(crate) reply: Option<String>,
     payload: usize,
 }
 
 impl Frame {
-    /// The next one; `None` at the end of the connection.
+    /// Reads the next frame; `None` at the end of the connection.
     pub(crate) async fn read(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Self>> {
         let mut line = Vec::new();
         from.read_until(b'\n', &mut line).await?;
@@ -27,7 +27,7 @@ impl Frame {
         }
         let text = String::from_utf8_lossy(&line).into_owned();
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        // The subject, an id of the subscription from the server, a reply where there is one, lengths.
+        // Subject, subscription id (from the server only), reply subject (optional), lengths.
         let (subject, reply, length) = match words.as_slice() {
             ["PUB", subject, length] | ["HPUB" | "MSG", subject, _, length] | ["HMSG", subject, _, _, length] => {
                 (*subject, None, *length)
@@ -51,19 +51,19 @@ impl Frame {
         }))
     }
 
-    /// Headers and body.
+    /// Headers and body as one slice.
     pub(crate) fn payload(&self) -> &[u8] {
         &self.bytes[self.payload..]
     }
 
-    /// Whether headers and body hold this text.
+    /// Whether headers or body contain a text.
     pub(crate) fn holds(&self, text: &str) -> bool {
         self.payload().windows(text.len()).any(|part| part == text.as_bytes())
     }
 }
 
 #[tokio::test]
-async fn frames_are_read_whole() -> anyhow::Result<()> {
+async fn frames_in_one_buffer_are_read_one_by_one() -> anyhow::Result<()> {
     let text = b"INFO {\"a\": 1}\r\nPUB a.b 3\r\nx\r\n\r\nHPUB a.b r 2 4\r\nHHpp\r\nMSG c 1 r 2\r\nhi\r\n+OK\r\n";
     let mut from = tokio::io::BufReader::new(&text[..]);
     let mut read = Vec::new();

@@ -1,25 +1,25 @@
-//! The crash matrix: every step of a session, struck by every fault, under load, on one nats-server and on three.
+//! The crash matrix: every fault at every step of a session, under load, on one nats-server and on three.
 //!
-//! Each process stands behind a proxy that knows the messages which pass. A fault strikes at one message of one session: before
-//! it has left or come, or when it has left and nothing has come back. Afterwards the oracle reads the log, what tools
-//! and the model noted down for themselves, and what the proxies saw the server store. After an older store the rules are
-//! those of `ailoop_tests::restored`, since what was stored after the copy is gone.
+//! Each process runs behind a proxy that observes its messages. A fault is injected at one message of one session: before it
+//! is forwarded, or after it was forwarded and before its answer. Afterwards the oracle checks the log against the records of
+//! tools, model and proxies. After an older store the rules are those of `ailoop_tests::restored`, since everything stored
+//! after the copy is lost.
 //!
 //! `make chaos` runs it at length: `AILOOP_CHAOS_FAULTS` faults in all (also those of former runs with the same file), at most
 //! `AILOOP_CHAOS_HOURS`, on `AILOOP_CHAOS_NODES` (`1,3`) with `AILOOP_CHAOS_FLEETS` fleets at once, rows appended to
-//! `AILOOP_CHAOS_FILE`, and a report beside it. `AILOOP_CHAOS_ONLY` names what is to be tried, such as `service: kill`.
-//! `AILOOP_CHAOS_SEED` chooses what is tried: a number, or `random`; without it every run tries the same.
+//! `AILOOP_CHAOS_FILE`, and a report beside it. `AILOOP_CHAOS_ONLY` selects trials by name, such as `service: kill`.
+//! `AILOOP_CHAOS_SEED` chooses the trials: a number, or `random`; without it every run has the same trials.
 
-mod book;
+mod fixture;
 mod fleet;
 mod frame;
-mod life;
 mod older_store;
 mod oracle;
 mod proxy;
-mod stage;
+mod recorded_model;
+mod results_file;
 mod step;
-mod witness;
+mod user;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use anyhow::{Context, ensure};
 use futures::future::try_join_all;
 use tokio::time::Instant;
 
-use crate::chaos::book::{Book, Plan, Row, report};
+use crate::chaos::results_file::{ResultsFile, Row, RunLimits, report};
 
 /// Faults in a short run.
 const FAULTS: usize = 9;
@@ -37,8 +37,9 @@ const FLEETS: usize = 3;
 /// Older stores in a short run.
 const OLDER_STORES: usize = 2;
 
-/// How long leaders of streams are killed in a short run, and how often.
+/// Length of a short run that kills the leaders of streams, in seconds.
 const LEADERS_SECONDS: u64 = 20;
+/// Time between two kills.
 const LEADERS_EVERY: Duration = Duration::from_secs(10);
 
 fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
@@ -46,22 +47,22 @@ fn setting<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_step_survives_every_fault() -> anyhow::Result<()> {
+async fn every_step_with_any_fault_sessions_complete() -> anyhow::Result<()> {
     let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
     let file = setting::<PathBuf>("AILOOP_CHAOS_FILE").unwrap_or_else(|| scratch.path().join("rows.jsonl"));
     let until =
         setting::<f64>("AILOOP_CHAOS_HOURS").map(|hours| Instant::now() + Duration::from_secs_f64(hours * 3600.0));
     let only = setting("AILOOP_CHAOS_ONLY").unwrap_or_default();
-    let plan = Plan { faults: setting("AILOOP_CHAOS_FAULTS").unwrap_or(FAULTS), until, only };
+    let plan = RunLimits { faults: setting("AILOOP_CHAOS_FAULTS").unwrap_or(FAULTS), until, only };
     let seed = ailoop_tests::seed::of("AILOOP_CHAOS_SEED");
     let nodes = setting::<String>("AILOOP_CHAOS_NODES").unwrap_or_else(|| "1".to_owned());
     let nodes: Vec<usize> = nodes.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    let book = Book::open(&file, plan.clone(), seed)?;
-    let before = book.rows().len();
+    let results_file = ResultsFile::open(&file, plan.clone(), seed)?;
+    let before = results_file.rows().len();
     let failures = file.with_extension("failures");
     let fleets = 0..setting("AILOOP_CHAOS_FLEETS").unwrap_or(FLEETS);
-    try_join_all(fleets.map(|n| fleet::run(&book, nodes[n % nodes.len()], &failures))).await?;
-    let rows = book.rows();
+    try_join_all(fleets.map(|n| fleet::run(&results_file, nodes[n % nodes.len()], &failures))).await?;
+    let rows = results_file.rows();
     if setting::<PathBuf>("AILOOP_CHAOS_FILE").is_some() {
         std::fs::write(file.with_extension("md"), report(&rows)?)?;
     }
@@ -71,26 +72,27 @@ async fn every_step_survives_every_fault() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The short run tries few of all faults: this one is among them in any case.
+/// The short run of the matrix has few trials, so this fault has a test of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_comes_back_with_an_older_store_sessions_go_on() -> anyhow::Result<()> {
+async fn server_restored_with_an_older_store_sessions_go_on() -> anyhow::Result<()> {
     let scratch = tempfile::TempDir::with_prefix("ailoop-chaos-")?;
-    let plan = Plan { faults: OLDER_STORES, until: None, only: "older store".to_owned() };
-    let book = Book::open(&scratch.path().join("rows.jsonl"), plan, ailoop_tests::seed::of("AILOOP_CHAOS_SEED"))?;
-    try_join_all((0..OLDER_STORES).map(|_| fleet::run(&book, 1, scratch.path()))).await?;
-    let wrong: Vec<Row> = book.rows().into_iter().filter(|row| row.wrong.is_some()).collect();
+    let plan = RunLimits { faults: OLDER_STORES, until: None, only: "older store".to_owned() };
+    let results_file =
+        ResultsFile::open(&scratch.path().join("rows.jsonl"), plan, ailoop_tests::seed::of("AILOOP_CHAOS_SEED"))?;
+    try_join_all((0..OLDER_STORES).map(|_| fleet::run(&results_file, 1, scratch.path()))).await?;
+    let wrong: Vec<Row> = results_file.rows().into_iter().filter(|row| row.wrong.is_some()).collect();
     ensure!(wrong.is_empty(), "{wrong:#?}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaders_die_one_after_the_other() -> anyhow::Result<()> {
+async fn leaders_killed_in_turn_sessions_complete() -> anyhow::Result<()> {
     let length = setting("AILOOP_LEADERS_SECONDS").unwrap_or(LEADERS_SECONDS);
     fleet::kill_leaders(Duration::from_secs(length), LEADERS_EVERY).await
 }
 
 #[test]
-fn a_report_names_what_is_wrong() -> anyhow::Result<()> {
+fn report_with_a_failed_trial_names_the_violation() -> anyhow::Result<()> {
     let row = |fault: &str, wrong: Option<&str>, resumed_ms| Row {
         nodes: 3,
         service: "gateway".to_owned(),

@@ -1,12 +1,12 @@
-//! What must be true of a session afterwards, by its log, by those who saw what happened, and by what was sent.
+//! Checks of a session after a fault: its log, against the records of tools, model and proxies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
 
-use ailoop_tests::effects::Effects;
+use ailoop_tests::effects::EffectRecorder;
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
-use ailoop_tests::workshop::EFFECTS;
+use ailoop_tests::tool_server::EFFECTS;
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use bus::{Bus, BusError};
@@ -18,34 +18,33 @@ use contract::subject::{self, SessionKey};
 use contract::tool::Outcome;
 use tokio::time::{Instant, sleep};
 
-use crate::chaos::proxy::Wires;
-use crate::chaos::witness::{Model, Served};
+use crate::chaos::proxy::ObservedTraffic;
+use crate::chaos::recorded_model::{RecordedModel, ServedRequest};
 
-/// Steps that a turn may have.
+/// Maximum number of steps of a turn.
 const STEPS_MAX: u32 = 10;
-/// How long an input may wait in its stream: the holder that was struck gives it back after its ack wait.
+/// Deadline until an input is handled: one that a faulty replica holds is redelivered after its ack wait.
 const HANDLED_MAX: Duration = Duration::from_secs(30);
-/// Between two looks at the stream and the log.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Pause between two reads of the stream and the log.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// Everybody who knows something.
-pub(crate) struct Witnesses<'a> {
+/// The independent records of what happened.
+pub(crate) struct Evidence<'a> {
     pub(crate) bus: &'a Bus,
-    pub(crate) wires: &'a Wires,
-    pub(crate) effects: &'a Effects,
-    pub(crate) model: &'a Model,
-    /// Whether core NATS may have lost a request to a tool or its answer: then a call ends when its time is over.
+    pub(crate) traffic: &'a ObservedTraffic,
+    pub(crate) effects: &'a EffectRecorder,
+    pub(crate) model: &'a RecordedModel,
+    /// Core NATS may have lost a request to a tool or its answer; then the call times out.
     pub(crate) lossy: bool,
 }
 
-impl Witnesses<'_> {
-    /// Judges a session of so many turns that has ended; returns its commits. A server that was struck may still be
-    /// busy with its peers: it is asked again.
+impl Evidence<'_> {
+    /// Checks a session of `turns` turns that has ended; returns its commits. Retries while the server is unavailable.
     pub(crate) async fn judge(&self, session: &str, turns: usize) -> anyhow::Result<Vec<Commit>> {
         let deadline = Instant::now() + HANDLED_MAX;
         loop {
             match self.judge_once(session, turns).await {
-                Err(error) if is_away(&error) && Instant::now() < deadline => sleep(LOOK_EVERY).await,
+                Err(error) if is_away(&error) && Instant::now() < deadline => sleep(POLL_EVERY).await,
                 judged => return judged,
             }
         }
@@ -61,35 +60,35 @@ impl Witnesses<'_> {
         Ok(commits)
     }
 
-    /// The inputs of a session that the server has confirmed so far.
+    /// Inputs of a session that the server has acknowledged so far.
     fn stored_inputs(&self, session: &str) -> anyhow::Result<BTreeSet<InputRef>> {
-        let stored = self.wires.stored(session).into_iter().map(|(sent, _)| {
-            let sent = subject::parse_control(&sent).with_context(|| format!("{sent} is no control message"))?;
+        let stored = self.traffic.stored(session).into_iter().map(|(sent, _)| {
+            let sent = subject::parse_control(&sent).with_context(|| format!("{sent} is not a control subject"))?;
             Ok(InputRef { kind: InputKind::Control(sent.verb), id: sent.id })
         });
         stored.collect()
     }
 
-    /// Replies that were asked for again when they were paid for and stored; and how many of them by a gateway that had
-    /// not asked before whether they are stored.
+    /// Replies that were requested again after they were stored; and how many of them by a gateway that had not checked
+    /// before whether they are stored.
     pub(crate) fn paid_again(&self, session: &str) -> (usize, usize) {
-        let stored = self.wires.stored(session);
+        let stored = self.traffic.stored(session);
         let all = self.model.served(session);
-        let of = |served: &Served| {
+        let of = |served: &ServedRequest| {
             let name = format!("ai_loop.control.model_finished.default.{session}.{}-", served.call);
             stored.iter().find(|(sent, at)| sent.starts_with(&name) && *at < served.at)
         };
-        let again: Vec<(&Served, &(String, SystemTime))> =
+        let again: Vec<(&ServedRequest, &(String, SystemTime))> =
             all.iter().filter_map(|served| Some((served, of(served)?))).collect();
-        let unasked = again.iter().filter(|(served, (subject, stored))| {
+        let unchecked = again.iter().filter(|(served, (subject, stored))| {
             let requests: Vec<SystemTime> =
                 all.iter().filter(|one| one.call == served.call).map(|one| one.at).collect();
-            is_unasked(&requests, served.at, &self.wires.asked(subject), *stored)
+            is_unchecked(&requests, served.at, &self.traffic.checks(subject), *stored)
         });
-        (again.len(), unasked.count())
+        (again.len(), unchecked.count())
     }
 
-    /// What tools did is what the log says of them.
+    /// Checks that the effects that tools recorded agree with the results in the log.
     fn effects(&self, session: &str, commits: &[Commit]) -> anyhow::Result<()> {
         let results = commits.iter().flat_map(|commit| &commit.events).filter_map(|event| {
             let Event::ToolCallResult(result) = event else { return None };
@@ -98,9 +97,12 @@ impl Witnesses<'_> {
         let results: BTreeMap<String, &ToolCallResult> = results.collect();
         for effect in EFFECTS {
             for (call, marks) in self.effects.of(effect, session)? {
-                ensure!(marks.iter().all(|mark| *mark == marks[0]), "{call} is several calls: {marks:?}");
+                ensure!(
+                    marks.iter().all(|mark| *mark == marks[0]),
+                    "call id {call} was used for several calls: {marks:?}"
+                );
                 let once = effect != Effect::AtMostOnce || marks.len() == 1;
-                ensure!(once, "{call} may run once and ran {} times", marks.len());
+                ensure!(once, "at_most_once call {call} ran {} times", marks.len());
                 ensure!(results.contains_key(&call), "{call} ran and has no result");
             }
         }
@@ -109,11 +111,11 @@ impl Witnesses<'_> {
                 EFFECTS.iter().map(|effect| self.effects.of(*effect, session)).collect::<anyhow::Result<Vec<_>>>()?;
             let took = took.iter().any(|took| took.contains_key(&call));
             match result.outcome {
-                Outcome::Ok => ensure!(took, "{call} is said to be done, and no tool did it"),
+                Outcome::Ok => ensure!(took, "the result of {call} is ok, but no tool ran it"),
                 Outcome::Unknown => {}
                 Outcome::Timeout if self.lossy => {}
                 Outcome::Error | Outcome::Denied | Outcome::Timeout | Outcome::Cancelled => {
-                    anyhow::bail!("{call} ended as {:?}, which nobody asked for: {}", result.outcome, result.content)
+                    anyhow::bail!("{call} ended as {:?}, which no fault explains: {}", result.outcome, result.content)
                 }
             }
         }
@@ -125,19 +127,19 @@ fn is_away(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<BusError>().is_some_and(BusError::is_away))
 }
 
-/// Whether a request to the model was made after its reply was stored, without a question before that. The first request
-/// of a call needs no question; each further one needs one of its own.
-fn is_unasked(requests: &[SystemTime], request: SystemTime, asked: &[SystemTime], stored: SystemTime) -> bool {
+/// Whether a request to the model was made after its reply was stored, without a check before. The first request of a call
+/// needs no check; each further one needs one of its own.
+fn is_unchecked(requests: &[SystemTime], request: SystemTime, checks: &[SystemTime], stored: SystemTime) -> bool {
     let requests = requests.iter().filter(|at| **at <= request).count();
-    let asked = asked.iter().filter(|at| **at <= stored).count();
-    request > stored && asked + 1 < requests
+    let checks = checks.iter().filter(|at| **at <= stored).count();
+    request > stored && checks + 1 < requests
 }
 
-/// Returns when the log holds each of these inputs: "0 inputs lost".
+/// Returns when the log holds each of these inputs.
 ///
-/// An input may come after the end of its session, from an executor that was cut off: it is committed as ignored, in a
-/// commit of its own and at its own time. So one that still waits in its stream is waited for. It is lost when it has left
-/// the stream and is not in the log: an input is acknowledged after its commit, so the stream is read before the log.
+/// An executor that was disconnected may send an input after the end of its session. It is committed later, as ignored. So
+/// an input that is still in its stream is awaited. It is lost if it has left the stream and is not in the log: an input is
+/// acknowledged after its commit, so the stream is read before the log.
 async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRef>) -> anyhow::Result<()> {
     let deadline = Instant::now() + HANDLED_MAX;
     loop {
@@ -158,12 +160,12 @@ async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRe
             return Ok(());
         }
         ensure!(Instant::now() < deadline, "inputs are not handled after {HANDLED_MAX:?}: {missing:?}");
-        sleep(LOOK_EVERY).await;
+        sleep(POLL_EVERY).await;
     }
 }
 
-/// Whether the log holds an input that was stored under this id. Results of a model call are stored under the id of their attempt
-/// and handled under that of their run, which begins with it.
+/// Whether the log holds a stored input. The id of a model result is that of its attempt when it is stored, and gets a suffix
+/// for the run when it is handled.
 fn is_handled(handled: &BTreeSet<InputRef>, stored: &InputRef) -> bool {
     let of_run = |input: &&InputRef| {
         let rest = input.id.as_str().strip_prefix(stored.id.as_str());
@@ -180,11 +182,11 @@ fn inputs(commits: &[Commit]) -> BTreeSet<InputRef> {
     events.filter_map(Event::closed_input).cloned().collect()
 }
 
-/// "0 commits doubled": the slots are judged by the log's judge, here the bodies.
+/// Checks that no commit is in two slots; `judge::log` checks the slots themselves.
 fn nothing_twice(commits: &[Commit]) -> anyhow::Result<()> {
     let mut ids = BTreeSet::new();
     for commit in commits {
-        ensure!(ids.insert(&commit.meta.commit), "commit {} stands in two slots", commit.meta.commit);
+        ensure!(ids.insert(&commit.meta.commit), "commit {} is in two slots", commit.meta.commit);
     }
     Ok(())
 }
@@ -197,18 +199,18 @@ fn completed(commits: &[Commit], turns: usize) -> anyhow::Result<()> {
             Some(turn.stop_reason)
         })
         .collect();
-    ensure!(ends == vec![StopReason::Completed; turns], "its turns ended as {ends:?}");
+    ensure!(ends == vec![StopReason::Completed; turns], "the turns ended as {ends:?}, expected {turns} completed ones");
     Ok(())
 }
 
-/// The time from a moment to the next commit that was decided after it; nothing where nothing was left to decide.
+/// The time from `at` to the next commit; zero if no commit follows.
 pub(crate) fn resumed(commits: &[Commit], at: SystemTime) -> Duration {
     let at = timestamp(at);
     let next = commits.iter().map(|commit| commit.meta.time).find(|time| *time > at);
     next.map_or(Duration::ZERO, |next| next.since(at))
 }
 
-/// The longest time between two commits that touches this one.
+/// The longest time between two consecutive commits that overlaps with a time span.
 pub(crate) fn gap(commits: &[Commit], from: SystemTime, to: SystemTime) -> Duration {
     let (from, to) = (timestamp(from), timestamp(to));
     let pairs = commits.windows(2).map(|pair| (pair[0].meta.time, pair[1].meta.time));
@@ -248,10 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn request_after_its_reply_was_stored_needs_an_earlier_question() {
+    fn request_after_its_reply_was_stored_needs_an_earlier_check() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        // Requests of the call, when its reply was stored, questions, and whether the last request was made without one.
-        for (requests, stored, asked, expected) in [
+        // Times of requests, of the stored reply and of checks; and whether the last request lacks a check.
+        for (requests, stored, checks, expected) in [
             (vec![1], 2, vec![], false),
             (vec![1, 3], 2, vec![], true),
             (vec![1, 4], 3, vec![2], false),
@@ -261,12 +263,12 @@ mod tests {
         ] {
             let times = |seconds: &[u64]| -> Vec<SystemTime> { seconds.iter().map(|s| at(*s)).collect() };
             let all = times(&requests);
-            let is_unasked = is_unasked(&all, all[all.len() - 1], &times(&asked), at(stored));
-            assert_eq!(is_unasked, expected, "{requests:?}, {asked:?}");
+            let is_unchecked = is_unchecked(&all, all[all.len() - 1], &times(&checks), at(stored));
+            assert_eq!(is_unchecked, expected, "{requests:?}, {checks:?}");
         }
     }
 
-    /// A session that has ended, and an input that came after that.
+    /// A session that has ended, and an input that was sent afterwards.
     async fn late_input() -> anyhow::Result<(Bus, SessionKey, InputRef)> {
         let (bus, key) = (MemoryServer::new().bus(), key("s")?);
         let stop = InputRef { kind: InputKind::Control(Verb::Stop), id: CommandId::new("end")? };
@@ -309,7 +311,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn input_never_handled_is_reported() -> anyhow::Result<()> {
         let (bus, key, late) = late_input().await?;
-        let error = no_input_is_lost(&bus, &key, &BTreeSet::from([late])).await.expect_err("nobody handles it");
+        let error =
+            no_input_is_lost(&bus, &key, &BTreeSet::from([late])).await.expect_err("the input is never handled");
         assert!(error.to_string().starts_with("inputs are not handled"), "{error}");
         Ok(())
     }

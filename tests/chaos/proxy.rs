@@ -1,5 +1,5 @@
-//! What stands between a process and the nats-servers: it lets messages pass, knows which, and stops at the one at which a
-//! fault is to strike.
+//! A proxy between a process and the nats-servers: it forwards messages, records them, and stops at the one at which a fault
+//! is to be injected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -13,48 +13,48 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::chaos::frame::Frame;
-use crate::chaos::step::{Moment, Step, Way};
+use crate::chaos::step::{Direction, Moment, Step};
 
-/// What a link does with messages.
+/// What a proxy does with the messages of one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// They pass.
+    /// Forwards messages at once.
     Open,
-    /// They pass one by one, each after so long.
+    /// Forwards one message after the other, each after this delay.
     Slow(Duration),
-    /// None passes, and nobody is told.
+    /// Forwards nothing and keeps the connection open.
     Silent,
-    /// There is no connection.
+    /// Closes connections and refuses new ones.
     Closed,
 }
 
-/// Where a fault is to strike, in one session.
-pub(crate) struct Aim {
+/// The point at which a fault is injected: a step of one session.
+pub(crate) struct FaultPoint {
     pub(crate) step: &'static Step,
     pub(crate) session: String,
 }
 
-/// That the aimed message is there, and all links of its process are silent.
+/// The message of a [`FaultPoint`] was reached, and all links of its process are silent.
 #[derive(Debug)]
-pub(crate) struct Fired {
-    /// Which replica.
+pub(crate) struct FaultReached {
+    /// Number of the replica within its service, from 0.
     pub(crate) number: usize,
     pub(crate) at: SystemTime,
 }
 
-/// What all proxies of a fleet share.
+/// Messages that the proxies of a fleet have observed, and the next fault point.
 #[derive(Default)]
-pub(crate) struct Wires {
-    armed: Mutex<Option<Armed>>,
+pub(crate) struct ObservedTraffic {
+    armed: Mutex<Option<ArmedFault>>,
     stored: Mutex<BTreeMap<String, SystemTime>>,
-    /// When gateways asked whether a reply is stored already, by its subject.
-    asked: Mutex<BTreeMap<String, Vec<SystemTime>>>,
+    /// When gateways checked whether a reply is stored, by its subject.
+    checks: Mutex<BTreeMap<String, Vec<SystemTime>>>,
 }
 
-struct Armed {
-    aim: Aim,
-    seen: u32,
-    fire: oneshot::Sender<Fired>,
+struct ArmedFault {
+    point: FaultPoint,
+    count: u32,
+    fire: oneshot::Sender<FaultReached>,
 }
 
 /// The proxy of one process.
@@ -67,20 +67,20 @@ pub(crate) struct Proxy {
 struct Shared {
     service: &'static str,
     number: usize,
-    wires: Arc<Wires>,
-    /// Of the link to each server.
+    traffic: Arc<ObservedTraffic>,
+    /// Mode of the link to each server.
     modes: Vec<watch::Sender<Mode>>,
-    hands: Mutex<Hands>,
+    held: Mutex<HeldItems>,
 }
 
-/// What a process holds.
+/// Items and pending sends of a process.
 #[derive(Default)]
-struct Hands {
-    /// Items by where they are acknowledged.
+struct HeldItems {
+    /// Subjects of held items by their ack subject.
     items: BTreeMap<String, String>,
-    /// Inputs that were sent, by where they are answered.
+    /// Subjects of sent inputs by their reply subject.
     sent: BTreeMap<String, String>,
-    /// Everything that was held since this was begun.
+    /// Items held since [`Proxy::start_recording`].
     since: Option<BTreeSet<String>>,
 }
 
@@ -88,40 +88,46 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Wires {
-    /// Says, once, that the step was reached.
-    pub(crate) fn arm(&self, aim: Aim) -> oneshot::Receiver<Fired> {
-        let (fire, fired) = oneshot::channel();
-        *lock(&self.armed) = Some(Armed { aim, seen: 0, fire });
-        fired
+impl ObservedTraffic {
+    /// Sets the next fault point; the receiver fires once, when it is reached.
+    pub(crate) fn arm(&self, point: FaultPoint) -> oneshot::Receiver<FaultReached> {
+        let (fire, reached) = oneshot::channel();
+        *lock(&self.armed) = Some(ArmedFault { point, count: 0, fire });
+        reached
     }
 
-    /// Inputs that the server said are stored, with when: subjects.
+    /// Subjects of inputs that the server acknowledged as stored, with the time.
     pub(crate) fn stored(&self, session: &str) -> Vec<(String, SystemTime)> {
         let within = format!(".default.{session}.");
         let stored = lock(&self.stored);
         stored.iter().filter(|(subject, _)| subject.contains(&within)).map(|(s, at)| (s.clone(), *at)).collect()
     }
 
-    /// When gateways asked whether the reply of this subject is stored.
-    pub(crate) fn asked(&self, subject: &str) -> Vec<SystemTime> {
-        lock(&self.asked).get(subject).cloned().unwrap_or_default()
+    /// When gateways checked whether the reply of this subject is stored.
+    pub(crate) fn checks(&self, subject: &str) -> Vec<SystemTime> {
+        lock(&self.checks).get(subject).cloned().unwrap_or_default()
     }
 
-    fn aimed(&self, who: &Shared, way: Way, name: &str, frame: &Frame) -> Option<(Moment, oneshot::Sender<Fired>)> {
+    fn match_fault(
+        &self,
+        process: &Shared,
+        direction: Direction,
+        name: &str,
+        frame: &Frame,
+    ) -> Option<(Moment, oneshot::Sender<FaultReached>)> {
         let mut slot = lock(&self.armed);
         let armed = slot.as_mut()?;
-        let step = armed.aim.step;
-        let begins = step.message.replace("{s}", &armed.aim.session);
-        let fits = who.service == step.service
-            && way == step.way
+        let step = armed.point.step;
+        let begins = step.message.replace("{s}", &armed.point.session);
+        let fits = process.service == step.service
+            && direction == step.direction
             && name.starts_with(&begins)
-            && (!step.by_body || frame.holds(&armed.aim.session));
+            && (!step.by_body || frame.holds(&armed.point.session));
         if !fits {
             return None;
         }
-        armed.seen += 1;
-        if armed.seen < step.nth {
+        armed.count += 1;
+        if armed.count < step.nth {
             return None;
         }
         slot.take().map(|armed| (step.moment, armed.fire))
@@ -129,15 +135,15 @@ impl Wires {
 }
 
 impl Proxy {
-    /// Stands before servers for one replica of a service.
+    /// Starts the proxy of one replica, with a link to each server.
     pub(crate) async fn start(
         service: &'static str,
         number: usize,
         servers: &[String],
-        wires: &Arc<Wires>,
+        traffic: &Arc<ObservedTraffic>,
     ) -> anyhow::Result<Self> {
         let modes = servers.iter().map(|_| watch::Sender::new(Mode::Open)).collect();
-        let shared = Arc::new(Shared { service, number, wires: wires.clone(), modes, hands: Mutex::default() });
+        let shared = Arc::new(Shared { service, number, traffic: traffic.clone(), modes, held: Mutex::default() });
         let (mut addresses, mut links) = (Vec::new(), JoinSet::new());
         for (n, server) in servers.iter().enumerate() {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -147,32 +153,32 @@ impl Proxy {
         Ok(Self { shared, addresses, _links: links })
     }
 
-    /// Where the process connects.
+    /// The URLs that the process connects to.
     pub(crate) fn url(&self) -> String {
         self.addresses.iter().map(|address| format!("nats://{address}")).collect::<Vec<_>>().join(",")
     }
 
-    /// Sets every link.
+    /// Sets the mode of all links.
     pub(crate) fn set(&self, mode: Mode) {
         for link in 0..self.shared.modes.len() {
             self.set_link(link, mode);
         }
     }
 
-    /// Sets the link to one server.
+    /// Sets the mode of the link to one server.
     pub(crate) fn set_link(&self, server: usize, mode: Mode) {
         self.shared.modes[server].send_replace(mode);
     }
 
-    /// Begins to keep the names of all items that the process holds from now on.
-    pub(crate) fn note(&self) {
-        let mut hands = lock(&self.shared.hands);
-        hands.since = Some(hands.items.values().cloned().collect());
+    /// Begins to record the items that the process holds.
+    pub(crate) fn start_recording(&self) {
+        let mut held = lock(&self.shared.held);
+        held.since = Some(held.items.values().cloned().collect());
     }
 
-    /// The items that it held since [`Proxy::note`]: subjects.
-    pub(crate) fn noted(&self) -> BTreeSet<String> {
-        lock(&self.shared.hands).since.take().unwrap_or_default()
+    /// Subjects of the items that the process held since [`Proxy::start_recording`]: subjects.
+    pub(crate) fn take_recorded(&self) -> BTreeSet<String> {
+        lock(&self.shared.held).since.take().unwrap_or_default()
     }
 }
 
@@ -189,40 +195,40 @@ impl Shared {
         }
     }
 
-    /// Notes what passes; returns the name of the message.
-    fn see(&self, way: Way, frame: &Frame) -> String {
-        let mut hands = lock(&self.hands);
-        let hands = &mut *hands;
-        match way {
-            Way::Out if frame.subject.starts_with("$JS.ACK.") => {
+    /// Records a message; returns its name as steps use it.
+    fn record(&self, direction: Direction, frame: &Frame) -> String {
+        let mut held = lock(&self.held);
+        let held = &mut *held;
+        match direction {
+            Direction::Out if frame.subject.starts_with("$JS.ACK.") => {
                 let done = frame.payload().starts_with(b"+ACK");
                 if !done && !frame.payload().starts_with(b"-NAK") {
                     return String::new();
                 }
-                let item = hands.items.remove(&frame.subject).unwrap_or_default();
+                let item = held.items.remove(&frame.subject).unwrap_or_default();
                 if done { format!("ack {item}") } else { String::new() }
             }
-            Way::Out => {
-                if let Some(subject) = asked_for(frame) {
-                    lock(&self.wires.asked).entry(subject).or_default().push(SystemTime::now());
+            Direction::Out => {
+                if let Some(subject) = checked_reply(frame) {
+                    lock(&self.traffic.checks).entry(subject).or_default().push(SystemTime::now());
                 }
                 if let Some(reply) = &frame.reply
                     && frame.subject.starts_with("ai_loop.control.")
                 {
-                    hands.sent.insert(reply.clone(), frame.subject.clone());
+                    held.sent.insert(reply.clone(), frame.subject.clone());
                 }
                 frame.subject.clone()
             }
-            Way::In => {
-                if let Some(sent) = hands.sent.remove(&frame.subject) {
+            Direction::In => {
+                if let Some(sent) = held.sent.remove(&frame.subject) {
                     if frame.holds("\"seq\"") && !frame.holds("\"error\"") {
-                        lock(&self.wires.stored).entry(sent).or_insert_with(SystemTime::now);
+                        lock(&self.traffic.stored).entry(sent).or_insert_with(SystemTime::now);
                     }
                 } else if let Some(reply) = &frame.reply
                     && reply.starts_with("$JS.ACK.")
                 {
-                    hands.items.insert(reply.clone(), frame.subject.clone());
-                    if let Some(since) = &mut hands.since {
+                    held.items.insert(reply.clone(), frame.subject.clone());
+                    if let Some(since) = &mut held.since {
                         since.insert(frame.subject.clone());
                     }
                 }
@@ -232,8 +238,8 @@ impl Shared {
     }
 }
 
-/// The reply that a gateway asks for: whether it is stored.
-fn asked_for(frame: &Frame) -> Option<String> {
+/// The subject of the reply whose presence a gateway checks.
+fn checked_reply(frame: &Frame) -> Option<String> {
     if !frame.subject.starts_with("$JS.API.STREAM.MSG.GET.") {
         return None;
     }
@@ -255,49 +261,48 @@ async fn serve(shared: Arc<Shared>, server: usize, listener: TcpListener, upstre
     }
 }
 
-/// One connection, until either end goes away or the link is closed.
+/// Serves one connection, until either end disconnects or the link is closed.
 async fn connection(shared: Arc<Shared>, server: usize, client: TcpStream, upstream: String) {
     let mut mode = shared.modes[server].subscribe();
     if *mode.borrow_and_update() == Mode::Closed {
         return;
     }
     let Ok(upstream) = TcpStream::connect(&upstream).await else { return };
-    // Small messages are not held back.
     let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), upstream.into_split());
-    // What is read is known at once, also where it may not pass. The process's own limits bound it.
+    // Messages are read and recorded at once, even in silent mode. The limits of the process bound the queue.
     let ((sent, to_pass), (came, to_take)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-    let (mut pumps, mut given) = (JoinSet::new(), JoinSet::new());
-    pumps.spawn(reading(shared.clone(), Way::Out, from_client, sent));
+    let (mut pumps, mut from_server_task) = (JoinSet::new(), JoinSet::new());
+    pumps.spawn(reading(shared.clone(), Direction::Out, from_client, sent));
     pumps.spawn(writing(shared.clone(), server, to_pass, to_server));
     pumps.spawn(writing(shared.clone(), server, to_take, to_client));
-    given.spawn(reading(shared.clone(), Way::In, from_server, came));
+    from_server_task.spawn(reading(shared.clone(), Direction::In, from_server, came));
     let closed = async {
         // The sender lives as long as the proxy.
         let _ = mode.wait_for(|mode| *mode == Mode::Closed).await;
     };
     tokio::select! {
         _ = pumps.join_next() => {}
-        _ = given.join_next() => {}
+        _ = from_server_task.join_next() => {}
         () = closed => {}
     }
-    // What the server gave to this connection before it knew of its end was given, though nobody gets it.
+    // What the server has sent before it noticed the disconnect counts as delivered.
     pumps.shutdown().await;
-    let _ = tokio::time::timeout(LAST_WORDS, given.join_next()).await;
+    let _ = tokio::time::timeout(REMAINDER_MAX, from_server_task.join_next()).await;
 }
 
-/// How long a server is heard to the end after its connection was closed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// For how long the remaining messages of a server are read after its connection was closed.
+const REMAINDER_MAX: Duration = Duration::from_secs(1);
 
-type Passing = (Frame, Option<(Moment, oneshot::Sender<Fired>)>);
+type Passing = (Frame, Option<(Moment, oneshot::Sender<FaultReached>)>);
 
-async fn reading(shared: Arc<Shared>, way: Way, from: OwnedReadHalf, read: mpsc::UnboundedSender<Passing>) {
+async fn reading(shared: Arc<Shared>, direction: Direction, from: OwnedReadHalf, read: mpsc::UnboundedSender<Passing>) {
     let mut from = BufReader::new(from);
     while let Ok(Some(frame)) = Frame::read(&mut from).await {
-        let name = shared.see(way, &frame);
-        let aimed = shared.wires.aimed(&shared, way, &name, &frame);
-        // Nobody takes it once the connection ends; it was seen all the same.
-        let _ = read.send((frame, aimed));
+        let name = shared.record(direction, &frame);
+        let match_fault = shared.traffic.match_fault(&shared, direction, &name, &frame);
+        // The receiver may be gone at the end of a connection; the message is recorded.
+        let _ = read.send((frame, match_fault));
     }
 }
 
@@ -308,16 +313,16 @@ async fn writing(
     mut to: OwnedWriteHalf,
 ) {
     let mut mode = shared.modes[server].subscribe();
-    while let Some((frame, aimed)) = passes.recv().await {
-        let mut may_pass = false;
-        if let Some((moment, fire)) = aimed {
+    while let Some((frame, match_fault)) = passes.recv().await {
+        let mut has_passed = false;
+        if let Some((moment, fire)) = match_fault {
             shared.silence();
-            may_pass = moment == Moment::After;
-            if may_pass && to.write_all(&frame.bytes).await.is_err() {
+            has_passed = moment == Moment::After;
+            if has_passed && to.write_all(&frame.bytes).await.is_err() {
                 return;
             }
-            // Whoever armed it may have given up.
-            let _ = fire.send(Fired { number: shared.number, at: SystemTime::now() });
+            // The receiver may have timed out.
+            let _ = fire.send(FaultReached { number: shared.number, at: SystemTime::now() });
         }
         let now = mode.wait_for(|mode| *mode != Mode::Silent).await.map(|mode| *mode);
         match now {
@@ -325,7 +330,7 @@ async fn writing(
             Ok(Mode::Open) => {}
             Ok(Mode::Silent | Mode::Closed) | Err(_) => return,
         }
-        if !may_pass && to.write_all(&frame.bytes).await.is_err() {
+        if !has_passed && to.write_all(&frame.bytes).await.is_err() {
             return;
         }
     }

@@ -1,42 +1,48 @@
-//! The steps of a session at which a fault may strike: each is a message that passes between a process and NATS.
+//! The steps of a session at which a fault may be injected: each is a message between a process and NATS.
 
 use std::fmt;
 
-/// From the process's point of view.
+/// Direction of a message, from the point of view of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     In,
     Out,
 }
 
-/// When the fault strikes.
+/// When the fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// The message does not pass.
+    /// Before the message is forwarded.
     Before,
-    /// It has passed, and no answer to it has.
+    /// After the message was forwarded, before its answer.
     After,
 }
 
-/// A step.
+/// A step of a session.
 #[derive(Debug)]
 pub(crate) struct Step {
-    /// What happens.
+    /// Name in the report.
     pub(crate) name: &'static str,
-    /// Who does it.
+    /// Service whose process sends or receives the message.
     pub(crate) service: &'static str,
-    pub(crate) way: Way,
+    pub(crate) direction: Direction,
     pub(crate) moment: Moment,
-    /// How its message's name begins; `{s}` is the session. `ack …` is the acknowledgement of an item of that name.
+    /// Prefix of the name of the message; `{s}` is the session. `ack …` is the ack of an item of that name.
     pub(crate) message: &'static str,
-    /// The how manieth such message.
+    /// Index of the message among those with this prefix, from 1.
     pub(crate) nth: u32,
-    /// The session's name stands in the body and not in the message's name.
+    /// The name of the session is in the body instead of the subject.
     pub(crate) by_body: bool,
 }
 
-const fn step(service: &'static str, name: &'static str, at: (Way, Moment), message: &'static str, nth: u32) -> Step {
-    Step { name, service, way: at.0, moment: at.1, message, nth, by_body: false }
+const fn step(
+    service: &'static str,
+    name: &'static str,
+    at: (Direction, Moment),
+    message: &'static str,
+    nth: u32,
+) -> Step {
+    Step { name, service, direction: at.0, moment: at.1, message, nth, by_body: false }
 }
 
 const fn by_body(mut step: Step) -> Step {
@@ -44,28 +50,34 @@ const fn by_body(mut step: Step) -> Step {
     step
 }
 
-const COMES: (Way, Moment) = (Way::In, Moment::Before);
-const LEAVES: (Way, Moment) = (Way::Out, Moment::Before);
-const HAS_LEFT: (Way, Moment) = (Way::Out, Moment::After);
+const COMES: (Direction, Moment) = (Direction::In, Moment::Before);
+const LEAVES: (Direction, Moment) = (Direction::Out, Moment::Before);
+const HAS_LEFT: (Direction, Moment) = (Direction::Out, Moment::After);
 
 /// Every step, in the order of a session.
 pub(crate) const STEPS: &[Step] = &[
     step("edge", "a command is to be stored", LEAVES, "ai_loop.control.start.default.{s}.", 1),
     step("edge", "a command is stored, its client not answered", HAS_LEFT, "ai_loop.control.start.default.{s}.", 1),
-    by_body(step("edge", "word of a commit comes", COMES, "ai_rpc.done.", 1)),
+    by_body(step("edge", "the notice of a commit comes", COMES, "ai_rpc.done.", 1)),
     step("orchestrator", "a command comes", COMES, "ai_loop.control.start.default.{s}.", 1),
     step("composer", "a prompt is asked for", COMES, "ai_rpc.prompt.compose", 1),
     step("orchestrator", "the first commit is to be written", LEAVES, "ai_loop.log.default.{s}.", 1),
     step("orchestrator", "the first commit is written, unanswered", HAS_LEFT, "ai_loop.log.default.{s}.", 1),
-    step("orchestrator", "the first events are to be told", LEAVES, "ai_loop.message.user_processed.default.{s}", 1),
+    step(
+        "orchestrator",
+        "the first events are to be published",
+        LEAVES,
+        "ai_loop.message.user_processed.default.{s}",
+        1,
+    ),
     step("orchestrator", "a model call is to be asked for", LEAVES, "ai_loop.model.call.default.{s}.", 1),
     step("orchestrator", "a model call is asked for, unanswered", HAS_LEFT, "ai_loop.model.call.default.{s}.", 1),
     step("orchestrator", "the timer is to be set", LEAVES, "ai_timer.set.default.{s}.", 1),
-    by_body(step("orchestrator", "the edge is to be told", LEAVES, "ai_rpc.done.", 1)),
+    by_body(step("orchestrator", "the edge is to be notified", LEAVES, "ai_rpc.done.", 1)),
     step("orchestrator", "a command is to be acknowledged", LEAVES, "ack ai_loop.control.start.default.{s}.", 1),
     step("gateway", "a model call comes", COMES, "ai_loop.model.call.default.{s}.", 1),
     by_body(step("gateway", "asks whether the call is open", LEAVES, "$JS.API.", 1)),
-    step("gateway", "the first chunk is to be told", LEAVES, "ai_loop.message.ai_chunk_received.default.{s}", 1),
+    step("gateway", "the first chunk is to be published", LEAVES, "ai_loop.message.ai_chunk_received.default.{s}", 1),
     step("gateway", "in the middle of a reply", HAS_LEFT, "ai_loop.message.ai_chunk_received.default.{s}", 3),
     step("gateway", "a reply is to be stored", LEAVES, "ai_loop.control.model_finished.default.{s}.", 1),
     step("gateway", "a reply is stored, unanswered", HAS_LEFT, "ai_loop.control.model_finished.default.{s}.", 1),
@@ -108,35 +120,34 @@ pub(crate) const STEPS: &[Step] = &[
     step("orchestrator", "a stop is to be acknowledged", LEAVES, "ack ai_loop.control.stop.default.{s}.", 1),
 ];
 
-/// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     /// SIGKILL, and a new process.
     Kill,
-    /// SIGSTOP, past the ack wait where it is a service, and SIGCONT.
+    /// SIGSTOP, for longer than the ack wait if it is a service, then SIGCONT.
     Freeze,
     /// SIGTERM, and a new process.
     Restart,
-    /// Its connections break, and are refused for a while.
+    /// Connections are closed, and refused for a while.
     Cut,
-    /// Its connections stand and carry nothing, for longer than a client believes in them.
+    /// Connections stay open and carry nothing, until the client gives up.
     Silence,
-    /// Its connections carry one message after the other, each late.
+    /// Each message is delayed.
     Slow,
-    /// SIGKILL, and a new process whose store is a copy of some time before.
+    /// SIGKILL, and a new process with an older copy of the store.
     OlderStore,
 }
 
-/// Whom it strikes.
+/// The process that a fault affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     /// The process that takes the step.
     Service,
-    /// nats-server; of three, the one that leads the log.
+    /// nats-server; of three, the leader of the log stream.
     Server,
 }
 
-/// What may be done to whom.
+/// All combinations of target and fault.
 pub(crate) const FAULTS: &[(Target, Fault)] = &[
     (Target::Service, Fault::Kill),
     (Target::Service, Fault::Freeze),
@@ -152,7 +163,7 @@ pub(crate) const FAULTS: &[(Target, Fault)] = &[
 ];
 
 impl Fault {
-    /// Whether it is tried on so many nodes. Of three servers, two still have what the third one lost.
+    /// Whether the fault makes sense with `nodes` servers: of three servers, two still have what the third one lost.
     pub(crate) fn fits(self, nodes: usize) -> bool {
         self != Self::OlderStore || nodes == 1
     }

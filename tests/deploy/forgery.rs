@@ -1,10 +1,11 @@
-//! What a hostile tool tries, and what comes of it.
+//! What a hostile tool may try with its NATS user; the server refuses it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ailoop_tests::fleet::{eventually, key, soon};
+use ailoop_tests::fleet::key;
 use ailoop_tests::nats::NatsServer;
+use ailoop_tests::wait::{eventually, soon};
 use anyhow::{Context, ensure};
 use bus::{Bus, BusError, Inbox, Mailbox, Read};
 use contract::mail::{Mail, MailEntry};
@@ -16,16 +17,16 @@ use nats_permissions::{Answers, users};
 
 use crate::deploy::probe::Probe;
 
-/// What a tool may not say, and what each of it would be.
+/// Subjects that a tool may not publish to, and what each message would be.
 const FORGED: [&str; 12] = [
     // The result of a call, its own or another tool's, and more time for it.
     "ai_loop.control.provide_tool_result.default.s.forged",
     "ai_loop.control.extend_tool_call.default.s.forged",
-    // A person's approval, and other orders.
+    // An approval of a person, and other commands.
     "ai_loop.control.answer.default.s.forged",
     "ai_loop.control.stop.default.s.forged",
     "ai_loop.control.start.default.s.forged",
-    // Facts, events, and calls.
+    // Commits, events, and calls.
     "ai_loop.log.default.s.0.0",
     "ai_loop.tool_call.result_processed.default.s",
     "ai_loop.tool.call.default.word_count.s.t1-1-1.1",
@@ -33,17 +34,17 @@ const FORGED: [&str; 12] = [
     "ai_tool.default.read_file",
     "ai_tool_cancel.default.read_file",
     "$KV.ai_loop_tools.default.read_file",
-    // An answer to somebody who asked somebody else.
+    // An answer to a request that was sent to another service.
     "_INBOX_executor.x.1",
 ];
 
-/// What a tool may not hear.
+/// Subjects that a tool may not subscribe to.
 const OTHERS: [&str; 9] = [
     "ai_tool.default.read_file",
     "ai_tool.default.read_file tools",
     "ai_tool.other.word_count tools",
     "ai_tool.>",
-    // Its own calls beside the queue group: two replicas would run each call.
+    // Its own calls without the queue group: two replicas would run each call.
     "ai_tool.default.word_count",
     "ai_loop.tool_call.identified.default.*",
     "ai_loop.tool.call.default.word_count.*.*.*",
@@ -52,10 +53,10 @@ const OTHERS: [&str; 9] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_answers_neither_late_nor_as_often_as_it_likes() -> anyhow::Result<()> {
+async fn tool_answering_late_or_too_often_is_refused() -> anyhow::Result<()> {
     const MAX: u32 = 3;
     let mut all = users();
-    // As shipped, but for numbers that a test can wait for: one tool may answer thrice, the other one for a second.
+    // As shipped, but with limits that a test can reach: one tool may answer three times, the other one for a second.
     for (name, limits) in [
         ("word_count", Answers { max: MAX, within: Duration::from_mins(1) }),
         ("files", Answers { max: 1_000_000, within: Duration::from_secs(1) }),
@@ -66,13 +67,13 @@ async fn a_tool_answers_neither_late_nor_as_often_as_it_likes() -> anyhow::Resul
     }
     let server = NatsServer::start_guarded_for(all).await?;
     let executor = Bus::connect(&server.config_of("executor")).await?;
-    let (mut tool, often) = asked(&server, &executor, "word_count", "word_count").await?;
+    let (mut tool, often) = receive_call(&server, &executor, "word_count", "word_count").await?;
     for number in 0..MAX {
         assert!(tool.may_publish(&often).await?, "answer {number}");
     }
     assert!(!tool.may_publish(&often).await?, "one more");
 
-    let (mut tool, late) = asked(&server, &executor, "files", "read_file").await?;
+    let (mut tool, late) = receive_call(&server, &executor, "files", "read_file").await?;
     assert!(tool.may_publish(&late).await?, "in time");
     let refused = async {
         while tool.may_publish(&late).await? {}
@@ -82,19 +83,19 @@ async fn a_tool_answers_neither_late_nor_as_often_as_it_likes() -> anyhow::Resul
     Ok(())
 }
 
-/// A tool's user that was asked something, and where it may answer.
-async fn asked(server: &NatsServer, executor: &Bus, user: &str, tool: &str) -> anyhow::Result<(Probe, String)> {
+/// A connection of a tool's user that got a call, and the subject of the answer.
+async fn receive_call(server: &NatsServer, executor: &Bus, user: &str, tool: &str) -> anyhow::Result<(Probe, String)> {
     let mut probe = Probe::of(server, user).await?;
     let subject = subject::tool(&TenantId::default(), &ToolName::new(tool)?);
     let mut calls = probe.client.queue_subscribe(subject.to_string(), "tools".to_owned()).await?;
     probe.round_trip().await?;
     let _asking = executor.transport().request_many(&subject, Vec::new(), "{}".into()).await?;
     let call = soon("the call", calls.next()).await?.context("no call came")?;
-    Ok((probe, call.reply.context("nobody waits")?.to_string()))
+    Ok((probe, call.reply.context("the call has no reply subject")?.to_string()))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
+async fn tool_publishing_forged_subjects_is_refused() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     let executor = Bus::connect(&server.config_of("executor")).await?;
     let orchestrator = Bus::connect(&server.config_of("orchestrator")).await?;
@@ -102,12 +103,12 @@ async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
     let mut calls = tool.client.queue_subscribe("ai_tool.default.word_count", "tools".to_owned()).await?;
     tool.round_trip().await?;
 
-    // It answers what it was asked ...
+    // It answers its call.
     let subject = subject::tool(&TenantId::default(), &ToolName::new("word_count")?);
     let asking = executor.transport().request(&subject, Vec::new(), "{}".into(), Duration::from_secs(20));
     let answering = async {
         let call = soon("the call", calls.next()).await?.ok_or_else(|| anyhow::anyhow!("no call came"))?;
-        let reply = call.reply.ok_or_else(|| anyhow::anyhow!("nobody waits for the answer"))?;
+        let reply = call.reply.ok_or_else(|| anyhow::anyhow!("the call has no reply subject"))?;
         tool.client.publish(reply, r#"{"words":2}"#.into()).await?;
         Ok(())
     };
@@ -115,11 +116,11 @@ async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
     answered?;
     assert_eq!(answer?.payload, r#"{"words":2}"#);
 
-    // ... and nothing of what it says unasked is stored anywhere.
+    // Nothing else that it publishes is stored.
     for forged in FORGED {
         assert!(!tool.may_publish(forged).await?, "{forged}");
     }
-    // Nor does it hear what others are asked, are told, or answer.
+    // It receives no calls, events or answers of others.
     for others in OTHERS {
         assert!(!tool.may_subscribe(others).await?, "{others}");
     }
@@ -129,9 +130,9 @@ async fn a_tool_answers_its_calls_and_forges_nothing() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Users of the tool host that have no store in NATS, and one that has.
+/// Users of the tool host without a store in NATS, and one with a store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn user_of_tools_reaches_no_mailbox_no_session_and_no_call_of_another_tool() -> anyhow::Result<()> {
+async fn tool_user_reaching_for_other_subjects_is_refused() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     let (mail_host, executor) =
         (Bus::connect(&server.config_of("mail")).await?, Bus::connect(&server.config_of("executor")).await?);
@@ -175,7 +176,7 @@ async fn user_of_tools_reaches_no_mailbox_no_session_and_no_call_of_another_tool
         assert!(!tool.may_publish(subject).await?, "files publishes {subject}");
     }
     assert_eq!(mail_host.mailbox(&mailbox).await?, wanted);
-    // The executor calls both tools: the user gets the call of its own.
+    // The executor calls both tools; the user gets only the call of its own tool.
     for name in ["check_mail", "read_file"] {
         let call = subject::tool(&TenantId::default(), &ToolName::new(name)?);
         let _asked = executor.transport().request_many(&call, Vec::new(), "{}".into()).await?;
@@ -189,12 +190,12 @@ async fn user_of_tools_reaches_no_mailbox_no_session_and_no_call_of_another_tool
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_viewer_hears_its_tenants_events_and_nothing_else() -> anyhow::Result<()> {
+async fn viewer_receives_only_events_of_its_tenant() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     let mut orchestrator = Probe::of(&server, "orchestrator").await?;
     let mut edge = Probe::of(&server, "edge").await?;
     let mut viewer = Probe::of(&server, "viewer").await?;
-    let mut heard = Vec::new();
+    let mut subscriptions = Vec::new();
     for filter in [
         ">",
         "ai_loop.>",
@@ -209,7 +210,7 @@ async fn a_viewer_hears_its_tenants_events_and_nothing_else() -> anyhow::Result<
         "ai_loop.session_started.other.>",
         "ai_loop.session_started.default.>",
     ] {
-        heard.push(viewer.client.subscribe(filter).await?);
+        subscriptions.push(viewer.client.subscribe(filter).await?);
     }
     viewer.round_trip().await?;
     for subject in ["ai_loop.log.default.s.0.0", "ai_loop.log.other.default.0.0", "ai_loop.session_started.other.s"] {
@@ -219,26 +220,26 @@ async fn a_viewer_hears_its_tenants_events_and_nothing_else() -> anyhow::Result<
     edge.client.publish("ai_loop.control.start.default.s.c", "private".into()).await?;
     edge.round_trip().await?;
     orchestrator.client.publish("ai_loop.session_started.default.s", "public".into()).await?;
-    let mut heard = futures::stream::select_all(heard);
-    let first = soon("the public event", heard.next()).await?;
-    // Whatever came before it is here by now, on whichever subscription.
-    let all = first.into_iter().chain(std::iter::from_fn(|| heard.next().now_or_never().flatten()));
+    let mut subscriptions = futures::stream::select_all(subscriptions);
+    let first = soon("the public event", subscriptions.next()).await?;
+    // Earlier messages have arrived by now, on any subscription.
+    let all = first.into_iter().chain(std::iter::from_fn(|| subscriptions.next().now_or_never().flatten()));
     let subjects: BTreeSet<String> = all.map(|message| message.subject.to_string()).collect();
     assert_eq!(subjects, BTreeSet::from(["ai_loop.session_started.default.s".to_owned()]));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_verifies_the_streams_and_cannot_make_them() -> anyhow::Result<()> {
+async fn service_verifies_streams_and_cannot_create_them() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     for service in ["orchestrator", "gateway", "executor", "composer", "edge"] {
         Bus::connect(&server.config_of(service)).await?.verify().await?;
     }
-    // What a service must not do is not done by its own code either.
+    // The code of a service does not try it either.
     let gateway = Bus::connect(&server.config_of("gateway")).await?;
     let purged = gateway.transport().purge(Stream::Log, &subject::log_session(&key("s")?)).await;
     assert!(matches!(purged, Err(BusError::Timeout { .. } | BusError::Unavailable(_))), "{purged:?}");
-    eventually("the server says so", async || {
+    eventually("the server logs the refusal", async || {
         let log = server.log();
         log.contains("user:gateway") && log.contains("STREAM.PURGE.AI_LOOP_LOG")
     })

@@ -1,4 +1,4 @@
-//! The image's files: whatever the Dockerfile copies is there, and whatever the binary is made of is copied.
+//! The files of the image: every path that the Dockerfile copies exists, and every source of the binary is copied.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// What is copied from the repository, without what comes from another stage.
+/// Paths that are copied from the repository, without those of another build stage.
 fn copied() -> anyhow::Result<Vec<String>> {
     let file = std::fs::read_to_string(repository().join("deploy/Dockerfile"))?;
     let copies = file.lines().filter_map(|line| line.strip_prefix("COPY "));
@@ -19,22 +19,22 @@ fn copied() -> anyhow::Result<Vec<String>> {
 }
 
 #[test]
-fn whatever_is_copied_is_there_and_reaches_the_builder() -> anyhow::Result<()> {
+fn copied_path_exists_and_is_sent_to_the_builder() -> anyhow::Result<()> {
     let ignore = std::fs::read_to_string(repository().join(".dockerignore"))?;
     let copied = copied()?;
     assert!(copied.len() > 5, "{copied:?}");
     for source in &copied {
-        assert!(repository().join(source).exists(), "{source} is not there");
-        assert!(ignore.lines().any(|line| line == format!("!{source}")), "{source} is kept from the builder");
+        assert!(repository().join(source).exists(), "{source} does not exist");
+        assert!(ignore.lines().any(|line| line == format!("!{source}")), "{source} is not in .dockerignore");
     }
     for line in ignore.lines().filter_map(|line| line.strip_prefix('!')) {
-        assert!(copied.iter().any(|source| source == line), "{line} is sent to the builder for nothing");
+        assert!(copied.iter().any(|source| source == line), "{line} is sent to the builder and not copied");
     }
     Ok(())
 }
 
 #[test]
-fn every_member_of_the_workspace_is_copied() -> anyhow::Result<()> {
+fn workspace_member_is_copied_into_the_image() -> anyhow::Result<()> {
     let manifest = std::fs::read_to_string(repository().join("Cargo.toml"))?;
     let members = manifest.lines().find_map(|line| line.strip_prefix("members = [")).unwrap_or_default();
     let members: Vec<&str> = members.split('"').filter(|text| text.starts_with(char::is_alphanumeric)).collect();

@@ -1,8 +1,8 @@
-//! The manifests' environment: every variable is one that the service knows, with a value that it takes.
+//! The environment in the manifests: services know every variable and accept its value.
 
 use std::path::Path;
 
-use ailoop_tests::cli::Desk;
+use ailoop_tests::cli::WorkDir;
 use anyhow::Context;
 use regex::Regex;
 
@@ -17,7 +17,7 @@ fn variables(file: &str) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 #[tokio::test]
-async fn every_service_takes_the_environment_of_its_manifest() -> anyhow::Result<()> {
+async fn service_accepts_the_environment_of_its_manifest() -> anyhow::Result<()> {
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config").display().to_string();
     for service in ["orchestrator", "gateway", "executor", "tool-host", "composer", "edge", "bootstrap"] {
         let mut all = variables(&format!("{service}.yaml"))?;
@@ -32,16 +32,16 @@ async fn every_service_takes_the_environment_of_its_manifest() -> anyhow::Result
             ("AILOOP__NATS__URL", "nats://127.0.0.1:1"),
             ("AILOOP__NATS__START_WAIT_SECONDS", "0"),
         ];
-        let desk = all.into_iter().fold(Desk::new()?, |desk, (name, value)| desk.with(&name, value));
-        let desk = here.into_iter().fold(desk, |desk, (name, value)| desk.with(name, value));
-        let outcome = desk.run([service]).await?;
+        let work_dir = all.into_iter().fold(WorkDir::new()?, |work_dir, (name, value)| work_dir.with(&name, value));
+        let work_dir = here.into_iter().fold(work_dir, |work_dir, (name, value)| work_dir.with(name, value));
+        let outcome = work_dir.run([service]).await?;
         assert!(outcome.stderr.contains("nats_unreachable"), "{service}: {}", outcome.stderr);
     }
     Ok(())
 }
 
 #[test]
-fn the_server_gets_a_password_for_each_user_and_whoever_installs_it_is_told_of_each() -> anyhow::Result<()> {
+fn nats_user_has_a_password_in_the_manifest_and_a_row_in_the_guide() -> anyhow::Result<()> {
     let given: Vec<String> = variables("nats.yaml")?.into_iter().map(|(name, _)| name).collect();
     let operations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
     let operations = std::fs::read_to_string(operations)?;
@@ -51,16 +51,17 @@ fn the_server_gets_a_password_for_each_user_and_whoever_installs_it_is_told_of_e
         // Without one nats-server does not start.
         assert!(given.contains(&user.password_variable()), "nats.yaml lacks {}", user.password_variable());
         assert!(secrets.split_whitespace().any(|word| word.trim_end_matches(';') == user.name), "{}", user.name);
-        assert!(operations.contains(&format!("| `{}` |", user.name)), "operations.md does not tell of {}", user.name);
+        assert!(operations.contains(&format!("| `{}` |", user.name)), "operations.md has no row for {}", user.name);
     }
     Ok(())
 }
 
 #[tokio::test]
-async fn a_variable_that_no_service_knows_would_be_seen() -> anyhow::Result<()> {
-    let desk = Desk::new()?.with("AILOOP__EDGE__WS__LISTN", "0.0.0.0:7070");
-    let desk = desk.with("AILOOP__NATS__URL", "nats://127.0.0.1:1").with("AILOOP__NATS__START_WAIT_SECONDS", "0");
-    let outcome = desk.run(["edge"]).await?;
+async fn unknown_variable_in_a_manifest_is_rejected() -> anyhow::Result<()> {
+    let work_dir = WorkDir::new()?.with("AILOOP__EDGE__WS__LISTN", "0.0.0.0:7070");
+    let work_dir =
+        work_dir.with("AILOOP__NATS__URL", "nats://127.0.0.1:1").with("AILOOP__NATS__START_WAIT_SECONDS", "0");
+    let outcome = work_dir.run(["edge"]).await?;
     assert!(outcome.stderr.contains("AILOOP__EDGE__WS__LISTN"), "{}", outcome.stderr);
     Ok(())
 }

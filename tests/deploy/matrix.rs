@@ -1,5 +1,5 @@
-//! Every user against every kind of subject, as the server judges: written down here once more, by hand, so that a slip
-//! in the source of the permissions shows.
+//! Every user against every kind of subject, as the server decides. The matrix is written by hand, independently of the
+//! source of the permissions, so that a mistake there is found.
 
 use ailoop_tests::nats::NatsServer;
 use nats_permissions::users;
@@ -43,7 +43,7 @@ const PUBLISH: &[(&str, &[&str])] = &[
     ("ai_rpc.prompt.agents", &["edge", "mail"]),
     ("ai_rpc.mail.default", &["edge"]),
     ("ai_rpc.tool.announce", &[]),
-    // Whoever tries tools calls them past the loop, and does nothing else.
+    // The toolsmith calls tools without the loop, and does nothing else.
     ("ai_tool.default.word_count", &["executor", "toolsmith"]),
     ("ai_tool.other.word_count", &["executor", "toolsmith"]),
     ("ai_tool.default.send_mail", &["executor", "toolsmith"]),
@@ -124,8 +124,8 @@ const SUBSCRIBE: &[(&str, &[&str])] = &[
     ("ai_loop.control.>", &[]),
     ("ai_loop.control.*.default.s.*", &[]),
     ("ai_loop.log.default.s.0.0", &[]),
-    // The server lets `>` pass where it compares it with a `*`. Whoever has a wide filter hears more than it says:
-    // nobody outside may have one.
+    // The server permits `>` where it compares it with a `*`, so a wide filter receives more than it names. No user outside
+    // of the fleet may have one.
     ("ai_loop.*.default.>", &["edge"]),
     ("ai_loop.log.default.>", &["edge"]),
     ("ai_loop.model.call.>", &["edge"]),
@@ -179,7 +179,7 @@ const SUBSCRIBE: &[(&str, &[&str])] = &[
     ("ai_tool_cancel.default.run_command", &["command", "bridge"]),
     ("ai_tool_cancel.other.mcp__time__convert_time", &["bridge"]),
     ("ai_tool_cancel.>", &[]),
-    // Tools of the bridge (MCP servers, webhooks) have no probe, so it may hear none.
+    // Tools of the bridge (MCP servers, webhooks) have no probe, so it may not subscribe to any.
     ("ai_tool_probe.default.word_count tools", &["word_count"]),
     ("ai_tool_probe.default.word_count another", &[]),
     ("ai_tool_probe.default.word_count", &[]),
@@ -199,7 +199,7 @@ const SUBSCRIBE: &[(&str, &[&str])] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_user_may_do_what_it_needs_and_nothing_else() -> anyhow::Result<()> {
+async fn nats_user_has_exactly_the_permissions_of_the_matrix() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     for user in users() {
         let mut probe = Probe::of(&server, user.name).await?;
@@ -216,7 +216,7 @@ async fn each_user_may_do_what_it_needs_and_nothing_else() -> anyhow::Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_comes_in_without_a_user() -> anyhow::Result<()> {
+async fn connection_without_a_user_is_refused() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     assert!(bus::Bus::connect(&server.config()).await.is_err());
     let wrong = bus::NatsConfig { password: Some("guessed".to_owned()), ..server.config_of("orchestrator") };

@@ -1,21 +1,20 @@
-//! A connection that tells what the server refuses.
+//! A connection that reports what the server refuses.
 
 use std::time::Duration;
 
-use ailoop_tests::fleet::soon;
 use ailoop_tests::nats::NatsServer;
+use ailoop_tests::wait::soon;
 use async_nats::{Client, ConnectOptions, Event};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Nobody may publish there: the server's refusal of it tells that everything before was judged.
+/// No user may publish to this subject: its refusal shows that the server has processed everything before.
 const NEVER: &str = "probe.never";
 /// How long a connection may take.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// A connection as one user.
 pub(crate) struct Probe {
-    /// The connection itself.
     pub(crate) client: Client,
     refusals: UnboundedReceiver<String>,
 }
@@ -30,7 +29,7 @@ impl Probe {
             .user_and_password(user.to_owned(), config.password.unwrap_or_default())
             .event_callback(move |event| {
                 if let Event::ServerError(error) = event {
-                    // A test that has seen enough no longer listens.
+                    // The test may have dropped the receiver.
                     drop(tell.send(error.to_string()));
                 }
                 std::future::ready(())
@@ -46,14 +45,14 @@ impl Probe {
 
     /// Whether the server lets this user subscribe; `<subject> <queue group>` does so within the group.
     pub(crate) async fn may_subscribe(&mut self, subject: &str) -> anyhow::Result<bool> {
-        let _heard = match subject.split_once(' ') {
+        let _subscription = match subject.split_once(' ') {
             Some((subject, group)) => self.client.queue_subscribe(subject.to_owned(), group.to_owned()).await?,
             None => self.client.subscribe(subject.to_owned()).await?,
         };
         self.verdict().await
     }
 
-    /// Returns when the server has dealt with everything that this connection sent: a flush only sends it.
+    /// Returns when the server has processed everything that this connection sent; a flush only sends it.
     pub(crate) async fn round_trip(&mut self) -> anyhow::Result<()> {
         self.verdict().await.map(drop)
     }

@@ -1,39 +1,40 @@
-//! A session under the permissions: every service a process and a NATS user of its own.
+//! A session under the permissions: each service is a process with its own NATS user.
 
-use ailoop_tests::client::Seen;
-use ailoop_tests::crowd::Crowd;
-use ailoop_tests::fleet::{PATIENCE, key, soon};
+use ailoop_tests::client::ReceivedEvent;
+use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
-use ailoop_tests::model::{Gate, ModelServer, Reply};
+use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
 use ailoop_tests::nats::password;
+use ailoop_tests::process_fleet::ProcessFleet;
+use ailoop_tests::wait::{PATIENCE, soon};
 use contract::limits::INLINE_BYTES_MAX;
 use serde_json::json;
 
-/// The only thing that is refused to a fleet that works: built-in tools announce themselves, where they may.
+/// The only expected refusal: built-in tools announce themselves, even if their user may not.
 const BEST_EFFORT: &str = "ai_rpc.tool.announce";
 
-/// What the server refused to whom, except for what may be.
+/// Permission violations in the log of a server, without the expected one.
 fn violations(log: &str) -> Vec<&str> {
     log.lines().filter(|line| line.contains("Violation") && !line.contains(BEST_EFFORT)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_whole_session_needs_nothing_that_is_refused() -> anyhow::Result<()> {
+async fn session_under_permissions_causes_no_violation() -> anyhow::Result<()> {
     let files = tempfile::tempdir()?;
     std::fs::write(files.path().join("a.txt"), "one\ntwo\n")?;
     let (root, out) = (files.path().display().to_string(), files.path().join("out").display().to_string());
     let gate = Gate::new();
     let model = ModelServer::with_replies(vec![
-        Reply::text("I look.").and_gate(&gate).and_calls(&[("read_file", json!({"path": "a.txt"}))]),
-        Reply::text("I write.").and_calls(&[("write_file", json!({"path": "b.txt", "content": "three"}))]),
-        Reply::text("I tell.")
+        ScriptedReply::text("I look.").and_gate(&gate).and_calls(&[("read_file", json!({"path": "a.txt"}))]),
+        ScriptedReply::text("I write.").and_calls(&[("write_file", json!({"path": "b.txt", "content": "three"}))]),
+        ScriptedReply::text("I tell.")
             .and_calls(&[("send_mail", json!({"to": "eamonn", "subject": "b", "text": "It is there."}))]),
-        Reply::text("I look for answers.").and_calls(&[("check_mail", json!({}))]),
-        Reply::signal("done", "TERMINATE"),
+        ScriptedReply::text("I look for answers.").and_calls(&[("check_mail", json!({}))]),
+        ScriptedReply::signal("done", "TERMINATE"),
     ])
     .await?;
     let (files_password, mail_password) = (password("files"), password("mail"));
-    let crowd = Crowd::guarded(
+    let process_fleet = ProcessFleet::guarded(
         &[("test", &model.base_url())],
         &[
             ("AILOOP__TOOL_HOST__FILES__ROOT", &root),
@@ -45,49 +46,53 @@ async fn a_whole_session_needs_nothing_that_is_refused() -> anyhow::Result<()> {
         ],
     )
     .await?;
-    let mut first = crowd.spawn("orchestrator").await?;
-    let _others = (crowd.spawn("orchestrator").await?, crowd.spawn("gateway").await?);
-    let _tools = (crowd.spawn("executor").await?, crowd.spawn("tool-host").await?);
-    let edge = crowd.edge().await?;
-    crowd.knows(&["read_file", "write_file", "send_mail", "check_mail", "reply_mail"]).await?;
+    let mut first = process_fleet.spawn("orchestrator").await?;
+    let _others = (process_fleet.spawn("orchestrator").await?, process_fleet.spawn("gateway").await?);
+    let _tools = (process_fleet.spawn("executor").await?, process_fleet.spawn("tool-host").await?);
+    let edge = process_fleet.edge().await?;
+    process_fleet.wait_for_tools(&["read_file", "write_file", "send_mail", "check_mail", "reply_mail"]).await?;
     let client = edge.client().await?;
 
-    // So large that inputs, items and commits travel by reference.
+    // Large enough that inputs, items and commits are stored as objects.
     let prompt = "x ".repeat(INLINE_BYTES_MAX);
     client.start("s", &prompt).await?;
     let watching = client.watch("s").await?;
-    soon("the model is asked", model.asked_times(1)).await?;
+    soon("the model is asked", model.wait_for_requests(1)).await?;
     first.kill()?;
     gate.open();
-    let seen = tokio::time::timeout(PATIENCE * 2, watching.to_end()).await??;
+    let events = tokio::time::timeout(PATIENCE * 2, watching.to_end()).await??;
 
-    judge::seqs(&seen)?;
-    judge::log(&crowd.bus, &key("s")?, 10).await?;
-    let ok = |seen: &&Seen| seen.topic == "tool_call.result_processed" && seen.data["outcome"] == "ok";
-    assert_eq!(seen.iter().filter(ok).count(), 4, "{seen:?}");
+    judge::seqs(&events)?;
+    judge::log(&process_fleet.bus, &key("s")?, 10).await?;
+    let ok = |event: &&ReceivedEvent| event.topic == "tool_call.result_processed" && event.data["outcome"] == "ok";
+    assert_eq!(events.iter().filter(ok).count(), 4, "{events:?}");
     let mails =
-        seen.iter().find(|seen| seen.topic == "tool_call.result_processed" && seen.data["tool"] == "check_mail");
-    assert!(mails.is_some_and(|seen| seen.data["content"].to_string().contains("It is there.")), "{mails:?}");
+        events.iter().find(|event| event.topic == "tool_call.result_processed" && event.data["tool"] == "check_mail");
+    assert!(mails.is_some_and(|event| event.data["content"].to_string().contains("It is there.")), "{mails:?}");
     assert_eq!(std::fs::read_to_string(files.path().join("out/b.txt"))?, "three");
-    assert_eq!(violations(&crowd.nats.log()), Vec::<&str>::new());
+    assert_eq!(violations(&process_fleet.nats.log()), Vec::<&str>::new());
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_stopped_half_way_needs_nothing_that_is_refused_either() -> anyhow::Result<()> {
+async fn session_stopped_under_permissions_causes_no_violation() -> anyhow::Result<()> {
     let gate = Gate::new();
-    let model = ModelServer::with_replies(vec![Reply::text("a long story").and_gate(&gate)]).await?;
-    let crowd = Crowd::guarded(&[("test", &model.base_url())], &[]).await?;
-    let _loop = (crowd.spawn("orchestrator").await?, crowd.spawn("gateway").await?, crowd.spawn("executor").await?);
-    let edge = crowd.edge().await?;
+    let model = ModelServer::with_replies(vec![ScriptedReply::text("a long story").and_gate(&gate)]).await?;
+    let process_fleet = ProcessFleet::guarded(&[("test", &model.base_url())], &[]).await?;
+    let _loop = (
+        process_fleet.spawn("orchestrator").await?,
+        process_fleet.spawn("gateway").await?,
+        process_fleet.spawn("executor").await?,
+    );
+    let edge = process_fleet.edge().await?;
     let client = edge.client().await?;
     client.start("s", "go").await?;
-    soon("the model is asked", model.asked_times(1)).await?;
+    soon("the model is asked", model.wait_for_requests(1)).await?;
     let mut ws = edge.ws().await?;
     ws.ok("session.pause", &json!({"session_id": "s"})).await?;
     ws.ok("session.resume", &json!({"session_id": "s"})).await?;
     ws.ok("session.stop", &json!({"session_id": "s"})).await?;
     client.watch("s").await?.to_end().await?;
-    assert_eq!(violations(&crowd.nats.log()), Vec::<&str>::new());
+    assert_eq!(violations(&process_fleet.nats.log()), Vec::<&str>::new());
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Whoever builds tools may try and verify them, as a user that may do nothing else.
+//! The NATS user `toolsmith` may try and verify tools, and nothing else.
 
-use ailoop_tests::cli::Desk;
+use ailoop_tests::cli::WorkDir;
 use ailoop_tests::nats::NatsServer;
 use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
 use serde_json::json;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::deploy::probe::Probe;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_toolsmith_tries_and_verifies_a_tool() -> anyhow::Result<()> {
+async fn toolsmith_user_tries_and_verifies_a_tool() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
     let tool = Tool::new("word_count").description("Counts.").parameters(schema).effect(Effect::Pure);
@@ -21,13 +21,13 @@ async fn the_toolsmith_tries_and_verifies_a_tool() -> anyhow::Result<()> {
     let _serving = Tools::new(probe.client.clone()).tool(tool).serve().await?;
     probe.round_trip().await?;
 
-    let desk = Desk::new()?
+    let work_dir = WorkDir::new()?
         .with("AILOOP__NATS__URL", server.url())
         .with("AILOOP__NATS__USER", "toolsmith")
         .with("AILOOP__NATS__PASSWORD", server.config_of("toolsmith").password.unwrap_or_default());
-    let tried = desk.run(["tools", "try", "word_count", "--args", r#"{"text": "one two"}"#]).await?;
+    let tried = work_dir.run(["tools", "try", "word_count", "--args", r#"{"text": "one two"}"#]).await?;
     assert_eq!((tried.code, tried.stdout.as_str()), (0, "{\"words\":2}\n"), "{}", tried.stderr);
-    let verified = desk.run(["tools", "verify", "word_count"]).await?;
+    let verified = work_dir.run(["tools", "verify", "word_count"]).await?;
     assert_eq!(verified.code, 0, "{} {}", verified.stdout, verified.stderr);
     assert!(verified.stdout.contains("no executor has found it"), "{}", verified.stdout);
     Ok(())

@@ -1,44 +1,45 @@
-//! Models and tools that refuse, hang, break off or answer garbage: each gives its one error, and the session survives
-//! or ends with that reason.
+//! Models and tools that refuse, hang, break off or send garbage: each gives one error, and the session goes on or ends with
+//! that reason.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ailoop_tests::cli::Desk;
-use ailoop_tests::client::{Client, Control, Seen};
-use ailoop_tests::fleet::{Fleet, eventually, key, soon};
+use ailoop_tests::cli::WorkDir;
+use ailoop_tests::client::{Control, ReceivedEvent, TestClient};
+use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
-use ailoop_tests::model::{Gate, ModelServer, Reply, refusing_url};
-use ailoop_tests::workshop::{Answer, Plan};
+use ailoop_tests::model::{Gate, ModelServer, ScriptedReply, refusing_url};
+use ailoop_tests::tool_server::{ToolAnswer, ToolServerBuilder};
+use ailoop_tests::wait::{eventually, soon};
 use ailoop_tool::async_nats;
 use ailoop_tool::{Effect, Tool};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-fn of<'a>(seen: &'a [Seen], topic: &str) -> Vec<&'a Value> {
-    seen.iter().filter(|seen| seen.topic == topic).map(|seen| &seen.data).collect()
+fn of<'a>(events: &'a [ReceivedEvent], topic: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event.topic == topic).map(|event| &event.data).collect()
 }
 
-/// Models by name: what each does to every request, and the code that users read.
-fn bad_models() -> Vec<(&'static str, Reply, &'static str)> {
+/// Models by name, with their reply to every request and the expected error code.
+fn bad_models() -> Vec<(&'static str, ScriptedReply, &'static str)> {
     let error = |message: &str, code: &str| json!({"error": {"message": message, "code": code}}).to_string();
     vec![
-        ("hangs", Reply::hang(), "model_hung"),
-        ("stalls", Reply::text("so far ").and_hang(), "model_hung"),
-        ("garbage", Reply::raw("<html>Bad gateway</html>\n\n"), "model_garbage"),
-        ("noise", Reply::text("so far ").and_raw("data: {\"choices\": [[[\n\n"), "model_garbage"),
-        ("breaks", Reply::text("so far ").and_break(), "model_truncated"),
-        ("stops", Reply::text("so far ").and_stop(), "model_truncated"),
-        ("empty", Reply::text(""), "model_empty_reply"),
-        ("locked", Reply::status(401, &error("no such key", "invalid_api_key")), "model_auth"),
-        ("poor", Reply::status(429, &error("nothing left", "insufficient_quota")), "model_quota"),
-        ("down", Reply::status(503, "upstream"), "model_overloaded"),
-        ("picky", Reply::status(400, &error("what is this", "invalid_request")), "model_bad_request"),
+        ("hangs", ScriptedReply::hang(), "model_hung"),
+        ("stalls", ScriptedReply::text("so far ").and_hang(), "model_hung"),
+        ("garbage", ScriptedReply::raw("<html>Bad gateway</html>\n\n"), "model_garbage"),
+        ("noise", ScriptedReply::text("so far ").and_raw("data: {\"choices\": [[[\n\n"), "model_garbage"),
+        ("breaks", ScriptedReply::text("so far ").and_break(), "model_truncated"),
+        ("stops", ScriptedReply::text("so far ").and_stop(), "model_truncated"),
+        ("empty", ScriptedReply::text(""), "model_empty_reply"),
+        ("locked", ScriptedReply::status(401, &error("no such key", "invalid_api_key")), "model_auth"),
+        ("poor", ScriptedReply::status(429, &error("nothing left", "insufficient_quota")), "model_quota"),
+        ("down", ScriptedReply::status(503, "upstream"), "model_overloaded"),
+        ("picky", ScriptedReply::status(400, &error("what is this", "invalid_request")), "model_bad_request"),
     ]
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_that_fails_ends_the_session_with_its_own_code() -> anyhow::Result<()> {
+async fn failing_model_ends_the_session_with_its_error_code() -> anyhow::Result<()> {
     let mut servers = Vec::new();
     let mut urls = vec![("refuses", refusing_url().await?)];
     let mut expected = BTreeMap::from([("refuses", "model_unreachable")]);
@@ -49,35 +50,35 @@ async fn a_model_that_fails_ends_the_session_with_its_own_code() -> anyhow::Resu
         servers.push(server);
     }
     let models: Vec<(&str, &str)> = urls.iter().map(|(name, url)| (*name, url.as_str())).collect();
-    let fleet = Fleet::start(&models).await?;
+    let fleet = TestFleet::start(&models).await?;
     let client = fleet.client().await?;
     let streaming = json!({"connect": 1, "first_byte": 1, "idle": 1});
     for (name, _) in &models {
         client.begin(name, "go", &json!({"model": name, "streaming": streaming})).await?;
     }
-    let mut told = BTreeMap::new();
+    let mut codes = BTreeMap::new();
     for (name, _) in &models {
-        let seen = client.watch(name).await?.to_end().await?;
-        judge::seqs(&seen)?;
+        let events = client.watch(name).await?.to_end().await?;
+        judge::seqs(&events)?;
         judge::log(&fleet.bus, &key(name)?, 10).await?;
-        // The others are notices about tries of a call that goes on.
-        let facts = seen.iter().filter(|seen| seen.topic == "error" && seen.seq.is_some());
-        let errors: Vec<&Value> = facts.map(|seen| &seen.data).collect();
+        // Errors without `seq` are about attempts that are retried.
+        let facts = events.iter().filter(|event| event.topic == "error" && event.seq.is_some());
+        let errors: Vec<&Value> = facts.map(|event| &event.data).collect();
         assert_eq!(errors.len(), 1, "{name}: {errors:?}");
-        assert_eq!(of(&seen, "turn.completed")[0]["stop_reason"], "error", "{name}");
-        assert_eq!(of(&seen, "session_ended")[0]["reason"], "error", "{name}");
-        told.insert(*name, errors[0]["code"].as_str().unwrap_or_default().to_owned());
+        assert_eq!(of(&events, "turn.completed")[0]["stop_reason"], "error", "{name}");
+        assert_eq!(of(&events, "session_ended")[0]["reason"], "error", "{name}");
+        codes.insert(*name, errors[0]["code"].as_str().unwrap_or_default().to_owned());
     }
-    assert_eq!(told, expected.into_iter().map(|(name, code)| (name, code.to_owned())).collect());
+    assert_eq!(codes, expected.into_iter().map(|(name, code)| (name, code.to_owned())).collect());
     fleet.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_turn_leaves_an_interactive_session_usable() -> anyhow::Result<()> {
+async fn interactive_session_after_a_failed_turn_is_usable() -> anyhow::Result<()> {
     let refusal = json!({"error": {"message": "no such key", "code": "invalid_api_key"}}).to_string();
-    let replies = vec![Reply::status(401, &refusal), Reply::text("now it works")];
+    let replies = vec![ScriptedReply::status(401, &refusal), ScriptedReply::text("now it works")];
     let model = ModelServer::with_replies(replies).await?;
-    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let client = fleet.client().await?;
     client.start_interactive("s", "first").await?;
     let mut watching = client.watch("s").await?;
@@ -90,21 +91,21 @@ async fn a_failed_turn_leaves_an_interactive_session_usable() -> anyhow::Result<
     client.control("s", Control::Stop).await?;
     judge::seqs(&watching.to_end().await?)?;
     judge::log(&fleet.bus, &key("s")?, 10).await?;
-    judge::requests(&model.asked())?;
+    judge::requests(&model.requests())?;
     fleet.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_command_fails_with_the_models_error() -> anyhow::Result<()> {
+async fn command_with_a_failing_model_exits_with_its_error() -> anyhow::Result<()> {
     let url = refusing_url().await?;
-    let fleet = Fleet::start(&[("refuses", &url)]).await?;
-    let outcome = Desk::new()?.run(["run", "--url", &fleet.url(), "hello"]).await?;
+    let fleet = TestFleet::start(&[("refuses", &url)]).await?;
+    let outcome = WorkDir::new()?.run(["run", "--url", &fleet.url(), "hello"]).await?;
     assert_eq!((outcome.error()?, outcome.code), ("model_unreachable", 1), "{}", outcome.stderr);
     fleet.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_tool_does_wrong_is_what_the_model_reads() -> anyhow::Result<()> {
+async fn failing_tool_is_reported_to_the_model() -> anyhow::Result<()> {
     let calls = [
         ("garbage", json!({})),
         ("silent", json!({})),
@@ -113,31 +114,31 @@ async fn what_a_tool_does_wrong_is_what_the_model_reads() -> anyhow::Result<()> 
         ("picky", json!({"count": "many"})),
         ("nothing", json!({})),
     ];
-    let replies = vec![Reply::calls(&calls), Reply::signal("I see.", "TERMINATE")];
+    let replies = vec![ScriptedReply::calls(&calls), ScriptedReply::signal("I see.", "TERMINATE")];
     let model = ModelServer::with_replies(replies).await?;
-    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let schema = json!({"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]});
     let garbage = "\u{0}{not json]\u{1b}[31m";
-    let workshop = Plan::at(&fleet.nats.url())
+    let tool_server = ToolServerBuilder::at(&fleet.nats.url())
         .await?
-        .tool("garbage", Effect::Pure, move |_| Answer::Text(garbage.to_owned()))
-        .with(Tool::new("silent").timeout(Duration::from_secs(1)), |_| Answer::Never)
-        .tool("failing", Effect::Pure, |_| Answer::Error("out of paper".to_owned()))
-        .tool("huge", Effect::Pure, |_| Answer::Text("x".repeat(300 << 10)))
-        .with(Tool::new("picky").parameters(schema), |_| Answer::Json(json!("never called")))
+        .tool("garbage", Effect::Pure, move |_| ToolAnswer::Text(garbage.to_owned()))
+        .with(Tool::new("silent").timeout(Duration::from_secs(1)), |_| ToolAnswer::Never)
+        .tool("failing", Effect::Pure, |_| ToolAnswer::Error("out of paper".to_owned()))
+        .tool("huge", Effect::Pure, |_| ToolAnswer::Text("x".repeat(300 << 10)))
+        .with(Tool::new("picky").parameters(schema), |_| ToolAnswer::Json(json!("never called")))
         .open()
         .await?;
-    fleet.knows(&["garbage", "silent", "failing", "huge", "picky"]).await?;
+    fleet.wait_for_tools(&["garbage", "silent", "failing", "huge", "picky"]).await?;
     let client = fleet.client().await?;
     client.start("s", "go").await?;
-    let seen = client.watch("s").await?.to_end().await?;
-    judge::seqs(&seen)?;
+    let events = client.watch("s").await?.to_end().await?;
+    judge::seqs(&events)?;
     judge::log(&fleet.bus, &key("s")?, 10).await?;
-    judge::requests(&model.asked())?;
-    assert_eq!(of(&seen, "session_ended")[0]["reason"], "completed");
+    judge::requests(&model.requests())?;
+    assert_eq!(of(&events, "session_ended")[0]["reason"], "completed");
 
-    let results = of(&seen, "tool_call.result_processed");
-    let told: BTreeMap<&str, (&str, &str)> = results
+    let results = of(&events, "tool_call.result_processed");
+    let outcomes: BTreeMap<&str, (&str, &str)> = results
         .iter()
         .map(|data| {
             let text = |field: &str| data[field].as_str().unwrap_or_default();
@@ -152,23 +153,23 @@ async fn what_a_tool_does_wrong_is_what_the_model_reads() -> anyhow::Result<()> 
         ("picky", ("error", "invalid_arguments")),
         ("nothing", ("error", "unknown_tool")),
     ];
-    assert_eq!(told, expected.into());
-    let asked = model.asked();
-    let read = asked[1].last_results();
+    assert_eq!(outcomes, expected.into());
+    let requests = model.requests();
+    let read = requests[1].last_results();
     assert_eq!((read.len(), read[0]), (6, garbage));
     assert!(read[2].contains("out of paper"), "{}", read[2]);
     assert!(read[3].len() <= 64 << 10, "{} bytes", read[3].len());
-    assert!(read[4].contains("count"), "the model is told where: {}", read[4]);
-    assert!(workshop.calls().iter().all(|call| call.tool != "picky"), "it must not be called with such arguments");
+    assert!(read[4].contains("count"), "the result names the argument: {}", read[4]);
+    assert!(tool_server.calls().iter().all(|call| call.tool != "picky"), "it must not be called with such arguments");
     fleet.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn malformed_control_never_stops_a_session() -> anyhow::Result<()> {
+async fn malformed_control_message_does_not_stop_the_session() -> anyhow::Result<()> {
     let gate = Gate::new();
-    let replies = vec![Reply::text("half ").and_gate(&gate).and_text("whole")];
+    let replies = vec![ScriptedReply::text("half ").and_gate(&gate).and_text("whole")];
     let model = ModelServer::with_replies(replies).await?;
-    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let client = fleet.client().await?;
     client.start("s", "go").await?;
     let mut watching = client.watch("s").await?;
@@ -186,7 +187,7 @@ async fn malformed_control_never_stops_a_session() -> anyhow::Result<()> {
         ("ai_loop.control.start.NOBODY.s s.b7", b"{}"),
     ];
     for (subject, body) in bad {
-        // The last one is no subject at all: the server or the client refuses it.
+        // The last one is no valid subject: the server or the client refuses it.
         let _refused = stranger.publish(subject, body.into()).await;
     }
     for subject in ["ai_loop.control.stop", "ai_loop.control.stop.default.s"] {
@@ -203,17 +204,17 @@ async fn malformed_control_never_stops_a_session() -> anyhow::Result<()> {
         assert_eq!(letters.get(*subject), Some(&"bad_request".into()), "{subject}: {letters:?}");
     }
     gate.open();
-    let seen = watching.to_end().await?;
-    judge::seqs(&seen)?;
+    let events = watching.to_end().await?;
+    judge::seqs(&events)?;
     judge::log(&fleet.bus, &key("s")?, 10).await?;
-    let told = of(&seen, "error");
-    assert!(!told.is_empty() && told.iter().all(|error| error["code"] == "bad_request"), "{told:?}");
-    assert_eq!(of(&seen, "session_ended")[0]["final_response"], "half whole");
+    let errors = of(&events, "error");
+    assert!(!errors.is_empty() && errors.iter().all(|error| error["code"] == "bad_request"), "{errors:?}");
+    assert_eq!(of(&events, "session_ended")[0]["final_response"], "half whole");
     eventually("nothing waits any more", async || waits_for_nothing(&fleet, &client).await).await?;
     fleet.end().await
 }
 
-async fn waits_for_nothing(fleet: &Fleet, client: &Client) -> bool {
+async fn waits_for_nothing(fleet: &TestFleet, client: &TestClient) -> bool {
     let Ok(key) = key("s") else { return false };
     let ended = client.phase("s").await.is_ok_and(|phase| phase == "ended");
     let inbox = fleet.bus.inbox(&key).await;

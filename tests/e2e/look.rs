@@ -1,7 +1,8 @@
-//! Tools by which an agent looks into other sessions.
+//! Tools with which an agent reads other sessions.
 
-use ailoop_tests::fleet::{Fleet, eventually};
-use ailoop_tests::model::{ModelServer, Reply};
+use ailoop_tests::fleet::TestFleet;
+use ailoop_tests::model::{ModelServer, ScriptedReply};
+use ailoop_tests::wait::eventually;
 use contract::TenantId;
 use contract::commit::Phase;
 use serde_json::{Value, json};
@@ -12,18 +13,18 @@ agents:
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agent_finds_a_session_and_reads_what_was_said_and_decided_in_it() -> anyhow::Result<()> {
+async fn agent_finds_another_session_and_reads_its_transcript() -> anyhow::Result<()> {
     let replies = vec![
-        Reply::text("I cannot find the port. What is it?"),
-        Reply::calls(&[("list_sessions", json!({"title": "PORT", "phase": "ended"}))]),
-        Reply::calls(&[("read_session", json!({"session": "odd"}))]),
-        Reply::calls(&[("read_decisions", json!({"session": "odd"}))]),
-        Reply::calls(&[("read_session", json!({"session": "nobody"}))]),
-        Reply::text("It asked instead of looking."),
+        ScriptedReply::text("I cannot find the port. What is it?"),
+        ScriptedReply::calls(&[("list_sessions", json!({"title": "PORT", "phase": "ended"}))]),
+        ScriptedReply::calls(&[("read_session", json!({"session": "odd"}))]),
+        ScriptedReply::calls(&[("read_decisions", json!({"session": "odd"}))]),
+        ScriptedReply::calls(&[("read_session", json!({"session": "nobody"}))]),
+        ScriptedReply::text("It asked instead of looking."),
     ];
     let model = ModelServer::with_replies(replies).await?;
-    let fleet = Fleet::with_agents(&[("test", &model.base_url())], AGENTS).await?;
-    fleet.knows(&["list_sessions", "read_session", "read_decisions"]).await?;
+    let fleet = TestFleet::with_agents(&[("test", &model.base_url())], AGENTS).await?;
+    fleet.wait_for_tools(&["list_sessions", "read_session", "read_decisions"]).await?;
     let client = fleet.client().await?;
     client.begin("odd", "Which port is open?", &json!({"agent": "d"})).await?;
     client.watch("odd").await?.to_end().await?;
@@ -35,8 +36,8 @@ async fn agent_finds_a_session_and_reads_what_was_said_and_decided_in_it() -> an
     client.begin("debug", "Why did the last session end?", &json!({"agent": "d"})).await?;
     client.watch("debug").await?.to_end().await?;
 
-    let asked = model.asked();
-    let result = |number: usize| -> Value { serde_json::from_str(asked[number].last_results()[0]).unwrap() };
+    let requests = model.requests();
+    let result = |number: usize| -> Value { serde_json::from_str(requests[number].last_results()[0]).unwrap() };
     let (listed, read, decided) = (result(2), result(3), result(4));
     let [line] = &listed["sessions"].as_array().unwrap()[..] else { panic!("{listed}") };
     assert_eq!((&line["session"], &line["stop_reason"]), (&json!("odd"), &json!("completed")));
@@ -46,7 +47,7 @@ async fn agent_finds_a_session_and_reads_what_was_said_and_decided_in_it() -> an
     let made = &decided["entries"][0];
     assert_eq!((&made["continues"], &made["step"]), (&json!(false), &json!(1)));
     assert!(made["source"].is_string() && made["reason"].is_string(), "{decided}");
-    let unknown = asked[5].last_results()[0];
+    let unknown = requests[5].last_results()[0];
     assert!(unknown.contains("there is no session") && unknown.contains("list_sessions"), "{unknown}");
     fleet.end().await
 }

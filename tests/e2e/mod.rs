@@ -1,4 +1,4 @@
-//! Ring 5: the whole, through its doors: the command, the client API, tools and models as strangers serve them.
+//! Ring 5: the whole fleet through its public interfaces: the command, the client API, tools and models.
 
 mod bad_input;
 mod control;

@@ -1,25 +1,26 @@
-//! The tool of the README, in Python: found, called, traced, and missed at once when it is gone.
+//! The Python tool of the README: it is discovered, called, traced, and reported as missing when it has ended.
 
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use ailoop_tests::cli::Desk;
-use ailoop_tests::client::Client;
-use ailoop_tests::fleet::{configuration, eventually, knows, soon};
+use ailoop_tests::cli::WorkDir;
+use ailoop_tests::client::TestClient;
+use ailoop_tests::fleet::{configuration, wait_for_tools};
 use ailoop_tests::judge;
-use ailoop_tests::model::{Gate, ModelServer, Reply};
+use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
 use ailoop_tests::otlp::Collector;
 use ailoop_tests::python;
+use ailoop_tests::wait::{eventually, soon};
 use ailoop_tool::async_nats;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
 const TOOL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/tools/python/word_count.py");
 
-/// Where the fleet of a desk is, once it runs.
-async fn run_file(desk: &Desk) -> anyhow::Result<Value> {
-    let path = desk.path().join(".ailoop/run.json");
+/// The run file of a fleet in a directory, once it exists.
+async fn run_file(work_dir: &WorkDir) -> anyhow::Result<Value> {
+    let path = work_dir.path().join(".ailoop/run.json");
     eventually("the fleet is up", async || path.exists()).await?;
     Ok(serde_json::from_slice(&std::fs::read(path)?)?)
 }
@@ -29,19 +30,19 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_python_tool_is_found_called_and_missed() -> anyhow::Result<()> {
+async fn python_tool_is_discovered_called_and_reported_missing() -> anyhow::Result<()> {
     let python = tokio::task::spawn_blocking(python::with_nats).await??;
     let gate = Gate::new();
-    let call = || Reply::calls(&[("word_count", json!({"text": "one two  three"}))]);
-    let replies = vec![call(), call().before(&gate), Reply::signal("Done.", "TERMINATE")];
+    let call = || ScriptedReply::calls(&[("word_count", json!({"text": "one two  three"}))]);
+    let replies = vec![call(), call().before(&gate), ScriptedReply::signal("Done.", "TERMINATE")];
     let model = ModelServer::with_replies(replies).await?;
     let (collector, config) = (Collector::start().await?, configuration(&[("test", &model.base_url())])?);
-    let mut desk = Desk::new()?.with("AILOOP_CONFIG", config.path().display().to_string());
+    let mut work_dir = WorkDir::new()?.with("AILOOP_CONFIG", config.path().display().to_string());
     for (name, value) in collector.environment() {
-        desk = desk.with(&name, value);
+        work_dir = work_dir.with(&name, value);
     }
-    let _fleet = desk.spawn(["up", "--ws-port", "0", "--grpc-port", "0"])?;
-    let run = run_file(&desk).await?;
+    let _fleet = work_dir.spawn(["up", "--ws-port", "0", "--grpc-port", "0"])?;
+    let run = run_file(&work_dir).await?;
     let bus = bus::Bus::connect(&bus::NatsConfig { url: text(&run, "nats").to_owned(), ..Default::default() }).await?;
 
     // Found within two seconds of its announcement.
@@ -57,11 +58,11 @@ async fn a_python_tool_is_found_called_and_missed() -> anyhow::Result<()> {
         .spawn()?;
     soon("the tool is announced", announced.next()).await?;
     let began = Instant::now();
-    knows(&bus, &["word_count"]).await?;
+    wait_for_tools(&bus, &["word_count"]).await?;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 
     // Called, under the session's trace.
-    let client = Client::connect(text(&run, "grpc")).await?;
+    let client = TestClient::connect(text(&run, "grpc")).await?;
     client.start("s", "count").await?;
     let mut watching = client.watch("s").await?;
     let result = watching.until("tool_call.result_processed", |_| true).await?;
@@ -73,8 +74,8 @@ async fn a_python_tool_is_found_called_and_missed() -> anyhow::Result<()> {
     assert_eq!(header("Ailoop-Session"), "s");
     assert!(header("Ailoop-Call").starts_with("s-c1-1-1-"), "{headers:?}");
 
-    // Gone: the next call says so within a second.
-    soon("the second request", model.asked_times(2)).await?;
+    // The tool has ended: the next call fails within a second.
+    soon("the second request", model.wait_for_requests(2)).await?;
     drop(requests);
     drop(observer);
     tool.kill().await?;
@@ -83,9 +84,9 @@ async fn a_python_tool_is_found_called_and_missed() -> anyhow::Result<()> {
     assert_eq!((text(&result.data, "outcome"), text(&result.data, "code")), ("error", "no_tool_available"));
     assert!(result.data["duration_ms"].as_u64().is_some_and(|ms| ms < 1_000), "{:?}", result.data);
     judge::seqs(&watching.to_end().await?)?;
-    judge::requests(&model.asked())?;
-    let asked = model.asked();
-    assert_eq!(asked[1].last_results(), [r#"{"words": 3}"#]);
-    assert!(asked[2].last_results()[0].contains("word_count"), "{:?}", asked[2].last_results());
+    judge::requests(&model.requests())?;
+    let requests = model.requests();
+    assert_eq!(requests[1].last_results(), [r#"{"words": 3}"#]);
+    assert!(requests[2].last_results()[0].contains("word_count"), "{:?}", requests[2].last_results());
     Ok(())
 }

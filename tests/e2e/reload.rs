@@ -1,26 +1,27 @@
-//! Configuration that changes under a fleet that runs.
+//! Configuration that changes while a fleet runs.
 
-use ailoop_tests::fleet::{Fleet, eventually, key};
+use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
+use ailoop_tests::wait::eventually;
 
 /// The first line of the system prompt that a model was asked with.
-fn begins(asked: &Asked) -> &str {
-    asked.messages()[0]["content"].as_str().unwrap().lines().next().unwrap_or_default()
+fn begins(request: &RecordedRequest) -> &str {
+    request.messages()[0]["content"].as_str().unwrap().lines().next().unwrap_or_default()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_keeps_its_prompt_and_the_next_one_gets_the_new_text() -> anyhow::Result<()> {
-    let model = ModelServer::start(|_| Reply::signal("Yes.", "TERMINATE")).await?;
-    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+async fn prompt_changed_on_disk_applies_to_new_sessions_only() -> anyhow::Result<()> {
+    let model = ModelServer::start(|_| ScriptedReply::signal("Yes.", "TERMINATE")).await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let prompt = "prompts/agents/eamonn_executioner.md";
     let client = fleet.client().await?;
     client.start_interactive("old", "Hello?").await?;
     let mut old = client.watch("old").await?;
     old.until("turn.completed", |_| true).await?;
-    let shipped = begins(&model.asked()[0]).to_owned();
+    let shipped = begins(&model.requests()[0]).to_owned();
 
-    // Sessions begin until one begins with what was written.
+    // Starts sessions until one has the new prompt.
     let mut sessions = 0;
     let mut until = async |word: &str| {
         eventually(word, async || {
@@ -28,13 +29,13 @@ async fn a_session_keeps_its_prompt_and_the_next_one_gets_the_new_text() -> anyh
             let id = format!("s{sessions}");
             client.start(&id, "Hello?").await.unwrap();
             client.watch(&id).await.unwrap().to_end().await.unwrap();
-            begins(model.asked().last().unwrap()) == word
+            begins(model.requests().last().unwrap()) == word
         })
         .await
     };
     fleet.write(prompt, "I am new.\n")?;
     until("I am new.").await?;
-    // A model that nobody knew before, with an agent that uses it: composer and gateway both follow.
+    // A new model, and an agent that uses it: composer and gateway both reload.
     let models = format!(
         "providers: {{test: {{kind: openai_chat, base_url: '{}'}}}}\nmodels: {{fresh: {{provider: test}}, test: {{provider: test}}}}\n",
         model.base_url()
@@ -43,13 +44,16 @@ async fn a_session_keeps_its_prompt_and_the_next_one_gets_the_new_text() -> anyh
     fleet.write("agents.yaml", "default_agent: e\nagents:\n  e: {name: Eve, prompt_file: eve.md, model: fresh}\n")?;
     fleet.write("prompts/agents/eve.md", "I am Eve.\n")?;
     until("I am Eve.").await?;
-    assert_eq!(model.asked().last().unwrap().body["model"], "fresh");
+    assert_eq!(model.requests().last().unwrap().body["model"], "fresh");
 
     client.send("old", "And now?", "queue").await?;
     let ended = old.until("turn.completed", |_| true).await?;
     assert_eq!(ended.data["stop_reason"], "completed", "{:?}", ended.data);
-    let asked = model.asked();
-    assert_eq!((begins(asked.last().unwrap()), &asked.last().unwrap().body["model"]), (&*shipped, &"test".into()));
+    let requests = model.requests();
+    assert_eq!(
+        (begins(requests.last().unwrap()), &requests.last().unwrap().body["model"]),
+        (&*shipped, &"test".into())
+    );
     judge::log(&fleet.bus, &key("old")?, 10).await?;
     fleet.end().await
 }

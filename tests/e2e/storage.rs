@@ -1,9 +1,10 @@
-//! Streams that are full: whoever asks is told so, and sessions go on by themselves once there is room.
+//! Full streams: commands are refused with a reason, and sessions go on once there is room.
 
 use ailoop_tests::client::Control;
-use ailoop_tests::fleet::{Fleet, eventually, key, soon};
+use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
-use ailoop_tests::model::{ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, ScriptedReply};
+use ailoop_tests::wait::{eventually, soon};
 use ailoop_tool::async_nats;
 use anyhow::ensure;
 use bus::Read;
@@ -11,38 +12,43 @@ use contract::streams::{Queue, Stream};
 use serde_json::{Value, json};
 
 /// Limits a stream to what it holds now.
-async fn fill(fleet: &Fleet, stream: Stream) -> anyhow::Result<()> {
+async fn fill(fleet: &TestFleet, stream: Stream) -> anyhow::Result<()> {
     let client = async_nats::connect(fleet.nats.url()).await?;
-    let asked = client.request(format!("$JS.API.STREAM.INFO.{}", stream.name()), "".into()).await?;
-    let mut info: Value = serde_json::from_slice(&asked.payload)?;
+    let info = client.request(format!("$JS.API.STREAM.INFO.{}", stream.name()), "".into()).await?;
+    let mut info: Value = serde_json::from_slice(&info.payload)?;
     let used = info["state"]["bytes"].as_u64().unwrap_or_default().max(1);
     info["config"]["max_bytes"] = json!(used);
     let body = serde_json::to_vec(&info["config"])?;
-    let told = client.request(format!("$JS.API.STREAM.UPDATE.{}", stream.name()), body.into()).await?;
-    let told: Value = serde_json::from_slice(&told.payload)?;
-    ensure!(told.get("error").is_none(), "{told}");
+    let update = client.request(format!("$JS.API.STREAM.UPDATE.{}", stream.name()), body.into()).await?;
+    let update: Value = serde_json::from_slice(&update.payload)?;
+    ensure!(update.get("error").is_none(), "{update}");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_whose_log_is_full_goes_on_when_there_is_room() -> anyhow::Result<()> {
-    let model = ModelServer::with_replies(vec![Reply::text("one"), Reply::text("two"), Reply::text("three")]).await?;
-    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+async fn session_with_a_full_log_goes_on_after_cleanup() -> anyhow::Result<()> {
+    let model = ModelServer::with_replies(vec![
+        ScriptedReply::text("one"),
+        ScriptedReply::text("two"),
+        ScriptedReply::text("three"),
+    ])
+    .await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let client = fleet.client().await?;
     client.start_interactive("s", "first").await?;
     let mut watching = client.watch("s").await?;
     watching.until("turn.completed", |data| data["final_response"] == "one").await?;
     fill(&fleet, Stream::Log).await?;
-    // They are stored and wait; nobody claims that they took effect.
-    let asked = async { tokio::join!(client.send_as("s", "m2", "second", "queue"), client.start("other", "hello")) };
+    // Both commands are stored and wait without an answer.
+    let commands = async { tokio::join!(client.send_as("s", "m2", "second", "queue"), client.start("other", "hello")) };
     let mend = async {
         let held = async || fleet.bus.transport().depth(Queue::Inputs).await.is_ok_and(|depth| depth.held == 2);
         eventually("orchestrators hold both", held).await?;
-        ensure!(model.asked().len() == 1, "a call without a commit");
+        ensure!(model.requests().len() == 1, "a call without a commit");
         ensure!(fleet.bus.head(&key("other")?, Read::Leader).await?.is_none(), "a session without room for it");
         Ok(fleet.bus.repair().await?)
     };
-    let ((sent, started), mended) = soon("both are done", Box::pin(async { tokio::join!(asked, mend) })).await?;
+    let ((sent, started), mended) = soon("both are done", Box::pin(async { tokio::join!(commands, mend) })).await?;
     mended?;
     ensure!(sent?.done && started?.done);
     let turn = soon("the turn", watching.until("turn.completed", |data| data["turn"] == 2)).await??;
@@ -52,24 +58,24 @@ async fn a_session_whose_log_is_full_goes_on_when_there_is_room() -> anyhow::Res
     client.watch("other").await?.to_end().await?;
     judge::log(&fleet.bus, &key("s")?, 10).await?;
     judge::log(&fleet.bus, &key("other")?, 10).await?;
-    judge::requests(&model.asked())?;
+    judge::requests(&model.requests())?;
     fleet.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_command_that_finds_no_room_is_refused_with_what_to_do() -> anyhow::Result<()> {
-    let model = ModelServer::with_replies(vec![Reply::text("one"), Reply::text("two")]).await?;
-    let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
+async fn command_with_full_storage_is_refused_with_a_remedy() -> anyhow::Result<()> {
+    let model = ModelServer::with_replies(vec![ScriptedReply::text("one"), ScriptedReply::text("two")]).await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let client = fleet.client().await?;
     client.start_interactive("s", "first").await?;
     let mut watching = client.watch("s").await?;
     watching.until("turn.completed", |data| data["final_response"] == "one").await?;
     fill(&fleet, Stream::Control).await?;
     let Err(refused) = soon("an answer", client.send_as("s", "m2", "second", "queue")).await? else {
-        anyhow::bail!("it was let in")
+        anyhow::bail!("the command was accepted")
     };
-    let said = refused.to_string();
-    ensure!(said.starts_with("overloaded: ") && said.contains("bootstrap --fix"), "{said}");
+    let error = refused.to_string();
+    ensure!(error.starts_with("overloaded: ") && error.contains("bootstrap --fix"), "{error}");
     fleet.bus.repair().await?;
     ensure!(client.send_as("s", "m2", "second", "queue").await?.done);
     let turn = soon("the turn", watching.until("turn.completed", |data| data["turn"] == 2)).await??;

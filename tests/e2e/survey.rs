@@ -1,14 +1,14 @@
-//! The first thing that a user tries: a survey of a directory, without any model.
+//! The first example: a survey of a directory, with the scripted model.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use ailoop_tests::cli::Desk;
+use ailoop_tests::cli::WorkDir;
 use ailoop_tests::judge;
 use serde_json::Value;
 use simulation::rng::Rng;
 
-use crate::e2e::events::seen;
+use crate::e2e::events::parse_events;
 
 /// Files with random names, extensions and sizes, some of them below other directories; path to bytes.
 fn scatter(root: &Path) -> anyhow::Result<BTreeMap<String, usize>> {
@@ -35,13 +35,13 @@ fn random() -> impl FnMut(usize, usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_survey_tells_what_is_really_there() -> anyhow::Result<()> {
-    let desk = Desk::new()?;
-    let root = desk.path().join("things");
+async fn survey_of_a_directory_reports_its_files() -> anyhow::Result<()> {
+    let work_dir = WorkDir::new()?;
+    let root = work_dir.path().join("things");
     let files = scatter(&root)?;
     let total: usize = files.values().sum();
 
-    let outcome = desk.run(["run", "--agent", "e", "--root", "things", "--out", "out", "survey this"]).await?;
+    let outcome = work_dir.run(["run", "--agent", "e", "--root", "things", "--out", "out", "survey this"]).await?;
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     for streamed in [
         "I am not a real model",
@@ -50,10 +50,10 @@ async fn a_survey_tells_what_is_really_there() -> anyhow::Result<()> {
     ] {
         assert!(outcome.stdout.contains(streamed), "{streamed:?} is not in {}", outcome.stdout);
     }
-    assert!(!outcome.stdout.contains("CONTINUE"), "the signal is not for users: {}", outcome.stdout);
-    assert!(outcome.stderr.contains("rehearsal"), "nobody said that there is no model: {}", outcome.stderr);
+    assert!(!outcome.stdout.contains("CONTINUE"), "the signal must not be printed: {}", outcome.stdout);
+    assert!(outcome.stderr.contains("rehearsal"), "stderr does not say that the model is scripted: {}", outcome.stderr);
 
-    let report = std::fs::read_to_string(desk.path().join("out/survey.md"))?;
+    let report = std::fs::read_to_string(work_dir.path().join("out/survey.md"))?;
     assert!(report.contains(&format!("{} files, {total} bytes.", files.len())), "{report}");
     let mut largest: Vec<_> = files.iter().collect();
     largest.sort_by_key(|(path, bytes)| (std::cmp::Reverse(**bytes), path.as_str()));
@@ -79,15 +79,15 @@ async fn a_survey_tells_what_is_really_there() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_survey_goes_on_by_its_own_signal_when_no_tool_was_called() -> anyhow::Result<()> {
-    let desk = Desk::new()?;
-    scatter(&desk.path().join("things"))?;
-    let outcome = desk.run(["run", "--agent", "e", "--root", "things", "--json", "survey this"]).await?;
+async fn survey_without_tool_calls_continues_by_its_signal() -> anyhow::Result<()> {
+    let work_dir = WorkDir::new()?;
+    scatter(&work_dir.path().join("things"))?;
+    let outcome = work_dir.run(["run", "--agent", "e", "--root", "things", "--json", "survey this"]).await?;
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    let seen = seen(&outcome)?;
-    judge::seqs(&seen)?;
+    let events = parse_events(&outcome)?;
+    judge::seqs(&events)?;
     let decisions: Vec<&Value> =
-        seen.iter().filter(|seen| seen.topic == "continuation.progress").map(|seen| &seen.data).collect();
+        events.iter().filter(|event| event.topic == "continuation.progress").map(|event| &event.data).collect();
     assert!(decisions.len() >= 4, "only {} steps", decisions.len());
     let by_signal = decisions.iter().any(|decision| {
         decision["continues"] == true

@@ -1,5 +1,5 @@
-//! Tool-hosts die, freeze and are restarted under load, with the NATS permissions of production: sessions know the outcome
-//! of every call, and nothing takes effect twice.
+//! Tool hosts are killed, frozen and restarted under load, with the NATS permissions of production: every outcome in a
+//! session is true, and nothing takes effect twice.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ailoop_tests::client::{Client, Seen};
-use ailoop_tests::crowd::Crowd;
+use ailoop_tests::client::{ReceivedEvent, TestClient};
 use ailoop_tests::fleet::{self, key};
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tests::nats::password;
+use ailoop_tests::process_fleet::ProcessFleet;
 use anyhow::{Context, ensure};
 use bus::{Bus, Mailbox};
 use contract::mail::MailEntry;
@@ -28,24 +28,24 @@ const USERS: usize = 6;
 /// Faults, and the time between two of them.
 const FAULTS: usize = 9;
 const FAULT_EVERY: Duration = Duration::from_millis(700);
-/// How long a frozen process stands still.
+/// For how long a process is frozen.
 const FROZEN: Duration = Duration::from_secs(2);
-/// How long a session may take at most.
+/// Timeout of a session.
 const SESSION_MAX: Duration = Duration::from_mins(2);
 const TOOLS: [&str; 4] = ["write_file", "read_file", "send_mail", "run_command"];
 
 /// Writes a file, reads it, sends a mail and runs a command that cannot be repeated: each names its session.
-fn reply(asked: &Asked) -> Reply {
-    let step = asked.messages().iter().filter(|message| message["role"] == "assistant").count();
-    let session = asked.last_user();
+fn reply(request: &RecordedRequest) -> ScriptedReply {
+    let step = request.messages().iter().filter(|message| message["role"] == "assistant").count();
+    let session = request.last_user();
     let (tool, arguments) = match step {
         0 => ("write_file", json!({"path": format!("{session}.txt"), "content": session})),
         1 => ("read_file", json!({"path": format!("{session}.txt")})),
         2 => ("send_mail", json!({"to": "user", "subject": session, "text": "It is written."})),
         3 => ("run_command", json!({"command": ["sh", "-c", format!("echo {session} >> lines; sleep 0.3")]})),
-        _ => return Reply::signal("All four are done.", "TERMINATE"),
+        _ => return ScriptedReply::signal("All four are done.", "TERMINATE"),
     };
-    Reply::text("Next. ").and_calls(&[(tool, arguments)])
+    ScriptedReply::text("Next. ").and_calls(&[(tool, arguments)])
 }
 
 /// A directory with the configuration of a tool-host whose kinds of tools are the users of production.
@@ -63,51 +63,55 @@ fn configuration(url: &str, work: &Path) -> anyhow::Result<tempfile::TempDir> {
     Ok(dir)
 }
 
-/// One session after the other, until it is to stop; what each of them was shown.
+/// Runs one session after the other until `stop`; returns the events of each.
 async fn use_sessions(
-    crowd: Arc<Crowd>,
+    process_fleet: Arc<ProcessFleet>,
     url: String,
     user: usize,
     stop: Arc<AtomicBool>,
-) -> anyhow::Result<Vec<(String, Vec<Seen>)>> {
+) -> anyhow::Result<Vec<(String, Vec<ReceivedEvent>)>> {
     let mut sessions = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let session = format!("u{user}-{}", sessions.len());
-        let client = Client::connect(&url).await?;
+        let client = TestClient::connect(&url).await?;
         client.start(&session, &session).await?;
-        let seen = tokio::time::timeout(SESSION_MAX, client.watch(&session).await?.to_end());
-        let seen = seen.await.with_context(|| format!("{session} does not end"))??;
-        judge::seqs(&seen)?;
-        judge::log(&crowd.bus, &key(&session)?, 20).await?;
-        sessions.push((session, seen));
+        let events = tokio::time::timeout(SESSION_MAX, client.watch(&session).await?.to_end());
+        let events = events.await.with_context(|| format!("{session} does not end"))??;
+        judge::seqs(&events)?;
+        judge::log(&process_fleet.bus, &key(&session)?, 20).await?;
+        sessions.push((session, events));
     }
     Ok(sessions)
 }
 
 /// The outcomes of a session's calls by tool.
-fn outcomes(seen: &[Seen]) -> BTreeMap<String, (String, Value)> {
-    let results = seen.iter().filter(|seen| seen.topic == "tool_call.result_processed").map(|seen| &seen.data);
+fn outcomes(events: &[ReceivedEvent]) -> BTreeMap<String, (String, Value)> {
+    let results = events.iter().filter(|event| event.topic == "tool_call.result_processed").map(|event| &event.data);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     results.map(|data| (text(&data["tool"]), (text(&data["outcome"]), data["content"].clone()))).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tool_hosts_die_freeze_and_restart_every_outcome_is_true() -> anyhow::Result<()> {
+async fn tool_hosts_killed_frozen_and_restarted_report_true_outcomes() -> anyhow::Result<()> {
     let work = tempfile::tempdir()?;
     std::fs::set_permissions(work.path(), PermissionsExt::from_mode(0o777))?;
     let model = ModelServer::start(reply).await?;
     let url = model.base_url();
     let config = configuration(&url, work.path())?;
     let config_dir = config.path().display().to_string();
-    let crowd = Crowd::guarded(&[("test", &url)], &[("AILOOP_CONFIG", &config_dir)]).await?;
-    let mut hosts = [crowd.spawn("tool-host").await?, crowd.spawn("tool-host").await?];
-    let _others = (crowd.spawn("orchestrator").await?, crowd.spawn("gateway").await?, crowd.spawn("executor").await?);
-    crowd.knows(&TOOLS).await?;
-    let edge = crowd.edge().await?;
-    let (crowd, stop) = (Arc::new(crowd), Arc::new(AtomicBool::new(false)));
+    let process_fleet = ProcessFleet::guarded(&[("test", &url)], &[("AILOOP_CONFIG", &config_dir)]).await?;
+    let mut hosts = [process_fleet.spawn("tool-host").await?, process_fleet.spawn("tool-host").await?];
+    let _others = (
+        process_fleet.spawn("orchestrator").await?,
+        process_fleet.spawn("gateway").await?,
+        process_fleet.spawn("executor").await?,
+    );
+    process_fleet.wait_for_tools(&TOOLS).await?;
+    let edge = process_fleet.edge().await?;
+    let (process_fleet, stop) = (Arc::new(process_fleet), Arc::new(AtomicBool::new(false)));
     let mut users = JoinSet::new();
     for user in 0..USERS {
-        users.spawn(use_sessions(crowd.clone(), edge.url(), user, stop.clone()));
+        users.spawn(use_sessions(process_fleet.clone(), edge.url(), user, stop.clone()));
     }
     for fault in 0..FAULTS {
         sleep(FAULT_EVERY).await;
@@ -122,7 +126,7 @@ async fn tool_hosts_die_freeze_and_restart_every_outcome_is_true() -> anyhow::Re
             }
             _ => host.terminate(SESSION_MAX).await?,
         }
-        *host = crowd.spawn("tool-host").await?;
+        *host = process_fleet.spawn("tool-host").await?;
     }
     stop.store(true, Ordering::Relaxed);
     let mut sessions = Vec::new();
@@ -132,11 +136,11 @@ async fn tool_hosts_die_freeze_and_restart_every_outcome_is_true() -> anyhow::Re
 
     let lines = std::fs::read_to_string(work.path().join("lines"))?;
     let people = MailboxKey { tenant: TenantId::default(), agent: AgentId::new("user")? };
-    let mailbox = Bus::connect(&crowd.nats.config_of("mail")).await?.mailbox(&people).await?;
+    let mailbox = Bus::connect(&process_fleet.nats.config_of("mail")).await?.mailbox(&people).await?;
     let Mailbox::Entries(mails) = mailbox else { anyhow::bail!("too many mails") };
     let (mut unknown, mut ok) = (0, 0);
-    for (session, seen) in &sessions {
-        let outcomes = outcomes(seen);
+    for (session, events) in &sessions {
+        let outcomes = outcomes(events);
         ensure!(outcomes.len() == TOOLS.len(), "{session}: {outcomes:?}");
         for (tool, (outcome, content)) in &outcomes {
             let took_effect = match tool.as_str() {
@@ -168,6 +172,6 @@ async fn tool_hosts_die_freeze_and_restart_every_outcome_is_true() -> anyhow::Re
     }
     ensure!(sessions.len() > USERS, "only {} sessions", sessions.len());
     ensure!(ok > unknown * 4, "{unknown} calls are unknown, {ok} are ok");
-    judge::requests(&model.asked())?;
+    judge::requests(&model.requests())?;
     Ok(())
 }

@@ -1,13 +1,14 @@
-//! `ailoop tools`: tools in three languages keep the protocol, and each way to break it is found.
+//! `ailoop tools`: tools in three languages pass the verification, and each violation of the protocol is found.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ailoop_tests::cli::{Desk, Outcome};
+use ailoop_tests::cli::{CliOutput, WorkDir};
 use ailoop_tests::examples::{Examples, Language};
-use ailoop_tests::fleet::{Fleet, eventually};
+use ailoop_tests::fleet::TestFleet;
 use ailoop_tests::model::ModelServer;
 use ailoop_tests::nats::NatsServer;
+use ailoop_tests::wait::eventually;
 use ailoop_tool::async_nats::{Client, HeaderMap, Message};
 use ailoop_tool::{Call, Effect, Serving, Tool, ToolError, Tools, async_nats, wire};
 use futures::StreamExt;
@@ -15,38 +16,38 @@ use serde_json::{Value, json};
 use simulation::rng::Rng;
 use tokio::task::JoinSet;
 
-/// A fleet, and a desk whose commands find it.
-struct World {
-    fleet: Fleet,
-    desk: Desk,
+/// A fleet, and a directory whose commands find it.
+struct ToolFleet {
+    fleet: TestFleet,
+    work_dir: WorkDir,
 }
 
-impl World {
+impl ToolFleet {
     async fn start() -> anyhow::Result<Self> {
         let model = ModelServer::with_replies(Vec::new()).await?;
-        let fleet = Fleet::start(&[("test", &model.base_url())]).await?;
-        let desk = Desk::new()?.with("AILOOP_URL", fleet.url()).with("AILOOP__NATS__URL", fleet.nats.url());
-        Ok(Self { fleet, desk })
+        let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
+        let work_dir = WorkDir::new()?.with("AILOOP_URL", fleet.url()).with("AILOOP__NATS__URL", fleet.nats.url());
+        Ok(Self { fleet, work_dir })
     }
 
-    async fn tools(&self, line: &[&str]) -> anyhow::Result<Outcome> {
-        self.desk.run(["tools"].iter().chain(line)).await
+    async fn tools(&self, line: &[&str]) -> anyhow::Result<CliOutput> {
+        self.work_dir.run(["tools"].iter().chain(line)).await
     }
 
-    /// What `verify` says: the checks by their marks.
+    /// Runs `verify`; returns its report.
     async fn verify(&self, tool: &str, more: &[&str]) -> anyhow::Result<Verdict> {
         let line = [&["verify", tool, "--yes", "--json"], more].concat();
         let outcome = self.tools(&line).await?;
-        let said: Value = serde_json::from_str(&outcome.stdout)
+        let report: Value = serde_json::from_str(&outcome.stdout)
             .map_err(|error| anyhow::anyhow!("{error}: {} {}", outcome.stdout, outcome.stderr))?;
-        assert_eq!(outcome.code, i32::from(said["holds"] == false), "{said}");
-        Ok(Verdict(said))
+        assert_eq!(outcome.code, i32::from(report["holds"] == false), "{report}");
+        Ok(Verdict(report))
     }
 
     async fn serve(&self, tool: Tool) -> anyhow::Result<Serving> {
         let name = tool.name().to_owned();
         let serving = Tools::connect(&self.fleet.nats.url()).await?.tool(tool).serve().await?;
-        self.fleet.knows(&[&name]).await?;
+        self.fleet.wait_for_tools(&[&name]).await?;
         Ok(serving)
     }
 }
@@ -60,26 +61,26 @@ impl Verdict {
         checks.filter(|check| check["mark"] == mark).map(|check| check["check"].as_str().unwrap()).collect()
     }
 
-    fn told(&self, name: &str) -> String {
+    fn detail(&self, name: &str) -> String {
         let checks = self.0["checks"].as_array().unwrap().iter().filter(|check| check["check"] == name);
         checks.map(ToString::to_string).collect()
     }
 }
 
 async fn keep_the_protocol(language: Language) -> anyhow::Result<()> {
-    let world = World::start().await?;
-    let url = world.fleet.nats.url();
+    let tool_fleet = ToolFleet::start().await?;
+    let url = tool_fleet.fleet.nats.url();
     let found = tokio::task::spawn_blocking(move || Examples::find(language, &url)).await??;
-    let Some(examples) = found else { return world.fleet.end().await };
+    let Some(examples) = found else { return tool_fleet.fleet.end().await };
     let ((pure, arguments), note, bell) = (language.pure(), language.note(), language.bell());
     let mut replicas = Vec::new();
     for tool in [pure, note, bell].repeat(2) {
         replicas.push(examples.start(tool)?);
     }
-    world.fleet.knows(&[pure, note, bell]).await?;
+    tool_fleet.fleet.wait_for_tools(&[pure, note, bell]).await?;
     for tool in [pure, note, bell] {
         eventually("both replicas describe it", async || {
-            let list = world.tools(&["verify", tool, "--json"]).await;
+            let list = tool_fleet.tools(&["verify", tool, "--json"]).await;
             list.is_ok_and(|outcome| {
                 outcome.stdout.contains("2, which say the same") || outcome.stderr.contains("--yes")
             })
@@ -87,46 +88,45 @@ async fn keep_the_protocol(language: Language) -> anyhow::Result<()> {
         .await?;
     }
 
-    let verdict = world.verify(pure, &["--args", arguments]).await?;
+    let verdict = tool_fleet.verify(pure, &["--args", arguments]).await?;
     assert!(verdict.with("fail").is_empty() && verdict.with("note").is_empty(), "{verdict:?}");
     assert!(verdict.with("pass").len() >= 12, "{verdict:?}");
 
-    // It takes effect once per call, however often it is called: the witness knows. Of the four calls one comes too late;
-    // the crate does not begin it.
+    // It takes effect once per call id, by its own record. Of the four calls one comes too late; the SDK does not begin it.
     let taken = if language == Language::Rust { 3 } else { 4 };
-    let verdict = world.verify(note, &[]).await?;
+    let verdict = tool_fleet.verify(note, &[]).await?;
     assert!(verdict.with("fail").is_empty() && verdict.with("note").is_empty(), "{verdict:?}");
     let effects = examples.effects()?;
     let calls: BTreeSet<&str> = effects.iter().map(|effect| effect.call.as_str()).collect();
     assert_eq!((effects.len(), calls.len()), (taken, taken), "{effects:?}");
     assert!(examples.notes()?.keys().eq(calls.iter()), "{effects:?}");
 
-    // It says how far it is, from where, and stops when it is told to: of four calls two ring.
-    let verdict = world.verify(bell, &["--args", r#"{"seconds": 3}"#]).await?;
+    // It reports progress and stops on a cancel: of four calls two ring.
+    let verdict = tool_fleet.verify(bell, &["--args", r#"{"seconds": 3}"#]).await?;
     assert!(verdict.with("fail").is_empty(), "{verdict:?}");
     assert!(verdict.with("pass").is_superset(&BTreeSet::from(["cancel", "deadline", "one reply"])), "{verdict:?}");
-    assert!(verdict.told("deadline").contains("nobody waits"), "{verdict:?}");
+    assert!(verdict.detail("deadline").contains("nobody waits"), "{verdict:?}");
     assert_eq!(examples.effects()?.iter().filter(|effect| effect.tool == bell).count(), 2);
     drop(replicas);
-    world.fleet.end().await
+    tool_fleet.fleet.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn python_tools_keep_the_protocol() -> anyhow::Result<()> {
+async fn python_tools_pass_verification() -> anyhow::Result<()> {
     keep_the_protocol(Language::Python).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn javascript_tools_keep_the_protocol() -> anyhow::Result<()> {
+async fn javascript_tools_pass_verification() -> anyhow::Result<()> {
     keep_the_protocol(Language::JavaScript).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rust_tools_keep_the_protocol() -> anyhow::Result<()> {
+async fn rust_tools_pass_verification() -> anyhow::Result<()> {
     keep_the_protocol(Language::Rust).await
 }
 
-/// Kills who may be at work, at instants left to chance, and calls again under the same id until there is an answer.
+/// Kills a replica at random instants, and repeats each call with the same id until it is answered.
 async fn outlive_kills(language: Language) -> anyhow::Result<()> {
     /// Calls; in the middle of each a replica is killed.
     const CALLS: usize = 12;
@@ -164,14 +164,14 @@ async fn outlive_kills(language: Language) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls until there is an answer: the one whose replica was killed gets none.
+/// Repeats a call until it is answered; a killed replica does not answer.
 async fn answered(client: &Client, tool: &str, id: &str) -> anyhow::Result<()> {
     eventually("the call is answered", async || {
         let (headers, body) = call(id);
         let request = async_nats::Request::new().headers(headers).payload(body.into());
         let request = request.timeout(Some(Duration::from_millis(500)));
-        let asked = client.send_request(wire::call_subject("default", tool), request).await;
-        asked.is_ok_and(|reply| {
+        let reply = client.send_request(wire::call_subject("default", tool), request).await;
+        reply.is_ok_and(|reply| {
             assert_eq!(serde_json::from_slice::<Value>(&reply.payload).ok(), Some(json!({"kept": true})), "{reply:?}");
             true
         })
@@ -191,33 +191,33 @@ fn text_of(id: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_python_tool_takes_effect_once() -> anyhow::Result<()> {
+async fn python_tool_killed_during_calls_takes_effect_once() -> anyhow::Result<()> {
     outlive_kills(Language::Python).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_javascript_tool_takes_effect_once() -> anyhow::Result<()> {
+async fn javascript_tool_killed_during_calls_takes_effect_once() -> anyhow::Result<()> {
     outlive_kills(Language::JavaScript).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_rust_tool_takes_effect_once() -> anyhow::Result<()> {
+async fn rust_tool_killed_during_calls_takes_effect_once() -> anyhow::Result<()> {
     outlive_kills(Language::Rust).await
 }
 
-/// What is wrong with what a planted tool does.
+/// The flaw of a planted tool.
 #[derive(Debug, Clone, Copy)]
 enum Flaw {
     Nothing,
-    /// What it cannot use is not answered.
+    /// Does not answer invalid calls.
     Silent,
-    /// Two final replies.
+    /// Sends two final replies to each call.
     Twofold,
-    /// What is no JSON ends it.
+    /// Ends at a call that is no JSON.
     Fragile,
-    /// More than NATS carries.
+    /// Replies with more than the NATS limit.
     Huge,
-    /// Another answer each time.
+    /// Gives another answer each time.
     Forgetful,
 }
 
@@ -238,11 +238,11 @@ impl Flaw {
     }
 }
 
-/// A tool written by hand, which can do what no SDK does.
+/// A tool without SDK, which can violate the protocol.
 struct Planted {
     name: &'static str,
     effect: &'static str,
-    /// What it says of its queue group, and the one that it subscribes in.
+    /// The announced queue group, and the one that it subscribes with.
     group: (&'static str, Option<&'static str>),
     schema: Value,
     flaw: Flaw,
@@ -311,9 +311,9 @@ fn error() -> (HeaderMap, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_way_to_break_the_protocol_is_found() -> anyhow::Result<()> {
-    let world = World::start().await?;
-    let url = world.fleet.nats.url();
+async fn tool_breaking_the_protocol_fails_verification() -> anyhow::Result<()> {
+    let tool_fleet = ToolFleet::start().await?;
+    let url = tool_fleet.fleet.nats.url();
     let unread = json!({"type": "object", "properties": {"n": {"type": "thing"}}});
     let rows: Vec<(Planted, &[&str])> = vec![
         (Planted::new("good", Flaw::Nothing), &[]),
@@ -334,33 +334,33 @@ async fn each_way_to_break_the_protocol_is_found() -> anyhow::Result<()> {
             planted.serve(&mut tasks, &url).await?;
         }
     }
-    world.fleet.knows(&["good", "silent", "twofold", "fragile", "huge", "forgetful", "crowd"]).await?;
+    tool_fleet.fleet.wait_for_tools(&["good", "silent", "twofold", "fragile", "huge", "forgetful", "crowd"]).await?;
     for (planted, wanted) in &rows {
-        let verdict = world.verify(planted.name, &["--timeout", "1"]).await?;
+        let verdict = tool_fleet.verify(planted.name, &["--timeout", "1"]).await?;
         let wanted: BTreeSet<&str> = wanted.iter().copied().collect();
         assert_eq!(verdict.with("fail"), wanted, "{}: {verdict:?}", planted.name);
     }
     tasks.shutdown().await;
-    world.fleet.end().await
+    tool_fleet.fleet.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reply_that_nats_does_not_carry_is_an_error_that_says_so() -> anyhow::Result<()> {
-    let world = World::start().await?;
+async fn reply_over_the_nats_limit_is_reported_as_error() -> anyhow::Result<()> {
+    let tool_fleet = ToolFleet::start().await?;
     let huge = Tool::new("huge").effect(Effect::Pure).handler(async |_: Call| Ok("x".repeat(2 << 20)));
-    let _serving = world.serve(huge).await?;
-    let verdict = world.verify("huge", &[]).await?;
+    let _serving = tool_fleet.serve(huge).await?;
+    let verdict = tool_fleet.verify("huge", &[]).await?;
     assert_eq!(verdict.with("fail"), BTreeSet::from(["fitting arguments"]), "{verdict:?}");
-    assert!(verdict.told("fitting arguments").contains("more than NATS carries"), "{verdict:?}");
-    world.fleet.end().await
+    assert!(verdict.detail("fitting arguments").contains("more than NATS carries"), "{verdict:?}");
+    tool_fleet.fleet.end().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tool_is_tried_as_the_fleet_would_call_it() -> anyhow::Result<()> {
-    let world = World::start().await?;
+async fn tool_tried_by_command_gets_the_call_of_the_fleet() -> anyhow::Result<()> {
+    let tool_fleet = ToolFleet::start().await?;
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let echo = Tool::new("echo").description("Echoes.").parameters(schema).max_output(100).instructions("Be brief.");
-    let _serving = world
+    let _serving = tool_fleet
         .serve(echo.handler(async |call: Call| {
             call.progress("half").await;
             let n = call.arguments::<Value>()?["n"].as_i64().ok_or_else(|| ToolError::new("n is missing"))?;
@@ -370,17 +370,17 @@ async fn a_tool_is_tried_as_the_fleet_would_call_it() -> anyhow::Result<()> {
         }))
         .await?;
 
-    let tried = world.tools(&["try", "echo", "--args", r#"{"n": 7}"#, "--agent", "e"]).await?;
-    let said: Value = serde_json::from_str(&tried.stdout)?;
+    let tried = tool_fleet.tools(&["try", "echo", "--args", r#"{"n": 7}"#, "--agent", "e"]).await?;
+    let report: Value = serde_json::from_str(&tried.stdout)?;
     assert_eq!((tried.code, tried.stderr.as_str()), (0, "  half\n"));
-    let session = said["session"].as_str().unwrap();
-    assert!(session.starts_with("try-"), "{said}");
+    let session = report["session"].as_str().unwrap();
+    assert!(session.starts_with("try-"), "{report}");
     let expected = json!({"n": 7, "agent": "e", "attempt": "1.1", "session": session, "trace": 55,
-        "call": format!("{session}-c1-1-1"), "left": said["left"]});
-    assert_eq!(said, expected);
-    assert!(said["left"].as_u64().is_some_and(|left| (50..=60).contains(&left)), "{said}");
+        "call": format!("{session}-c1-1-1"), "left": report["left"]});
+    assert_eq!(report, expected);
+    assert!(report["left"].as_u64().is_some_and(|left| (50..=60).contains(&left)), "{report}");
 
-    std::fs::write(world.desk.path().join("n.json"), r#"{"n": 1}"#)?;
+    std::fs::write(tool_fleet.work_dir.path().join("n.json"), r#"{"n": 1}"#)?;
     for (line, code, error) in [
         (&["--args", "@n.json"][..], 0, None),
         (&["--args", r#"{"n": "x"}"#], 2, Some("invalid_arguments")),
@@ -388,30 +388,30 @@ async fn a_tool_is_tried_as_the_fleet_would_call_it() -> anyhow::Result<()> {
         (&["--args", "{"], 2, Some("invalid_arguments")),
         (&["--args", "@missing"], 2, Some("bad_request")),
     ] {
-        let tried = world.tools(&[&["try", "echo"], line].concat()).await?;
+        let tried = tool_fleet.tools(&[&["try", "echo"], line].concat()).await?;
         assert_eq!(tried.code, code, "{line:?} {}", tried.stderr);
         assert_eq!(tried.error().ok(), error, "{line:?} {}", tried.stderr);
     }
-    let nobody = world.tools(&["try", "nobody"]).await?;
+    let nobody = tool_fleet.tools(&["try", "nobody"]).await?;
     assert_eq!((nobody.code, nobody.error()?), (1, "no_tool_available"));
 
     let hangs = Tool::new("hangs").effect(Effect::Pure).handler(async |_: Call| {
         std::future::pending::<()>().await;
         Ok("never")
     });
-    let _hanging = world.serve(hangs).await?;
-    let waited = world.tools(&["try", "hangs", "--timeout", "1"]).await?;
+    let _hanging = tool_fleet.serve(hangs).await?;
+    let waited = tool_fleet.tools(&["try", "hangs", "--timeout", "1"]).await?;
     assert_eq!(waited.code, 124, "{}", waited.stderr);
     assert!(waited.stderr.contains("no answer within 1.0 s"), "{}", waited.stderr);
 
     // What it is, as the fleet knows it.
-    let described = world.tools(&["describe", "echo"]).await?;
+    let described = tool_fleet.tools(&["describe", "echo"]).await?;
     for part in
         ["at_most_once: it is never called again", "reads up to 100 bytes", "  Be brief.", r#""type": "integer""#]
     {
         assert!(described.stdout.contains(part), "{part:?} is not in {}", described.stdout);
     }
-    assert_eq!(world.tools(&["describe", "nobody"]).await?.error()?, "unknown_tool");
-    assert_eq!(world.tools(&["verify", "echo"]).await?.code, 2, "it takes effect, and nobody said yes");
-    world.fleet.end().await
+    assert_eq!(tool_fleet.tools(&["describe", "nobody"]).await?.error()?, "unknown_tool");
+    assert_eq!(tool_fleet.tools(&["verify", "echo"]).await?.code, 2, "a tool with effects needs `--yes`");
+    tool_fleet.fleet.end().await
 }

@@ -1,12 +1,12 @@
-//! One trace holds a turn: from the client's request through every process to the model's server and the tool.
+//! A turn has one trace: from the request of the client through all processes to the model server and the tool.
 
 use std::collections::BTreeSet;
 
-use ailoop_tests::crowd::Crowd;
-use ailoop_tests::fleet::eventually;
-use ailoop_tests::model::{ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, ScriptedReply};
 use ailoop_tests::otlp::{Collector, Span};
-use ailoop_tests::workshop::Workshop;
+use ailoop_tests::process_fleet::ProcessFleet;
+use ailoop_tests::tool_server::ToolServer;
+use ailoop_tests::wait::eventually;
 use serde_json::json;
 
 fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
@@ -14,32 +14,32 @@ fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_trace_holds_the_whole_turn() -> anyhow::Result<()> {
+async fn turn_has_one_trace_through_all_services() -> anyhow::Result<()> {
     let replies = vec![
-        Reply::calls(&[("echo", json!({"n": 1})), ("mark", json!({"n": 2}))]),
-        Reply::signal("I think. ", "CONTINUE"),
-        Reply::signal("Done.", "TERMINATE"),
+        ScriptedReply::calls(&[("echo", json!({"n": 1})), ("mark", json!({"n": 2}))]),
+        ScriptedReply::signal("I think. ", "CONTINUE"),
+        ScriptedReply::signal("Done.", "TERMINATE"),
     ];
     let model = ModelServer::with_replies(replies).await?;
     let collector = Collector::start().await?;
     let environment = collector.environment();
     let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
-    let crowd = Crowd::with(&[("test", &model.base_url())], &environment).await?;
-    let workshop = Workshop::plain(&crowd.nats.url()).await?;
+    let process_fleet = ProcessFleet::with(&[("test", &model.base_url())], &environment).await?;
+    let tool_server = ToolServer::plain(&process_fleet.nats.url()).await?;
     let mut services = Vec::new();
     for service in ["orchestrator", "gateway", "executor"] {
-        services.push(crowd.spawn(service).await?);
+        services.push(process_fleet.spawn(service).await?);
     }
-    crowd.knows(&["echo", "mark"]).await?;
-    let edge = crowd.edge().await?;
+    process_fleet.wait_for_tools(&["echo", "mark"]).await?;
+    let edge = process_fleet.edge().await?;
     let client = edge.client().await?;
     client.start("s", "go").await?;
-    let seen = client.watch("s").await?.to_end().await?;
+    let events = client.watch("s").await?.to_end().await?;
 
-    let trace = seen[2].trace_id.clone();
-    assert_eq!(trace.len(), 32, "{:?}", seen[2]);
-    for seen in &seen {
-        assert_eq!(seen.trace_id, trace, "{}", seen.topic);
+    let trace = events[2].trace_id.clone();
+    assert_eq!(trace.len(), 32, "{:?}", events[2]);
+    for event in &events {
+        assert_eq!(event.trace_id, trace, "{}", event.topic);
     }
     let expected = [("session.start", 1), ("chat test", 3), ("execute_tool echo", 1), ("execute_tool mark", 1)];
     let complete = |spans: &[Span]| {
@@ -57,12 +57,12 @@ async fn one_trace_holds_the_whole_turn() -> anyhow::Result<()> {
     let roots: Vec<&str> = spans.iter().filter(|span| span.parent.is_empty()).map(|span| &*span.name).collect();
     assert_eq!(roots, ["session.start"], "{}", drawn(&spans));
 
-    // What strangers are told leads back to the very span under which they were called.
-    for asked in model.asked() {
-        let parent = asked.header("traceparent").unwrap_or_default().to_owned();
+    // The `traceparent` that models and tools get names the span of their call.
+    for request in model.requests() {
+        let parent = request.header("traceparent").unwrap_or_default().to_owned();
         assert!(named(&spans, "chat test").iter().any(|span| of(span) == parent[..52]), "{parent}: {}", drawn(&spans));
     }
-    for call in workshop.calls() {
+    for call in tool_server.calls() {
         let span = named(&spans, &format!("execute_tool {}", call.tool))[0];
         assert_eq!(of(span), call.traceparent[..52]);
     }
@@ -72,37 +72,38 @@ async fn one_trace_holds_the_whole_turn() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turns_of_two_orchestrators_have_one_trace_each() -> anyhow::Result<()> {
     const SESSIONS: usize = 6;
-    let script = || vec![Reply::calls(&[("echo", json!({"n": 1}))]), Reply::signal("Done.", "TERMINATE")];
+    let script =
+        || vec![ScriptedReply::calls(&[("echo", json!({"n": 1}))]), ScriptedReply::signal("Done.", "TERMINATE")];
     let model = ModelServer::with_replies((0..SESSIONS).flat_map(|_| script()).collect()).await?;
     let collector = Collector::start().await?;
     let environment = collector.environment();
     let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
-    let crowd = Crowd::with(&[("test", &model.base_url())], &environment).await?;
-    let _workshop = Workshop::plain(&crowd.nats.url()).await?;
+    let process_fleet = ProcessFleet::with(&[("test", &model.base_url())], &environment).await?;
+    let _workshop = ToolServer::plain(&process_fleet.nats.url()).await?;
     let mut services = Vec::new();
     for service in ["orchestrator", "orchestrator", "gateway", "executor"] {
-        services.push(crowd.spawn(service).await?);
+        services.push(process_fleet.spawn(service).await?);
     }
-    crowd.knows(&["echo", "mark"]).await?;
-    let edge = crowd.edge().await?;
+    process_fleet.wait_for_tools(&["echo", "mark"]).await?;
+    let edge = process_fleet.edge().await?;
     let client = edge.client().await?;
     for n in 0..SESSIONS {
-        // One after the other, so that each reads its own part of the script.
+        // One after the other, so that each session gets its own part of the script.
         let session = format!("s{n}");
         client.start(&session, "go").await?;
-        let seen = client.watch(&session).await?.to_end().await?;
-        let trace = seen[2].trace_id.clone();
-        assert!(trace.len() == 32 && seen.iter().all(|seen| seen.trace_id == trace), "{session}: {seen:?}");
+        let events = client.watch(&session).await?.to_end().await?;
+        let trace = events[2].trace_id.clone();
+        assert!(trace.len() == 32 && events.iter().all(|event| event.trace_id == trace), "{session}: {events:?}");
         eventually("every span of the turn", async || {
             let spans = collector.trace(&trace);
             ["turn e", "execute_tool echo"].iter().all(|name| named(&spans, name).len() == 1)
-                // The edge asks before it takes the start, and the loop when it begins.
+                // The edge composes before it accepts the start, and the loop when it begins.
                 && ["chat test", "compose default"].iter().all(|name| named(&spans, name).len() == 2)
                 && connected(&spans)
         })
         .await
         .map_err(|error| anyhow::anyhow!("{session}: {error}: {}", drawn(&collector.trace(&trace))))?;
-        // A watch is a client's request of its own.
+        // A watch is a separate request of the client.
         let is_stray = |span: &Span| span.trace != trace && span.service != "edge";
         let strays: Vec<Span> = collector.session(&session).into_iter().filter(is_stray).collect();
         assert!(strays.is_empty(), "{session} has spans of another trace: {}", drawn(&strays));

@@ -1,14 +1,14 @@
-//! The arrows of dependency: which package may know which other one.
+//! Dependencies between packages: which package may depend on which.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// The services: none may know another one.
+/// The services: none may depend on another one.
 const SERVICES: &[&str] =
     &["edge", "loop-orchestrator", "model-gateway", "prompt-composer", "tool-executor", "tool-host"];
-/// Every package of ours, and which of ours its code may name.
+/// Packages of the workspace, with those that each may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("proto", &[]),
@@ -32,11 +32,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("edge", &["bus", "configuration", "contract", "proto", "service", "session", "telemetry"]),
 ];
-/// What stands above all of them and may know any: the command, and what measures and tests.
+/// Packages that may depend on any other: the command, and those that measure and test.
 const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "properties", "simulation"];
 /// The packages of [`ABOVE`] that run simulations or tests, and may name the in-memory bus.
 const TESTERS: &[&str] = &["ailoop-tests", "simulation"];
-/// What has no place where nothing waits, nothing is timed and nothing is random.
+/// Dependencies that pure packages may not have: they wait, read clocks or draw random numbers.
 const IMPURE: &[&str] = &[
     "async-nats",
     "async-trait",
@@ -76,14 +76,14 @@ fn named() -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
 }
 
 #[test]
-fn packages_know_only_whom_they_may() -> anyhow::Result<()> {
+fn package_depends_only_on_permitted_packages() -> anyhow::Result<()> {
     let named = named()?;
     let ours: BTreeSet<&str> = named.keys().map(String::as_str).collect();
     for (package, may) in ARROWS {
         let knows = named.get(*package).unwrap_or_else(|| panic!("there is no package {package}"));
         let knows: BTreeSet<&str> = knows.iter().map(String::as_str).filter(|name| ours.contains(name)).collect();
         let too_many: Vec<_> = knows.iter().filter(|name| !may.contains(name)).collect();
-        assert!(too_many.is_empty(), "{package} must not know {too_many:?}");
+        assert!(too_many.is_empty(), "{package} must not depend on {too_many:?}");
         assert!(!SERVICES.contains(package) || may.iter().all(|name| !SERVICES.contains(name)));
     }
     let listed: BTreeSet<&str> = ARROWS.iter().map(|(package, _)| *package).collect();
@@ -91,12 +91,12 @@ fn packages_know_only_whom_they_may() -> anyhow::Result<()> {
         .iter()
         .filter(|name| !listed.contains(*name) && !ABOVE.contains(name) && !name.starts_with("example"))
         .collect();
-    assert!(others.is_empty(), "where do {others:?} belong?");
+    assert!(others.is_empty(), "{others:?} are in no list of this file");
     Ok(())
 }
 
 #[test]
-fn in_memory_bus_is_named_by_tests_only() -> anyhow::Result<()> {
+fn in_memory_bus_only_tests_depend_on_it() -> anyhow::Result<()> {
     let named = named()?;
     let users: BTreeSet<&str> = named
         .iter()
@@ -109,7 +109,7 @@ fn in_memory_bus_is_named_by_tests_only() -> anyhow::Result<()> {
 }
 
 #[test]
-fn i1_the_loop_and_its_words_do_no_io() -> anyhow::Result<()> {
+fn i1_pure_packages_do_no_io() -> anyhow::Result<()> {
     let named = named()?;
     for package in ["contract", "session"] {
         let impure: Vec<_> = named[package].iter().filter(|name| IMPURE.contains(&name.as_str())).collect();

@@ -1,11 +1,11 @@
-//! Sessions of others, over gRPC and over WebSocket in turn: each is begun, calls a tool, and is watched to its end.
+//! Sessions of other clients, alternately over gRPC and WebSocket: each one calls a tool and is watched to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ailoop_tests::client::{Client, Ws};
-use ailoop_tests::crowd::EdgeReplica;
+use ailoop_tests::client::{TestClient, Ws};
+use ailoop_tests::process_fleet::EdgeReplica;
 use anyhow::ensure;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -13,24 +13,24 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Sessions at the same time.
 const AT_ONCE: usize = 4;
-/// Pause of a client between two sessions: clients that ask as fast as they can would wait for each other. Short enough
-/// for many sessions: one pause of the machine, which all of them see, must not be more than a hundredth of them.
+/// Pause of a client between two sessions, so that clients do not wait for each other. Short enough for many sessions: a
+/// pause of the machine affects all running sessions, and these must be less than a hundredth of all.
 const PAUSE: Duration = Duration::from_millis(80);
-/// How long one session may take before it counts as failed.
+/// Timeout of one session.
 const SESSION_MAX: Duration = Duration::from_secs(20);
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// How sessions went.
+/// Durations and failures of the other sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
-    /// How long each one took that came to its end.
+    /// Durations of the sessions that ended.
     pub(crate) took: Vec<Duration>,
     pub(crate) failed: Vec<String>,
 }
 
 impl Sessions {
-    /// The time that 99 of 100 do not exceed; one that failed counts as the longest that a session may take.
+    /// The 99th percentile; a failed session counts as [`SESSION_MAX`].
     pub(crate) fn p99(&self) -> Duration {
         let mut took = self.took.clone();
         took.extend(self.failed.iter().map(|_| SESSION_MAX));
@@ -40,7 +40,7 @@ impl Sessions {
     }
 }
 
-/// Runs sessions until `stop` is set, and `least` of them in any case.
+/// Runs sessions until `stop` is set, and at least `least` of them.
 pub(crate) async fn run(edge: &EdgeReplica, least: usize, stop: &Arc<AtomicBool>) -> anyhow::Result<Sessions> {
     let mut lanes = JoinSet::new();
     let ws = format!("ws://{}/ws", edge.addresses()?.0);
@@ -58,7 +58,7 @@ pub(crate) async fn run(edge: &EdgeReplica, least: usize, stop: &Arc<AtomicBool>
                 match timeout(SESSION_MAX, session).await {
                     Ok(Ok(())) => sessions.took.push(from.elapsed()),
                     Ok(Err(error)) => sessions.failed.push(format!("{name}: {error:#}")),
-                    Err(_) => sessions.failed.push(format!("{name}: not over after {SESSION_MAX:?}")),
+                    Err(_) => sessions.failed.push(format!("{name}: has not ended after {SESSION_MAX:?}")),
                 }
                 sleep(PAUSE).await;
             }
@@ -75,11 +75,12 @@ pub(crate) async fn run(edge: &EdgeReplica, least: usize, stop: &Arc<AtomicBool>
 }
 
 async fn over_grpc(edge: &str, name: &str) -> anyhow::Result<()> {
-    let client = Client::connect(edge).await?;
+    let client = TestClient::connect(edge).await?;
     client.start(name, "please help").await?;
-    let seen = client.watch(name).await?.to_end().await?;
-    let outcome = seen.iter().find(|seen| seen.topic == "tool_call.result_processed").map(|seen| &seen.data["outcome"]);
-    ensure!(outcome.is_some_and(|outcome| outcome == "ok"), "its tool call ended as {outcome:?}");
+    let events = client.watch(name).await?.to_end().await?;
+    let outcome =
+        events.iter().find(|event| event.topic == "tool_call.result_processed").map(|event| &event.data["outcome"]);
+    ensure!(outcome.is_some_and(|outcome| outcome == "ok"), "the tool call ended as {outcome:?}");
     Ok(())
 }
 
@@ -89,7 +90,7 @@ async fn over_ws(edge: &str, name: &str) -> anyhow::Result<()> {
     ws.ok("session.watch", &json!({"session_id": name, "from_seq": 1})).await?;
     let result = ws.until("tool_call.result_processed").await?;
     let outcome = &result["params"]["data"]["outcome"];
-    ensure!(outcome == "ok", "its tool call ended as {outcome}");
+    ensure!(outcome == "ok", "the tool call ended as {outcome}");
     ws.until("session_ended").await?;
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! Clients of the edge.
+//! Hostile clients of the edge.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
+use ailoop_tests::client::TestClient;
 use futures::future::join_all;
 use futures::{SinkExt, StreamExt, stream};
 use serde_json::{Value, json};
@@ -16,32 +16,32 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::hostile::fleet::Target;
 
-/// Connections that say nothing, and how many of them are opened at the same time.
+/// Silent connections, and how many of them are opened at the same time.
 const SILENT: usize = 1_100;
 const OPENING: usize = 16;
 /// WebSockets: most of the descriptors that the edge may have.
 const IDLE: usize = 900;
-/// Sessions whose turns wait, and how many wait in each.
+/// Sessions with waiting turns, and the number of waiting turns in each.
 const WAITING: usize = 30;
 const TURNS: usize = 60;
-/// Patterns of one list: as many as a client may give.
+/// Patterns of one list: the maximum of a client.
 const PATTERNS: usize = 32;
 /// Sessions that a hostile client begins at the same time.
 const STARTS: usize = 8;
-/// How long an answer is awaited.
+/// Timeout of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Connects from an address that no other client has: connections without credentials are counted by address.
+/// Connects from an unused source address: connections without credentials are counted by address.
 async fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from(([127, 0, 0, 2], 0)))?;
     socket.connect(to).await
 }
 
-/// Connections on which nothing is said.
+/// Opens connections and sends nothing.
 pub(crate) async fn silent(at: SocketAddr, target: Target) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
-    // A few at a time: what a listener has no room for is no connection, though its client believes so.
+    // A few at a time: beyond its backlog a listener drops connections that the client considers open.
     let opening = stream::iter(0..SILENT).map(|_| timeout(ANSWER_MAX, connect(at)));
     let opened: Vec<_> = opening.buffer_unordered(OPENING).collect().await;
     let open: Vec<TcpStream> = opened.into_iter().filter_map(|stream| stream.ok()?.ok()).collect();
@@ -50,7 +50,7 @@ pub(crate) async fn silent(at: SocketAddr, target: Target) -> anyhow::Result<()>
     Ok(())
 }
 
-/// WebSockets that say nothing once they are open.
+/// Opens WebSockets and sends nothing.
 pub(crate) async fn idle(target: Target) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
     let mut open = Vec::with_capacity(IDLE);
@@ -66,7 +66,7 @@ pub(crate) async fn idle(target: Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls that nobody reads the answers of.
+/// Sends calls and never reads the answers.
 pub(crate) async fn flood(target: Target) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
     while Instant::now() < end {
@@ -83,7 +83,7 @@ pub(crate) async fn flood(target: Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls a method over a connection of its own; whatever is answered, if anything is.
+/// Calls a method over a new connection; returns the answer, if there is one.
 pub(crate) async fn call(target: &Target, text: String) -> anyhow::Result<Option<Value>> {
     let (mut socket, _) = tokio_tungstenite::connect_async(format!("ws://{}/ws", target.ws)).await?;
     target.count(1);
@@ -93,7 +93,7 @@ pub(crate) async fn call(target: &Target, text: String) -> anyhow::Result<Option
     Ok(serde_json::from_str(&answer).ok())
 }
 
-/// A call that begins a session.
+/// The JSON-RPC text that begins a session.
 pub(crate) fn start(session: &str, more: &Value) -> String {
     let mut params = json!({"session_id": session, "prompt": "hostile", "interactive": true});
     if let (Some(params), Some(more)) = (params.as_object_mut(), more.as_object()) {
@@ -102,7 +102,7 @@ pub(crate) fn start(session: &str, more: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": 1, "method": "session.start", "params": params}).to_string()
 }
 
-/// Begins sessions again and again, as many at the same time as a client may, until the time is over.
+/// Begins sessions until the time is over, the permitted number at the same time.
 async fn starts(target: &Target, name: &str, more: impl Fn(usize) -> Value) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
     for round in 0.. {
@@ -124,7 +124,7 @@ pub(crate) async fn empty_messages(target: Target) -> anyhow::Result<()> {
 }
 
 pub(crate) async fn patterns(target: Target) -> anyhow::Result<()> {
-    // Small as a text, large as an automaton, and another list in each session.
+    // Short texts that compile to large automata; a new list in each session.
     let list = |session: usize, kind: &str| -> Vec<String> {
         (0..PATTERNS).map(|n| format!(r"\w{{10}} {kind}{session}x{n}$")).collect()
     };
@@ -138,9 +138,9 @@ pub(crate) async fn patterns(target: Target) -> anyhow::Result<()> {
     .await
 }
 
-/// Messages to sessions whose model says nothing: each waits for its turn.
+/// Sends messages to sessions whose model never answers, so that each one waits for its turn.
 pub(crate) async fn waiting_turns(target: Target) -> anyhow::Result<()> {
-    let (end, client) = (Instant::now() + target.length, Client::connect(&target.url()).await?);
+    let (end, client) = (Instant::now() + target.length, TestClient::connect(&target.url()).await?);
     for session in 0..WAITING {
         let session = format!("waiting{session}");
         target.count(1);
@@ -158,7 +158,7 @@ pub(crate) async fn waiting_turns(target: Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Frames that cost more to read than to send.
+/// Sends HTTP/2 frames that cost more to read than to send.
 pub(crate) async fn frames(target: Target) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
     for kind in (0..6_u8).cycle() {
@@ -173,12 +173,12 @@ pub(crate) async fn frames(target: Target) -> anyhow::Result<()> {
             match kind {
                 0 => bytes.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255])),
                 1 => bytes.extend(frame(PING, 0, 0, &[7; 8])),
-                // Streams that are taken back at once.
+                // Streams that are reset at once.
                 2 => {
                     bytes.extend(frame(HEADERS, END_HEADERS, id, REQUEST));
                     bytes.extend(frame(RST_STREAM, 0, id, &[0, 0, 0, 8]));
                 }
-                // A head that never ends.
+                // A header block that never ends.
                 3 if number == 0 => bytes.extend(frame(HEADERS, 0, 1, REQUEST)),
                 3 => bytes.extend(frame(CONTINUATION, 0, 1, &[0; 64])),
                 4 => bytes.extend(frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1])),
@@ -203,7 +203,7 @@ const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 4;
-/// The head `POST http://` with the path `/`, compressed.
+/// The compressed header block of `POST http://` with the path `/`.
 const REQUEST: &[u8] = &[0x83, 0x86, 0x84];
 
 /// A frame of HTTP/2.
@@ -237,7 +237,7 @@ pub(crate) async fn huge(target: Target) -> anyhow::Result<()> {
     while Instant::now() < end {
         let text = start("huge", &json!({"prompt": "x".repeat(64 << 20)}));
         let _ = call(&target, text).await;
-        // A request over HTTP that promises more than it may send.
+        // An HTTP request that announces a body over the limit.
         let mut stream = connect(target.ws).await?;
         let head = "POST /ws HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n";
         target.count(1);

@@ -1,4 +1,4 @@
-//! One trial: a fleet, sessions of others alone, the hostile party beside them, and what the processes hold afterwards.
+//! One trial: a fleet, sessions of other clients alone, then beside the hostile party, and the memory of the processes.
 
 use std::fs::Permissions;
 use std::net::SocketAddr;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
-use ailoop_tests::crowd::{Crowd, EdgeReplica, Replica};
-use ailoop_tests::model::{Asked, ModelServer};
-use ailoop_tests::workshop::{Answer, Plan, Workshop};
+use ailoop_tests::client::TestClient;
+use ailoop_tests::model::{ModelServer, RecordedRequest};
+use ailoop_tests::process_fleet::{EdgeReplica, ProcessFleet, Replica};
+use ailoop_tests::tool_server::{ToolAnswer, ToolServer, ToolServerBuilder};
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -19,17 +19,17 @@ use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
 use crate::hostile::bystanders;
-use crate::hostile::idle;
+use crate::hostile::low_priority;
 use crate::hostile::models::{EVIL, HostileModel, SECRET, call_once};
 use crate::hostile::table::Row;
 use crate::hostile::tools::SERVER;
 use crate::hostile::trials::Trial;
 
-/// Sessions of others that run alone, and at least beside the hostile party.
+/// Sessions of other clients that run alone, and the minimum beside the hostile party.
 const SESSIONS: usize = 300;
-/// How much longer sessions of others may take beside a hostile party, at p99.
+/// Maximum slowdown of other sessions beside a hostile party, at p99.
 const SLOWER_MAX: u32 = 2;
-/// Resident bytes that a process may hold: the limits of the shipped manifests.
+/// Budget of resident bytes of each process: the limits of the shipped manifests.
 const BUDGETS: [(&str, u64); 6] = [
     ("edge", 512 << 20),
     ("orchestrator", 512 << 20),
@@ -38,20 +38,20 @@ const BUDGETS: [(&str, u64); 6] = [
     ("tool-host", 512 << 20),
     ("composer", 128 << 20),
 ];
-/// Descriptors of the edge: fewer than there are silent connections.
+/// File descriptors of the edge: fewer than silent connections.
 const DESCRIPTORS: u64 = 1_024;
-/// How much longer a hostile party may take than it was told to; then it is left alone.
+/// Grace period of a hostile party after its time is over; then it is aborted.
 const OVERTIME: Duration = Duration::from_secs(20);
 
-/// What a hostile party sees of a fleet.
+/// The fleet as a hostile party sees it.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) ws: SocketAddr,
     pub(crate) grpc: SocketAddr,
-    /// Of the edge.
+    /// Address of the health port of the edge.
     pub(crate) health: SocketAddr,
     pub(crate) nats: String,
-    /// When it should end.
+    /// When the hostile party should end.
     pub(crate) length: Duration,
     pub(crate) seed: u64,
     pub(crate) inputs: Arc<AtomicU64>,
@@ -60,7 +60,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Counts hostile inputs.
+    /// Adds to the count of hostile inputs.
     pub(crate) fn count(&self, inputs: u64) {
         self.inputs.fetch_add(inputs, Ordering::Relaxed);
     }
@@ -70,19 +70,19 @@ impl Target {
         self.accepted.fetch_add(inputs, Ordering::Relaxed);
     }
 
-    /// Reports something that a hostile party was given and may not have.
+    /// Reports data that a hostile party got without permission.
     pub(crate) fn break_in(&self, what: &str) {
         self.broken_in.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| what.to_owned());
     }
 
-    /// 0, 1, 2, … until it should end.
+    /// Counts 0, 1, 2, … until the hostile party should end.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> + use<> {
         let end = Instant::now() + self.length;
         (0..).take_while(move |_| Instant::now() <= end)
     }
 
     /// Begins a session of the hostile model.
-    pub(crate) async fn begin(&self, client: &Client, session: &str, interactive: bool) -> anyhow::Result<()> {
+    pub(crate) async fn begin(&self, client: &TestClient, session: &str, interactive: bool) -> anyhow::Result<()> {
         client.begin(session, "hostile", &json!({"model": EVIL, "interactive": interactive})).await?;
         Ok(())
     }
@@ -93,30 +93,30 @@ impl Target {
     }
 }
 
-struct Fleet {
-    crowd: Crowd,
+struct HostileFleet {
+    process_fleet: ProcessFleet,
     services: Vec<Replica>,
     edge: EdgeReplica,
     _model: ModelServer,
     _hostile: Option<HostileModel>,
-    _workshop: Workshop,
+    _workshop: ToolServer,
     _dir: TempDir,
 }
 
-/// Runs a trial; what cannot be run counts as failed.
+/// Runs a trial; one that cannot be run counts as failed.
 pub(crate) async fn run(trial: &Trial, length: Duration, seed: u64) -> Row {
     let mut row = Row { trial: trial.name.to_owned(), ..Row::default() };
     if let Err(error) = try_run(trial, length, seed, &mut row).await {
-        row.wrong = Some(format!("not run to its end: {error:#}"));
+        row.wrong = Some(format!("the trial did not run to its end: {error:#}"));
     }
     row
 }
 
 async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> anyhow::Result<()> {
-    let mut fleet = Fleet::start(trial).await?;
+    let mut fleet = HostileFleet::start(trial).await?;
     let (ws, grpc) = fleet.edge.addresses()?;
     let (inputs, accepted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let (nats, health) = (fleet.crowd.nats.url(), health_of(&fleet.edge.replica)?);
+    let (nats, health) = (fleet.process_fleet.nats.url(), health_of(&fleet.edge.replica)?);
     let target = Target {
         ws,
         grpc,
@@ -136,8 +136,9 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
     stop.store(false, Ordering::Relaxed);
     let hostile = async {
         let (attack, max) = (trial.attack, length + OVERTIME);
-        // A party that goes on for too long is left alone.
-        let ended = idle::run(move || async move { timeout(max, attack(target)).await.unwrap_or(Ok(())) }).await;
+        // A hostile party that does not end in time is aborted.
+        let ended =
+            low_priority::run(move || async move { timeout(max, attack(target)).await.unwrap_or(Ok(())) }).await;
         stop.store(true, Ordering::Relaxed);
         ended
     };
@@ -153,18 +154,18 @@ async fn try_run(trial: &Trial, length: Duration, seed: u64, row: &mut Row) -> a
         crate::hostile::show(&format!("{}: the hostile party ended early: {error:#}", trial.name));
     }
     let broken_in = broken_in.lock().unwrap_or_else(PoisonError::into_inner).take();
-    wrong.extend(broken_in.map(|what| format!("it was given what it may not have: {what}")));
+    wrong.extend(broken_in.map(|what| format!("the hostile party got data without permission: {what}")));
     fleet.memory(row, &mut wrong)?;
     if row.p99_beside > row.p99_alone * SLOWER_MAX {
-        wrong.push(format!("others waited {:.1?} instead of {:.1?}", row.p99_beside, row.p99_alone));
+        wrong.push(format!("p99 of other sessions is {:.1?} instead of {:.1?}", row.p99_beside, row.p99_alone));
     }
     row.wrong = (!wrong.is_empty()).then(|| wrong.join("; "));
     Ok(())
 }
 
-impl Fleet {
+impl HostileFleet {
     async fn start(trial: &Trial) -> anyhow::Result<Self> {
-        let reply = |asked: &Asked| call_once(asked, &[("echo", json!({"number": asked.number}))]);
+        let reply = |request: &RecordedRequest| call_once(request, &[("echo", json!({"number": request.number}))]);
         let model = ModelServer::start(reply).await?;
         let hostile = match trial.reply {
             Some(reply) => Some(HostileModel::start(reply).await?),
@@ -179,17 +180,18 @@ impl Fleet {
             ("AILOOP__TOOL_HOST__FETCH__TIMEOUT", "5"),
             ("AILOOP__TOOL_HOST__MCP__EVIL__COMMAND", server.to_str().context("a path")?),
         ];
-        let crowd = Crowd::with(&[("test", &model.base_url()), (EVIL, &evil)], &environment).await?;
-        let same = |call: &ailoop_tests::workshop::Witnessed| Answer::Json(call.arguments.clone());
-        let workshop = Plan::at(&crowd.nats.url()).await?.tool("echo", Effect::Pure, same).open().await?;
+        let process_fleet = ProcessFleet::with(&[("test", &model.base_url()), (EVIL, &evil)], &environment).await?;
+        let same = |call: &ailoop_tests::tool_server::RecordedCall| ToolAnswer::Json(call.arguments.clone());
+        let tool_server =
+            ToolServerBuilder::at(&process_fleet.nats.url()).await?.tool("echo", Effect::Pure, same).open().await?;
         let mut services = Vec::new();
         for service in ["orchestrator", "gateway", "executor", "tool-host"] {
-            services.push(crowd.spawn(service).await?);
+            services.push(process_fleet.spawn(service).await?);
         }
-        crowd.knows(&["echo", "read_file", "http_fetch", "mcp__evil__flood"]).await?;
-        let edge = crowd.edge().await?;
+        process_fleet.wait_for_tools(&["echo", "read_file", "http_fetch", "mcp__evil__flood"]).await?;
+        let edge = process_fleet.edge().await?;
         limit_descriptors(edge.replica.id())?;
-        Ok(Self { crowd, services, edge, _model: model, _hostile: hostile, _workshop: workshop, _dir: dir })
+        Ok(Self { process_fleet, services, edge, _model: model, _hostile: hostile, _workshop: tool_server, _dir: dir })
     }
 
     /// Reads what each process holds.
@@ -202,11 +204,11 @@ impl Fleet {
             }
             measure(replica, row, wrong)?;
         }
-        measure(self.crowd.composer()?, row, wrong)
+        measure(self.process_fleet.composer()?, row, wrong)
     }
 }
 
-/// The directory that may be read, a secret beside it, ways that lead there, and the program that is the MCP server.
+/// A readable directory, a secret beside it, links that lead there, and the program of the MCP server.
 fn directory() -> anyhow::Result<TempDir> {
     let dir = TempDir::with_prefix("ailoop-hostile-")?;
     let (root, secret, server) = (dir.path().join("root"), dir.path().join("secret.txt"), dir.path().join("server"));
@@ -240,7 +242,7 @@ fn resident_bytes(process: u32) -> anyhow::Result<u64> {
     Ok(kibibytes << 10)
 }
 
-/// Gives a process as many descriptors as systems give by default.
+/// Limits the file descriptors of a process to the default of most systems.
 fn limit_descriptors(process: u32) -> anyhow::Result<()> {
     let limit = format!("--nofile={DESCRIPTORS}");
     let status = Command::new("prlimit").args(["--pid", &process.to_string(), &limit]).status().context("prlimit")?;
@@ -248,7 +250,7 @@ fn limit_descriptors(process: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a process answers questions about its health, as it logged it.
+/// The health address that a process logged.
 fn health_of(replica: &Replica) -> anyhow::Result<SocketAddr> {
     let log = replica.log()?;
     let line = log.lines().find(|line| line.contains("health server listens")).context("where health listens")?;

@@ -1,17 +1,17 @@
 //! Hostile clients, tools and model servers, with sessions of others beside them.
 //!
 //! Each trial has a fleet of its own. Sessions of others run alone first, then beside the hostile party; afterwards the
-//! memory of every process is read. The run prints a table and fails where a session of others failed, a process ended or
-//! holds more memory than its budget, sessions of others took more than twice as long at p99, or a hostile party was given
-//! what it may not have. A trial that fails is reported with the others, not left out.
+//! memory of every process is read. The run prints a table. It fails if another session failed, a process ended or exceeds
+//! its memory budget, other sessions took more than twice as long at p99, or a hostile party got data without permission.
+//! A failed trial is reported with the others.
 //!
-//! `make hostile` runs every trial; `AILOOP_HOSTILE_ONLY` names what is to be tried, `AILOOP_HOSTILE_SECONDS` is how long
+//! `make hostile` runs every trial; `AILOOP_HOSTILE_ONLY` selects trials by name, `AILOOP_HOSTILE_SECONDS` is how long
 //! each hostile party goes on, `AILOOP_HOSTILE_FILE` gets the table, and `AILOOP_HOSTILE_SEED` chooses damaged bytes.
 
 mod bystanders;
 mod clients;
 mod fleet;
-mod idle;
+mod low_priority;
 mod models;
 mod table;
 mod tools;
@@ -25,11 +25,11 @@ use anyhow::ensure;
 use crate::hostile::table::{Row, table};
 use crate::hostile::trials::TRIALS;
 
-/// How long a hostile party goes on: longer than a session of others may take, so that nobody just waits for its end.
+/// Seconds of a hostile party: longer than the timeout of other sessions, so that none can just wait for its end.
 const SECONDS: u64 = 30;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hostile_parties_sessions_of_others_go_on() -> anyhow::Result<()> {
+async fn hostile_party_beside_other_sessions_does_not_delay_them() -> anyhow::Result<()> {
     let only = configuration::env("AILOOP_HOSTILE_ONLY").unwrap_or_default();
     let seconds = configuration::env("AILOOP_HOSTILE_SECONDS").and_then(|seconds| seconds.parse().ok());
     let length = Duration::from_secs(seconds.unwrap_or(SECONDS));

@@ -1,9 +1,9 @@
-//! Model servers, and models that were taken over.
+//! Hostile model servers, and compromised models.
 
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::client::TestClient;
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use anyhow::Context;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -11,40 +11,40 @@ use tokio::time::sleep;
 
 use crate::hostile::clients::{call, start};
 use crate::hostile::fleet::Target;
-use crate::hostile::idle;
+use crate::hostile::low_priority;
 
 /// The model of a hostile server, in `models.yaml`.
 pub(crate) const EVIL: &str = "evil";
 
-/// Text of a file beside the directory that may be read: a reply that has it shows a way out.
-pub(crate) const SECRET: &str = "the word that nobody may read";
+/// Text of a file beside the readable directory: a result with this text shows an escape.
+pub(crate) const SECRET: &str = "the secret that must not be readable";
 
-/// A server of hostile replies, on a thread of its own.
+/// A server of hostile replies, on its own thread.
 pub(crate) struct HostileModel {
     pub(crate) base_url: String,
-    /// It ends when this is dropped.
+    /// The server ends when this is dropped.
     _end: oneshot::Sender<()>,
 }
 
 impl HostileModel {
-    pub(crate) async fn start(reply: fn(&Asked) -> Reply) -> anyhow::Result<Self> {
-        let (tell, told) = oneshot::channel();
+    pub(crate) async fn start(reply: fn(&RecordedRequest) -> ScriptedReply) -> anyhow::Result<Self> {
+        let (ready_sender, ready) = oneshot::channel();
         let (_end, end) = oneshot::channel();
-        let serving = idle::run(move || async move {
+        let serving = low_priority::run(move || async move {
             let server = ModelServer::start(reply).await?;
             // The trial may have failed meanwhile.
-            let _ = tell.send(server.base_url());
+            let _ = ready_sender.send(server.base_url());
             let _ = end.await;
             Ok(())
         });
-        match told.await {
+        match ready.await {
             Ok(base_url) => Ok(Self { base_url, _end }),
             Err(_) => Err(serving.await.err().context("the hostile model server did not start")?),
         }
     }
 }
 
-/// Sessions of a model that streams what no model should.
+/// Runs sessions whose model sends hostile streams.
 pub(crate) async fn streams(target: Target) -> anyhow::Result<()> {
     for number in target.numbers() {
         // The fleet may refuse it.
@@ -54,48 +54,50 @@ pub(crate) async fn streams(target: Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Replies with calls as long as no call of the session has a result, then with its answer.
-pub(crate) fn call_once(asked: &Asked, calls: &[(&str, Value)]) -> Reply {
-    if asked.messages().iter().any(|message| message["role"] == "tool") {
-        return Reply::text("That is all.");
+/// Replies with calls until the session has a result, then with a text.
+pub(crate) fn call_once(request: &RecordedRequest, calls: &[(&str, Value)]) -> ScriptedReply {
+    if request.messages().iter().any(|message| message["role"] == "tool") {
+        return ScriptedReply::text("That is all.");
     }
-    Reply::text("I look. ").and_calls(calls)
+    ScriptedReply::text("I look. ").and_calls(calls)
 }
 
-pub(crate) fn hostile_stream(asked: &Asked) -> Reply {
+pub(crate) fn hostile_stream(request: &RecordedRequest) -> ScriptedReply {
     let delta = |text: &str| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": {"content": text}}]}));
-    match asked.number % 10 {
-        // One line without an end.
-        0 => Reply::raw(&format!("data: {}", "x".repeat(20 << 20))),
-        1 => Reply::raw(&delta(&"y".repeat(9 << 20))),
-        2 => Reply::raw(&delta("a").repeat(100_000)),
-        3 => Reply::raw("data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":4294967295}]}}]}\n\n")
-            .and_hang(),
-        4 => Reply::raw(&format!("data: {}\n\n", "[".repeat(1 << 20))),
-        5 => Reply::raw("data: \u{0}\u{1}\n\nevent: error\ndata: {}\n\n").and_break(),
-        6 => Reply::text("Fine.").usage(u64::MAX, u64::MAX),
-        7 => Reply::status(200, &"<html>".repeat(1 << 20)),
-        8 => Reply::status(429, "slow down").header("retry-after", "99999999999999999999"),
-        _ => Reply::hang(),
+    match request.number % 10 {
+        // A line that never ends.
+        0 => ScriptedReply::raw(&format!("data: {}", "x".repeat(20 << 20))),
+        1 => ScriptedReply::raw(&delta(&"y".repeat(9 << 20))),
+        2 => ScriptedReply::raw(&delta("a").repeat(100_000)),
+        3 => ScriptedReply::raw(
+            "data: {\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":4294967295}]}}]}\n\n",
+        )
+        .and_hang(),
+        4 => ScriptedReply::raw(&format!("data: {}\n\n", "[".repeat(1 << 20))),
+        5 => ScriptedReply::raw("data: \u{0}\u{1}\n\nevent: error\ndata: {}\n\n").and_break(),
+        6 => ScriptedReply::text("Fine.").usage(u64::MAX, u64::MAX),
+        7 => ScriptedReply::status(200, &"<html>".repeat(1 << 20)),
+        8 => ScriptedReply::status(429, "slow down").header("retry-after", "99999999999999999999"),
+        _ => ScriptedReply::hang(),
     }
 }
 
-/// A model that says nothing.
-pub(crate) fn silent(_: &Asked) -> Reply {
-    Reply::hang()
+/// A reply that never comes.
+pub(crate) fn silent(_: &RecordedRequest) -> ScriptedReply {
+    ScriptedReply::hang()
 }
 
-/// Sessions whose model asks the built-in tools for what they may not give. Reports each that was given.
+/// Runs sessions whose model asks built-in tools for forbidden data. Reports data that was returned.
 pub(crate) async fn readers(target: Target) -> anyhow::Result<()> {
-    let client = Client::connect(&target.url()).await?;
+    let client = TestClient::connect(&target.url()).await?;
     for number in target.numbers() {
         let session = format!("reader{number}");
         target.begin(&client, &session, false).await?;
-        for seen in client.watch(&session).await?.to_end().await? {
-            if seen.topic == "tool_call.result_processed" {
+        for event in client.watch(&session).await?.to_end().await? {
+            if event.topic == "tool_call.result_processed" {
                 target.count(1);
-                if seen.data["outcome"] == "ok" || seen.data.to_string().contains(SECRET) {
-                    target.break_in(&seen.data.to_string());
+                if event.data["outcome"] == "ok" || event.data.to_string().contains(SECRET) {
+                    target.break_in(&event.data.to_string());
                 }
             }
         }
@@ -103,7 +105,7 @@ pub(crate) async fn readers(target: Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names of files that are outside of the directory that may be read, or no files.
+/// Paths outside of the readable directory, and paths of no regular file.
 const FILES: [&str; 12] = [
     "../secret.txt",
     "/etc/passwd",
@@ -119,7 +121,7 @@ const FILES: [&str; 12] = [
     "secret.txt\u{0}",
 ];
 
-/// Addresses that are private, however they are written, and what is no address.
+/// Private addresses in many notations, and invalid addresses.
 const ADDRESSES: [&str; 16] = [
     "http://127.0.0.1/",
     "http://localhost/",
@@ -139,8 +141,8 @@ const ADDRESSES: [&str; 16] = [
     "gopher://127.0.0.1/",
 ];
 
-/// One file and one address a reply.
-pub(crate) fn read_secrets(asked: &Asked) -> Reply {
-    let (file, address) = (FILES[asked.number % FILES.len()], ADDRESSES[asked.number % ADDRESSES.len()]);
-    call_once(asked, &[("read_file", json!({"path": file})), ("http_fetch", json!({"url": address}))])
+/// Calls for one file and one address in each reply.
+pub(crate) fn read_secrets(request: &RecordedRequest) -> ScriptedReply {
+    let (file, address) = (FILES[request.number % FILES.len()], ADDRESSES[request.number % ADDRESSES.len()]);
+    call_once(request, &[("read_file", json!({"path": file})), ("http_fetch", json!({"url": address}))])
 }

@@ -1,25 +1,25 @@
-//! The table of a run.
+//! The table that a run prints.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// What came of one trial.
+/// The result of one trial.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Row {
     pub(crate) trial: String,
     /// Hostile inputs that were sent.
     pub(crate) inputs: u64,
-    /// Of those that are answered one by one: how many were not refused.
+    /// Of the inputs with individual answers, the number that was not refused.
     pub(crate) accepted: u64,
-    /// Sessions of others beside it.
+    /// Other sessions beside the hostile party.
     pub(crate) ok: usize,
     pub(crate) failed: usize,
-    /// Of sessions of others, without the hostile party and beside it.
+    /// 99th percentile of other sessions, without and beside the hostile party.
     pub(crate) p99_alone: Duration,
     pub(crate) p99_beside: Duration,
     /// Resident bytes of each process afterwards, and its budget.
     pub(crate) memory: Vec<(String, u64, u64)>,
-    /// What is wrong; nothing is.
+    /// Violations; `None` if the trial passed.
     pub(crate) wrong: Option<String>,
 }
 

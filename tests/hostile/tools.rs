@@ -1,9 +1,9 @@
-//! Tools, and servers of tools.
+//! Hostile tools, and hostile MCP servers.
 
 use std::time::Duration;
 
-use ailoop_tests::client::Client;
-use ailoop_tests::model::{Asked, Reply};
+use ailoop_tests::client::TestClient;
+use ailoop_tests::model::{RecordedRequest, ScriptedReply};
 use ailoop_tool::{Effect, Tool, Tools};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -22,7 +22,7 @@ fn doubling(levels: usize) -> Value {
     json!({"type": "object", "properties": {"value": {"$ref": "#/$defs/d0"}}, "$defs": defs})
 }
 
-/// A tool whose schema costs more to check arguments against than any other.
+/// Announces a tool whose schema is expensive to validate arguments against.
 pub(crate) async fn schema(target: Target) -> anyhow::Result<()> {
     let tool = Tool::new("evil").effect(Effect::Pure).parameters(doubling(24));
     let tool = tool.handler(|_| async { Ok("never".to_owned()) });
@@ -30,9 +30,9 @@ pub(crate) async fn schema(target: Target) -> anyhow::Result<()> {
     sessions(&target).await
 }
 
-/// Sessions whose model calls a hostile tool.
+/// Runs sessions whose model calls a hostile tool.
 pub(crate) async fn sessions(target: &Target) -> anyhow::Result<()> {
-    let client = Client::connect(&target.url()).await?;
+    let client = TestClient::connect(&target.url()).await?;
     // The catalogue knows it within seconds; a session that comes earlier has nothing to call.
     for number in target.numbers() {
         target.count(1);
@@ -43,11 +43,11 @@ pub(crate) async fn sessions(target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn call_evil(asked: &Asked) -> Reply {
-    call_once(asked, &[("evil", json!({"value": "not a number"}))])
+pub(crate) fn call_evil(request: &RecordedRequest) -> ScriptedReply {
+    call_once(request, &[("evil", json!({"value": "not a number"}))])
 }
 
-/// A tool that shows progress as fast as it can, and whose result is long.
+/// Serves a tool that reports progress as fast as it can and returns a long result.
 pub(crate) async fn flooding_tool(target: Target) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
     let tool = Tool::new("evil").effect(Effect::Pure).timeout(Duration::from_secs(30));
@@ -61,8 +61,8 @@ pub(crate) async fn flooding_tool(target: Target) -> anyhow::Result<()> {
     sessions(&target).await
 }
 
-/// A server over standard input and output that answers what it must, and each call with notifications for ever. It gives
-/// way to every other process: on its own machine it would take no CPU from them.
+/// An MCP server over stdio that answers each call with endless notifications. It runs with the lowest priority, since on
+/// another machine it would take no CPU from the fleet.
 pub(crate) const SERVER: &str = r#"#!/usr/bin/env python3
 import json, os, sys
 
@@ -92,6 +92,6 @@ for line in sys.stdin:
         say({"id": asked["id"], "error": {"code": -32601, "message": "unknown"}})
 "#;
 
-pub(crate) fn call_server(asked: &Asked) -> Reply {
-    call_once(asked, &[("mcp__evil__flood", json!({}))])
+pub(crate) fn call_server(request: &RecordedRequest) -> ScriptedReply {
+    call_once(request, &[("mcp__evil__flood", json!({}))])
 }

@@ -1,31 +1,29 @@
-//! The trials: who is hostile, and in which way.
+//! The list of trials, each with its hostile party.
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use ailoop_tests::model::{Asked, Reply};
+use ailoop_tests::model::{RecordedRequest, ScriptedReply};
 
 use crate::hostile::fleet::Target;
 use crate::hostile::{clients, models, tools};
 
-/// One trial.
 pub(crate) struct Trial {
     pub(crate) name: &'static str,
     pub(crate) attack: fn(Target) -> BoxFuture<'static, anyhow::Result<()>>,
-    /// What the hostile model answers; where it is absent, hostile sessions have the model of the others.
-    pub(crate) reply: Option<fn(&Asked) -> Reply>,
+    /// Reply of the hostile model; `None` uses the model of the other sessions.
+    pub(crate) reply: Option<fn(&RecordedRequest) -> ScriptedReply>,
 }
 
 const fn trial(name: &'static str, attack: fn(Target) -> BoxFuture<'static, anyhow::Result<()>>) -> Trial {
     Trial { name, attack, reply: None }
 }
 
-const fn with_reply(mut trial: Trial, reply: fn(&Asked) -> Reply) -> Trial {
+const fn with_reply(mut trial: Trial, reply: fn(&RecordedRequest) -> ScriptedReply) -> Trial {
     trial.reply = Some(reply);
     trial
 }
 
-/// Every trial.
 pub(crate) const TRIALS: &[Trial] = &[
     trial("silent connections, WebSocket port", |target| clients::silent(target.ws, target).boxed()),
     trial("silent connections, gRPC port", |target| clients::silent(target.grpc, target).boxed()),

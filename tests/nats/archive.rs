@@ -21,7 +21,7 @@ fn body(slot: u64) -> anyhow::Result<Bytes> {
 async fn write(bus: &Bus, key: &SessionKey, slots: std::ops::Range<u64>) -> anyhow::Result<()> {
     for slot in slots {
         let (id, body) = (format!("c{slot}"), body(slot)?);
-        // A store may have no leader yet, where a server was restarted just before; offered again it is the same commit.
+        // After a restart the stream may have no leader yet; a repeated write is the same commit.
         eventually("the commit is taken", async || {
             matches!(bus.commit(key, slot, &id, body.clone()).await, Ok(Committed::Ours))
         })
@@ -48,14 +48,14 @@ async fn holds(bus: &Bus, key: &SessionKey, end: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A page leaves the log and is read from the archive, and nobody can write where it was.
-pub(crate) async fn a_page_leaves_the_log_and_is_read_as_before(world: &mut World) -> anyhow::Result<()> {
+/// A page moves from the log to the archive and is read from there; its slots cannot be written again.
+pub(crate) async fn page_moved_to_the_archive_is_read_as_before(world: &mut World) -> anyhow::Result<()> {
     let key = key("paged")?;
     let (bus, other, late) = (world.connect(0).await?, world.connect(1).await?, world.connect(2).await?);
     write(&bus, &key, 0..10).await?;
     late.load_from(&key, 9).await?;
     write(&bus, &key, 10..END).await?;
-    // Two at once.
+    // Two at the same time.
     let (one, two) = tokio::join!(bus.archive(&key, SLOTS_PER_PAGE), other.archive(&key, SLOTS_PER_PAGE));
     one?;
     two?;
@@ -76,8 +76,8 @@ pub(crate) async fn a_page_leaves_the_log_and_is_read_as_before(world: &mut Worl
     holds(&other, &key, END).await
 }
 
-/// A session ends in a commit that fades, and then there is none of that id.
-pub(crate) async fn what_is_left_of_a_session_fades(world: &mut World) -> anyhow::Result<()> {
+/// The last commit of an archived session expires; then the id is free.
+pub(crate) async fn archived_session_expires(world: &mut World) -> anyhow::Result<()> {
     let (bus, key) = (world.bus.clone(), key("faded")?);
     write(&bus, &key, 0..20).await?;
     let life = Some(Duration::from_secs(2));
@@ -85,7 +85,7 @@ pub(crate) async fn what_is_left_of_a_session_fades(world: &mut World) -> anyhow
     let offer = Offer { slot: 20, prev: "", commit: "c20", body: last, ttl: life };
     assert_eq!(bus.commit_for(&key, offer).await?, Committed::Ours);
     bus.archive(&key, 20).await?;
-    // Any node may answer, also one that has not taken part yet; and the last commit may have faded by then.
+    // A node that is behind may answer; and the last commit may have expired.
     eventually("the page has left the log", async || {
         in_log(&bus, &key).await.is_ok_and(|slots| slots.iter().all(|slot| *slot == 20))
     })
@@ -95,21 +95,21 @@ pub(crate) async fn what_is_left_of_a_session_fades(world: &mut World) -> anyhow
     write(&bus, &key, 0..1).await
 }
 
-/// The archive and what left the log for it outlive a server that is killed.
-pub(crate) async fn archived_pages_survive_a_restart(world: &mut World) -> anyhow::Result<()> {
+/// The archive survives a kill of the server.
+pub(crate) async fn archived_pages_are_read_after_a_restart(world: &mut World) -> anyhow::Result<()> {
     let (bus, key) = (world.bus.clone(), key("kept")?);
     write(&bus, &key, 0..END).await?;
     bus.archive(&key, SLOTS_PER_PAGE).await?;
     world.restart().await?;
-    // A node that comes back takes its time.
+    // A restarted node needs some time to catch up.
     eventually("all is read again", async || bus.history(&key, 0).await.is_ok_and(|all| all.len() as u64 == END))
         .await?;
     holds(&bus, &key, END).await?;
     write(&bus, &key, END..END + 1).await
 }
 
-/// The largest states that there are go along whole; what is larger is refused, and says so.
-pub(crate) async fn a_state_of_fifty_megabytes_goes_along(world: &mut World) -> anyhow::Result<()> {
+/// A state of the maximum size is archived; a larger one is refused with a reason.
+pub(crate) async fn state_of_fifty_megabytes_is_archived(world: &mut World) -> anyhow::Result<()> {
     let (bus, key) = (world.bus.clone(), key("huge")?);
     let large = commit("c0", 50 << 20)?;
     assert_eq!(bus.commit(&key, 0, "c0", large.clone()).await?, Committed::Ours);

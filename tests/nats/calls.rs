@@ -20,10 +20,10 @@ use tool_executor::{Clock, Executor, ExecutorConfig, SystemClock};
 
 use crate::nats::world::{World, eventually, key};
 
-/// The longest that one fault may cost a session.
+/// Maximum delay of a session by one fault.
 const FAULT_MAX: Duration = Duration::from_secs(10);
 
-/// A tool whose first call waits until it is let go, and what is probe of it.
+/// A tool whose first call waits until it is released, and a record of its calls.
 #[derive(Default)]
 struct ToolProbe {
     calls: AtomicUsize,
@@ -114,7 +114,7 @@ pub(crate) async fn server_dies_right_after_the_dispatch_the_session_waits_less_
         probe.begun.notified().await;
         world.kill();
         let died = Instant::now();
-        // Its answer goes nowhere, or comes once both are connected again: nobody knows which.
+        // The answer may be lost or may arrive after the reconnect, so the outcome is unknown.
         probe.let_go.notify_one();
         world.resume().await?;
         let result = result(&world.bus, &key).await?;

@@ -3,9 +3,9 @@
 //! `AILOOP_CONFORMANCE_OPERATIONS` makes it longer: `make conformance` compares 100,000. `AILOOP_CONFORMANCE_SEED` says
 //! where its seeds begin.
 
-mod acts;
+mod operations;
 mod rows;
-mod side;
+mod server;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,8 +19,8 @@ use contract::streams::Queue;
 use futures::TryStreamExt;
 use tokio::time::Instant;
 
-use self::acts::{Act, sequence};
-use self::side::Side;
+use self::operations::{Operation, sequence};
+use self::server::Server;
 
 /// Sequences of a short run, each on new servers, and operations of each.
 const SEQUENCES: u64 = 32;
@@ -31,116 +31,119 @@ const LONG_OPERATIONS: usize = 250;
 const AT_ONCE: usize = 4;
 /// Operations between two reports of a long run.
 const REPORT_EVERY: usize = 5_000;
-/// How often it is said of what is held that it is: well within the ack wait, which would not end on both servers in
-/// the same instant.
+/// Time between two in-progress acks of held items: well within the ack wait, which would not end on both servers at the
+/// same time.
 const TOUCH_EVERY: Duration = Duration::from_secs(1);
-/// Where it was not said for so long, nobody knows whether the ack wait is over.
+/// Longest time without in-progress acks; after it an ack wait may be over.
 const TOUCH_LATE: Duration = Duration::from_secs(4);
-/// How often a sequence is begun again on a machine that is too slow.
+/// Attempts of a sequence on a machine that is too slow.
 const TRIES: usize = 5;
 
-/// What is told of an operation that was not played.
+/// The answer that stands for an operation that was not compared.
 const LEFT_OUT: &str = "left out";
 
-/// Both servers.
-struct Pair {
-    real: Side,
-    twin: Side,
-    /// Whether the sequence was drawn at random; rows go where nothing is left to chance.
+/// The real server and the in-memory one.
+struct ServerPair {
+    real: Server,
+    memory: Server,
+    /// The sequence is random; rows avoid everything that nats-server leaves to chance.
     drawn: bool,
     touched: Instant,
-    told: Vec<String>,
-    /// Kept, since it ends with the value.
+    played_lines: Vec<String>,
+    /// Ends when it is dropped.
     _server: NatsServer,
 }
 
-/// How a sequence came out, where the servers did not part.
+/// The result of a sequence without a difference.
 #[derive(PartialEq, Eq)]
-enum Compared {
+enum Comparison {
     Alike,
     TooSlow,
 }
 
-impl Pair {
+impl ServerPair {
     async fn start(drawn: bool) -> anyhow::Result<Self> {
         let server = NatsServer::start().await?;
         let raw = async_nats::connect(server.url()).await?;
-        let real = Side::real(server.ready().await?, raw);
-        let twin = Side::twin(MemoryServer::new().bus());
-        Ok(Self { real, twin, drawn, touched: Instant::now(), told: Vec::new(), _server: server })
+        let real = Server::real(server.ready().await?, raw);
+        let memory = Server::memory(MemoryServer::new().bus());
+        Ok(Self { real, memory, drawn, touched: Instant::now(), played_lines: Vec::new(), _server: server })
     }
 
-    /// Plays a sequence on both; the error tells where they part.
-    async fn play(&mut self, acts: &[Act]) -> anyhow::Result<Compared> {
-        // In the end everything that can be had comes out.
+    /// Plays a sequence on both servers; the error names the first difference.
+    async fn play(&mut self, operations: &[Operation]) -> anyhow::Result<Comparison> {
+        // At the end every queue is emptied, so that what is left is compared too.
         let rest = Queue::ALL.iter().flat_map(|queue| {
             let (queue, max) = (*queue, 64);
-            [Act::Depth { queue }, Act::Pull { queue, max }, Act::Depth { queue }]
+            [Operation::Depth { queue }, Operation::Pull { queue, max }, Operation::Depth { queue }]
         });
-        for act in acts.iter().cloned().chain(rest) {
+        for operation in operations.iter().cloned().chain(rest) {
             if self.touched.elapsed() > TOUCH_EVERY {
-                tokio::try_join!(self.real.touch(), self.twin.touch())?;
+                tokio::try_join!(self.real.touch(), self.memory.touch())?;
                 if self.touched.elapsed() > TOUCH_LATE {
-                    return Ok(Compared::TooSlow);
+                    return Ok(Comparison::TooSlow);
                 }
                 self.touched = Instant::now();
             }
-            let (one, other) = self.act(&act).await?;
-            self.told.push(format!("{act:?} -> {one}"));
+            let (one, other) = self.operation(&operation).await?;
+            self.played_lines.push(format!("{operation:?} -> {one}"));
             if one != other && self.touched.elapsed() > TOUCH_LATE {
-                return Ok(Compared::TooSlow);
+                return Ok(Comparison::TooSlow);
             }
-            ensure!(one == other, "{}\nnats-server: {one}\ntwin: {other}", self.told.join("\n"));
+            ensure!(one == other, "{}\nnats-server: {one}\nin-memory server: {other}", self.played_lines.join("\n"));
         }
-        Ok(Compared::Alike)
+        Ok(Comparison::Alike)
     }
 
-    /// What both say.
-    async fn act(&mut self, act: &Act) -> anyhow::Result<(String, String)> {
-        if let Act::Pull { queue, max } = act {
-            let (other, there) = self.twin.pull(*queue, *max, Duration::ZERO).await?;
+    /// Applies an operation to both servers and returns both answers.
+    async fn operation(&mut self, operation: &Operation) -> anyhow::Result<(String, String)> {
+        if let Operation::Pull { queue, max } = operation {
+            let (other, there) = self.memory.pull(*queue, *max, Duration::ZERO).await?;
             return Ok((self.real.pull_like(*queue, *max, there).await?, other));
         }
-        if let Act::Depth { queue } = act {
-            let other = self.twin.act(act).await?;
+        if let Operation::Depth { queue } = operation {
+            let other = self.memory.operation(operation).await?;
             return Ok((self.real.depth_like(*queue, &other).await?, other));
         }
-        if let Act::Await { .. } = act {
-            let both = tokio::try_join!(self.real.act(act), self.twin.act(act))?;
+        if let Operation::Await { .. } = operation {
+            let both = tokio::try_join!(self.real.operation(operation), self.memory.operation(operation))?;
             self.touched = Instant::now();
             return Ok(both);
         }
-        // nats-server takes it for purged and for acknowledged, in an order left to chance, and its floor follows.
-        if let Act::Purge { at } = act
+        // nats-server counts it as purged and as acknowledged, in a random order, and its ack floor follows.
+        if let Operation::Purge { at } = operation
             && self.drawn
-            && self.twin.holds_alone(*at).await?
+            && self.memory.holds_alone(*at).await?
         {
             return Ok((LEFT_OUT.to_owned(), LEFT_OUT.to_owned()));
         }
-        Ok((self.real.act(act).await?, self.twin.act(act).await?))
+        Ok((self.real.operation(operation).await?, self.memory.operation(operation).await?))
     }
 }
 
-/// What came of a seed's sequence.
-struct Played {
-    /// What was compared.
+/// The result of the sequence of a seed.
+struct SequenceResult {
+    /// Kinds of the compared operations.
     kinds: Vec<&'static str>,
-    /// Where they parted, but not when it was played again.
+    /// A difference that did not occur again when the sequence was repeated.
     chance: Option<String>,
 }
 
-/// Plays the sequence of a seed. The twin always does the same; where nats-server does once what it does not do again, that
-/// is told, and no error.
-async fn compare(seed: u64, length: usize) -> anyhow::Result<Played> {
-    let acts = sequence(seed, length)?;
+/// Plays the sequence of a seed. The in-memory server is deterministic; a difference that nats-server does not repeat is
+/// reported, and is no error.
+async fn compare(seed: u64, length: usize) -> anyhow::Result<SequenceResult> {
+    let operations = sequence(seed, length)?;
     let mut chance: Option<String> = None;
     for _ in 0..TRIES {
-        let mut pair = Pair::start(true).await?;
-        match pair.play(&acts).await {
-            Ok(Compared::TooSlow) => {}
-            Ok(Compared::Alike) => {
-                let played = acts.iter().zip(&pair.told).filter(|(_, told)| !told.ends_with(LEFT_OUT));
-                return Ok(Played { kinds: played.map(|(act, _)| act.kind()).collect(), chance });
+        let mut pair = ServerPair::start(true).await?;
+        match pair.play(&operations).await {
+            Ok(Comparison::TooSlow) => {}
+            Ok(Comparison::Alike) => {
+                let played = operations
+                    .iter()
+                    .zip(&pair.played_lines)
+                    .filter(|(_, played_lines)| !played_lines.ends_with(LEFT_OUT));
+                return Ok(SequenceResult { kinds: played.map(|(operation, _)| operation.kind()).collect(), chance });
             }
             Err(parted) if chance.is_none() => chance = Some(format!("seed {seed}:\n{parted:#}")),
             Err(parted) => return Err(parted.context(format!("seed {seed}, twice"))),
@@ -149,17 +152,17 @@ async fn compare(seed: u64, length: usize) -> anyhow::Result<Played> {
     bail!("this machine is too slow: more than {TOUCH_LATE:?} of {ACK_WAIT:?} went by between two operations")
 }
 
-/// What has been compared.
+/// What was compared so far.
 #[derive(Default)]
-struct Tally {
+struct Totals {
     operations: usize,
     sequences: u64,
     chances: usize,
     kinds: BTreeMap<&'static str, usize>,
 }
 
-impl Tally {
-    fn add(&mut self, played: &Played) {
+impl Totals {
+    fn add(&mut self, played: &SequenceResult) {
         self.operations += played.kinds.len();
         self.sequences += 1;
         self.chances += usize::from(played.chance.is_some());
@@ -178,7 +181,7 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_in_memory_server_does_what_the_real_one_does() -> anyhow::Result<()> {
+async fn in_memory_server_answers_as_the_real_one() -> anyhow::Result<()> {
     // Each sequence has a seed of its own; what fails prints it.
     let (first, begun) = (setting("AILOOP_CONFORMANCE_SEED").unwrap_or(0), Instant::now());
     let wanted = setting("AILOOP_CONFORMANCE_OPERATIONS");
@@ -186,12 +189,12 @@ async fn the_in_memory_server_does_what_the_real_one_does() -> anyhow::Result<()
         Some(operations) => ((operations + operations / 50).div_ceil(LONG_OPERATIONS as u64), LONG_OPERATIONS),
         None => (SEQUENCES, OPERATIONS),
     };
-    let tally = Mutex::new(Tally::default());
+    let tally = Mutex::new(Totals::default());
     let seeds = futures::stream::iter((first..first + sequences).map(anyhow::Ok));
     let played = seeds.try_for_each_concurrent(AT_ONCE, async |seed| {
         let played = compare(seed, length).await?;
         if let Some(chance) = &played.chance {
-            report(&format!("played again, they did not part: {chance}"));
+            report(&format!("the difference did not occur again: {chance}"));
         }
         let mut tally = tally.lock().unwrap_or_else(PoisonError::into_inner);
         let before = tally.operations / REPORT_EVERY;
@@ -205,7 +208,7 @@ async fn the_in_memory_server_does_what_the_real_one_does() -> anyhow::Result<()
     let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
     if wanted.is_some() {
         report(&tally.kinds());
-        let Tally { operations, sequences, chances, .. } = tally;
+        let Totals { operations, sequences, chances, .. } = tally;
         let (last, took) = (first + sequences - 1, begun.elapsed());
         report(&format!("{operations} operations compared, none differed twice, {chances} once"));
         report(&format!("{sequences} sequences of {length}, seeds {first} to {last}, {took:.1?}"));
@@ -214,11 +217,11 @@ async fn the_in_memory_server_does_what_the_real_one_does() -> anyhow::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_they_parted_once_they_agree() -> anyhow::Result<()> {
+async fn rows_of_earlier_differences_give_equal_answers() -> anyhow::Result<()> {
     let rows = futures::stream::iter(rows::rows().into_iter().map(anyhow::Ok));
-    let played = rows.try_for_each_concurrent(AT_ONCE, async |(name, acts)| {
-        let compared = Pair::start(false).await?.play(&acts).await.with_context(|| name)?;
-        ensure!(compared == Compared::Alike, "too slow: {name}");
+    let played = rows.try_for_each_concurrent(AT_ONCE, async |(name, operations)| {
+        let compared = ServerPair::start(false).await?.play(&operations).await.with_context(|| name)?;
+        ensure!(compared == Comparison::Alike, "the machine is too slow for row {name}");
         Ok(())
     });
     played.await

@@ -1,4 +1,4 @@
-//! Connecting: what is refused, and in which words.
+//! Connecting: which servers are refused, and the error texts.
 
 use ailoop_tests::nats::NatsServer;
 use anyhow::{Context, bail, ensure};
@@ -15,16 +15,16 @@ async fn refusal(config: &NatsConfig) -> (ErrorCode, String) {
     }
 }
 
-/// What a server answers to a question for JetStream, before it answers nothing more.
+/// The last answer of a server, to a request for JetStream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
-    /// It closes the connection.
+    /// The server closes the connection.
     Closes,
-    /// It says that nobody is there to answer.
+    /// The server reports that there are no responders.
     NobodyThere,
 }
 
-/// Plays a server of a version that says that it has JetStream, until its client goes or it closes the connection.
+/// Plays a server of some version that announces JetStream, until the connection is closed.
 async fn play_server(listener: TcpListener, version: &str, last: Last) -> anyhow::Result<()> {
     let (from, mut to) = listener.accept().await?.0.into_split();
     let info =
@@ -50,7 +50,7 @@ async fn play_server(listener: TcpListener, version: &str, last: Last) -> anyhow
 }
 
 #[tokio::test]
-async fn an_old_server_is_refused_with_a_way_out() -> anyhow::Result<()> {
+async fn old_server_is_refused_with_a_remedy() -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let config = NatsConfig { url: format!("nats://{}", listener.local_addr()?), ..NatsConfig::default() };
     let (code, message) = tokio::select! {
@@ -66,7 +66,7 @@ async fn an_old_server_is_refused_with_a_way_out() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_used_is_named() -> anyhow::Result<()> {
+async fn unusable_server_is_named_in_the_error() -> anyhow::Result<()> {
     let plain = NatsServer::start_without_jetstream().await?;
     assert_eq!(refusal(&plain.config()).await.0, ErrorCode::NatsNoJetStream);
     let mut gone = NatsServer::start().await?;
@@ -80,7 +80,7 @@ async fn a_server_that_cannot_be_used_is_named() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()> {
+async fn stream_with_drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()> {
     let server = NatsServer::start().await?;
     let bus = server.ready().await?;
     bus.ensure().await?;
@@ -98,7 +98,7 @@ async fn drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()>
     let mut log = change("STREAM.INFO.AI_LOOP_LOG", serde_json::Value::Null).await?["config"].take();
     log["max_age"] = serde_json::json!(3_600_000_000_000_u64);
     change("STREAM.UPDATE.AI_LOOP_LOG", log).await?;
-    let Err(BusError::Unusable { code, message }) = bus.ensure().await else { anyhow::bail!("drift was let in") };
+    let Err(BusError::Unusable { code, message }) = bus.ensure().await else { anyhow::bail!("drift was accepted") };
     assert_eq!(code, ErrorCode::StreamDrift);
     for part in ["AI_LOOP_LOG", "max_age", "3600000000000", "bootstrap --fix"] {
         assert!(message.contains(part), "{message}");
@@ -109,16 +109,16 @@ async fn drift_is_refused_by_name_and_repaired_on_demand() -> anyhow::Result<()>
     drive["max_ack_pending"] = serde_json::json!(1000);
     let body = serde_json::json!({ "stream_name": "AI_LOOP_CONTROL", "config": drive });
     change("CONSUMER.DURABLE.CREATE.AI_LOOP_CONTROL.drive", body).await?;
-    let Err(BusError::Unusable { message, .. }) = bus.ensure().await else { anyhow::bail!("drift was let in") };
+    let Err(BusError::Unusable { message, .. }) = bus.ensure().await else { anyhow::bail!("drift was accepted") };
     assert!(message.contains("drive") && message.contains("max_ack_pending is 1000"), "{message}");
     bus.repair().await?;
     Ok(bus.ensure().await?)
 }
 
-/// A server that goes down has JetStream and does not answer for it. A process that starts meanwhile waits, and does not
-/// advise to switch JetStream on.
+/// A server that shuts down announces JetStream and does not answer its requests. A process that starts meanwhile waits, and
+/// does not advise to enable JetStream.
 #[tokio::test]
-async fn server_that_goes_down_during_a_start_is_away_and_not_without_jetstream() -> anyhow::Result<()> {
+async fn server_shutting_down_during_a_start_is_reported_as_away() -> anyhow::Result<()> {
     for last in [Last::Closes, Last::NobodyThere] {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let config = NatsConfig { url: format!("nats://{}", listener.local_addr()?), ..NatsConfig::default() };
@@ -130,7 +130,7 @@ async fn server_that_goes_down_during_a_start_is_away_and_not_without_jetstream(
             connected = Bus::connect(&config) => connected,
             ended = server => bail!("the server ended: {ended:?}"),
         };
-        let error = connected.err().context("it connects")?;
+        let error = connected.err().context("the connection succeeded")?;
         ensure!(error.is_away(), "closes {}: {error:?}", last == Last::Closes);
     }
     Ok(())

@@ -14,32 +14,32 @@ use tokio::time::Instant;
 
 use crate::nats::world::{World, eventually, key};
 
-/// Waits until this connection's node knows of a subscription that was made at another one. Whoever subscribed is asked
-/// once, and does not answer.
+/// Waits until the node of this connection knows a subscription that was made at another node. The subscriber gets one
+/// request, which it does not answer.
 async fn is_known(bus: &Bus, subject: &Subject) -> anyhow::Result<()> {
     let ask = || bus.transport().request(subject, Vec::new(), Bytes::new(), Duration::from_millis(500));
     eventually("the subscription is known", || async { !matches!(ask().await, Err(BusError::NoResponders { .. })) })
         .await
 }
 
-pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Result<()> {
     let (bus, other) = (world.bus.clone(), world.connect(1).await?);
     let session = key("rpc")?;
     let call = CallId::tool(1, 1, 1);
     let from = Instant::now();
     assert!(!bus.call_is_held(&session, &call).await?);
     let nobody = subject::tool(&session.tenant, &ToolName::new("nobody")?);
-    let asked = bus.transport().request(&nobody, Vec::new(), Bytes::new(), Duration::from_secs(5)).await;
-    assert!(matches!(asked, Err(BusError::NoResponders { .. })));
+    let answer = bus.transport().request(&nobody, Vec::new(), Bytes::new(), Duration::from_secs(5)).await;
+    assert!(matches!(answer, Err(BusError::NoResponders { .. })));
     let many = bus.transport().request_many(&nobody, Vec::new(), Bytes::new()).await?;
     assert_eq!(many.count().await, 0);
-    assert!(from.elapsed() < Duration::from_secs(2), "known at once");
+    assert!(from.elapsed() < Duration::from_secs(2), "no responder is reported at once");
 
     let held = other.hold_call(&session, &call);
     eventually("the holder answers", || async { matches!(bus.call_is_held(&session, &call).await, Ok(true)) }).await?;
     drop(held);
     eventually("the holder is gone", || async { matches!(bus.call_is_held(&session, &call).await, Ok(false)) }).await?;
-    // One that ends while it is asked does not answer, and is no holder any more. A frozen one holds the call still.
+    // A holder that ends during the request is no holder any more. A frozen one still holds the call.
     let holder = subject::call_holder(&session, &call);
     let mut ending = other.listen(&holder, None).await?;
     is_known(&bus, &holder).await?;
@@ -57,7 +57,7 @@ pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Re
     assert!(bus.call_is_held(&session, &call).await?, "a frozen holder");
     drop(frozen);
 
-    // Replicas of a group share; every answer of a scattered request arrives.
+    // Replicas of a group share requests; all answers to a scattered request arrive.
     let tool = subject::tool(&session.tenant, &ToolName::new("shared")?);
     let answer = |name: &'static str| -> bus::rpc::RpcHandler {
         Arc::new(move |_| async move { Some(Bytes::from_static(name.as_bytes())) }.boxed())
@@ -80,25 +80,25 @@ pub(crate) async fn requests_find_their_answers(world: &mut World) -> anyhow::Re
     let mut cancels = bus.cancels().await?;
     let call = CallAttempt { call, attempt: 3 };
     bus.publish_cancel(&session, &call).await?;
-    let heard = tokio::time::timeout(Duration::from_secs(5), cancels.next()).await?.context("ended")?;
-    assert_eq!(heard, (session, call));
+    let cancelled = tokio::time::timeout(Duration::from_secs(5), cancels.next()).await?.context("ended")?;
+    assert_eq!(cancelled, (session, call));
     Ok(())
 }
 
-pub(crate) async fn a_reconnect_is_a_gap(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn reconnect_is_reported_as_a_gap(world: &mut World) -> anyhow::Result<()> {
     let session = key("gap")?;
-    let mut heard = world.bus.events(&session).await?;
+    let mut events = world.bus.events(&session).await?;
     world.restart().await?;
-    let next = tokio::time::timeout(Duration::from_secs(10), heard.next()).await?;
+    let next = tokio::time::timeout(Duration::from_secs(10), events.next()).await?;
     assert!(matches!(next, Some(SubscriptionEvent::Gap)));
     world.bus.ping().await?;
     let subject = subject::event(&session, contract::event::Topic::TurnCompleted);
     world.bus.transport().publish(&subject, Vec::new(), Bytes::from_static(b"x")).await?;
-    let came = async { while !matches!(heard.next().await, Some(SubscriptionEvent::Message(_))) {} };
+    let came = async { while !matches!(events.next().await, Some(SubscriptionEvent::Message(_))) {} };
     tokio::time::timeout(Duration::from_secs(10), came).await.context("the subscription came back")
 }
 
-pub(crate) async fn a_flood_of_answers_is_a_gap_for_nobody_else(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn flood_of_answers_is_a_gap_for_one_subscriber_only(world: &mut World) -> anyhow::Result<()> {
     /// More than wait to be read.
     const FLOOD: usize = 3_000;
     let (bus, other) = (world.bus.clone(), world.connect(1).await?);
@@ -116,15 +116,15 @@ pub(crate) async fn a_flood_of_answers_is_a_gap_for_nobody_else(world: &mut Worl
         other.transport().reply(&reply[0], Vec::new(), Bytes::from_static(b"again")).await?;
     }
     other.transport().reply(&reply[1], Vec::new(), Bytes::from_static(b"once")).await?;
-    // Answers of all questions come on one subscription: when this one is here, those before it were.
-    let heard = tokio::time::timeout(Duration::from_secs(10), quiet.next()).await?.context("ended")?;
-    assert!(matches!(&heard, SubscriptionEvent::Message(once) if &*once.payload == b"once"), "{heard:?}");
+    // Answers to all requests come on one subscription, in order.
+    let answer = tokio::time::timeout(Duration::from_secs(10), quiet.next()).await?.context("ended")?;
+    assert!(matches!(&answer, SubscriptionEvent::Message(once) if &*once.payload == b"once"), "{answer:?}");
     let mut before = 0;
     while let Some(SubscriptionEvent::Message(_)) = flooded.next().await {
         before += 1;
     }
     assert!((1..FLOOD).contains(&before), "{before} and then a gap");
-    // It hears on, and nobody else has heard of a gap.
+    // The subscription goes on, and no other one has a gap.
     other.transport().reply(&reply[0], Vec::new(), Bytes::from_static(b"at last")).await?;
     assert!(matches!(flooded.next().await, Some(SubscriptionEvent::Message(_))));
     assert!(quiet.next().now_or_never().is_none() && broken.next().now_or_never().is_none());

@@ -1,4 +1,4 @@
-//! Claims and lists.
+//! Claims, and lists of keys.
 
 use bus::Claim;
 use contract::ids::{CallId, TenantId, ToolName};
@@ -9,7 +9,7 @@ use futures::future::try_join_all;
 
 use crate::nats::world::{World, eventually, key};
 
-pub(crate) async fn one_owner_gets_the_claim(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn claim_by_many_owners_has_one_winner(world: &mut World) -> anyhow::Result<()> {
     let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
     let session = key("claims")?;
     for n in 1..=10 {
@@ -25,7 +25,7 @@ pub(crate) async fn one_owner_gets_the_claim(world: &mut World) -> anyhow::Resul
     Ok(())
 }
 
-pub(crate) async fn lists_are_whole_and_sorted(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn key_lists_are_complete_and_sorted(world: &mut World) -> anyhow::Result<()> {
     let (bus, tenant) = (&world.bus, TenantId::new("acme")?);
     let tool = |n: u32| -> anyhow::Result<ToolSpec> {
         Ok(ToolSpec {
@@ -44,7 +44,7 @@ pub(crate) async fn lists_are_whole_and_sorted(world: &mut World) -> anyhow::Res
     try_join_all(tools.iter().map(|tool| bus.put_tool(&tenant, tool))).await?;
     bus.put_tool(&other, &tools[0]).await?;
     bus.delete_tool(&tenant, &ToolName::new("t00007")?).await?;
-    // A newer writer's entry hides no other one.
+    // An unreadable entry of a newer version hides no other entry.
     bus.transport().kv_put(Bucket::Tools, "acme.newer", r#"{"shape":"unknown"}"#.into(), None).await?;
     eventually("the list is whole", || async {
         let listed = bus.tools(&tenant).await.unwrap_or_default();

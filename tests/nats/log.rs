@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::nats::world::{World, commit, eventually, key};
 
-pub(crate) async fn every_slot_has_one_winner(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn slot_with_many_writers_has_one_winner(world: &mut World) -> anyhow::Result<()> {
     const SLOTS: u64 = 70;
     let key = key("race")?;
     let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn every_slot_has_one_winner(world: &mut World) -> anyhow::Resu
     Ok(())
 }
 
-pub(crate) async fn a_commit_is_seen_by_whoever_knows_of_it(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn commit_is_read_by_a_reader_that_knows_of_it(world: &mut World) -> anyhow::Result<()> {
     let key = key("stale")?;
     let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
     assert_eq!(buses[0].head(&key, Read::Leader).await?, None);
@@ -57,7 +57,7 @@ pub(crate) async fn a_commit_is_seen_by_whoever_knows_of_it(world: &mut World) -
     Ok(())
 }
 
-pub(crate) async fn large_commits_come_back_whole(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn large_commits_are_read_unchanged(world: &mut World) -> anyhow::Result<()> {
     let key = key("large")?;
     for (slot, bytes) in [INLINE_BYTES_MAX - 1_000, INLINE_BYTES_MAX + 1, 3 << 20, 16 << 20].into_iter().enumerate() {
         let (slot, id) = (slot as u64, format!("c{slot}"));
@@ -102,7 +102,7 @@ pub(crate) async fn commits_survive_changes_of_leader(world: &mut World) -> anyh
     check(&world.bus, &key, written).await
 }
 
-/// Slots that are written at least, and after a disturbance.
+/// Minimum number of slots written before and after a disturbance.
 const WRITTEN: u64 = 60;
 
 /// Commits slot after slot, while something happens to the servers.
@@ -110,7 +110,7 @@ struct Writer {
     bus: Bus,
     /// Slots written so far.
     written: watch::Sender<u64>,
-    /// Up to which slot it writes; no end while something is about to happen.
+    /// End of the writing; no end before the disturbance is over.
     until: watch::Sender<u64>,
 }
 
@@ -125,12 +125,12 @@ impl Writer {
         let _ = self.written.subscribe().wait_for(|written| *written >= slots).await;
     }
 
-    /// Nothing more happens: it writes some slots more and ends.
+    /// The disturbance is over: writes some more slots and ends.
     fn disturbed(&self) {
         self.until.send_replace(*self.written.borrow() + WRITTEN);
     }
 
-    /// Returns how many slots there are. Whoever cannot be answered asks again, with the same commit.
+    /// Writes and returns the number of slots. A write without an answer is repeated with the same commit.
     async fn write(&self, key: &SessionKey) -> anyhow::Result<u64> {
         let mut slot = 0;
         while slot < *self.until.borrow() {
@@ -149,7 +149,7 @@ impl Writer {
 }
 
 async fn check(bus: &Bus, key: &SessionKey, written: u64) -> anyhow::Result<()> {
-    // A replica that was away may be late; whoever knows what must be there asks again.
+    // A replica that was down may be behind, so the read is repeated.
     eventually("every replica has caught up", || async {
         matches!(bus.history(key, 0).await, Ok(history) if history.len() as u64 >= written)
     })

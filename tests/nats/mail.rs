@@ -31,7 +31,7 @@ async fn entries(bus: &Bus, agent: &str) -> anyhow::Result<Vec<MailEntry>> {
     }
 }
 
-pub(crate) async fn a_mail_is_stored_once_and_closed_once(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn mail_is_stored_once_and_closed_once(world: &mut World) -> anyhow::Result<()> {
     let buses = try_join_all((0..3).map(|n| world.connect(n))).await?;
     let at = mailbox("once")?;
     for n in 0..10 {
@@ -56,7 +56,7 @@ pub(crate) async fn a_mail_is_stored_once_and_closed_once(world: &mut World) -> 
     Ok(())
 }
 
-pub(crate) async fn mailboxes_survive_a_restart(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn mailboxes_are_read_after_a_restart(world: &mut World) -> anyhow::Result<()> {
     let (bus, at) = (world.bus.clone(), mailbox("durable")?);
     let ids = (0..3).map(|n| MailId::new(&format!("m{n}"))).collect::<Result<Vec<_>, _>>()?;
     for id in &ids {
@@ -70,14 +70,14 @@ pub(crate) async fn mailboxes_survive_a_restart(world: &mut World) -> anyhow::Re
     world.restart().await?;
     eventually("the mailbox is back", || async { entries(&bus, "durable").await.is_ok_and(|all| all == wanted) })
         .await?;
-    // A call that is made again after it finds what it did.
+    // A repeated call finds its earlier effect.
     let again = bus.post_mail(&at, &ids[1], &mail("m1")?).await?;
     assert_eq!(again, PostOutcome::Duplicate(MailEntry::Closed(mark("m1", "close")?)));
     Ok(())
 }
 
-/// The life of a mark is an hour; here a second, by the same header.
-pub(crate) async fn a_closed_mail_is_forgotten_before_an_open_one(world: &mut World) -> anyhow::Result<()> {
+/// A mark expires after an hour; here after a second, by the same header.
+pub(crate) async fn closed_mail_expires_before_an_open_one(world: &mut World) -> anyhow::Result<()> {
     let (bus, at) = (world.bus.clone(), mailbox("fading")?);
     let (open, shut) = (MailId::new("open")?, MailId::new("shut")?);
     bus.post_mail(&at, &open, &mail("one")?).await?;

@@ -1,4 +1,4 @@
-//! Inputs and work items: stored once, read in order, redelivered, handed back, buried.
+//! Inputs and work items: stored once, read in order, redelivered, returned, and dead letters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use crate::nats::world::{World, eventually, id, key, pull, pull_one};
 const SOON: Duration = Duration::from_secs(1);
 /// In the middle of an ack wait.
 const MIDDLE: Duration = Duration::from_secs(2);
-/// How long a server is away: longer than an ack wait.
+/// Downtime of a server: longer than an ack wait.
 const AWAY: Duration = ACK_WAIT.saturating_add(SOON);
 
 async fn send(bus: &Bus, session: &str, name: &str) -> anyhow::Result<SendOutcome> {
@@ -37,7 +37,7 @@ async fn waits(bus: &Bus, session: &str, name: &str) -> anyhow::Result<bool> {
     Ok(bus.transport().last(Stream::Control, &at, Read::Leader).await?.is_some())
 }
 
-/// Settles an item, and waits until the server has forgotten it: an ack is on its way for a moment.
+/// Acknowledges an item, and waits until the server has removed it.
 async fn done(bus: &Bus, delivery: &Delivery) -> anyhow::Result<()> {
     bus.transport().ack(delivery, Ack::Done).await?;
     let at = subject::parse_control(&delivery.subject).context("an input")?;
@@ -49,7 +49,7 @@ async fn done(bus: &Bus, delivery: &Delivery) -> anyhow::Result<()> {
     .await
 }
 
-/// Takes everything that waits, so that the next scenario on these servers finds nothing.
+/// Acknowledges all waiting items, so that the next scenario on these servers finds none.
 async fn empty(bus: &Bus) -> anyhow::Result<()> {
     for delivery in pull(bus, Queue::Inputs, 2_000, Duration::from_millis(600)).await? {
         bus.transport().ack(&delivery, Ack::Done).await?;
@@ -60,7 +60,7 @@ async fn empty(bus: &Bus) -> anyhow::Result<()> {
     .await
 }
 
-pub(crate) async fn an_input_is_stored_once(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn input_sent_twice_is_stored_once(world: &mut World) -> anyhow::Result<()> {
     let bus = &world.bus;
     let first = send(bus, "once", "a").await?;
     assert!(matches!(first, SendOutcome::Stored(_)));
@@ -85,7 +85,7 @@ async fn empty_of(bus: &Bus, large: &Bytes) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn the_inbox_is_in_stream_order(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn inbox_is_in_stream_order(world: &mut World) -> anyhow::Result<()> {
     let (bus, session) = (&world.bus, key("inbox")?);
     let mut sent = Vec::new();
     for n in 0..30 {
@@ -98,7 +98,7 @@ pub(crate) async fn the_inbox_is_in_stream_order(world: &mut World) -> anyhow::R
         };
         sent.push(seq);
     }
-    // A replica may be late; whoever knows what must be there asks again.
+    // A replica may be behind, so the read is repeated.
     eventually("the inbox holds everything", || async {
         matches!(bus.inbox(&session).await, Ok(Inbox::Messages(m)) if m.iter().map(|m| m.seq).eq(sent.iter().copied()))
     })
@@ -117,12 +117,12 @@ pub(crate) async fn the_inbox_is_in_stream_order(world: &mut World) -> anyhow::R
     empty(bus).await
 }
 
-pub(crate) async fn a_silent_holder_loses_its_item(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn silent_holder_loses_its_item(world: &mut World) -> anyhow::Result<()> {
     let other = world.connect(1).await?;
     send(&world.bus, "silent", "a").await?;
     let first = pull_one(&world.bus, Queue::Inputs, SOON).await?;
     let from = Instant::now();
-    // An in-progress ack starts the wait anew; it comes in the middle of it.
+    // An in-progress ack in the middle of the ack wait restarts it.
     tokio::time::sleep(MIDDLE).await;
     world.bus.transport().ack(&first, Ack::Progress).await?;
     let second = pull_one(&other, Queue::Inputs, Duration::from_secs(15)).await?;
@@ -139,7 +139,7 @@ pub(crate) async fn a_silent_holder_loses_its_item(world: &mut World) -> anyhow:
     eventually("it is gone", || async { matches!(waits(bus, "silent", "a").await, Ok(false)) }).await
 }
 
-/// Counts what it is given and is never done with it.
+/// Counts deliveries and never ends.
 #[derive(Default)]
 struct Holder {
     given: AtomicUsize,
@@ -153,17 +153,17 @@ impl Handler for Holder {
     }
 }
 
-pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn held_items_are_redelivered_after_a_restart(world: &mut World) -> anyhow::Result<()> {
     let holder = Arc::new(Holder::default());
     let worker = Worker::start(world.connect(0).await?, Queue::Inputs, 1, holder.clone());
     send(&world.bus, "held", "a").await?;
     eventually("the item is taken", || async { holder.given.load(Ordering::SeqCst) == 1 }).await?;
     world.kill();
-    // Longer than the ack wait: time itself is what the server misses, and there is nothing to wait for meanwhile.
+    // Longer than the ack wait. There is no condition to wait for while the server is down.
     tokio::time::sleep(AWAY).await;
     world.resume().await?;
-    // The holder lives and goes on sending in-progress acks; the server gives the item away all the same.
-    // Which delivery it is may be forgotten: a server writes that down a little later, and this one was killed.
+    // The holder still sends in-progress acks; the server redelivers the item nevertheless.
+    // The delivery count may be lost: the server stores it with a delay, and was killed.
     let again = pull_one(&world.bus, Queue::Inputs, Duration::from_secs(20)).await?;
     done(&world.bus, &again).await?;
     assert_eq!(holder.given.load(Ordering::SeqCst), 1);
@@ -171,7 +171,7 @@ pub(crate) async fn held_items_come_again_after_a_restart(world: &mut World) -> 
     Ok(())
 }
 
-pub(crate) async fn a_worker_that_drains_hands_back(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn draining_worker_returns_its_items(world: &mut World) -> anyhow::Result<()> {
     let holder = Arc::new(Holder::default());
     let worker = Worker::start(world.connect(1).await?, Queue::Inputs, 3, holder.clone());
     for n in 0..6 {
@@ -190,7 +190,7 @@ pub(crate) async fn a_worker_that_drains_hands_back(world: &mut World) -> anyhow
     Ok(())
 }
 
-/// Refuses one item and panics at another.
+/// Rejects one item and panics at another.
 struct Unwilling;
 
 #[async_trait]
@@ -201,7 +201,7 @@ impl Handler for Unwilling {
     }
 }
 
-pub(crate) async fn what_fails_for_good_is_a_dead_letter(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn item_failing_for_good_is_a_dead_letter(world: &mut World) -> anyhow::Result<()> {
     let worker = Worker::start(world.connect(2).await?, Queue::Inputs, 4, Arc::new(Unwilling));
     send(&world.bus, "dead", "refused").await?;
     send(&world.bus, "dead", "panics").await?;
@@ -222,7 +222,7 @@ pub(crate) async fn what_fails_for_good_is_a_dead_letter(world: &mut World) -> a
     Ok(())
 }
 
-/// Holds the calls of one tenant, and notes when others begin.
+/// Holds the calls of one tenant, and records when those of another begin.
 #[derive(Default)]
 struct SlowTenant {
     held: AtomicUsize,
@@ -263,7 +263,7 @@ pub(crate) async fn slow_tenant_does_not_delay_another_on_a_real_server(world: &
     let handler = Arc::new(SlowTenant::default());
     let worker = Worker::start(world.connect(0).await?, Queue::Tool, 64, handler.clone());
     let bus = &world.bus;
-    eventually("the backlog was taken in and handed back", || async {
+    eventually("the backlog was pulled and returned", || async {
         handler.held.load(Ordering::SeqCst) > 40
             && bus.transport().depth(Queue::Tool).await.is_ok_and(|depth| depth.waiting == 0)
     })
@@ -287,7 +287,7 @@ pub(crate) async fn slow_tenant_does_not_delay_another_on_a_real_server(world: &
     Ok(())
 }
 
-/// Postpones each item until it was delivered anew.
+/// Postpones each item until it is delivered again.
 #[derive(Default)]
 struct Postponer {
     deliveries: AtomicUsize,

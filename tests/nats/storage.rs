@@ -1,10 +1,10 @@
-//! Storage that is full or away: what is written is refused in words that say what to do, nothing that was acknowledged is
-//! missing and nothing that was refused is there, and work goes on by itself once the cause is gone, on the same connection.
+//! Storage that is full or unavailable: writes are refused with an error that names the remedy, no acknowledged write is lost,
+//! no refused write is stored, and work goes on over the same connection once the cause is gone.
 
 use std::path::Path;
 use std::time::Duration;
 
-use ailoop_tests::nats::{Limits, NatsCluster, NatsServer};
+use ailoop_tests::nats::{NatsCluster, NatsServer, StorageLimits};
 use anyhow::{Context, bail, ensure};
 use async_nats::Client;
 use bus::transport::{Ack, Appended};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::nats::world::{commit, eventually, id, key, pull, pull_one};
 
-/// Everything that services write, each to be refused or done as a whole.
+/// All kinds of writes of services; each is refused or done as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Write {
     Commit,
@@ -42,7 +42,7 @@ use Write::{Claim as ClaimCall, Command, Commit, Entry, Item, LargeCommand, Larg
 const ALL: [Write; 9] = [Commit, LargeCommit, Command, LargeCommand, Item, Entry, NewEntry, ClaimCall, Object];
 const LARGE: usize = INLINE_BYTES_MAX * 3;
 
-/// A body of its own for each session, so that no object is there before.
+/// A body that is unique for each session, so that its object is new.
 fn large(session: &SessionKey) -> Bytes {
     let text = format!("{}{}", session.session, "x".repeat(LARGE));
     format!(r#"{{"meta":{{"v":1}},"text":"{text}"}}"#).into()
@@ -69,13 +69,13 @@ fn item() -> anyhow::Result<ToolItem> {
     })
 }
 
-/// Another session, which goes by this one.
+/// A second session, named after this one.
 fn beside(session: &SessionKey) -> anyhow::Result<SessionKey> {
     key(&format!("{}-large", session.session))
 }
 
 impl Write {
-    /// Does it, as services do.
+    /// Performs the write as services do.
     async fn perform(self, bus: &Bus, session: &SessionKey) -> Result<(), BusError> {
         let (transport, name) = (bus.transport(), format!("t.{}", session.session));
         let malformed = |error: anyhow::Error| BusError::Malformed(error.to_string());
@@ -96,19 +96,19 @@ impl Write {
             Item => bus.publish_tool_item(session, &item().map_err(malformed)?, Publication::First).await,
             Entry => transport.kv_put(Bucket::Sessions, &name, "{}".into(), None).await,
             NewEntry if transport.kv_create(Bucket::Tools, &name, "{}".into()).await? => Ok(()),
-            NewEntry => Err(BusError::Malformed("there is said to be an entry".to_owned())),
+            NewEntry => Err(BusError::Malformed("the entry already exists".to_owned())),
             ClaimCall => match bus.claim(session, &call().call, "me").await? {
                 Claim::Mine => Ok(()),
-                Claim::Theirs => Err(BusError::Malformed("somebody else is said to hold it".to_owned())),
+                Claim::Theirs => Err(BusError::Malformed("another executor holds the claim".to_owned())),
             },
             Object => transport.put_object(Objects::Blobs, session.session.as_str(), large(session)).await,
         }
     }
 
-    /// Whether it is there.
+    /// Whether the written data is stored.
     async fn is_there(self, bus: &Bus, session: &SessionKey) -> anyhow::Result<bool> {
         let (transport, name) = (bus.transport(), format!("t.{}", session.session));
-        // Of the leader: an inbox is read from any copy, and one may be behind.
+        // From the leader: an inbox is read from any replica, which may be behind.
         let waits = async |verb: Verb, name: &str| -> anyhow::Result<bool> {
             let at = subject::control(session, verb, &id(name)?);
             Ok(transport.last(Stream::Control, &at, Read::Leader).await?.is_some())
@@ -136,17 +136,17 @@ impl Write {
 fn ours(committed: Committed) -> Result<(), BusError> {
     match committed {
         Committed::Ours => Ok(()),
-        Committed::Theirs => Err(BusError::Malformed("another's commit".to_owned())),
+        Committed::Theirs => Err(BusError::Malformed("a commit of another writer".to_owned())),
     }
 }
 
-/// Does all of these for a session at the same time.
+/// Performs writes for a session in parallel.
 async fn perform(bus: &Bus, writes: &[Write], session: &SessionKey) -> Vec<(Write, Result<(), BusError>)> {
     let all = writes.iter().map(|write| async move { (*write, write.perform(bus, session).await) });
     futures::future::join_all(all).await
 }
 
-/// Does all of these, and everything must be there.
+/// Performs writes; all must be stored.
 async fn works(bus: &Bus, writes: &[Write], session: &str) -> anyhow::Result<()> {
     let session = key(session)?;
     for (write, came) in perform(bus, writes, &session).await {
@@ -156,12 +156,12 @@ async fn works(bus: &Bus, writes: &[Write], session: &str) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Does all of these again and again until they are done, as services do; everything must be there then.
+/// Repeats writes until they are done, as services do; then all must be stored.
 async fn goes_on(bus: &Bus, writes: &[Write], session: &str) -> anyhow::Result<()> {
     let session = &key(session)?;
     futures::future::try_join_all(writes.iter().map(|write| async move {
         eventually(&format!("{write:?} works"), || async { write.perform(bus, session).await.is_ok() }).await?;
-        // Some are read from any copy, and one that was away may be behind for a moment.
+        // Some are read from any replica, which may be behind after a restart.
         let there = || async { write.is_there(bus, session).await.unwrap_or(false) };
         eventually(&format!("{write:?}, which was acknowledged, is there"), there).await
     }))
@@ -169,15 +169,15 @@ async fn goes_on(bus: &Bus, writes: &[Write], session: &str) -> anyhow::Result<(
     .map(drop)
 }
 
-/// Tries all of these: each is refused as full, with these words, and leaves nothing.
+/// Tries writes: each is refused as full, with an error that contains these words, and stores nothing.
 async fn is_refused(bus: &Bus, writes: &[Write], session: &str, words: &[&str]) -> anyhow::Result<()> {
     let session = key(session)?;
     for (write, came) in perform(bus, writes, &session).await {
-        let Err(error) = came else { bail!("{write:?} was let in") };
+        let Err(error) = came else { bail!("{write:?} was accepted") };
         ensure!(matches!(error, BusError::Full(_)), "{write:?}: {error:?}");
         ensure!(error.code() == ErrorCode::Overloaded, "{write:?}: {error:?}");
-        let said = error.to_string();
-        ensure!(words.iter().all(|word| said.contains(word)), "{write:?}: {said}");
+        let text = error.to_string();
+        ensure!(words.iter().all(|word| text.contains(word)), "{write:?}: {text}");
         ensure!(!write.is_there(bus, &session).await?, "{write:?} was refused and is there");
     }
     Ok(())
@@ -188,7 +188,7 @@ async fn api(client: &Client, subject: &str, body: &Value) -> anyhow::Result<Val
     Ok(serde_json::from_slice(&answer.payload)?)
 }
 
-/// Takes all the room there is with a stream of its own: down to messages that are smaller than anything we write.
+/// Fills the storage with a separate stream, down to messages that are smaller than any write of services.
 async fn take_all_room(client: &Client) -> anyhow::Result<()> {
     let made = api(client, "STREAM.CREATE.FILLER", &json!({"name": "FILLER", "subjects": ["filler"]})).await?;
     ensure!(made.get("error").is_none(), "{made}");
@@ -204,14 +204,14 @@ async fn take_all_room(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A server or an account that is full, and has room again.
-async fn full_and_free_again(limits: Limits, words: &[&str]) -> anyhow::Result<()> {
+/// Fills a server or an account, then frees it.
+async fn full_and_free_again(limits: StorageLimits, words: &[&str]) -> anyhow::Result<()> {
     let server = NatsServer::start_limited(limits).await?;
     let (bus, client) = (server.ready().await?, async_nats::connect(server.url()).await?);
     works(&bus, &ALL, "before").await?;
     take_all_room(&client).await?;
     is_refused(&bus, &ALL, "meanwhile", words).await?;
-    // What is there can be read, and finished.
+    // Stored data can be read, and items can be acknowledged.
     let session = key("before")?;
     for write in ALL {
         ensure!(write.is_there(&bus, &session).await?, "{write:?} is gone");
@@ -221,29 +221,29 @@ async fn full_and_free_again(limits: Limits, words: &[&str]) -> anyhow::Result<(
     for delivery in &held {
         bus.transport().ack(delivery, bus::transport::Ack::Done).await?;
     }
-    eventually("what is done makes room", || async {
+    eventually("acknowledged items make room", || async {
         matches!(bus.inbox(&session).await, Ok(Inbox::Messages(waiting)) if waiting.is_empty())
     })
     .await?;
     api(&client, "STREAM.DELETE.FILLER", &json!({})).await?;
-    // What was refused can be done, by the same client.
+    // The refused writes succeed with the same client.
     works(&bus, &ALL, "meanwhile").await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_server_refuses_and_goes_on() -> anyhow::Result<()> {
-    let limits = Limits { server_bytes: Some(8 << 20), ..Limits::default() };
+async fn full_server_refuses_and_recovers() -> anyhow::Result<()> {
+    let limits = StorageLimits { server_bytes: Some(8 << 20), ..StorageLimits::default() };
     full_and_free_again(limits, &["error 10023", "max_file_store"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_account_refuses_and_goes_on() -> anyhow::Result<()> {
-    let limits = Limits { account_bytes: Some(8 << 20), ..Limits::default() };
+async fn full_account_refuses_and_recovers() -> anyhow::Result<()> {
+    let limits = StorageLimits { account_bytes: Some(8 << 20), ..StorageLimits::default() };
     full_and_free_again(limits, &["error 10002", "account"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_stream_refuses_and_goes_on() -> anyhow::Result<()> {
+async fn full_stream_refuses_and_recovers() -> anyhow::Result<()> {
     let server = NatsServer::start().await?;
     let (bus, client) = (server.ready().await?, async_nats::connect(server.url()).await?);
     works(&bus, &ALL, "before").await?;
@@ -282,8 +282,8 @@ async fn a_full_stream_refuses_and_goes_on() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_acknowledges_nothing_and_a_restart_with_room_goes_on() -> anyhow::Result<()> {
-    let limits = Limits { disk_bytes: Some(16 << 20), ..Limits::default() };
+async fn full_disk_acknowledges_nothing_and_recovers_by_restart() -> anyhow::Result<()> {
+    let limits = StorageLimits { disk_bytes: Some(16 << 20), ..StorageLimits::default() };
     let mut server = match NatsServer::start_limited(limits).await {
         Ok(server) => server,
         Err(error) => {
@@ -306,10 +306,10 @@ async fn a_full_disk_acknowledges_nothing_and_a_restart_with_room_goes_on() -> a
             Err(error) => break error,
         }
     };
-    let said = refused.to_string();
-    ensure!(matches!(refused, BusError::Timeout { .. }) && said.contains("disk"), "{refused:?}");
+    let text = refused.to_string();
+    ensure!(matches!(refused, BusError::Timeout { .. }) && text.contains("disk"), "{refused:?}");
     ensure!(server.log().contains("no space left on device"), "{}", server.log());
-    // What is written now is done when there is room, without anybody's help but the operator's.
+    // Writes that wait are done once the operator has made room.
     let (came, restarted) = tokio::join!(goes_on(&bus, &ALL, "meanwhile"), async {
         server.disk()?.free()?;
         server.restart().await
@@ -326,7 +326,7 @@ async fn a_full_disk_acknowledges_nothing_and_a_restart_with_room_goes_on() -> a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_jetstream_nothing_is_acknowledged_until_it_is_back() -> anyhow::Result<()> {
+async fn server_without_jetstream_acknowledges_nothing() -> anyhow::Result<()> {
     let mut server = NatsServer::start().await?;
     let bus = server.ready().await?;
     works(&bus, &ALL, "before").await?;
@@ -334,7 +334,7 @@ async fn without_jetstream_nothing_is_acknowledged_until_it_is_back() -> anyhow:
     eventually("the connection is back", || async { bus.ping().await.is_ok() }).await?;
     let session = key("meanwhile")?;
     for (write, came) in perform(&bus, &ALL, &session).await {
-        let Err(error) = came else { bail!("{write:?} was acknowledged by nobody") };
+        let Err(error) = came else { bail!("{write:?} was acknowledged without JetStream") };
         ensure!(matches!(error, BusError::Unavailable(_)), "{write:?}: {error:?}");
         ensure!(error.to_string().contains("JetStream"), "{write:?}: {error}");
     }
@@ -348,7 +348,7 @@ async fn without_jetstream_nothing_is_acknowledged_until_it_is_back() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_quorum_nothing_is_acknowledged_until_it_is_back() -> anyhow::Result<()> {
+async fn cluster_without_quorum_acknowledges_nothing() -> anyhow::Result<()> {
     let mut cluster = NatsCluster::start3().await?;
     cluster.ready().await?.close().await;
     let bus = cluster.connect(2).await?;
@@ -369,7 +369,7 @@ async fn without_a_quorum_nothing_is_acknowledged_until_it_is_back() -> anyhow::
         let there = || async { write.is_there(&bus, &before).await.unwrap_or(false) };
         eventually(&format!("{write:?} is served again"), there).await?;
     }
-    // A write that nobody answered may have been taken: it is the same one then. Leaders may still change.
+    // A write without an answer may be stored; its repetition is the same write. Leaders may still change.
     goes_on(&bus, &writes, "meanwhile").await?;
     goes_on(&bus, &ALL, "after").await
 }
@@ -379,10 +379,10 @@ fn say(line: &str) {
     eprintln!("{line}");
 }
 
-/// A copy of a running server's store is not of one instant. Here it holds an item, and a state of the consumer that has it as dealt
-/// with: nobody is given it, and its place is taken.
+/// A copy of the store of a running server is not of one instant. Here it has an item, and a consumer state in which the item
+/// is acknowledged: it is never delivered, and its slot is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn item_that_an_older_store_calls_dealt_with_is_handed_out_when_it_is_published_anew() -> anyhow::Result<()> {
+async fn item_acknowledged_in_an_older_store_is_delivered_when_republished() -> anyhow::Result<()> {
     let mut server = NatsServer::start().await?;
     let bus = server.ready().await?;
     let (session, copies) = (key("s")?, tempfile::tempdir()?);
@@ -401,7 +401,7 @@ async fn item_that_an_older_store_calls_dealt_with_is_handed_out_when_it_is_publ
         let written = server.copy_store(&done).map(|()| state(&done)).unwrap_or_default();
         let settled = written != state(&waiting) && written == before;
         before = written;
-        // The state is written a moment after what it is about: twice the same is the last one.
+        // The state is written with a delay: two equal reads show the last one.
         async move {
             tokio::time::sleep(Duration::from_millis(400)).await;
             settled
@@ -411,18 +411,18 @@ async fn item_that_an_older_store_calls_dealt_with_is_handed_out_when_it_is_publ
     server.kill();
     std::fs::remove_dir_all(waiting.join(&consumer))?;
     std::fs::rename(done.join(&consumer), waiting.join(&consumer))?;
-    // By a repair; and by a commit that the log of the older store has not seen.
+    // By a repair; and by a commit that the log of the older store does not have.
     for publication in [Publication::Anew, Publication::First] {
         server.put_store_back(&waiting, None)?;
         server.resume().await?;
         publish(Publication::Again).await?;
         ensure!(
             pull(&bus, Queue::Tool, 1, Duration::from_secs(1)).await?.is_empty(),
-            "the copy is none of those meant here"
+            "the copy does not have the state that this test needs"
         );
         publish(publication).await?;
         let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
-        ensure!(delivery.may_have_been_held(), "the worker that takes it must ask first whether it is done");
+        ensure!(delivery.may_have_been_held(), "the worker must check whether the item is done");
         server.kill();
     }
     Ok(())

@@ -14,7 +14,7 @@ fn now() -> Timestamp {
     Timestamp::default().after(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-pub(crate) async fn timers_fire_move_and_stop(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn timers_fire_move_and_are_cancelled(world: &mut World) -> anyhow::Result<()> {
     let bus = &world.bus;
     let (fires, moves, stops, past) = (key("fires")?, key("moves")?, key("stops")?, key("past")?);
     let begun = now();
@@ -38,7 +38,7 @@ pub(crate) async fn timers_fire_move_and_stop(world: &mut World) -> anyhow::Resu
     Ok(())
 }
 
-pub(crate) async fn an_older_setting_never_takes_the_place_of_a_newer_one(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn older_timer_setting_never_replaces_a_newer_one(world: &mut World) -> anyhow::Result<()> {
     let (bus, session) = (&world.bus, key("late")?);
     let soon = now().after(Duration::from_secs(1));
     bus.set_timer(&session, 7, soon).await?;
@@ -47,12 +47,12 @@ pub(crate) async fn an_older_setting_never_takes_the_place_of_a_newer_one(world:
     let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;
     assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 7);
     bus.transport().ack(&delivery, Ack::Done).await?;
-    // Whoever sets one after another has fired is not kept from it.
+    // A timer can be set after another one has fired.
     bus.set_timer(&session, 8, now()).await?;
     let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;
     assert_eq!(serde_json::from_slice::<Due>(&delivery.payload)?.number, 8);
     bus.transport().ack(&delivery, Ack::Done).await?;
-    // A setting has one time; another one under its number is of a history that the log does not have.
+    // A number has one time; another time with the same number is of a lost history.
     bus.set_timer(&session, 9, now().after(Duration::from_hours(1))).await?;
     bus.set_timer(&session, 9, now()).await?;
     let delivery = pull_one(bus, Queue::Timers, Duration::from_secs(8)).await?;
@@ -61,7 +61,7 @@ pub(crate) async fn an_older_setting_never_takes_the_place_of_a_newer_one(world:
     Ok(())
 }
 
-pub(crate) async fn an_overdue_timer_fires_after_a_restart(world: &mut World) -> anyhow::Result<()> {
+pub(crate) async fn overdue_timer_fires_after_a_restart(world: &mut World) -> anyhow::Result<()> {
     let session = key("overdue")?;
     let due = now().after(Duration::from_secs(1));
     world.bus.set_timer(&session, 4, due).await?;

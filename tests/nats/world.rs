@@ -1,4 +1,4 @@
-//! The servers that a scenario runs on, and the messages that it sends.
+//! Servers for scenarios, and helpers for messages.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl World {
         Ok(Self { servers: Servers::Three(cluster), bus })
     }
 
-    /// A connection of its own, in a cluster to node `n`.
+    /// Opens a new connection, in a cluster to node `n`.
     pub(crate) async fn connect(&self, n: usize) -> anyhow::Result<Bus> {
         match &self.servers {
             Servers::One(server) => server.connect().await,
@@ -63,17 +63,17 @@ impl World {
         }
     }
 
-    /// Makes the leader of a stream step down; on one node there is nobody to follow it.
+    /// Makes the leader of a stream step down; does nothing on one node.
     pub(crate) async fn step_down(&self, stream: Stream) -> anyhow::Result<()> {
         let Servers::Three(cluster) = &self.servers else { return Ok(()) };
         let client = async_nats::connect(cluster.nodes[1].url()).await?;
         let subject = format!("$JS.API.STREAM.LEADER.STEPDOWN.{}", stream.name());
-        // Between two leaders nobody answers: that is a change of leader as well.
+        // Without a leader there is no answer: a change of leader is under way.
         drop(client.request(subject, Bytes::new()).await);
         Ok(())
     }
 
-    /// The server's end, until [`World::resume`].
+    /// Kills the server until [`World::resume`].
     pub(crate) fn kill(&mut self) {
         match &mut self.servers {
             Servers::One(server) => server.kill(),
@@ -94,7 +94,6 @@ pub(crate) fn key(session: &str) -> anyhow::Result<SessionKey> {
     Ok(SessionKey { tenant: TenantId::default(), session: SessionId::new(session)? })
 }
 
-/// A command's id.
 pub(crate) fn id(text: &str) -> anyhow::Result<CommandId> {
     Ok(CommandId::new(text)?)
 }
@@ -129,7 +128,7 @@ pub(crate) async fn pull(bus: &Bus, queue: Queue, max: usize, wait: Duration) ->
 pub(crate) async fn pull_one(bus: &Bus, queue: Queue, within: Duration) -> anyhow::Result<Delivery> {
     let patient = async {
         loop {
-            // A pull that breaks off is begun again.
+            // An interrupted pull is repeated.
             let pulled = pull(bus, queue, 1, Duration::from_secs(2)).await.unwrap_or_default();
             if let Some(delivery) = pulled.into_iter().next() {
                 return delivery;
@@ -139,7 +138,7 @@ pub(crate) async fn pull_one(bus: &Bus, queue: Queue, within: Duration) -> anyho
     tokio::time::timeout(within, patient).await.context("nothing was delivered")
 }
 
-/// Asks again until it is so.
+/// Waits until a condition holds.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut so: impl FnMut() -> F) -> anyhow::Result<()> {
     let asking = async {
         while !so().await {

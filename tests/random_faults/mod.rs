@@ -1,17 +1,17 @@
-//! Everything that may go wrong, at random: users who interfere, models that fail, processes that die or freeze, a
-//! nats-server that restarts. Afterwards the judge reads every log.
+//! Random faults: users that interfere, models that fail, processes that are killed or frozen, a nats-server that restarts.
+//! Afterwards every log is checked.
 //!
 //! `AILOOP_RANDOM_FAULTS` sets how many faults; `AILOOP_RANDOM_FAULTS_SEED` chooses them: a number, which repeats the choices of a
 //! run, though not its timing, or `random`.
 
 use std::time::Duration;
 
-use ailoop_tests::client::{Client, Control};
-use ailoop_tests::crowd::{Crowd, Replica};
+use ailoop_tests::client::{Control, TestClient};
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
-use ailoop_tests::workshop::{EFFECTS, Workshop};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
+use ailoop_tests::process_fleet::{ProcessFleet, Replica};
+use ailoop_tests::tool_server::{EFFECTS, ToolServer};
 use ailoop_tool::{Effect, async_nats};
 use anyhow::{Context, ensure};
 use contract::commit::Commit;
@@ -23,11 +23,11 @@ use tokio::time::{Instant, sleep};
 const SESSIONS: u64 = 6;
 /// Faults in a short run.
 const FAULTS: u64 = 8;
-/// What processes log, for whoever has to find out why a session stands still.
+/// Log filter of the processes, detailed enough to find out why a session makes no progress.
 const FILTER: &str = "info,bus=debug,loop_orchestrator=debug,model_gateway=debug,tool_executor=debug";
 /// Steps of a turn.
 const STEPS_MAX: u32 = 10;
-/// How long a session may take to come to rest once nothing goes wrong any more.
+/// Deadline for a session to become idle after the last fault.
 const REST_MAX: Duration = Duration::from_secs(100);
 /// The services of which two run.
 const SERVICES: [&str; 3] = ["orchestrator", "gateway", "executor"];
@@ -40,101 +40,103 @@ async fn pause(rng: &mut Rng, most_ms: u64) {
     sleep(Duration::from_millis(rng.below(most_ms))).await;
 }
 
-/// A model in a mood: calls, signals, plain words, and failures that pass.
-fn moody(seed: u64, asked: &Asked) -> Reply {
-    let mut rng = Rng::new(seed ^ (asked.number as u64) << 20);
+/// A random reply: calls, signals, plain text, or a retryable failure.
+fn scripted_reply(seed: u64, request: &RecordedRequest) -> ScriptedReply {
+    let mut rng = Rng::new(seed ^ (request.number as u64) << 20);
     let delay = Duration::from_millis(rng.below(150));
     match rng.below(10) {
         0..4 => {
             let count = 1 + rng.below(3);
             let calls: Vec<(&str, Value)> = (0..count)
-                .map(|n| (rng.pick(&EFFECTS).as_str(), json!({"mark": format!("{}-{n}", asked.number)})))
+                .map(|n| (rng.pick(&EFFECTS).as_str(), json!({"mark": format!("{}-{n}", request.number)})))
                 .collect();
-            Reply::text("I call. ").and_delay(delay).and_calls(&calls)
+            ScriptedReply::text("I call. ").and_delay(delay).and_calls(&calls)
         }
-        4..6 => Reply::text("I go on. ").and_delay(delay).and_calls(&[("continuation", json!({"status": "CONTINUE"}))]),
-        6 => Reply::status(503, "busy"),
-        7 => Reply::text("broken ").and_delay(delay).and_break(),
-        _ => Reply::text("That ").and_delay(delay).and_text("is all."),
+        4..6 => ScriptedReply::text("I go on. ")
+            .and_delay(delay)
+            .and_calls(&[("continuation", json!({"status": "CONTINUE"}))]),
+        6 => ScriptedReply::status(503, "busy"),
+        7 => ScriptedReply::text("broken ").and_delay(delay).and_break(),
+        _ => ScriptedReply::text("That ").and_delay(delay).and_text("is all."),
     }
 }
 
-/// Repeats a command under its id until it was heard. What the session refuses was heard, too.
-async fn insist<T>(what: &str, asking: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<()> {
+/// Repeats a command with its id until it is answered; a refusal is an answer.
+async fn repeat_until_answered<T>(what: &str, asking: impl AsyncFn() -> anyhow::Result<T>) -> anyhow::Result<()> {
     let deadline = Instant::now() + REST_MAX;
     loop {
         let Err(error) = asking().await else { return Ok(()) };
-        let told = format!("{error:#}");
-        let refused = ["not_now", "session_ended", "too_many_waiting"].iter().any(|code| told.starts_with(code));
+        let refusal = format!("{error:#}");
+        let refused = ["not_now", "session_ended", "too_many_waiting"].iter().any(|code| refusal.starts_with(code));
         if refused {
             return Ok(());
         }
-        ensure!(Instant::now() < deadline, "{what}: {told}");
+        ensure!(Instant::now() < deadline, "{what}: {refusal}");
         sleep(Duration::from_millis(100)).await;
     }
 }
 
-/// One user and one session: speaks, pauses and resumes at any time.
-async fn user(client: Client, session: &str, seed: u64, actions: u64) -> anyhow::Result<()> {
+/// A user of one session: sends messages, pauses and resumes at random times.
+async fn user(client: TestClient, session: &str, seed: u64, actions: u64) -> anyhow::Result<()> {
     let mut rng = Rng::new(seed);
     let options = json!({"interactive": true});
-    insist("start", async || client.begin_as(session, "begin", "go", &options).await).await?;
+    repeat_until_answered("start", async || client.begin_as(session, "begin", "go", &options).await).await?;
     for n in 0..actions {
         pause(&mut rng, 1_000).await;
         let id = format!("{session}-{n}");
         if rng.chance(60) {
             let mode = *rng.pick(&["steer", "queue", "interrupt"]);
-            insist("send", async || client.send_as(session, &id, "more", mode).await).await?;
+            repeat_until_answered("send", async || client.send_as(session, &id, "more", mode).await).await?;
         } else {
-            insist("pause", async || client.control_as(session, &id, Control::Pause).await).await?;
+            repeat_until_answered("pause", async || client.control_as(session, &id, Control::Pause).await).await?;
             pause(&mut rng, 800).await;
             let id = format!("{id}r");
-            insist("resume", async || client.control_as(session, &id, Control::Resume).await).await?;
+            repeat_until_answered("resume", async || client.control_as(session, &id, Control::Resume).await).await?;
         }
     }
     Ok(())
 }
 
-/// One fault; every process works again when it returns.
-async fn fault(crowd: &mut Crowd, replicas: &mut [Replica], rng: &mut Rng) -> anyhow::Result<()> {
+/// Injects one fault; every process works again when it returns.
+async fn fault(process_fleet: &mut ProcessFleet, replicas: &mut [Replica], rng: &mut Rng) -> anyhow::Result<()> {
     let which = usize::try_from(rng.below(replicas.len() as u64))?;
     match rng.below(10) {
         0..6 => {
             replicas[which].kill()?;
             pause(rng, 300).await;
-            replicas[which] = crowd.spawn(SERVICES[which % SERVICES.len()]).await?;
+            replicas[which] = process_fleet.spawn(SERVICES[which % SERVICES.len()]).await?;
         }
         6..9 => {
             replicas[which].freeze()?;
             pause(rng, 7_000).await;
             replicas[which].thaw()?;
         }
-        _ => crowd.nats.restart().await?,
+        _ => process_fleet.nats.restart().await?,
     }
     Ok(())
 }
 
-/// Waits until a session has nothing to do, ends it, and judges it.
-async fn settle(crowd: &Crowd, client: &Client, session: &str) -> anyhow::Result<()> {
-    insist("resume", async || client.control_as(session, "last-resume", Control::Resume).await).await?;
+/// Waits until a session is idle, stops it, and checks its log.
+async fn end_and_check(process_fleet: &ProcessFleet, client: &TestClient, session: &str) -> anyhow::Result<()> {
+    repeat_until_answered("resume", async || client.control_as(session, "last-resume", Control::Resume).await).await?;
     let deadline = Instant::now() + REST_MAX;
     while client.phase(session).await? != "idle" {
-        ensure!(Instant::now() < deadline, "{session} does not come to rest: {}", state(crowd, session).await?);
+        ensure!(Instant::now() < deadline, "{session} does not become idle: {}", state(process_fleet, session).await?);
         sleep(Duration::from_millis(50)).await;
     }
-    insist("stop", async || client.control_as(session, "stop", Control::Stop).await).await?;
-    let seen = client.watch(session).await?.to_end().await?;
-    judge::seqs(&seen).with_context(|| session.to_owned())?;
-    judge::log(&crowd.bus, &key(session)?, STEPS_MAX).await?;
-    let inbox = crowd.bus.inbox(&key(session)?).await?;
+    repeat_until_answered("stop", async || client.control_as(session, "stop", Control::Stop).await).await?;
+    let events = client.watch(session).await?.to_end().await?;
+    judge::seqs(&events).with_context(|| session.to_owned())?;
+    judge::log(&process_fleet.bus, &key(session)?, STEPS_MAX).await?;
+    let inbox = process_fleet.bus.inbox(&key(session)?).await?;
     ensure!(matches!(&inbox, bus::Inbox::Messages(waiting) if waiting.is_empty()), "{session}: {inbox:?}");
     Ok(())
 }
 
-/// What the server says of the work queues, and of a session's items in them.
-async fn queues(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
-    let server = async_nats::connect(crowd.nats.url()).await?;
-    let mut told = String::new();
+/// State of the work queues, and of the items of a session in them, for an error text.
+async fn queues(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<String> {
+    let server = async_nats::connect(process_fleet.nats.url()).await?;
+    let mut text = String::new();
     for (stream, durable, items) in [
         ("AI_LOOP_MODEL", "model", format!("ai_loop.model.call.default.{session}.>")),
         ("AI_LOOP_TOOL", "tool", format!("ai_loop.tool.call.default.*.{session}.>")),
@@ -142,11 +144,11 @@ async fn queues(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
     ] {
         let consumer = server.request(format!("$JS.API.CONSUMER.INFO.{stream}.{durable}"), "".into()).await?;
         let consumer: Value = serde_json::from_slice(&consumer.payload)?;
-        let asked = json!({"last_by_subj": items}).to_string();
-        let item = server.request(format!("$JS.API.STREAM.MSG.GET.{stream}"), asked.into()).await?;
+        let body = json!({"last_by_subj": items}).to_string();
+        let item = server.request(format!("$JS.API.STREAM.MSG.GET.{stream}"), request.into()).await?;
         let item: Value = serde_json::from_slice(&item.payload)?;
         let of = |name: &str| consumer[name].clone();
-        told += &format!(
+        text += &format!(
             "{stream}: delivered {} ack_floor {} ack_pending {} redelivered {} pending {} waiting {}; item {} {} {}\n",
             of("delivered"),
             of("ack_floor"),
@@ -159,20 +161,20 @@ async fn queues(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
             item["message"]["time"],
         );
     }
-    Ok(told)
+    Ok(text)
 }
 
-/// Where a session stands that does not go on: what is open, what waits, what was last heard of it.
-async fn state(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
-    let head = crowd.bus.head(&key(session)?, bus::Read::Leader).await?.context("no log")?;
-    let waiting = match crowd.bus.inbox(&key(session)?).await? {
+/// State of a session that makes no progress, for an error text: open calls, waiting inputs, log lines.
+async fn state(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<String> {
+    let head = process_fleet.bus.head(&key(session)?, bus::Read::Leader).await?.context("no log")?;
+    let waiting = match process_fleet.bus.inbox(&key(session)?).await? {
         bus::Inbox::Messages(waiting) => waiting.into_iter().map(|stored| stored.subject).collect(),
         bus::Inbox::TooMany => vec!["too many".to_owned()],
     };
-    let queues = queues(crowd, session).await?;
-    let logged = crowd.logged(&format!("default/{session}"))?;
+    let queues = queues(process_fleet, session).await?;
+    let logged = process_fleet.logged(&format!("default/{session}"))?;
     let last = &logged[logged.len().saturating_sub(60)..];
-    let commits = crowd.bus.history(&key(session)?, 0).await?;
+    let commits = process_fleet.bus.history(&key(session)?, 0).await?;
     let line = |(slot, commit): &(u64, Commit)| {
         let events: String = format!("{:?}", commit.events).chars().take(700).collect();
         format!("slot {slot}, {}: {events}", commit.meta.time)
@@ -182,23 +184,23 @@ async fn state(crowd: &Crowd, session: &str) -> anyhow::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_goes_wrong_the_logs_are_right() -> anyhow::Result<()> {
+async fn random_faults_leave_correct_logs() -> anyhow::Result<()> {
     let seed = ailoop_tests::seed::of("AILOOP_RANDOM_FAULTS_SEED");
     run_faults(seed, setting("AILOOP_RANDOM_FAULTS").unwrap_or(FAULTS)).await.with_context(|| format!("seed {seed}"))
 }
 
 async fn run_faults(seed: u64, faults: u64) -> anyhow::Result<()> {
     let mut rng = Rng::new(seed);
-    let model = ModelServer::start(move |asked| moody(seed, asked)).await?;
+    let model = ModelServer::start(move |request| scripted_reply(seed, request)).await?;
     let filter = ("AILOOP__TELEMETRY__FILTER", FILTER);
-    let mut crowd = Crowd::with(&[("test", &model.base_url())], &[filter]).await?;
-    let workshop = Workshop::of_every_effect(&crowd.nats.url()).await?;
+    let mut process_fleet = ProcessFleet::with(&[("test", &model.base_url())], &[filter]).await?;
+    let tool_server = ToolServer::of_every_effect(&process_fleet.nats.url()).await?;
     let mut replicas = Vec::new();
     for service in SERVICES.repeat(2) {
-        replicas.push(crowd.spawn(service).await?);
+        replicas.push(process_fleet.spawn(service).await?);
     }
-    crowd.knows(&EFFECTS.map(Effect::as_str)).await?;
-    let edge = crowd.edge().await?;
+    process_fleet.wait_for_tools(&EFFECTS.map(Effect::as_str)).await?;
+    let edge = process_fleet.edge().await?;
     let client = edge.client().await?;
 
     let sessions: Vec<String> = (0..SESSIONS).map(|n| format!("s{n}")).collect();
@@ -206,14 +208,14 @@ async fn run_faults(seed: u64, faults: u64) -> anyhow::Result<()> {
     let faults = async {
         for _ in 0..faults {
             pause(&mut rng, 500).await;
-            fault(&mut crowd, &mut replicas, &mut rng).await?;
+            fault(&mut process_fleet, &mut replicas, &mut rng).await?;
         }
         Ok(())
     };
     tokio::try_join!(futures::future::try_join_all(users), faults)?;
     for session in &sessions {
-        settle(&crowd, &client, session).await?;
+        end_and_check(&process_fleet, &client, session).await?;
     }
-    judge::requests(&model.asked())?;
-    workshop.ran_once()
+    judge::requests(&model.requests())?;
+    tool_server.check_ran_once()
 }

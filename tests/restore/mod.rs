@@ -1,12 +1,11 @@
-//! A nats-server that comes back with an older store, under a running fleet: after a power cut that lost writes, or a volume
-//! that was restored. What was committed since the copy is gone; the rule is what may follow from that.
+//! A nats-server that is restored with an older store, under a running fleet: after a power cut that lost writes, or from a
+//! backup of its volume. Everything committed after the copy is lost; the test checks what may follow from that.
 //!
-//! After the restore each session goes on to its end or says clearly what it lost, no command that is sent afterwards is
-//! swallowed, no log has two histories, and no `at_most_once` call runs twice unless it was dispatched after the copy was
-//! taken.
+//! After the restore each session goes on to its end or reports what it lost, no command sent afterwards is lost, no log has
+//! two histories, and no `at_most_once` call runs twice unless it was dispatched after the copy was taken.
 //!
 //! `make restore` runs every trial: all streams or one of them, from a copy of a stopped server and of a running one.
-//! `AILOOP_RESTORE_ONLY` names what is to be tried, such as `claims` or `all, running`; findings are appended to
+//! `AILOOP_RESTORE_ONLY` selects trials by name, such as `claims` or `all, running`; findings are appended to
 //! `AILOOP_RESTORE_FILE`, one line of JSON for each trial, and the logs of processes are kept beside it.
 
 mod trial;
@@ -19,7 +18,7 @@ use serde_json::json;
 
 use crate::restore::trial::{Snapshot, Trial, Variant};
 
-/// What is put back, by its name in `AILOOP_RESTORE_ONLY`: everything, or one stream.
+/// What is restored, by its name in `AILOOP_RESTORE_ONLY`: everything, or one stream.
 const VARIANTS: [(&str, Option<&str>); 7] = [
     ("all", None),
     ("control", Some("AI_LOOP_CONTROL")),
@@ -31,7 +30,7 @@ const VARIANTS: [(&str, Option<&str>); 7] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn server_with_older_store_sessions_go_on_or_say_what_they_lost() -> anyhow::Result<()> {
+async fn server_with_older_store_sessions_go_on_or_report_losses() -> anyhow::Result<()> {
     let only = configuration::env("AILOOP_RESTORE_ONLY").unwrap_or_default();
     let file = configuration::env("AILOOP_RESTORE_FILE").map(PathBuf::from);
     let (mut tried, mut wrong) = (0, Vec::new());

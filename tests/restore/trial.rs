@@ -6,32 +6,32 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use ailoop_tests::commands::{CommandOutcome, Sessions};
-use ailoop_tests::crowd::{Crowd, EdgeReplica, Replica};
-use ailoop_tests::effects::Effects;
-use ailoop_tests::fleet::eventually;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::effects::EffectRecorder;
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
+use ailoop_tests::process_fleet::{EdgeReplica, ProcessFleet, Replica};
 use ailoop_tests::restored::{self, Restore};
-use ailoop_tests::workshop::EFFECTS;
+use ailoop_tests::tool_server::EFFECTS;
+use ailoop_tests::wait::eventually;
 use ailoop_tool::Effect;
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What processes log, for whoever has to find out why something stands still.
+/// Log filter of the processes, detailed enough to find out why a session makes no progress.
 const FILTER: &str = "info,bus=debug,loop_orchestrator=debug,model_gateway=debug,tool_executor=debug";
-/// How long a reply of a turn that is under way at the copy or at the restore takes, in two parts.
+/// Duration of each half of a reply that is being sent at the copy or at the restore.
 const SLOW: Duration = Duration::from_secs(3);
-/// Milliseconds until a call is answered that is held across the copy or the restore.
+/// Milliseconds until a call is answered that runs during the copy or the restore.
 const HELD_MS: u64 = 10_000;
-/// Seconds of a turn whose model never answers.
+/// Timeout in seconds of a turn whose model never answers.
 const TURN_SECONDS: u64 = 20;
 
 /// How the copy is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Snapshot {
-    /// The server has ended in order, and is started again afterwards.
+    /// While the server is stopped by SIGTERM.
     Stopped,
-    /// File by file while it runs.
+    /// File by file while the server runs.
     Running,
 }
 
@@ -44,10 +44,10 @@ impl fmt::Display for Snapshot {
     }
 }
 
-/// What is put back.
+/// A variant of the restore.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Variant {
-    /// This stream only; everything where there is none.
+    /// The stream that is restored; `None` restores everything.
     pub(crate) stream: Option<&'static str>,
     pub(crate) snapshot: Snapshot,
 }
@@ -64,21 +64,21 @@ impl Variant {
     }
 }
 
-/// What came of it.
+/// The result of a trial.
 pub(crate) struct Trial {
-    /// What is wrong.
+    /// Violated rules; none must be there.
     pub(crate) findings: Vec<String>,
-    /// What is as it may be, for whoever reads on.
+    /// Unusual facts that the restore explains.
     pub(crate) notes: Vec<String>,
     fleet: Fleet,
 }
 
 struct Fleet {
-    crowd: Crowd,
+    process_fleet: ProcessFleet,
     _services: Vec<Replica>,
     executor: Replica,
     edge: EdgeReplica,
-    effects: Effects,
+    effects: EffectRecorder,
     _scratch: TempDir,
 }
 
@@ -86,10 +86,10 @@ impl Trial {
     pub(crate) async fn run(variant: Variant) -> anyhow::Result<Self> {
         let model = Arc::new(ModelServer::start(reply).await?);
         let mut fleet = Fleet::start(&model).await?;
-        let sessions = Sessions::new(fleet.edge.url(), fleet.crowd.bus.clone());
+        let sessions = Sessions::new(fleet.edge.url(), fleet.process_fleet.bus.clone());
         let mut sent_before: Vec<CommandOutcome> = Vec::new();
 
-        // Some are idle at the copy, some in the middle of a turn.
+        // At the copy some sessions are idle and some are in a turn.
         sent_before.extend(join_all(["idle1", "idle2"].map(|session| sessions.start(session, "work"))).await);
         for session in ["idle1", "idle2"] {
             sessions.wait_for_rest(session).await?;
@@ -102,20 +102,20 @@ impl Trial {
 
         let copy = TempDir::with_prefix("ailoop-copy-")?;
         if variant.snapshot == Snapshot::Stopped {
-            fleet.crowd.nats.terminate().await?;
+            fleet.process_fleet.nats.terminate().await?;
         }
-        fleet.crowd.nats.copy_store(copy.path())?;
+        fleet.process_fleet.nats.copy_store(copy.path())?;
         let copied = SystemTime::now();
         if variant.snapshot == Snapshot::Stopped {
-            fleet.crowd.nats.resume().await?;
+            fleet.process_fleet.nats.resume().await?;
         }
 
-        // The fleet goes on: these commits are what is lost.
+        // These commits will be lost.
         sent_before.extend(join_all(["late1", "late2"].map(|session| sessions.start(session, "work"))).await);
         for session in ["busy1", "busy2", "late1", "late2"] {
             sessions.wait_for_rest(session).await?;
         }
-        // Many messages after the copy: an older stream gives the same sequences once more.
+        // Many messages after the copy: an older stream assigns the same sequences again.
         sent_before.extend(join_all(["idle1", "idle2"].map(|session| sessions.send(session, "between", "work"))).await);
         for session in ["idle1", "idle2"] {
             sessions.wait_for_rest(session).await?;
@@ -124,15 +124,15 @@ impl Trial {
         fleet.has_begun("held2").await?;
         sent_before.extend(join_all(["open1", "open2"].map(|session| sessions.start(session, "slow"))).await);
 
-        // The executor dies, too: another one gets the calls that it held.
+        // The executor is killed too, so that another one gets the calls that it held.
         fleet.executor.kill()?;
-        fleet.crowd.nats.kill();
-        fleet.crowd.nats.put_store_back(copy.path(), variant.stream)?;
-        fleet.crowd.nats.resume().await?;
+        fleet.process_fleet.nats.kill();
+        fleet.process_fleet.nats.put_store_back(copy.path(), variant.stream)?;
+        fleet.process_fleet.nats.resume().await?;
         let restored = SystemTime::now();
-        fleet.executor = fleet.crowd.spawn("executor").await?;
+        fleet.executor = fleet.process_fleet.spawn("executor").await?;
 
-        // Everybody says something more, and some begin.
+        // A message to each session, and new sessions.
         let old = ["idle1", "idle2", "busy1", "busy2", "late1", "late2", "open1", "open2", "hangs", "held1", "held2"];
         let after = join_all(old.map(|session| sessions.send(session, "after", "work"))).await;
         let new = join_all(["new1", "new2"].map(|session| sessions.start(session, "work"))).await;
@@ -141,16 +141,23 @@ impl Trial {
         let restore = Restore { loses_log, loses_claims, begun_after_copy, copied, restored };
         let all: Vec<&str> = old.into_iter().chain(["new1", "new2"]).collect();
         let sent_after: Vec<CommandOutcome> = after.into_iter().chain(new).collect();
-        let judged =
-            restored::judge(&restore, &sessions, &fleet.effects, &all, &sent_before, &sent_after, &fleet.crowd.bus)
-                .await?;
+        let judged = restored::judge(
+            &restore,
+            &sessions,
+            &fleet.effects,
+            &all,
+            &sent_before,
+            &sent_after,
+            &fleet.process_fleet.bus,
+        )
+        .await?;
         Ok(Self { findings: judged.findings, notes: judged.notes, fleet })
     }
 
-    /// Keeps what the processes logged.
+    /// Copies the logs of the processes.
     pub(crate) fn keep_logs(&self, to: &Path) -> anyhow::Result<()> {
-        self.fleet.crowd.keep_logs(to)?;
-        Ok(std::fs::write(to.join("nats.log"), self.fleet.crowd.nats.log())?)
+        self.fleet.process_fleet.keep_logs(to)?;
+        Ok(std::fs::write(to.join("nats.log"), self.fleet.process_fleet.nats.log())?)
     }
 }
 
@@ -164,27 +171,27 @@ impl Fleet {
     async fn start(model: &ModelServer) -> anyhow::Result<Self> {
         let scratch = TempDir::with_prefix("ailoop-restore-")?;
         let filter = ("AILOOP__TELEMETRY__FILTER", FILTER);
-        let crowd = Crowd::with(&[("test", &model.base_url())], &[filter]).await?;
-        let effects = Effects::serve(&crowd.nats.url(), &scratch.path().join("effects")).await?;
+        let process_fleet = ProcessFleet::with(&[("test", &model.base_url())], &[filter]).await?;
+        let effects = EffectRecorder::serve(&process_fleet.nats.url(), &scratch.path().join("effects")).await?;
         let mut services = Vec::new();
         for service in ["orchestrator", "orchestrator", "gateway"] {
-            services.push(crowd.spawn(service).await?);
+            services.push(process_fleet.spawn(service).await?);
         }
-        let executor = crowd.spawn("executor").await?;
-        crowd.knows(&EFFECTS.map(Effect::as_str)).await?;
-        let edge = crowd.edge().await?;
-        // What follows waits for a lost connection of the test itself, too.
-        eventually("the server answers", async || crowd.bus.ping().await.is_ok()).await?;
-        Ok(Self { crowd, _services: services, executor, edge, effects, _scratch: scratch })
+        let executor = process_fleet.spawn("executor").await?;
+        process_fleet.wait_for_tools(&EFFECTS.map(Effect::as_str)).await?;
+        let edge = process_fleet.edge().await?;
+        // The connection of the test is lost as well.
+        eventually("the server answers", async || process_fleet.bus.ping().await.is_ok()).await?;
+        Ok(Self { process_fleet, _services: services, executor, edge, effects, _scratch: scratch })
     }
 }
 
-/// Answers by the first word of the last user message: `work` calls a tool of each class, `slow` does it slowly, `hold`
-/// calls one that takes effect at once and answers late, `hang` never answers.
-fn reply(asked: &Asked) -> Reply {
-    let last = asked.last_user().to_owned();
+/// Replies by the first word of the last user message: `work` calls a tool of each effect class, `slow` does so slowly,
+/// `hold` calls one that takes effect at once and answers late, `hang` never answers.
+fn reply(request: &RecordedRequest) -> ScriptedReply {
+    let last = request.last_user().to_owned();
     let (kind, mark) = last.split_once(' ').unwrap_or((&last, ""));
-    let step = asked.messages().iter().rev().take_while(|message| message["role"] != "user");
+    let step = request.messages().iter().rev().take_while(|message| message["role"] != "user");
     let step = step.filter(|message| message["role"] == "assistant").count() + 1;
     let call = |effect: Effect| (effect.as_str(), json!({"mark": format!("{mark}-{step}-{}", effect.as_str())}));
     let held = || json!({"mark": format!("{mark}-{step}-held"), "wait_ms": HELD_MS});
@@ -196,9 +203,9 @@ fn reply(asked: &Asked) -> Reply {
         _ => Vec::new(),
     };
     let begun = match kind {
-        "hang" => return Reply::hang(),
-        "slow" => Reply::text("I look ").and_delay(SLOW),
-        _ => Reply::text("I look "),
+        "hang" => return ScriptedReply::hang(),
+        "slow" => ScriptedReply::text("I look ").and_delay(SLOW),
+        _ => ScriptedReply::text("I look "),
     };
     if calls.is_empty() { begun.and_text("and am done.") } else { begun.and_text("at it.").and_calls(&calls) }
 }

@@ -12,22 +12,22 @@ use tokio::process::{Child, Command};
 
 use crate::nats;
 
-/// How long a command may take, whatever it does.
+/// Deadline of a command.
 pub const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Where the binary is: `AILOOP_UNDER_TEST`, else what cargo puts beside the directory of the test executables.
+/// Path of the binary: `AILOOP_UNDER_TEST`, else what cargo puts beside the directory of the test executables.
 pub fn binary() -> anyhow::Result<PathBuf> {
     if let Some(path) = configuration::env("AILOOP_UNDER_TEST").filter(|path| !path.is_empty()) {
         return Ok(std::path::absolute(path)?);
     }
     let test = std::env::current_exe()?;
-    let dir = test.parent().and_then(Path::parent).context("a test executable stands in target/<profile>/deps")?;
+    let dir = test.parent().and_then(Path::parent).context("a test executable is in target/<profile>/deps")?;
     let path = dir.join(format!("ailoop-under-test{}", std::env::consts::EXE_SUFFIX));
     ensure!(path.is_file(), "{} is missing: run `cargo build --workspace --all-targets`", path.display());
     Ok(path)
 }
 
-/// A command of `ailoop` that knows nothing of this process's environment but where programs and the nats-server are.
+/// A command of `ailoop` without the environment of this process, but for `PATH` and the path of the nats-server.
 pub fn command(dir: &Path) -> anyhow::Result<Command> {
     let mut command = Command::new(binary()?);
     command.current_dir(dir).env_clear().stdin(Stdio::null()).kill_on_drop(true);
@@ -36,35 +36,28 @@ pub fn command(dir: &Path) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Sends a process a signal, such as `-STOP`.
-pub fn signal(child: &std::process::Child, signal: &str) -> anyhow::Result<()> {
-    let status = std::process::Command::new("kill").arg(signal).arg(child.id().to_string()).status()?;
-    ensure!(status.success(), "kill {signal} failed");
-    Ok(())
-}
-
 /// A directory in which commands run.
 #[derive(Debug)]
-pub struct Desk {
+pub struct WorkDir {
     dir: TempDir,
     environment: Vec<(String, String)>,
 }
 
-/// What a command came to.
+/// The result of a command that has ended.
 #[derive(Debug, Clone)]
-pub struct Outcome {
-    /// Its exit code; -1 when a signal ended it.
+pub struct CliOutput {
+    /// Exit code; -1 when a signal ended the command.
     pub code: i32,
-    /// What it printed.
+    /// Everything that the command printed to stdout.
     pub stdout: String,
-    /// What it said about it.
+    /// Everything that the command printed to stderr.
     pub stderr: String,
 }
 
-impl Desk {
-    /// An empty directory.
+impl WorkDir {
+    /// A new empty directory, removed with the value.
     pub fn new() -> anyhow::Result<Self> {
-        Ok(Self { dir: TempDir::with_prefix("ailoop-desk-")?, environment: Vec::new() })
+        Ok(Self { dir: TempDir::with_prefix("ailoop-cli-")?, environment: Vec::new() })
     }
 
     /// Sets a variable for every command.
@@ -74,34 +67,35 @@ impl Desk {
         self
     }
 
-    /// The directory.
+    /// Path of the temporary directory.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
     /// Runs a command to its end.
-    pub async fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> anyhow::Result<Outcome> {
+    pub async fn run<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> anyhow::Result<CliOutput> {
         self.run_with(args, Stdio::null()).await
     }
 
-    /// As [`Desk::run`], with a file as stdin.
+    /// As [`WorkDir::run`], with a file as stdin.
     pub async fn run_with<A: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = A>,
         stdin: impl Into<Stdio>,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<CliOutput> {
         let mut command = command(self.path())?;
         command.args(args).envs(self.environment.iter().cloned()).stdin(stdin);
         let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output();
-        let output = tokio::time::timeout(PATIENCE, output).await.context("the command hangs")??;
-        Ok(Outcome {
+        let output =
+            tokio::time::timeout(PATIENCE, output).await.context("the command does not end within a minute")??;
+        Ok(CliOutput {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8(output.stdout)?,
             stderr: String::from_utf8(output.stderr)?,
         })
     }
 
-    /// Starts a command that goes on; it ends with the value.
+    /// Starts a command and returns at once; it is killed when the returned value is dropped.
     pub fn spawn<A: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = A>) -> anyhow::Result<Child> {
         let mut command = command(self.path())?;
         command.args(args).envs(self.environment.iter().cloned());
@@ -109,11 +103,11 @@ impl Desk {
     }
 }
 
-impl Outcome {
-    /// The stable code of the error that was told; an error of its own unless there is exactly one.
+impl CliOutput {
+    /// The stable code of the error in `stderr`; fails unless there is exactly one.
     pub fn error(&self) -> anyhow::Result<&str> {
-        let told: Vec<&str> = self.stderr.lines().filter_map(|line| line.strip_prefix("error[")).collect();
-        let [line] = told.as_slice() else { anyhow::bail!("not one error: {}", self.stderr) };
+        let errors: Vec<&str> = self.stderr.lines().filter_map(|line| line.strip_prefix("error[")).collect();
+        let [line] = errors.as_slice() else { anyhow::bail!("{} errors, 1 expected: {}", errors.len(), self.stderr) };
         line.split_once(']').map(|(code, _)| code).with_context(|| self.stderr.clone())
     }
 

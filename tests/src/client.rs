@@ -1,4 +1,4 @@
-//! Clients of a fleet: gRPC, and JSON-RPC over WebSocket. Whatever they await has a deadline.
+//! Clients of a fleet: gRPC, and JSON-RPC over WebSocket. Every wait has a deadline.
 
 use std::collections::VecDeque;
 
@@ -16,55 +16,55 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
-use crate::fleet::soon;
+use crate::wait::soon;
 
-/// A gRPC client.
+/// A gRPC client of the edge.
 #[derive(Debug, Clone)]
-pub struct Client(SessionsClient<Channel>);
+pub struct TestClient(SessionsClient<Channel>);
 
-/// What is asked of a session.
+/// A command that controls a session.
 #[derive(Debug, Clone, Copy)]
 pub enum Control {
-    /// Open no new call.
+    /// Opens no new call until `Resume`.
     Pause,
-    /// Go on.
+    /// Continues a paused session.
     Resume,
-    /// Cancel and end.
+    /// Cancels open calls and ends the session.
     Stop,
 }
 
-/// An event as a viewer receives it.
+/// An event of a session, as a viewer receives it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
-    /// Which.
+pub struct ReceivedEvent {
+    /// Topic of the event, such as `turn.completed`.
     pub topic: String,
-    /// Counts the committed ones.
+    /// Number among the committed events, from 1; `None` where the event is not committed, such as a chunk.
     pub seq: Option<u64>,
-    /// Its trace; empty where nothing is traced.
+    /// W3C trace id; empty without tracing.
     pub trace_id: String,
-    /// Its own fields.
+    /// Fields that depend on the topic.
     pub data: Value,
 }
 
-/// A session that is watched from its beginning.
+/// A watch of a session from its beginning.
 #[derive(Debug)]
-pub struct Watching {
+pub struct SessionWatch {
     stream: Streaming<Notification>,
-    /// Everything so far.
-    pub seen: Vec<Seen>,
+    /// All events received so far.
+    pub events: Vec<ReceivedEvent>,
 }
 
-/// The stable code of a refusal.
+/// The stable error code of a refused call.
 pub fn code_of(status: &Status) -> String {
     status.metadata().get(proto::ERROR_CODE).and_then(|code| code.to_str().ok()).unwrap_or_default().to_owned()
 }
 
-fn told<T>(reply: Result<Response<T>, Status>) -> anyhow::Result<T> {
+fn with_code<T>(reply: Result<Response<T>, Status>) -> anyhow::Result<T> {
     reply.map(Response::into_inner).map_err(|status| anyhow::anyhow!("{}: {}", code_of(&status), status.message()))
 }
 
-impl Client {
-    /// Connects to `http://<address>`.
+impl TestClient {
+    /// Connects to an edge at `http://<address>`.
     pub async fn connect(url: &str) -> anyhow::Result<Self> {
         Ok(Self(SessionsClient::connect(url.to_owned()).await?))
     }
@@ -74,17 +74,17 @@ impl Client {
         self.begin(session, prompt, &json!({})).await
     }
 
-    /// Begins a session that waits for more.
+    /// Begins a session that waits for further messages after each turn.
     pub async fn start_interactive(&self, session: &str, prompt: &str) -> anyhow::Result<CommandReply> {
         self.begin(session, prompt, &json!({"interactive": true})).await
     }
 
     /// Begins a session with further fields of `session.start`.
     pub async fn begin(&self, session: &str, prompt: &str, options: &Value) -> anyhow::Result<CommandReply> {
-        told(self.try_begin(session, "", prompt, options).await)
+        with_code(self.try_begin(session, "", prompt, options).await)
     }
 
-    /// As [`Client::begin`], under an id of the sender's, so that it may be repeated.
+    /// As [`TestClient::begin`], with a command id, so that the command may be repeated.
     pub async fn begin_as(
         &self,
         session: &str,
@@ -92,7 +92,7 @@ impl Client {
         prompt: &str,
         options: &Value,
     ) -> anyhow::Result<CommandReply> {
-        told(self.try_begin(session, id, prompt, options).await)
+        with_code(self.try_begin(session, id, prompt, options).await)
     }
 
     async fn try_begin(
@@ -130,7 +130,7 @@ impl Client {
         self.send_as(session, "", text, mode).await
     }
 
-    /// As [`Client::send`], under an id of the sender's, so that it may be repeated.
+    /// As [`TestClient::send`], with a command id, so that the command may be repeated.
     pub async fn send_as(&self, session: &str, id: &str, text: &str, mode: &str) -> anyhow::Result<CommandReply> {
         let request = SendRequest {
             session_id: session.to_owned(),
@@ -139,7 +139,7 @@ impl Client {
             mode: mode.to_owned(),
             ..SendRequest::default()
         };
-        told(self.0.clone().send(request).await)
+        with_code(self.0.clone().send(request).await)
     }
 
     /// Pauses, resumes or stops.
@@ -147,25 +147,25 @@ impl Client {
         self.control_as(session, "", control).await
     }
 
-    /// As [`Client::control`], under an id of the sender's, so that it may be repeated.
+    /// As [`TestClient::control`], with a command id, so that the command may be repeated.
     pub async fn control_as(&self, session: &str, id: &str, control: Control) -> anyhow::Result<CommandReply> {
         let request =
             ControlRequest { session_id: session.to_owned(), command_id: id.to_owned(), ..ControlRequest::default() };
         let mut sessions = self.0.clone();
-        told(match control {
+        with_code(match control {
             Control::Pause => sessions.pause(request).await,
             Control::Resume => sessions.resume(request).await,
             Control::Stop => sessions.stop(request).await,
         })
     }
 
-    /// What waits for a person in a session.
+    /// The open gates of a session.
     pub async fn gates(&self, session: &str) -> anyhow::Result<Vec<proto::Gate>> {
         let request = proto::ListGatesRequest { session_id: session.to_owned(), limit: 0 };
-        Ok(told(self.0.clone().list_gates(request).await)?.gates)
+        Ok(with_code(self.0.clone().list_gates(request).await)?.gates)
     }
 
-    /// Answers what waits; `more` adds to the answer.
+    /// Answers a gate; `more` sets further fields of the request.
     pub async fn answer(
         &self,
         gate: &proto::Gate,
@@ -180,98 +180,98 @@ impl Client {
             ..proto::AnswerRequest::default()
         };
         more(&mut request);
-        told(self.0.clone().answer(request).await)
+        with_code(self.0.clone().answer(request).await)
     }
 
     /// The transcript as the model sees it.
     pub async fn history(&self, session: &str) -> anyhow::Result<Vec<Value>> {
-        let reply = told(self.0.clone().history(SessionRequest { session_id: session.to_owned() }).await)?;
+        let reply = with_code(self.0.clone().history(SessionRequest { session_id: session.to_owned() }).await)?;
         Ok(serde_json::from_str(&reply.messages_json)?)
     }
 
-    /// What a session is doing.
+    /// The phase of a session, such as `running`.
     pub async fn phase(&self, session: &str) -> anyhow::Result<String> {
-        Ok(told(self.0.clone().get(SessionRequest { session_id: session.to_owned() }).await)?.phase)
+        Ok(with_code(self.0.clone().get(SessionRequest { session_id: session.to_owned() }).await)?.phase)
     }
 
     /// The names of the tools of the catalogue.
     pub async fn tools(&self) -> anyhow::Result<Vec<String>> {
-        let reply = told(self.0.clone().list_tools(ListToolsRequest {}).await)?;
+        let reply = with_code(self.0.clone().list_tools(ListToolsRequest {}).await)?;
         Ok(reply.tools.into_iter().map(|tool| tool.name).collect())
     }
 
     /// Watches a session from its beginning.
-    pub async fn watch(&self, session: &str) -> anyhow::Result<Watching> {
+    pub async fn watch(&self, session: &str) -> anyhow::Result<SessionWatch> {
         let request = WatchRequest { session_id: session.to_owned(), from_seq: 1, no_chunks: false };
-        let stream = told(self.0.clone().watch(request).await)?;
-        Ok(Watching { stream, seen: Vec::new() })
+        let stream = with_code(self.0.clone().watch(request).await)?;
+        Ok(SessionWatch { stream, events: Vec::new() })
     }
 }
 
-impl Watching {
+impl SessionWatch {
     /// The next event; none after the session's end.
-    pub async fn next(&mut self) -> anyhow::Result<Option<Seen>> {
-        let next = soon("an event", self.stream.message()).await.with_context(|| self.told())?;
+    pub async fn next(&mut self) -> anyhow::Result<Option<ReceivedEvent>> {
+        let next = soon("an event", self.stream.message()).await.with_context(|| self.received_topics())?;
         let Some(notification) = next? else { return Ok(None) };
-        let seen = Seen {
+        let event = ReceivedEvent {
             topic: notification.topic,
             seq: notification.seq,
             trace_id: notification.trace_id,
             data: serde_json::from_str(&notification.data_json)?,
         };
-        self.seen.push(seen.clone());
-        Ok(Some(seen))
+        self.events.push(event.clone());
+        Ok(Some(event))
     }
 
-    /// The next event that fits.
-    pub async fn until(&mut self, topic: &str, fits: impl Fn(&Value) -> bool) -> anyhow::Result<Seen> {
-        while let Some(seen) = self.next().await? {
-            if seen.topic == topic && fits(&seen.data) {
-                return Ok(seen);
+    /// The next event of this topic whose data fits.
+    pub async fn until(&mut self, topic: &str, fits: impl Fn(&Value) -> bool) -> anyhow::Result<ReceivedEvent> {
+        while let Some(event) = self.next().await? {
+            if event.topic == topic && fits(&event.data) {
+                return Ok(event);
             }
         }
-        bail!("the session ended without {topic}: {}", self.told())
+        bail!("the session ended without {topic}: {}", self.received_topics())
     }
 
-    /// Returns when as much of a text was streamed. White space at its end waits for what follows.
+    /// Returns when chunks ended with this text. White space at its end is ignored: the stream holds it back.
     pub async fn until_streamed(&mut self, text: &str) -> anyhow::Result<()> {
         let mut streamed = String::new();
         while !streamed.ends_with(text.trim_end()) {
-            let seen = self.until("message.ai_chunk_received", |_| true).await?;
-            streamed += seen.data["delta"].as_str().unwrap_or_default();
+            let event = self.until("message.ai_chunk_received", |_| true).await?;
+            streamed += event.data["delta"].as_str().unwrap_or_default();
         }
         Ok(())
     }
 
-    /// Everything to the session's end.
-    pub async fn to_end(mut self) -> anyhow::Result<Vec<Seen>> {
+    /// All events to the session's end; fails unless the last one is `session_ended`.
+    pub async fn to_end(mut self) -> anyhow::Result<Vec<ReceivedEvent>> {
         while self.next().await?.is_some() {}
-        ensure!(self.seen.last().is_some_and(|last| last.topic == "session_ended"), "{}", self.told());
-        Ok(self.seen)
+        ensure!(self.events.last().is_some_and(|last| last.topic == "session_ended"), "{}", self.received_topics());
+        Ok(self.events)
     }
 
-    fn told(&self) -> String {
-        let topics: Vec<&str> = self.seen.iter().map(|seen| seen.topic.as_str()).collect();
-        format!("seen so far: {topics:?}")
+    fn received_topics(&self) -> String {
+        let topics: Vec<&str> = self.events.iter().map(|event| event.topic.as_str()).collect();
+        format!("events so far: {topics:?}")
     }
 }
 
-/// A JSON-RPC client that keeps notifications apart from answers.
+/// A JSON-RPC client over WebSocket that queues notifications while it waits for a response.
 #[derive(Debug)]
 pub struct Ws {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    heard: VecDeque<Value>,
+    notifications: VecDeque<Value>,
     next: u64,
 }
 
 impl Ws {
-    /// Connects to `ws://<address>/ws`.
+    /// Connects to an edge at `ws://<address>/ws`.
     pub async fn connect(url: &str) -> anyhow::Result<Self> {
         let (socket, _) = tokio_tungstenite::connect_async(url).await?;
-        Ok(Self { socket, heard: VecDeque::new(), next: 1 })
+        Ok(Self { socket, notifications: VecDeque::new(), next: 1 })
     }
 
-    /// A call and its whole answer.
+    /// Calls a method and returns the whole response.
     pub async fn call(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
         let id = json!(self.next);
         self.next += 1;
@@ -282,11 +282,11 @@ impl Ws {
             if frame["id"] == id {
                 return Ok(frame);
             }
-            self.heard.push_back(frame);
+            self.notifications.push_back(frame);
         }
     }
 
-    /// A call that succeeds.
+    /// Calls a method and returns its result; fails on an error response.
     pub async fn ok(&mut self, method: &str, params: &Value) -> anyhow::Result<Value> {
         let answer = self.call(method, params).await?;
         ensure!(answer.get("error").is_none(), "{method}: {answer}");
@@ -296,12 +296,12 @@ impl Ws {
     /// The next notification of this method.
     pub async fn until(&mut self, method: &str) -> anyhow::Result<Value> {
         loop {
-            let heard = match self.heard.pop_front() {
-                Some(heard) => heard,
+            let notification = match self.notifications.pop_front() {
+                Some(notification) => notification,
                 None => self.frame().await?,
             };
-            if heard["method"] == method {
-                return Ok(heard);
+            if notification["method"] == method {
+                return Ok(notification);
             }
         }
     }
@@ -310,15 +310,15 @@ impl Ws {
     pub async fn until_counting(&mut self, method: &str, other: &str) -> anyhow::Result<(Value, Vec<Value>)> {
         let mut others = Vec::new();
         loop {
-            let heard = match self.heard.pop_front() {
-                Some(heard) => heard,
+            let notification = match self.notifications.pop_front() {
+                Some(notification) => notification,
                 None => self.frame().await?,
             };
-            if heard["method"] == method {
-                return Ok((heard, others));
+            if notification["method"] == method {
+                return Ok((notification, others));
             }
-            if heard["method"] == other {
-                others.push(heard);
+            if notification["method"] == other {
+                others.push(notification);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What clients send, repeated under the same id until somebody answers, and what comes of it.
+//! Commands that are repeated with the same id until they are answered, and their outcome.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use contract::commit::Phase;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::Client;
+use crate::client::TestClient;
 use crate::fleet::key;
 
-/// How long one try may take: longer than an edge waits for the commit of a command that it has stored. A command that was
-/// stored is not sent again, since a second copy would hide that the first one was swallowed.
+/// Timeout of one attempt: longer than an edge waits for the commit of a command that it has stored. A stored command is
+/// not sent again, since a second copy would hide that the first one was lost.
 const TRY_MAX: Duration = Duration::from_secs(40);
-/// How long a command is repeated that was not stored.
+/// For how long a command is repeated that was not stored.
 const RETRY_MAX: Duration = Duration::from_mins(1);
-/// How long a turn may take.
+/// Deadline for a session to become idle or to end.
 const REST_MAX: Duration = Duration::from_mins(1);
-/// How long one look may take.
-const LOOK_MAX: Duration = Duration::from_secs(8);
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Refusals that no repetition changes.
+/// Timeout of one read of the log.
+const READ_MAX: Duration = Duration::from_secs(8);
+/// Pause between two attempts.
+const RETRY_EVERY: Duration = Duration::from_millis(100);
+/// Error codes that a retry does not change.
 const FINAL: [&str; 8] = [
     "unknown_session",
     "session_ended",
@@ -34,41 +34,41 @@ const FINAL: [&str; 8] = [
     "too_many_waiting",
 ];
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Debug, Clone)]
 pub struct CommandOutcome {
-    /// The session's id.
+    /// Id of the session that got the command.
     pub session: String,
-    /// The command's id.
+    /// Command id, unique within the session.
     pub id: String,
-    /// What it was answered.
+    /// How the edge responded to the command.
     pub response: Response,
 }
 
-/// What a client was answered.
+/// The response to a command.
 #[derive(Debug, Clone)]
 pub enum Response {
-    /// Its commit or its place in the stream was confirmed.
+    /// The edge confirmed the commit, or that the command is stored.
     Accepted,
-    /// A refusal, beginning with its code.
+    /// An error that a retry does not change, beginning with its code.
     Refused(String),
-    /// No answer that says anything, until the test gave up.
+    /// No final response within [`RETRY_MAX`]; the last error.
     None(String),
 }
 
-/// The sessions of a fleet.
+/// Sends commands to sessions of a fleet.
 pub struct Sessions {
     edge: String,
     bus: Bus,
 }
 
 impl Sessions {
-    /// Those that are reached at an edge; `bus` reads their logs.
+    /// Commands go to the edge at this URL; `bus` reads the logs.
     pub fn new(edge: String, bus: Bus) -> Self {
         Self { edge, bus }
     }
 
-    /// Begins an interactive session.
+    /// Begins an interactive session; the prompt begins with `kind`.
     pub async fn start(&self, session: &str, kind: &str) -> CommandOutcome {
         self.start_with(session, kind, &json!({})).await
     }
@@ -78,16 +78,16 @@ impl Sessions {
         let mut options = options.clone();
         options["interactive"] = true.into();
         let text = format!("{kind} {session}-begin");
-        self.send_until_answered(session, "begin", async |client: Client| {
+        self.send_until_answered(session, "begin", async |client: TestClient| {
             client.begin_as(session, "begin", &text, &options).await.map(drop)
         })
         .await
     }
 
-    /// Sends a message.
+    /// Sends a message that begins with `kind`.
     pub async fn send(&self, session: &str, id: &str, kind: &str) -> CommandOutcome {
         let text = format!("{kind} {session}-{id}");
-        self.send_until_answered(session, id, async |client: Client| {
+        self.send_until_answered(session, id, async |client: TestClient| {
             client.send_as(session, id, &text, "queue").await.map(drop)
         })
         .await
@@ -97,12 +97,12 @@ impl Sessions {
         &self,
         session: &str,
         id: &str,
-        send: impl AsyncFn(Client) -> anyhow::Result<()>,
+        send: impl AsyncFn(TestClient) -> anyhow::Result<()>,
     ) -> CommandOutcome {
         let outcome = |response| CommandOutcome { session: session.to_owned(), id: id.to_owned(), response };
         let (deadline, mut last) = (Instant::now() + RETRY_MAX, String::new());
         while Instant::now() < deadline {
-            let attempt = async { send(Client::connect(&self.edge).await?).await };
+            let attempt = async { send(TestClient::connect(&self.edge).await?).await };
             match timeout(TRY_MAX, attempt).await {
                 Ok(Ok(())) => return outcome(Response::Accepted),
                 Ok(Err(error)) => {
@@ -113,23 +113,23 @@ impl Sessions {
                 }
                 Err(_) => "no answer".clone_into(&mut last),
             }
-            sleep(LOOK_EVERY).await;
+            sleep(RETRY_EVERY).await;
         }
         outcome(Response::None(last))
     }
 
-    /// Returns when a session is in no turn.
+    /// Returns when a session is idle or has ended.
     pub async fn wait_for_rest(&self, session: &str) -> anyhow::Result<()> {
         let (key, deadline) = (key(session)?, Instant::now() + REST_MAX);
         loop {
-            let head = timeout(LOOK_MAX, self.bus.head(&key, Read::Leader)).await;
+            let head = timeout(READ_MAX, self.bus.head(&key, Read::Leader)).await;
             if let Ok(Ok(Some(head))) = &head
                 && matches!(head.meta.phase, Phase::Idle | Phase::Ended)
             {
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "{session} does not come to rest: {head:?}");
-            sleep(LOOK_EVERY).await;
+            ensure!(Instant::now() < deadline, "{session} is not idle after {REST_MAX:?}: {head:?}");
+            sleep(RETRY_EVERY).await;
         }
     }
 }

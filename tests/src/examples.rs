@@ -1,4 +1,4 @@
-//! The example tools of three languages, as processes: what they need is found or installed, and each leaves a record of its
+//! The example tools of three languages, as processes: their dependencies are found or installed, and each records its
 //! effects.
 
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use tokio::process::{Child, Command};
 
 use crate::{install, python};
 
-/// Where the examples are.
+/// Directory of the examples.
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/tools");
-/// Installs what tools in JavaScript need.
+/// Script that installs the packages of the tools in JavaScript.
 const INSTALLER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/javascript.sh");
-/// Where it puts packages.
+/// Directory into which the script installs.
 const PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../.tools/javascript");
 
-/// What an example is written in.
+/// The language of an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
-    /// Needs nats-py, which is installed where it is missing.
+    /// Needs nats-py, which is installed if it is missing.
     Python,
     /// Needs node and two packages.
     JavaScript,
@@ -31,10 +31,10 @@ pub enum Language {
 }
 
 impl Language {
-    /// Every one of them.
+    /// All languages of the examples.
     pub const ALL: [Self; 3] = [Self::Python, Self::JavaScript, Self::Rust];
 
-    /// Its tool that changes nothing, with arguments.
+    /// Name and arguments of its pure tool.
     pub const fn pure(self) -> (&'static str, &'static str) {
         match self {
             Self::Python => ("word_count", r#"{"text": "one two"}"#),
@@ -43,7 +43,7 @@ impl Language {
         }
     }
 
-    /// Its tool that takes effect once per call; takes a `text`.
+    /// Name of its idempotent tool, with the argument `text`.
     pub const fn note(self) -> &'static str {
         match self {
             Self::Python => "py_note",
@@ -52,7 +52,7 @@ impl Language {
         }
     }
 
-    /// Its tool that must not run twice; takes `seconds`.
+    /// Name of its `at_most_once` tool, with the argument `seconds`.
     pub const fn bell(self) -> &'static str {
         match self {
             Self::Python => "py_bell",
@@ -62,18 +62,18 @@ impl Language {
     }
 }
 
-/// One effect, as a tool wrote it down.
+/// An effect that a tool recorded.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub struct Effect {
-    /// The tool.
+pub struct RecordedEffect {
+    /// Name of the tool that took effect.
     pub tool: String,
-    /// The call's id.
+    /// Call id as tools get it.
     pub call: String,
-    /// The replica.
+    /// Process id of the replica.
     pub pid: u32,
 }
 
-/// Where tools of one language run, with a directory of their own.
+/// Runs the example tools of one language in a temporary directory.
 #[derive(Debug)]
 pub struct Examples {
     language: Language,
@@ -83,8 +83,8 @@ pub struct Examples {
 }
 
 impl Examples {
-    /// Finds what the language needs; `None` where it is missing, which is said, with what to do. Blocks, for as long as an
-    /// installation takes.
+    /// Finds or installs the dependencies of a language. `None` if they are missing; then stderr says what to install. Blocks
+    /// during an installation.
     pub fn find(language: Language, nats_url: &str) -> anyhow::Result<Option<Self>> {
         let home = TempDir::with_prefix("ailoop-examples-")?;
         let program = match language {
@@ -97,12 +97,12 @@ impl Examples {
                     return Ok(None);
                 }
                 let there = || packages.join("@nats-io/transport-node").is_dir();
-                let installed = install::alone(|| Ok(there() || succeeds(INSTALLER, &[]) && there()))?;
+                let installed = install::exclusively(|| Ok(there() || succeeds(INSTALLER, &[]) && there()))?;
                 if !installed {
                     skip("tools in JavaScript are not tested: scripts/javascript.sh could not install their packages");
                     return Ok(None);
                 }
-                // Packages are looked for beside the file that names them.
+                // Node looks for packages beside the file that imports them.
                 for entry in std::fs::read_dir(Path::new(EXAMPLES).join("javascript"))? {
                     let entry = entry?;
                     if entry.file_type()?.is_file() {
@@ -116,7 +116,7 @@ impl Examples {
         Ok(Some(Self { language, program, home, url: nats_url.to_owned() }))
     }
 
-    /// Starts a replica; it is killed with the value.
+    /// Starts a replica; it is killed when the value is dropped.
     pub fn start(&self, tool: &str) -> anyhow::Result<Child> {
         let mut command = match self.language {
             Language::Rust => Command::new(built(tool)?),
@@ -137,8 +137,8 @@ impl Examples {
         command.spawn().with_context(|| format!("{tool} does not start"))
     }
 
-    /// Every effect so far, in the order in which they took place.
-    pub fn effects(&self) -> anyhow::Result<Vec<Effect>> {
+    /// All effects so far, in order.
+    pub fn effects(&self) -> anyhow::Result<Vec<RecordedEffect>> {
         let text = match std::fs::read_to_string(self.effects_file()) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -147,7 +147,7 @@ impl Examples {
         text.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
     }
 
-    /// The notes by their calls.
+    /// The text of each note by its call id.
     pub fn notes(&self) -> anyhow::Result<BTreeMap<String, String>> {
         let mut notes = BTreeMap::new();
         for entry in std::fs::read_dir(self.notes_dir())? {
@@ -169,22 +169,22 @@ impl Examples {
     }
 }
 
-/// Whether a program can be run to a good end.
+/// Whether a program exits with code 0.
 fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let output = std::process::Command::new(program).args(arguments).stdin(Stdio::null()).output();
     output.is_ok_and(|output| output.status.success())
 }
 
-/// Cargo puts the binary beside the directory of the test executables, under a name that no other package has.
+/// Path of the built example: cargo puts it beside the directory of the test executables, as `<tool>-under-test`.
 fn built(tool: &str) -> anyhow::Result<PathBuf> {
     let test = std::env::current_exe()?;
-    let dir = test.parent().and_then(Path::parent).context("a test executable stands in target/<profile>/deps")?;
+    let dir = test.parent().and_then(Path::parent).context("a test executable is in target/<profile>/deps")?;
     let path = dir.join(format!("{tool}-under-test{}", std::env::consts::EXE_SUFFIX));
     ensure!(path.is_file(), "{} is missing: run `cargo build --workspace --all-targets`", path.display());
     Ok(path)
 }
 
-#[allow(clippy::print_stderr, reason = "a test that is skipped has nobody else to tell")]
+#[allow(clippy::print_stderr, reason = "stderr is where a skipped test can be noticed")]
 fn skip(why: &str) {
     eprintln!("{why}");
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use bus::Bus;
 use contract::subject::SessionKey;
 use contract::{SessionId, TenantId, ToolName};
@@ -13,21 +13,17 @@ use model_gateway::Gateway;
 use prompt_composer::Composer;
 use service::health::Readiness;
 use tempfile::TempDir;
-use tokio::time::{Instant, sleep};
 use tool_executor::Executor;
 use tool_host::{FilesConfig, ToolHost};
 
-use crate::client::{Client, Ws};
+use crate::client::{TestClient, Ws};
 use crate::nats::NatsServer;
+use crate::wait::{PATIENCE, eventually};
 
-/// How long anything may take that should happen soon.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Pause between looks.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long services may take to end.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// The agent of tests: it may use every tool, and goes on by explicit signal only.
+/// The agent of tests: it may use every tool, and continues only on an explicit signal.
 const AGENTS: &str = r#"
 default_agent: e
 agents:
@@ -58,12 +54,12 @@ pub fn configuration(models: &[(&str, &str)]) -> anyhow::Result<TempDir> {
     Ok(dir)
 }
 
-/// A running fleet; call [`Fleet::end`] at the end of a test.
+/// A running fleet; call [`TestFleet::end`] at the end of a test.
 #[derive(Debug)]
-pub struct Fleet {
-    /// Its nats-server.
+pub struct TestFleet {
+    /// The nats-server of the fleet.
     pub nats: NatsServer,
-    /// A connection to it.
+    /// A connection to `nats` that the services share.
     pub bus: Bus,
     services: Services,
     /// Read by the services as they run.
@@ -80,30 +76,30 @@ struct Services {
     composer: Composer,
 }
 
-impl Fleet {
+impl TestFleet {
     /// A fleet whose models are served at these addresses; without file tools.
     pub async fn start(models: &[(&str, &str)]) -> anyhow::Result<Self> {
         Self::launch(models, None, AGENTS).await
     }
 
-    /// As [`Fleet::start`], with the agents that are shipped.
+    /// As [`TestFleet::start`], with the agents that are shipped.
     pub async fn as_shipped(models: &[(&str, &str)]) -> anyhow::Result<Self> {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/agents.yaml");
         Self::launch(models, None, &std::fs::read_to_string(shipped)?).await
     }
 
-    /// As [`Fleet::as_shipped`], with the file tools over a directory.
+    /// As [`TestFleet::as_shipped`], with the file tools over a directory.
     pub async fn shipped_with_files(models: &[(&str, &str)], root: &Path, out: &Path) -> anyhow::Result<Self> {
         let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/agents.yaml");
         Self::launch(models, Some((root.to_owned(), out.to_owned())), &std::fs::read_to_string(shipped)?).await
     }
 
-    /// As [`Fleet::start`], with agents of the test's own.
+    /// As [`TestFleet::start`], with agents of the test's own.
     pub async fn with_agents(models: &[(&str, &str)], agents: &str) -> anyhow::Result<Self> {
         Self::launch(models, None, agents).await
     }
 
-    /// As [`Fleet::start`], with the file tools over a directory.
+    /// As [`TestFleet::start`], with the file tools over a directory.
     pub async fn with_files(models: &[(&str, &str)], root: &Path, out: &Path) -> anyhow::Result<Self> {
         Self::launch(models, Some((root.to_owned(), out.to_owned())), AGENTS).await
     }
@@ -137,22 +133,22 @@ impl Fleet {
         format!("http://{}", self.addresses().grpc)
     }
 
-    /// A gRPC client.
-    pub async fn client(&self) -> anyhow::Result<Client> {
-        Client::connect(&self.url()).await
+    /// A new gRPC client of its edge.
+    pub async fn client(&self) -> anyhow::Result<TestClient> {
+        TestClient::connect(&self.url()).await
     }
 
-    /// A WebSocket client.
+    /// A new WebSocket client of its edge.
     pub async fn ws(&self) -> anyhow::Result<Ws> {
         Ws::connect(&format!("ws://{}/ws", self.addresses().ws)).await
     }
 
     /// Returns when these tools are in the catalogue.
-    pub async fn knows(&self, tools: &[&str]) -> anyhow::Result<()> {
-        knows(&self.bus, tools).await
+    pub async fn wait_for_tools(&self, tools: &[&str]) -> anyhow::Result<()> {
+        wait_for_tools(&self.bus, tools).await
     }
 
-    /// Drains every service, so that a task that does not end is seen.
+    /// Drains every service, so that a task that does not end fails the test.
     pub async fn end(self) -> anyhow::Result<()> {
         let Services { edge, orchestrator, gateway, executor, tool_host, composer } = self.services;
         let ends = async {
@@ -214,26 +210,11 @@ pub fn key(session: &str) -> anyhow::Result<SessionKey> {
 }
 
 /// Returns when these tools are in the catalogue.
-pub async fn knows(bus: &Bus, tools: &[&str]) -> anyhow::Result<()> {
+pub async fn wait_for_tools(bus: &Bus, tools: &[&str]) -> anyhow::Result<()> {
     let wanted: Vec<ToolName> = tools.iter().map(|name| ToolName::new(name)).collect::<Result<_, _>>()?;
     eventually("the tools are known", async || {
         let known = bus.tools(&TenantId::default()).await.unwrap_or_default();
         wanted.iter().all(|name| known.iter().any(|tool| tool.name == *name))
     })
     .await
-}
-
-/// Returns when a condition holds; an error that names it when it does not in time.
-pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) -> anyhow::Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds().await {
-        ensure!(Instant::now() < deadline, "not in time: {what}");
-        sleep(LOOK_EVERY).await;
-    }
-    Ok(())
-}
-
-/// Awaits something that should come soon.
-pub async fn soon<T>(what: &str, comes: impl Future<Output = T>) -> anyhow::Result<T> {
-    tokio::time::timeout(PATIENCE, comes).await.with_context(|| format!("not in time: {what}"))
 }

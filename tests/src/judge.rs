@@ -1,16 +1,16 @@
-//! The judge: reads a session's log afterwards, and what its model was asked, and says what is wrong.
+//! Checks of what a session left: its log, the requests to its model, and the events that a viewer received.
 
 use anyhow::{Context, ensure};
 use bus::Bus;
 use contract::Json;
 use contract::commit::Commit;
 use contract::subject::SessionKey;
-use simulation::oracle::{Oracle, valid_request};
+use simulation::oracle::{Oracle, check_request};
 
-use crate::client::Seen;
-use crate::model::Asked;
+use crate::client::ReceivedEvent;
+use crate::model::RecordedRequest;
 
-/// Judges a log whose turns may have so many steps; returns its commits.
+/// Checks a log whose turns may have `max_iterations` steps; returns its commits.
 pub async fn log(bus: &Bus, key: &SessionKey, max_iterations: u32) -> anyhow::Result<Vec<Commit>> {
     let commits = bus.history(key, 0).await?;
     ensure!(!commits.is_empty(), "{key} has no log");
@@ -24,20 +24,20 @@ pub async fn log(bus: &Bus, key: &SessionKey, max_iterations: u32) -> anyhow::Re
     Ok(commits.into_iter().map(|(_, commit)| commit).collect())
 }
 
-/// Judges what a model was asked: in each request each call has exactly one result, in order.
-pub fn requests(asked: &[Asked]) -> anyhow::Result<()> {
-    for asked in asked {
-        let messages: Vec<Json> = asked.messages().iter().map(Json::of).collect();
-        let judged = valid_request(&messages).map_err(anyhow::Error::msg);
-        judged.with_context(|| format!("request {}: {}", asked.number, asked.body["messages"]))?;
+/// Checks the requests to a model: in each one, each call has exactly one result, in order.
+pub fn requests(requests: &[RecordedRequest]) -> anyhow::Result<()> {
+    for request in requests {
+        let messages: Vec<Json> = request.messages().iter().map(Json::of).collect();
+        let judged = check_request(&messages).map_err(anyhow::Error::msg);
+        judged.with_context(|| format!("request {}: {}", request.number, request.body["messages"]))?;
     }
     Ok(())
 }
 
-/// Judges what a viewer saw from the beginning: `seq` counts from 1 without a hole.
-pub fn seqs(seen: &[Seen]) -> anyhow::Result<()> {
-    let seqs: Vec<u64> = seen.iter().filter_map(|seen| seen.seq).collect();
+/// Checks the events of a viewer that watched from the beginning: `seq` counts from 1 without a gap.
+pub fn seqs(events: &[ReceivedEvent]) -> anyhow::Result<()> {
+    let seqs: Vec<u64> = events.iter().filter_map(|event| event.seq).collect();
     let expected: Vec<u64> = (1..=seqs.len() as u64).collect();
-    ensure!(seqs == expected, "seqs with holes, repeated or out of order: {seqs:?}");
+    ensure!(seqs == expected, "`seq` is not 1, 2, 3, …: {seqs:?}");
     Ok(())
 }

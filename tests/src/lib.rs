@@ -1,9 +1,8 @@
-//! What tests share: servers that play the outside world, fleets, clients, and a judge of logs.
+//! What tests share: model and tool servers, nats-servers, fleets, clients, and checks of session logs.
 
 pub mod cli;
 pub mod client;
 pub mod commands;
-pub mod crowd;
 pub mod disk;
 pub mod effects;
 pub mod examples;
@@ -13,7 +12,10 @@ pub mod judge;
 pub mod model;
 pub mod nats;
 pub mod otlp;
+pub mod process;
+pub mod process_fleet;
 pub mod python;
 pub mod restored;
 pub mod seed;
-pub mod workshop;
+pub mod tool_server;
+pub mod wait;

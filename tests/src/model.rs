@@ -1,6 +1,6 @@
-//! An OpenAI-compatible model server for tests: answers as it is told, records what it is asked, and fails on demand.
+//! An OpenAI-compatible model server for tests: it sends scripted replies, records requests, and fails on demand.
 
-// The path is said, so that another package's test can include this file by its path.
+// The path is explicit, since a test of another package includes this file by its path.
 #[path = "model/reply.rs"]
 mod reply;
 
@@ -20,10 +20,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use reply::Piece;
-pub use reply::{Gate, Reply};
+pub use reply::{Gate, ScriptedReply};
+use reply::{Piece, wait_until};
 
-/// A running server on a port of its own; dropping it ends it and every connection.
+/// A running server on a free port; dropping it ends the server and every connection.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
@@ -31,35 +31,35 @@ pub struct ModelServer {
     _task: JoinSet<()>,
 }
 
-/// What was asked.
+/// A request that the server received.
 #[derive(Debug, Clone)]
-pub struct Asked {
-    /// Counts the requests from 0.
+pub struct RecordedRequest {
+    /// Index among the requests, from 0.
     pub number: usize,
-    /// The request's headers.
+    /// HTTP headers of the request.
     pub headers: HeaderMap,
-    /// Its body; `null` where that is not JSON.
+    /// JSON body; `null` where the body is not JSON.
     pub body: Value,
 }
 
-/// Answers requests.
-type Respond = dyn Fn(&Asked) -> Reply + Send + Sync;
+/// Chooses the reply to a request.
+type Respond = dyn Fn(&RecordedRequest) -> ScriptedReply + Send + Sync;
 
 struct Shared {
     respond: Box<Respond>,
-    asked: Mutex<Vec<Asked>>,
+    requests: Mutex<Vec<RecordedRequest>>,
     changed: watch::Sender<usize>,
     open: watch::Sender<usize>,
 }
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("asked", &self.asked).finish_non_exhaustive()
+        f.debug_struct("Shared").field("requests", &self.requests).finish_non_exhaustive()
     }
 }
 
-impl Asked {
-    /// The messages.
+impl RecordedRequest {
+    /// The messages of the request body.
     pub fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().map_or(&[], Vec::as_slice)
     }
@@ -81,26 +81,28 @@ impl Asked {
         results
     }
 
-    /// The names of the tools on offer.
+    /// The names of the tools in the request.
     pub fn tools(&self) -> Vec<&str> {
         let tools = self.body["tools"].as_array().map_or(&[][..], Vec::as_slice);
         tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect()
     }
 
-    /// A header's value.
+    /// The value of an HTTP header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 }
 
 impl ModelServer {
-    /// Answers each request as a function of it.
-    pub async fn start(respond: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> io::Result<Self> {
+    /// Starts a server that answers each request by `respond`.
+    pub async fn start(
+        respond: impl Fn(&RecordedRequest) -> ScriptedReply + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             respond: Box::new(respond),
-            asked: Mutex::default(),
+            requests: Mutex::default(),
             changed: watch::Sender::new(0),
             open: watch::Sender::new(0),
         });
@@ -113,83 +115,78 @@ impl ModelServer {
         Ok(Self { address, shared, _task: task })
     }
 
-    /// Answers with these replies in turn, and with status 500 when they are used up.
-    pub async fn with_replies(replies: Vec<Reply>) -> io::Result<Self> {
-        let none = || Reply::status(500, r#"{"error":{"message":"the test has no reply left"}}"#);
-        Self::start(move |asked| replies.get(asked.number).cloned().unwrap_or_else(none)).await
+    /// Starts a server that sends these replies in turn, and then status 500.
+    pub async fn with_replies(replies: Vec<ScriptedReply>) -> io::Result<Self> {
+        let none = || ScriptedReply::status(500, r#"{"error":{"message":"the test has no reply left"}}"#);
+        Self::start(move |request| replies.get(request.number).cloned().unwrap_or_else(none)).await
     }
 
-    /// What `base_url` of a provider is set to.
+    /// The `base_url` of a provider for this server.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Everything that was asked so far.
-    pub fn asked(&self) -> Vec<Asked> {
-        self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// All requests received so far.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.shared.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns when `count` requests have come.
-    pub async fn asked_times(&self, count: usize) {
-        await_that(&self.shared.changed, |asked| *asked >= count).await;
+    /// Returns when `count` requests were received.
+    pub async fn wait_for_requests(&self, count: usize) {
+        wait_until(&self.shared.changed, |received| *received >= count).await;
     }
 
-    /// Returns when no reply is being sent any more: each has ended, or its client has gone.
-    pub async fn is_idle(&self) {
-        await_that(&self.shared.open, |open| *open == 0).await;
+    /// Returns when no reply is being sent: each was sent to its end, or its client disconnected.
+    pub async fn wait_until_idle(&self) {
+        wait_until(&self.shared.open, |open| *open == 0).await;
     }
 }
 
-/// An address where nobody listens.
+/// A URL at which nothing listens.
 pub async fn refusing_url() -> io::Result<String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     Ok(format!("http://{}/v1", listener.local_addr()?))
 }
 
-async fn await_that<T>(watched: &watch::Sender<T>, holds: impl FnMut(&T) -> bool) {
-    // The sender is borrowed, so that the channel cannot close meanwhile.
-    let _ = watched.subscribe().wait_for(holds).await;
-}
+/// Counts a reply as open until it is dropped.
+struct OpenReply(Arc<Shared>);
 
-/// A reply that is being sent.
-struct Open(Arc<Shared>);
-
-impl Open {
+impl OpenReply {
     fn new(shared: &Arc<Shared>) -> Self {
         shared.open.send_modify(|open| *open += 1);
         Self(shared.clone())
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenReply {
     fn drop(&mut self) {
         self.0.open.send_modify(|open| *open -= 1);
     }
 }
 
 async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
-    let open = Open::new(&shared);
+    let open = OpenReply::new(&shared);
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let asked = {
-        let mut all = shared.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = Asked { number: all.len(), headers, body };
-        all.push(asked.clone());
-        asked
+    let request = {
+        let mut all = shared.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let request = RecordedRequest { number: all.len(), headers, body };
+        all.push(request.clone());
+        request
     };
     shared.changed.send_modify(|count| *count += 1);
-    let reply = (shared.respond)(&asked);
+    let reply = (shared.respond)(&request);
     if let Some(gate) = &reply.before {
         gate.pass().await;
     }
-    let streamed = asked.body["stream"] == true;
+    let streamed = request.body["stream"] == true;
     let kind = if streamed { "text/event-stream" } else { "application/json" };
     let body = if streamed || reply.raw {
-        Body::from_stream(streaming(&reply, &asked).map(move |piece| {
+        Body::from_stream(streaming(&reply, &request).map(move |piece| {
             let _open = &open;
             piece
         }))
     } else {
-        Body::from(whole(&reply, &asked).await.to_string())
+        Body::from(unstreamed(&reply, &request).await.to_string())
     };
     let mut response = (reply.status, [(header::CONTENT_TYPE, kind)], body).into_response();
     for (name, value) in &reply.headers {
@@ -200,9 +197,9 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
     response
 }
 
-fn streaming(reply: &Reply, asked: &Asked) -> impl Stream<Item = io::Result<String>> + use<> {
+fn streaming(reply: &ScriptedReply, request: &RecordedRequest) -> impl Stream<Item = io::Result<String>> + use<> {
     let event = |value: &Value| format!("data: {value}\n\n");
-    let head = json!({"id": format!("reply-{}", asked.number), "object": "chat.completion.chunk", "model": asked.body["model"]});
+    let head = json!({"id": format!("reply-{}", request.number), "object": "chat.completion.chunk", "model": request.body["model"]});
     let choice = move |delta: &Value, finish: Value| {
         let mut value = head.clone();
         value["choices"] = json!([{"index": 0, "delta": delta, "finish_reason": finish}]);
@@ -233,7 +230,7 @@ fn streaming(reply: &Reply, asked: &Asked) -> impl Stream<Item = io::Result<Stri
                     Piece::Stop { broken: true } => {
                         // What came before is flushed when the body is not ready at once.
                         tokio::task::yield_now().await;
-                        Some(Err(io::Error::other("as the test wants")))
+                        Some(Err(io::Error::other("the script breaks the connection here")))
                     }
                 }
             }
@@ -243,7 +240,7 @@ fn streaming(reply: &Reply, asked: &Asked) -> impl Stream<Item = io::Result<Stri
         .filter(|piece| std::future::ready(!piece.as_ref().is_ok_and(String::is_empty)))
 }
 
-async fn whole(reply: &Reply, asked: &Asked) -> Value {
+async fn unstreamed(reply: &ScriptedReply, request: &RecordedRequest) -> Value {
     let (mut text, mut reasoning, mut calls) = (String::new(), String::new(), Vec::<Value>::new());
     for piece in &reply.pieces {
         match piece {
@@ -270,7 +267,7 @@ async fn whole(reply: &Reply, asked: &Asked) -> Value {
     if !calls.is_empty() {
         message["tool_calls"] = calls.into();
     }
-    json!({"id": format!("reply-{}", asked.number), "object": "chat.completion", "model": asked.body["model"],
+    json!({"id": format!("reply-{}", request.number), "object": "chat.completion", "model": request.body["model"],
            "choices": [{"index": 0, "message": message, "finish_reason": reply.reason()}],
            "usage": reply.usage_json()})
 }

@@ -1,5 +1,4 @@
-//! Real nats-servers for tests: one node, or three on the loopback interface. They end with the value that stands for
-//! them.
+//! Real nats-servers for tests: one node, or three on the loopback interface. A server ends when its value is dropped.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -13,29 +12,28 @@ use contract::streams::Stream;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-use crate::cli;
 use crate::disk::Disk;
+use crate::process::signal;
 
-/// How long a server may take until it answers.
+/// Deadline until a started server answers.
 const START_MAX: Duration = Duration::from_secs(20);
 
 /// What a server is started with.
 #[derive(Debug, Clone)]
-struct Plan {
+struct ServerSpec {
     name: String,
     port: u16,
     jetstream: bool,
-    limits: Limits,
-    /// With the users of `nats-permissions`; without, everybody may do everything.
-    /// Those that are let in; everybody, where there are none.
+    limits: StorageLimits,
+    /// Users that may connect, with the permissions of `nats-permissions`. `None`: anybody may do everything.
     guarded: Option<Vec<nats_permissions::User>>,
     /// The node's own cluster port, and those of all nodes.
     cluster: Option<(u16, Vec<u16>)>,
 }
 
-/// What the streams of a server may take; without a number, as much as there is.
+/// Bytes that the streams of a server may use; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Limits {
+pub struct StorageLimits {
     /// Bytes on the whole server.
     pub server_bytes: Option<u64>,
     /// Bytes of the account.
@@ -48,7 +46,7 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct NatsServer {
     dir: TempDir,
-    plan: Plan,
+    plan: ServerSpec,
     child: Option<Child>,
     disk: Option<Disk>,
 }
@@ -56,11 +54,11 @@ pub struct NatsServer {
 impl NatsServer {
     /// Starts one node with JetStream, on a port that the system chooses.
     pub async fn start() -> anyhow::Result<Self> {
-        Self::launch(Plan {
+        Self::launch(ServerSpec {
             name: "one".to_owned(),
             port: 0,
             jetstream: true,
-            limits: Limits::default(),
+            limits: StorageLimits::default(),
             guarded: None,
             cluster: None,
         })
@@ -69,20 +67,20 @@ impl NatsServer {
 
     /// Starts one node without JetStream.
     pub async fn start_without_jetstream() -> anyhow::Result<Self> {
-        Self::launch(Plan {
+        Self::launch(ServerSpec {
             name: "plain".to_owned(),
             port: 0,
             jetstream: false,
-            limits: Limits::default(),
+            limits: StorageLimits::default(),
             guarded: None,
             cluster: None,
         })
         .await
     }
 
-    /// Starts one node whose streams may not take everything.
-    pub async fn start_limited(limits: Limits) -> anyhow::Result<Self> {
-        Self::launch(Plan {
+    /// Starts one node with limited storage.
+    pub async fn start_limited(limits: StorageLimits) -> anyhow::Result<Self> {
+        Self::launch(ServerSpec {
             name: "limited".to_owned(),
             port: 0,
             jetstream: true,
@@ -93,18 +91,18 @@ impl NatsServer {
         .await
     }
 
-    /// Starts one node that lets in only the users of `nats-permissions`, with streams made by the one that may.
+    /// Starts one node that accepts only the users of `nats-permissions`; the user `bootstrap` creates the streams.
     pub async fn start_guarded() -> anyhow::Result<Self> {
         Self::start_guarded_for(nats_permissions::users()).await
     }
 
-    /// The same with other users.
+    /// As [`NatsServer::start_guarded`], with other users.
     pub async fn start_guarded_for(users: Vec<nats_permissions::User>) -> anyhow::Result<Self> {
-        let plan = Plan {
+        let plan = ServerSpec {
             name: "guarded".to_owned(),
             port: 0,
             jetstream: true,
-            limits: Limits::default(),
+            limits: StorageLimits::default(),
             guarded: Some(users),
             cluster: None,
         };
@@ -115,7 +113,7 @@ impl NatsServer {
         Ok(server)
     }
 
-    async fn launch(plan: Plan) -> anyhow::Result<Self> {
+    async fn launch(plan: ServerSpec) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-nats-")?;
         let disk = plan.limits.disk_bytes.map(|bytes| Disk::mount(&dir.path().join("store"), bytes)).transpose()?;
         let mut server = Self { dir, plan, child: None, disk };
@@ -123,87 +121,87 @@ impl NatsServer {
         Ok(server)
     }
 
-    /// Where clients connect.
+    /// The URL that clients connect to.
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.plan.port)
     }
 
-    /// How services connect.
+    /// The configuration with which services connect.
     pub fn config(&self) -> NatsConfig {
         NatsConfig { url: self.url(), ..NatsConfig::default() }
     }
 
-    /// How one of the users of `nats-permissions` connects.
+    /// The configuration with which a user of `nats-permissions` connects.
     pub fn config_of(&self, user: &str) -> NatsConfig {
         NatsConfig { user: Some(user.to_owned()), password: Some(password(user)), ..self.config() }
     }
 
-    /// What the server has said so far.
+    /// The log of the server since its last start.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("nats.log")).unwrap_or_default()
     }
 
-    /// A connection of its own.
+    /// Opens a new connection.
     pub async fn connect(&self) -> anyhow::Result<Bus> {
         connect(&self.config()).await
     }
 
-    /// A connection to a server whose streams are there.
+    /// Opens a new connection and creates the streams.
     pub async fn ready(&self) -> anyhow::Result<Bus> {
         let bus = self.connect().await?;
         bus.ensure().await?;
         Ok(bus)
     }
 
-    /// Ends the server as a power cut would; its store stays.
+    /// Kills the server (SIGKILL); its store stays.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself: then there is nothing to do.
+            // The process may have ended by itself: then there is nothing to do.
             drop(child.kill());
             drop(child.wait());
         }
     }
 
-    /// Tells it to end, as whoever restarts a service does, and returns when it has.
+    /// Sends SIGTERM and returns when the server has ended.
     pub async fn terminate(&mut self) -> anyhow::Result<()> {
         let Some(mut child) = self.child.take() else { return Ok(()) };
-        cli::signal(&child, "-TERM")?;
+        signal(&child, "-TERM")?;
         tokio::task::spawn_blocking(move || child.wait()).await??;
         Ok(())
     }
 
-    /// Stops it in the middle of whatever it does, until it is thawed.
+    /// Stops the process (SIGSTOP) until [`NatsServer::thaw`].
     pub fn freeze(&self) -> anyhow::Result<()> {
-        self.child.as_ref().map_or(Ok(()), |child| cli::signal(child, "-STOP"))
+        self.child.as_ref().map_or(Ok(()), |child| signal(child, "-STOP"))
     }
 
-    /// Lets it go on.
+    /// Continues a process that [`NatsServer::freeze`] stopped.
     pub fn thaw(&self) -> anyhow::Result<()> {
-        self.child.as_ref().map_or(Ok(()), |child| cli::signal(child, "-CONT"))
+        self.child.as_ref().map_or(Ok(()), |child| signal(child, "-CONT"))
     }
 
-    /// Its disk, where it has one of its own.
+    /// The disk that it was started with, if `disk_bytes` was set.
     pub fn disk(&self) -> anyhow::Result<&Disk> {
-        self.disk.as_ref().context("it was started without a disk of its own")
+        self.disk.as_ref().context("the server was started without `disk_bytes`")
     }
 
-    /// Kills it and starts it again on the same port and store, with JetStream or without.
+    /// As [`NatsServer::restart`], with or without JetStream.
     pub async fn restart_with_jetstream(&mut self, jetstream: bool) -> anyhow::Result<()> {
         self.plan.jetstream = jetstream;
         self.restart().await
     }
 
-    /// Starts it again on the same port and store.
+    /// Starts a server that was ended, on the same port and store.
     pub async fn resume(&mut self) -> anyhow::Result<()> {
         self.spawn().await
     }
 
-    /// Copies its store to a directory, also while it runs.
+    /// Copies its store to a directory; the server may run meanwhile.
     pub fn copy_store(&self, to: &Path) -> anyhow::Result<()> {
         copy_tree(&self.store(), to)
     }
 
-    /// Puts a copy of its store in the place of the store: all of it, or of one stream only. Kill the server before.
+    /// Replaces the store, or one stream of it, by a copy. Kill the server first.
     pub fn put_store_back(&self, copy: &Path, stream: Option<&str>) -> anyhow::Result<()> {
         let part = stream.map_or_else(PathBuf::new, |stream| Path::new("jetstream/$G/streams").join(stream));
         let (from, to) = (copy.join(&part), self.store().join(&part));
@@ -216,7 +214,7 @@ impl NatsServer {
         self.dir.path().join("store")
     }
 
-    /// Kills it and starts it again.
+    /// Kills the server and starts it again on the same port and store.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
         self.kill();
         self.resume().await
@@ -244,7 +242,7 @@ impl NatsServer {
             let ended = self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
             if ended || Instant::now() > deadline {
                 let log = std::fs::read_to_string(dir.join("nats.log")).unwrap_or_default();
-                bail!("nats-server did not come up: {log}");
+                bail!("nats-server did not start within {START_MAX:?}: {log}");
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         };
@@ -253,7 +251,7 @@ impl NatsServer {
     }
 }
 
-/// Copies a directory whose files may change or go meanwhile.
+/// Copies a directory whose files may change or disappear meanwhile.
 fn copy_tree(from: &Path, to: &Path) -> anyhow::Result<()> {
     let entries = match std::fs::read_dir(from) {
         Ok(entries) => entries,
@@ -281,26 +279,26 @@ impl Drop for NatsServer {
     }
 }
 
-/// Three nats-servers that are one cluster.
+/// A cluster of three nats-servers.
 #[derive(Debug)]
 pub struct NatsCluster {
-    /// The nodes.
+    /// The three servers of the cluster.
     pub nodes: Vec<NatsServer>,
 }
 
 impl NatsCluster {
-    /// Starts three nodes; streams have three copies.
+    /// Starts three nodes; each stream has three replicas.
     pub async fn start3() -> anyhow::Result<Self> {
         let routes = free_ports(3)?;
         let mut nodes = Vec::new();
         for (n, own) in routes.iter().enumerate() {
             let cluster = Some((*own, routes.clone()));
             nodes.push(
-                NatsServer::launch(Plan {
+                NatsServer::launch(ServerSpec {
                     name: format!("n{n}"),
                     port: 0,
                     jetstream: true,
-                    limits: Limits::default(),
+                    limits: StorageLimits::default(),
                     guarded: None,
                     cluster,
                 })
@@ -310,37 +308,37 @@ impl NatsCluster {
         Ok(Self { nodes })
     }
 
-    /// How services connect: to any node, `first` before the others.
+    /// The configuration with which services connect to any node, `first` before the others.
     pub fn config(&self, first: usize) -> NatsConfig {
         let urls: Vec<String> =
             (0..self.nodes.len()).map(|n| self.nodes[(first + n) % self.nodes.len()].url()).collect();
         NatsConfig { url: urls.join(","), replicas: self.nodes.len(), ..NatsConfig::default() }
     }
 
-    /// A connection of its own to one node, which stays there as long as that node lives.
+    /// Opens a new connection to one node only.
     pub async fn connect(&self, node: usize) -> anyhow::Result<Bus> {
         let replicas = self.nodes.len();
         connect(&NatsConfig { url: self.nodes[node].url(), replicas, ..NatsConfig::default() }).await
     }
 
-    /// A connection to a cluster whose streams are there.
+    /// Opens a new connection and creates the streams.
     pub async fn ready(&self) -> anyhow::Result<Bus> {
         let bus = connect(&self.config(0)).await?;
         bus.ensure().await?;
         Ok(bus)
     }
 
-    /// The node that leads a stream now; `None` between two leaders.
+    /// The node that leads a stream now; `None` while no leader is elected.
     pub async fn leader(&self, stream: Stream) -> anyhow::Result<Option<usize>> {
         let client = async_nats::connect(self.config(0).url.split(',').collect::<Vec<_>>()).await?;
-        let asked = client.request(format!("$JS.API.STREAM.INFO.{}", stream.name()), "".into()).await?;
-        let info: serde_json::Value = serde_json::from_slice(&asked.payload)?;
+        let reply = client.request(format!("$JS.API.STREAM.INFO.{}", stream.name()), "".into()).await?;
+        let info: serde_json::Value = serde_json::from_slice(&reply.payload)?;
         let leader = info["cluster"]["leader"].as_str();
         Ok(self.nodes.iter().position(|node| Some(node.plan.name.as_str()) == leader))
     }
 }
 
-/// Connects, and is patient with a server that has just begun.
+/// Connects; retries until the server answers or [`START_MAX`] is over.
 async fn connect(config: &NatsConfig) -> anyhow::Result<Bus> {
     let deadline = Instant::now() + START_MAX;
     loop {
@@ -352,7 +350,7 @@ async fn connect(config: &NatsConfig) -> anyhow::Result<Bus> {
     }
 }
 
-fn config_text(plan: &Plan, dir: &Path) -> String {
+fn config_text(plan: &ServerSpec, dir: &Path) -> String {
     let port = if plan.port == 0 { -1 } else { i32::from(plan.port) };
     let mut parts = vec![format!(
         "server_name: {}\nlisten: \"127.0.0.1:{port}\"\nports_file_dir: {:?}\nping_interval: \"5s\"\nping_max: 2\n",
@@ -374,26 +372,25 @@ fn config_text(plan: &Plan, dir: &Path) -> String {
     if let Some((own, all)) = &plan.cluster {
         let routes: Vec<String> = all.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
         let routes = routes.join(", ");
-        // Clients know the addresses that they were given and no others: a proxy between is not passed by.
+        // Without `no_advertise` clients would learn the addresses of the nodes and bypass a proxy.
         let listen = format!("listen: \"127.0.0.1:{own}\", no_advertise: true");
         parts.push(format!("cluster {{ name: c, {listen}, routes: [{routes}] }}\n"));
     }
     parts.concat()
 }
 
-/// A user's password on every guarded server of tests.
+/// A user's password on every server that [`NatsServer::start_guarded`] starts.
 pub fn password(user: &str) -> String {
     format!("p-{user}")
 }
 
-/// The port that the server wrote down, once it is listening.
+/// The client port that the server wrote to its ports file, once it is listening.
 fn client_port(ports: &Path) -> Option<u16> {
     let ports: serde_json::Value = serde_json::from_slice(&std::fs::read(ports).ok()?).ok()?;
     ports.get("nats")?.get(0)?.as_str()?.rsplit(':').next()?.parse().ok()
 }
 
-/// Ports on which nobody listens, below those that the system gives to connections: one of these could take a port while
-/// its server is down.
+/// Free ports below the ephemeral range: a connection could take an ephemeral port while its server is down.
 fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     const FIRST: u32 = 20_000;
     const COUNT: u32 = 12_000;
@@ -403,7 +400,7 @@ fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
         if listeners.len() == count {
             break;
         }
-        // Processes that run at the same time begin at different ports.
+        // Each process begins at another port, since test processes run in parallel.
         let tried = std::process::id().wrapping_mul(101).wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed));
         let port = u16::try_from(FIRST + tried % COUNT)?;
         listeners.extend(TcpListener::bind(("127.0.0.1", port)));

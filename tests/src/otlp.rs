@@ -1,4 +1,4 @@
-//! A collector for tests: takes spans by OTLP over gRPC and keeps them.
+//! A collector for tests: receives spans by OTLP over gRPC and keeps them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
-/// A running collector on a port of its own; it ends with the value.
+/// A running collector on a free port; dropping the value ends it.
 #[derive(Debug)]
 pub struct Collector {
     address: std::net::SocketAddr,
@@ -26,17 +26,17 @@ pub struct Collector {
 pub struct Span {
     /// The process's service name.
     pub service: String,
-    /// Its name.
+    /// Name of the span, such as `turn e`.
     pub name: String,
-    /// The trace.
+    /// Id of the trace, in hex.
     pub trace: String,
-    /// Its own id.
+    /// Id of the span, in hex.
     pub id: String,
-    /// The span that it belongs to; empty where it began the trace.
+    /// Id of the parent span; empty for the root.
     pub parent: String,
-    /// Its attributes that are texts or whole numbers.
+    /// Attributes that are strings or integers.
     pub texts: BTreeMap<String, String>,
-    /// When it began and ended, in nanoseconds since 1970.
+    /// Start and end, in nanoseconds since 1970.
     pub time: (u64, u64),
 }
 
@@ -44,7 +44,7 @@ pub struct Span {
 struct Spans(Arc<Mutex<Vec<Span>>>);
 
 impl Collector {
-    /// Starts it.
+    /// Starts the collector on a free port.
     pub async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let (address, spans) = (listener.local_addr()?, Spans::default());
@@ -57,7 +57,7 @@ impl Collector {
         Ok(Self { address, spans, _task: task })
     }
 
-    /// What processes need to know so that every span comes, and soon.
+    /// Environment variables that make a process export every span here, every 100 ms.
     pub fn environment(&self) -> [(String, String); 3] {
         [
             ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), format!("http://{}", self.address)),
@@ -66,14 +66,14 @@ impl Collector {
         ]
     }
 
-    /// Every span of a session so far, of whichever trace.
+    /// All spans of a session so far, of any trace.
     pub fn session(&self, id: &str) -> Vec<Span> {
         let all = self.spans.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_session = |span: &&Span| span.texts.get("gen_ai.conversation.id").is_some_and(|session| session == id);
         all.iter().filter(of_session).cloned().collect()
     }
 
-    /// Every span of a trace so far.
+    /// All spans of a trace so far.
     pub fn trace(&self, id: &str) -> Vec<Span> {
         let all = self.spans.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter(|span| span.trace == id).cloned().collect()

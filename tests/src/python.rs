@@ -1,4 +1,4 @@
-//! A Python with nats-py for tests: the one of this machine where it has the library, else one below `target`.
+//! A Python with nats-py for tests: the one of this machine if it has the library, else a virtual environment below `target`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,10 +7,10 @@ use anyhow::{Context, bail};
 
 use crate::install;
 
-/// What is installed where it is missing.
+/// Requirement that is installed into the virtual environment.
 const LIBRARY: &str = "nats-py==2.11.0";
 
-/// A Python that can `import nats.micro`. Blocks, for as long as an installation takes.
+/// A Python that can `import nats.micro`. Blocks while pip installs.
 pub fn with_nats() -> anyhow::Result<PathBuf> {
     let system = PathBuf::from("python3");
     if has_nats(&system) {
@@ -18,15 +18,15 @@ pub fn with_nats() -> anyhow::Result<PathBuf> {
     }
     let home = install::target()?.join("python");
     let python = home.join("bin/python");
-    install::alone(|| {
+    install::exclusively(|| {
         if has_nats(&python) {
             return Ok(());
         }
-        let told = || {
+        let context = || {
             let home = home.display();
             format!("tests of Python tools need python3 with {LIBRARY}; pip could not install it into {home}")
         };
-        make(&home, &python).with_context(told)
+        make(&home, &python).with_context(context)
     })?;
     Ok(python)
 }

@@ -1,4 +1,4 @@
-//! What must be true of sessions after a nats-server came back with an older store.
+//! Checks of sessions after a nats-server was restored with an older store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,46 +14,46 @@ use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use crate::commands::{CommandOutcome, Response, Sessions};
-use crate::effects::Effects;
+use crate::effects::EffectRecorder;
 use crate::fleet::key;
 use crate::judge;
 
-/// How long a command that was accepted may take into the log.
+/// Deadline until an accepted command is in the log.
 const HANDLED_MAX: Duration = Duration::from_secs(20);
-/// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Steps that a turn may have.
+/// Pause between two reads of the log.
+const READ_EVERY: Duration = Duration::from_millis(100);
+/// Maximum number of steps of a turn.
 const STEPS_MAX: u32 = 10;
 
-/// An older store that was put back, and what may follow from it.
+/// An older store that was restored, and which losses it explains.
 #[derive(Debug)]
 pub struct Restore {
-    /// Commits of the log are lost.
+    /// Commits after the copy are lost.
     pub loses_log: bool,
-    /// A call may be dispatched again that was dispatched after the copy: its claim or its commit is lost.
+    /// A call that was dispatched after the copy may be dispatched again: its claim or its commit is lost.
     pub loses_claims: bool,
-    /// Sessions of which the copy may know nothing.
+    /// Sessions that the copy may not contain.
     pub begun_after_copy: BTreeSet<String>,
-    /// When the copy was taken: what was stored before is in it.
+    /// When the copy was taken; it contains everything stored before.
     pub copied: SystemTime,
     /// When the server with the older store answered.
     pub restored: SystemTime,
 }
 
-/// The verdict.
+/// The result of the checks.
 #[derive(Default)]
 pub struct Verdict {
-    /// What is wrong.
+    /// Violations; none must be there.
     pub findings: Vec<String>,
-    /// What is unusual and may be so.
+    /// Unusual facts that the restore explains.
     pub notes: Vec<String>,
 }
 
-/// Judges sessions; `sent_before` and `sent_after` the restore.
+/// Checks sessions; commands were sent before and after the restore.
 pub async fn judge(
     restore: &Restore,
     sessions: &Sessions,
-    effects: &Effects,
+    effects: &EffectRecorder,
     all: &[&str],
     sent_before: &[CommandOutcome],
     sent_after: &[CommandOutcome],
@@ -71,17 +71,17 @@ pub async fn judge(
         command(restore, bus, outcome, &mut verdict).await;
     }
     for session in all {
-        // One that is not in the store has nothing to go on with.
+        // A session that is not in the store cannot go on.
         if bus.head(&key(session)?, bus::Read::Leader).await?.is_none() {
             verdict.notes.push(format!("{session}: has no log"));
             continue;
         }
         if let Err(error) = sessions.wait_for_rest(session).await {
             let last = last_commits(bus, &key(session)?).await;
-            verdict.findings.push(format!("{session}: stands still: {error:#}; {last}"));
+            verdict.findings.push(format!("{session}: makes no progress: {error:#}; {last}"));
         }
         if let Err(error) = judge::log(bus, &key(session)?, STEPS_MAX).await {
-            verdict.findings.push(format!("{session}: its log is wrong: {error:#}"));
+            verdict.findings.push(format!("{session}: its log breaks a rule: {error:#}"));
         }
         if let Err(error) = one_history(bus, &key(session)?).await {
             verdict.findings.push(format!("{session}: its log has two histories: {error:#}"));
@@ -102,7 +102,7 @@ async fn command(restore: &Restore, bus: &Bus, outcome: &CommandOutcome, verdict
     match response {
         Response::Accepted => match handled(bus, outcome).await {
             Ok(handled) => verdict.notes.extend(handled),
-            Err(error) => verdict.findings.push(format!("{session}: command {id} was swallowed: {error:#}")),
+            Err(error) => verdict.findings.push(format!("{session}: command {id} was lost: {error:#}")),
         },
         Response::Refused(why) => {
             let lost =
@@ -112,11 +112,11 @@ async fn command(restore: &Restore, bus: &Bus, outcome: &CommandOutcome, verdict
             let target = if lost || ended { &mut verdict.notes } else { &mut verdict.findings };
             target.push(format!("{session}: command {id} was refused: {why} {head}"));
         }
-        Response::None(why) => verdict.findings.push(format!("{session}: command {id} is not answered: {why}")),
+        Response::None(why) => verdict.findings.push(format!("{session}: command {id} got no response: {why}")),
     }
 }
 
-/// Whether the log says that a session has ended, and what it says.
+/// Whether the log says that a session has ended; else a description of the end of the log.
 async fn has_ended(bus: &Bus, session: &str) -> (bool, String) {
     let (Ok(key), deadline) = (key(session), Instant::now() + HANDLED_MAX) else { return (false, String::new()) };
     loop {
@@ -126,15 +126,15 @@ async fn has_ended(bus: &Bus, session: &str) -> (bool, String) {
         {
             return (true, String::new());
         }
-        // The server may be busy just now.
+        // The server may be unavailable for a moment.
         if head.is_ok() || Instant::now() > deadline {
             return (false, format!("; the end of its log is {head:?}; {}", last_commits(bus, &key).await));
         }
-        sleep(LOOK_EVERY).await;
+        sleep(READ_EVERY).await;
     }
 }
 
-/// Waits until the log holds a command; what is to be said about it.
+/// Waits until the log holds a command; returns a note about how it was handled.
 async fn handled(bus: &Bus, outcome: &CommandOutcome) -> anyhow::Result<Option<String>> {
     let (key, deadline) = (key(&outcome.session)?, Instant::now() + HANDLED_MAX);
     loop {
@@ -174,11 +174,11 @@ async fn handled(bus: &Bus, outcome: &CommandOutcome) -> anyhow::Result<Option<S
                  in its inbox: {waits}"
             );
         }
-        sleep(LOOK_EVERY).await;
+        sleep(READ_EVERY).await;
     }
 }
 
-/// No commit stands twice, and each one follows the one that its writer knew, where it says which.
+/// No commit id is in two slots, and each commit that names its predecessor follows that one.
 async fn one_history(bus: &Bus, key: &SessionKey) -> anyhow::Result<()> {
     let commits = bus.history(key, 0).await?;
     let Some(last) = commits.last().map(|(slot, _)| *slot) else { return Ok(()) };
@@ -189,9 +189,12 @@ async fn one_history(bus: &Bus, key: &SessionKey) -> anyhow::Result<()> {
         for (slot, body) in bodies.into_iter().filter(|(slot, _)| (first..=end).contains(slot)) {
             let commit: Value = serde_json::from_slice(&body)?;
             let id = commit["meta"]["commit"].as_str().context("the id of a commit")?.to_owned();
-            ensure!(ids.insert(id.clone()), "commit {id} stands in two slots, the second one is {slot}");
+            ensure!(ids.insert(id.clone()), "commit {id} is in two slots, the second one is {slot}");
             if let (Some(before), Some(prev)) = (&before, commit["meta"]["prev"].as_str()) {
-                ensure!(before == prev, "slot {slot} was decided after commit {prev}, and follows {before}");
+                ensure!(
+                    before == prev,
+                    "the commit in slot {slot} names {prev} as its predecessor, but follows {before}"
+                );
             }
             before = Some(id);
         }
@@ -199,8 +202,8 @@ async fn one_history(bus: &Bus, key: &SessionKey) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Calls that may run once ran once, but for those whose claim or commit the restore took away.
-fn runs(restore: &Restore, effects: &Effects, session: &str, notes: &mut Vec<String>) -> anyhow::Result<()> {
+/// No `at_most_once` call ran twice, except those whose claim or commit was lost in the restore.
+fn runs(restore: &Restore, effects: &EffectRecorder, session: &str, notes: &mut Vec<String>) -> anyhow::Result<()> {
     let since = |at: SystemTime| u64::try_from(at.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis());
     let (copied, restored) = (since(restore.copied)?, since(restore.restored)?);
     let mut calls: BTreeMap<String, Vec<(u64, String)>> = BTreeMap::new();
@@ -213,15 +216,15 @@ fn runs(restore: &Restore, effects: &Effects, session: &str, notes: &mut Vec<Str
         }
         runs.sort();
         let first = runs[0].0;
-        let line = format!("{call} may run once and ran {} times: {runs:?}", runs.len());
+        let line = format!("at_most_once call {call} ran {} times: {runs:?}", runs.len());
         let excused = restore.loses_claims && (copied..=restored).contains(&first);
-        ensure!(excused, "{line}; the copy was taken at {copied}");
+        ensure!(excused, "{line}; the copy was taken at {copied} ms, the server restored at {restored} ms");
         notes.push(format!("{session}: {line}, first after the copy"));
     }
     Ok(())
 }
 
-/// The end of a log, for people.
+/// The last three commits of a log, for an error text.
 async fn last_commits(bus: &Bus, key: &SessionKey) -> String {
     let commits = bus.history(key, 0).await.unwrap_or_default();
     let line = |(slot, commit): &(u64, Commit)| {
@@ -239,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// A log whose commits name these predecessors.
+    /// Writes a log of commit ids with the predecessors that they name.
     async fn log(prevs: &[(&str, Option<&str>)]) -> anyhow::Result<(Bus, SessionKey)> {
         let (bus, key) = (MemoryServer::new().bus(), key("s")?);
         for (slot, (id, prev)) in (0..).zip(prevs) {
@@ -257,7 +260,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn log_with_links_or_without_has_one_history() -> anyhow::Result<()> {
+    async fn log_with_or_without_links_has_one_history() -> anyhow::Result<()> {
         for prevs in [[("a", None), ("b", Some("a")), ("c", Some("b"))], [("a", None), ("b", None), ("c", None)]] {
             let (bus, key) = log(&prevs).await?;
             one_history(&bus, &key).await?;

@@ -1,14 +1,14 @@
-//! Seeds of tests that draw at random: fixed unless the environment says otherwise, and always printed, so that a failure
-//! can be repeated.
+//! Seeds of randomised tests: fixed unless an environment variable sets another one, and always printed, so that a failure
+//! can be reproduced.
 
-/// The seed of every test whose variable is not set.
+/// Seed where the variable is not set.
 const FIXED: u64 = 20_260_101;
 
-/// The seed that a variable names: a number, or `random` for another one in each run; a fixed one where it is not set.
-/// It is printed.
+/// Reads the seed from an environment variable and prints it: a number, or `random` for a new one in each run. A fixed one
+/// if the variable is not set.
 pub fn of(variable: &str) -> u64 {
     let seed = chosen(configuration::env(variable).as_deref());
-    #[allow(clippy::print_stderr, reason = "whoever looks into a failure needs it")]
+    #[allow(clippy::print_stderr, reason = "a failure is reproduced with it")]
     {
         eprintln!("seed {seed}; {variable}={seed} repeats it");
     }
@@ -24,7 +24,7 @@ fn chosen(value: Option<&str>) -> u64 {
 }
 
 #[test]
-fn seed_not_set_is_fixed_and_random_differs() {
+fn seed_without_variable_is_fixed_and_random_differs() {
     assert_eq!([chosen(None), chosen(Some("4711"))], [FIXED, 4711]);
     assert_ne!(chosen(Some("random")), chosen(Some("random")));
 }

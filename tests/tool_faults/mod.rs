@@ -1,6 +1,6 @@
 //! Tools in three languages, two replicas of each, under two hundred sessions at once, while replicas of tools and executors are
-//! killed at random. Afterwards what the tools wrote down themselves is held against what the sessions were told: a note is
-//! kept once, a bell rings at most once, and whatever nobody knows is said to be unknown.
+//! killed at random. Afterwards the records of the tools are compared with the results in the sessions: a note is stored
+//! once, a bell rings at most once, and a call with an unknown outcome is reported as unknown.
 //!
 //! `AILOOP_TOOL_FAULTS_KILLS` sets how many are killed, `AILOOP_TOOL_FAULTS_SESSIONS` how many sessions there are, and
 //! `AILOOP_TOOL_FAULTS_SEED` repeats the choices of a run, though not its timing.
@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ailoop_tests::client::{Client, Seen};
-use ailoop_tests::crowd::{Crowd, Replica};
+use ailoop_tests::client::{ReceivedEvent, TestClient};
 use ailoop_tests::examples::{Examples, Language};
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
+use ailoop_tests::process_fleet::{ProcessFleet, Replica};
 use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 use simulation::rng::Rng;
@@ -23,13 +23,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Sessions at the same time.
 const SESSIONS: u64 = 200;
-/// Processes that are killed.
+/// Number of processes that are killed in a run.
 const KILLS: u64 = 60;
-/// Steps of a session that call tools.
+/// Steps with tool calls of a session.
 const STEPS: usize = 4;
-/// Executors.
 const EXECUTORS: usize = 3;
-/// How long a session may take once nothing is killed any more.
+/// Deadline for all sessions to end after the last kill.
 const REST_MAX: Duration = Duration::from_secs(150);
 
 fn setting(name: &str) -> Option<u64> {
@@ -37,28 +36,28 @@ fn setting(name: &str) -> Option<u64> {
 }
 
 /// A replica of a tool.
-struct Serving {
+struct RpcServer {
     language: Language,
     tool: &'static str,
     process: Child,
 }
 
-/// What a session was told of a call.
+/// The result of a call as the session got it.
 #[derive(Debug, Clone)]
-struct Told {
+struct ReportedCall {
     tool: String,
     outcome: String,
     code: String,
     content: String,
 }
 
-/// A model that calls tools of every language and class, some at once, and is done then.
-fn busy(seed: u64, languages: &[Language], asked: &Asked) -> Reply {
-    let done = asked.messages().iter().filter(|message| message["role"] == "assistant").count();
+/// A model that calls tools of every language and effect class, some in parallel, and then ends.
+fn busy(seed: u64, languages: &[Language], request: &RecordedRequest) -> ScriptedReply {
+    let done = request.messages().iter().filter(|message| message["role"] == "assistant").count();
     if done >= STEPS {
-        return Reply::signal("Done.", "TERMINATE");
+        return ScriptedReply::signal("Done.", "TERMINATE");
     }
-    let mut rng = Rng::new(seed ^ ((asked.number as u64) << 20));
+    let mut rng = Rng::new(seed ^ ((request.number as u64) << 20));
     let calls: Vec<(&str, Value)> = (0..1 + rng.below(4))
         .map(|number| {
             let language = *rng.pick(languages);
@@ -66,28 +65,28 @@ fn busy(seed: u64, languages: &[Language], asked: &Asked) -> Reply {
                 0 => {
                     let (tool, arguments) = language.pure();
                     let mut arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
-                    // No call is like another one, so that nothing looks like going round in circles.
+                    // Arguments are unique, so that the loop detection does not stop the session.
                     for field in ["text", "title"] {
                         if let Some(text) = arguments.get_mut(field) {
-                            *text = json!(format!("{}-{number}", asked.number));
+                            *text = json!(format!("{}-{number}", request.number));
                         }
                     }
                     (tool, arguments)
                 }
-                1 => (language.note(), json!({"text": format!("{}-{number}", asked.number)})),
+                1 => (language.note(), json!({"text": format!("{}-{number}", request.number)})),
                 _ => (language.bell(), json!({"seconds": rng.below(3)})),
             }
         })
         .collect();
-    Reply::text("I call. ").and_calls(&calls)
+    ScriptedReply::text("I call. ").and_calls(&calls)
 }
 
-/// Kills something and starts it anew, some hundred times a minute.
+/// Kills a random process and starts it again, some hundred times a minute.
 async fn kill(
     rng: &mut Rng,
-    crowd: &Crowd,
+    process_fleet: &ProcessFleet,
     examples: &[(Language, Examples)],
-    tools: &mut [Serving],
+    tools: &mut [RpcServer],
     executors: &mut [Replica],
     kills: u64,
 ) -> anyhow::Result<BTreeMap<String, u64>> {
@@ -97,12 +96,12 @@ async fn kill(
         if rng.chance(25) {
             let at = usize::try_from(rng.below(executors.len() as u64))?;
             executors[at].kill()?;
-            executors[at] = crowd.spawn("executor").await?;
+            executors[at] = process_fleet.spawn("executor").await?;
             *killed.entry("executor".to_owned()).or_default() += 1;
             continue;
         }
         let at = usize::try_from(rng.below(tools.len() as u64))?;
-        let Serving { language, tool, process } = &mut tools[at];
+        let RpcServer { language, tool, process } = &mut tools[at];
         process.kill().await?;
         let (_, home) = examples.iter().find(|(other, _)| other == language).context("a language")?;
         *process = home.start(tool)?;
@@ -111,32 +110,32 @@ async fn kill(
     Ok(killed)
 }
 
-/// One session from its beginning to its end.
-async fn session(client: Client, name: String) -> anyhow::Result<(String, Vec<Seen>)> {
+/// Runs one session to its end; returns its name and events.
+async fn session(client: TestClient, name: String) -> anyhow::Result<(String, Vec<ReceivedEvent>)> {
     client.start(&name, "Call the tools.").await?;
-    let seen = client.watch(&name).await?.to_end().await.with_context(|| name.clone())?;
-    Ok((name, seen))
+    let events = client.watch(&name).await?.to_end().await.with_context(|| name.clone())?;
+    Ok((name, events))
 }
 
-/// What a session was told of its calls, by their ids in the fleet.
-fn told(name: &str, seen: &[Seen]) -> BTreeMap<String, Told> {
+/// The results of a session by call id.
+fn reported_calls(name: &str, events: &[ReceivedEvent]) -> BTreeMap<String, ReportedCall> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let results = seen.iter().filter(|seen| seen.topic == "tool_call.result_processed");
-    let call = |result: &Seen| {
+    let results = events.iter().filter(|event| event.topic == "tool_call.result_processed");
+    let call = |result: &ReceivedEvent| {
         let data = &result.data;
-        let told = Told {
+        let call = ReportedCall {
             tool: text(&data["tool"]),
             outcome: text(&data["outcome"]),
             code: text(&data["code"]),
             content: text(&data["content"]),
         };
-        (format!("{name}-{}", text(&data["call"])), told)
+        (format!("{name}-{}", text(&data["call"])), call)
     };
     results.map(call).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()> {
+async fn tools_killed_under_load_results_agree_with_effects() -> anyhow::Result<()> {
     let seed = ailoop_tests::seed::of("AILOOP_TOOL_FAULTS_SEED");
     let (kills, sessions) = (
         setting("AILOOP_TOOL_FAULTS_KILLS").unwrap_or(KILLS),
@@ -151,13 +150,16 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
         })
         .await?
     };
-    // Which languages there are is known when the model answers; the model's address is needed before that.
+    // The fleet needs the address of the model before the available languages are known.
     let languages = std::sync::Arc::new(std::sync::OnceLock::new());
     let known = languages.clone();
-    let model = ModelServer::start(move |asked| busy(seed, known.get().map_or(&[], Vec::as_slice), asked)).await?;
-    let crowd = Crowd::start(&[("test", &model.base_url())]).await?;
-    let examples: Vec<(Language, Examples)> =
-        homes(&crowd.nats.url()).await?.into_iter().filter_map(|(language, found)| Some((language, found?))).collect();
+    let model = ModelServer::start(move |request| busy(seed, known.get().map_or(&[], Vec::as_slice), request)).await?;
+    let process_fleet = ProcessFleet::start(&[("test", &model.base_url())]).await?;
+    let examples: Vec<(Language, Examples)> = homes(&process_fleet.nats.url())
+        .await?
+        .into_iter()
+        .filter_map(|(language, found)| Some((language, found?)))
+        .collect();
     let found: Vec<Language> = examples.iter().map(|(language, _)| *language).collect();
     ensure!(languages.set(found.clone()).is_ok() && !found.is_empty(), "there is no language");
 
@@ -167,20 +169,20 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
         for tool in [language.pure().0, language.note(), language.bell()] {
             names.insert(tool);
             for _ in 0..2 {
-                tools.push(Serving { language: *language, tool, process: home.start(tool)? });
+                tools.push(RpcServer { language: *language, tool, process: home.start(tool)? });
             }
         }
     }
     let mut others = Vec::new();
     for service in ["orchestrator", "orchestrator", "gateway", "gateway"] {
-        others.push(crowd.spawn(service).await?);
+        others.push(process_fleet.spawn(service).await?);
     }
     let mut executors = Vec::new();
     for _ in 0..EXECUTORS {
-        executors.push(crowd.spawn("executor").await?);
+        executors.push(process_fleet.spawn("executor").await?);
     }
-    crowd.knows(&names.iter().copied().collect::<Vec<_>>()).await?;
-    let edge = crowd.edge().await?;
+    process_fleet.wait_for_tools(&names.iter().copied().collect::<Vec<_>>()).await?;
+    let edge = process_fleet.edge().await?;
 
     let mut running = JoinSet::new();
     for number in 0..sessions {
@@ -188,7 +190,7 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
     }
     let mut rng = Rng::new(seed);
     let began = Instant::now();
-    let killed = kill(&mut rng, &crowd, &examples, &mut tools, &mut executors, kills).await?;
+    let killed = kill(&mut rng, &process_fleet, &examples, &mut tools, &mut executors, kills).await?;
     let faults_took = began.elapsed();
     let ends = async {
         let mut all = Vec::new();
@@ -200,15 +202,15 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
     let all = timeout(REST_MAX, ends).await.context("a session does not end")??;
     eprintln!("killed in {faults_took:.1?}: {killed:?}; all sessions ended after {:.1?}", began.elapsed());
 
-    let mut calls: BTreeMap<String, Told> = BTreeMap::new();
-    for (name, seen) in &all {
-        judge::seqs(seen)?;
-        judge::log(&crowd.bus, &key(name)?, 10).await?;
-        calls.extend(told(name, seen));
+    let mut calls: BTreeMap<String, ReportedCall> = BTreeMap::new();
+    for (name, events) in &all {
+        judge::seqs(events)?;
+        judge::log(&process_fleet.bus, &key(name)?, 10).await?;
+        calls.extend(reported_calls(name, events));
     }
-    judge::requests(&model.asked())?;
+    judge::requests(&model.requests())?;
     let mut outcomes: BTreeMap<(String, String), usize> = BTreeMap::new();
-    for Told { tool, outcome, .. } in calls.values() {
+    for ReportedCall { tool, outcome, .. } in calls.values() {
         *outcomes.entry((tool.clone(), outcome.clone())).or_default() += 1;
     }
     for ((tool, outcome), times) in &outcomes {
@@ -219,59 +221,62 @@ async fn what_tools_did_and_what_sessions_were_told_agree() -> anyhow::Result<()
         bells(*language, home, &calls)?;
         pure(*language, &calls)?;
     }
-    ensure!(calls.len() > usize::try_from(sessions)?, "hardly anything was called: {}", calls.len());
+    ensure!(calls.len() > usize::try_from(sessions)?, "only {} calls were made", calls.len());
     Ok(())
 }
 
-/// A note is kept once under its call, whoever died meanwhile; what was said to be kept is there.
-fn notes(language: Language, home: &Examples, calls: &BTreeMap<String, Told>) -> anyhow::Result<()> {
-    let mine = |told: &Told| told.tool == language.note();
+/// Checks that each note is stored once under its call id, and that every successful call has its note.
+fn notes(language: Language, home: &Examples, calls: &BTreeMap<String, ReportedCall>) -> anyhow::Result<()> {
+    let is_own = |reported: &ReportedCall| reported.tool == language.note();
     let mut witnessed: BTreeMap<String, usize> = BTreeMap::new();
     for effect in home.effects()?.into_iter().filter(|effect| effect.tool == language.note()) {
         *witnessed.entry(effect.call).or_default() += 1;
     }
     let twice: Vec<_> = witnessed.iter().filter(|(_, times)| **times > 1).collect();
-    ensure!(twice.is_empty(), "{}: kept twice: {twice:?}", language.note());
+    ensure!(twice.is_empty(), "{}: notes stored twice: {twice:?}", language.note());
     let kept = home.notes()?;
-    for (call, told) in calls.iter().filter(|(_, told)| mine(told)) {
-        ensure!(told.outcome != "unknown", "{call} of an idempotent tool is unknown: {told:?}");
-        ensure!(told.outcome != "ok" || kept.contains_key(call), "{call} is said to be kept, and is not: {told:?}");
+    for (call, reported) in calls.iter().filter(|(_, reported)| is_own(reported)) {
+        ensure!(reported.outcome != "unknown", "{call} of an idempotent tool is unknown: {reported:?}");
+        ensure!(
+            reported.outcome != "ok" || kept.contains_key(call),
+            "the result of {call} is ok, but its note is missing: {reported:?}"
+        );
     }
-    let stray: Vec<&String> = kept.keys().filter(|call| !calls.get(*call).is_some_and(mine)).collect();
-    ensure!(stray.is_empty(), "kept for nobody: {stray:?}");
+    let stray: Vec<&String> = kept.keys().filter(|call| !calls.get(*call).is_some_and(is_own)).collect();
+    ensure!(stray.is_empty(), "notes without a call: {stray:?}");
     Ok(())
 }
 
-/// A bell rings at most once for a call, once where it is said to have rung, and never where it is said that it did not.
-fn bells(language: Language, home: &Examples, calls: &BTreeMap<String, Told>) -> anyhow::Result<()> {
+/// Checks that a bell rings at most once for a call, once if the call succeeded, and never if it failed.
+fn bells(language: Language, home: &Examples, calls: &BTreeMap<String, ReportedCall>) -> anyhow::Result<()> {
     let mut rang: BTreeMap<String, usize> = BTreeMap::new();
     for effect in home.effects()?.into_iter().filter(|effect| effect.tool == language.bell()) {
         *rang.entry(effect.call).or_default() += 1;
     }
     let mut unknown = [0, 0];
-    for (call, told) in calls.iter().filter(|(_, told)| told.tool == language.bell()) {
+    for (call, reported) in calls.iter().filter(|(_, reported)| reported.tool == language.bell()) {
         let times = rang.remove(call).unwrap_or(0);
-        match told.outcome.as_str() {
-            "ok" => ensure!(times == 1, "{call} is said to have rung, and rang {times} times"),
+        match reported.outcome.as_str() {
+            "ok" => ensure!(times == 1, "the result of {call} is ok, but it rang {times} times"),
             "unknown" => {
                 ensure!(times <= 1, "{call} rang {times} times");
                 unknown[times] += 1;
             }
-            // Nobody had the call, which the server tells.
-            "error" => ensure!(times == 0, "{call} rang {times} times and is said to have failed: {told:?}"),
-            other => anyhow::bail!("{call} is {other}: {told:?}"),
+            // NATS reported that no tool was subscribed.
+            "error" => ensure!(times == 0, "{call} failed, but rang {times} times: {reported:?}"),
+            other => anyhow::bail!("{call} is {other}: {reported:?}"),
         }
     }
-    ensure!(rang.is_empty(), "rang for nobody: {rang:?}");
+    ensure!(rang.is_empty(), "rang without a call: {rang:?}");
     eprintln!("{}: of the unknown ones {} had rung, {} had not", language.bell(), unknown[1], unknown[0]);
     Ok(())
 }
 
-/// What changes nothing is just made again.
-fn pure(language: Language, calls: &BTreeMap<String, Told>) -> anyhow::Result<()> {
-    for (call, told) in calls.iter().filter(|(_, told)| told.tool == language.pure().0) {
-        let gone = told.code == "no_tool_available" || told.code == "unavailable";
-        ensure!(told.outcome == "ok" || gone, "{call}: {told:?} {}", told.content);
+/// Checks that every call of a pure tool succeeded, or found no tool.
+fn pure(language: Language, calls: &BTreeMap<String, ReportedCall>) -> anyhow::Result<()> {
+    for (call, reported) in calls.iter().filter(|(_, reported)| reported.tool == language.pure().0) {
+        let gone = reported.code == "no_tool_available" || reported.code == "unavailable";
+        ensure!(reported.outcome == "ok" || gone, "{call}: {reported:?} {}", reported.content);
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! A rolling upgrade: an older and the newer binary share three nats-servers, and every replica of every service is replaced,
 //! one by one, under load: by the newer version, back by the older one, and by the newer one again.
 //!
-//! Nothing may be lost: every session comes to its end, no input is left over, no dead letter is written, and no
-//! `at_most_once` call runs twice. What the newer version wrote is left alone by the older one: where their folds differ, no
-//! commit of an older fold follows one of a newer fold.
+//! Nothing may be lost: every session ends, no input is left over, no dead letter is written, and no `at_most_once` call runs
+//! twice. The older version does not change what the newer one wrote: if their folds differ, no commit of an older fold
+//! follows one of a newer fold.
 //!
 //! `make upgrade OLD=<path>` or `make upgrade OLD_REV=<revision>` runs it. `AILOOP_UPGRADE_OLD` is the path of the older
 //! binary, `AILOOP_UPGRADE_SESSIONS` how many sessions run at the same time, `AILOOP_UPGRADE_EVERY` the seconds between two
@@ -16,13 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ailoop_tests::cli;
-use ailoop_tests::client::{Client, Control};
-use ailoop_tests::crowd::{EdgeReplica, Replica, Site};
-use ailoop_tests::fleet::{key, knows};
+use ailoop_tests::client::{Control, TestClient};
+use ailoop_tests::fleet::{key, wait_for_tools};
 use ailoop_tests::judge;
-use ailoop_tests::model::{Asked, ModelServer, Reply};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tests::nats::NatsCluster;
-use ailoop_tests::workshop::{EFFECTS, Workshop};
+use ailoop_tests::process_fleet::{EdgeReplica, Launcher, Replica};
+use ailoop_tests::tool_server::{EFFECTS, ToolServer};
 use ailoop_tool::Effect;
 use anyhow::{Context, bail, ensure};
 use bus::{Bus, Inbox, NatsConfig, Read};
@@ -38,17 +38,17 @@ const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", 
 /// Sessions at the same time, and seconds between two replacements, in a short run.
 const SESSIONS: u64 = 8;
 const EVERY: u64 = 2;
-/// Seconds that a replica may take to end its work before it hands it back.
+/// Drain time of a replica in seconds; then it returns its items.
 const DRAIN: &str = "3";
-/// How long a replica may take to end.
+/// Deadline for a replica to end after SIGTERM.
 const END_MAX: Duration = Duration::from_secs(30);
-/// How long one try of a command may take.
+/// Timeout of one attempt of a command.
 const TRY_MAX: Duration = Duration::from_secs(8);
-/// How long a session may take to get anywhere. One that a newer version wrote waits for the newer version.
+/// Deadline of each wait. A session that the newer version wrote waits for the newer version.
 const WAIT_MAX: Duration = Duration::from_mins(5);
-/// Between two looks.
+/// Pause between two reads of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a model thinks.
+/// Duration of a model call.
 const THINKS: Duration = Duration::from_millis(300);
 /// Steps that a turn may have.
 const STEPS_MAX: u32 = 10;
@@ -73,7 +73,7 @@ fn setting(name: &str) -> Option<u64> {
     configuration::env(name)?.parse().ok()
 }
 
-/// Where clients find the edges now.
+/// The current URLs of the edges.
 #[derive(Clone, Default)]
 struct EdgeUrls(Arc<Mutex<[String; 2]>>);
 
@@ -91,7 +91,7 @@ impl EdgeUrls {
 struct Fleet {
     cluster: NatsCluster,
     bus: Bus,
-    site: Site,
+    site: Launcher,
     old: PathBuf,
     new: PathBuf,
     edges: EdgeUrls,
@@ -102,7 +102,7 @@ impl Fleet {
     async fn start(old: &Path, model: &ModelServer) -> anyhow::Result<Self> {
         let cluster = NatsCluster::start3().await?;
         let bus = cluster.ready().await?;
-        let site = Site::new(&[("test", &model.base_url())], &[("AILOOP__DRAIN_TIMEOUT", DRAIN)])?;
+        let site = Launcher::new(&[("test", &model.base_url())], &[("AILOOP__DRAIN_TIMEOUT", DRAIN)])?;
         let (old, new, edges) = (old.to_owned(), cli::binary()?, EdgeUrls::default());
         let mut fleet = Self { cluster, bus, site, old, new, edges, replicas: Vec::new() };
         for service in SERVICES {
@@ -147,12 +147,12 @@ impl Fleet {
 }
 
 /// Two steps with calls, then an answer.
-fn reply(asked: &Asked) -> Reply {
-    let since = asked.messages().iter().rev().take_while(|message| message["role"] != "user");
+fn reply(request: &RecordedRequest) -> ScriptedReply {
+    let since = request.messages().iter().rev().take_while(|message| message["role"] != "user");
     let step = since.filter(|message| message["role"] == "assistant").count();
-    let begun = Reply::text("I look. ").and_delay(THINKS);
+    let begun = ScriptedReply::text("I look. ").and_delay(THINKS);
     let Some(effect) = EFFECTS.get(step) else { return begun.and_text("That is all.") };
-    begun.and_calls(&[(effect.as_str(), json!({"mark": format!("{}-{step}", asked.number)}))])
+    begun.and_calls(&[(effect.as_str(), json!({"mark": format!("{}-{step}", request.number)}))])
 }
 
 /// A client that repeats each command under its id, at the next edge, until it is answered.
@@ -162,7 +162,7 @@ struct User {
     bus: Bus,
 }
 
-/// What a client sends, each under an id of its own.
+/// A command, with an id that is unique within the session.
 #[derive(Debug, Clone, Copy)]
 enum Command {
     Start,
@@ -172,7 +172,7 @@ enum Command {
 
 impl Command {
     async fn send(self, edge: &str, session: &str) -> anyhow::Result<()> {
-        let client = Client::connect(edge).await?;
+        let client = TestClient::connect(edge).await?;
         match self {
             Self::Start => client.begin_as(session, "begin", "go", &json!({"interactive": true})).await,
             Self::Message => client.send_as(session, "more", "go on", "queue").await,
@@ -210,7 +210,7 @@ impl User {
         }
     }
 
-    /// A session of two turns, which is stopped in the end.
+    /// Runs a session of two turns, then stops it.
     async fn session(&self, session: &str) -> anyhow::Result<()> {
         self.send(session, Command::Start).await?;
         self.until(session, "a first turn", |commits| turns(commits).len() == 1).await?;
@@ -221,7 +221,7 @@ impl User {
         self.until(session, "its end", ended).await
     }
 
-    /// One session after the other; their names.
+    /// Runs one session after the other; returns their names.
     async fn sessions(self, number: u64, stop: Arc<AtomicBool>) -> anyhow::Result<Vec<String>> {
         let mut names = Vec::new();
         while !stop.load(Ordering::Relaxed) {
@@ -243,7 +243,7 @@ fn turns(commits: &[Commit]) -> Vec<StopReason> {
         .collect()
 }
 
-/// Nothing of a session is lost, and what a newer version wrote was left alone; how often the version changed in its log.
+/// Checks that nothing of a session is lost and no older fold follows a newer one; returns how often the fold changed.
 async fn judge_session(bus: &Bus, session: &str) -> anyhow::Result<usize> {
     let key = key(session)?;
     let commits = judge::log(bus, &key, STEPS_MAX).await?;
@@ -282,8 +282,8 @@ async fn rolling_upgrade_and_back_nothing_is_lost() -> anyhow::Result<()> {
     let every = Duration::from_secs(setting("AILOOP_UPGRADE_EVERY").unwrap_or(EVERY));
     let model = ModelServer::start(reply).await?;
     let mut fleet = Fleet::start(&old, &model).await?;
-    let workshop = Workshop::of_every_effect(&fleet.nats(0).url).await?;
-    knows(&fleet.bus, &EFFECTS.map(Effect::as_str)).await?;
+    let tool_server = ToolServer::of_every_effect(&fleet.nats(0).url).await?;
+    wait_for_tools(&fleet.bus, &EFFECTS.map(Effect::as_str)).await?;
 
     let stop = Arc::new(AtomicBool::new(false));
     let mut users = JoinSet::new();
@@ -311,10 +311,10 @@ async fn rolling_upgrade_and_back_nothing_is_lost() -> anyhow::Result<()> {
     }
     let dead = fleet.bus.dead_letters(&TenantId::default(), None).await?.context("too many dead letters")?;
     wrong.extend(dead.iter().map(|(at, letter)| format!("dead letter {at:?}: {}", letter.reason)));
-    if let Err(error) = workshop.ran_once() {
+    if let Err(error) = tool_server.check_ran_once() {
         wrong.push(format!("{error:#}"));
     }
-    if let Err(error) = judge::requests(&model.asked()) {
+    if let Err(error) = judge::requests(&model.requests()) {
         wrong.push(format!("{error:#}"));
     }
     show(&format!("{} sessions of two turns, {changes} changes of the fold within a session", names.len()));

@@ -1,4 +1,4 @@
-//! What a step consists of on the bus: every message of some sessions, heard by one who listens in.
+//! The messages of a step on the bus: all messages of some sessions, received by an additional subscriber.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use futures::StreamExt;
 use futures::stream::SelectAll;
 use tokio::time::{sleep, timeout};
 
+use crate::fixture::Fixture;
 use crate::load;
 use crate::model::STEPS;
-use crate::stage::Stage;
 
 /// Sessions that are listened to.
 const SESSIONS: usize = 20;
@@ -18,101 +18,99 @@ const TAIL: Duration = Duration::from_millis(300);
 
 /// What kind of work a message is for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     /// Stored in a stream and acknowledged by the server.
     Append,
     /// A request that the server answers: reads, acks of items, purges, pulls.
     Read,
     /// A request that another client answers.
     Ask,
-    /// A message of core NATS that nobody answers.
+    /// A message of core NATS without an answer.
     Tell,
 }
 
 /// Messages of one class, per step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Class {
-    /// What they are.
     pub(crate) name: &'static str,
-    /// Who sent them; empty where they tell no inbox for an answer.
+    /// Sender; empty if the message has no reply subject.
     pub(crate) from: String,
-    /// Of which kind.
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
     /// How many a step needs.
     pub(crate) per_step: f64,
     /// Bytes of one, without headers.
     pub(crate) bytes: f64,
 }
 
-/// Every class that was heard.
+/// All observed classes of messages.
 #[derive(Debug)]
 pub(crate) struct Anatomy(pub(crate) Vec<Class>);
 
 /// Prefixes of subjects; the first one that fits counts.
-const CLASSES: &[(&str, &str, Kind)] = &[
-    ("ai_loop.control.model_f", "input: model finished", Kind::Append),
-    ("ai_loop.control.provide_tool_result", "input: tool result", Kind::Append),
-    ("ai_loop.control.", "input: client command", Kind::Append),
-    ("ai_loop.log.", "commit", Kind::Append),
-    ("ai_loop.model.call.", "work item: model", Kind::Append),
-    ("ai_loop.tool.call.", "work item: tool", Kind::Append),
-    ("ai_timer.", "timer set", Kind::Append),
-    ("$KV.ai_loop_sessions.", "index line", Kind::Append),
-    ("$KV.", "other key-value write", Kind::Append),
-    ("$JS.API.DIRECT.GET.AI_LOOP_LOG", "log read, any replica", Kind::Read),
-    ("$JS.API.STREAM.MSG.GET.AI_LOOP_LOG", "log read, leader", Kind::Read),
-    ("$JS.API.DIRECT.GET.AI_LOOP_CONTROL", "inbox read", Kind::Read),
-    ("$JS.API.DIRECT.GET.KV_ai_loop_tools", "catalogue read", Kind::Read),
-    ("$JS.API.DIRECT.GET.", "other direct read", Kind::Read),
-    ("$JS.API.CONSUMER.MSG.NEXT.", "pull", Kind::Read),
-    ("$JS.API.STREAM.PURGE.", "purge", Kind::Read),
-    ("$JS.API.CONSUMER.", "consumer made or removed", Kind::Read),
-    ("$JS.API.", "other JetStream request", Kind::Read),
-    ("$JS.ACK.", "ack of an item", Kind::Read),
-    ("ai_tool.", "request to the tool", Kind::Ask),
-    ("ai_rpc.prompt.", "request to the composer", Kind::Ask),
-    ("ai_rpc.", "word to the edge", Kind::Tell),
-    ("ai_loop.message.ai_chunk_received.", "chunk", Kind::Tell),
-    ("ai_loop.tool_call.partial.", "partial tool call", Kind::Tell),
-    ("ai_loop.", "event", Kind::Tell),
-    ("", "other", Kind::Tell),
+const CLASSES: &[(&str, &str, MessageKind)] = &[
+    ("ai_loop.control.model_f", "input: model finished", MessageKind::Append),
+    ("ai_loop.control.provide_tool_result", "input: tool result", MessageKind::Append),
+    ("ai_loop.control.", "input: client command", MessageKind::Append),
+    ("ai_loop.log.", "commit", MessageKind::Append),
+    ("ai_loop.model.call.", "work item: model", MessageKind::Append),
+    ("ai_loop.tool.call.", "work item: tool", MessageKind::Append),
+    ("ai_timer.", "timer set", MessageKind::Append),
+    ("$KV.ai_loop_sessions.", "index line", MessageKind::Append),
+    ("$KV.", "other key-value write", MessageKind::Append),
+    ("$JS.API.DIRECT.GET.AI_LOOP_LOG", "log read, any replica", MessageKind::Read),
+    ("$JS.API.STREAM.MSG.GET.AI_LOOP_LOG", "log read, leader", MessageKind::Read),
+    ("$JS.API.DIRECT.GET.AI_LOOP_CONTROL", "inbox read", MessageKind::Read),
+    ("$JS.API.DIRECT.GET.KV_ai_loop_tools", "catalogue read", MessageKind::Read),
+    ("$JS.API.DIRECT.GET.", "other direct read", MessageKind::Read),
+    ("$JS.API.CONSUMER.MSG.NEXT.", "pull", MessageKind::Read),
+    ("$JS.API.STREAM.PURGE.", "purge", MessageKind::Read),
+    ("$JS.API.CONSUMER.", "consumer made or removed", MessageKind::Read),
+    ("$JS.API.", "other JetStream request", MessageKind::Read),
+    ("$JS.ACK.", "ack of an item", MessageKind::Read),
+    ("ai_tool.", "request to the tool", MessageKind::Ask),
+    ("ai_rpc.prompt.", "request to the composer", MessageKind::Ask),
+    ("ai_rpc.", "word to the edge", MessageKind::Tell),
+    ("ai_loop.message.ai_chunk_received.", "chunk", MessageKind::Tell),
+    ("ai_loop.tool_call.partial.", "partial tool call", MessageKind::Tell),
+    ("ai_loop.", "event", MessageKind::Tell),
+    ("", "other", MessageKind::Tell),
 ];
 
-/// What can be listened to. Not inboxes and the questions whether anybody is there: whoever listens to those hides that
-/// nobody else does, and the fleet waits for answers that never come.
-const HEARD: &[&str] =
+/// Subjects to subscribe to. Inboxes and liveness requests are left out: a subscriber hides that there are no responders, and
+/// the fleet would wait for answers that never come.
+const OBSERVED_SUBJECTS: &[&str] =
     &["ai_loop.>", "ai_timer.>", "ai_tool.>", "ai_rpc.prompt.>", "ai_rpc.done.>", "$KV.>", "$JS.API.>", "$JS.ACK.>"];
 
-/// What the server counted beyond that: less the answers of clients, questions whether anybody is there.
-const UNHEARD: &str = "round trip, view";
+/// The class of messages that only the server counted: mostly liveness requests.
+const UNOBSERVED_CLASS: &str = "round trip, view";
 
-/// Listens to sessions that run one after the other.
-pub(crate) async fn listen(stage: &Stage) -> anyhow::Result<Anatomy> {
-    load::some(stage, 1).await?;
+/// Observes the messages of sessions that run one after the other.
+pub(crate) async fn listen(fixture: &Fixture) -> anyhow::Result<Anatomy> {
+    load::some(fixture, 1).await?;
     let client = async_nats::ConnectOptions::new()
         .subscription_capacity(1 << 20)
-        .connect(stage.nats.url().split(',').collect::<Vec<_>>())
+        .connect(fixture.nats.url().split(',').collect::<Vec<_>>())
         .await?;
     let mut everything = SelectAll::new();
-    for subject in HEARD {
+    for subject in OBSERVED_SUBJECTS {
         everything.push(client.subscribe(*subject).await?);
     }
     client.flush().await?;
     sleep(TAIL).await;
-    let before = stage.nats.traffic().await?;
-    load::some(stage, SESSIONS).await?;
+    let before = fixture.nats.traffic().await?;
+    load::some(fixture, SESSIONS).await?;
     sleep(TAIL).await;
-    let after = stage.nats.traffic().await?;
-    let mut heard: BTreeMap<(usize, String), (u32, usize)> = BTreeMap::new();
+    let after = fixture.nats.traffic().await?;
+    let mut observed: BTreeMap<(usize, String), (u32, usize)> = BTreeMap::new();
     while let Ok(Some(message)) = timeout(TAIL, everything.next()).await {
         let class = CLASSES.iter().position(|(prefix, ..)| message.subject.starts_with(prefix));
-        let counted = heard.entry((class.unwrap_or(CLASSES.len() - 1), sender(&message))).or_default();
+        let counted = observed.entry((class.unwrap_or(CLASSES.len() - 1), sender(&message))).or_default();
         counted.0 += 1;
         counted.1 += message.payload.len();
     }
     let steps = f64::from(u32::try_from(SESSIONS * STEPS)?);
     let mut classes = Vec::new();
-    for ((class, from), (count, bytes)) in heard {
+    for ((class, from), (count, bytes)) in observed {
         let (_, name, kind) = CLASSES[class];
         let count = f64::from(count);
         let (per_step, bytes) = (count / steps, f64::from(u32::try_from(bytes)?) / count);
@@ -120,9 +118,15 @@ pub(crate) async fn listen(stage: &Stage) -> anyhow::Result<Anatomy> {
     }
     let mut anatomy = Anatomy(classes);
     let counted = f64::from(u32::try_from(after.in_msgs - before.in_msgs)?) / steps;
-    let heard = anatomy.0.iter().map(|class| class.per_step).sum::<f64>() + anatomy.per_step(Kind::Ask);
-    let per_step = (counted - heard).max(0.0);
-    anatomy.0.push(Class { name: UNHEARD, from: String::new(), kind: Kind::Read, per_step, bytes: 0.0 });
+    let observed = anatomy.0.iter().map(|class| class.per_step).sum::<f64>() + anatomy.per_step(MessageKind::Ask);
+    let per_step = (counted - observed).max(0.0);
+    anatomy.0.push(Class {
+        name: UNOBSERVED_CLASS,
+        from: String::new(),
+        kind: MessageKind::Read,
+        per_step,
+        bytes: 0.0,
+    });
     anatomy.0.sort_by_key(|class| class.kind);
     Ok(anatomy)
 }
@@ -135,17 +139,17 @@ fn sender(message: &async_nats::Message) -> String {
 
 impl Anatomy {
     /// How many of a kind a step needs.
-    pub(crate) fn per_step(&self, kind: Kind) -> f64 {
+    pub(crate) fn per_step(&self, kind: MessageKind) -> f64 {
         self.of(kind).map(|class| class.per_step).sum()
     }
 
     /// Mean bytes of one of a kind.
-    pub(crate) fn bytes(&self, kind: Kind) -> f64 {
+    pub(crate) fn bytes(&self, kind: MessageKind) -> f64 {
         let bytes: f64 = self.of(kind).map(|class| class.per_step * class.bytes).sum();
         bytes / self.per_step(kind).max(f64::MIN_POSITIVE)
     }
 
-    fn of(&self, kind: Kind) -> impl Iterator<Item = &Class> {
+    fn of(&self, kind: MessageKind) -> impl Iterator<Item = &Class> {
         self.0.iter().filter(move |class| class.kind == kind)
     }
 }

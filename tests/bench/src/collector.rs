@@ -1,4 +1,4 @@
-//! The collector's part: takes traces by OTLP over gRPC and forgets them.
+//! A collector that receives traces by OTLP over gRPC and discards them.
 
 use anyhow::Context;
 use opentelemetry_proto::tonic::collector::metrics::v1::metrics_service_server::{

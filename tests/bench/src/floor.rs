@@ -17,10 +17,10 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::anatomy::{Anatomy, Kind};
+use crate::anatomy::{Anatomy, MessageKind};
+use crate::fixture::Fixture;
 use crate::load::{percentile, sorted_ms};
 use crate::process::{announce, usage_of};
-use crate::stage::Stage;
 
 /// The stream of raw messages.
 const STREAM: &str = "BENCH_FLOOR";
@@ -28,7 +28,7 @@ const STREAM: &str = "BENCH_FLOOR";
 const SUBJECTS: usize = 64;
 /// A request that another client answers.
 const ASK: &str = "bench_ask";
-/// A message that another client hears.
+/// A message that another client receives.
 const TELL: &str = "bench_tell";
 /// Requests that are answered at the same time.
 const ANSWERED_AT_ONCE: usize = 64;
@@ -49,9 +49,9 @@ pub(crate) struct Raw {
     tell_bytes: usize,
 }
 
-/// What the raw messages came to.
+/// Measurement by the raw client.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct RawCounts {
     steps: u64,
     ms_per_step_p50: f64,
     ms_per_step_p99: f64,
@@ -61,9 +61,7 @@ pub(crate) struct Told {
 /// The floor of a level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Floor {
-    /// Milliseconds, median.
     pub(crate) ms_per_step_p50: f64,
-    /// Milliseconds.
     pub(crate) ms_per_step_p99: f64,
     /// Steps' worth of messages.
     pub(crate) steps_per_s: f64,
@@ -91,16 +89,16 @@ pub(crate) fn of(
         replicas,
         warm_ms: millis(warm),
         window_ms: millis(window),
-        appends: whole(anatomy.per_step(Kind::Append)),
-        append_bytes: whole(anatomy.bytes(Kind::Append)),
-        reads: whole(anatomy.per_step(Kind::Read)),
-        asks: whole(anatomy.per_step(Kind::Ask)),
-        tells: whole(anatomy.per_step(Kind::Tell)),
-        tell_bytes: whole(anatomy.bytes(Kind::Tell)),
+        appends: whole(anatomy.per_step(MessageKind::Append)),
+        append_bytes: whole(anatomy.bytes(MessageKind::Append)),
+        reads: whole(anatomy.per_step(MessageKind::Read)),
+        asks: whole(anatomy.per_step(MessageKind::Ask)),
+        tells: whole(anatomy.per_step(MessageKind::Tell)),
+        tell_bytes: whole(anatomy.bytes(MessageKind::Tell)),
     }
 }
 
-/// One stored message of so many bytes, which two others hear: what it costs to move them.
+/// One stored message of `bytes` bytes with two subscribers: the cost of moving the bytes.
 pub(crate) fn bytes(nats: String, concurrency: usize, bytes: usize, warm: Duration, window: Duration) -> Raw {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     Raw {
@@ -118,8 +116,8 @@ pub(crate) fn bytes(nats: String, concurrency: usize, bytes: usize, warm: Durati
     }
 }
 
-/// Has another process send them, and looks what it and the server use meanwhile.
-pub(crate) async fn run(stage: &Stage, raw: &Raw) -> anyhow::Result<Floor> {
+/// Starts a process that sends the messages, and measures what it and the server use.
+pub(crate) async fn run(fixture: &Fixture, raw: &Raw) -> anyhow::Result<Floor> {
     let numbers = [
         u64::try_from(raw.concurrency)?,
         u64::try_from(raw.replicas)?,
@@ -138,19 +136,19 @@ pub(crate) async fn run(stage: &Stage, raw: &Raw) -> anyhow::Result<Floor> {
     let id = child.id().context("the raw client ended at once")?;
     let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
     lines.next_line().await?.context("the raw client does not begin")?;
-    let before = (usage_of(id)?.cpu_s, stage.nats.usage()?.cpu_s);
-    let told = lines.next_line().await?.context("the raw client does not end")?;
-    let after = (usage_of(id)?.cpu_s, stage.nats.usage()?.cpu_s);
+    let before = (usage_of(id)?.cpu_s, fixture.nats.usage()?.cpu_s);
+    let counts = lines.next_line().await?.context("the raw client prints no result")?;
+    let after = (usage_of(id)?.cpu_s, fixture.nats.usage()?.cpu_s);
     drop(child);
-    let told: Told = serde_json::from_str(&told)?;
-    ensure!(told.steps > 0, "the raw client did nothing");
+    let counts: RawCounts = serde_json::from_str(&counts)?;
+    ensure!(counts.steps > 0, "the raw client completed no step");
     #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
-    let steps = told.steps as f64;
+    let steps = counts.steps as f64;
     let per_1000 = |seconds: f64| seconds * 1e3 / steps;
     Ok(Floor {
-        ms_per_step_p50: told.ms_per_step_p50,
-        ms_per_step_p99: told.ms_per_step_p99,
-        steps_per_s: steps / told.window_s,
+        ms_per_step_p50: counts.ms_per_step_p50,
+        ms_per_step_p99: counts.ms_per_step_p99,
+        steps_per_s: steps / counts.window_s,
         cpu_s_per_1000_steps: per_1000(after.0 - before.0 + after.1 - before.1),
         nats_cpu_s_per_1000_steps: per_1000(after.1 - before.1),
     })
@@ -162,7 +160,7 @@ struct Record {
     stop: AtomicBool,
 }
 
-/// The raw client's part: tells when it begins to count and what it counted, then waits to be ended.
+/// The raw client: announces the begin of the measurement and its result, then waits until it is killed.
 pub(crate) async fn raw(raw: Raw) -> anyhow::Result<()> {
     let (client, other) = (connect(&raw.nats).await?, connect(&raw.nats).await?);
     let context = jetstream::new(client.clone());
@@ -203,13 +201,13 @@ pub(crate) async fn raw(raw: Raw) -> anyhow::Result<()> {
         let steps = record.steps.lock().unwrap_or_else(PoisonError::into_inner);
         sorted_ms(steps.iter().filter(|(at, _)| *at > began && *at <= ended).map(|(_, took)| *took))
     };
-    let told = Told {
+    let counts = RawCounts {
         steps: u64::try_from(ms.len())?,
         ms_per_step_p50: percentile(&ms, 50),
         ms_per_step_p99: percentile(&ms, 99),
         window_s: (ended - began).as_secs_f64(),
     };
-    announce(&serde_json::to_string(&told)?);
+    announce(&serde_json::to_string(&counts)?);
     while let Some(worked) = workers.join_next().await {
         worked??;
     }

@@ -21,8 +21,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use crate::load::percentile;
-use crate::nats::{Keeping, Nats};
-use crate::pace::{now_ns, stamps};
+use crate::nats::{Durability, NatsNodes};
+use crate::paced_model::{now_ns, stamps};
 use crate::process::Process;
 use crate::report::{self, Figure};
 
@@ -37,28 +37,28 @@ const SLOW: (usize, u32, u32) = (1_000, 12, 1_000);
 /// The longest that a stream of the bench may take.
 const STREAM_MAX: Duration = Duration::from_mins(3);
 
-/// How much.
+/// Options of the gateway measurement; there are none.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Plan {}
+pub(crate) struct GatewayOptions {}
 
-struct Around {
+struct GatewayBench {
     bus: Bus,
     gateway: Process,
     server: Process,
     url: String,
-    nats: Nats,
+    nats: NatsNodes,
     _dir: TempDir,
 }
 
-/// When chunks came: nanoseconds since they were written, and since they were to be.
+/// Delays of chunks in nanoseconds: since they were written, and since they were due.
 #[derive(Debug, Default)]
-struct Seen {
+struct ChunkTimes {
     first: Vec<u64>,
     later: Vec<u64>,
     behind: Vec<u64>,
 }
 
-impl Seen {
+impl ChunkTimes {
     fn take(&mut self, first: bool, (meant, written): (u64, u64), at: u64) {
         if first { &mut self.first } else { &mut self.later }.push(at.saturating_sub(written));
         self.behind.push(at.saturating_sub(meant));
@@ -75,7 +75,7 @@ impl Seen {
 }
 
 /// Measures, prints and writes `gateway.json`.
-pub(crate) async fn run(_: &Plan) -> anyhow::Result<()> {
+pub(crate) async fn run(_: &GatewayOptions) -> anyhow::Result<()> {
     ailoop::install_crypto();
     let figures = figures().await?;
     report::write("gateway.json", &figures)?;
@@ -85,12 +85,12 @@ pub(crate) async fn run(_: &Plan) -> anyhow::Result<()> {
 
 /// Every figure of the gateway.
 pub(crate) async fn figures() -> anyhow::Result<Vec<Figure>> {
-    let stage = Around::start().await?;
+    let fixture = GatewayBench::start().await?;
     let mut figures = Vec::new();
     report::note("gateway: paced streams, asked directly, then through the gateway");
-    stage.through("warm", PACED.0, 20, 20, Streaming::default()).await?;
-    let direct = stage.direct(PACED.0, PACED.1, PACED.2).await?;
-    let through = stage.through("paced", PACED.0, PACED.1, PACED.2, Streaming::default()).await?;
+    fixture.through("warm", PACED.0, 20, 20, Streaming::default()).await?;
+    let direct = fixture.direct(PACED.0, PACED.1, PACED.2).await?;
+    let through = fixture.through("paced", PACED.0, PACED.1, PACED.2, Streaming::default()).await?;
     for (name, direct, through) in [("first", direct.first, through.first), ("chunk", direct.later, through.later)] {
         let (direct, through) = (sorted_ms(direct), sorted_ms(through));
         for p in [50, 99] {
@@ -101,25 +101,25 @@ pub(crate) async fn figures() -> anyhow::Result<Vec<Figure>> {
     }
     report::note("gateway: whole streams, one write for each chunk, none gathered");
     let at_once = Streaming { chunk_ms: 0, chunk_bytes: 1, ..Streaming::default() };
-    figures.extend(stage.whole(&at_once).await?);
+    figures.extend(fixture.whole(&at_once).await?);
     report::note("gateway: one stream as fast as it goes");
-    let before = stage.gateway.usage()?.cpu_s;
-    stage.through("fat", 1, FAT, 0, at_once).await?;
-    let cpu = stage.gateway.usage()?.cpu_s - before;
+    let before = fixture.gateway.usage()?.cpu_s;
+    fixture.through("fat", 1, FAT, 0, at_once).await?;
+    let cpu = fixture.gateway.usage()?.cpu_s - before;
     figures.push(Figure::new("gateway.chunks_per_cpu_s".to_owned(), f64::from(FAT) / cpu, "1/s"));
     report::note("gateway: slow streams");
-    let slow = stage.through("slow", SLOW.0, SLOW.1, SLOW.2, Streaming::default()).await?;
+    let slow = fixture.through("slow", SLOW.0, SLOW.1, SLOW.2, Streaming::default()).await?;
     let behind = sorted_ms(slow.behind);
     figures.push(Figure::new("gateway.slow_1000.behind_ms_p99".to_owned(), percentile(&behind, 99), "ms"));
     figures.push(Figure::new("gateway.slow_1000.behind_ms_max".to_owned(), percentile(&behind, 100), "ms"));
-    figures.push(Figure::new("gateway.slow_1000.rss_mb_max".to_owned(), stage.gateway.usage()?.rss_mb_max, "MiB"));
+    figures.push(Figure::new("gateway.slow_1000.rss_mb_max".to_owned(), fixture.gateway.usage()?.rss_mb_max, "MiB"));
     Ok(figures)
 }
 
-impl Around {
+impl GatewayBench {
     async fn start() -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-bench-")?;
-        let nats = Nats::start(dir.path(), Keeping::One).await?;
+        let nats = NatsNodes::start(dir.path(), Durability::One).await?;
         let bus = Bus::connect(&bus::NatsConfig { url: nats.url(), ..Default::default() }).await?;
         bus.ensure().await?;
         let mut server = Process::start("pace", Process::part(&["pace"])?, dir.path())?;
@@ -135,7 +135,7 @@ impl Around {
     }
 
     /// Opens a call, as the loop does.
-    async fn ask(&self, session: &str, pace: &str, streaming: &Streaming) -> anyhow::Result<()> {
+    async fn open_call(&self, session: &str, pace: &str, streaming: &Streaming) -> anyhow::Result<()> {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new(session)? };
         let now = SystemClock.now();
         let meta = CommitMeta {
@@ -179,7 +179,7 @@ impl Around {
         Ok(())
     }
 
-    /// So many streams at the same time, seen by a viewer.
+    /// Runs streams at the same time through the gateway, received by a viewer.
     async fn through(
         &self,
         name: &str,
@@ -187,20 +187,20 @@ impl Around {
         chunks: u32,
         pause: u32,
         streaming: Streaming,
-    ) -> anyhow::Result<Seen> {
-        let mut heard = self.bus.topic(&TenantId::default(), Topic::AiChunkReceived).await?;
+    ) -> anyhow::Result<ChunkTimes> {
+        let mut chunks_received = self.bus.topic(&TenantId::default(), Topic::AiChunkReceived).await?;
         let pace = format!("pace {chunks} {pause}");
         let sessions: Vec<String> = (0..streams).map(|n| format!("{name}-{n}")).collect();
         // Their chunks come evenly, not all at once.
         let apart = |n: usize| spread(n, streams, pause);
         let begun = sessions.iter().enumerate().map(async |(n, session)| {
             tokio::time::sleep(apart(n)).await;
-            self.ask(session, &pace, &streaming).await
+            self.open_call(session, &pace, &streaming).await
         });
         let listen = async {
-            let (mut seen, mut counts, mut ended) = (Seen::default(), HashMap::<String, u32>::new(), 0);
+            let (mut seen, mut counts, mut ended) = (ChunkTimes::default(), HashMap::<String, u32>::new(), 0);
             while ended < streams {
-                let next = timeout(STREAM_MAX, heard.next()).await.context("the streams stand still")?;
+                let next = timeout(STREAM_MAX, chunks_received.next()).await.context("no chunk within 3 minutes")?;
                 let Some(SubscriptionEvent::Message(message)) = next else {
                     anyhow::bail!("the viewer fell behind: {next:?}")
                 };
@@ -226,7 +226,7 @@ impl Around {
     }
 
     /// The same streams, asked without a gateway.
-    async fn direct(&self, streams: usize, chunks: u32, pause: u32) -> anyhow::Result<Seen> {
+    async fn direct(&self, streams: usize, chunks: u32, pause: u32) -> anyhow::Result<ChunkTimes> {
         let address = self.url.trim_start_matches("http://").trim_end_matches("/v1").to_owned();
         let body = json!({"stream": true, "messages": [{"content": format!("pace {chunks} {pause}")}]}).to_string();
         let request = format!(
@@ -238,7 +238,7 @@ impl Around {
             let mut connection = TcpStream::connect(&address).await?;
             connection.set_nodelay(true)?;
             connection.write_all(request.as_bytes()).await?;
-            let (mut seen, mut text, mut count) = (Seen::default(), String::new(), 0);
+            let (mut seen, mut text, mut count) = (ChunkTimes::default(), String::new(), 0);
             let mut buffer = vec![0; 64 << 10];
             while count < chunks {
                 let read = connection.read(&mut buffer).await?;
@@ -254,23 +254,23 @@ impl Around {
             }
             Ok(seen)
         };
-        Ok(Seen::join(try_join_all((0..streams).map(one)).await?))
+        Ok(ChunkTimes::join(try_join_all((0..streams).map(one)).await?))
     }
 
     /// Streams as many as there can be.
     async fn whole(&self, streaming: &Streaming) -> anyhow::Result<Vec<Figure>> {
         let (chunks, in_flight, window) = WHOLE;
-        let mut heard = self.bus.topic(&TenantId::default(), Topic::AiChunkReceived).await?;
+        let mut chunks_received = self.bus.topic(&TenantId::default(), Topic::AiChunkReceived).await?;
         let pace = format!("pace {chunks} 0");
-        let mut asked = 0_u32;
+        let mut requested = 0_u32;
         for _ in 0..in_flight {
-            self.ask(&format!("whole-{asked}"), &pace, streaming).await?;
-            asked += 1;
+            self.open_call(&format!("whole-{requested}"), &pace, streaming).await?;
+            requested += 1;
         }
         let before = [self.gateway.usage()?, self.server.usage()?, self.nats.usage()?];
         let (began, mut ended) = (Instant::now(), 0_u32);
         while began.elapsed() < window {
-            let next = timeout(STREAM_MAX, heard.next()).await.context("the streams stand still")?;
+            let next = timeout(STREAM_MAX, chunks_received.next()).await.context("no chunk within 3 minutes")?;
             let Some(SubscriptionEvent::Message(message)) = next else {
                 anyhow::bail!("the viewer fell behind: {next:?}")
             };
@@ -279,8 +279,8 @@ impl Around {
                 continue;
             }
             ended += 1;
-            self.ask(&format!("whole-{asked}"), &pace, streaming).await?;
-            asked += 1;
+            self.open_call(&format!("whole-{requested}"), &pace, streaming).await?;
+            requested += 1;
         }
         let took = began.elapsed().as_secs_f64();
         let after = [self.gateway.usage()?, self.server.usage()?, self.nats.usage()?];

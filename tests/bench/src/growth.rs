@@ -1,4 +1,4 @@
-//! What a step costs when there is much already: sessions in the log, messages in a transcript.
+//! Cost of a step with many sessions in the log, and with a long transcript.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tonic::transport::Channel;
 
+use crate::fixture::{Fixture, FleetShape, Used};
 use crate::floor;
 use crate::load::{self, percentile, sorted_ms};
 use crate::nats::Traffic;
 use crate::report::{self, Figure};
-use crate::stage::{Shape, Stage, Used};
 
 /// Copies under way at the same time.
 const COPIES: usize = 512;
@@ -45,9 +45,9 @@ const ROUNDS: usize = 10;
 /// The number of the session that is copied.
 const TEMPLATE: usize = 9_999_999_999;
 
-/// How much.
+/// Options of the growth measurement.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct GrowthOptions {
     /// Idle sessions in the log, one level each
     #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
     sessions: Vec<usize>,
@@ -60,30 +60,30 @@ pub(crate) struct Plan {
 }
 
 /// Measures, prints and writes `growth.json`.
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
+pub(crate) async fn run(plan: &GrowthOptions) -> anyhow::Result<()> {
     ailoop::install_crypto();
     let mut figures = Vec::new();
-    let stage = Stage::start(Shape::PLAIN).await?;
+    let fixture = Fixture::start(FleetShape::PLAIN).await?;
     let result = async {
         report::note("transcripts");
-        figures.extend(transcripts(&stage).await?);
-        figures.extend(sessions(&stage, plan).await?);
+        figures.extend(transcripts(&fixture).await?);
+        figures.extend(sessions(&fixture, plan).await?);
         anyhow::Ok(())
     };
-    result.await.with_context(|| stage.warnings())?;
+    result.await.with_context(|| fixture.warnings())?;
     report::write("growth.json", &figures)?;
     report::print(&report::table(&figures));
     Ok(())
 }
 
 /// A step among more and more idle sessions.
-async fn sessions(stage: &Stage, plan: &Plan) -> anyhow::Result<Vec<Figure>> {
-    let config = bus::NatsConfig { url: stage.nats.url(), ..Default::default() };
+async fn sessions(fixture: &Fixture, plan: &GrowthOptions) -> anyhow::Result<Vec<Figure>> {
+    let config = bus::NatsConfig { url: fixture.nats.url(), ..Default::default() };
     let bus = Bus::connect(&config).await?;
-    let mut client = SessionsClient::connect(stage.edges[0].clone()).await?;
+    let mut client = SessionsClient::connect(fixture.edges[0].clone()).await?;
     let idle = Idle::of(&bus, &mut client).await?;
     let (mut figures, mut there) = (Vec::new(), 0);
-    let empty = stage.used()?.nats.rss_mb;
+    let empty = fixture.used()?.nats.rss_mb;
     for &count in &plan.sessions {
         report::note(&format!("{count} idle sessions"));
         futures::stream::iter(there..count)
@@ -93,9 +93,9 @@ async fn sessions(stage: &Stage, plan: &Plan) -> anyhow::Result<Vec<Figure>> {
             .await?;
         there = count;
         sleep(Duration::from_secs(plan.rest)).await;
-        let at_rest = stage.used()?.nats.rss_mb;
+        let at_rest = fixture.used()?.nats.rss_mb;
         let (warm, window) = (Duration::from_secs(3), Duration::from_secs(plan.seconds));
-        let measured = load::run(stage, CONCURRENCY, warm, window).await?;
+        let measured = load::run(fixture, CONCURRENCY, warm, window).await?;
         let name = |what: &str| format!("loop.growth.sessions_{count}.{what}");
         let [before, after] = &measured.used;
         let cpu = |of: fn(&Used) -> f64| {
@@ -139,7 +139,7 @@ impl Idle {
         client.start(start).await?;
         turns(client, &id, 1, &watch::channel(0).0).await?;
         let key = key(&id);
-        // The turn's end is told when it is in the log; the line of the index comes after that.
+        // The end of the turn is published after its commit; the line of the index follows.
         sleep(Duration::from_secs(1)).await;
         let ReadMany::Messages(found) = bus.transport().last_many(Stream::Log, &subject::log_session(&key)).await?
         else {
@@ -156,7 +156,7 @@ impl Idle {
         self.log.len() as f64
     }
 
-    /// Another one like it: its log, its timer, its line of the index.
+    /// Copies the session: its log, its timer, its line of the index.
     async fn copy(&self, bus: &Bus, n: usize) -> anyhow::Result<()> {
         let id = copied(n);
         let key = key(&id);
@@ -208,7 +208,7 @@ async fn turns(
     client: &mut SessionsClient<Channel>,
     id: &SessionId,
     turns: usize,
-    told: &watch::Sender<usize>,
+    steps_done: &watch::Sender<usize>,
 ) -> anyhow::Result<()> {
     let (mut steps, mut over) = (0, 0);
     let watch = WatchRequest { session_id: id.to_string(), from_seq: 1, no_chunks: true };
@@ -216,7 +216,7 @@ async fn turns(
     while let Some(event) = events.message().await? {
         if event.topic == Topic::ToolCallResult.as_str() {
             steps += 1;
-            told.send_if_modified(|known| std::mem::replace(known, steps.max(*known)) < steps);
+            steps_done.send_if_modified(|known| std::mem::replace(known, steps.max(*known)) < steps);
         }
         if event.topic == Topic::TurnCompleted.as_str() {
             over += 1;
@@ -262,10 +262,10 @@ impl Cost {
 }
 
 /// A step of a short transcript and one of a long one, and what it costs to move as many bytes.
-async fn transcripts(stage: &Stage) -> anyhow::Result<Vec<Figure>> {
+async fn transcripts(fixture: &Fixture) -> anyhow::Result<Vec<Figure>> {
     let (mut short, mut long) = (Cost::default(), Cost::default());
     for _ in 0..ROUNDS {
-        let marks = long_sessions(stage).await?;
+        let marks = long_sessions(fixture).await?;
         let [a, b, c, d] = &marks;
         short.add([a, b]);
         long.add([c, d]);
@@ -275,8 +275,8 @@ async fn transcripts(stage: &Stage) -> anyhow::Result<Vec<Figure>> {
     let mut moved = [0.0; 2];
     for (moved, bytes) in moved.iter_mut().zip(bytes) {
         let (warm, window) = (Duration::from_secs(1), Duration::from_secs(5));
-        let raw = floor::bytes(stage.nats.url(), LONG, bytes, warm, window);
-        *moved = floor::run(stage, &raw).await?.cpu_s_per_1000_steps;
+        let raw = floor::bytes(fixture.nats.url(), LONG, bytes, warm, window);
+        *moved = floor::run(fixture, &raw).await?.cpu_s_per_1000_steps;
     }
     let (few, many) = (short.cpu_s_per_1000_steps(), long.cpu_s_per_1000_steps());
     let apart = many - (moved[1] - moved[0]);
@@ -294,8 +294,8 @@ async fn transcripts(stage: &Stage) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Runs long sessions side by side; marks where the last of them is at the steps that count.
-async fn long_sessions(stage: &Stage) -> anyhow::Result<[Mark; 4]> {
-    let mut client = SessionsClient::connect(stage.edges[0].clone()).await?;
+async fn long_sessions(fixture: &Fixture) -> anyhow::Result<[Mark; 4]> {
+    let mut client = SessionsClient::connect(fixture.edges[0].clone()).await?;
     let (mut sessions, mut positions) = (JoinSet::new(), Vec::new());
     let part = format!("Count the words of {STEPS} parts.");
     for _ in 0..LONG {
@@ -308,15 +308,15 @@ async fn long_sessions(stage: &Stage) -> anyhow::Result<[Mark; 4]> {
             ..StartRequest::default()
         };
         client.start(start).await?;
-        let (told, position) = watch::channel(0);
+        let (steps_done, position) = watch::channel(0);
         positions.push(position);
         let mut client = client.clone();
         let part = part.clone();
         sessions.spawn(async move {
-            turns(&mut client, &id, 1, &told).await?;
+            turns(&mut client, &id, 1, &steps_done).await?;
             let session_id = id.to_string();
             client.send(SendRequest { session_id, text: part, ..SendRequest::default() }).await?;
-            turns(&mut client, &id, TURNS, &told).await
+            turns(&mut client, &id, TURNS, &steps_done).await
         });
     }
     let mut marks = Vec::new();
@@ -325,7 +325,7 @@ async fn long_sessions(stage: &Stage) -> anyhow::Result<[Mark; 4]> {
             position.wait_for(|steps| *steps >= at).await?;
         }
         let steps = positions.iter().map(|position| *position.borrow()).sum();
-        marks.push(Mark { steps, used: stage.used()?, traffic: stage.nats.traffic().await? });
+        marks.push(Mark { steps, used: fixture.used()?, traffic: fixture.nats.traffic().await? });
     }
     while let Some(ended) = sessions.join_next().await {
         ended??;

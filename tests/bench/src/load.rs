@@ -13,16 +13,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tonic::transport::Channel;
 
+use crate::fixture::{Fixture, Used};
 use crate::model::STEPS;
 use crate::nats::Traffic;
-use crate::stage::{Stage, Used};
 
 /// Sessions that share a connection to the edge.
 const PER_CONNECTION: usize = 16;
 /// How long a session may take.
 const SESSION_MAX: Duration = Duration::from_mins(1);
 
-/// A finished step.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     at: Instant,
@@ -67,13 +66,13 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Begins them.
-    pub(crate) async fn start(stage: &Stage, concurrency: usize) -> anyhow::Result<Self> {
+    /// Starts the clients; each one begins its first session.
+    pub(crate) async fn start(fixture: &Fixture, concurrency: usize) -> anyhow::Result<Self> {
         let (record, mut clients) = (Arc::new(Record::default()), JoinSet::new());
         let mut channel = None;
         for n in 0..concurrency {
             if n % PER_CONNECTION == 0 {
-                let edge = &stage.edges[n / PER_CONNECTION % stage.edges.len()];
+                let edge = &fixture.edges[n / PER_CONNECTION % fixture.edges.len()];
                 channel = Some(SessionsClient::connect(edge.clone()).await?);
             }
             let client = channel.clone().context("no connection")?;
@@ -82,7 +81,7 @@ impl Load {
         Ok(Self { record, clients })
     }
 
-    /// Does something while they run: clients go on until they are told to stop, and one that ends has failed.
+    /// Awaits a future while the clients run; a client that ends meanwhile has failed.
     pub(crate) async fn during<T>(&mut self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         tokio::select! {
             done = work => done,
@@ -109,17 +108,17 @@ impl Load {
 
 /// Keeps so many sessions running, and measures within a window after a warm-up.
 pub(crate) async fn run(
-    stage: &Stage,
+    fixture: &Fixture,
     concurrency: usize,
     warm: Duration,
     window: Duration,
 ) -> anyhow::Result<Measured> {
-    let mut load = Load::start(stage, concurrency).await?;
+    let mut load = Load::start(fixture, concurrency).await?;
     let measured = async {
         sleep(warm).await;
-        let (began, used, traffic) = (Instant::now(), stage.used()?, stage.nats.traffic().await?);
+        let (began, used, traffic) = (Instant::now(), fixture.used()?, fixture.nats.traffic().await?);
         sleep(window).await;
-        let (ended, used_then, traffic_then) = (Instant::now(), stage.used()?, stage.nats.traffic().await?);
+        let (ended, used_then, traffic_then) = (Instant::now(), fixture.used()?, fixture.nats.traffic().await?);
         anyhow::Ok((began, ended, [used, used_then], [traffic, traffic_then]))
     };
     let (began, ended, used, traffic) = load.during(measured).await?;
@@ -145,8 +144,8 @@ pub(crate) async fn run(
 }
 
 /// Begins so many sessions a second, whatever becomes of those before; milliseconds of each one, sorted.
-pub(crate) async fn at_rate(stage: &Stage, rate: u32, window: Duration) -> anyhow::Result<Vec<f64>> {
-    let client = SessionsClient::connect(stage.edges[0].clone()).await?;
+pub(crate) async fn at_rate(fixture: &Fixture, rate: u32, window: Duration) -> anyhow::Result<Vec<f64>> {
+    let client = SessionsClient::connect(fixture.edges[0].clone()).await?;
     let mut ticks = interval(Duration::from_secs(1) / rate.max(1));
     // A late one is made up for.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
@@ -171,8 +170,8 @@ pub(crate) async fn at_rate(stage: &Stage, rate: u32, window: Duration) -> anyho
 }
 
 /// So many sessions, one after the other.
-pub(crate) async fn some(stage: &Stage, count: usize) -> anyhow::Result<()> {
-    let (client, record) = (SessionsClient::connect(stage.edges[0].clone()).await?, Record::default());
+pub(crate) async fn some(fixture: &Fixture, count: usize) -> anyhow::Result<()> {
+    let (client, record) = (SessionsClient::connect(fixture.edges[0].clone()).await?, Record::default());
     for _ in 0..count {
         timeout(SESSION_MAX, session(&client, &record)).await.context("a session does not end")??;
     }
@@ -189,7 +188,7 @@ async fn sessions(client: SessionsClient<Channel>, record: Arc<Record>) -> anyho
 /// One session. A step ends when its tool's result, or the session's end, has reached the client.
 async fn session(client: &SessionsClient<Channel>, record: &Record) -> anyhow::Result<()> {
     let mut client = client.clone();
-    let asked = Instant::now();
+    let sent_at = Instant::now();
     let session_id = uuid::Uuid::now_v7().simple().to_string();
     let start = StartRequest {
         session_id: session_id.clone(),
@@ -198,7 +197,7 @@ async fn session(client: &SessionsClient<Channel>, record: &Record) -> anyhow::R
     };
     client.start(start).await?;
     let mut last = Instant::now();
-    record.starts.lock().unwrap_or_else(PoisonError::into_inner).push(last - asked);
+    record.starts.lock().unwrap_or_else(PoisonError::into_inner).push(last - sent_at);
     let watch = WatchRequest { session_id: session_id.clone(), from_seq: 1, no_chunks: false };
     let mut events = client.watch(watch).await?.into_inner();
     let mut number = 0;
@@ -228,7 +227,7 @@ fn check(ended: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Milliseconds, sorted.
+/// Durations in milliseconds, sorted in ascending order.
 pub(crate) fn sorted_ms(durations: impl Iterator<Item = Duration>) -> Vec<f64> {
     let mut ms: Vec<f64> = durations.map(|duration| duration.as_secs_f64() * 1e3).collect();
     ms.sort_by(f64::total_cmp);

@@ -1,25 +1,27 @@
 //! What a step of the loop costs, next to what as many raw messages cost on the same nats-server: `make bench`.
 //!
-//! This one binary plays every part in a process of its own, so that the costs of each can be told apart.
+//! This binary plays each part in a separate process, so that the costs of each part are measured separately.
 
 mod anatomy;
 mod collector;
+mod figure;
+mod fixture;
 mod floor;
 mod gateway;
 mod growth;
+mod level;
 mod load;
 mod memory;
 mod model;
 mod nats;
 mod neighbours;
-mod pace;
+mod paced_model;
 mod process;
 mod pure;
+mod pure_session;
 mod report;
 mod run;
 mod soak;
-mod stage;
-mod talk;
 mod tool;
 mod tools;
 
@@ -33,7 +35,7 @@ struct Cli {
     #[command(subcommand)]
     part: Option<Part>,
     #[command(flatten)]
-    plan: run::Plan,
+    plan: run::RunOptions,
 }
 
 /// Other measurements, and parts that another process of the bench plays.
@@ -42,9 +44,9 @@ enum Part {
     /// A service, as `ailoop <name>`.
     #[command(hide = true)]
     Service {
-        /// Which.
+        /// Name of the service, such as `gateway`
         name: String,
-        /// Its options.
+        /// Options that the service is given
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
@@ -52,36 +54,36 @@ enum Part {
     #[command(hide = true)]
     Collector,
     /// What a step costs among 100 000 idle sessions, and at the end of a long transcript: prints `loop.growth.*`
-    Growth(growth::Plan),
+    Growth(growth::GrowthOptions),
     /// Whether memory stays flat, half an hour long
-    Soak(soak::Plan),
+    Soak(soak::SoakOptions),
     /// The pure core alone, in seconds: prints `core.*` and writes nothing.
     Core,
-    /// Sessions in memory.
+    /// Memory of a session of one size
     #[command(hide = true)]
     Memory {
         /// Bytes of a transcript.
         bytes: usize,
     },
     /// What the gateway adds to a model's reply: prints `gateway.*`
-    Gateway(gateway::Plan),
+    Gateway(gateway::GatewayOptions),
     /// What a tool call costs beside its tool: prints `tools.*`
-    Tools(tools::Plan),
+    Tools(tools::ToolsOptions),
     /// How much slower a tenant's sessions are beside another tenant that asks for too much: prints `neighbours.*`
-    Neighbours(neighbours::Plan),
-    /// The model server.
+    Neighbours(neighbours::NeighboursOptions),
+    /// A model server that answers at once
     #[command(hide = true)]
     Model,
     /// A model server that keeps to a timetable.
     #[command(hide = true)]
     Pace,
-    /// The tool.
+    /// A tool that answers at once
     #[command(hide = true)]
     Tool {
-        /// Where NATS is.
+        /// URL of the nats-server
         nats: String,
     },
-    /// Raw messages.
+    /// A client that sends raw messages, for the floor
     #[command(hide = true)]
     Raw(floor::Raw),
 }
@@ -107,17 +109,17 @@ fn main() -> ExitCode {
 }
 
 #[tokio::main]
-async fn play(part: Option<Part>, plan: &run::Plan) -> anyhow::Result<()> {
+async fn play(part: Option<Part>, plan: &run::RunOptions) -> anyhow::Result<()> {
     match part {
         None => run::run(plan).await,
         Some(Part::Growth(plan)) => growth::run(&plan).await,
         Some(Part::Soak(plan)) => soak::run(&plan).await,
         Some(Part::Core) => report::core(),
-        Some(Part::Memory { bytes }) => memory::say(bytes),
+        Some(Part::Memory { bytes }) => memory::print_ratio(bytes),
         Some(Part::Gateway(plan)) => gateway::run(&plan).await,
         Some(Part::Tools(plan)) => tools::run(&plan).await,
         Some(Part::Neighbours(plan)) => neighbours::run(&plan).await,
-        Some(Part::Pace) => pace::serve().await,
+        Some(Part::Pace) => paced_model::serve().await,
         Some(Part::Model) => model::serve().await,
         Some(Part::Collector) => collector::serve().await,
         Some(Part::Tool { nats }) => tool::serve(&nats).await,

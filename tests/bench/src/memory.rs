@@ -12,9 +12,10 @@ use contract::subject::SessionKey;
 use contract::{SessionId, TenantId, limits};
 use session::Session;
 
+use crate::figure::Timed;
 use crate::process::{announce, own_usage};
-use crate::pure::Timed;
-use crate::talk::{NOW, Talk};
+
+use crate::pure_session::{NOW, PureSession};
 
 /// Bytes of all transcripts together: enough to leave nothing to chance.
 const ALL_BYTES: usize = 64 << 20;
@@ -41,7 +42,7 @@ pub(crate) fn measure() -> anyhow::Result<Vec<Timed>> {
 
 /// Plays the process: says what a session of so many bytes takes, as a multiple of them.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
-pub(crate) fn say(bytes: usize) -> anyhow::Result<()> {
+pub(crate) fn print_ratio(bytes: usize) -> anyhow::Result<()> {
     let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s")? };
     let commits = commits(bytes)?;
     let folded = || -> anyhow::Result<Session> {
@@ -64,21 +65,21 @@ pub(crate) fn say(bytes: usize) -> anyhow::Result<()> {
 
 /// The log of a session whose transcript has about so many bytes: a question, then steps with a tool call each.
 fn commits(bytes: usize) -> anyhow::Result<Vec<String>> {
-    let (mut talk, begun) = Talk::begin()?;
+    let (mut pure_session, begun) = PureSession::begin()?;
     let mut all = vec![begun];
     let line = "a line of what was found\n";
     // Beside the result: the reply with its call, and what makes messages of both.
     let found = line.repeat((bytes / STEPS).saturating_sub(250) / (line.len() + 1));
     ensure!(STEPS < limits::ITERATIONS_MAX as usize, "more steps than a turn may have");
     for _ in 0..STEPS {
-        all.push(talk.fold(&talk.reply("I look further, since the last result did not tell.", true)?));
-        all.push(talk.fold(&talk.result(&found)?));
+        all.push(pure_session.fold(&pure_session.reply("I look further, since the last result did not tell.", true)?));
+        all.push(pure_session.fold(&pure_session.result(&found)?));
     }
     let meta = CommitMeta {
         v: 1,
         commit: String::new(),
         fold: FOLD,
-        phase: talk.session.phase(),
+        phase: pure_session.session.phase(),
         open: Vec::new(),
         control_seq: 0,
         prev: String::new(),

@@ -27,7 +27,7 @@ pub(crate) const SILENT: &str = "silent";
 pub(crate) const STRICT: &str = "strict";
 
 #[derive(Deserialize)]
-struct Asked {
+struct ChatRequest {
     messages: Vec<Message>,
 }
 
@@ -51,9 +51,9 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
 }
 
 async fn answer(body: Bytes) -> impl IntoResponse {
-    let asked = serde_json::from_slice::<Asked>(&body).map_or(Vec::new(), |asked| asked.messages);
-    let (done, steps) = turn(&asked);
-    let reply = costly(&asked, done).unwrap_or_else(|| if done + 1 < steps { call(done) } else { end() });
+    let messages = serde_json::from_slice::<ChatRequest>(&body).map_or(Vec::new(), |request| request.messages);
+    let (done, steps) = turn(&messages);
+    let reply = costly(&messages, done).unwrap_or_else(|| if done + 1 < steps { call(done) } else { end() });
     ([(CONTENT_TYPE, "text/event-stream")], reply)
 }
 
@@ -74,7 +74,7 @@ fn costly(messages: &[Message], done: usize) -> Option<String> {
     Some(if done == 0 { stream(&[json!({"tool_calls": [call]})], "tool_calls") } else { end() })
 }
 
-/// Replies since the user said something last, and the first number in that.
+/// Replies since the last user message, and the first number in that message.
 fn turn(messages: &[Message]) -> (usize, usize) {
     let since = messages.iter().rposition(|message| message.role == "user").unwrap_or(0);
     let done = messages[since..].iter().filter(|message| message.role == "assistant").count();

@@ -14,7 +14,7 @@ use crate::process::{Process, Usage};
 
 /// One nats-server, or three that are a cluster.
 #[derive(Debug)]
-pub(crate) struct Nats {
+pub(crate) struct NatsNodes {
     nodes: Vec<Node>,
 }
 
@@ -27,7 +27,7 @@ struct Node {
 
 /// How the servers keep what they are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub(crate) enum Durability {
     /// One node that syncs every second: what `ailoop up` does.
     One,
     /// One node that syncs each message before it acknowledges it.
@@ -36,7 +36,7 @@ pub(crate) enum Keeping {
     Three,
 }
 
-impl Keeping {
+impl Durability {
     /// Copies of each message.
     pub(crate) fn replicas(self) -> usize {
         match self {
@@ -58,9 +58,7 @@ impl Keeping {
 pub(crate) struct Traffic {
     /// Messages from clients: publishes, requests, replies, acks.
     pub(crate) in_msgs: u64,
-    /// Messages to clients.
     pub(crate) out_msgs: u64,
-    /// Bytes from clients.
     pub(crate) in_bytes: u64,
 }
 
@@ -70,9 +68,9 @@ struct Ports {
     monitoring: Vec<String>,
 }
 
-impl Nats {
+impl NatsNodes {
     /// Starts it with its data below `dir`.
-    pub(crate) async fn start(dir: &Path, keeping: Keeping) -> anyhow::Result<Self> {
+    pub(crate) async fn start(dir: &Path, durability: Durability) -> anyhow::Result<Self> {
         let env = configuration::env;
         let paths = SearchPaths {
             configured: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(Into::into),
@@ -80,18 +78,18 @@ impl Nats {
             path: env("PATH").map(Into::into),
         };
         let binary = find(&paths).await.map_err(|failure| anyhow::anyhow!("{failure}"))?;
-        let routes = free_ports(keeping.replicas())?;
+        let routes = free_ports(durability.replicas())?;
         let mut nodes = Vec::new();
         for (n, own) in routes.iter().enumerate() {
             let routes: Vec<String> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
-            let cluster = match keeping {
-                Keeping::One | Keeping::Always => String::new(),
-                Keeping::Three => format!(
+            let cluster = match durability {
+                Durability::One | Durability::Always => String::new(),
+                Durability::Three => format!(
                     "cluster {{\n  name: bench\n  listen: \"127.0.0.1:{own}\"\n  routes: [{}]\n}}\n",
                     routes.join(", ")
                 ),
             };
-            nodes.push(Node::start(&binary, &dir.join(format!("nats-{n}")), n, keeping.sync(), &cluster).await?);
+            nodes.push(Node::start(&binary, &dir.join(format!("nats-{n}")), n, durability.sync(), &cluster).await?);
         }
         Ok(Self { nodes })
     }
@@ -101,7 +99,6 @@ impl Nats {
         self.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",")
     }
 
-    /// The processes.
     pub(crate) fn processes(&self) -> impl Iterator<Item = &Process> {
         self.nodes.iter().map(|node| &node.process)
     }

@@ -1,4 +1,4 @@
-//! How much slower sessions of one tenant are beside another tenant that asks for too much, on the same services.
+//! Slowdown of the sessions of one tenant beside another tenant that overloads the same services.
 //!
 //! Sessions of the first tenant begin at an open rate: alone, then beside each kind of load, then beside all of them.
 
@@ -17,13 +17,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tonic::transport::Channel;
 
+use crate::fixture::{Fixture, FleetShape};
 use crate::load::{self, percentile};
 use crate::model::{CALL_SILENT, CALL_STRICT, SAY_MUCH, SILENT, STRICT};
 use crate::process::Process;
 use crate::report::{self, Figure};
-use crate::stage::{Shape, Stage};
 
-/// The tenant that asks for too much.
+/// The tenant that overloads the services.
 const GUEST: &str = "guest";
 /// Its calls of a tool that never answers, and its slow streams.
 const OPEN: usize = 1_000;
@@ -38,9 +38,9 @@ const KNOWN_WITHIN: Duration = Duration::from_secs(20);
 /// How long a load is left alone after its sessions have begun, so that their calls reach their workers.
 const SETTLE: Duration = Duration::from_secs(4);
 
-/// How much.
+/// Options of the neighbours measurement.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct NeighboursOptions {
     /// Sessions that the first tenant begins each second
     #[arg(long, default_value_t = 15)]
     rate: u32,
@@ -71,7 +71,7 @@ const LOADS: [(&str, &[Load]); 5] = [
 ];
 
 /// Measures, prints and writes `neighbours.json`.
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
+pub(crate) async fn run(plan: &NeighboursOptions) -> anyhow::Result<()> {
     ailoop::install_crypto();
     let figures = figures(plan).await?;
     report::write("neighbours.json", &figures)?;
@@ -80,16 +80,16 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Every figure: each load on a fleet of its own.
-pub(crate) async fn figures(plan: &Plan) -> anyhow::Result<Vec<Figure>> {
+pub(crate) async fn figures(plan: &NeighboursOptions) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
     for (name, loads) in LOADS {
         report::note(&format!("neighbours: {name}"));
         let dir = tempfile::TempDir::with_prefix("ailoop-bench-")?;
         let mut slow = Process::start("pace", Process::part(&["pace"])?, dir.path())?;
         let url = slow.says(|log| Some(log.lines().next()?.to_owned())).await?;
-        let shape = Shape { apart: Some(1), ..Shape::PLAIN };
-        let mut stage = Stage::start_with(shape, &[("slow", &url)]).await?;
-        let (alone, beside) = beside(&mut stage, plan, loads).await.with_context(|| stage.warnings())?;
+        let shape = FleetShape { apart: Some(1), ..FleetShape::PLAIN };
+        let mut fixture = Fixture::start_with(shape, &[("slow", &url)]).await?;
+        let (alone, beside) = beside(&mut fixture, plan, loads).await.with_context(|| fixture.warnings())?;
         for p in [50, 99] {
             let figure = Figure::new(format!("neighbours.{name}.session_ms_p{p}"), percentile(&beside, p), "ms");
             figures.push(figure.over(percentile(&alone, p)));
@@ -99,13 +99,17 @@ pub(crate) async fn figures(plan: &Plan) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Milliseconds of sessions of the first tenant, alone and beside loads of the second one, sorted.
-async fn beside(stage: &mut Stage, plan: &Plan, loads: &[Load]) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
-    let edge = stage.add_edge(GUEST).await?;
+async fn beside(
+    fixture: &mut Fixture,
+    plan: &NeighboursOptions,
+    loads: &[Load],
+) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+    let edge = fixture.add_edge(GUEST).await?;
     let guest = SessionsClient::connect(edge).await?;
-    let _tools = tools(stage).await?;
-    load::some(stage, 20).await?;
+    let _tools = tools(fixture).await?;
+    load::some(fixture, 20).await?;
     let window = Duration::from_secs(plan.seconds);
-    let alone = load::at_rate(stage, plan.rate, window).await?;
+    let alone = load::at_rate(fixture, plan.rate, window).await?;
     let mut running = JoinSet::new();
     for load in loads {
         let (begun, all_begun) = oneshot::channel();
@@ -117,20 +121,20 @@ async fn beside(stage: &mut Stage, plan: &Plan, loads: &[Load]) -> anyhow::Resul
     }
     sleep(SETTLE).await;
     let measured = tokio::select! {
-        measured = load::at_rate(stage, plan.rate, window) => measured?,
+        measured = load::at_rate(fixture, plan.rate, window) => measured?,
         Some(ended) = running.join_next() => { ended??; anyhow::bail!("a load ended early") }
     };
     Ok((alone, measured))
 }
 
-async fn tools(stage: &Stage) -> anyhow::Result<Serving> {
+async fn tools(fixture: &Fixture) -> anyhow::Result<Serving> {
     let silent = Tool::new(SILENT).effect(Effect::Pure).timeout(Duration::from_mins(10));
     let silent = silent.handler(|_: Call| pending::<Result<Value, ailoop_tool::ToolError>>());
     let strict = Tool::new(STRICT).effect(Effect::Pure).parameters(schema());
     let strict = strict.handler(|_: Call| async { Ok::<_, ailoop_tool::ToolError>("never") });
-    let tools = Tools::connect(&stage.nats.url()).await?.tenant(GUEST).concurrency(2 * OPEN);
+    let tools = Tools::connect(&fixture.nats.url()).await?.tenant(GUEST).concurrency(2 * OPEN);
     let serving = tools.tool(silent).tool(strict).serve().await?;
-    let bus = bus::Bus::connect(&bus::NatsConfig { url: stage.nats.url(), ..Default::default() }).await?;
+    let bus = bus::Bus::connect(&bus::NatsConfig { url: fixture.nats.url(), ..Default::default() }).await?;
     let deadline = Instant::now() + KNOWN_WITHIN;
     while bus.tools(&TenantId::new(GUEST)?).await?.len() < 2 {
         ensure!(Instant::now() < deadline, "the tools do not come into the catalogue");

@@ -15,7 +15,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const TICKS_PER_S: f64 = 100.0;
 const KIB_PER_MIB: f64 = 1024.0;
 
-/// A running process.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: String,
@@ -28,20 +27,20 @@ pub(crate) struct Process {
 pub(crate) struct Usage {
     /// CPU in seconds, its own and the kernel's for it.
     pub(crate) cpu_s: f64,
-    /// Memory in MiB.
+    /// Resident memory now, in MiB.
     pub(crate) rss_mb: f64,
     /// The most that it ever was, in MiB.
     pub(crate) rss_mb_max: f64,
 }
 
-/// Tells the process that started this one that it works, and where.
+/// Announces to the parent process that this one works, and its address.
 #[allow(clippy::print_stdout, reason = "the other process reads it")]
 pub(crate) fn announce(line: &str) {
     println!("{line}");
 }
 
 impl Usage {
-    /// Both together.
+    /// Adds up two usages.
     pub(crate) fn plus(self, other: Self) -> Self {
         Self {
             cpu_s: self.cpu_s + other.cpu_s,
@@ -52,7 +51,7 @@ impl Usage {
 }
 
 impl Process {
-    /// Starts a process; everything that it says goes to a file below `dir`.
+    /// Starts a process; its output goes to a file below `dir`.
     pub(crate) fn start(name: &str, mut command: Command, dir: &Path) -> anyhow::Result<Self> {
         let log = dir.join(format!("{name}.log"));
         let file = File::create(&log)?;
@@ -68,17 +67,15 @@ impl Process {
         Ok(command)
     }
 
-    /// Its name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Returns what `find` finds in what the process says.
+    /// Waits until `find` finds something in the output of the process.
     pub(crate) async fn says<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> anyhow::Result<T> {
         let deadline = Instant::now() + START_MAX;
         loop {
@@ -92,12 +89,11 @@ impl Process {
         }
     }
 
-    /// What it has said.
+    /// The output so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// What it uses.
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
         usage_of(self.id()).with_context(|| format!("usage of {}", self.name))
     }
@@ -123,7 +119,8 @@ pub(crate) fn usage_of(id: u32) -> anyhow::Result<Usage> {
 
 fn usage(pid: &str) -> anyhow::Result<Usage> {
     let read = |file: &str| {
-        fs::read_to_string(format!("/proc/{pid}/{file}")).context("only Linux tells what a process uses, in /proc")
+        fs::read_to_string(format!("/proc/{pid}/{file}"))
+            .context("the usage of a process is read from /proc, which only Linux has")
     };
     let (stat, status) = (read("stat")?, read("status")?);
     // After the name, which may hold anything: fields 14 and 15 are the twelfth and thirteenth.

@@ -14,9 +14,10 @@ use prompt_composer::Catalog;
 use reply::Patterns;
 use session::continuation::{Facts, decide};
 
+use crate::figure::Timed;
 use crate::load::percentile;
 use crate::memory;
-use crate::talk::{NOW, Talk, spec};
+use crate::pure_session::{NOW, PureSession, spec};
 
 /// Calls of each kind that are timed.
 const ROUNDS: usize = 5_000;
@@ -26,9 +27,6 @@ const MESSAGES: usize = 200;
 const REPLY_BYTES: usize = 4 << 10;
 /// Tools of the prompt that is composed.
 const TOOLS: usize = 40;
-
-/// A figure: its name and value, in microseconds unless it is said otherwise.
-pub(crate) type Timed = (&'static str, f64);
 
 /// Measures everything: what takes time, and what takes memory, each as a multiple.
 pub(crate) fn measure() -> anyhow::Result<(Vec<Timed>, Vec<Timed>)> {
@@ -53,15 +51,15 @@ fn time(mut call: impl FnMut()) -> (f64, f64) {
 
 /// One decision about a reply with a tool call, after a long conversation.
 fn deciding() -> anyhow::Result<Vec<Timed>> {
-    let (mut talk, _) = Talk::begin()?;
-    while talk.session.messages().len() < MESSAGES {
-        talk.fold(&talk.reply("I look further, since the last result did not tell.", true)?);
-        talk.fold(&talk.result(&"a line of what was found\n".repeat(20))?);
+    let (mut pure_session, _) = PureSession::begin()?;
+    while pure_session.session.messages().len() < MESSAGES {
+        pure_session.fold(&pure_session.reply("I look further, since the last result did not tell.", true)?);
+        pure_session.fold(&pure_session.result(&"a line of what was found\n".repeat(20))?);
     }
-    let input = talk.reply("I look once more.", true)?;
+    let input = pure_session.reply("I look once more.", true)?;
     let inputs = std::slice::from_ref(&input);
     let (p50, p99) = time(|| {
-        black_box(talk.session.decide(NOW, black_box(inputs)));
+        black_box(pure_session.session.decide(NOW, black_box(inputs)));
     });
     Ok(vec![("core.decide_us_p50", p50), ("core.decide_us_p99", p99)])
 }
@@ -137,7 +135,7 @@ fn composing() -> anyhow::Result<Vec<Timed>> {
         black_box(request.map(|request| serde_json::to_vec(&catalog.compose(&request))).is_ok());
     });
     let first = catalog.compose_bytes(&body, None).context("no answer")?;
-    ensure!(first == serde_json::to_vec(&catalog.compose(&request))?, "the bytes say something else");
+    ensure!(first == serde_json::to_vec(&catalog.compose(&request))?, "`compose_bytes` and `compose` differ");
     let (cached50, cached99) = time(|| {
         black_box(catalog.compose_bytes(black_box(&body), None));
     });

@@ -1,16 +1,17 @@
-//! The figures: a table for people, `bench.json` for programs.
+//! The figures: a table, and `bench.json` for programs.
 
 use std::fmt::Write as _;
 
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::anatomy::{Anatomy, Kind};
+use crate::anatomy::{Anatomy, MessageKind};
+use crate::figure::Timed;
+use crate::fixture::Used;
+use crate::level::Level;
 use crate::load::{Measured, percentile};
 use crate::process::Usage;
 use crate::pure;
-use crate::run::Level;
-use crate::stage::Used;
 
 /// A figure of `bench.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -34,13 +35,13 @@ impl Figure {
     }
 }
 
-/// Tells people what goes on.
+/// Prints the progress to stderr.
 #[allow(clippy::print_stderr, reason = "for people; the table goes to stdout")]
 pub(crate) fn note(what: &str) {
     eprintln!("bench: {what}");
 }
 
-/// Tells people what went wrong.
+/// Prints an error to stderr.
 pub(crate) fn fail(error: &anyhow::Error) {
     note(&format!("error: {error:#}"));
 }
@@ -85,7 +86,7 @@ pub(crate) fn core() -> anyhow::Result<()> {
 fn pure_figures() -> anyhow::Result<Vec<Figure>> {
     note("the pure core");
     let (times, ratios) = pure::measure()?;
-    let figure = |unit| move |(name, value): pure::Timed| Figure::new(name.to_owned(), value, unit);
+    let figure = |unit| move |(name, value): Timed| Figure::new(name.to_owned(), value, unit);
     Ok(times.into_iter().map(figure("us")).chain(ratios.into_iter().map(figure("x"))).collect())
 }
 
@@ -138,7 +139,7 @@ fn per_step(measured: &Measured, counts: [u64; 2]) -> f64 {
     (counts[1] - counts[0]) as f64 / steps(measured)
 }
 
-/// Three decimals tell everything that a noisy machine can.
+/// Rounds to three decimals; more would be noise.
 pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
@@ -221,7 +222,7 @@ fn messages(anatomy: &Anatomy) -> String {
             class.name, class.from, class.per_step, class.bytes
         );
     }
-    for kind in [Kind::Append, Kind::Read, Kind::Ask, Kind::Tell] {
+    for kind in [MessageKind::Append, MessageKind::Read, MessageKind::Ask, MessageKind::Tell] {
         let _ = writeln!(
             text,
             "{:<43} {:>9.2} {:>7.0}",
@@ -233,11 +234,11 @@ fn messages(anatomy: &Anatomy) -> String {
     text
 }
 
-fn word(kind: Kind) -> &'static str {
+fn word(kind: MessageKind) -> &'static str {
     match kind {
-        Kind::Append => "stored",
-        Kind::Read => "server answers",
-        Kind::Ask => "client answers",
-        Kind::Tell => "core",
+        MessageKind::Append => "stored",
+        MessageKind::Read => "server answers",
+        MessageKind::Ask => "client answers",
+        MessageKind::Tell => "core",
     }
 }

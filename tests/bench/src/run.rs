@@ -1,17 +1,16 @@
-//! One run: for each shape of the fleet what a step consists of, then each level of load and its floor right after it.
+//! One run: for each shape of the fleet the messages of a step, then each level of load, followed by its floor.
 
 use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::load::Measured;
-use crate::nats::Keeping;
-use crate::stage::{Shape, Stage};
+use crate::fixture::Fixture;
+use crate::level::{Level, Row};
 use crate::{anatomy, floor, load, report};
 
-/// What to measure.
+/// Options of the main measurement.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct RunOptions {
     /// Which shapes of the fleet
     #[arg(long, value_delimiter = ',', value_enum, default_values_t = [Row::Together, Row::Apart, Row::Traced, Row::Always, Row::Three])]
     rows: Vec<Row>,
@@ -29,77 +28,19 @@ pub(crate) struct Plan {
     warm_seconds: u64,
 }
 
-/// A shape of the fleet that is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Row {
-    /// One of each service, in one process
-    Together,
-    /// Two of each service, each a process
-    Apart,
-    /// As together, with traces as many as by default
-    Traced,
-    /// As together, on a server that syncs each message
-    Always,
-    /// As together, on three servers that hold three copies
-    Three,
-}
-
-impl Row {
-    /// How its figures begin.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Together => "loop",
-            Self::Apart => "loop.apart2",
-            Self::Traced => "loop.traced",
-            Self::Always => "loop.sync_always",
-            Self::Three => "loop.r3",
-        }
-    }
-
-    fn shape(self) -> Shape {
-        let plain = Shape::PLAIN;
-        match self {
-            Self::Together => plain,
-            Self::Apart => Shape { apart: Some(2), ..plain },
-            Self::Traced => Shape { traced: true, ..plain },
-            Self::Always => Shape { keeping: Keeping::Always, ..plain },
-            Self::Three => Shape { keeping: Keeping::Three, ..plain },
-        }
-    }
-
-    fn levels(self) -> &'static [usize] {
-        match self {
-            Self::Together => &[1, 16, 128, 1_000],
-            Self::Apart | Self::Traced | Self::Three => &[16, 128],
-            Self::Always => &[16],
-        }
-    }
-}
-
-/// A level and its floor.
-#[derive(Debug)]
-pub(crate) struct Level {
-    /// The shape.
-    pub(crate) row: Row,
-    /// The loop.
-    pub(crate) measured: Measured,
-    /// As many raw messages.
-    pub(crate) floor: floor::Floor,
-}
-
 /// Measures, prints and writes.
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
+pub(crate) async fn run(plan: &RunOptions) -> anyhow::Result<()> {
     ailoop::install_crypto();
     let (mut all, mut first, mut tools) = (Vec::new(), None, Vec::new());
     for &row in &plan.rows {
         report::note(row.name());
-        let stage = Stage::start(row.shape()).await?;
-        report::note(&format!("processes: {}", stage.ids()));
-        let result = levels(plan, row, &stage).await;
-        let (anatomy, levels) = result.with_context(|| stage.warnings())?;
+        let fixture = Fixture::start(row.shape()).await?;
+        report::note(&format!("processes: {}", fixture.ids()));
+        let result = levels(plan, row, &fixture).await;
+        let (anatomy, levels) = result.with_context(|| fixture.warnings())?;
         if row == Row::Together {
-            let calls = crate::tools::figures(&stage, &crate::tools::Plan::default()).await;
-            tools = calls.with_context(|| stage.warnings())?;
+            let calls = crate::tools::figures(&fixture, &crate::tools::ToolsOptions::default()).await;
+            tools = calls.with_context(|| fixture.warnings())?;
         }
         first.get_or_insert(anatomy);
         all.extend(levels);
@@ -110,20 +51,20 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
     report::report(first.as_ref(), &all, tools)
 }
 
-async fn levels(plan: &Plan, row: Row, stage: &Stage) -> anyhow::Result<(anatomy::Anatomy, Vec<Level>)> {
+async fn levels(plan: &RunOptions, row: Row, fixture: &Fixture) -> anyhow::Result<(anatomy::Anatomy, Vec<Level>)> {
     report::note("listening to some sessions, to count messages");
-    let anatomy = anatomy::listen(stage).await?;
+    let anatomy = anatomy::listen(fixture).await?;
     let mut levels = Vec::new();
     let wanted = if plan.concurrency.is_empty() { row.levels() } else { &plan.concurrency };
     for &concurrency in wanted {
         report::note(&format!("{concurrency} sessions at the same time"));
         let (warm, window) = (Duration::from_secs(plan.warm_seconds), Duration::from_secs(plan.seconds));
-        let measured = load::run(stage, concurrency, warm, window).await?;
+        let measured = load::run(fixture, concurrency, warm, window).await?;
         report::note("as many raw messages");
         let window = Duration::from_secs(plan.floor_seconds);
-        let (nats, replicas) = (stage.nats.url(), row.shape().keeping.replicas());
+        let (nats, replicas) = (fixture.nats.url(), row.shape().durability.replicas());
         let raw = floor::of(&anatomy, nats, replicas, concurrency, Duration::from_secs(1), window);
-        levels.push(Level { row, measured, floor: floor::run(stage, &raw).await? });
+        levels.push(Level { row, measured, floor: floor::run(fixture, &raw).await? });
     }
     Ok((anatomy, levels))
 }

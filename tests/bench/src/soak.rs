@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
+use crate::fixture::{Fixture, FleetShape};
 use crate::load::{Load, percentile};
 use crate::report;
-use crate::stage::{Shape, Stage};
 
 /// How often memory is read.
 const LOOK: Duration = Duration::from_secs(10);
@@ -19,8 +19,8 @@ const ARCHIVE_AFTER: u64 = 60;
 
 /// How long, and under which load.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Plan {
-    /// Minutes
+pub(crate) struct SoakOptions {
+    /// Length of the run in minutes
     #[arg(long, default_value_t = 30)]
     minutes: u64,
     /// Sessions at the same time
@@ -52,13 +52,13 @@ struct Soak {
 }
 
 /// Runs, prints and writes `soak.json`.
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
+pub(crate) async fn run(plan: &SoakOptions) -> anyhow::Result<()> {
     ailoop::install_crypto();
-    let shape = Shape { apart: Some(1), archive_after: Some(ARCHIVE_AFTER), ..Shape::PLAIN };
-    let stage = Stage::start(shape).await?;
-    report::note(&format!("processes: {}", stage.ids()));
+    let shape = FleetShape { apart: Some(1), archive_after: Some(ARCHIVE_AFTER), ..FleetShape::PLAIN };
+    let fixture = Fixture::start(shape).await?;
+    report::note(&format!("processes: {}", fixture.ids()));
     let (whole, began) = (Duration::from_secs(plan.minutes * 60), Instant::now());
-    let mut load = Load::start(&stage, plan.concurrency).await?;
+    let mut load = Load::start(&fixture, plan.concurrency).await?;
     // Seconds, and each process's MiB.
     let mut samples: Vec<(f64, Vec<(String, f64)>)> = Vec::new();
     let (tenth, mut p50) = (whole / 10, [0.0; 2]);
@@ -69,7 +69,7 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
             Ok(())
         })
         .await?;
-        let used = stage.used()?;
+        let used = fixture.used()?;
         let nats = ("nats-server".to_owned(), used.nats.rss_mb);
         let all = used.services.iter().map(|(name, usage)| (name.clone(), usage.rss_mb)).chain([nats]).collect();
         let tenths = |at: Duration| at.as_secs() / tenth.as_secs().max(1);

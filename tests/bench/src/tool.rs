@@ -5,10 +5,9 @@ use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::pace::now_ns;
+use crate::paced_model::now_ns;
 use crate::process::announce;
 
-/// Its name.
 pub(crate) const TOOL: &str = "word_count";
 /// Where its process answers raw requests.
 pub(crate) const ECHO: &str = "bench_echo";

@@ -1,4 +1,4 @@
-//! What a tool call costs beside its tool: from the commit of the reply that asks for it, over the tool's handler, to the
+//! Overhead of a tool call: from the commit of the reply that asks for it, over the tool's handler, to the
 //! commit of its result, at an open rate, beside two raw round trips at the same rate on the same nats-server.
 
 use std::collections::HashMap;
@@ -15,10 +15,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tonic::transport::Channel;
 
+use crate::fixture::{Fixture, FleetShape};
 use crate::load::percentile;
-use crate::pace::now_ns;
+use crate::paced_model::now_ns;
 use crate::report::{self, Figure};
-use crate::stage::{Shape, Stage};
 use crate::tool::{AT, ECHO};
 
 /// Every commit, as the server is given it.
@@ -30,9 +30,9 @@ const REST_MAX: Duration = Duration::from_secs(20);
 /// Share of the calls that may still be open at the end; an open rate that the fleet cannot keep would show here.
 const OPEN_MAX: f64 = 0.001;
 
-/// How much.
+/// Options of the tools measurement.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Plan {
+pub(crate) struct ToolsOptions {
     /// Calls that begin each second, whatever became of those before
     #[arg(long, default_value_t = 200)]
     rate: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Plan {
     warm_seconds: u64,
 }
 
-impl Default for Plan {
+impl Default for ToolsOptions {
     fn default() -> Self {
         Self { rate: 200, seconds: 15, warm_seconds: 4 }
     }
@@ -52,40 +52,40 @@ impl Default for Plan {
 
 /// When what happened to one call, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct CallTimes {
     opened: u64,
     handled: u64,
     committed: u64,
 }
 
-type Calls = Arc<Mutex<HashMap<String, Seen>>>;
+type Calls = Arc<Mutex<HashMap<String, CallTimes>>>;
 
 /// Measures, prints and writes `tools.json`.
-pub(crate) async fn run(plan: &Plan) -> anyhow::Result<()> {
+pub(crate) async fn run(plan: &ToolsOptions) -> anyhow::Result<()> {
     ailoop::install_crypto();
-    let stage = Stage::start(Shape::PLAIN).await?;
-    let figures = figures(&stage, plan).await.with_context(|| stage.warnings())?;
+    let fixture = Fixture::start(FleetShape::PLAIN).await?;
+    let figures = figures(&fixture, plan).await.with_context(|| fixture.warnings())?;
     report::write("tools.json", &figures)?;
     report::print(&report::table(&figures));
     Ok(())
 }
 
 /// Every figure of tool calls.
-pub(crate) async fn figures(stage: &Stage, plan: &Plan) -> anyhow::Result<Vec<Figure>> {
+pub(crate) async fn figures(fixture: &Fixture, plan: &ToolsOptions) -> anyhow::Result<Vec<Figure>> {
     report::note(&format!("tools: {} calls a second", plan.rate));
-    let client = connect(stage).await?;
+    let client = connect(fixture).await?;
     let (warm, window) = (Duration::from_secs(plan.warm_seconds), Duration::from_secs(plan.seconds));
     let calls = Calls::default();
     let mut listening = JoinSet::new();
     let log = client.subscribe(LOG).await?;
     client.flush().await?;
     listening.spawn(listen(log, calls.clone()));
-    let began = begin(stage, plan.rate, warm + window).await?;
+    let began = begin(fixture, plan.rate, warm + window).await?;
     let (from, to) = (began + nanos(warm), began + nanos(warm + window));
     let rest = Instant::now() + REST_MAX;
     let within = loop {
-        let seen: Vec<Seen> = calls.lock().await.values().copied().collect();
-        let within: Vec<Seen> = seen.into_iter().filter(|seen| (from..to).contains(&seen.opened)).collect();
+        let seen: Vec<CallTimes> = calls.lock().await.values().copied().collect();
+        let within: Vec<CallTimes> = seen.into_iter().filter(|seen| (from..to).contains(&seen.opened)).collect();
         let open = within.iter().filter(|seen| seen.committed == 0).count();
         if open == 0 || Instant::now() > rest {
             ensure!(share(open, within.len()) <= OPEN_MAX, "{open} of {} calls have no result", within.len());
@@ -99,8 +99,8 @@ pub(crate) async fn figures(stage: &Stage, plan: &Plan) -> anyhow::Result<Vec<Fi
     ensure!(rate > 0.95 * wanted / window.as_secs_f64(), "the load fell behind: {rate:.0} calls a second");
     let floor = floor(&client, plan.rate, warm.min(Duration::from_secs(1)), window.min(Duration::from_secs(5))).await?;
 
-    let done: Vec<Seen> = within.into_iter().filter(|seen| seen.committed > 0 && seen.handled > 0).collect();
-    let of = |took: fn(&Seen) -> u64| sorted_ms(done.iter().map(took));
+    let done: Vec<CallTimes> = within.into_iter().filter(|seen| seen.committed > 0 && seen.handled > 0).collect();
+    let of = |took: fn(&CallTimes) -> u64| sorted_ms(done.iter().map(took));
     let name = |what: &str, p: usize| format!("tools.{}_per_s.{what}_ms_p{p}", plan.rate);
     let whole = of(|seen| seen.committed.saturating_sub(seen.opened));
     let before = of(|seen| seen.handled.saturating_sub(seen.opened));
@@ -115,20 +115,20 @@ pub(crate) async fn figures(stage: &Stage, plan: &Plan) -> anyhow::Result<Vec<Fi
     Ok(figures)
 }
 
-async fn connect(stage: &Stage) -> anyhow::Result<Client> {
+async fn connect(fixture: &Fixture) -> anyhow::Result<Client> {
     let options = async_nats::ConnectOptions::new().subscription_capacity(1 << 20);
-    let urls = stage.nats.url();
+    let urls = fixture.nats.url();
     Ok(options.connect(urls.split(',').collect::<Vec<_>>()).await?)
 }
 
 /// Begins sessions at an open rate; returns when the first one was to begin.
-async fn begin(stage: &Stage, rate: u32, during: Duration) -> anyhow::Result<u64> {
+async fn begin(fixture: &Fixture, rate: u32, during: Duration) -> anyhow::Result<u64> {
     let mut channels: Vec<SessionsClient<Channel>> = Vec::new();
-    for edge in stage.edges.iter().cycle().take(8) {
+    for edge in fixture.edges.iter().cycle().take(8) {
         channels.push(SessionsClient::connect(edge.clone()).await?);
     }
     let mut ticks = interval(Duration::from_secs(1) / rate.max(1));
-    // Whoever is late does not become less.
+    // A late session is begun at once, so the rate does not fall.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (began, end) = (now_ns(), Instant::now() + during);
     let mut starts = JoinSet::new();

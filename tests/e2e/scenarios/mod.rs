@@ -1,18 +1,18 @@
 //! A hundred jobs of several steps, done twice: once by agents that go on by themselves, once by agents that stop after
 //! each reply. A scripted user says "continue" whenever an agent stops before its job is done, and counts how often.
 //!
-//! The model is scripted, its habits are not ideal: see [`script`]. What is measured is the loop, not a model.
+//! The model is scripted, with the habits of real ones: see [`script`]. The test measures the loop, not a model.
 
-#![allow(clippy::print_stderr, reason = "the rates are told")]
+#![allow(clippy::print_stderr, reason = "the rates are printed")]
 
 mod script;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use ailoop_tests::cli::Desk;
+use ailoop_tests::cli::WorkDir;
 use ailoop_tests::client::Ws;
-use ailoop_tests::fleet::{Fleet, key};
+use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::ModelServer;
 use futures::stream::{self, StreamExt};
@@ -20,7 +20,6 @@ use serde_json::{Value, json};
 
 use script::{Job, Scripted};
 
-/// Jobs.
 const JOBS: u64 = 100;
 /// Jobs that are done at the same time.
 const CONCURRENT: usize = 8;
@@ -29,19 +28,19 @@ const NUDGES_MAX: u32 = 12;
 /// How long one turn may take.
 const TURN_MAX: Duration = Duration::from_mins(1);
 
-/// How a job came out.
+/// The result of a job.
 #[derive(Debug, Default)]
-struct Outcome {
+struct JobOutcome {
     done: bool,
     nudges: u32,
     /// Messages `continuation.progress` that the user saw.
     progress: u32,
-    /// A turn that a limit or an error ended.
+    /// A turn was ended by a limit or an error.
     cut: Option<String>,
 }
 
 /// Lets an agent do a job over the WebSocket, and nudges it.
-async fn run(url: &str, job: &Job, model: &'static str) -> anyhow::Result<Outcome> {
+async fn run(url: &str, job: &Job, model: &'static str) -> anyhow::Result<JobOutcome> {
     let session = format!("{model}-{}", job.number);
     let mut ws = Ws::connect(url).await?;
     let mut start = json!({
@@ -52,7 +51,7 @@ async fn run(url: &str, job: &Job, model: &'static str) -> anyhow::Result<Outcom
     }
     ws.ok("session.start", &start).await?;
     ws.ok("session.watch", &json!({"session_id": session})).await?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     loop {
         let turn =
             tokio::time::timeout(TURN_MAX, ws.until_counting("turn.completed", "continuation.progress")).await??;
@@ -90,23 +89,23 @@ fn check(progress: &[Value], job: &Job) -> anyhow::Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn agents_that_go_on_by_themselves_are_seldom_nudged() -> anyhow::Result<()> {
+async fn agents_with_continuation_need_few_nudges() -> anyhow::Result<()> {
     let files = tempfile::tempdir()?;
     for name in ["parser.txt", "lexer.txt", "notes.txt"] {
         std::fs::write(files.path().join(name), format!("This is {name}.\n"))?;
     }
     let out = tempfile::tempdir()?;
     let scripted = Arc::new(Scripted::default());
-    let server = ModelServer::start(move |asked| scripted.reply(asked)).await?;
+    let server = ModelServer::start(move |request| scripted.reply(request)).await?;
     let models = [("with", server.base_url()), ("without", server.base_url())];
     let models: Vec<(&str, &str)> = models.iter().map(|(id, url)| (*id, url.as_str())).collect();
-    let fleet = Fleet::shipped_with_files(&models, files.path(), out.path()).await?;
-    fleet.knows(&["list_files", "read_file", "write_file"]).await?;
+    let fleet = TestFleet::shipped_with_files(&models, files.path(), out.path()).await?;
+    fleet.wait_for_tools(&["list_files", "read_file", "write_file"]).await?;
     let url = format!("ws://{}/ws", fleet.addresses().ws);
 
     let mut sums = Vec::new();
     for model in ["with", "without"] {
-        let outcomes: Vec<(u64, anyhow::Result<Outcome>)> = stream::iter(0..JOBS)
+        let outcomes: Vec<(u64, anyhow::Result<JobOutcome>)> = stream::iter(0..JOBS)
             .map(|number| {
                 let url = url.clone();
                 async move { (number, run(&url, &Job::new(number), model).await) }
@@ -133,23 +132,23 @@ async fn agents_that_go_on_by_themselves_are_seldom_nudged() -> anyhow::Result<(
     assert!(done >= 95, "only {done} jobs were done");
     assert!(nudges * 10 <= nudges_without, "{nudges} nudges, {nudges_without} without continuation");
     assert!(u64::from(progress) >= 3 * JOBS, "only {progress} messages of progress were seen");
-    judge::requests(&server.asked())?;
+    judge::requests(&server.requests())?;
     for number in (0..JOBS).step_by(10) {
         judge::log(&fleet.bus, &key(&format!("with-{number}"))?, 10).await?;
     }
 
-    // What the fleet says of it.
-    let told = Desk::new()?.run(&["stats", "--json", "--url", &fleet.url()]).await?;
-    assert_eq!(told.code, 0, "{}", told.stderr);
-    let rows: Vec<Value> = serde_json::from_str(&told.stdout)?;
+    // The statistics of the fleet.
+    let stats = WorkDir::new()?.run(&["stats", "--json", "--url", &fleet.url()]).await?;
+    assert_eq!(stats.code, 0, "{}", stats.stderr);
+    let rows: Vec<Value> = serde_json::from_str(&stats.stdout)?;
     let count = |model: &str, field: &str| -> u64 {
         let of = rows.iter().filter(|row| row["model"] == model);
         of.filter_map(|row| row[field].as_u64()).sum()
     };
-    // Nudges after a turn that a limit or an error ended are none after a premature end.
+    // A nudge after a limit or an error does not count as one after a premature end.
     assert!(count("with", "premature") <= u64::from(nudges), "{rows:#?}");
     assert!(count("without", "premature") > 9 * count("with", "premature"), "{rows:#?}");
-    let printed = Desk::new()?.run(&["stats", "--url", &fleet.url()]).await?;
+    let printed = WorkDir::new()?.run(&["stats", "--url", &fleet.url()]).await?;
     eprintln!("{}", printed.stdout);
     for word in ["COMPLETED", "NUDGED", "with", "without"] {
         assert!(printed.stdout.contains(word), "{word} is not in {}", printed.stdout);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use ailoop_tests::model::{Asked, Reply};
+use ailoop_tests::model::{RecordedRequest, ScriptedReply};
 use serde_json::json;
 
 /// A job for an agent.
@@ -19,17 +19,14 @@ pub(super) struct Job {
 /// What a step does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Thinks aloud.
     Think,
-    /// Lists the files.
     List,
-    /// Reads a file that is there.
+    /// Reads an existing file.
     Read,
-    /// Reads a file that is not there; the next step reads another one.
+    /// Reads a missing file; the next step reads another one.
     Miss,
-    /// Writes a file.
     Write,
-    /// Gives a part of it to another agent.
+    /// Delegates a part to another agent.
     Ask,
 }
 
@@ -72,16 +69,16 @@ impl Job {
     }
 }
 
-/// The model.
+/// A model that follows a script for each job.
 #[derive(Debug, Default)]
 pub(super) struct Scripted {
     /// Requests for each step of each job: its server fails the first of some.
-    asked: Mutex<BTreeMap<String, u32>>,
+    requests: Mutex<BTreeMap<String, u32>>,
 }
 
 impl Scripted {
-    pub(super) fn reply(&self, asked: &Asked) -> Reply {
-        let messages = asked.messages();
+    pub(super) fn reply(&self, request: &RecordedRequest) -> ScriptedReply {
+        let messages = request.messages();
         let system = messages[0]["content"].as_str().unwrap_or_default();
         let first = messages.get(1).and_then(|message| message["content"].as_str()).unwrap_or_default();
         let number = |text: &str| -> Option<u64> {
@@ -90,106 +87,108 @@ impl Scripted {
         };
         let step = messages.iter().filter(|message| message["role"] == "assistant").count();
         let Some(number) = number(first) else {
-            // A part of somebody's job: one look, then the answer.
+            // A delegated part: one call, then the answer.
             return match step {
-                0 => Reply::text("I look. ").and_calls(&[("list_files", json!({}))]),
-                _ => Reply::text("All done: I looked, and the plan is complete."),
+                0 => ScriptedReply::text("I look. ").and_calls(&[("list_files", json!({}))]),
+                _ => ScriptedReply::text("All done: I looked, and the plan is complete."),
             };
         };
         let job = Job::new(number);
-        let model = asked.body["model"].as_str().unwrap_or_default();
+        let model = request.body["model"].as_str().unwrap_or_default();
         let mut dice = Dice(number.wrapping_mul(1_000) + step as u64);
         if self.fails(&format!("{model} {number} {step}"), dice.below(20)) {
             return match dice.below(3) {
-                0 => Reply::status(500, "{\"error\":{\"message\":\"oops\"}}"),
-                1 => Reply::status(429, "{\"error\":{\"message\":\"slow down\"}}"),
-                _ => Reply::text("Let me s").and_break(),
+                0 => ScriptedReply::status(500, "{\"error\":{\"message\":\"oops\"}}"),
+                1 => ScriptedReply::status(429, "{\"error\":{\"message\":\"slow down\"}}"),
+                _ => ScriptedReply::text("Let me s").and_break(),
             };
         }
-        let told = Told::by(system);
+        let habit = Habit::by(system);
         match job.steps.get(step) {
-            Some(step) => told.step(*step, &job, &mut dice),
-            None => told.end(&job, &mut dice),
+            Some(step) => habit.step(*step, &job, &mut dice),
+            None => habit.end(&job, &mut dice),
         }
     }
 
     /// One step in twenty meets a server that fails once.
     fn fails(&self, step: &str, dice: u64) -> bool {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let times = asked.entry(step.to_owned()).or_default();
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = requests.entry(step.to_owned()).or_default();
         *times += 1;
         dice == 0 && *times == 1
     }
 }
 
-/// What the prompt says about going on.
+/// How the prompt asks the model to continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Habit {
     Nothing,
     Signal,
     Words,
 }
 
-impl Told {
+impl Habit {
     fn by(system: &str) -> Self {
         let Some((_, protocol)) = system.split_once("## CONTINUATION PROTOCOL") else { return Self::Nothing };
         let protocol = protocol.split("\n## ").next().unwrap_or_default();
         if protocol.contains("TERMINATE") { Self::Signal } else { Self::Words }
     }
 
-    fn step(self, step: Step, job: &Job, dice: &mut Dice) -> Reply {
+    fn step(self, step: Step, job: &Job, dice: &mut Dice) -> ScriptedReply {
         let file = ["parser.txt", "lexer.txt", "notes.txt"][usize::try_from(dice.below(3)).unwrap()];
         match step {
-            Step::List => Reply::text("I look around. ").and_calls(&[("list_files", json!({}))]),
-            Step::Read => Reply::text("I read. ").and_calls(&[("read_file", json!({"path": file}))]),
-            Step::Miss => Reply::calls(&[("read_file", json!({"path": "missing.txt"}))]),
+            Step::List => ScriptedReply::text("I look around. ").and_calls(&[("list_files", json!({}))]),
+            Step::Read => ScriptedReply::text("I read. ").and_calls(&[("read_file", json!({"path": file}))]),
+            Step::Miss => ScriptedReply::calls(&[("read_file", json!({"path": "missing.txt"}))]),
             Step::Write => {
                 let arguments = json!({"path": format!("job-{}.md", job.number), "content": "so far"});
-                Reply::text("I write. ").and_calls(&[("write_file", arguments)])
+                ScriptedReply::text("I write. ").and_calls(&[("write_file", arguments)])
             }
             Step::Ask => {
                 let agent = if job.agent == "p" { "alice" } else { "patricia" };
-                Reply::calls(&[("delegate", json!({"agent": agent, "task": "Look at the files."}))])
+                ScriptedReply::calls(&[("delegate", json!({"agent": agent, "task": "Look at the files."}))])
             }
             Step::Think => self.think(dice),
         }
     }
 
     /// A step without a call; one in twenty-five forgets to say that it goes on.
-    fn think(self, dice: &mut Dice) -> Reply {
+    fn think(self, dice: &mut Dice) -> ScriptedReply {
         let forgets = dice.below(25) == 0;
         let thought = "The parser reads what the lexer gives it.";
         let continuation = json!({"status": "CONTINUE", "reason": "steps are left"});
         match self {
-            Self::Nothing => Reply::text(thought),
-            _ if forgets => Reply::text(thought),
+            Self::Nothing => ScriptedReply::text(thought),
+            _ if forgets => ScriptedReply::text(thought),
             Self::Words => {
                 let words =
                     ["Now I'll look at the lexer.", "Proceeding to the next part.", "Now I'll check the notes."];
-                Reply::text(&format!("{thought} {}", words[usize::try_from(dice.below(3)).unwrap()]))
+                ScriptedReply::text(&format!("{thought} {}", words[usize::try_from(dice.below(3)).unwrap()]))
             }
             Self::Signal => match dice.below(4) {
-                0 => Reply::text(thought).and_calls(&[("continuation", continuation)]),
-                1 => Reply::text(&json!({"response": thought, "continuation": continuation}).to_string()),
-                2 => Reply::text(&format!("{thought}\n```json\n{}\n```", json!({"continuation": continuation}))),
-                // Cut off at its end, as models do.
-                _ => {
-                    Reply::text(&format!("{{\"response\": \"{thought}\", \"continuation\": {{\"status\": \"CONTINUE\""))
+                0 => ScriptedReply::text(thought).and_calls(&[("continuation", continuation)]),
+                1 => ScriptedReply::text(&json!({"response": thought, "continuation": continuation}).to_string()),
+                2 => {
+                    ScriptedReply::text(&format!("{thought}\n```json\n{}\n```", json!({"continuation": continuation})))
                 }
+                // Cut off at its end, as models do.
+                _ => ScriptedReply::text(&format!(
+                    "{{\"response\": \"{thought}\", \"continuation\": {{\"status\": \"CONTINUE\""
+                )),
             },
         }
     }
 
-    /// The end.
-    fn end(self, job: &Job, dice: &mut Dice) -> Reply {
+    /// The reply of the last step.
+    fn end(self, job: &Job, dice: &mut Dice) -> ScriptedReply {
         let text = format!("All done, the plan is complete: {}.", job.result());
         let continuation = json!({"status": "TERMINATE", "reason": "done"});
         match self {
             Self::Signal if dice.below(3) == 0 => {
-                Reply::text(&json!({"response": text, "continuation": continuation}).to_string())
+                ScriptedReply::text(&json!({"response": text, "continuation": continuation}).to_string())
             }
-            Self::Signal => Reply::text(&text).and_calls(&[("continuation", continuation)]),
-            Self::Nothing | Self::Words => Reply::text(&text),
+            Self::Signal => ScriptedReply::text(&text).and_calls(&[("continuation", continuation)]),
+            Self::Nothing | Self::Words => ScriptedReply::text(&text),
         }
     }
 }

@@ -1,57 +1,57 @@
-//! Where the two parted once, or may be thought to: small sequences that are played on both for ever.
+//! Short sequences in which the two servers differed once, or might be expected to.
 
 use std::time::Duration;
 
 use bus::transport::Ack;
 use contract::streams::{Queue, Stream};
 
-use super::acts::{Act, Door, Place};
+use super::operations::{BodyTarget, ItemPosition, Operation};
 
 const DRIVE: Queue = Queue::Inputs;
-const LOOK: Act = Act::Depth { queue: DRIVE };
+const LOOK: Operation = Operation::Depth { queue: DRIVE };
 
 /// Stores an input of a session.
-fn put(session: u8, nth: u8) -> Act {
-    Act::Append { at: Place { stream: Stream::Control, session, nth }, create: false, body: nth }
+fn put(session: u8, nth: u8) -> Operation {
+    Operation::Append { at: ItemPosition { stream: Stream::Control, session, nth }, create: false, body: nth }
 }
 
 /// Removes every input of a session.
-fn purge(session: u8) -> Act {
-    Act::Purge { at: Place { stream: Stream::Control, session, nth: 0 } }
+fn purge(session: u8) -> Operation {
+    Operation::Purge { at: ItemPosition { stream: Stream::Control, session, nth: 0 } }
 }
 
-fn pull(max: usize) -> Act {
-    Act::Pull { queue: DRIVE, max }
+fn pull(max: usize) -> Operation {
+    Operation::Pull { queue: DRIVE, max }
 }
 
 /// Takes what comes by its ack wait.
-fn wait(max: usize) -> Act {
-    Act::Await { queue: DRIVE, max }
+fn wait(max: usize) -> Operation {
+    Operation::Await { queue: DRIVE, max }
 }
 
-fn done(nth: usize) -> Act {
-    Act::Settle { nth, ack: Ack::Done }
+fn done(nth: usize) -> Operation {
+    Operation::Settle { nth, ack: Ack::Done }
 }
 
-fn back(nth: usize) -> Act {
-    Act::Settle { nth, ack: Ack::Retry(Duration::ZERO) }
+fn back(nth: usize) -> Operation {
+    Operation::Settle { nth, ack: Ack::Retry(Duration::ZERO) }
 }
 
 /// Every row by its name.
-pub(super) fn rows() -> Vec<(&'static str, Vec<Act>)> {
+pub(super) fn rows() -> Vec<(&'static str, Vec<Operation>)> {
     [queue(), others()].concat()
 }
 
 /// Deliveries, hand-backs and purges.
-fn queue() -> Vec<(&'static str, Vec<Act>)> {
+fn queue() -> Vec<(&'static str, Vec<Operation>)> {
     vec![
-        ("who is silent loses its item", vec![put(0, 0), pull(1), pull(1), wait(1), LOOK]),
+        ("a silent holder loses its item", vec![put(0, 0), pull(1), pull(1), wait(1), LOOK]),
         (
-            "who handed an item back may still say that it is done",
-            vec![put(0, 0), pull(1), back(0), LOOK, Act::Late { nth: 0 }, LOOK, pull(1)],
+            "a returned item may still be acknowledged",
+            vec![put(0, 0), pull(1), back(0), LOOK, Operation::Late { nth: 0 }, LOOK, pull(1)],
         ),
         (
-            "after a purge, what was handed back before it waits for its ack wait",
+            "after a purge, an item returned before it waits for its ack wait",
             vec![put(0, 0), put(1, 0), pull(1), back(0), purge(1), pull(1), LOOK, wait(1)],
         ),
         (
@@ -106,26 +106,26 @@ fn queue() -> Vec<(&'static str, Vec<Act>)> {
 }
 
 /// What is stored and read.
-fn others() -> Vec<(&'static str, Vec<Act>)> {
-    let too_large = [Door::Stream, Door::Key, Door::NewKey, Door::Object];
-    let timer = |number, past| Act::Timer { session: 0, number, past };
-    let log = |nth| Place { stream: Stream::Log, session: 0, nth };
+fn others() -> Vec<(&'static str, Vec<Operation>)> {
+    let too_large = [BodyTarget::Stream, BodyTarget::Key, BodyTarget::NewKey, BodyTarget::Object];
+    let timer = |number, past| Operation::Timer { session: 0, number, past };
+    let log = |nth| ItemPosition { stream: Stream::Log, session: 0, nth };
     vec![
         (
             "what is too large is refused in the same words",
-            too_large.into_iter().map(|door| Act::TooLarge { door }).collect(),
+            too_large.into_iter().map(|door| Operation::TooLarge { door }).collect(),
         ),
         (
             "a deleted key is free, once",
             vec![
-                Act::Put { key: 0, value: 1 },
-                Act::Create { key: 0, value: 2 },
-                Act::Delete { key: 0 },
-                Act::Get { key: 0 },
-                Act::List,
-                Act::Create { key: 0, value: 3 },
-                Act::Create { key: 0, value: 4 },
-                Act::Get { key: 0 },
+                Operation::Put { key: 0, value: 1 },
+                Operation::Create { key: 0, value: 2 },
+                Operation::Delete { key: 0 },
+                Operation::Get { key: 0 },
+                Operation::List,
+                Operation::Create { key: 0, value: 3 },
+                Operation::Create { key: 0, value: 4 },
+                Operation::Get { key: 0 },
             ],
         ),
         (
@@ -133,28 +133,28 @@ fn others() -> Vec<(&'static str, Vec<Act>)> {
             vec![
                 timer(5, false),
                 timer(4, true),
-                Act::Pull { queue: Queue::Timers, max: 1 },
+                Operation::Pull { queue: Queue::Timers, max: 1 },
                 timer(6, true),
-                Act::Pull { queue: Queue::Timers, max: 1 },
+                Operation::Pull { queue: Queue::Timers, max: 1 },
                 timer(7, true),
-                Act::Pull { queue: Queue::Timers, max: 1 },
+                Operation::Pull { queue: Queue::Timers, max: 1 },
                 done(0),
                 done(0),
-                Act::Depth { queue: Queue::Timers },
+                Operation::Depth { queue: Queue::Timers },
             ],
         ),
         (
             "a slot has one writer, also after a purge",
             vec![
-                Act::Append { at: log(0), create: true, body: 1 },
-                Act::Append { at: log(0), create: true, body: 2 },
-                Act::Append { at: log(0), create: false, body: 3 },
-                Act::Replace { at: log(0), stale: true, body: 4 },
-                Act::Replace { at: log(0), stale: false, body: 5 },
-                Act::LastMany { at: log(0), whole: true },
-                Act::Purge { at: log(0) },
-                Act::Append { at: log(0), create: true, body: 6 },
-                Act::Last { at: log(0), leader: false },
+                Operation::Append { at: log(0), create: true, body: 1 },
+                Operation::Append { at: log(0), create: true, body: 2 },
+                Operation::Append { at: log(0), create: false, body: 3 },
+                Operation::Replace { at: log(0), stale: true, body: 4 },
+                Operation::Replace { at: log(0), stale: false, body: 5 },
+                Operation::LastMany { at: log(0), whole: true },
+                Operation::Purge { at: log(0) },
+                Operation::Append { at: log(0), create: true, body: 6 },
+                Operation::Last { at: log(0), leader: false },
             ],
         ),
     ]

@@ -1,4 +1,4 @@
-//! What providers send.
+//! Answers of providers.
 
 use model_gateway::adapter::ProviderProtocol;
 use model_gateway::reply::ModelReply;
@@ -10,7 +10,7 @@ const PROTOCOLS: [ProviderProtocol; 4] = [
     ProviderProtocol::Gemini,
 ];
 
-/// What an answer comes to, fed in pieces of so many bytes: a reply, or what kind of failure.
+/// Reads an answer in pieces of `piece` bytes: a reply, or the kind of failure.
 fn read(protocol: ProviderProtocol, bytes: &[u8], piece: usize) -> Result<ModelReply, contract::model::FailureKind> {
     let (mut reader, mut reply) = (protocol.response_reader(), ModelReply::default());
     for piece in bytes.chunks(piece.max(1)) {
@@ -24,8 +24,8 @@ fn read(protocol: ProviderProtocol, bytes: &[u8], piece: usize) -> Result<ModelR
     Ok(reply)
 }
 
-/// An answer of any provider is the same however it is cut, and a reply only where it came to an end. The first byte says whose
-/// it is, and how it is cut.
+/// An answer gives the same result however it is cut, and a reply only if it is complete. The first byte selects the protocol
+/// and the size of the pieces.
 pub fn answer(data: &[u8]) {
     let Some((first, bytes)) = data.split_first() else { return };
     let protocol = PROTOCOLS[usize::from(first % 4)];

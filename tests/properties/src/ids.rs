@@ -1,4 +1,4 @@
-//! Whatever stands where an id or a subject should.
+//! Texts in the place of ids and subjects.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use contract::ids::{CallId, CommandId, SessionId, TenantId, ToolName};
 use contract::subject::{self, Subject};
 use contract::{AgentId, Json};
 
-/// Every id that is taken is one token of a subject, and every subject that is taken is the one that its parts make.
+/// An accepted id is one token of a subject, and an accepted subject is the one that its parts build.
 pub fn ids(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for text in text.lines() {
@@ -61,7 +61,7 @@ fn each(text: &str) {
     }
 }
 
-/// An id says what it was made of, reads the same as JSON, and holds nothing that a subject is made of.
+/// An id keeps its text, also through JSON, and contains no separator or wildcard of subjects.
 fn id<I: Debug + Clone + Into<String>, E: Debug>(text: &str, id: Result<I, E>, as_str: fn(&I) -> &str, max: usize) {
     let Ok(id) = id else { return };
     assert_eq!(as_str(&id), text);
@@ -81,7 +81,7 @@ fn token_by_token(subject: &str) {
     }
 }
 
-/// A filter takes what it spells, and never what it does not begin like.
+/// A filter matches the subject that it spells, and no subject with another prefix.
 fn matching(filter: &str, subject: &str) {
     let took = subject::matches(filter, subject);
     let wild = filter.split('.').any(|token| matches!(token, "*" | ">"));

@@ -1,5 +1,5 @@
-//! What holds of any bytes that come from outside. Each function takes an input of the fuzzer and panics where something
-//! does not hold; the targets below `fuzz/` call them, and so does a plain test with the inputs that are kept there.
+//! Properties that hold for any bytes from outside. Each function takes an input of the fuzzer and panics if a property does
+//! not hold. The targets below `fuzz/` call them, and so does a test with the inputs of the corpus.
 
 #![allow(clippy::missing_panics_doc, reason = "to panic is how a property says that it does not hold")]
 
@@ -13,7 +13,7 @@ pub use ids::ids;
 pub use replies::{signal, splitter};
 pub use yaml::{agents, models};
 
-/// A property.
+/// A check that panics if a property does not hold for the bytes.
 pub type Property = fn(&[u8]);
 
 /// Every property, by the name of its target.

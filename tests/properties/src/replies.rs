@@ -1,4 +1,4 @@
-//! Whatever a model writes.
+//! Replies of models.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
@@ -18,7 +18,7 @@ static PATTERNS: LazyLock<Vec<(ContinuationSettings, Arc<Patterns>)>> = LazyLock
     settings.filter_map(|settings| Some((settings.clone(), Patterns::compile(&settings).ok()?))).collect()
 });
 
-/// However a text is cut, the same is shown and the same envelope found; and next to nothing is shown that was not there.
+/// However a text is cut, the shown text and the envelope are the same, and hardly any text is added.
 pub fn splitter(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for form in FORMS {
@@ -38,7 +38,7 @@ pub fn splitter(data: &[u8]) {
     }
 }
 
-/// Reading and hearing is total, and nothing that was broken off is ever run. What follows a zero is what the pseudo-call
+/// Reading and pattern matching are total, and no truncated call is ever run. What follows a zero is what the pseudo-call
 /// has for arguments; without one, it is the text.
 pub fn signal(data: &[u8]) {
     let both = String::from_utf8_lossy(data);
@@ -62,8 +62,8 @@ pub fn signal(data: &[u8]) {
     let beside = read(text, &[pseudo, native], form);
     check(&beside);
     assert!(beside.calls.is_empty(), "there is a native one");
-    hear(text);
-    hear(&visible);
+    match_patterns(text);
+    match_patterns(&visible);
 }
 
 fn check(reading: &Reading) {
@@ -72,8 +72,8 @@ fn check(reading: &Reading) {
     assert!(signal.nudge().starts_with("Go on."));
 }
 
-/// What is found is of the list that it is said to be of, and is found again.
-fn hear(text: &str) {
+/// A match is in the list that it names, and a second search finds it again.
+fn match_patterns(text: &str) {
     for (settings, patterns) in PATTERNS.iter() {
         let Some(found) = patterns.match_text(text) else { continue };
         let list = if found.continues { &settings.continuation_patterns } else { &settings.termination_patterns };

@@ -1,4 +1,4 @@
-//! Whatever stands in a configuration file.
+//! Configuration files.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use prompt_composer::agents;
 /// Longer than any file of this size takes, on a machine that does other things too, checked by sanitizers.
 const TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Reading agents is total and takes no longer than it should; whoever is taken has settings that sessions can use.
+/// Reading agents never panics and ends in time; an accepted agent has settings that sessions can use.
 pub fn agents(data: &[u8]) {
     let file = file(data, agents::FILE);
     let Ok(read) = in_time(|| agents::parse(&file)) else { return };
@@ -30,7 +30,7 @@ pub fn agents(data: &[u8]) {
     }
 }
 
-/// Reading models is total and takes no longer than it should; whatever is found has the provider that it names.
+/// Reading models never panics and ends in time; an accepted model has the provider that it names.
 pub fn models(data: &[u8]) {
     let file = file(data, models::FILE);
     let Ok(read) = in_time(|| models::parse(&file)) else { return };
@@ -50,7 +50,7 @@ fn file(data: &[u8], name: &str) -> TextFile {
     TextFile { origin: name.to_owned(), text: String::from_utf8_lossy(data).into_owned() }
 }
 
-/// Errors are shown to people, so showing them is part of it.
+/// Formatting the error is part of the measured time.
 #[allow(clippy::disallowed_methods, reason = "time is what is held here")]
 fn in_time<T, E: ToString>(read: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     let began = Instant::now();

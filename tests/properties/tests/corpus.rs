@@ -1,4 +1,4 @@
-//! The inputs that the fuzzer kept, on a stable toolchain.
+//! The inputs of the corpus, with a stable toolchain.
 
 #![allow(clippy::unwrap_used, reason = "tests may")]
 
@@ -10,7 +10,7 @@ const FILES_MAX: usize = 200;
 const BYTES_MAX: u64 = 4 << 10;
 
 #[test]
-fn what_holds_of_any_bytes_holds_of_those_that_are_kept() {
+fn properties_hold_for_the_kept_corpus() {
     for (name, property) in properties::ALL {
         let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
         let files: Vec<_> = fs::read_dir(&corpus).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! Sessions that perform a call of the simulated one, as far as it can tell: they begin, stand still, end, and report.
+//! Child sessions, reduced to what the simulated parent can observe: they start, pause, end, and report.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use contract::event::Spent;
 use contract::model::{ResultMeta, Usage};
 use contract::tool::{ChildUsage, Outcome, ToolResult};
 
-/// What a child costs, in millionths of a dollar.
+/// Cost of a child, in millionths of a dollar.
 pub const COST_MICROS: u64 = 500_000;
 
-/// What a child is doing.
+/// The phase of a child that was started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum Phase {
     Working,
     Paused,
     Ended,
@@ -21,81 +21,81 @@ enum Doing {
 
 #[derive(Debug)]
 struct Child {
-    doing: Option<Doing>,
-    /// The last word of the parent.
-    heard: Option<(u64, Verb)>,
+    phase: Option<Phase>,
+    /// Number and verb of the last command of the parent.
+    last_command: Option<(u64, Verb)>,
     slot: u64,
 }
 
-/// Every child, by the call that it performs.
+/// All children, by the call that each one performs.
 #[derive(Debug, Default)]
 pub struct Children(BTreeMap<CallId, Child>);
 
 impl Children {
     fn child(&mut self, call: &CallId) -> &mut Child {
-        self.0.entry(call.clone()).or_insert(Child { doing: None, heard: None, slot: 0 })
+        self.0.entry(call.clone()).or_insert(Child { phase: None, last_command: None, slot: 0 })
     }
 
-    /// A `start` comes. The result, where that is the end of it already.
+    /// Handles a `start`. Returns a result if the child ends at once, since a stop came first.
     pub fn start(&mut self, call: &CallId, slot: u64) -> Option<ToolResult> {
         let child = self.child(call);
-        if child.doing.is_some() {
+        if child.phase.is_some() {
             return None;
         }
         child.slot = slot;
-        match child.heard {
+        match child.last_command {
             Some((_, Verb::Stop)) => {
-                child.doing = Some(Doing::Ended);
+                child.phase = Some(Phase::Ended);
                 Some(result(call, slot, Outcome::Error, None))
             }
             Some((_, Verb::Pause)) => {
-                child.doing = Some(Doing::Paused);
+                child.phase = Some(Phase::Paused);
                 None
             }
             Some(_) | None => {
-                child.doing = Some(Doing::Working);
+                child.phase = Some(Phase::Working);
                 None
             }
         }
     }
 
-    /// A word of the parent comes. The result, where it ends the child.
-    pub fn hear(&mut self, call: &CallId, number: u64, verb: Verb) -> Option<ToolResult> {
+    /// Handles a command of the parent. Returns a result if it ends the child.
+    pub fn command(&mut self, call: &CallId, number: u64, verb: Verb) -> Option<ToolResult> {
         let child = self.child(call);
-        if child.heard.is_some_and(|(last, _)| last >= number) {
+        if child.last_command.is_some_and(|(last, _)| last >= number) {
             return None;
         }
-        child.heard = Some((number, verb));
-        match (child.doing?, verb) {
-            (Doing::Ended, _) => None,
+        child.last_command = Some((number, verb));
+        match (child.phase?, verb) {
+            (Phase::Ended, _) => None,
             (_, Verb::Stop) => {
-                child.doing = Some(Doing::Ended);
+                child.phase = Some(Phase::Ended);
                 Some(result(call, child.slot, Outcome::Cancelled, Some(COST_MICROS)))
             }
             (_, Verb::Pause) => {
-                child.doing = Some(Doing::Paused);
+                child.phase = Some(Phase::Paused);
                 None
             }
             _ => {
-                child.doing = Some(Doing::Working);
+                child.phase = Some(Phase::Working);
                 None
             }
         }
     }
 
-    /// Its work is done; nothing where it had ended before, or stands still.
+    /// Ends a child whose work is done. Returns no result if it has ended before or is paused.
     pub fn end(&mut self, call: &CallId, outcome: Outcome) -> Option<ToolResult> {
         let child = self.child(call);
-        let works = child.doing == Some(Doing::Working);
+        let works = child.phase == Some(Phase::Working);
         works.then(|| {
-            child.doing = Some(Doing::Ended);
+            child.phase = Some(Phase::Ended);
             result(call, child.slot, outcome, Some(COST_MICROS))
         })
     }
 
     /// The call of a child that has not ended.
-    pub fn left_over(&self) -> Option<&CallId> {
-        let alive = |child: &Child| matches!(child.doing, Some(Doing::Working | Doing::Paused));
+    pub fn find_running(&self) -> Option<&CallId> {
+        let alive = |child: &Child| matches!(child.phase, Some(Phase::Working | Phase::Paused));
         self.0.iter().find(|(_, child)| alive(child)).map(|(call, _)| call)
     }
 }

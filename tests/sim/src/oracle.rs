@@ -1,4 +1,4 @@
-//! The oracle: reads a log commit by commit, with its own idea of what a session is, and says what is wrong.
+//! The oracle: reads a log commit by commit, with its own model of a session, and reports violations of the rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,64 +9,57 @@ use contract::model::ModelItem;
 use contract::tool::{ASK_USER, Outcome, ToolItem};
 use serde_json::Value;
 
-/// What the oracle knows of a session.
+use crate::ensure::ensure;
+
+/// The state of a session as the oracle derives it from the log.
 #[derive(Debug, Default)]
 pub struct Oracle {
     started: bool,
     ended: bool,
     paused: bool,
     inputs: BTreeSet<InputRef>,
-    /// The id of the input that is being handled.
+    /// Id of the input of the current commit.
     input: String,
     identified: BTreeSet<String>,
     opened: BTreeSet<String>,
     results: BTreeMap<String, Outcome>,
-    turn: Option<TurnSeen>,
+    turn: Option<Turn>,
     turns: u32,
     open_model: Option<(String, u32)>,
     attempts: BTreeMap<String, u32>,
     finished: BTreeSet<String>,
     gates: BTreeSet<String>,
-    /// What each call may run with: what the model asked for, or what a person made of it.
+    /// Arguments that each call may run with: those of the model, or those that a person changed them to.
     arguments: BTreeMap<String, Json>,
-    /// Answers to gates by their input: what they change the arguments to.
+    /// Arguments that an answer to a gate sets, by the input of the answer.
     answers: BTreeMap<String, Option<Json>>,
     open_tools: BTreeSet<String>,
-    /// Calls that children perform, and what those were told last.
+    /// Calls that children perform, with the last command to each child.
     children: BTreeMap<String, Option<Verb>>,
-    told: u64,
+    child_commands: u64,
     messages: Vec<String>,
     max_iterations: u32,
     spent_micros: u64,
 }
 
 #[derive(Debug, Default)]
-struct TurnSeen {
+struct Turn {
     number: u32,
     steps: u32,
     calls: BTreeSet<String>,
-    /// The limit at which a person is asked now.
-    asked: Option<StopReason>,
-    /// How often a person granted as many steps again.
+    /// The limit that an open gate is about.
+    open_limit: Option<StopReason>,
+    /// How often a person approved `max_iterations` further steps.
     granted: u32,
-    /// A person said no.
+    /// A person denied a gate about a limit or a failed model.
     denied: bool,
-    /// Fallbacks that were taken.
     fallbacks: u32,
-    /// A model call failed for good, and a person is asked.
+    /// A model call failed for good, and a gate about it is open.
     failed: bool,
     /// The limit at which the turn ends with its next step.
     last: Option<StopReason>,
-    /// That step's model call was opened.
+    /// The model call of that last step was opened.
     last_opened: bool,
-}
-
-macro_rules! ensure {
-    ($condition:expr, $($why:tt)*) => {
-        if !$condition {
-            return Err(format!($($why)*));
-        }
-    };
 }
 
 impl Oracle {
@@ -80,17 +73,17 @@ impl Oracle {
         self.started && !self.ended
     }
 
-    /// Ids of the user messages that were taken in.
+    /// Ids of the processed user messages.
     pub fn messages(&self) -> &[String] {
         &self.messages
     }
 
-    /// Money that the log accounts for, in millionths of a dollar.
+    /// Cost that the log records, in millionths of a dollar.
     pub fn spent_micros(&self) -> u64 {
         self.spent_micros
     }
 
-    /// Reads the events of one commit.
+    /// Reads the events of one commit; the error names the broken rule.
     pub fn commit(&mut self, events: &[Event]) -> Result<(), String> {
         ensure!(!events.is_empty(), "a commit without events");
         let names_input = matches!(events[0], Event::InputHandled(_) | Event::InputIgnored(_));
@@ -101,7 +94,7 @@ impl Oracle {
         let ends = events.iter().any(|event| matches!(event, Event::TurnCompleted(_)));
         let gives_up =
             events.iter().any(|event| matches!(event, Event::CallCancelled(cancelled) if cancelled.tool.is_some()));
-        ensure!(!(self.paused && by_timer && gives_up && !ends), "a call was given up in a pause");
+        ensure!(!(self.paused && by_timer && gives_up && !ends), "a call timed out in a pause");
         for event in events {
             self.event(event)?;
         }
@@ -109,9 +102,9 @@ impl Oracle {
             !(self.paused && self.turn.is_none() && self.open_model.is_some()),
             "a model call is open outside a turn"
         );
-        for (call, told) in &self.children {
-            let wanted = matches!(told, Some(Verb::Pause)) == self.paused;
-            ensure!(wanted, "the child of {call} was told {told:?} last, and paused is {}", self.paused);
+        for (call, last) in &self.children {
+            let wanted = matches!(last, Some(Verb::Pause)) == self.paused;
+            ensure!(wanted, "the last command to the child of {call} is {last:?}, and paused is {}", self.paused);
         }
         Ok(())
     }
@@ -144,7 +137,7 @@ impl Oracle {
                 ensure!(!self.paused, "a turn began in a pause");
                 ensure!(turn.turn == self.turns + 1, "turn {} follows turn {}", turn.turn, self.turns);
                 self.turns = turn.turn;
-                self.turn = Some(TurnSeen { number: turn.turn, ..TurnSeen::default() });
+                self.turn = Some(Turn { number: turn.turn, ..Turn::default() });
             }
             Event::Configured(configured) => {
                 let steps = configured.overrides.as_ref().and_then(|own| own.max_iterations);
@@ -186,15 +179,20 @@ impl Oracle {
                     self.open_model = None;
                 }
             }
-            Event::ChildCommanded(told) => {
-                self.told += 1;
-                ensure!(told.number == self.told, "word {} to a child is the {}th", told.number, self.told);
-                let call = told.call.to_string();
+            Event::ChildCommanded(command) => {
+                self.child_commands += 1;
                 ensure!(
-                    self.children.insert(call.clone(), Some(told.verb)).is_some(),
-                    "{call} is performed by no child"
+                    command.number == self.child_commands,
+                    "child command {} is the {}th one",
+                    command.number,
+                    self.child_commands
                 );
-                if told.verb == Verb::Stop {
+                let call = command.call.to_string();
+                ensure!(
+                    self.children.insert(call.clone(), Some(command.verb)).is_some(),
+                    "{call} is not performed by a child"
+                );
+                if command.verb == Verb::Stop {
                     self.children.remove(&call);
                     self.open_tools.remove(&call);
                 }
@@ -205,7 +203,7 @@ impl Oracle {
             | Event::TimerSet(_)
             | Event::ContextCleared(_)
             | Event::Error(_) => {}
-            Event::Unknown => return Err("an event that nobody knows".to_owned()),
+            Event::Unknown => return Err("an unknown event".to_owned()),
             Event::ModelCallOpened(opened) => {
                 ensure!(!self.paused, "I5: a model call opened in a pause");
                 ensure!(self.open_model.is_none(), "two model calls are open");
@@ -220,10 +218,10 @@ impl Oracle {
                 let Some(turn) = &mut self.turn else { return Err("a model call outside a turn".to_owned()) };
                 ensure!(opened.turn == turn.number, "a model call of another turn");
                 ensure!(
-                    turn.asked.is_none() && !turn.failed && (!turn.denied || turn.last.is_some()),
-                    "I4: goes on although nobody granted more"
+                    turn.open_limit.is_none() && !turn.failed && (!turn.denied || turn.last.is_some()),
+                    "I4: a call without an approval of further steps"
                 );
-                ensure!(!turn.last_opened, "I4: a turn at a limit made another call than its last one");
+                ensure!(!turn.last_opened, "I4: a turn at a limit opened a second last call");
                 turn.last_opened = turn.last.is_some();
                 if opened.attempt == 1 {
                     turn.steps += 1;
@@ -256,10 +254,10 @@ impl Oracle {
             Event::AiFullReceived(reply) => {
                 self.spend(reply.spent.cost_usd);
                 let call = reply.call.to_string();
-                ensure!(self.attempts.contains_key(&call), "a reply to {call}, which was never asked");
+                ensure!(self.attempts.contains_key(&call), "a reply to {call}, which was never opened");
                 // The input's id is that of the attempt that it reports, and of its run.
                 let attempt = self.input.strip_prefix(&call).and_then(|rest| rest.strip_prefix('-'));
-                ensure!(attempt.is_some(), "{} is taken for the reply to {call}", self.input);
+                ensure!(attempt.is_some(), "input {} is taken for the reply to {call}", self.input);
                 ensure!(self.finished.insert(call.clone()), "two replies to {call}");
                 if let Some((open, _)) = &self.open_model {
                     ensure!(*open == call, "a reply to {call} while {open} is open");
@@ -283,7 +281,7 @@ impl Oracle {
                 let call = opened.call.to_string();
                 ensure!(!self.paused, "I5: a tool call opened in a pause");
                 ensure!(self.identified.contains(&call), "{call} runs but was never identified");
-                ensure!(!self.gates.contains(&call), "{call} runs although nobody approved");
+                ensure!(!self.gates.contains(&call), "{call} runs without an approval");
                 ensure!(!self.results.contains_key(&call), "{call} runs after its result");
                 ensure!(self.opened.insert(call.clone()), "{call} was opened twice");
                 if opened.child.is_some() {
@@ -293,7 +291,7 @@ impl Oracle {
             }
             Event::ToolCallExtended(extended) => {
                 let call = extended.call.to_string();
-                ensure!(self.open_tools.contains(&call), "{call} got more time and does not run");
+                ensure!(self.open_tools.contains(&call), "{call} was extended and is not open");
             }
             Event::ToolCallResult(result) => {
                 let call = result.call.to_string();
@@ -301,7 +299,7 @@ impl Oracle {
                 self.spend(result.used.map_or(0.0, |used| used.spent.cost_usd));
                 let performed = self.children.remove(&call).is_some();
                 let own = matches!(result.outcome, Outcome::Cancelled | Outcome::Timeout | Outcome::Unknown);
-                ensure!(!performed || !own || result.used.is_some(), "{call} was given up and its child goes on");
+                ensure!(!performed || !own || result.used.is_some(), "{call} was cancelled and its child goes on");
                 let before = self.results.insert(call.clone(), result.outcome);
                 match before {
                     None => ensure!(!result.replaces, "{call}: replaces a result that is not there"),
@@ -348,7 +346,7 @@ impl Oracle {
                 }
                 ensure!(self.open_model.is_none(), "a turn ended with its model call open");
                 ensure!(self.open_tools.is_empty(), "a turn ended with tools running");
-                ensure!(self.gates.is_empty(), "a turn ended with a question open");
+                ensure!(self.gates.is_empty(), "a turn ended with a gate open");
                 for call in &turn.calls {
                     ensure!(self.results.contains_key(call), "I3: the turn ended and {call} has no result");
                 }
@@ -356,20 +354,20 @@ impl Oracle {
             Event::GateOpened(gate) => {
                 ensure!(self.gates.insert(gate.gate.to_string()), "a gate opened twice");
                 if let GateKind::Error(_) = gate.kind {
-                    let turn = self.turn.as_mut().ok_or("a question about a model outside a turn")?;
+                    let turn = self.turn.as_mut().ok_or("a gate about a model outside a turn")?;
                     turn.failed = true;
                 }
                 if let GateKind::Limit(limit) = gate.kind {
                     let idle = self.open_model.is_none() && self.open_tools.is_empty();
-                    ensure!(idle, "a person is asked about a limit while calls run");
+                    ensure!(idle, "a gate about a limit while calls run");
                     let turn = self.turn.as_mut().ok_or("a limit outside a turn")?;
-                    turn.asked = Some(limit);
+                    turn.open_limit = Some(limit);
                 }
             }
             Event::GateClosed(gate) => {
                 ensure!(self.gates.remove(gate.gate.as_str()), "a gate closed that was not open");
                 let changed = self.answers.get(&self.input).cloned().flatten();
-                ensure!(gate.arguments == changed, "the arguments of {} are not what a person made of them", gate.gate);
+                ensure!(gate.arguments == changed, "the arguments of {} are not those that a person set", gate.gate);
                 if let Some(changed) = changed {
                     self.arguments.insert(gate.gate.to_string(), changed);
                 }
@@ -378,7 +376,7 @@ impl Oracle {
                 {
                     turn.denied = gate.decision == AnswerDecision::Deny;
                 } else if let Some(turn) = &mut self.turn
-                    && let Some(limit) = turn.asked.take()
+                    && let Some(limit) = turn.open_limit.take()
                 {
                     match gate.decision {
                         AnswerDecision::Approve => turn.granted += u32::from(limit == StopReason::MaxIterations),
@@ -390,30 +388,27 @@ impl Oracle {
         Ok(())
     }
 
-    /// A person answers a gate by this input.
-    pub fn answers(&mut self, input: String, answer: &Answer) {
+    /// Records that an input answers a gate.
+    pub fn record_answer(&mut self, input: String, answer: &Answer) {
         self.answers.insert(input, answer.arguments.clone());
     }
 
-    /// What goes to the executors is what was approved, and nothing that only a person can answer.
-    pub fn may_run(&self, item: &ToolItem) -> Result<(), String> {
+    /// Checks an item for the executors: its arguments were approved, and it is no question to a person.
+    pub fn check_tool_item(&self, item: &ToolItem) -> Result<(), String> {
         let call = item.meta.call.as_str();
-        ensure!(item.tool.as_str() != ASK_USER, "{call} is a question, and goes to the executors");
-        ensure!(
-            self.arguments.get(call) == Some(&item.arguments),
-            "{call} runs with other arguments than were approved"
-        );
+        ensure!(item.tool.as_str() != ASK_USER, "{call} is a question to a person, and is sent to the executors");
+        ensure!(self.arguments.get(call) == Some(&item.arguments), "{call} runs with arguments that were not approved");
         Ok(())
     }
 
-    /// A model is told to call no tool in a turn's last step, and only there.
-    pub fn may_call_tools(&self, item: &ModelItem) -> Result<(), String> {
-        let beside = item.meta.call.as_str().starts_with(['s', 'j']);
-        let last = !beside && self.turn.as_ref().is_some_and(|turn| turn.last.is_some());
+    /// Checks an item for the gateways: it forbids tools in the last step of a turn, and only there.
+    pub fn check_model_item(&self, item: &ModelItem) -> Result<(), String> {
+        let is_helper = item.meta.call.as_str().starts_with(['s', 'j']);
+        let last = !is_helper && self.turn.as_ref().is_some_and(|turn| turn.last.is_some());
         let forbids = item.parameters.get("tool_choice").is_some_and(|choice| choice == "none");
         let asks = item.messages.iter().any(|message| message.get().contains("Call no tool"));
         ensure!(forbids == (last && !item.tools.is_empty()), "{}: tools are forbidden: {forbids}", item.meta.call);
-        ensure!(!last || asks, "{} does not ask for a last word", item.meta.call);
+        ensure!(!last || asks, "{} does not ask for a final answer", item.meta.call);
         Ok(())
     }
 
@@ -427,23 +422,26 @@ impl Oracle {
     }
 }
 
-/// I3: in what a model is sent, each call has exactly one result, in order, right behind its reply.
-pub fn valid_request(messages: &[Json]) -> Result<(), String> {
-    let mut owed: std::collections::VecDeque<String> = std::collections::VecDeque::new();
+/// Checks a request (I3): each call has exactly one result, in order, right after its reply.
+pub fn check_request(messages: &[Json]) -> Result<(), String> {
+    let mut pending: std::collections::VecDeque<String> = std::collections::VecDeque::new();
     let mut users = 0;
     for (position, message) in messages.iter().enumerate() {
         let message: Value = serde_json::from_str(message.get()).map_err(|error| error.to_string())?;
         let role = message["role"].as_str().unwrap_or_default();
         if role == "tool" {
             let id = message["tool_call_id"].as_str().unwrap_or_default();
-            ensure!(owed.pop_front().as_deref() == Some(id), "I3: message {position}: result of {id} is out of place");
+            ensure!(
+                pending.pop_front().as_deref() == Some(id),
+                "I3: message {position}: the result of {id} is misplaced"
+            );
             continue;
         }
-        ensure!(owed.is_empty(), "I3: message {position}: results are missing: {owed:?}");
+        ensure!(pending.is_empty(), "I3: message {position}: results are missing: {pending:?}");
         match role {
             "system" => ensure!(position == 0, "a system prompt in the middle"),
             "user" => users += 1,
-            "assistant" => owed.extend(
+            "assistant" => pending.extend(
                 message["tool_calls"]
                     .as_array()
                     .into_iter()
@@ -453,7 +451,7 @@ pub fn valid_request(messages: &[Json]) -> Result<(), String> {
             other => return Err(format!("message {position} has the role {other:?}")),
         }
     }
-    ensure!(owed.is_empty(), "I3: results are missing at the end: {owed:?}");
+    ensure!(pending.is_empty(), "I3: results are missing at the end: {pending:?}");
     ensure!(users > 0, "a request without a user message");
     Ok(())
 }

@@ -1,22 +1,22 @@
-//! What models say in a simulated world: good, bad and odd replies, and failures.
+//! Replies of the simulated models: good, bad and odd ones, and failures.
 
 use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
 
 use crate::rng::Rng;
 
-/// The tools of the world: pure, idempotent, at most once, one that asks a person first, and the loop's own.
+/// The tools of the world: pure, idempotent, at most once, one that needs an approval, and the built-in ones of the loop.
 pub const TOOLS: &[&str] = &["look", "put", "pay", "launch", "delegate", "ask_user"];
 
-/// A model's answer.
+/// The result of a model call.
 #[derive(Debug, Clone)]
-pub enum Answer {
-    /// A reply.
+pub enum ModelAnswer {
+    /// The provider sent a reply, good or bad.
     Finished(Box<ModelFinished>),
-    /// A failure.
+    /// The provider or the network failed.
     Failed(ModelFailed),
 }
 
-/// An empty reply to fill in.
+/// An empty reply with a usage and a cost.
 pub fn blank(meta: ResultMeta) -> ModelFinished {
     ModelFinished {
         meta,
@@ -35,10 +35,10 @@ pub fn blank(meta: ResultMeta) -> ModelFinished {
     }
 }
 
-/// Any answer.
-pub fn answer(rng: &mut Rng, meta: ResultMeta) -> Answer {
+/// A random result of a model call.
+pub fn answer(rng: &mut Rng, meta: ResultMeta) -> ModelAnswer {
     if rng.chance(8) {
-        return Answer::Failed(failure(rng, meta));
+        return ModelAnswer::Failed(failure(rng, meta));
     }
     let mut reply = blank(meta);
     match rng.below(100) {
@@ -54,20 +54,20 @@ pub fn answer(rng: &mut Rng, meta: ResultMeta) -> Answer {
             "cut off".clone_into(&mut reply.text);
             reply.finish_reason = FinishReason::Length;
         }
-        // Neither a signal nor a pattern nor the words of it say whether work is left.
+        // No signal and no pattern says whether work is left: a judge is asked.
         80..88 => "It is a matter of taste.".clone_into(&mut reply.text),
         _ => "All done.".clone_into(&mut reply.text),
     }
-    Answer::Finished(Box::new(reply))
+    ModelAnswer::Finished(Box::new(reply))
 }
 
-/// What a judge says: mostly one of the two words.
-pub fn judgement(rng: &mut Rng, meta: ResultMeta) -> Answer {
+/// A random result of a judge: mostly one of the two words.
+pub fn judgement(rng: &mut Rng, meta: ResultMeta) -> ModelAnswer {
     if rng.chance(10) {
-        return Answer::Failed(failure(rng, meta));
+        return ModelAnswer::Failed(failure(rng, meta));
     }
-    let said = rng.pick(&["CONTINUE: it is not done", "TERMINATE", "TERMINATE: it is done", "Who knows?"]);
-    Answer::Finished(Box::new(ModelFinished { text: (*said).to_owned(), ..blank(meta) }))
+    let text = rng.pick(&["CONTINUE: it is not done", "TERMINATE", "TERMINATE: it is done", "Who knows?"]);
+    ModelAnswer::Finished(Box::new(ModelFinished { text: (*text).to_owned(), ..blank(meta) }))
 }
 
 fn calls(rng: &mut Rng, reply: &mut ModelFinished) {
@@ -89,7 +89,7 @@ fn calls(rng: &mut Rng, reply: &mut ModelFinished) {
             2 => "",
             _ => "{\"a\":1}",
         };
-        // Providers number calls as they like, some always alike.
+        // Some providers give every call the same id.
         reply.tool_calls.push(ToolCall::new("call_0", name, arguments));
     }
     reply.finish_reason = if rng.chance(80) { FinishReason::ToolCalls } else { FinishReason::Stop };
@@ -101,7 +101,7 @@ fn signal(rng: &mut Rng, reply: &mut ModelFinished) {
     reply.tool_calls.push(ToolCall::new("", "continuation", &arguments));
 }
 
-/// Any failure.
+/// A failed model call of a random kind.
 pub fn failure(rng: &mut Rng, meta: ResultMeta) -> ModelFailed {
     let kind = *rng.pick(&[
         FailureKind::RateLimited,
@@ -117,5 +117,13 @@ pub fn failure(rng: &mut Rng, meta: ResultMeta) -> ModelFailed {
     ]);
     let retry_after_ms = rng.chance(20).then(|| rng.below(4_000));
     let usage = Usage { input: 3, ..Usage::default() };
-    ModelFailed { meta, kind, retry_after_ms, message: "bad luck".to_owned(), usage, cost_usd: 0.0, run: String::new() }
+    ModelFailed {
+        meta,
+        kind,
+        retry_after_ms,
+        message: "simulated failure".to_owned(),
+        usage,
+        cost_usd: 0.0,
+        run: String::new(),
+    }
 }

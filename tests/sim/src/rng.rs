@@ -1,16 +1,16 @@
-//! Chance out of a seed: the same seed, the same life.
+//! Random numbers from a seed: the same seed gives the same run.
 
-/// The generator `SplitMix64`.
+/// The generator `SplitMix64`: fast, and the same on every machine.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator of its own for this seed.
+    /// A generator for this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
     }
 
-    /// Any number.
+    /// A number of the whole range of `u64`.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -29,9 +29,14 @@ impl Rng {
         self.below(100) < percent
     }
 
-    /// One of a list that is not empty.
+    /// An index of a list of `len` items; 0 where `len` is 0.
+    pub fn index(&mut self, len: u64) -> usize {
+        usize::try_from(self.below(len)).unwrap_or(0)
+    }
+
+    /// One item of a list that is not empty.
     pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        let index = usize::try_from(self.below(list.len() as u64)).unwrap_or(0);
+        let index = self.index(list.len() as u64);
         &list[index]
     }
 }

@@ -1,4 +1,4 @@
-//! What the model server answers with: pieces of a reply, and faults.
+//! Replies of the model server: pieces of text, reasoning and calls, and faults.
 
 use std::time::Duration;
 
@@ -6,11 +6,9 @@ use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::await_that;
-
-/// What is answered: text, reasoning and calls in pieces, or a fault.
+/// A reply to one request: text, reasoning and calls in pieces, or a fault.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct ScriptedReply {
     pub(super) status: StatusCode,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) pieces: Vec<Piece>,
@@ -25,17 +23,17 @@ pub struct Reply {
 pub(super) enum Piece {
     /// Fields of a delta.
     Delta(Value),
-    /// Bytes as they are.
+    /// Bytes that are sent unchanged.
     Raw(String),
     /// Waits until the test opens the gate.
     Gate(Gate),
-    /// Waits.
+    /// Waits for a fixed time.
     Delay(Duration),
     /// Ends the body here, properly or by breaking the connection.
     Stop { broken: bool },
 }
 
-/// Holds a reply back until the test opens it.
+/// Holds a reply back until the test opens the gate.
 #[derive(Debug, Clone)]
 pub struct Gate {
     open: watch::Sender<bool>,
@@ -49,29 +47,35 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// A closed gate.
+    /// A gate that is closed until [`Gate::open`].
     pub fn new() -> Self {
         Self { open: watch::Sender::new(false), reached: watch::Sender::new(false) }
     }
 
-    /// Lets the reply go on.
+    /// Releases every reply that waits at the gate.
     pub fn open(&self) {
         self.open.send_replace(true);
     }
 
-    /// Returns when a reply stands before the gate.
+    /// Returns when a reply waits at the gate.
     pub async fn reached(&self) {
-        await_that(&self.reached, |reached| *reached).await;
+        wait_until(&self.reached, |reached| *reached).await;
     }
 
-    /// Stands before the gate until it opens.
+    /// Waits at the gate until it opens.
     pub async fn pass(&self) {
         self.reached.send_replace(true);
-        await_that(&self.open, |open| *open).await;
+        wait_until(&self.open, |open| *open).await;
     }
 }
 
-impl Reply {
+/// Returns when a watched value fulfils a condition.
+pub(super) async fn wait_until<T>(watched: &watch::Sender<T>, holds: impl FnMut(&T) -> bool) {
+    // The sender is borrowed, so that the channel cannot close meanwhile.
+    let _ = watched.subscribe().wait_for(holds).await;
+}
+
+impl ScriptedReply {
     fn with(pieces: Vec<Piece>) -> Self {
         Self {
             status: StatusCode::OK,
@@ -84,45 +88,45 @@ impl Reply {
         }
     }
 
-    /// A text, streamed word by word.
+    /// A reply of text, streamed word by word.
     pub fn text(text: &str) -> Self {
         Self::with(Vec::new()).and_text(text)
     }
 
-    /// Tool calls by name and arguments; ids are `call_0`, `call_1` and so on.
+    /// A reply of tool calls by name and arguments; ids are `call_0`, `call_1` and so on.
     pub fn calls(calls: &[(&str, Value)]) -> Self {
         Self::with(Vec::new()).and_calls(calls)
     }
 
-    /// A text together with a `continuation` pseudo-call of this status.
+    /// A reply of text and a `continuation` pseudo-call of this status.
     pub fn signal(text: &str, status: &str) -> Self {
-        Self::text(text).and_calls(&[("continuation", json!({"status": status, "reason": "as the test wants"}))])
+        Self::text(text).and_calls(&[("continuation", json!({"status": status, "reason": "scripted"}))])
     }
 
-    /// A body as it is, under a status.
+    /// An unchanged body with an HTTP status.
     pub fn status(status: u16, body: &str) -> Self {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self { status, raw: true, ..Self::with(vec![Piece::Raw(body.to_owned())]) }
     }
 
-    /// Bytes that are sent as they are, as an event stream.
+    /// Bytes that are sent unchanged as an event stream.
     pub fn raw(body: &str) -> Self {
         Self { raw: true, ..Self::with(vec![Piece::Raw(body.to_owned())]) }
     }
 
-    /// No byte at all until the connection is dropped.
+    /// Sends no byte until the connection is dropped.
     pub fn hang() -> Self {
         Self { before: Some(Gate::new()), ..Self::with(Vec::new()) }
     }
 
-    /// Adds text.
+    /// Adds text, one piece for each word.
     #[must_use]
     pub fn and_text(mut self, text: &str) -> Self {
         self.pieces.extend(text.split_inclusive(' ').map(|word| Piece::Delta(json!({"content": word}))));
         self
     }
 
-    /// Adds reasoning.
+    /// Adds reasoning in one piece.
     #[must_use]
     pub fn and_reasoning(self, text: &str) -> Self {
         self.and(Piece::Delta(json!({"reasoning_content": text})))
@@ -144,37 +148,37 @@ impl Reply {
         self
     }
 
-    /// Waits at a gate, here.
+    /// Waits at a gate before the next piece.
     #[must_use]
     pub fn and_gate(self, gate: &Gate) -> Self {
         self.and(Piece::Gate(gate.clone()))
     }
 
-    /// Waits, here.
+    /// Waits for a time before the next piece.
     #[must_use]
     pub fn and_delay(self, delay: Duration) -> Self {
         self.and(Piece::Delay(delay))
     }
 
-    /// Stays silent from here on.
+    /// Sends nothing more and keeps the connection open.
     #[must_use]
     pub fn and_hang(self) -> Self {
         self.and(Piece::Gate(Gate::new()))
     }
 
-    /// Sends these bytes here.
+    /// Adds bytes that are sent unchanged.
     #[must_use]
     pub fn and_raw(self, bytes: &str) -> Self {
         self.and(Piece::Raw(bytes.to_owned()))
     }
 
-    /// Ends the body here, without a finish reason.
+    /// Ends the body after the pieces so far, without a finish reason.
     #[must_use]
     pub fn and_stop(self) -> Self {
         self.and(Piece::Stop { broken: false })
     }
 
-    /// Breaks the connection here.
+    /// Breaks the connection after the pieces so far.
     #[must_use]
     pub fn and_break(self) -> Self {
         self.and(Piece::Stop { broken: true })
@@ -187,21 +191,21 @@ impl Reply {
         self
     }
 
-    /// Sets the finish reason.
+    /// Sets the finish reason; without it, `stop` or `tool_calls`.
     #[must_use]
     pub fn finish(mut self, reason: &str) -> Self {
         self.finish = Some(reason.to_owned());
         self
     }
 
-    /// Sets the tokens of request and reply.
+    /// Sets the token counts of request and reply; without it, 10 and 5.
     #[must_use]
     pub fn usage(mut self, input: u64, output: u64) -> Self {
         self.usage = Some((input, output));
         self
     }
 
-    /// Adds a header.
+    /// Adds a header to the HTTP response.
     #[must_use]
     pub fn header(mut self, name: &'static str, value: &str) -> Self {
         self.headers.push((name, value.to_owned()));

@@ -11,7 +11,7 @@ use configuration::{Paths, TextFile};
 use contract::model::{FailureKind, FinishReason, ItemMeta, ModelItem, Streaming, ToolCall, Usage};
 use contract::settings::ModelSettings;
 use contract::{CallId, Json};
-use model::{Gate, ModelServer, Reply as Answer};
+use model::{Gate, ModelServer, ScriptedReply as Answer};
 use model_gateway::failure::CallFailure;
 use model_gateway::probe::probe;
 use model_gateway::provider::{ProviderRequest, Providers};
@@ -103,7 +103,7 @@ async fn request_has_headers_trace_and_model() {
     let server = ModelServer::with_replies(vec![Answer::text("ok")]).await.unwrap();
     let headers = ", headers: {x-title: ailoop}";
     call(&providers(&server.base_url(), headers), &item(true)).await.unwrap();
-    let requests = server.asked();
+    let requests = server.requests();
     assert_eq!(requests[0].header("x-title"), Some("ailoop"));
     assert_eq!(requests[0].header("traceparent"), Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
     assert_eq!(requests[0].header("authorization"), None);
@@ -119,7 +119,7 @@ async fn key_of_a_provider_is_sent_and_masked_in_errors() {
     let server = ModelServer::with_replies(vec![echo]).await.unwrap();
     let entry = format!(", api_key_file: {:?}", path.display().to_string());
     let failure = call(&providers(&server.base_url(), &entry), &item(true)).await.unwrap_err();
-    assert_eq!(server.asked()[0].header("authorization"), Some("Bearer sk-secret"));
+    assert_eq!(server.requests()[0].header("authorization"), Some("Bearer sk-secret"));
     assert_eq!(failure.kind, FailureKind::Auth);
     assert!(failure.message.ends_with("wrong key: [key]"), "{}", failure.message);
 
@@ -127,7 +127,7 @@ async fn key_of_a_provider_is_sent_and_masked_in_errors() {
     let failure = call(&missing, &item(true)).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Auth);
     assert!(failure.message.contains("AILOOP_TEST_NO_SUCH_KEY"), "{}", failure.message);
-    assert_eq!(server.asked().len(), 1);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -233,7 +233,7 @@ async fn call_dropped_closes_the_connection_to_the_provider() {
         ended = call(&providers, &item) => panic!("it ended: {ended:?}"),
         () = gate.reached() => {}
     }
-    tokio::time::timeout(Duration::from_secs(10), server.is_idle()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(10), server.wait_until_idle()).await.unwrap();
 }
 
 #[tokio::test]
@@ -274,12 +274,12 @@ async fn recording_is_replayed_without_the_provider_and_its_key() {
 
 #[tokio::test]
 async fn probe_of_a_model_reports_its_capabilities() {
-    let server = ModelServer::start(|asked| {
+    let server = ModelServer::start(|request| {
         let sum = |a: u32, b: u32| ("add", json!({"a": a, "b": b}));
-        match asked.last_user() {
+        match request.last_user() {
             prompt if prompt.contains("twice") => Answer::calls(&[sum(1, 2), sum(3, 4)]),
             prompt if prompt.contains("Call the tool") => Answer::calls(&[sum(2, 40)]),
-            _ if asked.body["response_format"].is_object() => Answer::text("{\"sum\":42}"),
+            _ if request.body["response_format"].is_object() => Answer::text("{\"sum\":42}"),
             _ => Answer::text("one two three").and_reasoning("Hm"),
         }
     });
@@ -293,8 +293,8 @@ async fn probe_of_a_model_reports_its_capabilities() {
                  structured_output: true\n    reasoning: true\n";
     assert_eq!(report.to_yaml("m/up-1"), entry, "{lines:?}");
 
-    let server = ModelServer::start(|asked| {
-        if asked.tools().is_empty() && asked.body["response_format"].is_null() {
+    let server = ModelServer::start(|request| {
+        if request.tools().is_empty() && request.body["response_format"].is_null() {
             Answer::text("no")
         } else {
             Answer::status(400, r#"{"error":{"message":"unknown field"}}"#)

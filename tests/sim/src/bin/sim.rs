@@ -1,5 +1,5 @@
-//! Runs the simulation: many lives over all cores, then every planted bug. Prints seeds, so that a life can be lived
-//! again with `--seed`.
+//! Runs the simulation: many seeds over all cores, then every planted bug. Prints seeds, so that a run can be repeated with
+//! `--seed`.
 
 #![allow(clippy::print_stdout, reason = "it is a command")]
 
@@ -8,30 +8,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use simulation::plant::Bug;
-use simulation::seeds::over_cores;
-use simulation::shell::{self, Mistake};
-use simulation::world::{Figures, Seen, live};
+use simulation::planted_bug::PlantedBug;
+use simulation::seeds::run_seeds;
+use simulation::shell::{self, PlantedMistake};
+use simulation::world::{RareEvents, RunStats, simulate};
 
 /// Simulates sessions in a seeded world with virtual time.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Inputs to deliver, over all lives.
+    /// Inputs to deliver, over all runs of ring 2
     #[arg(long, default_value_t = 3_000_000)]
     inputs: u64,
-    /// First seed.
+    /// The first seed of rings 2 and 3
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Live this one life only.
+    /// Run only this seed of ring 2
     #[arg(long)]
     seed: Option<u64>,
-    /// Lives of a small fleet (ring 3).
+    /// Runs of a small fleet (ring 3)
     #[arg(long, default_value_t = 2_000)]
     fleets: u64,
-    /// Live this one life of a small fleet only.
+    /// Run only this seed of ring 3
     #[arg(long)]
     fleet_seed: Option<u64>,
-    /// Seeds in which a planted bug must be found.
+    /// Seeds within which a planted bug must be found
     #[arg(long, default_value_t = 20_000)]
     bug_seeds: u64,
 }
@@ -39,9 +39,9 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Some(seed) = args.seed {
-        return match live(seed, Bug::None) {
-            Ok(figures) => {
-                println!("seed {seed}: {figures:?}");
+        return match simulate(seed, PlantedBug::None) {
+            Ok(stats) => {
+                println!("seed {seed}: {stats:?}");
                 ExitCode::SUCCESS
             }
             Err(why) => {
@@ -51,59 +51,59 @@ fn main() -> ExitCode {
         };
     }
     if let Some(seed) = args.fleet_seed {
-        let result = shell::live(seed, Mistake::None);
+        let result = shell::simulate(seed, PlantedMistake::None);
         println!("{result:?}");
         return if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let ok = lives(&args) && bugs(args.bug_seeds) && fleets(&args) && mistakes(args.bug_seeds);
+    let ok = runs(&args) && bugs(args.bug_seeds) && fleets(&args) && mistakes(args.bug_seeds);
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn lives(args: &Args) -> bool {
+fn runs(args: &Args) -> bool {
     let delivered = AtomicU64::new(0);
     let began = Instant::now();
-    let all = over_cores(
+    let all = run_seeds(
         args.from..u64::MAX,
         || delivered.load(Ordering::Relaxed) < args.inputs,
-        |seed| live(seed, Bug::None).inspect(|life| _ = delivered.fetch_add(life.inputs, Ordering::Relaxed)),
+        |seed| simulate(seed, PlantedBug::None).inspect(|run| _ = delivered.fetch_add(run.inputs, Ordering::Relaxed)),
     );
-    if let Some((_, why)) = &all.bad {
+    if let Some((_, why)) = &all.failed {
         println!("{why}");
     }
-    let figures = all.good;
-    let median = |value: fn(&Figures) -> u64| {
-        let mut list: Vec<u64> = figures.iter().map(value).collect();
+    let stats = all.passed;
+    let median = |value: fn(&RunStats) -> u64| {
+        let mut list: Vec<u64> = stats.iter().map(value).collect();
         list.sort_unstable();
         list.get(list.len() / 2).copied().unwrap_or(0)
     };
-    let commits: u64 = figures.iter().map(|life| life.commits).sum();
-    let lived: Duration = figures.iter().map(|life| life.lived).sum();
+    let commits: u64 = stats.iter().map(|run| run.commits).sum();
+    let duration: Duration = stats.iter().map(|run| run.duration).sum();
     println!(
-        "ring 2: {} lives, {} inputs (median {} a life), {commits} commits, median {} faults a life, {} virtual days, {:.1} s",
-        figures.len(),
+        "ring 2: {} runs, {} inputs (median {} per run), {commits} commits, median {} faults per run, {} virtual days, {:.1} s",
+        stats.len(),
         delivered.load(Ordering::Relaxed),
-        median(|life| life.inputs),
-        median(|life| life.faults),
-        lived.as_secs() / 86_400,
+        median(|run| run.inputs),
+        median(|run| run.faults),
+        duration.as_secs() / 86_400,
         began.elapsed().as_secs_f64()
     );
-    let seen = figures.iter().fold(Seen::default(), |sum, life| sum.plus(life.seen));
-    println!("ring 2: {seen:?}");
-    all.bad.is_none() && !figures.is_empty() && seen.least() > 0
+    let rare = stats.iter().fold(RareEvents::default(), |sum, run| sum.plus(run.rare));
+    println!("ring 2: {rare:?}");
+    all.failed.is_none() && !stats.is_empty() && rare.least() > 0
 }
 
-/// Every planted bug must be found: an oracle that cannot fail proves nothing.
+/// Every planted bug must be found: an oracle that cannot fail shows nothing.
 fn bugs(seeds: u64) -> bool {
     let mut all = true;
-    for bug in Bug::ALL {
-        let Some((seed, why)) = over_cores(0..seeds, || true, |seed| live(seed, *bug)).bad else {
+    for bug in PlantedBug::ALL {
+        let Some((seed, why)) = run_seeds(0..seeds, || true, |seed| simulate(seed, *bug)).failed else {
             println!("planted {bug:?}: NOT FOUND in {seeds} seeds");
             all = false;
             continue;
         };
         let first = why.lines().next().unwrap_or_default();
-        let said = first.split_once(" inputs: ").map_or(first, |(_, said)| said);
-        println!("planted {bug:?}: found at seed {seed}: {said}");
+        let violation = first.split_once(" inputs: ").map_or(first, |(_, violation)| violation);
+        println!("planted {bug:?}: found at seed {seed}: {violation}");
     }
     all
 }
@@ -111,14 +111,14 @@ fn bugs(seeds: u64) -> bool {
 fn fleets(args: &Args) -> bool {
     let began = Instant::now();
     let seeds = args.from..args.from + args.fleets;
-    let lives = over_cores(seeds, || true, |seed| shell::live(seed, Mistake::None));
-    if let Some((_, why)) = &lives.bad {
+    let runs = run_seeds(seeds, || true, |seed| shell::simulate(seed, PlantedMistake::None));
+    if let Some((_, why)) = &runs.failed {
         println!("{why}");
     }
-    let total = |value: fn(&shell::Figures) -> u64| lives.good.iter().map(value).sum::<u64>();
+    let total = |value: fn(&shell::FleetStats) -> u64| runs.passed.iter().map(value).sum::<u64>();
     println!(
-        "ring 3: {} lives of a fleet, {} commits, {} tool calls, {} children, {} faults, {} replicas died, {:.1} s",
-        lives.good.len(),
+        "ring 3: {} runs of a fleet, {} commits, {} tool calls, {} children, {} faults, {} replicas died, {:.1} s",
+        runs.passed.len(),
         total(|f| f.commits),
         total(|f| f.tools),
         total(|f| f.children),
@@ -126,13 +126,13 @@ fn fleets(args: &Args) -> bool {
         total(|f| f.deaths),
         began.elapsed().as_secs_f64()
     );
-    lives.bad.is_none()
+    runs.failed.is_none()
 }
 
 fn mistakes(seeds: u64) -> bool {
     let mut all = true;
-    for mistake in Mistake::ALL {
-        if let Some((_, why)) = over_cores(0..seeds, || true, |seed| shell::live(seed, *mistake)).bad {
+    for mistake in PlantedMistake::ALL {
+        if let Some((_, why)) = run_seeds(0..seeds, || true, |seed| shell::simulate(seed, *mistake)).failed {
             println!("planted {why}");
         } else {
             println!("planted {mistake:?}: NOT FOUND in {seeds} seeds");

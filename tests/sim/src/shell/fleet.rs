@@ -1,4 +1,4 @@
-//! Two replicas of each service; one that dies is replaced after a while.
+//! Two replicas of each service; a replica that dies is replaced after a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,100 +18,106 @@ use service::clock::Clock;
 use tokio::time::Instant;
 use tool_executor::Executor;
 
-use crate::shell::spoiled::{Mistake, spoil};
+use crate::shell::planted_mistake::{PlantedMistake, plant};
 
-/// The clock of a virtual world.
+/// The clock of the simulated server.
 #[derive(Clone)]
-pub(super) struct Virtual(MemoryServer);
+pub(super) struct VirtualClock(MemoryServer);
 
-impl Clock for Virtual {
+impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
         self.0.now()
     }
 }
 
-/// A kind of service.
+/// A service that runs as replicas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ServiceKind {
     Orchestrator,
     Gateway,
     Executor,
 }
 
-/// The replicas that there are.
-pub(super) const KINDS: [Kind; 6] =
-    [Kind::Orchestrator, Kind::Orchestrator, Kind::Gateway, Kind::Gateway, Kind::Executor, Kind::Executor];
+/// The service of each replica.
+pub(super) const KINDS: [ServiceKind; 6] = [
+    ServiceKind::Orchestrator,
+    ServiceKind::Orchestrator,
+    ServiceKind::Gateway,
+    ServiceKind::Gateway,
+    ServiceKind::Executor,
+    ServiceKind::Executor,
+];
 
 enum Service {
-    Orchestrator(#[allow(dead_code, reason = "it runs as long as it is held")] Orchestrator),
-    Gateway(#[allow(dead_code, reason = "it runs as long as it is held")] Gateway),
-    Executor(#[allow(dead_code, reason = "it runs as long as it is held")] Executor),
+    Orchestrator(#[allow(dead_code, reason = "the service ends when it is dropped")] Orchestrator),
+    Gateway(#[allow(dead_code, reason = "the service ends when it is dropped")] Gateway),
+    Executor(#[allow(dead_code, reason = "the service ends when it is dropped")] Executor),
 }
 
 struct Replica {
-    kind: Kind,
+    kind: ServiceKind,
     lifecycle: ClientLifecycle,
     _service: Service,
 }
 
-/// The fleet.
-pub(super) struct Fleet {
+/// The replicas, and the composer.
+pub(super) struct SimulatedFleet {
     server: MemoryServer,
-    mistake: Mistake,
+    mistake: PlantedMistake,
     replicas: Vec<Replica>,
     started: u64,
     composer: Option<RpcServer>,
-    /// A kind that nobody replaces before an instant.
-    outage: Option<(Kind, Instant)>,
+    /// A service whose replicas are not replaced before an instant.
+    outage: Option<(ServiceKind, Instant)>,
 }
 
-impl Fleet {
-    pub(super) async fn start(server: MemoryServer, mistake: Mistake) -> anyhow::Result<Self> {
+impl SimulatedFleet {
+    pub(super) async fn start(server: MemoryServer, mistake: PlantedMistake) -> anyhow::Result<Self> {
         let mut fleet = Self { server, mistake, replicas: Vec::new(), started: 0, composer: None, outage: None };
-        fleet.composer(true).await?;
+        fleet.set_composer(true).await?;
         for kind in KINDS {
             fleet.add(kind).await?;
         }
         Ok(fleet)
     }
 
-    /// Brings the composer, or takes it away.
-    pub(super) async fn composer(&mut self, there: bool) -> anyhow::Result<()> {
+    /// Starts or ends the composer.
+    pub(super) async fn set_composer(&mut self, runs: bool) -> anyhow::Result<()> {
         let bus = self.server.client("client").0;
         let answer = |request: ComposeRequest| {
             let agent = request.agent.as_ref().map_or("e", AgentId::as_str).to_owned();
             std::future::ready(compose(&agent)).boxed()
         };
-        self.composer = if there { Some(bus.serve_compose(answer).await?) } else { None };
+        self.composer = if runs { Some(bus.serve_compose(answer).await?) } else { None };
         Ok(())
     }
 
-    /// Kills every replica of a kind; they are replaced after a while, so that its work waits.
-    pub(super) fn outage(&mut self, kind: Kind, time: Duration) {
+    /// Kills every replica of a service; they are replaced after `time`, so that work waits.
+    pub(super) fn outage(&mut self, kind: ServiceKind, time: Duration) {
         self.replicas.iter().filter(|replica| replica.kind == kind).for_each(|replica| replica.lifecycle.kill());
         self.outage = Some((kind, Instant::now() + time));
     }
 
-    /// Replicas that died.
+    /// Number of replicas that died.
     pub(super) fn deaths(&self) -> u64 {
         self.started - KINDS.len() as u64
     }
 
-    async fn add(&mut self, kind: Kind) -> anyhow::Result<()> {
+    async fn add(&mut self, kind: ServiceKind) -> anyhow::Result<()> {
         self.started += 1;
         let (bus, lifecycle) = self.server.client(&format!("{kind:?}-{}", self.started));
-        let bus: Bus = spoil(bus, self.mistake);
-        let clock = Arc::new(Virtual(self.server.clone()));
+        let bus: Bus = plant(bus, self.mistake);
+        let clock = Arc::new(VirtualClock(self.server.clone()));
         let service = match kind {
-            Kind::Orchestrator => {
+            ServiceKind::Orchestrator => {
                 let config = loop_orchestrator::OrchestratorConfig::default();
                 Service::Orchestrator(Orchestrator::with_clock(config, bus, clock).await?)
             }
-            Kind::Gateway => {
+            ServiceKind::Gateway => {
                 let config = model_gateway::GatewayConfig::default();
                 Service::Gateway(Gateway::start_with(config, bus, providers()?, clock).await)
             }
-            Kind::Executor => {
+            ServiceKind::Executor => {
                 let config = tool_executor::ExecutorConfig::default();
                 Service::Executor(Executor::with_clock(config, bus, clock))
             }
@@ -120,7 +126,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Lets time pass; who died is replaced.
+    /// Lets time pass; dead replicas are replaced.
     pub(super) async fn sleep(&mut self, time: Duration) -> Result<(), String> {
         const TICK: Duration = Duration::from_millis(250);
         let end = Instant::now() + time;
@@ -193,7 +199,7 @@ fn composed(agent: AgentId) -> Composed {
     }
 }
 
-/// A scripted model that does, step by step, what the words of the prompt say.
+/// A scripted model: the words of the prompt select its steps.
 const SCRIPT: &str = r#"
 delay_ms: 3
 steps:

@@ -1,4 +1,4 @@
-//! Reads the logs of a life that has come to its end.
+//! Checks the logs of a run that has ended.
 
 use bus::Bus;
 use contract::CallId;
@@ -8,10 +8,10 @@ use contract::subject::SessionKey;
 use contract::tool::Outcome;
 use session::Session;
 
-use crate::oracle::{Oracle, valid_request};
+use crate::oracle::{Oracle, check_request};
 
-/// Every commit of a session keeps the rules, and every request to a model was valid. In a calm life nothing went wrong,
-/// so that nothing was done again. Returns how many commits there are.
+/// Checks the commits of a session and the requests to its model. In a calm run there was no fault, so nothing may have been
+/// repeated. Returns the number of commits.
 pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Result<u64, String> {
     let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
     let mut oracle = Oracle::new(6);
@@ -21,7 +21,7 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
         let at = |why: String| format!("{key} slot {slot}: {why}");
         oracle.commit(&commit.events).map_err(at)?;
         if calm && let Some(event) = commit.events.iter().find(|event| follows_failure(event)) {
-            return Err(at(format!("nothing went wrong, and yet: {event:?}")));
+            return Err(at(format!("a run without faults has {event:?}")));
         }
         if commit.meta.seq != seq {
             return Err(at(format!("seq {} where {seq} is next", commit.meta.seq)));
@@ -30,20 +30,20 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
         if let Some(snapshot) = &commit.snapshot
             && *snapshot != state.snapshot()
         {
-            return Err(at("the snapshot is not the state before it".to_owned()));
+            return Err(at("the snapshot is not the state before its commit".to_owned()));
         }
         if !commit.meta.follows(state.commit_id()) {
             return Err(at(format!("it follows {}, not {}: two histories", commit.meta.prev, state.commit_id())));
         }
         state.fold_commit(*slot, commit);
         if commit.events.iter().any(|event| matches!(event, Event::ModelCallOpened(_))) {
-            valid_request(&state.messages()).map_err(at)?;
+            check_request(&state.messages()).map_err(at)?;
         }
     }
     Ok(commits.len() as u64)
 }
 
-/// The sessions that perform calls of this one.
+/// The child sessions of a session.
 pub(super) async fn children(client: &Bus, key: &SessionKey) -> Result<Vec<SessionKey>, String> {
     let opened = calls_of_children(client, key).await?;
     let child = |child: Child| SessionKey { tenant: key.tenant.clone(), session: child.session_id };
@@ -58,8 +58,8 @@ async fn calls_of_children(client: &Bus, key: &SessionKey) -> Result<Vec<(CallId
     Ok(opened.collect())
 }
 
-/// Each child has reported to its parent, once; one that never began has not. It may be that nobody was left to start it:
-/// who opened the call died, and the parent was stopped before anybody made up for that. Then its stop is all that it hears.
+/// Checks that each child that started has reported to its parent once, and no other child has. A child may never start: the
+/// replica that opened the call died, and the parent was stopped before the repair. Then the child gets only the stop.
 pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String> {
     let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
     for (call, child) in calls_of_children(client, key).await? {
@@ -78,7 +78,7 @@ pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String
             .flat_map(|(_, commit)| &commit.events)
             .any(|event| matches!(event, Event::ChildCommanded(command) if command.call == call && command.verb == Verb::Stop));
         if !began && !called_off {
-            return Err(format!("{} of {key} never began", child.session_id));
+            return Err(format!("{} of {key} never started", child.session_id));
         }
         if reports != usize::from(began) {
             return Err(format!("{} of {key} has reported {reports} times", child.session_id));
@@ -87,8 +87,7 @@ pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String
     Ok(())
 }
 
-/// What happens only after something went wrong: an attempt that failed, another one, an answer that never came, a turn
-/// whose time was used up by waiting for one.
+/// Whether an event occurs only after a fault: a failed attempt, a retry, a missing answer, or a turn that timed out.
 fn follows_failure(event: &Event) -> bool {
     match event {
         Event::ModelCallOpened(opened) => opened.attempt > 1,
@@ -129,7 +128,7 @@ fn follows_failure(event: &Event) -> bool {
     }
 }
 
-/// Every command of the client is in a log, once.
+/// Checks that every command of the client is in a log, once.
 pub(super) async fn inputs(client: &Bus, sessions: &[SessionKey], sent: u64) -> Result<(), String> {
     let mut found = std::collections::BTreeSet::new();
     for key in sessions {

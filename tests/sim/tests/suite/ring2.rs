@@ -1,23 +1,23 @@
-//! Ring 2: many lives, and the proof that planted bugs are found.
+//! Ring 2: many runs, and a test that each planted bug is found.
 
-use simulation::plant::Bug;
-use simulation::seeds::over_cores;
-use simulation::world::{Seen, live};
+use simulation::planted_bug::PlantedBug;
+use simulation::seeds::run_seeds;
+use simulation::world::{RareEvents, simulate};
 
 #[test]
-fn no_life_breaks_a_rule() {
-    let lives = over_cores(0..2_500, || true, |seed| live(seed, Bug::None));
-    if let Some((_, why)) = lives.bad {
+fn runs_of_many_seeds_break_no_rule() {
+    let runs = run_seeds(0..2_500, || true, |seed| simulate(seed, PlantedBug::None));
+    if let Some((_, why)) = runs.failed {
         panic!("{why}");
     }
-    let seen = lives.good.iter().fold(Seen::default(), |seen, life| seen.plus(life.seen));
-    assert!(seen.least() >= 20, "a world in which something never happens proves nothing about it: {seen:?}");
+    let rare = runs.passed.iter().fold(RareEvents::default(), |rare, run| rare.plus(run.rare));
+    assert!(rare.least() >= 20, "a rare event occurred less than 20 times: {rare:?}");
 }
 
 #[test]
-fn every_planted_bug_is_found() {
-    for bug in Bug::ALL {
-        let found = over_cores(0..10_000, || true, |seed| live(seed, *bug)).bad.is_some();
-        assert!(found, "{bug:?} was not found");
+fn bug_planted_in_the_loop_is_found() {
+    for bug in PlantedBug::ALL {
+        let found = run_seeds(0..10_000, || true, |seed| simulate(seed, *bug)).failed.is_some();
+        assert!(found, "planted bug {bug:?} was not found");
     }
 }

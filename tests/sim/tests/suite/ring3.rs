@@ -1,23 +1,23 @@
-//! Ring 3: many lives of a small fleet, and the proof that planted mistakes are found.
+//! Ring 3: many runs of a small fleet, and a test that each planted mistake is found.
 
-use simulation::seeds::over_cores;
-use simulation::shell::{Mistake, live};
+use simulation::seeds::run_seeds;
+use simulation::shell::{PlantedMistake, simulate};
 
 #[test]
-fn no_fleet_breaks_a_rule() {
-    let lives = over_cores(0..80, || true, |seed| live(seed, Mistake::None));
-    if let Some((_, why)) = lives.bad {
+fn fleets_of_many_seeds_break_no_rule() {
+    let runs = run_seeds(0..80, || true, |seed| simulate(seed, PlantedMistake::None));
+    if let Some((_, why)) = runs.failed {
         panic!("{why}");
     }
-    // A script that asks for no tool would keep every rule.
-    let (tools, children) = lives.good.iter().fold((0, 0), |sum, life| (sum.0 + life.tools, sum.1 + life.children));
+    // Runs without tool calls would break no rule.
+    let (tools, children) = runs.passed.iter().fold((0, 0), |sum, run| (sum.0 + run.tools, sum.1 + run.children));
     assert!(tools > 400 && children > 60, "only {tools} tool calls and {children} children ran");
 }
 
 #[test]
-fn every_planted_mistake_is_found() {
-    for mistake in Mistake::ALL {
-        let found = over_cores(0..300, || true, |seed| live(seed, *mistake)).bad.is_some();
-        assert!(found, "{mistake:?} was not found");
+fn mistake_planted_between_services_and_server_is_found() {
+    for mistake in PlantedMistake::ALL {
+        let found = run_seeds(0..300, || true, |seed| simulate(seed, *mistake)).failed.is_some();
+        assert!(found, "planted mistake {mistake:?} was not found");
     }
 }

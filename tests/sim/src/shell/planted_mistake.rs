@@ -1,4 +1,4 @@
-//! Mistakes in how the bus is read, planted to prove that the judge finds them.
+//! Mistakes in the use of the bus, planted to show that the checks of ring 3 find them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,25 +16,25 @@ use contract::subject::Subject;
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
-/// A mistake that somebody could make between the loop and its server.
+/// A plausible mistake between the services and their server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mistake {
-    /// None.
+pub enum PlantedMistake {
+    /// The bus without a planted mistake.
     None,
-    /// A doubtful answer to an append is taken for success.
+    /// A doubtful answer to an append is treated as success.
     BelieveDuplicateAck,
-    /// What must be read from the leader is read from any replica.
+    /// Reads that need the leader go to any replica.
     TrustStaleRead,
-    /// What should be handed back is acknowledged.
+    /// Items that should be returned are acknowledged.
     AckWhatFailed,
-    /// A claim that another one holds is taken for ours.
+    /// A claim of another executor is treated as our own.
     BelieveEveryClaim,
-    /// A reply of a model is not appended, and that is taken for success.
+    /// A reply of a model is not appended, and success is reported.
     ForgetReplies,
 }
 
-impl Mistake {
-    /// Every mistake.
+impl PlantedMistake {
+    /// All mistakes, without [`PlantedMistake::None`].
     pub const ALL: &'static [Self] = &[
         Self::BelieveDuplicateAck,
         Self::TrustStaleRead,
@@ -44,18 +44,18 @@ impl Mistake {
     ];
 }
 
-/// The same bus, with the mistake.
-pub(super) fn spoil(bus: Bus, mistake: Mistake) -> Bus {
-    if mistake == Mistake::None { bus } else { Bus::new(Arc::new(Spoiled { bus, mistake })) }
+/// A bus that makes the mistake.
+pub(super) fn plant(bus: Bus, mistake: PlantedMistake) -> Bus {
+    if mistake == PlantedMistake::None { bus } else { Bus::new(Arc::new(FaultyBus { bus, mistake })) }
 }
 
-struct Spoiled {
+struct FaultyBus {
     bus: Bus,
-    mistake: Mistake,
+    mistake: PlantedMistake,
 }
 
 #[async_trait]
-impl Transport for Spoiled {
+impl Transport for FaultyBus {
     async fn publish(&self, subject: &Subject, headers: Headers, payload: Bytes) -> Result<(), BusError> {
         self.bus.transport().publish(subject, headers, payload).await
     }
@@ -94,18 +94,20 @@ impl Transport for Spoiled {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Appended, BusError> {
-        // The loop's watchdog makes it good, at the cost of a reply paid twice.
-        if self.mistake == Mistake::ForgetReplies && subject.as_str().starts_with("ai_loop.control.model_finished") {
+        // The watchdog of the loop repeats the call, so the reply is paid twice.
+        if self.mistake == PlantedMistake::ForgetReplies
+            && subject.as_str().starts_with("ai_loop.control.model_finished")
+        {
             return Ok(Appended::Stored(0));
         }
         match self.bus.transport().append(subject, create, headers, payload).await? {
-            Appended::Doubtful(_) if self.mistake == Mistake::BelieveDuplicateAck => Ok(Appended::Stored(0)),
+            Appended::Doubtful(_) if self.mistake == PlantedMistake::BelieveDuplicateAck => Ok(Appended::Stored(0)),
             answer @ (Appended::Doubtful(_) | Appended::Stored(_)) => Ok(answer),
         }
     }
 
     async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError> {
-        let read = if self.mistake == Mistake::TrustStaleRead { Read::Any } else { read };
+        let read = if self.mistake == PlantedMistake::TrustStaleRead { Read::Any } else { read };
         self.bus.transport().last(stream, filter, read).await
     }
 
@@ -133,7 +135,7 @@ impl Transport for Spoiled {
 
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
         let ack = match ack {
-            Ack::Retry(_) if self.mistake == Mistake::AckWhatFailed => Ack::Done,
+            Ack::Retry(_) if self.mistake == PlantedMistake::AckWhatFailed => Ack::Done,
             Ack::Retry(_) | Ack::Done | Ack::Progress => ack,
         };
         self.bus.transport().ack(delivery, ack).await
@@ -145,7 +147,7 @@ impl Transport for Spoiled {
 
     async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
         let created = self.bus.transport().kv_create(bucket, key, value).await?;
-        Ok(created || self.mistake == Mistake::BelieveEveryClaim)
+        Ok(created || self.mistake == PlantedMistake::BelieveEveryClaim)
     }
 
     async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {

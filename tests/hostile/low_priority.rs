@@ -1,12 +1,11 @@
-//! Work of hostile parties, on threads with the lowest priority: on machines of their own they would take no CPU from the
-//! fleet.
+//! Runs hostile parties on threads with the lowest priority, since on other machines they would take no CPU from the fleet.
 
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use tokio::sync::oneshot;
 
-/// Begins work on a thread of its own; what is returned waits for its end.
+/// Starts work on a new thread; the returned future waits for its end.
 pub(crate) fn run<F>(work: impl FnOnce() -> F + Send + 'static) -> impl Future<Output = anyhow::Result<()>>
 where
     F: Future<Output = anyhow::Result<()>>,

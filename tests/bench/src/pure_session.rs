@@ -1,4 +1,4 @@
-//! A session without a world: decided and folded, nothing performed.
+//! A session without I/O: inputs are decided and folded, effects are not performed.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use contract::tool::{ApprovalPolicy, EffectClass, Outcome, ToolResult, ToolSpec}
 use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, Input, Session, StartInput};
 
-/// When everything happens.
+/// The constant time of every event of the session.
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 
-/// A tool.
+/// Description of a pure tool.
 pub(crate) fn spec(name: &str) -> anyhow::Result<ToolSpec> {
     Ok(ToolSpec {
         name: ToolName::new(name)?,
@@ -34,16 +34,16 @@ pub(crate) fn spec(name: &str) -> anyhow::Result<ToolSpec> {
 }
 
 /// A session in which time stands still.
-pub(crate) struct Talk {
+pub(crate) struct PureSession {
     pub(crate) session: Session,
     tools: Arc<Vec<ToolSpec>>,
 }
 
-impl Talk {
+impl PureSession {
     /// Begins it; what came of that is returned too.
     pub(crate) fn begin() -> anyhow::Result<(Self, Vec<Event>)> {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s")? };
-        let mut talk = Self { session: Session::new(key), tools: Arc::new(vec![spec("look")?]) };
+        let mut pure_session = Self { session: Session::new(key), tools: Arc::new(vec![spec("look")?]) };
         let limits = Limits { repetition: 0, no_progress: 0, ..Limits::default() };
         let continuation = ContinuationSettings { max_iterations: 200, limits, ..ContinuationSettings::default() };
         let composed = Composed {
@@ -64,8 +64,8 @@ impl Talk {
         };
         let start = Start { prompt: Some(Content::Text("Measure.".to_owned())), ..Start::default() };
         let body = Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(Box::new(composed)) }));
-        let begun = talk.fold(&talk.input(Verb::Start, "begin", body)?);
-        Ok((talk, begun))
+        let begun = pure_session.fold(&pure_session.input(Verb::Start, "begin", body)?);
+        Ok((pure_session, begun))
     }
 
     fn input(&self, verb: Verb, id: &str, body: Body) -> anyhow::Result<Input> {

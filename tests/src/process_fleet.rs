@@ -1,4 +1,4 @@
-//! A fleet of separate processes, as many of each service as a test wants, that can be killed and frozen.
+//! A fleet whose services are separate processes, any number of each, that a test can kill and freeze.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,34 +9,36 @@ use bus::{Bus, NatsConfig};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::client::{Client, Ws};
-use crate::fleet::{configuration, eventually};
+use crate::cli;
+use crate::client::{TestClient, Ws};
+use crate::fleet::{self, configuration};
 use crate::nats::NatsServer;
-use crate::{cli, fleet};
+use crate::process;
+use crate::wait::eventually;
 
-/// Where processes are started: their configuration, what they log, and variables for all of them.
+/// Starts processes with one configuration, one directory of logs, and the same environment variables.
 #[derive(Debug)]
-pub struct Site {
+pub struct Launcher {
     config: TempDir,
     logs: TempDir,
     environment: Vec<(String, String)>,
 }
 
-/// A nats-server, and what processes need to join.
+/// A nats-server, a composer, and a launcher for further processes.
 #[derive(Debug)]
-pub struct Crowd {
-    /// The nats-server.
+pub struct ProcessFleet {
+    /// The nats-server of the fleet.
     pub nats: NatsServer,
-    /// A connection to it.
+    /// A connection to `nats`, as an orchestrator where the server is guarded.
     pub bus: Bus,
-    site: Site,
-    /// Whether each service is a NATS user of its own.
+    launcher: Launcher,
+    /// Each service connects as its own NATS user.
     guarded: bool,
-    /// It is asked by orchestrators and edges; it ends with the value.
+    /// Orchestrators and edges need it to start.
     composer: Option<Replica>,
 }
 
-/// A service in a process of its own; it is killed with the value.
+/// A process of a service; it is killed when the value is dropped.
 #[derive(Debug)]
 pub struct Replica {
     service: String,
@@ -44,28 +46,28 @@ pub struct Replica {
     log: PathBuf,
 }
 
-/// An edge in a process of its own.
+/// A process of the edge, with the addresses that it listens on.
 #[derive(Debug)]
 pub struct EdgeReplica {
-    /// The process.
+    /// The process of this edge.
     pub replica: Replica,
     ws: String,
     grpc: String,
 }
 
-impl Site {
-    /// A site whose models are served at these addresses.
+impl Launcher {
+    /// A launcher whose configuration names models by id and base URL.
     pub fn new(models: &[(&str, &str)], environment: &[(&str, &str)]) -> anyhow::Result<Self> {
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Ok(Self { config: configuration(models)?, logs: TempDir::with_prefix("ailoop-logs-")?, environment })
     }
 
-    /// Starts a replica of a service that reaches NATS like this, and returns when it works.
+    /// Starts a replica of a service and returns when it has logged that it started.
     pub async fn spawn(&self, service: &str, nats: &NatsConfig) -> anyhow::Result<Replica> {
         self.spawn_binary(&cli::binary()?, service, nats).await
     }
 
-    /// As [`Site::spawn`], with another binary: that of another version.
+    /// As [`Launcher::spawn`], with the binary of another version.
     pub async fn spawn_binary(&self, binary: &Path, service: &str, nats: &NatsConfig) -> anyhow::Result<Replica> {
         let log = self.logs.path().join(format!("{service}-{}.log", uuid::Uuid::now_v7().simple()));
         let mut command = Command::new(binary);
@@ -83,7 +85,7 @@ impl Site {
         Ok(replica)
     }
 
-    /// Keeps what every process logged, for whoever looks into it later.
+    /// Copies the logs of all processes to a directory.
     pub fn keep_logs(&self, to: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(to)?;
         for entry in std::fs::read_dir(self.logs.path())? {
@@ -95,7 +97,7 @@ impl Site {
         Ok(())
     }
 
-    /// What every process logged about something, those that have ended included, in the order of time.
+    /// Lines of all logs that contain `about` or are warnings, sorted by time; logs of ended processes included.
     pub fn logged(&self, about: &str) -> anyhow::Result<Vec<String>> {
         let mut lines = Vec::new();
         for entry in std::fs::read_dir(self.logs.path())? {
@@ -112,30 +114,30 @@ impl Site {
     }
 }
 
-impl Crowd {
-    /// The process that every crowd has from its beginning.
+impl ProcessFleet {
+    /// The composer that [`ProcessFleet::start`] started.
     pub fn composer(&self) -> anyhow::Result<&Replica> {
-        self.composer.as_ref().context("a crowd has a composer")
+        self.composer.as_ref().context("the fleet has no composer")
     }
 
-    /// Puts another `models.yaml` in the place of the one that processes read.
+    /// Replaces the `models.yaml` that the processes read.
     pub fn write_models(&self, models: &serde_json::Value) -> anyhow::Result<()> {
-        Ok(std::fs::write(self.site.config.path().join("models.yaml"), models.to_string())?)
+        Ok(std::fs::write(self.launcher.config.path().join("models.yaml"), models.to_string())?)
     }
 
-    /// Starts the nats-server and one prompt-composer; models are served at these addresses.
+    /// Starts the nats-server and one composer; `models` are ids and base URLs.
     pub async fn start(models: &[(&str, &str)]) -> anyhow::Result<Self> {
         Self::with(models, &[]).await
     }
 
-    /// As [`Crowd::start`], with variables for every process.
+    /// As [`ProcessFleet::start`], with environment variables for every process.
     pub async fn with(models: &[(&str, &str)], environment: &[(&str, &str)]) -> anyhow::Result<Self> {
         let nats = NatsServer::start().await?;
         let bus = nats.ready().await?;
         Self::around(nats, bus, models, environment, false).await
     }
 
-    /// As [`Crowd::with`], with every service as the NATS user that it is in production; `bus` is an orchestrator's.
+    /// As [`ProcessFleet::with`], with every service as the NATS user that it is in production.
     pub async fn guarded(models: &[(&str, &str)], environment: &[(&str, &str)]) -> anyhow::Result<Self> {
         let nats = NatsServer::start_guarded().await?;
         let bus = Bus::connect(&nats.config_of("orchestrator")).await?;
@@ -149,18 +151,18 @@ impl Crowd {
         environment: &[(&str, &str)],
         guarded: bool,
     ) -> anyhow::Result<Self> {
-        let site = Site::new(models, environment)?;
-        let mut crowd = Self { nats, bus, site, guarded, composer: None };
-        crowd.composer = Some(crowd.spawn("composer").await?);
-        Ok(crowd)
+        let launcher = Launcher::new(models, environment)?;
+        let mut fleet = Self { nats, bus, launcher, guarded, composer: None };
+        fleet.composer = Some(fleet.spawn("composer").await?);
+        Ok(fleet)
     }
 
-    /// Starts one more replica of a service, and returns when it works.
+    /// Starts one more replica of a service and returns when it has started.
     pub async fn spawn(&self, service: &str) -> anyhow::Result<Replica> {
-        // Each kind of tools of the tool host is a user by itself.
+        // The tool host connects as one user per kind of tool, not as itself.
         let is_user = self.guarded && service != "tool-host";
         let nats = if is_user { self.nats.config_of(service) } else { self.nats.config() };
-        self.site.spawn(service, &nats).await
+        self.launcher.spawn(service, &nats).await
     }
 
     /// Starts one more edge.
@@ -168,19 +170,19 @@ impl Crowd {
         EdgeReplica::of(self.spawn("edge").await?)
     }
 
-    /// As [`Site::keep_logs`].
+    /// Copies the logs of all processes; see [`Launcher::keep_logs`].
     pub fn keep_logs(&self, to: &Path) -> anyhow::Result<()> {
-        self.site.keep_logs(to)
+        self.launcher.keep_logs(to)
     }
 
-    /// As [`Site::logged`].
+    /// Lines of all logs; see [`Launcher::logged`].
     pub fn logged(&self, about: &str) -> anyhow::Result<Vec<String>> {
-        self.site.logged(about)
+        self.launcher.logged(about)
     }
 
     /// Returns when these tools are in the catalogue.
-    pub async fn knows(&self, tools: &[&str]) -> anyhow::Result<()> {
-        fleet::knows(&self.bus, tools).await
+    pub async fn wait_for_tools(&self, tools: &[&str]) -> anyhow::Result<()> {
+        fleet::wait_for_tools(&self.bus, tools).await
     }
 }
 
@@ -198,35 +200,34 @@ impl Replica {
         Ok(())
     }
 
-    /// Its process id.
+    /// Id of the operating system process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it still runs.
+    /// Whether the process still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_none())
     }
 
-    /// Its service.
+    /// The name of the service, such as `gateway`.
     pub fn service(&self) -> &str {
         &self.service
     }
 
-    /// What it logged so far.
+    /// Everything that the process has logged.
     pub fn log(&self) -> anyhow::Result<String> {
         Ok(std::fs::read_to_string(&self.log)?)
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the process (SIGKILL).
     pub fn kill(&mut self) -> anyhow::Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Tells it to end, as whoever restarts a service does, and returns when it has; an error when it is not in time or
-    /// does not end well.
+    /// Sends SIGTERM and returns when the process has ended. Fails when `within` is over or the exit code is not 0.
     pub async fn terminate(&mut self, within: Duration) -> anyhow::Result<()> {
         self.signal("-TERM")?;
         let deadline = Instant::now() + within;
@@ -235,23 +236,23 @@ impl Replica {
                 ensure!(status.success(), "{} ended with {status}: {}", self.service, self.log()?);
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "{} does not end: {}", self.service, self.log()?);
+            ensure!(Instant::now() < deadline, "{} did not end within {within:?}: {}", self.service, self.log()?);
             sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Stops it in the middle of whatever it does, until it is thawed.
+    /// Stops the process (SIGSTOP) until [`Replica::thaw`].
     pub fn freeze(&self) -> anyhow::Result<()> {
         self.signal("-STOP")
     }
 
-    /// Lets it go on.
+    /// Continues a process that [`Replica::freeze`] stopped.
     pub fn thaw(&self) -> anyhow::Result<()> {
         self.signal("-CONT")
     }
 
     fn signal(&self, signal: &str) -> anyhow::Result<()> {
-        cli::signal(&self.child, signal).with_context(|| self.service.clone())
+        process::signal(&self.child, signal).with_context(|| self.service.clone())
     }
 }
 
@@ -259,12 +260,12 @@ impl Drop for Replica {
     fn drop(&mut self) {
         // It may have ended by itself: then there is nothing to do.
         drop(self.kill());
-        keep(&self.log);
+        print_on_failure(&self.log);
     }
 }
 
-/// A test that fails shows what its processes said.
-fn keep(log: &Path) {
+/// Prints the log of a process when the test is failing.
+fn print_on_failure(log: &Path) {
     if std::thread::panicking()
         && let Ok(text) = std::fs::read_to_string(log)
     {
@@ -277,20 +278,20 @@ fn keep(log: &Path) {
 }
 
 impl EdgeReplica {
-    /// The edge that this process is.
+    /// Reads the addresses from the log of an edge that has started.
     pub fn of(replica: Replica) -> anyhow::Result<Self> {
         let log = replica.log()?;
-        let told = |field: &str| {
+        let address = |field: &str| {
             let found = regex::Regex::new(&format!(r"\b{field}=(127\.0\.0\.1:\d+)"))?.captures(&log);
-            found.map(|found| found[1].to_owned()).with_context(|| format!("the edge does not tell {field}: {log}"))
+            found.map(|found| found[1].to_owned()).with_context(|| format!("the edge has not logged {field}: {log}"))
         };
-        let (ws, grpc) = (told("ws")?, told("grpc")?);
+        let (ws, grpc) = (address("ws")?, address("grpc")?);
         Ok(Self { replica, ws, grpc })
     }
 
-    /// A gRPC client.
-    pub async fn client(&self) -> anyhow::Result<Client> {
-        Client::connect(&self.url()).await
+    /// A new gRPC client of this edge.
+    pub async fn client(&self) -> anyhow::Result<TestClient> {
+        TestClient::connect(&self.url()).await
     }
 
     /// Its gRPC address, as `--url` takes it.
@@ -298,12 +299,12 @@ impl EdgeReplica {
         format!("http://{}", self.grpc)
     }
 
-    /// A WebSocket client.
+    /// A new WebSocket client of this edge.
     pub async fn ws(&self) -> anyhow::Result<Ws> {
         Ws::connect(&format!("ws://{}/ws", self.ws)).await
     }
 
-    /// Where it takes WebSocket and HTTP connections, and where gRPC ones.
+    /// Addresses for WebSocket and HTTP, and for gRPC.
     pub fn addresses(&self) -> anyhow::Result<(std::net::SocketAddr, std::net::SocketAddr)> {
         Ok((self.ws.parse()?, self.grpc.parse()?))
     }

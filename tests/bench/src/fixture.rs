@@ -7,7 +7,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
-use crate::nats::{Keeping, Nats};
+use crate::nats::{Durability, NatsNodes};
 use crate::process::{Process, Usage, own_usage};
 use crate::tool::TOOL;
 
@@ -41,31 +41,31 @@ agents:
 
 /// How the fleet runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub(crate) struct FleetShape {
     /// How often each service runs, as a process of its own; none: all of them once in one process, as `ailoop up` does.
     pub(crate) apart: Option<usize>,
     /// Whether traces go to a collector, as many as by default.
     pub(crate) traced: bool,
     /// How NATS keeps what it is given.
-    pub(crate) keeping: Keeping,
+    pub(crate) durability: Durability,
     /// Seconds after which ended sessions leave the log, where not as by default.
     pub(crate) archive_after: Option<u64>,
 }
 
-impl Shape {
+impl FleetShape {
     /// One of each service in one process, on one nats-server.
-    pub(crate) const PLAIN: Self = Self { apart: None, traced: false, keeping: Keeping::One, archive_after: None };
+    pub(crate) const PLAIN: Self =
+        Self { apart: None, traced: false, durability: Durability::One, archive_after: None };
 }
 
 /// The running parts. They end in the order of the fields: clients before their server.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     services: Vec<Process>,
     model: Process,
     tool: Process,
     collector: Option<Process>,
-    /// The nats-servers.
-    pub(crate) nats: Nats,
+    pub(crate) nats: NatsNodes,
     /// Where clients find the edges.
     pub(crate) edges: Vec<String>,
     /// Files of all of them.
@@ -77,27 +77,24 @@ pub(crate) struct Stage {
 pub(crate) struct Used {
     /// The processes of the fleet, by name.
     pub(crate) services: Vec<(String, Usage)>,
-    /// The nats-servers.
     pub(crate) nats: Usage,
-    /// The model server.
     pub(crate) model: Usage,
-    /// The tool.
     pub(crate) tool: Usage,
     /// The load generator: this process.
     pub(crate) load: Usage,
 }
 
-impl Stage {
+impl Fixture {
     /// Starts everything and returns when sessions can begin.
-    pub(crate) async fn start(shape: Shape) -> anyhow::Result<Self> {
+    pub(crate) async fn start(shape: FleetShape) -> anyhow::Result<Self> {
         Self::start_with(shape, &[]).await
     }
 
-    /// As [`Stage::start`], with further models, each at an address of its own.
-    pub(crate) async fn start_with(shape: Shape, more: &[(&str, &str)]) -> anyhow::Result<Self> {
+    /// As [`Fixture::start`], with further models, each at an address of its own.
+    pub(crate) async fn start_with(shape: FleetShape, more: &[(&str, &str)]) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-bench-")?;
-        let nats = Nats::start(dir.path(), shape.keeping).await?;
-        let replicas = shape.keeping.replicas();
+        let nats = NatsNodes::start(dir.path(), shape.durability).await?;
+        let replicas = shape.durability.replicas();
         let bus = ready(&bus::NatsConfig { url: nats.url(), replicas, ..Default::default() }).await?;
 
         let mut model = Process::start("model", Process::part(&["model"])?, dir.path())?;
@@ -184,7 +181,7 @@ impl Stage {
         Ok(used)
     }
 
-    /// The ids of the services and of the nats-server, for whoever wants to look into them.
+    /// Process ids of the services and of the nats-server, to attach a profiler.
     pub(crate) fn ids(&self) -> String {
         let all = self.services.iter().chain(&self.collector).chain(self.nats.processes());
         all.map(|process| format!("{}={}", process.name(), process.id())).collect::<Vec<_>>().join(" ")
@@ -202,14 +199,14 @@ impl Stage {
 }
 
 /// A service as it runs anywhere: its defaults, but for addresses.
-fn service(name: &str, nats: &Nats, replicas: usize, dir: &TempDir) -> anyhow::Result<Command> {
+fn service(name: &str, nats: &NatsNodes, replicas: usize, dir: &TempDir) -> anyhow::Result<Command> {
     let mut command = Process::part(&["service", name])?;
     if name == TOGETHER {
         command.args(["--nats", &nats.url(), "--ws-port", "0", "--grpc-port", "0", "--model", "bench"]);
     }
     command.current_dir(dir.path()).env_clear();
     command.env("AILOOP_CONFIG", dir.path()).env("AILOOP__NATS__URL", nats.url());
-    // For whoever tries settings out.
+    // Settings that are being tried out.
     for (name, value) in std::env::vars().filter(|(name, _)| TRIED.iter().any(|prefix| name.starts_with(prefix))) {
         command.env(name, value);
     }

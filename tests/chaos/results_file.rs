@@ -1,4 +1,4 @@
-//! What was tried and what came of it: lines in a file, so that a run goes on where another one ended; and the report.
+//! The trials of the crash matrix and their results: one line of JSON each, so that a later run continues; and the report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,16 +13,16 @@ use tokio::time::Instant;
 
 use crate::chaos::step::{FAULTS, Fault, STEPS, Step, Target};
 
-/// What is tried: a fault at a step, on so many nodes.
+/// A trial: a fault at a step, with `nodes` nats-servers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Cell {
+pub(crate) struct Trial {
     pub(crate) nodes: usize,
     pub(crate) step: &'static Step,
     pub(crate) target: Target,
     pub(crate) fault: Fault,
 }
 
-/// What came of it.
+/// The result of a trial.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) nodes: usize,
@@ -30,47 +30,48 @@ pub(crate) struct Row {
     pub(crate) step: String,
     pub(crate) target: String,
     pub(crate) fault: String,
-    /// What is wrong; nothing is.
+    /// The violated rule; `None` if the trial passed.
     pub(crate) wrong: Option<String>,
-    /// From the fault to the session's next commit, milliseconds.
+    /// Milliseconds from the fault to the next commit of the session.
     pub(crate) resumed_ms: u64,
-    /// Sessions of which nothing was held by who was struck; those that waited as long as for an ack wait all the same; and
-    /// the longest time between two of their commits, milliseconds.
+    /// Other sessions of which the faulty replica held no item.
     pub(crate) others: usize,
+    /// Of these, sessions that waited nearly as long as an ack wait.
     pub(crate) others_waited: usize,
+    /// Longest time between two of their commits, in milliseconds.
     pub(crate) others_gap_ms: u64,
-    /// Replies that were asked for again after they had been stored: only a gateway may do this that had asked before.
+    /// Replies that were requested again after they were stored. Only a gateway that checked before may do this.
     pub(crate) paid_again: usize,
 }
 
-/// How much is to be tried.
+/// When a run ends, and which trials it selects.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
-    /// Rows that the file is to have.
+pub(crate) struct RunLimits {
+    /// Number of rows in the file at the end.
     pub(crate) faults: usize,
-    /// When to end in any case.
+    /// Deadline of the run.
     pub(crate) until: Option<Instant>,
-    /// Only what has this in its name, such as `kill`, `nats-server: cut`, `gateway`.
+    /// Only trials whose name contains this, such as `kill`, `nats-server: cut`, `gateway`.
     pub(crate) only: String,
 }
 
-/// The file.
-pub(crate) struct Book {
+/// The file of results, and the choice of the next trial.
+pub(crate) struct ResultsFile {
     path: PathBuf,
-    plan: Plan,
-    pages: Mutex<Pages>,
+    plan: RunLimits,
+    progress: Mutex<Progress>,
 }
 
-struct Pages {
+struct Progress {
     rows: Vec<Row>,
     begun: BTreeMap<(usize, usize, usize), usize>,
     taken: usize,
     rng: Rng,
 }
 
-impl Book {
-    /// Opens the file; what it holds counts.
-    pub(crate) fn open(path: &Path, plan: Plan, seed: u64) -> anyhow::Result<Self> {
+impl ResultsFile {
+    /// Opens the file; its rows count as done.
+    pub(crate) fn open(path: &Path, plan: RunLimits, seed: u64) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let rows: Vec<Row> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         let mut begun: BTreeMap<(usize, usize, usize), usize> = BTreeMap::new();
@@ -82,15 +83,15 @@ impl Book {
             }
         }
         let taken = rows.len();
-        let pages = Pages { rows, begun, taken, rng: Rng::new(seed) };
-        Ok(Self { path: path.to_owned(), plan, pages: Mutex::new(pages) })
+        let progress = Progress { rows, begun, taken, rng: Rng::new(seed) };
+        Ok(Self { path: path.to_owned(), plan, progress: Mutex::new(progress) })
     }
 
-    /// What to try next on so many nodes: of what was tried least, any. None when enough was tried.
-    pub(crate) fn next(&self, nodes: usize) -> Option<Cell> {
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        let pages = &mut *pages;
-        if pages.taken >= self.plan.faults || self.plan.until.is_some_and(|until| Instant::now() > until) {
+    /// The next trial for `nodes` servers: a random one of those that ran least often. `None` when the run is complete.
+    pub(crate) fn next(&self, nodes: usize) -> Option<Trial> {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let progress = &mut *progress;
+        if progress.taken >= self.plan.faults || self.plan.until.is_some_and(|until| Instant::now() > until) {
             return None;
         }
         let cells = (0..STEPS.len()).flat_map(|step| (0..FAULTS.len()).map(move |fault| (nodes, step, fault)));
@@ -98,36 +99,36 @@ impl Book {
             let (step, (target, fault)) = (&STEPS[*step], FAULTS[*fault]);
             fault.fits(nodes) && format!("{}: {}, {target}: {fault}", step.service, step.name).contains(&self.plan.only)
         });
-        let cells: Vec<_> = cells.map(|cell| (pages.begun.get(&cell).copied().unwrap_or(0), cell)).collect();
+        let cells: Vec<_> = cells.map(|trial| (progress.begun.get(&trial).copied().unwrap_or(0), trial)).collect();
         let least = cells.iter().map(|(count, _)| *count).min()?;
-        let rarest: Vec<_> = cells.into_iter().filter(|(count, _)| *count == least).map(|(_, cell)| cell).collect();
-        let cell = *pages.rng.pick(&rarest);
-        *pages.begun.entry(cell).or_default() += 1;
-        pages.taken += 1;
-        let (_, step, fault) = cell;
+        let rarest: Vec<_> = cells.into_iter().filter(|(count, _)| *count == least).map(|(_, trial)| trial).collect();
+        let trial = *progress.rng.pick(&rarest);
+        *progress.begun.entry(trial).or_default() += 1;
+        progress.taken += 1;
+        let (_, step, fault) = trial;
         let (target, fault) = FAULTS[fault];
-        Some(Cell { nodes, step: &STEPS[step], target, fault })
+        Some(Trial { nodes, step: &STEPS[step], target, fault })
     }
 
-    /// Writes down what came of it; returns how many rows there are, and how many there are to be.
+    /// Appends a row; returns the number of rows, and the number at the end.
     pub(crate) fn write(&self, row: Row) -> anyhow::Result<(usize, usize)> {
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(dir) = self.path.parent() {
             std::fs::create_dir_all(dir)?;
         }
         let mut file = std::fs::File::options().create(true).append(true).open(&self.path)?;
         writeln!(file, "{}", serde_json::to_string(&row)?)?;
-        pages.rows.push(row);
-        Ok((pages.rows.len(), self.plan.faults))
+        progress.rows.push(row);
+        Ok((progress.rows.len(), self.plan.faults))
     }
 
-    /// Everything so far.
+    /// All rows so far.
     pub(crate) fn rows(&self) -> Vec<Row> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner).rows.clone()
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).rows.clone()
     }
 }
 
-/// The value that so many percent do not exceed.
+/// The value that `percent` percent of the values do not exceed.
 fn percentile(values: &[u64], percent: usize) -> u64 {
     let mut values = values.to_vec();
     values.sort_unstable();
@@ -139,12 +140,12 @@ fn seconds(ms: u64) -> String {
     format!("{:.1}", Duration::from_millis(ms).as_secs_f64())
 }
 
-/// A page of Markdown: by fault, then step by fault.
+/// The report in Markdown: a table by fault, and a table of steps by faults.
 pub(crate) fn report(rows: &[Row]) -> anyhow::Result<String> {
     let mut page = String::new();
     let wrong = rows.iter().filter(|row| row.wrong.is_some()).count();
-    writeln!(page, "# Crash matrix\n\n{} faults, {wrong} with something wrong afterwards.", rows.len())?;
-    writeln!(page, "Times are seconds from the fault to the next commit of the session that it struck.")?;
+    writeln!(page, "# Crash matrix\n\n{} faults, {wrong} of them violated a rule.", rows.len())?;
+    writeln!(page, "Times are seconds from the fault to the next commit of its session.")?;
     for nodes in [1, 3] {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.nodes == nodes).collect();
         if rows.is_empty() {
@@ -157,7 +158,7 @@ pub(crate) fn report(rows: &[Row]) -> anyhow::Result<String> {
     }
     let mut wrong = rows.iter().filter(|row| row.wrong.is_some()).peekable();
     if wrong.peek().is_some() {
-        writeln!(page, "\n## What went wrong\n")?;
+        writeln!(page, "\n## Violations\n")?;
     }
     for row in wrong {
         let why = row.wrong.as_deref().unwrap_or_default().lines().next().unwrap_or_default();
@@ -169,7 +170,7 @@ pub(crate) fn report(rows: &[Row]) -> anyhow::Result<String> {
 fn by_fault(page: &mut String, rows: &[&Row]) -> anyhow::Result<()> {
     writeln!(
         page,
-        "| what | how often | wrong | p50 | p99 | longest | others that waited | their longest pause | paid again |"
+        "| fault | trials | wrong | p50 | p99 | longest | others that waited | their longest pause | paid again |"
     )?;
     writeln!(page, "|---|--:|--:|--:|--:|--:|--:|--:|--:|")?;
     for (target, fault) in FAULTS {

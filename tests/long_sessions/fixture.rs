@@ -1,4 +1,4 @@
-//! A place where sessions live: a bus in memory, an orchestrator, and everybody whom it asks, played.
+//! An orchestrator on the in-memory bus; composer, model and tools are scripted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,24 +19,23 @@ use futures::FutureExt;
 use loop_orchestrator::{Clock, Orchestrator, OrchestratorConfig};
 use serde_json::{Value, json};
 
-/// Longest wait for anything, in the time of the test.
+/// Deadline of each wait, in virtual time.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Commands sent so far, by everybody.
+/// Number of commands sent so far by all fixtures; it makes their ids unique.
 static COMMANDS: AtomicU64 = AtomicU64::new(0);
 
-pub(crate) struct Place {
+pub(crate) struct LoopFixture {
     pub(crate) server: MemoryServer,
     pub(crate) bus: Bus,
     _orchestrator: Orchestrator,
     _composer: RpcServer,
 }
 
-/// The server's clock.
 #[derive(Debug)]
-struct Virtual(MemoryServer);
+struct VirtualClock(MemoryServer);
 
-impl Clock for Virtual {
+impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
         self.0.now()
     }
@@ -46,7 +45,7 @@ pub(crate) fn key(session: &str) -> anyhow::Result<SessionKey> {
     Ok(SessionKey { tenant: TenantId::default(), session: SessionId::new(session)? })
 }
 
-impl Place {
+impl LoopFixture {
     pub(crate) async fn new() -> anyhow::Result<Self> {
         Self::on(MemoryServer::new(), OrchestratorConfig::default()).await
     }
@@ -67,7 +66,7 @@ impl Place {
         self.answer(key, "Begun.").await
     }
 
-    /// A turn: the user says something, and the model answers it.
+    /// Runs a turn: a user message, and the reply of the model.
     pub(crate) async fn say(&self, key: &SessionKey, text: &str) -> anyhow::Result<()> {
         self.command(key, Verb::SendUserMessage, json!({"content": text, "mode": "queue"})).await?;
         self.answer(key, &format!("Answer to {text}")).await
@@ -79,7 +78,7 @@ impl Place {
         self.until("it ends", async |bus| phase(bus, key).await == Some(Phase::Ended)).await
     }
 
-    /// Waits until only what is left of the session is in the log.
+    /// Waits until only the last page of the session is in the log.
     pub(crate) async fn archived(&self, key: &SessionKey) -> anyhow::Result<()> {
         let alone = async |bus: &Bus| in_log(bus, key).await.is_ok_and(|slots| slots.len() == 1);
         self.until("it leaves the log", alone).await
@@ -90,7 +89,7 @@ impl Place {
     }
 
     async fn command(&self, key: &SessionKey, verb: Verb, mut body: Value) -> anyhow::Result<()> {
-        // A session that moves takes the ids along that it remembers.
+        // An exported session remembers the ids of its commands, so ids are unique among all fixtures.
         let id = COMMANDS.fetch_add(1, Ordering::Relaxed);
         body["meta"] = json!({"v": 1, "time": self.server.now(), "by": "client"});
         self.send(key, verb, &format!("u{id}"), &body).await
@@ -107,7 +106,7 @@ impl Place {
             "provider": "played", "model": "m", "latency_ms": 1,
         });
         self.send(key, Verb::ModelFinished, &format!("{call}-{attempt}"), &body).await?;
-        // Nobody takes what is asked of the model.
+        // There is no gateway: the test removes the item of the model call.
         self.bus.transport().purge(Stream::Model, &subject::every::model_item()).await?;
         let rests = async |bus: &Bus| matches!(phase(bus, key).await, Some(Phase::Idle | Phase::Ended));
         self.until("the turn ends", rests).await
@@ -130,13 +129,13 @@ impl Place {
     }
 }
 
-/// An orchestrator with a name of its own, which faults see.
+/// Starts an orchestrator with a client name by which faults select it.
 pub(crate) async fn orchestrator(
     server: &MemoryServer,
     name: &str,
     config: OrchestratorConfig,
 ) -> anyhow::Result<Orchestrator> {
-    Orchestrator::with_clock(config, server.client(name).0, Arc::new(Virtual(server.clone()))).await
+    Orchestrator::with_clock(config, server.client(name).0, Arc::new(VirtualClock(server.clone()))).await
 }
 
 async fn phase(bus: &Bus, key: &SessionKey) -> Option<Phase> {

@@ -1,45 +1,46 @@
-//! A fleet of processes, two of each service, each behind a proxy of its own; and what a fault does to it.
+//! A fleet of processes, two of each service, each behind its own proxy; and the injection of faults.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use ailoop_tests::crowd::{EdgeReplica, Replica, Site};
-use ailoop_tests::fleet as tests;
 use ailoop_tests::model::ModelServer;
 use ailoop_tests::nats::{NatsCluster, NatsServer};
+use ailoop_tests::process_fleet::{EdgeReplica, Launcher, Replica};
+use ailoop_tests::wait::eventually;
 use anyhow::{Context, bail};
 use bus::{Bus, NatsConfig};
 use contract::streams::Stream;
 use tokio::time::sleep;
 
-use crate::chaos::proxy::{Mode, Proxy, Wires};
+use crate::chaos::proxy::{Mode, ObservedTraffic, Proxy};
 use crate::chaos::step::{Fault, Target};
 
-/// Two of each run.
+/// Services; two replicas of each run.
 pub(crate) const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
-/// What processes log, for whoever has to find out why something stands still.
+/// Log filter of the processes, detailed enough to find out why a session makes no progress.
 const FILTER: &str = "info,bus=debug,loop_orchestrator=debug,model_gateway=debug,tool_executor=debug";
-/// How long a killed process stays away.
+/// Time from the kill of a process to its restart.
 const AWAY: Duration = Duration::from_millis(300);
-/// How long a service is frozen: longer than the ack wait of 5 s.
+/// For how long a service is frozen: longer than the ack wait of 5 s.
 const FROZEN: Duration = Duration::from_secs(7);
-/// How long a frozen nats-server is waited for: services must not notice, or connect again.
+/// For how long a nats-server is frozen: services must not notice it, or reconnect.
 const SERVER_FROZEN: Duration = Duration::from_secs(3);
-/// How long connections are refused.
+/// For how long connections are refused.
 const CUT: Duration = Duration::from_secs(1);
-/// How long connections carry nothing: a client gives up after two pings of 5 s.
+/// For how long connections carry nothing: a client gives up after two pings of 5 s.
 const SILENT: Duration = Duration::from_secs(12);
-/// How long, and by how much, messages are late.
+/// For how long messages are delayed.
 const SLOW: Duration = Duration::from_secs(4);
+/// Delay of each message.
 const LATE: Duration = Duration::from_millis(30);
-/// How long a process may take to end by itself.
+/// Deadline for a process to end after SIGTERM.
 const END_MAX: Duration = Duration::from_secs(40);
-/// How long a server of three stays away: another one leads by then.
+/// Time from the kill of one of three servers to its restart: another one leads by then.
 const SERVER_AWAY: Duration = Duration::from_secs(2);
 
-/// nats-server.
+/// One nats-server, or a cluster of three.
 pub(crate) enum Servers {
     One(Box<NatsServer>),
     Three(NatsCluster),
@@ -65,16 +66,16 @@ impl Servers {
         }
     }
 
-    /// The one that leads a stream.
+    /// Index of the server that leads a stream.
     async fn leader(&self, stream: Stream) -> usize {
         match self {
             Self::One(_) => 0,
-            // Between two leaders any will do.
+            // While no leader is elected, any server will do.
             Self::Three(cluster) => cluster.leader(stream).await.ok().flatten().unwrap_or(0),
         }
     }
 
-    /// The only server there is.
+    /// The only server; fails for a cluster.
     pub(crate) fn one(&self) -> anyhow::Result<&NatsServer> {
         match self {
             Self::One(server) => Ok(server),
@@ -97,19 +98,19 @@ impl Servers {
     }
 }
 
-/// A process and what stands before it.
-struct Member {
+/// A process and its proxy.
+struct ProxiedReplica {
     service: &'static str,
     number: usize,
     proxy: Proxy,
     replica: Replica,
 }
 
-/// Where clients find the edges now.
+/// The current URLs of the edges.
 #[derive(Clone, Default)]
-pub(crate) struct Doors(Arc<Mutex<[String; 2]>>);
+pub(crate) struct EdgeUrls(Arc<Mutex<[String; 2]>>);
 
-impl Doors {
+impl EdgeUrls {
     fn set(&self, number: usize, url: String) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)[number] = url;
     }
@@ -119,17 +120,17 @@ impl Doors {
     }
 }
 
-/// The sessions that were begun, with the time at which their start was accepted.
+/// Sessions whose start was sent, with the time at which it was accepted.
 #[derive(Clone, Default)]
-pub(crate) struct Starts(Arc<Mutex<BTreeMap<String, Option<SystemTime>>>>);
+pub(crate) struct StartedSessions(Arc<Mutex<BTreeMap<String, Option<SystemTime>>>>);
 
-impl Starts {
-    /// Records that a session is to begin.
+impl StartedSessions {
+    /// Records that the start of a session is being sent.
     pub(crate) fn sent(&self, session: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session.to_owned(), None);
     }
 
-    /// Records that its start was accepted.
+    /// Records that the start of a session was accepted.
     pub(crate) fn accepted(&self, session: &str) {
         let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         starts.insert(session.to_owned(), Some(SystemTime::now()));
@@ -140,52 +141,53 @@ impl Starts {
     }
 }
 
-/// The fleet.
-pub(crate) struct Stage {
+/// The servers, the proxied replicas, and the current URLs of the edges.
+pub(crate) struct Fixture {
     pub(crate) servers: Servers,
     pub(crate) bus: Bus,
-    pub(crate) doors: Doors,
-    pub(crate) starts: Starts,
-    pub(crate) wires: Arc<Wires>,
-    pub(crate) site: Site,
-    members: Vec<Member>,
+    pub(crate) edges: EdgeUrls,
+    pub(crate) starts: StartedSessions,
+    pub(crate) traffic: Arc<ObservedTraffic>,
+    pub(crate) launcher: Launcher,
+    members: Vec<ProxiedReplica>,
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) async fn start(nodes: usize, model: &ModelServer) -> anyhow::Result<Self> {
         let (servers, bus) = Servers::start(nodes).await?;
-        let site = Site::new(&[("test", &model.base_url())], &[("AILOOP__TELEMETRY__FILTER", FILTER)])?;
-        let (doors, wires) = (Doors::default(), Arc::default());
-        let mut stage = Self { servers, bus, doors, starts: Starts::default(), wires, site, members: Vec::new() };
+        let launcher = Launcher::new(&[("test", &model.base_url())], &[("AILOOP__TELEMETRY__FILTER", FILTER)])?;
+        let (edges, traffic) = (EdgeUrls::default(), Arc::default());
+        let mut fixture =
+            Self { servers, bus, edges, starts: StartedSessions::default(), traffic, launcher, members: Vec::new() };
         for service in SERVICES {
             for number in 0..2 {
-                let proxy = Proxy::start(service, number, &stage.servers.urls(), &stage.wires).await?;
-                let replica = stage.spawn(service, number, &proxy).await?;
-                stage.members.push(Member { service, number, proxy, replica });
+                let proxy = Proxy::start(service, number, &fixture.servers.urls(), &fixture.traffic).await?;
+                let replica = fixture.spawn(service, number, &proxy).await?;
+                fixture.members.push(ProxiedReplica { service, number, proxy, replica });
             }
         }
-        Ok(stage)
+        Ok(fixture)
     }
 
-    /// How many copies the streams have, and nodes there are.
+    /// Number of servers, which is also the replica count of streams.
     pub(crate) fn nodes(&self) -> usize {
         self.servers.urls().len()
     }
 
     async fn spawn(&self, service: &'static str, number: usize, proxy: &Proxy) -> anyhow::Result<Replica> {
         let nats = NatsConfig { url: proxy.url(), replicas: self.nodes(), ..NatsConfig::default() };
-        let replica = self.site.spawn(service, &nats).await?;
+        let replica = self.launcher.spawn(service, &nats).await?;
         if service != "edge" {
             return Ok(replica);
         }
         let edge = EdgeReplica::of(replica)?;
-        self.doors.set(number, edge.url());
+        self.edges.set(number, edge.url());
         Ok(edge.replica)
     }
 
     fn place(&self, service: &str, number: usize) -> anyhow::Result<usize> {
         let found = self.members.iter().position(|member| member.service == service && member.number == number);
-        found.context("a process of the fleet")
+        found.with_context(|| format!("there is no {service} {number}"))
     }
 
     /// The proxy of a replica.
@@ -193,8 +195,8 @@ impl Stage {
         Ok(&self.members[self.place(service, number)?].proxy)
     }
 
-    /// Does it, and mends it. The replica that took the step is silent since.
-    pub(crate) async fn strike(
+    /// Injects a fault and repairs it. The replica that took the step is silent since then.
+    pub(crate) async fn inject(
         &mut self,
         target: Target,
         fault: Fault,
@@ -203,13 +205,13 @@ impl Stage {
     ) -> anyhow::Result<()> {
         let place = self.place(service, number)?;
         match target {
-            Target::Service => self.strike_service(fault, place).await,
-            Target::Server => self.strike_server(fault, place).await,
+            Target::Service => self.inject_into_service(fault, place).await,
+            Target::Server => self.inject_into_server(fault, place).await,
         }
     }
 
-    /// Kills the only server, puts a copy in the place of its store, and starts it again. The replica that took the step is
-    /// silent since.
+    /// Kills the only server, replaces its store by a copy, and starts it again. The replica that took the step is silent since
+    /// then.
     pub(crate) async fn put_store_back(&mut self, copy: &Path, service: &str, number: usize) -> anyhow::Result<()> {
         let place = self.place(service, number)?;
         self.servers.node(0).kill();
@@ -217,7 +219,7 @@ impl Stage {
         self.servers.one()?.put_store_back(copy, None)?;
         sleep(AWAY).await;
         self.servers.node(0).resume().await?;
-        tests::eventually("the server answers", async || self.bus.ping().await.is_ok()).await
+        eventually("the nats-server answers", async || self.bus.ping().await.is_ok()).await
     }
 
     /// Kills the server that leads a stream, and starts it again when another one leads.
@@ -228,7 +230,7 @@ impl Stage {
         self.servers.node(leader).resume().await
     }
 
-    async fn strike_service(&mut self, fault: Fault, place: usize) -> anyhow::Result<()> {
+    async fn inject_into_service(&mut self, fault: Fault, place: usize) -> anyhow::Result<()> {
         let member = &mut self.members[place];
         match fault {
             Fault::Kill => {
@@ -258,14 +260,14 @@ impl Stage {
         }
         self.members[place].proxy.set(Mode::Open);
         if matches!(fault, Fault::Kill | Fault::Restart) {
-            let Member { service, number, .. } = self.members[place];
+            let ProxiedReplica { service, number, .. } = self.members[place];
             let replica = self.spawn(service, number, &self.members[place].proxy).await?;
             self.members[place].replica = replica;
         }
         Ok(())
     }
 
-    async fn strike_server(&mut self, fault: Fault, place: usize) -> anyhow::Result<()> {
+    async fn inject_into_server(&mut self, fault: Fault, place: usize) -> anyhow::Result<()> {
         let leader = self.servers.leader(Stream::Log).await;
         let away = self.servers.away();
         match fault {
@@ -286,7 +288,7 @@ impl Stage {
                 sleep(SERVER_FROZEN).await;
                 self.servers.node(leader).thaw()?;
             }
-            Fault::OlderStore => bail!("another function puts an older store back"),
+            Fault::OlderStore => bail!("use `put_store_back` for an older store"),
             Fault::Cut | Fault::Silence | Fault::Slow => {
                 for member in &self.members {
                     member.proxy.set_link(leader, Mode::Closed);

@@ -1,21 +1,21 @@
-//! Bugs, planted to prove that the oracle finds them.
+//! Bugs of ring 2, planted to show that the oracle finds them.
 
 use contract::event::{Event, ToolCallIdentified, ToolCallOpened, ToolCallResult};
 
-/// A mistake that somebody could make.
+/// A plausible bug of the loop or its shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bug {
-    /// None.
+pub enum PlantedBug {
+    /// The loop without a planted bug.
     None,
-    /// A reply of an older call is taken for the one that is awaited.
+    /// A reply to an older call is taken for the awaited one.
     AcceptStaleReply,
-    /// An input that changes nothing is acknowledged and not written down.
+    /// An input that changes nothing is acknowledged without a commit.
     AckWithoutCommit,
     /// The calls of every step get the ids of the first one.
     ReuseCallId,
-    /// One of several results is not written.
+    /// The last result of a commit is dropped.
     SkipResult,
-    /// The limit of steps is forgotten.
+    /// The step limit is not applied.
     ForgetLimit,
     /// A new attempt gets the number of the old one.
     ResetNoAttempt,
@@ -23,42 +23,42 @@ pub enum Bug {
     TrustStaleRead,
     /// A writer that lost its slot believes that it won.
     BelieveDuplicateAck,
-    /// The events are published, the effects forgotten, and a redelivery does not make up for it.
+    /// Events are published, effects are skipped, and a redelivery does not repair it.
     ForgetEffects,
     /// A redelivered input is decided again.
     DecideTwice,
-    /// What a late reply cost is forgotten.
+    /// The cost of a late reply is not recorded.
     ForgetLateCost,
-    /// A pause is written, and calls open all the same.
+    /// The resume is not recorded, and calls open all the same.
     OpenInPause,
-    /// A user's message is answered for and not written.
+    /// A user's message is acknowledged and not recorded.
     LoseMessage,
-    /// No timer is set.
+    /// The timer is not set.
     ForgetTimer,
-    /// A turn ends and leaves its calls running.
+    /// A turn ends without cancelling its open calls.
     LeaveCallsOpen,
-    /// A person should be asked, and is not.
+    /// A gate is not opened.
     AskNobody,
-    /// Children are not told to pause or stop.
+    /// Children get no pause and no stop.
     ForgetChild,
-    /// What a child cost is forgotten.
+    /// The cost of a child is not recorded.
     ForgetChildCost,
-    /// What the user asked in the running turn is pruned away.
+    /// The user's message of the running turn is pruned.
     PruneTooMuch,
-    /// A fallback takes over again and again.
+    /// The same fallback is taken again and again.
     FallBackForever,
-    /// A call runs as the model asked for it, although a person changed its arguments.
+    /// A call runs with the arguments of the model although a person changed them.
     ForgetChange,
-    /// A turn at a limit goes on and does not say that its next step is the last one.
+    /// A turn at a limit goes on without an event that its next step is the last one.
     ForgetLastStep,
-    /// A turn that had its last word at a limit says that it is done.
+    /// A turn that ended at a limit is recorded as completed.
     ForgetLimitAfterLastWord,
-    /// What a judge cost is forgotten.
+    /// The cost of a judge is not recorded.
     ForgetJudgeCost,
 }
 
-impl Bug {
-    /// Every bug.
+impl PlantedBug {
+    /// All bugs, without [`PlantedBug::None`].
     pub const ALL: &'static [Self] = &[
         Self::AcceptStaleReply,
         Self::AckWithoutCommit,
@@ -86,8 +86,8 @@ impl Bug {
         Self::ForgetJudgeCost,
     ];
 
-    /// Spoils what was decided, for bugs that lie in the decision.
-    pub fn spoil(self, events: &mut Vec<Event>) {
+    /// Changes the events of a decision, for bugs of the decision itself.
+    pub fn apply(self, events: &mut Vec<Event>) {
         match self {
             Self::SkipResult => {
                 if let Some(at) = events.iter().rposition(|event| matches!(event, Event::ToolCallResult(_))) {

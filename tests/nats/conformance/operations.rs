@@ -1,4 +1,4 @@
-//! What is done to both servers, and how a sequence of it is drawn.
+//! The operations that are applied to both servers, and random sequences of them.
 
 use std::time::Duration;
 
@@ -16,32 +16,32 @@ use crate::nats::world::{id, key};
 
 /// One operation; numbers choose among few subjects, so that they meet.
 #[derive(Debug, Clone)]
-pub(super) enum Act {
+pub(super) enum Operation {
     Append {
-        at: Place,
+        at: ItemPosition,
         create: bool,
         body: u8,
     },
     /// Appends over what the leader shows, or over something else.
     Replace {
-        at: Place,
+        at: ItemPosition,
         stale: bool,
         body: u8,
     },
     Last {
-        at: Place,
+        at: ItemPosition,
         leader: bool,
     },
     LastMany {
-        at: Place,
+        at: ItemPosition,
         whole: bool,
     },
     Count {
-        at: Place,
+        at: ItemPosition,
         whole: bool,
     },
     Purge {
-        at: Place,
+        at: ItemPosition,
     },
     /// Takes what can be had now.
     Pull {
@@ -101,11 +101,11 @@ pub(super) enum Act {
     },
     /// One byte more than is let in.
     TooLarge {
-        door: Door,
+        door: BodyTarget,
     },
 }
 
-impl Act {
+impl Operation {
     /// What it is counted as.
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -136,9 +136,9 @@ impl Act {
     }
 }
 
-/// Where a body comes in.
+/// Where a body is written.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Door {
+pub(super) enum BodyTarget {
     Stream,
     Key,
     NewKey,
@@ -147,7 +147,7 @@ pub(super) enum Door {
 
 /// A stream, a session and a number in it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ItemPosition {
     pub(super) stream: Stream,
     pub(super) session: u8,
     pub(super) nth: u8,
@@ -161,7 +161,7 @@ fn mailbox(n: u8) -> MailboxKey {
     MailboxKey { tenant: session(n).tenant, agent: AgentId::new(&format!("a{n}")).unwrap() }
 }
 
-impl Place {
+impl ItemPosition {
     fn call(self) -> CallAttempt {
         CallAttempt { call: CallId::model(1, u32::from(self.nth)), attempt: 1 }
     }
@@ -194,64 +194,64 @@ impl Place {
     }
 }
 
-fn places() -> impl Strategy<Value = Place> {
+fn places() -> impl Strategy<Value = ItemPosition> {
     let streams =
         [Stream::Control, Stream::Control, Stream::Log, Stream::Model, Stream::Tool, Stream::Mail, Stream::Dead];
     let stream = prop::sample::select(streams.to_vec());
-    (stream, 0..2_u8, 0..4_u8).prop_map(|(stream, session, nth)| Place { stream, session, nth })
+    (stream, 0..2_u8, 0..4_u8).prop_map(|(stream, session, nth)| ItemPosition { stream, session, nth })
 }
 
 fn queues() -> impl Strategy<Value = Queue> {
     prop::sample::select(vec![Queue::Inputs, Queue::Inputs, Queue::Model, Queue::Tool, Queue::Timers])
 }
 
-/// One queue with few subjects, much pulled, handed back and purged.
-fn queue_acts(purged: u32) -> impl Strategy<Value = Act> {
-    let at = || (0..2_u8, 0..4_u8).prop_map(|(session, nth)| Place { stream: Stream::Control, session, nth });
+/// Operations on one queue with few subjects: mostly pulls, returns and purges.
+fn queue_operations(purged: u32) -> impl Strategy<Value = Operation> {
+    let at = || (0..2_u8, 0..4_u8).prop_map(|(session, nth)| ItemPosition { stream: Stream::Control, session, nth });
     let acks = [Ack::Done, Ack::Progress, Ack::Retry(Duration::ZERO), Ack::Retry(Duration::ZERO)];
     prop_oneof![
-        24 => (at(), any::<u8>()).prop_map(|(at, body)| Act::Append { at, create: false, body }),
-        4 => at().prop_map(|at| Act::LastMany { at, whole: true }),
-        12 => (1..4_usize).prop_map(|max| Act::Pull { queue: Queue::Inputs, max }),
-        4 => Just(Act::Depth { queue: Queue::Inputs }),
-        20 => (0..8_usize, prop::sample::select(acks.to_vec())).prop_map(|(nth, ack)| Act::Settle { nth, ack }),
-        4 => (0..8_usize).prop_map(|nth| Act::Late { nth }),
-        purged => at().prop_map(|at| Act::Purge { at }),
+        24 => (at(), any::<u8>()).prop_map(|(at, body)| Operation::Append { at, create: false, body }),
+        4 => at().prop_map(|at| Operation::LastMany { at, whole: true }),
+        12 => (1..4_usize).prop_map(|max| Operation::Pull { queue: Queue::Inputs, max }),
+        4 => Just(Operation::Depth { queue: Queue::Inputs }),
+        20 => (0..8_usize, prop::sample::select(acks.to_vec())).prop_map(|(nth, ack)| Operation::Settle { nth, ack }),
+        4 => (0..8_usize).prop_map(|nth| Operation::Late { nth }),
+        purged => at().prop_map(|at| Operation::Purge { at }),
     ]
 }
 
-fn any_acts() -> impl Strategy<Value = Act> {
+fn any_operations() -> impl Strategy<Value = Operation> {
     let ack = prop::sample::select(vec![Ack::Done, Ack::Done, Ack::Progress, Ack::Retry(Duration::ZERO)]);
     prop_oneof![
-        8 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, create, body)| Act::Append { at, create, body }),
-        2 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, stale, body)| Act::Replace { at, stale, body }),
-        3 => (places(), any::<bool>()).prop_map(|(at, leader)| Act::Last { at, leader }),
-        3 => (places(), any::<bool>()).prop_map(|(at, whole)| Act::LastMany { at, whole }),
-        1 => (places(), any::<bool>()).prop_map(|(at, whole)| Act::Count { at, whole }),
-        1 => places().prop_map(|at| Act::Purge { at }),
-        3 => (queues(), 1..3_usize).prop_map(|(queue, max)| Act::Pull { queue, max }),
-        1 => queues().prop_map(|queue| Act::Depth { queue }),
-        4 => (0..8_usize, ack).prop_map(|(nth, ack)| Act::Settle { nth, ack }),
-        1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Act::Put { key, value }),
-        1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Act::Create { key, value }),
-        1 => (0..3_u8).prop_map(|key| Act::Get { key }),
-        1 => (0..3_u8, any::<u8>(), any::<bool>()).prop_map(|(key, value, stale)| Act::Update { key, value, stale }),
-        1 => (0..3_u8).prop_map(|key| Act::Delete { key }),
-        1 => Just(Act::List),
-        1 => (0..2_u8).prop_map(|name| Act::Store { name }),
-        1 => (0..2_u8).prop_map(|name| Act::Fetch { name }),
-        1 => (0..2_u8, 1..9_u64, any::<bool>()).prop_map(|(session, number, past)| Act::Timer { session, number, past }),
-        1 => (0..2_u8).prop_map(|session| Act::Cancel { session }),
+        8 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, create, body)| Operation::Append { at, create, body }),
+        2 => (places(), any::<bool>(), any::<u8>()).prop_map(|(at, stale, body)| Operation::Replace { at, stale, body }),
+        3 => (places(), any::<bool>()).prop_map(|(at, leader)| Operation::Last { at, leader }),
+        3 => (places(), any::<bool>()).prop_map(|(at, whole)| Operation::LastMany { at, whole }),
+        1 => (places(), any::<bool>()).prop_map(|(at, whole)| Operation::Count { at, whole }),
+        1 => places().prop_map(|at| Operation::Purge { at }),
+        3 => (queues(), 1..3_usize).prop_map(|(queue, max)| Operation::Pull { queue, max }),
+        1 => queues().prop_map(|queue| Operation::Depth { queue }),
+        4 => (0..8_usize, ack).prop_map(|(nth, ack)| Operation::Settle { nth, ack }),
+        1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Operation::Put { key, value }),
+        1 => (0..3_u8, any::<u8>()).prop_map(|(key, value)| Operation::Create { key, value }),
+        1 => (0..3_u8).prop_map(|key| Operation::Get { key }),
+        1 => (0..3_u8, any::<u8>(), any::<bool>()).prop_map(|(key, value, stale)| Operation::Update { key, value, stale }),
+        1 => (0..3_u8).prop_map(|key| Operation::Delete { key }),
+        1 => Just(Operation::List),
+        1 => (0..2_u8).prop_map(|name| Operation::Store { name }),
+        1 => (0..2_u8).prop_map(|name| Operation::Fetch { name }),
+        1 => (0..2_u8, 1..9_u64, any::<bool>()).prop_map(|(session, number, past)| Operation::Timer { session, number, past }),
+        1 => (0..2_u8).prop_map(|session| Operation::Cancel { session }),
     ]
 }
 
 /// The sequence of a seed; half of them are about one queue alone.
-pub(super) fn sequence(seed: u64, length: usize) -> anyhow::Result<Vec<Act>> {
+pub(super) fn sequence(seed: u64, length: usize) -> anyhow::Result<Vec<Operation>> {
     let mut runner = TestRunner::new(Config { rng_seed: RngSeed::Fixed(seed), ..Config::default() });
     let each = match seed % 4 {
-        0 | 1 => any_acts().boxed(),
-        2 => queue_acts(4).boxed(),
-        _ => queue_acts(1).boxed(),
+        0 | 1 => any_operations().boxed(),
+        2 => queue_operations(4).boxed(),
+        _ => queue_operations(1).boxed(),
     };
     let tree = prop::collection::vec(each, length).new_tree(&mut runner).map_err(|e| anyhow::anyhow!("{e}"))?;
     Ok(tree.current())

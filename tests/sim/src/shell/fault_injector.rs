@@ -1,4 +1,4 @@
-//! What goes wrong: decided for each operation of a replica, out of the seed.
+//! Faults of replicas: decided for each operation on the bus, from the seed.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,30 +9,38 @@ use bus_memory::{Action, Fault, Faults, Operation};
 
 use crate::rng::Rng;
 
-/// Replicas that may die in one life.
+/// Replicas that may die in one run.
 const DEATHS_MAX: u64 = 6;
 
-/// Trouble between a beginning and an end.
-pub(super) struct Chaos {
+/// Injects faults between [`FaultInjector::begin`] and [`FaultInjector::end`].
+pub(super) struct FaultInjector {
     rng: Mutex<Rng>,
     on: AtomicBool,
     count: AtomicU64,
     deaths: AtomicU64,
-    /// In a thousand operations.
-    often: u64,
-    /// Of a hundred reads from replicas.
-    stale: u64,
-    /// Whether the network takes its time.
+    /// Faults per thousand operations.
+    per_thousand: u64,
+    /// Stale reads per hundred reads from any replica.
+    stale_percent: u64,
+    /// Whether messages are delayed.
     slow: bool,
 }
 
-impl Chaos {
+impl FaultInjector {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let often = [0, 5, 15, 40][super::index(rng.below(4))];
-        let stale = [0, 4, 20, 60][super::index(rng.below(4))];
+        let per_thousand = [0, 5, 15, 40][rng.index(4)];
+        let stale_percent = [0, 4, 20, 60][rng.index(4)];
         let slow = rng.chance(60);
-        Self { rng: Mutex::new(rng), on: false.into(), count: 0.into(), deaths: 0.into(), often, stale, slow }
+        Self {
+            rng: Mutex::new(rng),
+            on: false.into(),
+            count: 0.into(),
+            deaths: 0.into(),
+            per_thousand,
+            stale_percent,
+            slow,
+        }
     }
 
     pub(super) fn begin(&self) {
@@ -70,7 +78,7 @@ impl Chaos {
             }
             Action::Ack(Ack::Done) => &[Fault::AckLost, Fault::NotDone, Fault::Delay(soon)],
             Action::Pull => &[Fault::Redeliver, Fault::NotDone, Fault::Delay(soon)],
-            // An answer under way for long is a look at the log of long ago, which no witness could tell from a wrong one.
+            // No `Lag`: a delayed answer is an old view of the log, which the recorder cannot tell from a wrong one.
             Action::Last(Read::Leader) => &[Fault::NotDone, Fault::Delay(soon)],
             Action::Publish
             | Action::Reply
@@ -86,14 +94,14 @@ impl Chaos {
             | Action::GetObject
             | Action::DeleteObject => &[Fault::NotDone, Fault::Delay(soon), Fault::Lag(soon)],
             Action::KvCreate | Action::KvUpdate => &[Fault::NotDone, Fault::AckLost, Fault::Delay(soon)],
-            // Between a worker's look at the log and its call nothing may pass, or no witness could tell what is right.
+            // No fault between a worker's read of the log and its call: the recorder could not tell what is right.
             Action::RequestMany | Action::Subscribe | Action::Ping => &[Fault::None],
         };
         *rng.pick(options)
     }
 }
 
-impl Faults for Chaos {
+impl Faults for FaultInjector {
     fn decide(&self, op: Operation<'_>) -> Fault {
         let steady = !self.on.load(Ordering::Relaxed) || op.client == "client" || op.client == "tools";
         if steady {
@@ -101,9 +109,9 @@ impl Faults for Chaos {
         }
         let Ok(mut rng) = self.rng.lock() else { return Fault::None };
         let read = matches!(op.action, Action::Last(Read::Any) | Action::LastMany);
-        let fault = if read && rng.chance(self.stale) {
+        let fault = if read && rng.chance(self.stale_percent) {
             Fault::Stale(1 + rng.below(3))
-        } else if rng.below(1_000) < self.often {
+        } else if rng.below(1_000) < self.per_thousand {
             self.pick(&mut rng, op.action)
         } else if self.slow && matches!(op.action, Action::Append | Action::Pull | Action::Publish) && rng.chance(30) {
             return Fault::Delay(Duration::from_millis(1 + rng.below(300)));

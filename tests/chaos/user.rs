@@ -1,9 +1,9 @@
-//! Sessions as their users live them: whatever is not answered is said again under its id, at the next edge.
+//! A user of sessions: a command that is not answered is repeated with its id at the next edge.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use ailoop_tests::client::{Client, Control};
+use ailoop_tests::client::{Control, TestClient};
 use ailoop_tests::fleet::key;
 use anyhow::{bail, ensure};
 use bus::{Bus, Read};
@@ -11,26 +11,26 @@ use contract::commit::Phase;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::chaos::stage::{Doors, Starts};
+use crate::chaos::fixture::{EdgeUrls, StartedSessions};
 
-/// How long an answer of an edge is awaited before the next edge is asked.
+/// Timeout of one edge, before the next one is tried.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// How long a session may take to get anywhere, whatever happens meanwhile.
+/// Deadline of each wait, despite faults.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(50);
+/// Pause between two attempts.
+const POLL_EVERY: Duration = Duration::from_millis(50);
 
-/// What a user says, each under an id of its own.
+/// A command of a user, with an id that is unique within the session.
 #[derive(Debug, Clone, Copy)]
-enum Word {
+enum Command {
     Start { interactive: bool },
     Send,
     Stop,
 }
 
-impl Word {
-    async fn say(self, edge: &str, session: &str) -> anyhow::Result<()> {
-        let client = Client::connect(edge).await?;
+impl Command {
+    async fn send(self, edge: &str, session: &str) -> anyhow::Result<()> {
+        let client = TestClient::connect(edge).await?;
         match self {
             Self::Start { interactive } => {
                 let options = json!({"interactive": interactive});
@@ -43,32 +43,32 @@ impl Word {
     }
 }
 
-/// Who talks to a fleet.
+/// A client that runs sessions and follows them in the log.
 #[derive(Clone)]
 pub(crate) struct User {
-    pub(crate) doors: Doors,
-    pub(crate) starts: Starts,
+    pub(crate) edges: EdgeUrls,
+    pub(crate) starts: StartedSessions,
     pub(crate) bus: Bus,
 }
 
 impl User {
-    /// Says something until it was heard.
-    async fn insist(&self, session: &str, word: Word) -> anyhow::Result<()> {
+    /// Repeats a command until an edge accepts it.
+    async fn send_until_accepted(&self, session: &str, command: Command) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        let (mut told, mut edge) = (String::new(), 0);
+        let (mut last, mut edge) = (String::new(), 0);
         while Instant::now() < deadline {
-            match timeout(ANSWER_MAX, word.say(&self.doors.get(edge), session)).await {
+            match timeout(ANSWER_MAX, command.send(&self.edges.get(edge), session)).await {
                 Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => told = format!("{error:#}"),
-                Err(_) => "no answer".clone_into(&mut told),
+                Ok(Err(error)) => last = format!("{error:#}"),
+                Err(_) => "no answer".clone_into(&mut last),
             }
             edge += 1;
-            sleep(LOOK).await;
+            sleep(POLL_EVERY).await;
         }
-        bail!("{word:?} to {session} is not heard: {told}")
+        bail!("{command:?} to {session} was not accepted within {PATIENCE:?}: {last}")
     }
 
-    /// Returns when a session is in this phase. Whoever serves the log is asked, not the fleet.
+    /// Returns when a session is in this phase by its log, which is read without the fleet.
     async fn until(&self, session: &str, wanted: Phase) -> anyhow::Result<()> {
         let (key, deadline) = (key(session)?, Instant::now() + PATIENCE);
         loop {
@@ -78,36 +78,36 @@ impl User {
             {
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "{session} does not become {wanted:?}: {head:?}");
-            sleep(LOOK).await;
+            ensure!(Instant::now() < deadline, "{session} is not {wanted:?} within {PATIENCE:?}: {head:?}");
+            sleep(POLL_EVERY).await;
         }
     }
 
     async fn start(&self, session: &str, interactive: bool) -> anyhow::Result<()> {
         self.starts.sent(session);
-        self.insist(session, Word::Start { interactive }).await?;
+        self.send_until_accepted(session, Command::Start { interactive }).await?;
         self.starts.accepted(session);
         Ok(())
     }
 
-    /// A session of one turn.
+    /// Runs a session of one turn to its end.
     pub(crate) async fn one_turn(&self, session: &str) -> anyhow::Result<()> {
         self.start(session, false).await?;
         self.until(session, Phase::Ended).await
     }
 
-    /// A session of two turns that is stopped in the end.
+    /// Runs a session of two turns, then stops it.
     pub(crate) async fn two_turns(&self, session: &str) -> anyhow::Result<()> {
         self.start(session, true).await?;
         self.until(session, Phase::Idle).await?;
-        self.insist(session, Word::Send).await?;
-        // Its turn may not have begun when this is heard: what it made of the message tells.
-        self.until_said(session, 2).await?;
-        self.insist(session, Word::Stop).await?;
+        self.send_until_accepted(session, Command::Send).await?;
+        // The command is accepted before its turn begins, so the end of the turn is awaited in the log.
+        self.until_turn_completed(session, 2).await?;
+        self.send_until_accepted(session, Command::Stop).await?;
         self.until(session, Phase::Ended).await
     }
 
-    async fn until_said(&self, session: &str, turns: usize) -> anyhow::Result<()> {
+    async fn until_turn_completed(&self, session: &str, turns: usize) -> anyhow::Result<()> {
         let (key, deadline) = (key(session)?, Instant::now() + PATIENCE);
         loop {
             let commits = self.bus.history(&key, 0).await.unwrap_or_default();
@@ -115,15 +115,15 @@ impl User {
             if events.filter(|event| matches!(event, contract::event::Event::TurnCompleted(_))).count() >= turns {
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "{session} does not end turn {turns}");
-            sleep(LOOK).await;
+            ensure!(Instant::now() < deadline, "{session} does not complete turn {turns} within {PATIENCE:?}");
+            sleep(POLL_EVERY).await;
         }
     }
 }
 
-/// A time in which something was broken, and the items that those held who were struck.
+/// The time from a fault to its repair, and the items that the faulty replica held.
 #[derive(Debug, Clone)]
-pub(crate) struct Trouble {
+pub(crate) struct FaultWindow {
     pub(crate) from: SystemTime,
     pub(crate) to: SystemTime,
     pub(crate) held: BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! The tools of the world, and the witness of what they did.
+//! The tools of ring 3, and a recorder of the calls that they ran.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -17,75 +17,75 @@ use crate::rng::Rng;
 
 const TOOLS: [(&str, &str); 3] = [("look", "pure"), ("put", "idempotent"), ("pay", "at_most_once")];
 
-/// What the tools did.
-pub(super) struct Witness {
-    seen: Arc<Mutex<Seen>>,
+/// Serves the tools and records their calls.
+pub(super) struct ToolRecorder {
+    record: Arc<Mutex<ToolRecord>>,
     _tasks: Tasks,
 }
 
 #[derive(Default)]
-struct Seen {
-    /// How often each call of each tool ran.
+struct ToolRecord {
+    /// Number of runs, by tool and call.
     runs: BTreeMap<(String, String), u32>,
-    /// Sessions whose client was told that a pause or stop is done.
-    quiet: BTreeSet<String>,
-    /// The first call that ran all the same.
-    broken: Option<String>,
+    /// Sessions whose client has seen that a pause or stop is done.
+    paused: BTreeSet<String>,
+    /// The first call that ran in such a session.
+    violation: Option<String>,
 }
 
-impl Seen {
-    fn ran(&mut self, tool: &str, message: &CoreMessage) {
+impl ToolRecord {
+    fn add(&mut self, tool: &str, message: &CoreMessage) {
         let call = message.header(header::CALL).unwrap_or_default().to_owned();
         let session = message.header(header::SESSION).unwrap_or_default();
-        // A claim stands between the look at the log and the call of `pay`; its delay is nobody's fault.
-        if tool != "pay" && self.quiet.contains(session) {
-            self.broken.get_or_insert(format!("I5: {call} of {tool} started after the client was told of the pause"));
+        // A claim is made between the read of the log and the call of `pay`, and may be delayed.
+        if tool != "pay" && self.paused.contains(session) {
+            self.violation.get_or_insert(format!("I5: {call} of {tool} started after the client had seen the pause"));
         }
         *self.runs.entry((tool.to_owned(), call)).or_insert(0) += 1;
     }
 }
 
-impl Witness {
-    /// The client was told that the session is paused or stopped, or is about to resume it.
-    pub(super) fn told(&self, key: &SessionKey, quiet: bool) {
-        if let Ok(mut seen) = self.seen.lock() {
+impl ToolRecorder {
+    /// Records that the client has seen a pause or stop, or is about to resume the session.
+    pub(super) fn set_paused(&self, key: &SessionKey, is_paused: bool) {
+        if let Ok(mut record) = self.record.lock() {
             let session = key.session.to_string();
-            if quiet {
-                seen.quiet.insert(session);
+            if is_paused {
+                record.paused.insert(session);
             } else {
-                seen.quiet.remove(&session);
+                record.paused.remove(&session);
             }
         }
     }
 
-    /// What must not run twice has not, and nothing ran that must not start. Returns how many calls ran.
-    pub(super) fn judge(&self) -> Result<u64, String> {
-        let seen = self.seen.lock().map_err(|error| error.to_string())?;
-        if let Some(why) = &seen.broken {
+    /// Checks that no `at_most_once` call ran twice and no call started in a pause. Returns the number of calls.
+    pub(super) fn check(&self) -> Result<u64, String> {
+        let record = self.record.lock().map_err(|error| error.to_string())?;
+        if let Some(why) = &record.violation {
             return Err(why.clone());
         }
-        match seen.runs.iter().find(|((tool, _), times)| tool == "pay" && **times > 1) {
+        match record.runs.iter().find(|((tool, _), times)| tool == "pay" && **times > 1) {
             Some(((_, call), times)) => Err(format!("an at_most_once call {call} ran {times} times")),
-            None => Ok(seen.runs.len() as u64),
+            None => Ok(record.runs.len() as u64),
         }
     }
 }
 
-/// Serves the tools and answers discovery.
-pub(super) async fn serve(server: &MemoryServer, seed: u64) -> Result<Witness, BusError> {
+/// Serves the tools, and answers discovery requests.
+pub(super) async fn serve(server: &MemoryServer, seed: u64) -> Result<ToolRecorder, BusError> {
     let (bus, tasks) = (server.client("tools").0, Tasks::new());
-    let witnessed: Arc<Mutex<Seen>> = Arc::default();
-    let mut asked = vec![bus.listen(&subject::services_info(), None).await?];
+    let recorded: Arc<Mutex<ToolRecord>> = Arc::default();
+    let mut requests = vec![bus.listen(&subject::services_info(), None).await?];
     for (tool, _) in TOOLS {
         let name = ToolName::new(tool).map_err(|error| BusError::Malformed(error.to_string()))?;
-        asked.push(bus.listen(&subject::service_info(&name), None).await?);
+        requests.push(bus.listen(&subject::service_info(&name), None).await?);
     }
-    let mut info = futures::stream::select_all(asked);
+    let mut info = futures::stream::select_all(requests);
     let replier = bus.clone();
     tasks.spawn("discovery", async move {
         while let Some(SubscriptionEvent::Message(message)) = info.next().await {
             if let Some(to) = message.reply {
-                let _told = replier.transport().reply(&to, Vec::new(), describe()).await;
+                let _ = replier.transport().reply(&to, Vec::new(), describe()).await;
             }
         }
     });
@@ -93,27 +93,27 @@ pub(super) async fn serve(server: &MemoryServer, seed: u64) -> Result<Witness, B
         let name = ToolName::new(tool).map_err(|error| BusError::Malformed(error.to_string()))?;
         let subject = subject::tool(&TenantId::default(), &name);
         let mut calls = bus.listen(&subject, Some(subject::TOOL_QUEUE)).await?;
-        let (bus, witnessed, pool) = (bus.clone(), witnessed.clone(), tasks.clone());
+        let (bus, recorded, pool) = (bus.clone(), recorded.clone(), tasks.clone());
         let mut rng = Rng::new(seed + index as u64);
         tasks.spawn("tool", async move {
-            while let Some(heard) = calls.next().await {
-                let SubscriptionEvent::Message(message) = heard else { continue };
-                if let Ok(mut seen) = witnessed.lock() {
-                    seen.ran(tool, &message);
+            while let Some(event) = calls.next().await {
+                let SubscriptionEvent::Message(message) = event else { continue };
+                if let Ok(mut record) = recorded.lock() {
+                    record.add(tool, &message);
                 }
-                let slowest = [5, 200, 9_000][super::index(rng.below(3))];
+                let slowest = [5, 200, 9_000][rng.index(3)];
                 let time = Duration::from_millis(rng.below(slowest));
                 pool.spawn("a call", answer(bus.clone(), message, time).boxed());
             }
         });
     }
-    Ok(Witness { seen: witnessed, _tasks: tasks })
+    Ok(ToolRecorder { record: recorded, _tasks: tasks })
 }
 
 async fn answer(bus: Bus, message: CoreMessage, time: Duration) {
     tokio::time::sleep(time).await;
     if let Some(to) = message.reply {
-        let _told = bus.transport().reply(&to, Vec::new(), Bytes::from_static(b"{\"ok\":true}")).await;
+        let _ = bus.transport().reply(&to, Vec::new(), Bytes::from_static(b"{\"ok\":true}")).await;
     }
 }
 

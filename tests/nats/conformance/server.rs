@@ -1,4 +1,4 @@
-//! One of the two servers: does an operation and tells what came of it, without what may differ (times, addresses).
+//! One of the two servers: applies an operation and returns the answer, without what may differ (times, addresses).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,41 +11,41 @@ use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject;
 use tokio::time::Instant;
 
-use super::acts::{Act, Door, Place, session};
+use super::operations::{BodyTarget, ItemPosition, Operation, session};
 use crate::nats::world::{eventually, pull};
 
-/// How long a real server is given for what it surely has: so little that no ack wait is over meanwhile.
+/// Timeout for a message that the server must have: shorter than an ack wait.
 const SURELY: Duration = Duration::from_secs(2);
-/// How long it may show what it should not have.
+/// Timeout for a message that the server must not have.
 const MOMENT: Duration = Duration::from_millis(20);
 /// Longer than the ack wait.
 const ACK_WAIT_OVER: Duration = Duration::from_secs(9);
 
-/// A server, and what its client holds.
-pub(super) struct Side {
+/// A server, and the items that its client holds.
+pub(super) struct Server {
     bus: Bus,
     held: Vec<Delivery>,
-    handed_back: Vec<Delivery>,
-    /// The real server, asked without our bus between.
+    returned: Vec<Delivery>,
+    /// A raw client of the real server.
     raw: Option<async_nats::Client>,
 }
 
-impl Side {
-    pub(super) fn twin(bus: Bus) -> Self {
-        Self { bus, held: Vec::new(), handed_back: Vec::new(), raw: None }
+impl Server {
+    pub(super) fn memory(bus: Bus) -> Self {
+        Self { bus, held: Vec::new(), returned: Vec::new(), raw: None }
     }
 
     pub(super) fn real(bus: Bus, raw: async_nats::Client) -> Self {
-        Self { bus, held: Vec::new(), handed_back: Vec::new(), raw: Some(raw) }
+        Self { bus, held: Vec::new(), returned: Vec::new(), raw: Some(raw) }
     }
 
-    /// Does one thing; the answer as text. What is refused is an answer; what nobody knows is an error.
-    pub(super) async fn act(&mut self, act: &Act) -> anyhow::Result<String> {
-        match self.try_act(act).await {
+    /// Applies one operation; the answer as text. A refusal is an answer; an unknown outcome is an error.
+    pub(super) async fn operation(&mut self, operation: &Operation) -> anyhow::Result<String> {
+        match self.try_apply(operation).await {
             Ok(answer) => Ok(answer),
             Err(error) => match error.downcast_ref::<BusError>() {
                 Some(BusError::TooLarge { .. } | BusError::Full(_) | BusError::Malformed(_)) => Ok(error.to_string()),
-                _ => Err(error.context(format!("{act:?}"))),
+                _ => Err(error.context(format!("{operation:?}"))),
             },
         }
     }
@@ -82,19 +82,18 @@ impl Side {
     }
 
     /// Whether a purge would remove exactly one message, and that one was given to us.
-    pub(super) async fn holds_alone(&self, at: Place) -> anyhow::Result<bool> {
+    pub(super) async fn holds_alone(&self, at: ItemPosition) -> anyhow::Result<bool> {
         let ReadMany::Messages(found) = self.bus.transport().last_many(at.stream, &at.all()).await? else {
             return Ok(false);
         };
         let [found] = &found[..] else { return Ok(false) };
-        let mut given = self.held.iter().chain(&self.handed_back);
+        let mut given = self.held.iter().chain(&self.returned);
         Ok(given.any(|delivery| delivery.subject == found.subject && delivery.seq == found.seq))
     }
 
-    /// Says of everything held that it is still held, also of what was handed back: that may have been passed over.
+    /// Sends in-progress acks for all held items, also for returned ones: a return may have been ignored.
     pub(super) async fn touch(&self) -> anyhow::Result<()> {
-        let known: BTreeMap<_, _> =
-            self.held.iter().chain(&self.handed_back).map(|d| ((&d.subject, d.seq), d)).collect();
+        let known: BTreeMap<_, _> = self.held.iter().chain(&self.returned).map(|d| ((&d.subject, d.seq), d)).collect();
         for delivery in known.into_values() {
             self.bus.transport().ack(delivery, Ack::Progress).await?;
         }
@@ -108,10 +107,10 @@ impl Side {
         shown
     }
 
-    /// Waits until the consumer has dealt with what was told about an item: it deals with acks in turn and answers this
-    /// one.
+    /// Waits until the consumer has processed the earlier acks of an item: acks are processed in order, and this one is
+    /// answered.
     async fn settled(&self, delivery: &Delivery) -> anyhow::Result<()> {
-        // What was told on this connection is with the server, then with the consumer.
+        // A round trip to the server, then one to the consumer.
         self.bus.ping().await?;
         if let Some(raw) = &self.raw {
             raw.request(delivery.ack.clone(), "+WPI".into()).await?;
@@ -120,39 +119,39 @@ impl Side {
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
-    async fn try_act(&mut self, act: &Act) -> anyhow::Result<String> {
+    async fn try_apply(&mut self, operation: &Operation) -> anyhow::Result<String> {
         let bus = self.bus.transport();
-        Ok(match act {
-            Act::Append { at, create, body } => {
+        Ok(match operation {
+            Operation::Append { at, create, body } => {
                 show_append(bus.append(&at.subject(), *create, Vec::new(), vec![*body; 3].into()).await?)
             }
-            Act::Replace { at, stale, body } => {
+            Operation::Replace { at, stale, body } => {
                 let last = bus.last(at.stream, &at.subject(), Read::Leader).await?;
                 let seq = last.map_or(0, |last| last.seq) + u64::from(*stale);
                 let headers = vec![(EXPECTED_LAST.to_owned(), seq.to_string())];
                 show_append(bus.append(&at.subject(), false, headers, vec![*body; 3].into()).await?)
             }
-            Act::Last { at, leader } => {
+            Operation::Last { at, leader } => {
                 let read = if *leader { Read::Leader } else { Read::Any };
                 let found = bus.last(at.stream, &at.all(), read).await?;
                 found.map_or_else(|| "none".to_owned(), |found| show(&found))
             }
-            Act::Count { at, whole } => {
+            Operation::Count { at, whole } => {
                 let filter = if *whole { at.all() } else { at.subject() };
                 bus.count(at.stream, &filter).await?.to_string()
             }
-            Act::LastMany { at, whole } => {
+            Operation::LastMany { at, whole } => {
                 let filter = if *whole { at.all() } else { at.subject() };
                 match bus.last_many(at.stream, &filter).await? {
                     ReadMany::Messages(found) => found.iter().map(show).collect::<Vec<_>>().join(" "),
                     ReadMany::TooMany => "too many".to_owned(),
                 }
             }
-            Act::Purge { at } => format!("purged {}", bus.purge(at.stream, &at.all()).await?),
-            Act::Pull { queue, max } => self.pull(*queue, *max, Duration::ZERO).await?.0,
-            Act::Await { queue, max } => self.pull(*queue, *max, ACK_WAIT_OVER).await?.0,
-            Act::Depth { queue } => format!("{:?}", bus.depth(*queue).await?),
-            Act::Settle { nth, ack } => {
+            Operation::Purge { at } => format!("purged {}", bus.purge(at.stream, &at.all()).await?),
+            Operation::Pull { queue, max } => self.pull(*queue, *max, Duration::ZERO).await?.0,
+            Operation::Await { queue, max } => self.pull(*queue, *max, ACK_WAIT_OVER).await?.0,
+            Operation::Depth { queue } => format!("{:?}", bus.depth(*queue).await?),
+            Operation::Settle { nth, ack } => {
                 let Some(nth) = nth.checked_rem(self.held.len()) else { return Ok("nothing held".to_owned()) };
                 let delivery = match ack {
                     Ack::Progress => self.held[nth].clone(),
@@ -160,27 +159,27 @@ impl Side {
                 };
                 bus.ack(&delivery, *ack).await?;
                 if let Ack::Retry(_) = ack {
-                    self.handed_back.push(delivery.clone());
+                    self.returned.push(delivery.clone());
                 }
                 self.settled(&delivery).await?;
                 format!("{ack:?} {}#{}", delivery.subject, delivery.seq)
             }
-            Act::Late { nth } => {
-                let Some(nth) = nth.checked_rem(self.handed_back.len()) else { return Ok("nothing".to_owned()) };
-                let delivery = self.handed_back.remove(nth);
+            Operation::Late { nth } => {
+                let Some(nth) = nth.checked_rem(self.returned.len()) else { return Ok("nothing".to_owned()) };
+                let delivery = self.returned.remove(nth);
                 bus.ack(&delivery, Ack::Done).await?;
                 self.settled(&delivery).await?;
                 format!("late {}#{}", delivery.subject, delivery.seq)
             }
-            Act::Put { key, value } => {
+            Operation::Put { key, value } => {
                 bus.kv_put(Bucket::Sessions, &format!("t.k{key}"), vec![*value].into(), None).await?;
                 "put".to_owned()
             }
-            Act::Create { key, value } => {
+            Operation::Create { key, value } => {
                 format!("{}", bus.kv_create(Bucket::Sessions, &format!("t.k{key}"), vec![*value].into()).await?)
             }
-            Act::Get { key } => format!("{:?}", bus.kv_get(Bucket::Sessions, &format!("t.k{key}")).await?),
-            Act::Update { key, value, stale } => {
+            Operation::Get { key } => format!("{:?}", bus.kv_get(Bucket::Sessions, &format!("t.k{key}")).await?),
+            Operation::Update { key, value, stale } => {
                 let key = format!("t.k{key}");
                 let found = bus.kv_entry(Bucket::Sessions, &key).await?;
                 // Where there is none, any revision but 0 is a wrong one.
@@ -188,38 +187,38 @@ impl Side {
                 let updated = bus.kv_update(Bucket::Sessions, &key, vec![*value].into(), revision).await?;
                 format!("{:?} {updated}", found.map(|(_, value)| value))
             }
-            Act::Delete { key } => {
+            Operation::Delete { key } => {
                 bus.kv_delete(Bucket::Sessions, &format!("t.k{key}")).await?;
                 "deleted".to_owned()
             }
-            Act::List => format!("{:?}", bus.kv_list(Bucket::Sessions, "t.*").await?),
-            Act::Store { name } => {
+            Operation::List => format!("{:?}", bus.kv_list(Bucket::Sessions, "t.*").await?),
+            Operation::Store { name } => {
                 bus.put_object(Objects::Work, &format!("o{name}"), vec![*name; 300_000].into()).await?;
                 "stored".to_owned()
             }
-            Act::Fetch { name } => {
+            Operation::Fetch { name } => {
                 let found = bus.get_object(Objects::Work, &format!("o{name}")).await?;
                 format!("{:?}", found.map(|body| (body.len(), body.first().copied())))
             }
-            Act::Timer { session, number, past } => {
+            Operation::Timer { session, number, past } => {
                 self.set_timer(*session, *number, *past).await?;
                 "set".to_owned()
             }
-            Act::Cancel { session: n } => {
+            Operation::Cancel { session: n } => {
                 self.bus.cancel_timer(&session(*n)).await?;
                 "cancelled".to_owned()
             }
-            Act::TooLarge { door } => {
+            Operation::TooLarge { door } => {
                 let bytes = |bytes: usize| bytes::Bytes::from(vec![b'x'; bytes + 1]);
                 let (message, object) = (bytes(1 << 20), bytes(64 << 20));
                 match door {
-                    Door::Stream => {
-                        let at = Place { stream: Stream::Log, session: 0, nth: 0 };
+                    BodyTarget::Stream => {
+                        let at = ItemPosition { stream: Stream::Log, session: 0, nth: 0 };
                         drop(bus.append(&at.subject(), true, Vec::new(), message).await?);
                     }
-                    Door::Key => bus.kv_put(Bucket::Sessions, "t.large", message, None).await?,
-                    Door::NewKey => drop(bus.kv_create(Bucket::Sessions, "t.large", message).await?),
-                    Door::Object => bus.put_object(Objects::Work, "large", object).await?,
+                    BodyTarget::Key => bus.kv_put(Bucket::Sessions, "t.large", message, None).await?,
+                    BodyTarget::NewKey => drop(bus.kv_create(Bucket::Sessions, "t.large", message).await?),
+                    BodyTarget::Object => bus.put_object(Objects::Work, "large", object).await?,
                 }
                 "let in".to_owned()
             }

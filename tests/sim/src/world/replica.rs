@@ -1,0 +1,189 @@
+//! The shell of one replica: it decides on an input, commits, performs the effects, and acknowledges.
+
+use contract::Timestamp;
+use contract::command::Verb;
+use contract::commit::Phase;
+use contract::event::{Event, InputKind};
+use contract::ids::CallAttempt;
+use contract::limits::PAUSE_SEEN_MAX;
+use session::{Body, Input, Session};
+
+use crate::ensure::ensure;
+use crate::planted_bug::PlantedBug;
+use crate::world::state::{Action, World, key};
+
+impl World {
+    /// A replica handles a delivered input; a client command only after the earlier ones that wait.
+    pub(super) fn deliver(&mut self, index: usize) -> Result<(), String> {
+        if let Some(seq) = self.inputs[index].control_seq {
+            let earlier: Vec<usize> = self.waiting.range(..seq).map(|(_, index)| *index).collect();
+            // All of them are stored: an input that is not in the stream has no earlier sequence.
+            for index in earlier {
+                self.handle(index)?;
+            }
+        }
+        self.handle(index)
+    }
+
+    pub(super) fn handle(&mut self, index: usize) -> Result<(), String> {
+        self.figures.inputs += 1;
+        let mut input = self.inputs[index].clone();
+        let count = self.replicas.len() as u64;
+        let replica = usize::try_from(self.rng.below(count)).unwrap_or(0);
+        if self.fault(5) {
+            self.replicas[replica] = Session::new(key());
+        }
+        self.stale_reply(&mut input);
+        loop {
+            let state = &self.replicas[replica];
+            let is_handled = state.has_handled(&input.reference, input.control_seq, input.control_at);
+            if is_handled && self.bug != PlantedBug::DecideTwice {
+                if self.bug != PlantedBug::ForgetEffects {
+                    // Outstanding effects are read from the latest state.
+                    self.replicas[replica] = self.truth.clone();
+                    let outstanding = self.truth.outstanding();
+                    self.perform(replica, &outstanding)?;
+                }
+                return self.ack(index);
+            }
+            let decision = state.decide(Timestamp::from_millis(self.now), std::slice::from_ref(&input));
+            let mut events = decision.events;
+            self.bug.apply(&mut events);
+            if self.bug == PlantedBug::AckWithoutCommit && matches!(events[0], Event::InputIgnored(_)) {
+                return self.ack(index);
+            }
+            let slot = state.next_slot();
+            if slot != self.log.len() as u64 {
+                if self.bug == PlantedBug::BelieveDuplicateAck {
+                    self.replicas[replica].fold(slot, decision.at, &events);
+                    self.perform(replica, &decision.effects)?;
+                    return self.ack(index);
+                }
+                self.reload(replica);
+                continue;
+            }
+            self.commit(slot, decision.at, &events)?;
+            self.replicas[replica].fold(slot, decision.at, &events);
+            if self.fault(6) {
+                // The replica dies before or during its effects, without an ack; another one takes over.
+                let performed = usize::try_from(self.rng.below(decision.effects.len() as u64 + 1)).unwrap_or(0);
+                self.perform(replica, &decision.effects[..performed])?;
+                self.replicas[replica] = Session::new(key());
+                self.at(5_000, Action::Deliver(index));
+                return Ok(());
+            }
+            self.perform(replica, &decision.effects)?;
+            if self.fault(6) {
+                let delay = self.rng.below(6_000);
+                self.at(delay, Action::Deliver(index));
+                return Ok(());
+            }
+            return self.ack(index);
+        }
+    }
+
+    /// A replica reads the log again; after a stale read it loses the next slot again.
+    pub(super) fn reload(&mut self, replica: usize) {
+        let behind = if self.fault(10) { self.rng.below(3) } else { 0 };
+        let upto = self.log.len().saturating_sub(usize::try_from(behind).unwrap_or(0));
+        let mut state = Session::new(key());
+        for (slot, (at, events)) in self.log[..upto].iter().enumerate() {
+            state.fold(slot as u64, *at, events);
+        }
+        self.replicas[replica] = state;
+    }
+
+    pub(super) fn commit(&mut self, slot: u64, at: Timestamp, events: &[Event]) -> Result<(), String> {
+        self.figures.commits += 1;
+        self.trace.push(format!("{} slot {slot}: {}", self.now, names(events)));
+        self.oracle.commit(events)?;
+        self.log.push((at, events.to_vec()));
+        self.truth.fold(slot, at, events);
+        self.heads.push((self.truth.open_calls(), self.truth.phase()));
+        self.retry_postponed(events)?;
+        for event in events {
+            if let Event::ToolCallIdentified(identified) = event {
+                self.effects.insert(identified.call.to_string(), identified.effect);
+            }
+            self.figures.rare.count(event);
+            if let Event::TurnStarted(turn) = event {
+                self.turn_messages.insert(turn.turn, turn.messages.clone());
+            }
+            if let Event::GateOpened(gate) = event {
+                // No answer, one, or two at the same time.
+                for _ in 0..*self.rng.pick(&[0, 1, 1, 1, 2]) {
+                    let answer = self.answer(gate);
+                    let delay = self.rng.below(20_000);
+                    self.oracle.record_answer(format!("u{}", self.inputs.len()), &answer);
+                    self.command(Verb::Answer, Body::Answer(answer), delay);
+                }
+            }
+        }
+        self.public += events.iter().filter(|event| event.topic().is_some()).count() as u64;
+        ensure!(self.truth.seq() == self.public, "seq {} after {} public events", self.truth.seq(), self.public);
+        Ok(())
+    }
+
+    /// After a pause, workers retry what they postponed. Checks that no call times out before that.
+    pub(super) fn retry_postponed(&mut self, events: &[Event]) -> Result<(), String> {
+        if self.truth.phase() != Phase::Paused {
+            let latest = u64::try_from(PAUSE_SEEN_MAX.as_millis()).unwrap_or(0);
+            for action in std::mem::take(&mut self.postponed) {
+                let delay = self.rng.below(latest);
+                self.at(delay, action);
+            }
+        }
+        let by_timer = matches!(&events[0], Event::InputHandled(handled) if handled.input.kind == InputKind::Timer);
+        let turn_ends = events.iter().any(|event| matches!(event, Event::TurnCompleted(_)));
+        for event in events {
+            if let Event::CallCancelled(cancelled) = event
+                && cancelled.tool.is_some()
+            {
+                let call = CallAttempt { call: cancelled.call.clone(), attempt: cancelled.attempt }.to_string();
+                let was_postponed = self.not_started.remove(&call);
+                ensure!(!(was_postponed && by_timer && !turn_ends), "{call} timed out before a worker could start it");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn ack(&mut self, index: usize) -> Result<(), String> {
+        let input = &self.inputs[index];
+        let is_handled = self.truth.has_handled(&input.reference, input.control_seq, input.control_at);
+        ensure!(is_handled, "I2: {:?} was acknowledged and is not in the log", input.reference);
+        if let Some(seq) = input.control_seq {
+            self.waiting.remove(&seq);
+        }
+        if self.fault(3) {
+            let delay = self.rng.below(10_000);
+            self.at(delay, Action::Deliver(index));
+        }
+        Ok(())
+    }
+
+    /// Gives a stale reply the id of the open call, with [`PlantedBug::AcceptStaleReply`].
+    pub(super) fn stale_reply(&self, input: &mut Input) {
+        if self.bug != PlantedBug::AcceptStaleReply {
+            return;
+        }
+        let open = self.truth.open_calls();
+        if let (Body::ModelFinished(finished), Some(open)) = (&mut input.body, open.first())
+            && let Some((call, _)) = open.rsplit_once('.')
+            && let Ok(call) = contract::CallId::new(call)
+            && call.as_str().starts_with('m')
+        {
+            finished.meta.call = call;
+        }
+    }
+}
+
+fn names(events: &[Event]) -> String {
+    let list: Vec<String> = events
+        .iter()
+        .map(|event| {
+            let text = serde_json::to_string(event).unwrap_or_default();
+            text.chars().take(110).collect()
+        })
+        .collect();
+    list.join(" ")
+}

@@ -1,0 +1,134 @@
+//! One simulated run: performs the due actions in the order of virtual time, then checks the end.
+
+use std::time::Duration;
+
+use contract::Timestamp;
+use contract::command::Verb;
+use contract::event::InputKind;
+use contract::model::ResultMeta;
+use contract::tool::{ExtendToolCall, Outcome};
+use session::{Body, Session};
+
+use crate::ensure::ensure;
+use crate::planted_bug::PlantedBug;
+use crate::world::state::{Action, World, key};
+use crate::world::stats::RunStats;
+
+/// Simulates one session; the error names the broken rule and lists the last commits before it.
+pub fn simulate(seed: u64, bug: PlantedBug) -> Result<RunStats, String> {
+    let mut world = World::new(seed, bug);
+    let result = world.run();
+    let figures = world.figures;
+    result.map(|()| figures).map_err(|why| {
+        let lines: Vec<&str> = world.trace.iter().rev().take(40).rev().map(String::as_str).collect();
+        format!("seed {seed}, bug {bug:?}, after {} inputs: {why}\n  {}", figures.inputs, lines.join("\n  "))
+    })
+}
+
+impl World {
+    fn run(&mut self) -> Result<(), String> {
+        self.script();
+        let begin = self.now;
+        while let Some(((at, _), action)) = self.queue.pop_first() {
+            self.now = self.now.max(at);
+            ensure!(self.figures.inputs < 5_000, "the session has not ended after 5000 inputs");
+            self.act(action)?;
+        }
+        self.figures.duration = Duration::from_millis(self.now - begin);
+        self.check_end()
+    }
+
+    fn act(&mut self, action: Action) -> Result<(), String> {
+        match action {
+            Action::Deliver(index) => self.deliver(index),
+            Action::StartModel { call, slot, delivery } => self.start_call(call, slot, delivery, None),
+            Action::EndModel { call, slot } => {
+                self.end_model(&call, slot, false);
+                Ok(())
+            }
+            Action::StartTool { call, slot, delivery } => {
+                let effect = self.effects.get(call.call.as_str()).copied().unwrap_or_default();
+                self.start_call(call, slot, delivery, Some(effect))
+            }
+            Action::EndTool { call, slot, outcome } => {
+                self.end_tool(&call, slot, outcome);
+                Ok(())
+            }
+            Action::Progress { call, slot } => {
+                if self.running.contains(&call.to_string()) {
+                    let meta = ResultMeta { v: 1, slot, call: call.call, attempt: call.attempt };
+                    let deadline = Timestamp::from_millis(self.now + self.rng.below(300_000));
+                    let id = format!("x{}", self.inputs.len());
+                    let body = Body::Extend(ExtendToolCall { meta, deadline });
+                    let index = self.input(InputKind::Control(Verb::ExtendToolCall), &id, None, body);
+                    self.report(index);
+                }
+                Ok(())
+            }
+            Action::StartChild { call, slot } => {
+                let result = self.children.start(&call, slot);
+                let slowest = if self.fault(5) { 400_000 } else { 2_000 };
+                let delay = 1 + self.rng.below(slowest);
+                self.at(delay, Action::EndChild { call });
+                self.child_ended(result);
+                Ok(())
+            }
+            Action::CommandChild { call, number, verb } => {
+                let result = self.children.command(&call, number, verb);
+                self.child_ended(result);
+                if verb == Verb::Resume {
+                    let delay = 1 + self.rng.below(2_000);
+                    self.at(delay, Action::EndChild { call });
+                }
+                Ok(())
+            }
+            Action::EndChild { call } => {
+                let outcome = *self.rng.pick(&[Outcome::Ok, Outcome::Ok, Outcome::Error]);
+                let result = self.children.end(&call, outcome);
+                self.child_ended(result);
+                Ok(())
+            }
+            Action::Timer(number) => {
+                if self.timer == Some(number) || self.fault(30) {
+                    let index = self.input(InputKind::Timer, &number.to_string(), None, Body::Timer);
+                    return self.deliver(index);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks the end state, when no action is due any more.
+    fn check_end(&mut self) -> Result<(), String> {
+        if let Some(call) = self.children.find_running() {
+            return Err(format!("the child of {call} has not ended"));
+        }
+        ensure!(!self.oracle.is_alive(), "I4: no action is due and the session has not ended");
+        for input in &self.inputs {
+            let is_handled = self.truth.handled(&input.reference).is_some();
+            ensure!(is_handled, "{:?} was lost", input.reference);
+        }
+        ensure!(
+            self.oracle.spent_micros() == self.cost_micros,
+            "replies cost {} micro-dollars, the log has {}",
+            self.cost_micros,
+            self.oracle.spent_micros()
+        );
+        let texts: Vec<String> = self.truth.messages().iter().map(|message| message.get().to_owned()).collect();
+        for index in 0..self.inputs.len() {
+            let text = format!("\"message {index}\"");
+            let times = texts.iter().filter(|message| message.contains(&text)).count();
+            ensure!(times <= 1, "message {index} is {times} times in the transcript");
+        }
+        let mut replayed = Session::new(key());
+        for (slot, (at, events)) in self.log.iter().enumerate() {
+            replayed.fold(slot as u64, *at, events);
+            if slot.is_multiple_of(7) {
+                let snapshot = replayed.snapshot();
+                replayed = serde_json::from_str(snapshot.get()).map_err(|error| error.to_string())?;
+            }
+        }
+        ensure!(replayed.snapshot() == self.truth.snapshot(), "the replayed state differs from the live state");
+        Ok(())
+    }
+}

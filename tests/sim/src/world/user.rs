@@ -1,0 +1,177 @@
+//! The user: commands at random times, settings, and answers to gates.
+
+use contract::command::{
+    Answer, AnswerDecision, Configure, ContinuationOverride, ControlReason, MessageMode, SendUserMessage, Start, Verb,
+};
+use contract::compose::Composed;
+use contract::event::{GateKind, GateOpened, InputKind, InputRef};
+use contract::model::Content;
+use contract::settings::{
+    AgentSettings, ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune, ToolFilter,
+};
+use contract::{AgentId, CommandId, Json, Timestamp};
+use session::{Body, ConfigureInput, Input, StartInput};
+
+use crate::planted_bug::PlantedBug;
+use crate::world::catalogue::CATALOGUE;
+use crate::world::state::{Action, World};
+
+impl World {
+    /// Schedules the commands of the user.
+    pub(super) fn script(&mut self) {
+        let interactive = self.rng.chance(70);
+        let mut time = 0;
+        let start = self.start(interactive);
+        self.command(Verb::Start, start, time);
+        let span = [50, 2_000, 60_000][usize::try_from(self.rng.below(3)).unwrap_or(0)];
+        for _ in 0..2 + self.rng.below(24) {
+            time += self.rng.below(span);
+            let reason = ControlReason::default();
+            let (verb, body) = match self.rng.below(100) {
+                0..45 => {
+                    let mode = *self.rng.pick(&[MessageMode::Steer, MessageMode::Queue, MessageMode::Interrupt]);
+                    let content = Content::Text(format!("message {}", self.inputs.len()));
+                    (Verb::SendUserMessage, Body::Send(SendUserMessage { content, mode }))
+                }
+                45..58 => (Verb::Pause, Body::Pause(reason)),
+                58..84 => (Verb::Resume, Body::Resume(reason)),
+                84..86 => (Verb::Stop, Body::Stop(reason)),
+                86..89 => (Verb::Configure, self.configure()),
+                89..92 => (Verb::ClearHistory, Body::Clear(reason)),
+                92..95 => (Verb::Start, self.start(true)),
+                95..98 => (Verb::Answer, self.blind_answer("c1-1-1", b"{\"a\":1}")),
+                _ => (Verb::Answer, self.blind_answer("limit-1-1", b"max_iterations")),
+            };
+            self.command(verb, body, time);
+        }
+    }
+
+    /// Settings of a model, often with too small a context window.
+    pub(super) fn model(&mut self) -> ModelSettings {
+        let context_window = self.rng.chance(50).then(|| 600 + self.rng.below(600));
+        ModelSettings { id: "sim".to_owned(), context_window, max_output: Some(100), ..ModelSettings::default() }
+    }
+
+    pub(super) fn configure(&mut self) -> Body {
+        let continuation = ContinuationOverride {
+            max_iterations: self.rng.chance(30).then_some(self.max_iterations),
+            enabled: self.rng.chance(30).then(|| self.rng.chance(80)),
+            timeout: self.rng.chance(30).then(|| 30 + self.rng.below(240)),
+            on_error: self.rng.chance(50).then_some(OnError::Ask),
+            prune: self.rng.chance(50).then_some(Prune::Summarise),
+            ..ContinuationOverride::default()
+        };
+        let configure = Configure { continuation: Some(continuation), ..Configure::default() };
+        Body::Configure(Box::new(ConfigureInput { configure, composed: None }))
+    }
+
+    pub(super) fn start(&mut self, interactive: bool) -> Body {
+        let is_unlimited = self.bug == PlantedBug::ForgetLimit;
+        let continuation = ContinuationSettings {
+            require_explicit_signal: self.rng.chance(50),
+            max_iterations: if is_unlimited { 200 } else { self.max_iterations },
+            timeout: 60 + self.rng.below(240),
+            continuation_patterns: vec!["now I'll".to_owned()],
+            termination_patterns: vec!["all done".to_owned()],
+            limits: Limits {
+                tool_calls: self.rng.chance(20).then_some(5),
+                tokens: self.rng.chance(20).then_some(60),
+                ..Limits::default()
+            },
+            on_limit: if self.asks { OnLimit::Ask } else { OnLimit::End },
+            ends_at_once: self.rng.chance(20),
+            on_error: *self.rng.pick(&[OnError::End, OnError::Ask, OnError::Fallback]),
+            prune: *self.rng.pick(&[Prune::Drop, Prune::Summarise]),
+            judge: self.rng.chance(50).then(|| "judge".to_owned()),
+            ..ContinuationSettings::default()
+        };
+        let fallbacks = (0..self.rng.below(3)).map(|_| self.model()).collect();
+        let agent = AgentId::new("e").unwrap_or_else(|_| unreachable!("a valid id"));
+        let parallel = 1 + u32::try_from(self.rng.below(4)).unwrap_or(0);
+        let composed = Composed {
+            ai_config: None,
+            fallbacks,
+            prompt: "You are a simulation.".to_owned(),
+            fingerprint: "f".to_owned(),
+            components: Vec::new(),
+            warnings: Vec::new(),
+            agent: AgentSettings {
+                id: agent,
+                name: "E".to_owned(),
+                continuation,
+                tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+                approvals: Vec::new(),
+            },
+            model: ModelSettings {
+                id: "sim".to_owned(),
+                multi_tool: parallel > 1,
+                max_parallel_tools: parallel,
+                ..self.model()
+            },
+        };
+        let prompt = self.rng.chance(90).then(|| Content::Text(format!("message {}", self.inputs.len())));
+        let start = Start { prompt, interactive, ..Start::default() };
+        Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(Box::new(composed)) }))
+    }
+
+    /// An answer to a gate that may not be open.
+    pub(super) fn blind_answer(&mut self, gate: &str, arguments: &[u8]) -> Body {
+        let decision = *self.rng.pick(&[AnswerDecision::Approve, AnswerDecision::Deny]);
+        let arguments_sha256 = contract::tool::sha256_hex(arguments);
+        let gate = contract::CallId::new(gate).unwrap_or_else(|_| unreachable!("a valid id"));
+        Body::Answer(Answer::new(gate, arguments_sha256, decision))
+    }
+
+    /// An answer to an open gate; sometimes one that does not fit it.
+    pub(super) fn answer(&mut self, gate: &GateOpened) -> Answer {
+        use AnswerDecision::{Answer as Reply, Approve, Deny};
+        let decision = match gate.kind {
+            GateKind::Question => *self.rng.pick(&[Reply, Reply, Reply, Deny, Approve]),
+            GateKind::Approval => *self.rng.pick(&[Approve, Approve, Approve, Deny, Deny, Reply]),
+            GateKind::Limit(_) | GateKind::Error(_) => *self.rng.pick(&[Approve, Deny]),
+        };
+        let sha256 = if self.rng.chance(3) { "0".repeat(64) } else { gate.arguments_sha256.clone() };
+        let mut answer = Answer::new(gate.gate.clone(), sha256, decision);
+        if decision == Reply {
+            answer.content = Some("because".to_owned());
+        }
+        if decision == Approve && gate.kind == GateKind::Approval && self.rng.chance(30) {
+            answer.arguments = Json::parse(r#"{"a":2}"#).ok();
+        }
+        answer
+    }
+
+    pub(super) fn command(&mut self, verb: Verb, body: Body, delay: u64) {
+        self.control_seq += 1;
+        let seq = self.control_seq;
+        let id = format!("u{}", self.inputs.len());
+        let index = self.input(InputKind::Control(verb), &id, Some(seq), body);
+        self.waiting.insert(seq, index);
+        let jitter = if self.fault(10) { self.rng.below(9_000) } else { 0 };
+        self.at(delay + jitter, Action::Deliver(index));
+    }
+
+    /// Stores an input and returns its index; an input with the same kind and id is stored once.
+    pub(super) fn input(&mut self, kind: InputKind, id: &str, control_seq: Option<u64>, body: Body) -> usize {
+        let id = CommandId::new(id).unwrap_or_else(|_| unreachable!("a valid id"));
+        let reference = InputRef { kind, id };
+        if let Some(index) = self.known.get(&reference) {
+            return *index;
+        }
+        self.inputs.push(Input {
+            parent_command_number: None,
+            reference: reference.clone(),
+            control_seq,
+            control_at: control_seq.map(|_| Timestamp::from_millis(self.now)),
+            sent: None,
+            by: None,
+            traceparent: None,
+            tools: Some(CATALOGUE.clone()),
+            archive_after: contract::limits::ARCHIVE_AFTER,
+            body,
+        });
+        let index = self.inputs.len() - 1;
+        self.known.insert(reference, index);
+        index
+    }
+}

@@ -1,0 +1,26 @@
+//! Waiting with a deadline: for a condition that is checked again and again, or for a future.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use tokio::time::{Instant, sleep};
+
+/// Deadline of every wait of a test that names none of its own.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Pause between two checks of a condition.
+const POLL_EVERY: Duration = Duration::from_millis(10);
+
+/// Returns when a condition holds; fails after [`PATIENCE`] with an error that names it.
+pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) -> anyhow::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds().await {
+        ensure!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        sleep(POLL_EVERY).await;
+    }
+    Ok(())
+}
+
+/// Awaits a future; fails after [`PATIENCE`] with an error that names it.
+pub async fn soon<T>(what: &str, comes: impl Future<Output = T>) -> anyhow::Result<T> {
+    tokio::time::timeout(PATIENCE, comes).await.with_context(|| format!("not within {PATIENCE:?}: {what}"))
+}
