@@ -210,8 +210,8 @@ impl Fixture {
         }
     }
 
-    /// Kills the only server, replaces its store by a copy, and starts it again. The replica that took the step is silent since
-    /// then.
+    /// Kills the only server, replaces its store by a copy, and starts it again. The replica that took the step is
+    /// silent since then.
     pub(crate) async fn put_store_back(&mut self, copy: &Path, service: &str, number: usize) -> anyhow::Result<()> {
         let place = self.place(service, number)?;
         self.servers.node(0).kill();

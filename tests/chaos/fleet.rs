@@ -36,8 +36,8 @@ const FAULTS_PER_FLEET_MAX: usize = 25;
 const REACHED_MAX: Duration = Duration::from_secs(20);
 /// Deadline for the repair of a fault.
 const REPAIRED_MAX: Duration = Duration::from_secs(90);
-/// A pause that counts as waiting for an ack wait of 5 s. A session of which the faulty replica held no item may still wait
-/// for one, if an item was on its way to that replica.
+/// A pause that counts as waiting for an ack wait of 5 s. A session of which the faulty replica held no item may still
+/// wait for one, if an item was on its way to that replica.
 const WAITED: Duration = Duration::from_secs(4);
 /// Longest pause of such a session; a longer one has another cause.
 const OTHERS_GAP_MAX: Duration = Duration::from_secs(7);
@@ -175,7 +175,8 @@ impl LoadedFleet {
         }
         let (again, unchecked) = self.evidence(trial.target, trial.fault).paid_again(&session);
         row.paid_again = again;
-        // A gateway may have checked before the reply was stored, and its request may have reached the model after that.
+        // A gateway may have checked before the reply was stored, and its request may have reached the model after
+        // that.
         ensure!(unchecked == 0, "{session}: a stored reply was requested again without a check whether it is stored");
         self.judged.insert(session);
         judge::requests(&self.model.server.requests())?;

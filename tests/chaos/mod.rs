@@ -1,14 +1,15 @@
 //! The crash matrix: every fault at every step of a session, under load, on one nats-server and on three.
 //!
-//! Each process runs behind a proxy that observes its messages. A fault is injected at one message of one session: before it
-//! is forwarded, or after it was forwarded and before its answer. Afterwards the oracle checks the log against the records of
-//! tools, model and proxies. After an older store the rules are those of `ailoop_tests::restored`, since everything stored
-//! after the copy is lost.
+//! Each process runs behind a proxy that observes its messages. A fault is injected at one message of one session:
+//! before it is forwarded, or after it was forwarded and before its answer. Afterwards the oracle checks the log
+//! against the records of tools, model and proxies. After an older store the rules are those of
+//! `ailoop_tests::restored`, since everything stored after the copy is lost.
 //!
-//! `make chaos` runs it at length: `AILOOP_CHAOS_FAULTS` faults in all (also those of former runs with the same file), at most
-//! `AILOOP_CHAOS_HOURS`, on `AILOOP_CHAOS_NODES` (`1,3`) with `AILOOP_CHAOS_FLEETS` fleets at once, rows appended to
-//! `AILOOP_CHAOS_FILE`, and a report beside it. `AILOOP_CHAOS_ONLY` selects trials by name, such as `service: kill`.
-//! `AILOOP_CHAOS_SEED` chooses the trials: a number, or `random`; without it every run has the same trials.
+//! `make chaos` runs it at length: `AILOOP_CHAOS_FAULTS` faults in all (also those of former runs with the same file),
+//! at most `AILOOP_CHAOS_HOURS`, on `AILOOP_CHAOS_NODES` (`1,3`) with `AILOOP_CHAOS_FLEETS` fleets at once, rows
+//! appended to `AILOOP_CHAOS_FILE`, and a report beside it. `AILOOP_CHAOS_ONLY` selects trials by name, such as
+//! `service: kill`. `AILOOP_CHAOS_SEED` chooses the trials: a number, or `random`; without it every run has the same
+//! trials.
 
 mod fixture;
 mod fleet;

@@ -1,8 +1,8 @@
 //! The server is restored with an older store, in the middle of a session.
 //!
-//! Copies of the store are taken while the session runs. At the step the server is killed, its store is replaced by one of
-//! the copies, and it starts again. What was stored after the copy is lost. A session goes on or reports what it lost;
-//! `ailoop_tests::restored` has the rules.
+//! Copies of the store are taken while the session runs. At the step the server is killed, its store is replaced by one
+//! of the copies, and it starts again. What was stored after the copy is lost. A session goes on or reports what it
+//! lost; `ailoop_tests::restored` has the rules.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

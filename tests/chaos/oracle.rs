@@ -127,8 +127,8 @@ fn is_away(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.downcast_ref::<BusError>().is_some_and(BusError::is_away))
 }
 
-/// Whether a request to the model was made after its reply was stored, without a check before. The first request of a call
-/// needs no check; each further one needs one of its own.
+/// Whether a request to the model was made after its reply was stored, without a check before. The first request of a
+/// call needs no check; each further one needs one of its own.
 fn is_unchecked(requests: &[SystemTime], request: SystemTime, checks: &[SystemTime], stored: SystemTime) -> bool {
     let requests = requests.iter().filter(|at| **at <= request).count();
     let checks = checks.iter().filter(|at| **at <= stored).count();
@@ -137,9 +137,9 @@ fn is_unchecked(requests: &[SystemTime], request: SystemTime, checks: &[SystemTi
 
 /// Returns when the log holds each of these inputs.
 ///
-/// An executor that was disconnected may send an input after the end of its session. It is committed later, as ignored. So
-/// an input that is still in its stream is awaited. It is lost if it has left the stream and is not in the log: an input is
-/// acknowledged after its commit, so the stream is read before the log.
+/// An executor that was disconnected may send an input after the end of its session. It is committed later, as ignored.
+/// So an input that is still in its stream is awaited. It is lost if it has left the stream and is not in the log: an
+/// input is acknowledged after its commit, so the stream is read before the log.
 async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRef>) -> anyhow::Result<()> {
     let deadline = Instant::now() + HANDLED_MAX;
     loop {
@@ -164,8 +164,8 @@ async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRe
     }
 }
 
-/// Whether the log holds a stored input. The id of a model result is that of its attempt when it is stored, and gets a suffix
-/// for the run when it is handled.
+/// Whether the log holds a stored input. The id of a model result is that of its attempt when it is stored, and gets a
+/// suffix for the run when it is handled.
 fn is_handled(handled: &BTreeSet<InputRef>, stored: &InputRef) -> bool {
     let of_run = |input: &&InputRef| {
         let rest = input.id.as_str().strip_prefix(stored.id.as_str());

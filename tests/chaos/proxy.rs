@@ -1,5 +1,5 @@
-//! A proxy between a process and the nats-servers: it forwards messages, records them, and stops at the one at which a fault
-//! is to be injected.
+//! A proxy between a process and the nats-servers: it forwards messages, records them, and stops at the one at which a
+//! fault is to be injected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! The trials of the crash matrix and their results: one line of JSON each, so that a later run continues; and the report.
+//! The trials of the crash matrix and their results: one line of JSON each, so that a later run continues; and the
+//! report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -124,8 +124,8 @@ const SUBSCRIBE: &[(&str, &[&str])] = &[
     ("ai_loop.control.>", &[]),
     ("ai_loop.control.*.default.s.*", &[]),
     ("ai_loop.log.default.s.0.0", &[]),
-    // The server permits `>` where it compares it with a `*`, so a wide filter receives more than it names. No user outside
-    // of the fleet may have one.
+    // The server permits `>` where it compares it with a `*`, so a wide filter receives more than it names. No user
+    // outside of the fleet may have one.
     ("ai_loop.*.default.>", &["edge"]),
     ("ai_loop.log.default.>", &["edge"]),
     ("ai_loop.model.call.>", &["edge"]),

@@ -1,8 +1,8 @@
 //! A rolling restart: every replica of every service gets SIGTERM, in turn, under load. Clients must not notice it: all
 //! sessions complete, and none of them waits for an ack wait.
 //!
-//! `AILOOP_DRAIN_SESSIONS` and `AILOOP_DRAIN_EVERY` (seconds) make it larger: `make drain` has 100 sessions, and a replica
-//! goes every 20 seconds.
+//! `AILOOP_DRAIN_SESSIONS` and `AILOOP_DRAIN_EVERY` (seconds) make it larger: `make drain` has 100 sessions, and a
+//! replica goes every 20 seconds.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

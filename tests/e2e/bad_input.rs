@@ -1,4 +1,5 @@
-//! Invalid command lines and fleets that cannot start: one error with its stable code, the right exit code, and no hang.
+//! Invalid command lines and fleets that cannot start: one error with its stable code, the right exit code, and no
+//! hang.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Models and tools that refuse, hang, break off or send garbage: each gives one error, and the session goes on or ends with
-//! that reason.
+//! Models and tools that refuse, hang, break off or send garbage: each gives one error, and the session goes on or ends
+//! with that reason.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

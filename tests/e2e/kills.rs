@@ -1,5 +1,5 @@
-//! Processes are killed (`kill -9`) or frozen in the middle of sessions: others take over, and no `at_most_once` call runs
-//! twice.
+//! Processes are killed (`kill -9`) or frozen in the middle of sessions: others take over, and no `at_most_once` call
+//! runs twice.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

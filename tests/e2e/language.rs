@@ -1,5 +1,5 @@
-//! The language of the repository: words that nobody uses any more, names that stand for several things, lines that are too
-//! long. What is known to break a rule is counted in `language.txt`, and only gets less.
+//! The language of the repository: words that nobody uses any more, names that stand for several things, lines that are
+//! too long. What is known to break a rule is counted in `language.txt`, and only gets less.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -23,7 +23,8 @@ fn result(request: &RecordedRequest) -> Value {
     serde_json::from_str(last).unwrap_or_else(|_| json!(last))
 }
 
-/// Patricia sends a task to Eamonn; Eamonn reads it and answers; Patricia reads the answer in another session and closes it.
+/// Patricia sends a task to Eamonn; Eamonn reads it and answers; Patricia reads the answer in another session and
+/// closes it.
 fn play(request: &RecordedRequest, gate: &Gate) -> ScriptedReply {
     let step = request.messages().iter().filter(|message| message["role"] == "assistant").count();
     let first = || result(request)["mails"][0].clone();

@@ -1,5 +1,5 @@
-//! Failing providers, and gateways that are killed while they stream: every session ends, no provider is called before its
-//! `retry-after`, and all costs are booked.
+//! Failing providers, and gateways that are killed while they stream: every session ends, no provider is called before
+//! its `retry-after`, and all costs are booked.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -92,7 +92,8 @@ async fn keep_the_protocol(language: Language) -> anyhow::Result<()> {
     assert!(verdict.with("fail").is_empty() && verdict.with("note").is_empty(), "{verdict:?}");
     assert!(verdict.with("pass").len() >= 12, "{verdict:?}");
 
-    // It takes effect once per call id, by its own record. Of the four calls one comes too late; the SDK does not begin it.
+    // It takes effect once per call id, by its own record. Of the four calls one comes too late; the SDK does not begin
+    // it.
     let taken = if language == Language::Rust { 3 } else { 4 };
     let verdict = tool_fleet.verify(note, &[]).await?;
     assert!(verdict.with("fail").is_empty() && verdict.with("note").is_empty(), "{verdict:?}");

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Sessions at the same time.
 const AT_ONCE: usize = 4;
-/// Pause of a client between two sessions, so that clients do not wait for each other. Short enough for many sessions: a
-/// pause of the machine affects all running sessions, and these must be less than a hundredth of all.
+/// Pause of a client between two sessions, so that clients do not wait for each other. Short enough for many sessions:
+/// a pause of the machine affects all running sessions, and these must be less than a hundredth of all.
 const PAUSE: Duration = Duration::from_millis(80);
 /// Timeout of one session.
 const SESSION_MAX: Duration = Duration::from_secs(20);

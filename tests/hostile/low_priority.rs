@@ -1,4 +1,5 @@
-//! Runs hostile parties on threads with the lowest priority, since on other machines they would take no CPU from the fleet.
+//! Runs hostile parties on threads with the lowest priority, since on other machines they would take no CPU from the
+//! fleet.
 
 use std::process::{Command, Stdio};
 

@@ -1,9 +1,9 @@
 //! Hostile clients, tools and model servers, with sessions of others beside them.
 //!
 //! Each trial has a fleet of its own. Sessions of others run alone first, then beside the hostile party; afterwards the
-//! memory of every process is read. The run prints a table. It fails if another session failed, a process ended or exceeds
-//! its memory budget, other sessions took more than twice as long at p99, or a hostile party got data without permission.
-//! A failed trial is reported with the others.
+//! memory of every process is read. The run prints a table. It fails if another session failed, a process ended or
+//! exceeds its memory budget, other sessions took more than twice as long at p99, or a hostile party got data without
+//! permission. A failed trial is reported with the others.
 //!
 //! `make hostile` runs every trial; `AILOOP_HOSTILE_ONLY` selects trials by name, `AILOOP_HOSTILE_SECONDS` is how long
 //! each hostile party goes on, `AILOOP_HOSTILE_FILE` gets the table, and `AILOOP_HOSTILE_SEED` chooses damaged bytes.

@@ -61,8 +61,8 @@ pub(crate) async fn flooding_tool(target: Target) -> anyhow::Result<()> {
     sessions(&target).await
 }
 
-/// An MCP server over stdio that answers each call with endless notifications. It runs with the lowest priority, since on
-/// another machine it would take no CPU from the fleet.
+/// An MCP server over stdio that answers each call with endless notifications. It runs with the lowest priority, since
+/// on another machine it would take no CPU from the fleet.
 pub(crate) const SERVER: &str = r#"#!/usr/bin/env python3
 import json, os, sys
 

@@ -31,8 +31,8 @@ const LONG_OPERATIONS: usize = 250;
 const AT_ONCE: usize = 4;
 /// Operations between two reports of a long run.
 const REPORT_EVERY: usize = 5_000;
-/// Time between two in-progress acks of held items: well within the ack wait, which would not end on both servers at the
-/// same time.
+/// Time between two in-progress acks of held items: well within the ack wait, which would not end on both servers at
+/// the same time.
 const TOUCH_EVERY: Duration = Duration::from_secs(1);
 /// Longest time without in-progress acks; after it an ack wait may be over.
 const TOUCH_LATE: Duration = Duration::from_secs(4);
@@ -129,8 +129,8 @@ struct SequenceResult {
     chance: Option<String>,
 }
 
-/// Plays the sequence of a seed. The in-memory server is deterministic; a difference that nats-server does not repeat is
-/// reported, and is no error.
+/// Plays the sequence of a seed. The in-memory server is deterministic; a difference that nats-server does not repeat
+/// is reported, and is no error.
 async fn compare(seed: u64, length: usize) -> anyhow::Result<SequenceResult> {
     let operations = sequence(seed, length)?;
     let mut chance: Option<String> = None;

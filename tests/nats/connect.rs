@@ -115,8 +115,8 @@ async fn stream_with_drift_is_refused_by_name_and_repaired_on_demand() -> anyhow
     Ok(bus.ensure().await?)
 }
 
-/// A server that shuts down announces JetStream and does not answer its requests. A process that starts meanwhile waits, and
-/// does not advise to enable JetStream.
+/// A server that shuts down announces JetStream and does not answer its requests. A process that starts meanwhile
+/// waits, and does not advise to enable JetStream.
 #[tokio::test]
 async fn server_shutting_down_during_a_start_is_reported_as_away() -> anyhow::Result<()> {
     for last in [Last::Closes, Last::NobodyThere] {

@@ -1,4 +1,5 @@
-//! Ring 4: the bus on real nats-servers, one node and a cluster of three, and the in-memory server against the real one.
+//! Ring 4: the bus on real nats-servers, one node and a cluster of three, and the in-memory server against the real
+//! one.
 
 mod archive;
 mod calls;

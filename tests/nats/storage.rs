@@ -1,5 +1,5 @@
-//! Storage that is full or unavailable: writes are refused with an error that names the remedy, no acknowledged write is lost,
-//! no refused write is stored, and work goes on over the same connection once the cause is gone.
+//! Storage that is full or unavailable: writes are refused with an error that names the remedy, no acknowledged write
+//! is lost, no refused write is stored, and work goes on over the same connection once the cause is gone.
 
 use std::path::Path;
 use std::time::Duration;
@@ -379,8 +379,8 @@ fn say(line: &str) {
     eprintln!("{line}");
 }
 
-/// A copy of the store of a running server is not of one instant. Here it has an item, and a consumer state in which the item
-/// is acknowledged: it is never delivered, and its slot is taken.
+/// A copy of the store of a running server is not of one instant. Here it has an item, and a consumer state in which
+/// the item is acknowledged: it is never delivered, and its slot is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn item_acknowledged_in_an_older_store_is_delivered_when_republished() -> anyhow::Result<()> {
     let mut server = NatsServer::start().await?;

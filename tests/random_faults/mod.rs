@@ -1,8 +1,8 @@
-//! Random faults: users that interfere, models that fail, processes that are killed or frozen, a nats-server that restarts.
-//! Afterwards every log is checked.
+//! Random faults: users that interfere, models that fail, processes that are killed or frozen, a nats-server that
+//! restarts. Afterwards every log is checked.
 //!
-//! `AILOOP_RANDOM_FAULTS` sets how many faults; `AILOOP_RANDOM_FAULTS_SEED` chooses them: a number, which repeats the choices of a
-//! run, though not its timing, or `random`.
+//! `AILOOP_RANDOM_FAULTS` sets how many faults; `AILOOP_RANDOM_FAULTS_SEED` chooses them: a number, which repeats the
+//! choices of a run, though not its timing, or `random`.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! A nats-server that is restored with an older store, under a running fleet: after a power cut that lost writes, or from a
-//! backup of its volume. Everything committed after the copy is lost; the test checks what may follow from that.
+//! A nats-server that is restored with an older store, under a running fleet: after a power cut that lost writes, or
+//! from a backup of its volume. Everything committed after the copy is lost; the test checks what may follow from that.
 //!
-//! After the restore each session goes on to its end or reports what it lost, no command sent afterwards is lost, no log has
-//! two histories, and no `at_most_once` call runs twice unless it was dispatched after the copy was taken.
+//! After the restore each session goes on to its end or reports what it lost, no command sent afterwards is lost, no
+//! log has two histories, and no `at_most_once` call runs twice unless it was dispatched after the copy was taken.
 //!
 //! `make restore` runs every trial: all streams or one of them, from a copy of a stopped server and of a running one.
 //! `AILOOP_RESTORE_ONLY` selects trials by name, such as `claims` or `all, running`; findings are appended to

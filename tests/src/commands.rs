@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::client::TestClient;
 use crate::fleet::key;
 
-/// Timeout of one attempt: longer than an edge waits for the commit of a command that it has stored. A stored command is
-/// not sent again, since a second copy would hide that the first one was lost.
+/// Timeout of one attempt: longer than an edge waits for the commit of a command that it has stored. A stored command
+/// is not sent again, since a second copy would hide that the first one was lost.
 const TRY_MAX: Duration = Duration::from_secs(40);
 /// For how long a command is repeated that was not stored.
 const RETRY_MAX: Duration = Duration::from_mins(1);

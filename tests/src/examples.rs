@@ -83,8 +83,8 @@ pub struct Examples {
 }
 
 impl Examples {
-    /// Finds or installs the dependencies of a language. `None` if they are missing; then stderr says what to install. Blocks
-    /// during an installation.
+    /// Finds or installs the dependencies of a language. `None` if they are missing; then stderr says what to install.
+    /// Blocks during an installation.
     pub fn find(language: Language, nats_url: &str) -> anyhow::Result<Option<Self>> {
         let home = TempDir::with_prefix("ailoop-examples-")?;
         let program = match language {

@@ -1,4 +1,5 @@
-//! A Python with nats-py for tests: the one of this machine if it has the library, else a virtual environment below `target`.
+//! A Python with nats-py for tests: the one of this machine if it has the library, else a virtual environment below
+//! `target`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

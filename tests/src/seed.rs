@@ -1,11 +1,11 @@
-//! Seeds of randomised tests: fixed unless an environment variable sets another one, and always printed, so that a failure
-//! can be reproduced.
+//! Seeds of randomised tests: fixed unless an environment variable sets another one, and always printed, so that a
+//! failure can be reproduced.
 
 /// Seed where the variable is not set.
 const FIXED: u64 = 20_260_101;
 
-/// Reads the seed from an environment variable and prints it: a number, or `random` for a new one in each run. A fixed one
-/// if the variable is not set.
+/// Reads the seed from an environment variable and prints it: a number, or `random` for a new one in each run. A fixed
+/// one if the variable is not set.
 pub fn of(variable: &str) -> u64 {
     let seed = chosen(configuration::env(variable).as_deref());
     #[allow(clippy::print_stderr, reason = "a failure is reproduced with it")]

@@ -141,7 +141,8 @@ impl ToolServer {
         plan.open().await
     }
 
-    /// Checks the calls of [`ToolServer::of_every_effect`]: no call id has two marks, and no `at_most_once` call ran twice.
+    /// Checks the calls of [`ToolServer::of_every_effect`]: no call id has two marks, and no `at_most_once` call ran
+    /// twice.
     pub fn check_ran_once(&self) -> anyhow::Result<()> {
         let mut ids: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
         for call in self.calls() {

@@ -1,6 +1,6 @@
-//! Tools in three languages, two replicas of each, under two hundred sessions at once, while replicas of tools and executors are
-//! killed at random. Afterwards the records of the tools are compared with the results in the sessions: a note is stored
-//! once, a bell rings at most once, and a call with an unknown outcome is reported as unknown.
+//! Tools in three languages, two replicas of each, under two hundred sessions at once, while replicas of tools and
+//! executors are killed at random. Afterwards the records of the tools are compared with the results in the sessions: a
+//! note is stored once, a bell rings at most once, and a call with an unknown outcome is reported as unknown.
 //!
 //! `AILOOP_TOOL_FAULTS_KILLS` sets how many are killed, `AILOOP_TOOL_FAULTS_SESSIONS` how many sessions there are, and
 //! `AILOOP_TOOL_FAULTS_SEED` repeats the choices of a run, though not its timing.

@@ -1,13 +1,13 @@
-//! A rolling upgrade: an older and the newer binary share three nats-servers, and every replica of every service is replaced,
-//! one by one, under load: by the newer version, back by the older one, and by the newer one again.
+//! A rolling upgrade: an older and the newer binary share three nats-servers, and every replica of every service is
+//! replaced, one by one, under load: by the newer version, back by the older one, and by the newer one again.
 //!
-//! Nothing may be lost: every session ends, no input is left over, no dead letter is written, and no `at_most_once` call runs
-//! twice. The older version does not change what the newer one wrote: if their folds differ, no commit of an older fold
-//! follows one of a newer fold.
+//! Nothing may be lost: every session ends, no input is left over, no dead letter is written, and no `at_most_once`
+//! call runs twice. The older version does not change what the newer one wrote: if their folds differ, no commit of an
+//! older fold follows one of a newer fold.
 //!
-//! `make upgrade OLD=<path>` or `make upgrade OLD_REV=<revision>` runs it. `AILOOP_UPGRADE_OLD` is the path of the older
-//! binary, `AILOOP_UPGRADE_SESSIONS` how many sessions run at the same time, `AILOOP_UPGRADE_EVERY` the seconds between two
-//! replacements.
+//! `make upgrade OLD=<path>` or `make upgrade OLD_REV=<revision>` runs it. `AILOOP_UPGRADE_OLD` is the path of the
+//! older binary, `AILOOP_UPGRADE_SESSIONS` how many sessions run at the same time, `AILOOP_UPGRADE_EVERY` the seconds
+//! between two replacements.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -76,7 +76,8 @@ pub enum CliCommand {
     Fork(ForkArgs),
     /// Change settings of an open session: model, features, limits
     Configure(ConfigureArgs),
-    /// Fold a session's whole log again and compare it with the stored state; show its slots, or the state after one of them
+    /// Fold a session's whole log again and compare it with the stored state; show its slots, or the state after one of
+    /// them
     Replay(ReplayArgs),
     /// Write a session to a file, one line for each commit, from the archive and the log; uses NATS directly
     Export(ExportArgs),

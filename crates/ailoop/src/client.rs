@@ -55,8 +55,8 @@ impl EdgeClient {
         Ok(())
     }
 
-    /// Makes a call, with retries while the connection is broken; by its command id the fleet handles it once. The first
-    /// failed attempt is passed to `report`.
+    /// Makes a call, with retries while the connection is broken; by its command id the fleet handles it once. The
+    /// first failed attempt is passed to `report`.
     pub(crate) async fn call<T>(
         &mut self,
         report: impl Fn(&str),

@@ -30,8 +30,8 @@ const MISTAKES_MAX: usize = 100;
 const OTHER_VARIABLES: &[&str] =
     &["AILOOP_CONFIG", "AILOOP_NATS_SERVER", "AILOOP_NATS_URL", "AILOOP_TOKEN", "AILOOP_URL"];
 
-/// Checks the environment and the files of the configuration directory. A file that is absent is the one that the binary
-/// contains.
+/// Checks the environment and the files of the configuration directory. A file that is absent is the one that the
+/// binary contains.
 pub(crate) fn check_config(variables: &BTreeMap<String, String>) -> CheckReport {
     let mut checker = ConfigChecker { report: CheckReport::default(), variables };
     checker.check_variables();

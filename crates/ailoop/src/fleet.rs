@@ -216,8 +216,8 @@ impl Services {
         ])
     }
 
-    /// Drains the edge first, and the tools after the executor, which waits for running calls. The composer is last, since
-    /// the orchestrator needs it until its end.
+    /// Drains the edge first, and the tools after the executor, which waits for running calls. The composer is last,
+    /// since the orchestrator needs it until its end.
     async fn drain(self, timeout: Duration) {
         self.edge.drain(timeout).await;
         let tools = async {
@@ -243,7 +243,8 @@ async fn wait_until_ready(readiness: &Readiness) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Converts the error of a service that does not start. Its code is that of the configuration or the bus, else `internal`.
+/// Converts the error of a service that does not start. Its code is that of the configuration or the bus, else
+/// `internal`.
 fn startup_failure(error: &anyhow::Error) -> CommandFailure {
     let config = error.chain().find_map(|cause| cause.downcast_ref::<ConfigError>()).map(ConfigError::code);
     let bus = error.chain().find_map(|cause| cause.downcast_ref::<bus::BusError>()).map(bus::BusError::code);

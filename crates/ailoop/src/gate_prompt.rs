@@ -248,7 +248,8 @@ pub(crate) fn read_lines() -> Option<mpsc::Receiver<TypedLine>> {
         return None;
     }
     let (sender, receiver) = mpsc::channel(LINES_MAX);
-    // A blocking read of a terminal cannot be cancelled, so a thread does it, which ends with the process or the receiver.
+    // A blocking read of a terminal cannot be cancelled, so a thread does it, which ends with the process or the
+    // receiver.
     std::thread::spawn(move || {
         for text in stdin.lock().lines().map_while(Result::ok) {
             if sender.blocking_send(TypedLine { text, at: Instant::now() }).is_err() {

@@ -6,8 +6,8 @@ use ailoop::args::Cli;
 use ailoop::terminal::Terminal;
 use clap::Parser as _;
 
-/// A fifth of the time of a busy fleet goes by in the allocator. This one takes half as long as glibc's, and returns the
-/// memory of a burst to the system.
+/// A fifth of the time of a busy fleet goes by in the allocator. This one takes half as long as glibc's, and returns
+/// the memory of a burst to the system.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

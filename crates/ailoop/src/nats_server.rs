@@ -17,8 +17,8 @@ use crate::failure::CommandFailure;
 
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long [`NatsServer::supervise`] may take to end. A start that has begun is completed, which includes ending an orphan
-/// server, and the new server is ended afterwards.
+/// How long [`NatsServer::supervise`] may take to end. A start that has begun is completed, which includes ending an
+/// orphan server, and the new server is ended afterwards.
 pub(crate) const SUPERVISED_END_MAX: Duration = Duration::from_secs(36);
 /// Restarts of a server within [`RESTARTS_WINDOW`].
 const RESTARTS_MAX: usize = 5;
@@ -76,8 +76,8 @@ struct PortsFile {
 }
 
 impl NatsServer {
-    /// Starts `binary` on loopback with its data below `dir`; port -1 takes a free port. The caller holds the lock of the
-    /// fleet of `dir`, so a server that still runs there is an orphan and is ended first.
+    /// Starts `binary` on loopback with its data below `dir`; port -1 takes a free port. The caller holds the lock of
+    /// the fleet of `dir`, so a server that still runs there is an orphan and is ended first.
     pub(crate) async fn start(binary: &Path, dir: &Path, port: i32) -> Result<Self, CommandFailure> {
         let cannot = |error: std::io::Error| {
             CommandFailure::new(ErrorCode::NatsUnreachable, format!("nats-server cannot be started: {error}"))
@@ -130,8 +130,8 @@ impl NatsServer {
         Ok(())
     }
 
-    /// Restarts the server whenever it ends, until `ending` is cancelled, and then ends it. Returns a failure earlier if
-    /// the server ends again and again.
+    /// Restarts the server whenever it ends, until `ending` is cancelled, and then ends it. Returns a failure earlier
+    /// if the server ends again and again.
     pub(crate) async fn supervise(mut self, ending: CancellationToken) -> Option<CommandFailure> {
         let mut restarts = RestartHistory::default();
         loop {
@@ -235,8 +235,8 @@ impl ServerFiles {
     }
 }
 
-/// Ends the server of a fleet that was killed together with its guard. The pid file may be stale, so the process must run
-/// with this configuration file.
+/// Ends the server of a fleet that was killed together with its guard. The pid file may be stale, so the process must
+/// run with this configuration file.
 async fn end_orphan(binary: &Path, files: &ServerFiles) {
     let Some(pid) = std::fs::read_to_string(&files.pid).ok().and_then(|text| text.trim().parse::<u32>().ok()) else {
         return;

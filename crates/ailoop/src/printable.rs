@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use contract::text::is_hidden;
 
-/// Removes control characters other than newline and tab: they could move the cursor, set the title of the window, or send
-/// keys.
+/// Removes control characters other than newline and tab: they could move the cursor, set the title of the window, or
+/// send keys.
 pub(crate) fn strip_control(text: &str) -> String {
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !c.is_control()).collect()
 }

@@ -28,8 +28,8 @@ pub(crate) struct SessionRenderer {
     session: String,
     echoes_user: bool,
     max_iterations: Option<u32>,
-    /// A step that is not printed yet, since the limit of steps is unknown. If a session is followed from its middle, the
-    /// next event has the limit.
+    /// A step that is not printed yet, since the limit of steps is unknown. If a session is followed from its middle,
+    /// the next event has the limit.
     pending_step: Option<StepLine>,
     model: String,
     reply: LiveReply,

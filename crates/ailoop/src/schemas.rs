@@ -41,8 +41,8 @@ impl fmt::Display for ConfigFile {
     }
 }
 
-/// Settings of the processes. Each process reads its own section and the first four; AILOOP__<SECTION>__<FIELD> overrides a
-/// field.
+/// Settings of the processes. Each process reads its own section and the first four; AILOOP__<SECTION>__<FIELD>
+/// overrides a field.
 #[derive(JsonSchema)]
 #[schemars(rename = "ailoop.yaml", deny_unknown_fields)]
 #[allow(dead_code, reason = "each process reads its sections by itself; only the shape is used")]

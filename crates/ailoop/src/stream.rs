@@ -11,7 +11,8 @@ use tonic::{Status, Streaming};
 use crate::client::{self, EdgeClient, OUTAGE_MAX, RETRY_PAUSE};
 use crate::failure::CommandFailure;
 
-/// Silence after which the fleet is probed. It doubles with each answered probe, since a probe costs a read of the session.
+/// Silence after which the fleet is probed. It doubles with each answered probe, since a probe costs a read of the
+/// session.
 const PROBE_AFTER: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(20));
 /// Longest wait for the response to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -50,7 +50,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Detects whether stdout and stderr are terminals. A non-empty `NO_COLOR` switches colours off, as does `TERM=dumb`.
+    /// Detects whether stdout and stderr are terminals. A non-empty `NO_COLOR` switches colours off, as does
+    /// `TERM=dumb`.
     pub fn new() -> Self {
         let is_stderr_tty = io::stderr().is_terminal();
         let has_colours = is_stderr_tty
@@ -63,7 +64,8 @@ impl Terminal {
         self.is_stdout_tty
     }
 
-    /// Prints data to stdout without control characters. Files and pipes get none either, since a terminal may show them.
+    /// Prints data to stdout without control characters. Files and pipes get none either, since a terminal may show
+    /// them.
     pub(crate) fn print_data(&self, text: &str) -> Result<(), StdoutClosed> {
         write_stdout(&if self.is_stdout_tty { strip_unprintable(text) } else { strip_control(text) })
     }

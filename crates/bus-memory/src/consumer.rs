@@ -13,10 +13,11 @@ const RESTART_REDELIVERY_AFTER: Duration = Duration::from_secs(1);
 
 /// The consumer of one stream.
 ///
-/// It numbers its deliveries, and keeps the number of each item's first delivery. Everything at or below its floor counts
-/// as settled, as in nats-server 2.15: a negative acknowledgement there is ignored, and the item's ack wait has to pass.
-/// Acknowledgements move the floor up to the items that are still held. A purge lifts it to what the purge removes, which
-/// can leave held items below; while the floor is above the stream's first message, a purge forgets no held item.
+/// It numbers its deliveries, and keeps the number of each item's first delivery. Everything at or below its floor
+/// counts as settled, as in nats-server 2.15: a negative acknowledgement there is ignored, and the item's ack wait has
+/// to pass. Acknowledgements move the floor up to the items that are still held. A purge lifts it to what the purge
+/// removes, which can leave held items below; while the floor is above the stream's first message, a purge forgets no
+/// held item.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Consumer {
     /// Items that were never delivered.
@@ -81,8 +82,8 @@ impl Consumer {
         }
     }
 
-    /// Follows a purge, after which the first message of the stream is `first`. Items that were about to be delivered again
-    /// wait for their ack wait instead.
+    /// Follows a purge, after which the first message of the stream is `first`. Items that were about to be delivered
+    /// again wait for their ack wait instead.
     pub(crate) fn follow_purge(&mut self, first: u64, is_there: impl Fn(u64) -> bool) {
         self.fresh.retain(|seq| is_there(*seq));
         self.last_seq = self.last_seq.max(first - 1);

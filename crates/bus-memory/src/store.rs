@@ -1,4 +1,5 @@
-//! One stream: at most one message per subject, its consumer, its timers, and its recently removed messages for stale reads.
+//! One stream: at most one message per subject, its consumer, its timers, and its recently removed messages for stale
+//! reads.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

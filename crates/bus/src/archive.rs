@@ -101,7 +101,8 @@ impl Bus {
         found.map(|stored| parse::<PageHead>(&stored.payload).map(|page| page.meta.seq)).transpose()
     }
 
-    /// Whether a page is in the log. That it is gone is believed of the leader only: what stays behind would stay for ever.
+    /// Whether a page is in the log. That it is gone is believed of the leader only: what stays behind would stay for
+    /// ever.
     async fn is_in_log(&self, key: &SessionKey, page: u64) -> Result<bool, BusError> {
         let page = subject::log_page(key, page);
         for read in [Read::Any, Read::Leader] {
@@ -185,8 +186,8 @@ impl Bus {
         }
     }
 
-    /// Writes a page so that it is proven to stand in the archive. Another one in its place is of a session that had this
-    /// id before: the log has the page itself, or has no such session.
+    /// Writes a page so that it is proven to stand in the archive. Another one in its place is of a session that had
+    /// this id before: the log has the page itself, or has no such session.
     async fn write_page(
         &self,
         key: &SessionKey,

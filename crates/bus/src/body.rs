@@ -53,8 +53,8 @@ impl Bus {
         self.open_in(&[store], body).await
     }
 
-    /// As [`Bus::open`], for a message that the server stored at `stored_at`: a blob that has been missing for too long is gone, which is
-    /// [`BusError::Malformed`].
+    /// As [`Bus::open`], for a message that the server stored at `stored_at`: a blob that has been missing for too long
+    /// is gone, which is [`BusError::Malformed`].
     pub async fn load_body(&self, store: Objects, body: Bytes, stored_at: Timestamp) -> Result<Bytes, BusError> {
         match self.open(store, body).await {
             Err(error @ BusError::BodyMissing { .. }) => {

@@ -64,9 +64,9 @@ impl Bus {
     }
 
     /// Appends to a stream that holds one message per subject. A refusal is believed only after the leader showed the
-    /// message; a refusal without one is tried again, since it may have been taken meanwhile; in
-    /// the end it is [`BusError::Full`] where the stream has no room. What is offered again says so: the first one may have
-    /// been stored, taken and dealt with before its publisher had an answer.
+    /// message; a refusal without one is tried again, since it may have been taken meanwhile; in the end it is
+    /// [`BusError::Full`] where the stream has no room. What is offered again says so: the first one may have been
+    /// stored, taken and dealt with before its publisher had an answer.
     pub(crate) async fn send_once(
         &self,
         stream: Stream,

@@ -56,8 +56,8 @@ impl Bus {
 }
 
 impl Bus {
-    /// The dead letters of a tenant, or of one of its sessions, the oldest original first; `None` when there are more than
-    /// 1,024 of them.
+    /// The dead letters of a tenant, or of one of its sessions, the oldest original first; `None` when there are more
+    /// than 1,024 of them.
     pub async fn dead_letters(
         &self,
         tenant: &TenantId,

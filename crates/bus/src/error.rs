@@ -40,8 +40,8 @@ pub enum BusError {
         /// For people: what, and what to do.
         message: String,
     },
-    /// The large body that a message refers to is not in its store. A replica may be behind; a body that a message refers to
-    /// for longer than [`contract::limits::BODY_LATE_MAX`] is gone for good.
+    /// The large body that a message refers to is not in its store. A replica may be behind; a body that a message
+    /// refers to for longer than [`contract::limits::BODY_LATE_MAX`] is gone for good.
     #[error("the body {blob} is not in its store: it expired, or the store was put back to an older state")]
     BodyMissing {
         /// Its name in the store.
@@ -65,8 +65,8 @@ impl BusError {
         }
     }
 
-    /// As it is, or final where a large body is missing and the message that refers to it was stored at `stored_at`, too long
-    /// before `now` for a replica that is behind. Both are times of the server.
+    /// As it is, or final where a large body is missing and the message that refers to it was stored at `stored_at`,
+    /// too long before `now` for a replica that is behind. Both are times of the server.
     #[must_use]
     pub fn final_after(self, stored_at: Timestamp, now: Timestamp) -> Self {
         if let Self::BodyMissing { blob } = &self

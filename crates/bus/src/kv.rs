@@ -138,10 +138,10 @@ impl Bus {
             .await
     }
 
-    /// Changes a limit that gateways share, by compare and set: `change` computes the new entry from the current one. It is
-    /// called again where another writer was faster, or where the outcome is unknown, so it must recognise a change that
-    /// was made already. Returns the result of `change` for the entry that was stored. Pauses differ by the name of the
-    /// writer, so that two writers do not collide again.
+    /// Changes a limit that gateways share, by compare and set: `change` computes the new entry from the current one.
+    /// It is called again where another writer was faster, or where the outcome is unknown, so it must recognise a
+    /// change that was made already. Returns the result of `change` for the entry that was stored. Pauses differ by the
+    /// name of the writer, so that two writers do not collide again.
     pub async fn change_limit<T: Send>(
         &self,
         key: &str,

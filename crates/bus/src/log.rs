@@ -1,4 +1,5 @@
-//! The log of a session: read from any replica, written create-only, with every doubt settled by a read from the leader.
+//! The log of a session: read from any replica, written create-only, with every doubt settled by a read from the
+//! leader.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -36,7 +37,8 @@ pub struct Head {
 pub struct Offer<'a> {
     /// The slot that it is offered for, from 0.
     pub slot: u64,
-    /// The id of the commit in the slot before, on which this one was decided; empty in slot 0, and where it is unknown.
+    /// The id of the commit in the slot before, on which this one was decided; empty in slot 0, and where it is
+    /// unknown.
     pub prev: &'a str,
     /// The id of this commit.
     pub commit: &'a str,
@@ -65,8 +67,8 @@ impl Bus {
     }
 
     /// What the session's state is folded from: the head's page without a hole, its snapshot first; of an archived
-    /// session the head alone. `None` when the leader knows no such session. It may be stale: then the next commit loses
-    /// its slot.
+    /// session the head alone. `None` when the leader knows no such session. It may be stale: then the next commit
+    /// loses its slot.
     pub async fn load(&self, key: &SessionKey) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         self.load_from(key, 0).await
     }
@@ -180,7 +182,8 @@ impl Bus {
         Ok(Some(bodies))
     }
 
-    /// Offers `body`, whose `meta.commit` is `commit_id`, for a slot, whatever stands before it. As [`Bus::commit_for`].
+    /// Offers `body`, whose `meta.commit` is `commit_id`, for a slot, whatever stands before it. As
+    /// [`Bus::commit_for`].
     pub async fn commit(
         &self,
         key: &SessionKey,
@@ -195,9 +198,10 @@ impl Bus {
     /// [`BusError::Timeout`] and [`BusError::Unavailable`] mean that the outcome is unknown;
     /// [`BusError::Full`] that the stream has no room for it.
     ///
-    /// It is taken only behind the commit on which it was decided. The server compares the sequence of that commit's message. A
-    /// server with an older store gives sequences out again, so a sequence is believed only while the connection stands by which it
-    /// was learned, and otherwise learned anew from the leader together with the commit's id.
+    /// It is taken only behind the commit on which it was decided. The server compares the sequence of that commit's
+    /// message. A server with an older store gives sequences out again, so a sequence is believed only while the
+    /// connection stands by which it was learned, and otherwise learned anew from the leader together with the commit's
+    /// id.
     pub async fn commit_for(&self, key: &SessionKey, offer: Offer<'_>) -> Result<Committed, BusError> {
         let generation = self.transport().generation();
         // A slot whose page left the log is free again: only what stands before it tells a late writer.
@@ -223,8 +227,8 @@ impl Bus {
         self.offer(key, &offer, &after).await
     }
 
-    /// The sequence of the message that holds this commit in this slot, as the leader knows it; `None` where the slot holds none, or
-    /// another one.
+    /// The sequence of the message that holds this commit in this slot, as the leader knows it; `None` where the slot
+    /// holds none, or another one.
     async fn seq_of(&self, key: &SessionKey, slot: u64, commit: &str) -> Result<Option<u64>, BusError> {
         let found = self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await?;
         let Some(stored) = found else { return Ok(None) };
@@ -262,8 +266,8 @@ impl Bus {
         }
     }
 
-    /// What to make of our commit that stands in its slot. Where the connection broke on the way, the server may have another
-    /// history before that slot, whose sequences happen to be the same: then the commit is taken back.
+    /// What to make of our commit that stands in its slot. Where the connection broke on the way, the server may have
+    /// another history before that slot, whose sequences happen to be the same: then the commit is taken back.
     async fn stored(
         &self,
         key: &SessionKey,
@@ -280,8 +284,8 @@ impl Bus {
         Ok(Committed::Ours)
     }
 
-    /// Whether another commit stands in the slot before than the one that this one was decided on. That the slot is empty proves
-    /// nothing: it left the log for the archive.
+    /// Whether another commit stands in the slot before than the one that this one was decided on. That the slot is
+    /// empty proves nothing: it left the log for the archive.
     async fn follows_another(&self, key: &SessionKey, offer: &Offer<'_>) -> Result<bool, BusError> {
         let Some(before) = offer.slot.checked_sub(1).filter(|_| !offer.prev.is_empty()) else { return Ok(false) };
         let found = self.transport().last(Stream::Log, &subject::log_slot(key, before), Read::Leader).await?;
@@ -312,7 +316,8 @@ impl Bus {
         if before == after.seq {
             return Ok(None);
         }
-        // What stands before it changed, so it can be taken no more; but ours may have been taken between the two reads.
+        // What stands before it changed, so it can be taken no more; but ours may have been taken between the two
+        // reads.
         Ok(Some(self.holder(slot, commit_id).await?.unwrap_or(Holder::Theirs)))
     }
 
@@ -380,12 +385,12 @@ impl Bus {
         Ok(Some(commits))
     }
 
-    /// The messages of a page from slot `first` on, at least to slot `last`. A replica may show holes and an old end: it is
-    /// asked again, and then the leader about what is missing. What the leader does not have left the log, and is in the
-    /// archive. `None` when none of it is left.
+    /// The messages of a page from slot `first` on, at least to slot `last`. A replica may show holes and an old end:
+    /// it is asked again, and then the leader about what is missing. What the leader does not have left the log, and is
+    /// in the archive. `None` when none of it is left.
     ///
-    /// The archive may hold a page of an earlier session of the same id. So it is asked last, and a message of it counts only where
-    /// the commits beside it name it.
+    /// The archive may hold a page of an earlier session of the same id. So it is asked last, and a message of it
+    /// counts only where the commits beside it name it.
     async fn messages(
         &self,
         key: &SessionKey,

@@ -89,8 +89,8 @@ impl Bus {
         Ok(events.filter_map(|event| std::future::ready(parse_cancel(event))).boxed())
     }
 
-    /// Answers for a call that this worker runs, from half a second on until the guard is dropped. Nobody asks before an
-    /// item is delivered again, and most calls are over by then.
+    /// Answers for a call that this worker runs, from half a second on until the guard is dropped. Nobody asks before
+    /// an item is delivered again, and most calls are over by then.
     pub fn hold_call(&self, key: &SessionKey, call: &CallId) -> RpcServer {
         let answer: RpcHandler = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
         let (bus, subject) = (self.clone(), subject::call_holder(key, call));
@@ -108,7 +108,8 @@ impl Bus {
         RpcServer { _task: task }
     }
 
-    /// Whether some worker runs this call now. A timeout counts as yes where the subject still has a subscriber at the second request.
+    /// Whether some worker runs this call now. A timeout counts as yes where the subject still has a subscriber at the
+    /// second request.
     pub async fn call_is_held(&self, key: &SessionKey, call: &CallId) -> Result<bool, BusError> {
         let holder = subject::call_holder(key, call);
         for wait in [HOLDER_ANSWERS_MAX, ASK_MAX] {
@@ -122,8 +123,8 @@ impl Bus {
         Ok(true)
     }
 
-    /// Answers late viewers of a session's reply, until the guard is dropped. The server knows the subscription before any
-    /// chunk that is published later.
+    /// Answers late viewers of a session's reply, until the guard is dropped. The server knows the subscription before
+    /// any chunk that is published later.
     pub async fn serve_view(
         &self,
         key: &SessionKey,
@@ -163,8 +164,8 @@ impl Bus {
         self.serve_requests(&subject::compose(), subject::COMPOSER_QUEUE, compose, refuse).await
     }
 
-    /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was asked
-    /// before by its bytes; the headers say to which trace a request belongs. `None` stays silent.
+    /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was
+    /// asked before by its bytes; the headers say to which trace a request belongs. `None` stays silent.
     pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<RpcServer, BusError>
     where
         F: Fn(&CoreMessage) -> Option<Bytes> + Send + Sync + 'static,
@@ -206,8 +207,8 @@ impl Bus {
         parse(&answer.payload)
     }
 
-    /// Answers requests to repair sessions, shared among all orchestrators, until the guard is dropped. A request that is not
-    /// what the contract says is refused as such.
+    /// Answers requests to repair sessions, shared among all orchestrators, until the guard is dropped. A request that
+    /// is not what the contract says is refused as such.
     pub async fn serve_repair<F>(&self, repair: F) -> Result<RpcServer, BusError>
     where
         F: Fn(SessionKey) -> BoxFuture<'static, RepairReply> + Send + Sync + 'static,
@@ -234,8 +235,8 @@ impl Bus {
         self.serve_requests(&subject::mail_request(tenant), subject::MAIL_QUEUE, mailboxes, refuse).await
     }
 
-    /// Answers requests of one shape, shared within a queue group, until the guard is dropped. `refuse` answers a request
-    /// of another shape.
+    /// Answers requests of one shape, shared within a queue group, until the guard is dropped. `refuse` answers a
+    /// request of another shape.
     async fn serve_requests<Q, R, F>(
         &self,
         subject: &Subject,

@@ -1,4 +1,5 @@
-//! The last slot of each session's log, as far as this process knows it: a commit names the message of the slot before it.
+//! The last slot of each session's log, as far as this process knows it: a commit names the message of the slot before
+//! it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

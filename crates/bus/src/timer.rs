@@ -59,8 +59,9 @@ impl Bus {
         Ok(Write::of(self.append_over(&subject, set.seq, headers, body).await?, |_| ()))
     }
 
-    /// Whether the log, as the leader has it, holds this setting of the session's timer. It does not where the log was put back to
-    /// an older state and the timers were not. A head that an older version wrote does not tell, and is believed.
+    /// Whether the log, as the leader has it, holds this setting of the session's timer. It does not where the log was
+    /// put back to an older state and the timers were not. A head that an older version wrote does not tell, and is
+    /// believed.
     async fn has_set_timer(&self, key: &SessionKey, number: u64) -> Result<bool, BusError> {
         let head = self.head(key, Read::Leader).await?;
         Ok(head.is_none_or(|head| head.meta.timers == 0 || head.meta.timers >= number))

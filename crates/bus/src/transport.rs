@@ -99,7 +99,8 @@ pub fn ttl_header(ttl: Duration) -> (String, String) {
 pub enum Appended {
     /// Stored under this sequence.
     Stored(u64),
-    /// The server says that a message is or may be there already, or that another one was faster: only a leader read tells.
+    /// The server says that a message is or may be there already, or that another one was faster: only a leader read
+    /// tells.
     Doubtful(Doubt),
 }
 
@@ -177,11 +178,12 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Whether a worker may have held it before, or an earlier copy: it was delivered before, or published before, or it waited for
-    /// so long that a server may have died meanwhile and forgotten that.
+    /// Whether a worker may have held it before, or an earlier copy: it was delivered before, or published before, or
+    /// it waited for so long that a server may have died meanwhile and forgotten that.
     pub fn may_have_been_held(&self) -> bool {
         let again = header(&self.headers, contract::tool::header::AGAIN).is_some();
-        // What was there before this connection may have been given away by a server that died since, however short it was gone.
+        // What was there before this connection may have been given away by a server that died since, however short it
+        // was gone.
         self.delivered > 1 || again || self.waited > FORGOTTEN_AFTER.min(self.connected_for)
     }
 }

@@ -57,8 +57,8 @@ impl<'a> Verified<'a> {
         self.write(write, || std::future::ready(Ok(None))).await
     }
 
-    /// Writes, and verifies where the answer leaves the outcome open; `write` gets the round, from 1. A final error ends
-    /// this.
+    /// Writes, and verifies where the answer leaves the outcome open; `write` gets the round, from 1. A final error
+    /// ends this.
     pub(crate) async fn write<T, W, V>(self, write: impl Fn(u32) -> W, verify: impl Fn() -> V) -> Result<T, BusError>
     where
         W: Future<Output = Result<Write<T>, BusError>>,

@@ -49,24 +49,26 @@ pub struct ContinuationEntry {
     #[serde(alias = "patterns")]
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     continuation_patterns: Option<Spanned<Vec<Spanned<String>>>>,
-    /// Regular expressions, case-insensitive, that mean "done"; of all matches the one that ends last counts, and [] means none.
+    /// Regular expressions, case-insensitive, that mean "done"; of all matches the one that ends last counts, and []
+    /// means none.
     #[schemars(with = "Option<Vec<String>>", length(max = reply::PATTERNS_MAX))]
     termination_patterns: Option<Spanned<Vec<Spanned<String>>>>,
     /// Whether the words of a reply decide where no pattern matches: an announcement of work goes on, a question to the
     /// user or a "done" ends the turn. Only where no explicit signal is required.
     detect_intent: Option<bool>,
-    /// How sure, 0 to 1, the model has to be of its signal where it says so. A less sure TERMINATE takes one more step, in
-    /// which the model checks its work; with a less sure CONTINUE it is told to find out or to ask.
+    /// How sure, 0 to 1, the model has to be of its signal where it says so. A less sure TERMINATE takes one more step,
+    /// in which the model checks its work; with a less sure CONTINUE it is told to find out or to ask.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
     confidence_min: Option<Spanned<f64>>,
-    /// The model that is asked where neither a signal nor a pattern nor the words of a reply decide; empty: none. Only where
-    /// no explicit signal is required.
+    /// The model that is asked where neither a signal nor a pattern nor the words of a reply decide; empty: none. Only
+    /// where no explicit signal is required.
     #[schemars(with = "Option<String>")]
     judge: Option<Spanned<String>>,
-    /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its model.
+    /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its
+    /// model.
     limits: Option<LimitsOverride>,
-    /// What happens at a limit: the model answers the user in one last step without tools, the turn ends at once, or a person
-    /// is asked.
+    /// What happens at a limit: the model answers the user in one last step without tools, the turn ends at once, or a
+    /// person is asked.
     #[schemars(schema_with = "schema::words_or_none::<LimitAction>")]
     on_limit: Option<LimitAction>,
     /// What happens when a model call has failed for good.
@@ -207,12 +209,14 @@ fn is_template_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte))
 }
 
-/// Lays what is said one over the other: what is built in, then the template, then `layers`, lowest first: model, agent,
-/// tenant. What a session says goes over all of them, where the session starts. A list replaces the one below it whole.
+/// Lays what is said one over the other: what is built in, then the template, then `layers`, lowest first: model,
+/// agent, tenant. What a session says goes over all of them, where the session starts. A list replaces the one below it
+/// whole.
 ///
 /// There is one template, and it takes the place of what is built in: the one that the session names, else that of the
-/// highest layer which names one, since two templates laid over each other would be a bundle that nobody has written down.
-/// The fields that a layer names of its own count against any template, since a field is more particular than a bundle.
+/// highest layer which names one, since two templates laid over each other would be a bundle that nobody has written
+/// down. The fields that a layer names of its own count against any template, since a field is more particular than a
+/// bundle.
 pub fn resolve(
     templates: &Templates,
     of_session: Option<&str>,

@@ -35,7 +35,8 @@ pub fn words_or_none<T: for<'de> Deserialize<'de>>(_: &mut SchemaGenerator) -> S
     json_schema!({"enum": words.collect::<Vec<_>>()})
 }
 
-/// The names by which a type is read: the words of an enum, or the fields of a struct, as serde's derived code asks for them.
+/// The names by which a type is read: the words of an enum, or the fields of a struct, as serde's derived code asks for
+/// them.
 pub fn names_of<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
     match T::deserialize(Asked) {
         Ok(_) => &[],

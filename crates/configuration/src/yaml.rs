@@ -14,8 +14,8 @@ pub fn parse<T: for<'de> Deserialize<'de>>(file: &TextFile) -> Result<T, ConfigE
     serde_saphyr::from_str(&file.text).map_err(|error| refused(file, &error))
 }
 
-/// A file of sections as JSON, for the layers, so that one parser of YAML decides what a file means. An empty file has no
-/// sections.
+/// A file of sections as JSON, for the layers, so that one parser of YAML decides what a file means. An empty file has
+/// no sections.
 pub(crate) fn to_json(file: &TextFile) -> Result<String, ConfigError> {
     let sections: Option<serde_json::Map<String, serde_json::Value>> = parse(file)?;
     Ok(serde_json::Value::Object(sections.unwrap_or_default()).to_string())

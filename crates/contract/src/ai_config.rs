@@ -12,8 +12,8 @@ use crate::limits::{
     TOOL_PREAMBLE_BYTES_MAX,
 };
 
-/// One layer of settings. What it leaves out is as the layer below has it: a session goes over its agent, the agent over
-/// its model.
+/// One layer of settings. What it leaves out is as the layer below has it: a session goes over its agent, the agent
+/// over its model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(
@@ -36,8 +36,8 @@ pub struct AiConfig {
     /// Whether the prompt has the shared parts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_shared: Option<bool>,
-    /// Parameters of requests, in the words of the provider's protocol, such as `temperature`; each by itself replaces the one
-    /// of the layer below. The provider refuses one that it does not know.
+    /// Parameters of requests, in the words of the provider's protocol, such as `temperature`; each by itself replaces
+    /// the one of the layer below. The provider refuses one that it does not know.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,
     /// `auto`, `none`, `required` or one function, for the first, second, … step of each turn; `auto` after the last.

@@ -214,7 +214,8 @@ pub struct Budget {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct Configure {
-    /// The agent that goes on with the session, with its prompt, tools and settings; its own model, where none is given.
+    /// The agent that goes on with the session, with its prompt, tools and settings; its own model, where none is
+    /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
     /// Continuation settings and limits that are replaced, one by one. They hold at once, also for a turn that runs.
@@ -226,7 +227,8 @@ pub struct Configure {
     /// The model of the calls that open from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// The prompt and the requests to the model, over what the session says of them already. The prompt is composed anew.
+    /// The prompt and the requests to the model, over what the session says of them already. The prompt is composed
+    /// anew.
     #[serde(skip_serializing_if = "AiConfig::is_empty")]
     pub ai_config: AiConfig,
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of one client command as it is stored: a frame of full size, its text escaped once more.
 pub const COMMAND_BYTES_MAX: usize = 8 << 20;
-/// Levels of objects and lists within each other in JSON that others write: parameters, arguments of calls, schemas, parts
-/// that a provider wants again. It is embedded some levels deep, and readers of JSON give up at 128.
+/// Levels of objects and lists within each other in JSON that others write: parameters, arguments of calls, schemas,
+/// parts that a provider wants again. It is embedded some levels deep, and readers of JSON give up at 128.
 pub const JSON_DEPTH_MAX: usize = 32;
 /// Values and names in the JSON of one request: each takes far more memory than its text.
 pub const JSON_VALUES_MAX: usize = 32 << 10;
@@ -103,7 +103,8 @@ pub const ARCHIVE_AFTER: Duration = Duration::from_hours(1);
 pub const PAGES_BEHIND_MAX: u64 = 1;
 /// Further model attempts after failures that may pass (rate limited, overloaded, hung, truncated), in a row.
 pub const MODEL_RETRIES_MAX: u32 = 3;
-/// Model calls that may wait for a gateway before the edge refuses new turns, where the configuration says nothing else.
+/// Model calls that may wait for a gateway before the edge refuses new turns, where the configuration says nothing
+/// else.
 pub const WAITING_CALLS_MAX: u64 = 2_000;
 /// Those of one tenant among them, in hundredths, where the configuration says nothing else: others always find room.
 pub const TENANT_SHARE_PERCENT: u64 = 80;
@@ -123,7 +124,8 @@ pub const PENDING_CONNECTIONS_MAX: usize = 256;
 pub const PENDING_CONNECTIONS_PER_ADDRESS_MAX: usize = 64;
 /// Time until a connection must have shown valid credentials, where the configuration says nothing else.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Requests of one connection that an edge reads each second in the long run, where the configuration says nothing else.
+/// Requests of one connection that an edge reads each second in the long run, where the configuration says nothing
+/// else.
 pub const CONNECTION_REQUESTS_PER_S: u32 = 200;
 /// Attempts for an empty reply, within a step.
 pub const EMPTY_REPLIES_MAX: u32 = 3;
@@ -184,7 +186,8 @@ pub const PROGRESS_BYTES_MAX: usize = 4 << 10;
 pub const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 /// Sessions that may stand above another one, each having asked the next.
 pub const DELEGATE_DEPTH_MAX: usize = 5;
-/// Bytes that are left of a tool result that is cut when a transcript outgrows its model's window, half of them its head.
+/// Bytes that are left of a tool result that is cut when a transcript outgrows its model's window, half of them its
+/// head.
 pub const RESULT_KEEP_BYTES: usize = 2 << 10;
 /// Bytes of the summary that takes the place of older turns.
 pub const SUMMARY_BYTES_MAX: usize = 16 << 10;
@@ -192,7 +195,8 @@ pub const SUMMARY_BYTES_MAX: usize = 16 << 10;
 pub const SUMMARY_MAX: Duration = Duration::from_mins(1);
 /// Bytes of a message's text in a transcript for people; the middle of a longer one is left out.
 pub const READABLE_TEXT_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a tool result, and of a call's arguments, in a transcript for people; the middle of a longer one is left out.
+/// Bytes of a tool result, and of a call's arguments, in a transcript for people; the middle of a longer one is left
+/// out.
 pub const READABLE_RESULT_BYTES_MAX: usize = 8 << 10;
 /// Bytes of the turns of one part of a transcript for people; one turn may have more.
 pub const TRANSCRIPT_BYTES_MAX: usize = 4 << 20;
@@ -218,8 +222,8 @@ pub const ACK_PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
 pub const ACK_PENDING_MAX: u32 = 20_000;
 /// Deliveries of one work item, or of an input whose session cannot be read or written, before it is a dead letter.
 pub const DELIVERIES_MAX: u64 = 50;
-/// Deliveries of a work item after which a worker drops it whose opening commit the log's leader does not show: the log was put
-/// back to an older state.
+/// Deliveries of a work item after which a worker drops it whose opening commit the log's leader does not show: the log
+/// was put back to an older state.
 pub const UNSEEN_DELIVERIES_MAX: u64 = 12;
 /// Pause between a worker's looks at the log while a call runs.
 pub const WORKER_CHECK_EVERY: Duration = Duration::from_secs(5);

@@ -32,12 +32,12 @@ pub struct ContinuationSettings {
     /// user or a "done" ends the turn. Sessions of older versions do not say so, and go on without it.
     #[serde(default)]
     pub detect_intent: bool,
-    /// How sure, 0 to 1, a model has to be of its signal where it says so. A less sure TERMINATE takes one more step, in
-    /// which the model checks its work; with a less sure CONTINUE the loop asks it to find out or to ask. None: the
+    /// How sure, 0 to 1, a model has to be of its signal where it says so. A less sure TERMINATE takes one more step,
+    /// in which the model checks its work; with a less sure CONTINUE the loop asks it to find out or to ask. None: the
     /// signal counts.
     pub confidence_min: Option<f64>,
-    /// The model that is asked where neither a signal nor a pattern nor the words of the reply decide; none: the turn ends
-    /// there. See [`Self::judge`].
+    /// The model that is asked where neither a signal nor a pattern nor the words of the reply decide; none: the turn
+    /// ends there. See [`Self::judge`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<String>,
     /// What a turn may use besides steps and time.
@@ -70,7 +70,8 @@ pub struct Limits {
     pub tool_calls: Option<u32>,
     /// How often the same call with the same arguments may be made; 0: as often as the model likes.
     pub repetition: u32,
-    /// Steps in a row that may bring nothing new: no other call, result or text than the turn has seen; 0: as many as the model likes.
+    /// Steps in a row that may bring nothing new: no other call, result or text than the turn has seen; 0: as many as
+    /// the model likes.
     pub no_progress: u32,
 }
 
@@ -381,8 +382,8 @@ pub struct ModelSettings {
     pub context_window: Option<u64>,
     /// Tokens of one reply.
     pub max_output: Option<u64>,
-    /// How requests to it are made, where it takes the place of the session's model: that one's way may be in the words of
-    /// another provider.
+    /// How requests to it are made, where it takes the place of the session's model: that one's way may be in the words
+    /// of another provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Box<ModelRequests>>,
 }

@@ -180,7 +180,8 @@ pub enum Objects {
     Blobs,
     /// Bodies of archived pages and of what is in them; a little longer than these.
     Archive,
-    /// Results of tools of which the model reads only parts. Their ids follow from the call: [`crate::tool::FullResultRef::id`].
+    /// Results of tools of which the model reads only parts. Their ids follow from the call:
+    /// [`crate::tool::FullResultRef::id`].
     Results,
 }
 

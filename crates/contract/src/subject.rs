@@ -260,8 +260,8 @@ pub const COMPOSER_QUEUE: &str = "composers";
 /// The queue group in which tool-hosts share requests to mailboxes.
 pub const MAIL_QUEUE: &str = "mail";
 
-/// The prefix of the inboxes of a user, or of a connection without one: permissions tell the answers of one from those of
-/// others by it.
+/// The prefix of the inboxes of a user, or of a connection without one: permissions tell the answers of one from those
+/// of others by it.
 pub fn inbox_prefix(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     format!("_INBOX_{}", name.chars().map(plain).collect::<String>())

@@ -131,15 +131,16 @@ pub struct ToolItem {
     /// When the session started: tells it from an earlier session of the same id. Older orchestrators do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_started: Option<Timestamp>,
-    /// The id of the commit that opened the call first. Call ids are counted, so a log that was put back to an older state gives
-    /// them out again; the id of a commit is never given out twice. Older orchestrators do not say.
+    /// The id of the commit that opened the call first. Call ids are counted, so a log that was put back to an older
+    /// state gives them out again; the id of a commit is never given out twice. Older orchestrators do not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub opened_by: String,
 }
 
 impl ToolItem {
     /// The call's id in the whole fleet: the same for every try, and another one for every other call of any tenant and
-    /// of any session, also of an earlier one with the same id, and of a history that was lost. Letters, digits, `-` and `_`.
+    /// of any session, also of an earlier one with the same id, and of a history that was lost. Letters, digits, `-`
+    /// and `_`.
     pub fn call_key(&self, tenant: &TenantId, session: &SessionId) -> String {
         let call = &self.meta.call;
         let origin = self.origin();
@@ -150,8 +151,8 @@ impl ToolItem {
         format!("{session}-{call}-{}", &identity[..CALL_KEY_DIGITS])
     }
 
-    /// What tells this call from others of the same session id and call id: the commit that opened it, else the milliseconds of
-    /// its session's start, else `0`. Letters and digits.
+    /// What tells this call from others of the same session id and call id: the commit that opened it, else the
+    /// milliseconds of its session's start, else `0`. Letters and digits.
     pub fn origin(&self) -> String {
         match self.session_started {
             _ if !self.opened_by.is_empty() => self.opened_by.clone(),
@@ -286,8 +287,8 @@ pub mod header {
     pub const PROGRESS: &str = "Ailoop-Progress";
     /// On a progress reply: `<service name>.<service id>` of the replica that works on the call.
     pub const INSTANCE: &str = "Ailoop-Instance";
-    /// On the answer to a question of the services protocol that names a call by [`CALL`]: `1` where this replica works on
-    /// it, `0` where it does not.
+    /// On the answer to a question of the services protocol that names a call by [`CALL`]: `1` where this replica works
+    /// on it, `0` where it does not.
     pub const RUNNING: &str = "Ailoop-Running";
     /// The services libraries' own word for an error.
     pub const SERVICE_ERROR: &str = "Nats-Service-Error";

@@ -1,5 +1,5 @@
-//! The reference pages say what the code says: every limit with its value, every error code, every example of a message,
-//! and every test that a page names. `UPDATE_PAGES=1` writes the examples anew.
+//! The reference pages say what the code says: every limit with its value, every error code, every example of a
+//! message, and every test that a page names. `UPDATE_PAGES=1` writes the examples anew.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 

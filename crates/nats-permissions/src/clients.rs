@@ -1,5 +1,5 @@
-//! Users outside our services: tools, viewers, and people who try tools. A tool publishes only answers, unless it reads or
-//! writes mailboxes, long results or sessions, which NATS stores.
+//! Users outside our services: tools, viewers, and people who try tools. A tool publishes only answers, unless it reads
+//! or writes mailboxes, long results or sessions, which NATS stores.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ enum ToolStore {
     None,
     /// Mailboxes, for calls and for clients. No message is purged: a mark replaces a deleted mail.
     Mail,
-    /// Long results that the executor stored. The call names the session, so that no tool reads those of another session.
+    /// Long results that the executor stored. The call names the session, so that no tool reads those of another
+    /// session.
     Results,
     /// All sessions of all tenants: only for agents that examine sessions, and only if it is configured.
     Sessions,
@@ -145,8 +146,8 @@ pub(super) fn bridge() -> User {
 
 /// The user that watches one tenant's sessions over NATS itself. Browsers use the edge.
 ///
-/// It lists each topic. When nats-server compares a subscription with what is allowed, it takes `>` for one token, so that
-/// `ai_loop.*.<tenant>.*` would also allow `ai_loop.log.<tenant>.>`.
+/// It lists each topic. When nats-server compares a subscription with what is allowed, it takes `>` for one token, so
+/// that `ai_loop.*.<tenant>.*` would also allow `ai_loop.log.<tenant>.>`.
 pub(super) fn viewer() -> User {
     let topics = Topic::ALL.iter().map(|topic| subject::tenant_topic(&TenantId::default(), *topic).to_string());
     User {

@@ -1,6 +1,7 @@
 //! The NATS users and their permissions, as data: one user for each service, each kind of tool and each viewer.
 //!
-//! `deploy/nats/ailoop.conf` is rendered from it, and a test compares them. A service that needs a new subject gets it here.
+//! `deploy/nats/ailoop.conf` is rendered from it, and a test compares them. A service that needs a new subject gets it
+//! here.
 
 mod clients;
 mod jetstream;

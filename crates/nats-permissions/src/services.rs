@@ -28,8 +28,8 @@ pub(super) fn bootstrap() -> User {
     permissions.user("bootstrap", "Makes and repairs the streams: `ailoop bootstrap`.")
 }
 
-/// The user that moves sessions from one fleet to another. It can write any history into the log, so it is for operators
-/// only, and the edge has no method for it.
+/// The user that moves sessions from one fleet to another. It can write any history into the log, so it is for
+/// operators only, and the edge has no method for it.
 pub(super) fn archivist() -> User {
     Permissions::default()
         .publish([read_any(Stream::Log), read_leader(Stream::Log)])
@@ -197,8 +197,8 @@ impl Permissions {
         self
     }
 
-    /// Builds the user, and adds what every user needs: its inbox, to which it also publishes to measure a round trip, and
-    /// the check of JetStream and its streams.
+    /// Builds the user, and adds what every user needs: its inbox, to which it also publishes to measure a round trip,
+    /// and the check of JetStream and its streams.
     fn user(self, name: &'static str, about: &'static str) -> User {
         let inbox = inbox(name);
         let Self { publish, subscribe, answers } = self;

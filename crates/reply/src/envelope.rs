@@ -1,7 +1,7 @@
 //! Shows the response of an envelope while it grows.
 //!
-//! Only its status makes an object an envelope, so a response is shown while it grows where the status stands before it.
-//! It follows valid JSON only. Where the envelope is damaged it stops early, and the rest is shown at the end.
+//! Only its status makes an object an envelope, so a response is shown while it grows where the status stands before
+//! it. It follows valid JSON only. Where the envelope is damaged it stops early, and the rest is shown at the end.
 
 use serde_json::Value;
 

@@ -1,4 +1,5 @@
-//! Decides from the text of a reply whether the model continues: by a configured pattern, or by the intent of the words.
+//! Decides from the text of a reply whether the model continues: by a configured pattern, or by the intent of the
+//! words.
 
 use crate::intent::{Intent, intent};
 use crate::patterns::{PatternMatch, Patterns};
@@ -13,11 +14,12 @@ pub enum Evidence<'a> {
     Intent(Intent),
 }
 
-/// Finds the evidence of a text whether the model continues, if there is any. `detects_intent` enables the intent of words.
+/// Finds the evidence of a text whether the model continues, if there is any. `detects_intent` enables the intent of
+/// words.
 ///
-/// A pattern has precedence over the words of its sentence and of all sentences before it. A later sentence with an intent has
-/// precedence over the pattern: "Step 1 is all done. Let me look at step 2." So has its own sentence if the pattern takes
-/// announced work for finished work, or a question for an announcement.
+/// A pattern has precedence over the words of its sentence and of all sentences before it. A later sentence with an
+/// intent has precedence over the pattern: "Step 1 is all done. Let me look at step 2." So has its own sentence if the
+/// pattern takes announced work for finished work, or a question for an announcement.
 pub fn evidence<'a>(patterns: &'a Patterns, text: &str, detects_intent: bool) -> Option<Evidence<'a>> {
     let prose = Prose::of(text);
     let found = patterns.match_prose(&prose);

@@ -1,8 +1,9 @@
 //! Reads a model's reply: the text for people, and the signal for the loop.
 //!
-//! A model signals whether it continues in the form that its session asks for: by a pseudo-call, by an object in its text, or by
-//! an envelope that is the whole reply. The gateway streams the text, and the loop reads the whole reply later. Both use
-//! [`Splitter`], so that the streamed text equals the committed text, however the reply was split into chunks.
+//! A model signals whether it continues in the form that its session asks for: by a pseudo-call, by an object in its
+//! text, or by an envelope that is the whole reply. The gateway streams the text, and the loop reads the whole reply
+//! later. Both use [`Splitter`], so that the streamed text equals the committed text, however the reply was split into
+//! chunks.
 
 mod cache;
 mod calls;

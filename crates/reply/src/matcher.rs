@@ -1,10 +1,10 @@
 //! Finds the matches of one pattern in time that is linear in the text, whatever the pattern and the text are.
 //!
-//! A search that starts anew behind each match is quadratic: an engine may read to the end of the text to learn that the
-//! longer match is not there, and does so again for the next one. Here one pass from the end marks, for each place and
-//! each state of the pattern's automaton, whether a match can still be completed from there. A second pass from the front
-//! then never takes a way that leads nowhere, so that it reads each character once. The matches are those of the `regex`
-//! crate: leftmost, by preference of the pattern, without overlap.
+//! A search that starts anew behind each match is quadratic: an engine may read to the end of the text to learn that
+//! the longer match is not there, and does so again for the next one. Here one pass from the end marks, for each place
+//! and each state of the pattern's automaton, whether a match can still be completed from there. A second pass from the
+//! front then never takes a way that leads nowhere, so that it reads each character once. The matches are those of the
+//! `regex` crate: leftmost, by preference of the pattern, without overlap.
 
 use std::ops::Range;
 
@@ -129,8 +129,9 @@ impl Matcher {
         size_of::<Self>() + self.nfa.memory_usage() + self.bytes.bytes() + self.empty.bytes()
     }
 
-    /// All matches within a part of a text, in order. What is behind the part does not exist for them; what is before it
-    /// can be looked at and is not part of a match. Each step is taken from `steps`; `None` where they do not suffice.
+    /// All matches within a part of a text, in order. What is behind the part does not exist for them; what is before
+    /// it can be looked at and is not part of a match. Each step is taken from `steps`; `None` where they do not
+    /// suffice.
     pub(crate) fn find_all(&self, text: &str, part: Range<usize>, steps: &mut usize) -> Option<Vec<Range<usize>>> {
         let text = &text[..part.end];
         let mut looks = LookCache::new(self.nfa.look_matcher(), text.as_bytes());
@@ -157,8 +158,8 @@ impl Matcher {
         Some(found)
     }
 
-    /// From which states a match can be completed, for each place from `from` on. The way of the matches, which follows,
-    /// visits no transition that is not visited here, and none of them twice.
+    /// From which states a match can be completed, for each place from `from` on. The way of the matches, which
+    /// follows, visits no transition that is not visited here, and none of them twice.
     fn live(&self, looks: &mut LookCache<'_>, from: usize, steps: &mut usize) -> Option<LiveStates> {
         let text = looks.text;
         let words = self.nfa.states().len().div_ceil(64);

@@ -20,7 +20,8 @@ const COMPILED_BYTES_MAX: usize = 256 << 10;
 const TEXT_PATTERN_BYTES_MAX: usize = 256 << 10;
 /// Bytes of a pattern's text.
 pub(crate) const PATTERN_BYTES_MAX: usize = 2 << 10;
-/// Classes of characters in one pattern, such as `\w` or `[a-z]`; each costs a look at all of Unicode's letters and their cases.
+/// Classes of characters in one pattern, such as `\w` or `[a-z]`; each costs a look at all of Unicode's letters and
+/// their cases.
 const CLASSES_MAX: usize = 64;
 /// Parentheses within each other; the parser goes through them one by one.
 const NESTING_MAX: u32 = 64;

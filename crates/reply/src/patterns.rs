@@ -105,8 +105,8 @@ impl Patterns {
     }
 
     /// What a text says of going on; none when it says nothing. A text that says that it is done is believed, unless it
-    /// announces a next step after that. So it is the match that ends last; of those that end at the same place it is the
-    /// one whose pattern comes first.
+    /// announces a next step after that. So it is the match that ends last; of those that end at the same place it is
+    /// the one whose pattern comes first.
     pub fn match_text(&self, text: &str) -> Option<PatternMatch<'_>> {
         self.match_prose(&Prose::of(text)).map(|(found, _)| found)
     }

@@ -119,8 +119,8 @@ pub(crate) struct Prose {
     pub(crate) text: String,
     /// Quoted parts of the text, in order.
     quoted: Vec<Range<usize>>,
-    /// Where matches begin at the earliest that are known to be negated, and where they end. Without it a long sentence is
-    /// read for each of its matches.
+    /// Where matches begin at the earliest that are known to be negated, and where they end. Without it a long sentence
+    /// is read for each of its matches.
     negated: Cell<(usize, Range<usize>)>,
     /// The same for what asks or waits: the ends for which it is known, and what.
     asked: Cell<(Range<usize>, bool)>,
@@ -204,7 +204,8 @@ impl Prose {
         self.quoted.get(next).is_some_and(|range| range.contains(&at))
     }
 
-    /// Whether a negation stands in the sentence before the end of what was found, or an announcement before its beginning.
+    /// Whether a negation stands in the sentence before the end of what was found, or an announcement before its
+    /// beginning.
     pub(crate) fn is_negated(&self, found: &Range<usize>) -> bool {
         let known = self.negated.take();
         let is_known = known.0 <= found.start && known.1.contains(&found.end);

@@ -1,7 +1,8 @@
 //! Extracts the literals that a text must contain so that a pattern can match.
 //!
-//! The set may be too small but never too large: each match contains all these literals. Case is ignored. Texts that contain one
-//! of the two characters outside ASCII whose other case is an ASCII letter cannot be filtered: see [`BEYOND`].
+//! The set may be too small but never too large: each match contains all these literals. Case is ignored. Texts that
+//! contain one of the two characters outside ASCII whose other case is an ASCII letter cannot be filtered: see
+//! [`BEYOND`].
 
 use std::collections::BTreeSet;
 

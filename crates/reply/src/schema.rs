@@ -20,7 +20,8 @@ pub fn definition() -> Json {
 }
 
 /// The envelope's JSON Schema, as in `docs/reference/continuation.schema.json`. Models write properties in the order of
-/// the schema, which is that of the alphabet: `continuation` comes before `response`, so that `response` can be streamed.
+/// the schema, which is that of the alphabet: `continuation` comes before `response`, so that `response` can be
+/// streamed.
 pub fn envelope() -> Value {
     let call = json!({
         "type": "object",

@@ -1,7 +1,8 @@
 //! Splits a reply's text, as it comes, into what people read, what the model thought, and the signal for the loop.
 //!
-//! It goes character by character, so that it cannot matter how the reply was cut. What may become a signal is held back;
-//! what turns out to be none is shown then. An object that names the signal is never shown, however damaged it is.
+//! It goes character by character, so that it cannot matter how the reply was cut. What may become a signal is held
+//! back; what turns out to be none is shown then. An object that names the signal is never shown, however damaged it
+//! is.
 
 mod held_object;
 mod object;

@@ -1,8 +1,8 @@
 //! Reads JSON as models write it: with other quotes, other words for null, too many or too few commas, comments, quotes
 //! that nobody escaped, or without an end.
 //!
-//! What is valid JSON is read by `serde_json` and by nothing else. The tolerant reader takes what a person would read, and
-//! says where the object ends, so that the text behind it is not lost.
+//! What is valid JSON is read by `serde_json` and by nothing else. The tolerant reader takes what a person would read,
+//! and says where the object ends, so that the text behind it is not lost.
 
 use serde_json::{Map, Number, Value};
 
@@ -333,8 +333,8 @@ impl Reader<'_> {
             || next.is_none_or(|c| matches!(c, ',' | '`' | '<' | '/' | '#') || closing(c).is_some())
     }
 
-    /// Whether a string without a closing quote may have ended here: before brackets that close all, or at the end of its
-    /// line.
+    /// Whether a string without a closing quote may have ended here: before brackets that close all, or at the end of
+    /// its line.
     fn may_break(&self, c: char, from: &str) -> bool {
         match c {
             '}' | ']' => {
@@ -419,7 +419,8 @@ fn key_at(text: &str) -> KeyAt<'_> {
     }
 }
 
-/// What an escape stands for, and its bytes; what is no valid escape stands for itself. None where the text ends within it.
+/// What an escape stands for, and its bytes; what is no valid escape stands for itself. None where the text ends within
+/// it.
 fn unescape(text: &str) -> Option<(String, usize)> {
     let c = text[1..].chars().next()?;
     let simple = match c {

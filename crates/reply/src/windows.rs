@@ -4,9 +4,10 @@ use std::ops::Range;
 
 /// Splits off the parts that hold all matches of a pattern whose words are always of one line, the last part first.
 ///
-/// `lines` are where the lines begin, in order, in which such words can be. A match may go on from there over what is no
-/// word, up to the words of other lines. Neighbours are one part: there a match may take what the next one would begin
-/// with. A part ends behind the first letter of the words that follow, which the last match may look at and cannot hold.
+/// `lines` are where the lines begin, in order, in which such words can be. A match may go on from there over what is
+/// no word, up to the words of other lines. Neighbours are one part: there a match may take what the next one would
+/// begin with. A part ends behind the first letter of the words that follow, which the last match may look at and
+/// cannot hold.
 pub(crate) fn windows<'a>(text: &'a str, lines: &'a [usize]) -> impl Iterator<Item = Range<usize>> + 'a {
     let is_word = |c: char| c.is_ascii_alphanumeric();
     let mut rest = lines;

@@ -40,8 +40,8 @@ pub struct ConnectionLimits {
     pub pending_per_address_max: usize,
     /// Milliseconds until a connection must have shown valid credentials; 10 000.
     pub handshake_ms: u64,
-    /// Requests of one connection that are read each second in the long run, half as many of them at once; 200. Each 64 KiB
-    /// count as one more. A client that asks faster is read more slowly; nothing is refused for it.
+    /// Requests of one connection that are read each second in the long run, half as many of them at once; 200. Each 64
+    /// KiB count as one more. A client that asks faster is read more slowly; nothing is refused for it.
     pub requests_per_s: u32,
 }
 
@@ -241,7 +241,8 @@ impl Connections {
         (state.open, state.pending.len())
     }
 
-    /// Waits until another connection may be opened. Those that were told to close hold a descriptor until they are gone.
+    /// Waits until another connection may be opened. Those that were told to close hold a descriptor until they are
+    /// gone.
     pub async fn room(&self) {
         let Registry { limits, released, .. } = &*self.inner;
         let open_max = limits.max.saturating_add(limits.pending_max.saturating_mul(2));
@@ -256,8 +257,8 @@ impl Connections {
         }
     }
 
-    /// Adds a connection as pending. Where there are too many, the oldest pending one is told to close: first of the same
-    /// address, then of the address that has most.
+    /// Adds a connection as pending. Where there are too many, the oldest pending one is told to close: first of the
+    /// same address, then of the address that has most.
     pub fn open(&self, protocol: &'static str, peer: IpAddr) -> Arc<Connection> {
         let limits = &self.inner.limits;
         let address = network(peer);

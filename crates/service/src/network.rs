@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is one of the internet at large: neither this machine's, nor one of a private or otherwise reserved
-/// network, whichever way it is written.
+/// Whether an address is one of the internet at large: neither this machine's, nor one of a private or otherwise
+/// reserved network, whichever way it is written.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -36,8 +36,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         [0, 0, 0, 0, 0, 0 | 0xFFFF, high, low] | [0x64, 0xFF9B, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
             inner(high, low)
         }
-        // What is set aside for protocols (Teredo, benchmarks, ORCHID and others), documentation, discard, and the local
-        // translator's prefix.
+        // What is set aside for protocols (Teredo, benchmarks, ORCHID and others), documentation, discard, and the
+        // local translator's prefix.
         [0x2001, ..=0x1FF | 0xDB8, ..] | [0x3FFF, ..=0xFFF, ..] | [0x100, 0, 0, 0, ..] | [0x64, 0xFF9B, 1, ..] => false,
         // What is routed at all begins with 001.
         [first, ..] => first & 0xE000 == 0x2000,

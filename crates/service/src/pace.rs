@@ -1,5 +1,5 @@
-//! How fast one peer is read: reading costs a processor. What is not read yet waits at the peer's side; requests that came
-//! by several streams at once wait here, as many as the peer may have open.
+//! How fast one peer is read: reading costs a processor. What is not read yet waits at the peer's side; requests that
+//! came by several streams at once wait here, as many as the peer may have open.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -53,8 +53,8 @@ impl Pace {
         due.duration_since(now).saturating_sub(self.rate.burst)
     }
 
-    /// Waits until one more request may be taken, in the order in which they came, and counts it then. One that is given
-    /// up while it waits delays no other one.
+    /// Waits until one more request may be taken, in the order in which they came, and counts it then. One that is
+    /// given up while it waits delays no other one.
     pub async fn turn(&self) {
         let _turn = self.turns.lock().await;
         let due = *self.due.lock().unwrap_or_else(PoisonError::into_inner) + self.rate.per_message;

@@ -106,8 +106,8 @@ async fn connect(nats: &NatsConfig) -> Result<Bus, BusError> {
     retry_while_away(nats, BusError::is_away, connect).await
 }
 
-/// Connects to NATS. A server that is away is waited for, since services start in any order and a server that restarts is
-/// back soon: for as long as the configuration says.
+/// Connects to NATS. A server that is away is waited for, since services start in any order and a server that restarts
+/// is back soon: for as long as the configuration says.
 pub async fn retry_while_away<T, E: std::fmt::Display>(
     nats: &NatsConfig,
     is_away: impl Fn(&E) -> bool,

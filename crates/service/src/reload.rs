@@ -1,8 +1,8 @@
 //! What was read from files, and is read again when they change, without a restart.
 //!
-//! The files are looked at every two seconds; nothing is subscribed to. Notifications of the kernel are lost on network and
-//! overlay file systems, and a watch of a file follows it to where a `ConfigMap`'s exchanged link no longer points; looking at
-//! some twenty files takes some 0.2 ms.
+//! The files are looked at every two seconds; nothing is subscribed to. Notifications of the kernel are lost on network
+//! and overlay file systems, and a watch of a file follows it to where a `ConfigMap`'s exchanged link no longer points;
+//! looking at some twenty files takes some 0.2 ms.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -62,8 +62,8 @@ pub enum Look {
 }
 
 impl<T: Send + Sync + 'static> Reload<T> {
-    /// Reads for the first time; what cannot be used is an error. `part` names what is read in logs and metrics, and the
-    /// warnings of `readiness` tell when it is broken later.
+    /// Reads for the first time; what cannot be used is an error. `part` names what is read in logs and metrics, and
+    /// the warnings of `readiness` tell when it is broken later.
     pub fn start(
         part: &'static str,
         readiness: Readiness,
@@ -93,8 +93,8 @@ impl<T: Send + Sync + 'static> Reload<T> {
         self.look(false)
     }
 
-    /// As [`Reload::refresh`], but a change is taken only when the next look finds it the same: what is in the middle of
-    /// being written is not read. A writer that pauses for longer than that should write elsewhere and rename.
+    /// As [`Reload::refresh`], but a change is taken only when the next look finds it the same: what is in the middle
+    /// of being written is not read. A writer that pauses for longer than that should write elsewhere and rename.
     pub fn settle(&self) -> Look {
         self.look(true)
     }

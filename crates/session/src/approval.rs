@@ -1,4 +1,5 @@
-//! Whether a person is asked before a call: the first rule of the agent that fits, else what the tool says itself. Pure.
+//! Whether a person is asked before a call: the first rule of the agent that fits, else what the tool says itself.
+//! Pure.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
@@ -80,7 +81,8 @@ impl Approvals {
 }
 
 impl Rule {
-    /// A pattern that does not compile was refused when it was read; should it come here all the same, a person is asked.
+    /// A pattern that does not compile was refused when it was read; should it come here all the same, a person is
+    /// asked.
     fn fits(&self, arguments: &Value) -> bool {
         let Some(when) = &self.when else { return self.rule.ask == ApprovalPolicy::Always };
         when.iter().all(|(at, pattern)| match arguments.pointer(at) {

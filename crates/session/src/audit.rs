@@ -25,8 +25,8 @@ pub struct Difference {
 
 /// Folds the commits of a log, which begin with its first slot, up to and with slot `at`.
 ///
-/// No snapshot is used: each is compared with the state that the fold has come to. Those of an older fold are not, since
-/// a state of today may hold more than was known then.
+/// No snapshot is used: each is compared with the state that the fold has come to. Those of an older fold are not,
+/// since a state of today may hold more than was known then.
 pub fn audit(key: SessionKey, commits: &[(u64, Commit)], at: Option<u64>) -> Audit {
     let mut audit = Audit { session: Session::new(key), differs: Vec::new() };
     for (slot, commit) in commits.iter().take_while(|(slot, _)| at.is_none_or(|at| *slot <= at)) {

@@ -1,8 +1,8 @@
 //! Commands between a session and its child, which performs one of its calls.
 //!
-//! The id of the child follows from the call. The parent sends `start`, and later `pause`, `resume` or `stop`. Each command has
-//! a number, so that a late command does not undo a later one. The end of the child is the result of the call. Any replica may
-//! run either session.
+//! The id of the child follows from the call. The parent sends `start`, and later `pause`, `resume` or `stop`. Each
+//! command has a number, so that a late command does not undo a later one. The end of the child is the result of the
+//! call. Any replica may run either session.
 
 use std::time::Duration;
 
@@ -73,9 +73,9 @@ impl State {
         Some(Report { parent, outcome, content: content.to_string(), used, duration_ms })
     }
 
-    /// Moves deadlines after a pause of the length `stood`. The calls of children move by it, since children were paused too.
-    /// Any other open call has its whole timeout again, but no longer than its turn: workers postpone calls that did not begin
-    /// before the pause, and the session does not know which did.
+    /// Moves deadlines after a pause of the length `stood`. The calls of children move by it, since children were
+    /// paused too. Any other open call has its whole timeout again, but no longer than its turn: workers postpone calls
+    /// that did not begin before the pause, and the session does not know which did.
     pub(crate) fn shift_deadlines(&mut self, at: Timestamp, stood: Duration) {
         let Some(turn) = &mut self.turn else { return };
         let end = turn.clock.deadline_from(at);

@@ -3,7 +3,7 @@
 use contract::Timestamp;
 use contract::event::Event;
 
-use crate::Effect;
+use crate::SessionEffect;
 
 /// What an input leads to: at least one event.
 #[derive(Debug, Clone)]
@@ -13,5 +13,5 @@ pub struct Decision {
     /// What happened, in order.
     pub events: Vec<Event>,
     /// What the world is asked for once the events are in the log.
-    pub effects: Vec<Effect>,
+    pub effects: Vec<SessionEffect>,
 }

@@ -9,7 +9,7 @@ use crate::state::{Activity, CallStage, Lifecycle, State};
 
 /// A wish to the world. It may be performed twice: each has a key under which the second one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum SessionEffect {
     /// Publish the model call's work item.
     CallModel(CallAttempt),
     /// Publish the tool call's work item.
@@ -46,27 +46,27 @@ pub enum Effect {
 }
 
 /// What one event asks of the world.
-pub(crate) fn of(event: &Event) -> Vec<Effect> {
+pub(crate) fn of(event: &Event) -> Vec<SessionEffect> {
     match event {
         Event::ModelCallOpened(opened) => {
-            vec![Effect::CallModel(CallAttempt { call: opened.call.clone(), attempt: opened.attempt })]
+            vec![SessionEffect::CallModel(CallAttempt { call: opened.call.clone(), attempt: opened.attempt })]
         }
         Event::ToolCallOpened(opened) => {
             let call = CallAttempt { call: opened.call.clone(), attempt: opened.attempt };
-            vec![if opened.child.is_some() { Effect::StartChild(call) } else { Effect::CallTool(call) }]
+            vec![if opened.child.is_some() { SessionEffect::StartChild(call) } else { SessionEffect::CallTool(call) }]
         }
         Event::SummaryOpened(SummaryOpened { call, .. }) | Event::JudgeOpened(JudgeOpened { call, .. }) => {
-            vec![Effect::CallModel(CallAttempt { call: call.clone(), attempt: 1 })]
+            vec![SessionEffect::CallModel(CallAttempt { call: call.clone(), attempt: 1 })]
         }
-        Event::ChildCommanded(command) => vec![Effect::CommandChild(command.call.clone())],
-        Event::InputIgnored(ignored) if ignored.parent.is_some() => vec![Effect::ReportToParent],
+        Event::ChildCommanded(command) => vec![SessionEffect::CommandChild(command.call.clone())],
+        Event::InputIgnored(ignored) if ignored.parent.is_some() => vec![SessionEffect::ReportToParent],
         Event::CallCancelled(cancelled) => vec![cancel(cancelled)],
-        Event::ModelCallInterrupted(interrupted) => vec![Effect::Cancel {
+        Event::ModelCallInterrupted(interrupted) => vec![SessionEffect::Cancel {
             call: CallAttempt { call: interrupted.call.clone(), attempt: interrupted.attempt },
             tool: None,
         }],
-        Event::TimerSet(timer) => vec![Effect::SetTimer { number: timer.number, at: timer.at }],
-        Event::SessionArchived(archived) => vec![Effect::Archive { below: archived.slots }, Effect::Index],
+        Event::TimerSet(timer) => vec![SessionEffect::SetTimer { number: timer.number, at: timer.at }],
+        Event::SessionArchived(archived) => vec![SessionEffect::Archive { below: archived.slots }, SessionEffect::Index],
         Event::SessionStarted(_)
         | Event::SessionEnded(_)
         | Event::SessionImported(_)
@@ -76,7 +76,7 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
         | Event::StatusResumed(_)
         // The index shows what waits for a person.
         | Event::GateOpened(_)
-        | Event::GateClosed(_) => vec![Effect::Index],
+        | Event::GateClosed(_) => vec![SessionEffect::Index],
         Event::InputHandled(_)
         | Event::InputIgnored(_)
         | Event::UserProcessed(_)
@@ -98,7 +98,7 @@ pub(crate) fn of(event: &Event) -> Vec<Effect> {
 }
 
 /// The effects of a commit that led to this state, each once.
-pub(crate) fn of_all(state: &State, events: &[Event]) -> Vec<Effect> {
+pub(crate) fn of_all(state: &State, events: &[Event]) -> Vec<SessionEffect> {
     let mut effects = Vec::new();
     for effect in events.iter().flat_map(of) {
         if !effects.contains(&effect) {
@@ -106,48 +106,48 @@ pub(crate) fn of_all(state: &State, events: &[Event]) -> Vec<Effect> {
         }
     }
     if state.report.is_some() && events.iter().any(|event| matches!(event, Event::SessionEnded(_))) {
-        effects.push(Effect::ReportToParent);
+        effects.push(SessionEffect::ReportToParent);
     }
     let finished = finished(state);
     if state.slot().is_multiple_of(SLOTS_PER_PAGE) && !state.is_archived() {
         effects.extend(finished);
     }
     // Several settings of one commit: the last one counts.
-    let last = effects.iter().rposition(|effect| matches!(effect, Effect::SetTimer { .. }));
+    let last = effects.iter().rposition(|effect| matches!(effect, SessionEffect::SetTimer { .. }));
     let mut position = 0;
     effects.retain(|effect| {
         position += 1;
-        !matches!(effect, Effect::SetTimer { .. }) || Some(position - 1) == last
+        !matches!(effect, SessionEffect::SetTimer { .. }) || Some(position - 1) == last
     });
     effects
 }
 
 /// The pages that a session which goes on has left behind; the last one of them stays for those who are late.
-fn finished(state: &State) -> Option<Effect> {
+fn finished(state: &State) -> Option<SessionEffect> {
     let page = state.slot() / SLOTS_PER_PAGE;
     let below = page.saturating_sub(PAGES_BEHIND_MAX) * SLOTS_PER_PAGE;
-    (below > 0).then_some(Effect::Archive { below })
+    (below > 0).then_some(SessionEffect::Archive { below })
 }
 
-fn cancel(cancelled: &CallCancelled) -> Effect {
+fn cancel(cancelled: &CallCancelled) -> SessionEffect {
     let call = CallAttempt { call: cancelled.call.clone(), attempt: cancelled.attempt };
-    Effect::Cancel { call, tool: cancelled.tool.clone() }
+    SessionEffect::Cancel { call, tool: cancelled.tool.clone() }
 }
 
-pub(crate) fn outstanding(state: &State) -> Vec<Effect> {
-    let mut effects: Vec<Effect> = state.cancels.iter().map(cancel).collect();
-    effects.extend(state.children.keys().cloned().map(Effect::CommandChild));
-    effects.extend(state.report.iter().map(|_| Effect::ReportToParent));
+pub(crate) fn outstanding(state: &State) -> Vec<SessionEffect> {
+    let mut effects: Vec<SessionEffect> = state.cancels.iter().map(cancel).collect();
+    effects.extend(state.children.keys().cloned().map(SessionEffect::CommandChild));
+    effects.extend(state.report.iter().map(|_| SessionEffect::ReportToParent));
     match state.life {
         Lifecycle::NotStarted => return effects,
         Lifecycle::Ended => {
             effects.push(match (state.archived, &state.timer) {
-                (Some(below), _) if state.is_archived() => Effect::Archive { below },
-                (_, Some(timer)) => Effect::SetTimer { number: timer.number, at: timer.at },
+                (Some(below), _) if state.is_archived() => SessionEffect::Archive { below },
+                (_, Some(timer)) => SessionEffect::SetTimer { number: timer.number, at: timer.at },
                 // An older version ended it, and set none.
-                (_, None) => Effect::CancelTimer,
+                (_, None) => SessionEffect::CancelTimer,
             });
-            effects.push(Effect::Index);
+            effects.push(SessionEffect::Index);
             return effects;
         }
         Lifecycle::Alive => {}
@@ -155,17 +155,17 @@ pub(crate) fn outstanding(state: &State) -> Vec<Effect> {
     if let Some(turn) = &state.turn {
         match &turn.activity {
             Activity::AwaitingModel(model) if model.interrupted.is_some() => {
-                effects.push(Effect::Cancel { call: model.id(), tool: None });
+                effects.push(SessionEffect::Cancel { call: model.id(), tool: None });
             }
             Activity::AwaitingModel(model)
             | Activity::Summarising { model, .. }
             | Activity::Judging { judge: model, .. } => {
-                effects.push(Effect::CallModel(model.id()));
+                effects.push(SessionEffect::CallModel(model.id()));
             }
             Activity::RunningTools(calls) => effects.extend(calls.iter().filter_map(|state| match &state.stage {
                 CallStage::Open { attempt, child, .. } => {
                     let call = CallAttempt { call: state.call.clone(), attempt: *attempt };
-                    Some(if child.is_some() { Effect::StartChild(call) } else { Effect::CallTool(call) })
+                    Some(if child.is_some() { SessionEffect::StartChild(call) } else { SessionEffect::CallTool(call) })
                 }
                 CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
             })),
@@ -173,9 +173,9 @@ pub(crate) fn outstanding(state: &State) -> Vec<Effect> {
         }
     }
     if let Some(timer) = &state.timer {
-        effects.push(Effect::SetTimer { number: timer.number, at: timer.at });
+        effects.push(SessionEffect::SetTimer { number: timer.number, at: timer.at });
     }
     effects.extend(finished(state));
-    effects.push(Effect::Index);
+    effects.push(SessionEffect::Index);
     effects
 }

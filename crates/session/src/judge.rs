@@ -44,8 +44,8 @@ pub(crate) struct Judgement {
     pub(crate) reason: String,
 }
 
-/// Reads a judge's answer: its first word, or the only one of the two words that it holds in capitals. None where it says
-/// neither, or both.
+/// Reads a judge's answer: its first word, or the only one of the two words that it holds in capitals. None where it
+/// says neither, or both.
 pub(crate) fn read(answer: &str) -> Option<Judgement> {
     let reading = reply::read(answer, &[], SignalForm::Off);
     let user_message = reading.spoken().trim();

@@ -32,7 +32,7 @@ mod transcript;
 pub use child::OutboundCommand;
 pub use decide::{ask_user_spec, delegate_spec};
 pub use decision::Decision;
-pub use effect::Effect;
+pub use effect::SessionEffect;
 pub use input::{Body, ConfigureInput, Input, StartInput};
 
 use contract::Timestamp;
@@ -172,7 +172,7 @@ impl Session {
     }
 
     /// Effects that may not have been performed: after a reload that is unknown. Of an ended session: the cancels.
-    pub fn outstanding(&self) -> Vec<Effect> {
+    pub fn outstanding(&self) -> Vec<SessionEffect> {
         effect::outstanding(&self.state)
     }
 
@@ -184,8 +184,8 @@ impl Session {
     /// Whether an input is in the log already: its id is remembered, or the session forgot ids and the mark of handled
     /// client commands covers it. "Yes" may be believed of any state, "no" of none: that is what slots are for.
     ///
-    /// A command is covered when the stream gave it no higher sequence and took it no later than the command of the mark. Both must
-    /// hold: a stream that was put back to an older state gives sequences out again, at a later time.
+    /// A command is covered when the stream gave it no higher sequence and took it no later than the command of the
+    /// mark. Both must hold: a stream that was put back to an older state gives sequences out again, at a later time.
     pub fn has_handled(&self, input: &InputRef, control_seq: Option<u64>, control_at: Option<Timestamp>) -> bool {
         let is_covered = || {
             let taken_earlier = match (control_at, self.state.control_at) {
@@ -306,8 +306,8 @@ impl Session {
         })
     }
 
-    /// A `start` that resumes from this session: what it does not say is as this session has it. Where it names an agent, the
-    /// model is that agent's.
+    /// A `start` that resumes from this session: what it does not say is as this session has it. Where it names an
+    /// agent, the model is that agent's.
     #[must_use]
     pub fn continued_by(&self, start: contract::command::Start) -> contract::command::Start {
         let Some(setup) = &self.state.setup else { return start };

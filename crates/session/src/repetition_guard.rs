@@ -84,8 +84,8 @@ impl RepetitionGuard {
         self.granted.get(limit.as_str()).copied().unwrap_or(0) + 1
     }
 
-    /// Whether one more request and reply, of so many tokens together, stay within a tenth above the limits on tokens and
-    /// money. A token is reckoned at what those of the turn cost so far.
+    /// Whether one more request and reply, of so many tokens together, stay within a tenth above the limits on tokens
+    /// and money. A token is reckoned at what those of the turn cost so far.
     pub(crate) fn affords_last_step(settings: &ContinuationSettings, spent: Spent, step_tokens: u64) -> bool {
         let used = spent.usage.input.saturating_add(spent.usage.output);
         let tokens = settings.limits.tokens.is_none_or(|max| {

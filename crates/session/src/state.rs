@@ -36,8 +36,8 @@ pub(crate) struct State {
     pub(crate) seq: u64,
     /// Stream sequence of the last client command handled.
     pub(crate) control_seq: u64,
-    /// When the control stream stored that command by the server's clock; `None` if an older version handled it. Sequences
-    /// are unique only until the stream is created again, and this time shows whether it was.
+    /// When the control stream stored that command by the server's clock; `None` if an older version handled it.
+    /// Sequences are unique only until the stream is created again, and this time shows whether it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) control_at: Option<Timestamp>,
     /// Id of the last commit that was applied; empty before the first.

@@ -186,8 +186,8 @@ pub fn handed_back(queue: &str) {
     with(|m| m.handed_back.add(1, &[label(names::QUEUE, queue)]));
 }
 
-/// A worker gave places to a tenant's items, or took them back. `resource` is a tool or a model; the caller bounds how many
-/// tenants and resources there are.
+/// A worker gave places to a tenant's items, or took them back. `resource` is a tool or a model; the caller bounds how
+/// many tenants and resources there are.
 pub fn places_held(queue: &str, tenant: &str, resource: &str, delta: i64) {
     let labels = [(names::QUEUE, queue), (names::TENANT, tenant), (names::RESOURCE, resource)];
     with(|m| m.places_held.add(delta, &labels.map(|(key, value)| label(key, value))));

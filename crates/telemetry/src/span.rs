@@ -43,8 +43,8 @@ pub struct Turn<'a> {
     pub stop_reason: &'a str,
 }
 
-/// Sends the span of a whole turn, `turn {agent}`. It is made when the turn ends, from the times in the log, since a turn
-/// outlives the processes that take part in it.
+/// Sends the span of a whole turn, `turn {agent}`. It is made when the turn ends, from the times in the log, since a
+/// turn outlives the processes that take part in it.
 pub fn turn(what: &Turn<'_>) {
     let Turn { traceparent, session, number, agent, started_ms, ended_ms, stop_reason } = *what;
     let name = two(name::TURN, agent);

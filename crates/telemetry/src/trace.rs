@@ -51,8 +51,8 @@ pub(crate) fn install(tracer: SdkTracer) {
     let _ = TRACER.set(tracer);
 }
 
-/// Sends a span that has ended, from `times.0` to `times.1` in milliseconds since 1970. Without a collector, and where the
-/// parent is no `traceparent`, nothing is sent.
+/// Sends a span that has ended, from `times.0` to `times.1` in milliseconds since 1970. Without a collector, and where
+/// the parent is no `traceparent`, nothing is sent.
 pub(crate) fn send(parent: &str, name: String, times: (u64, u64), attributes: Vec<KeyValue>) {
     let (Some(tracer), Some(parent)) = (TRACER.get(), parse(parent)) else { return };
     let time = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);

@@ -12,7 +12,8 @@ use tokio::time::timeout;
 
 use crate::schema::{ArgumentsError, Schema, on_large_stack, unchecked_error};
 
-/// Checks large values on at most [`VALIDATIONS_MAX`] threads, each within [`VALIDATION_MAX`]. Clones share the threads.
+/// Checks large values on at most [`VALIDATIONS_MAX`] threads, each within [`VALIDATION_MAX`]. Clones share the
+/// threads.
 #[derive(Debug, Clone)]
 pub struct Checker {
     /// A thread keeps its permit until it ends, not until the call does.

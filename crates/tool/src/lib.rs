@@ -26,8 +26,8 @@
 //! # }
 //! ```
 //!
-//! [`Tool::typed`] takes the schema from the type, and [`Tool::handler`] one that you write. `ailoop tools verify <name>`
-//! checks a tool that runs.
+//! [`Tool::typed`] takes the schema from the type, and [`Tool::handler`] one that you write. `ailoop tools verify
+//! <name>` checks a tool that runs.
 //!
 //! # Tools that take effect
 //!
@@ -44,8 +44,8 @@
 //! An idempotent tool must decide by state that all of its replicas share, and effect and mark must be *one* step: a
 //! replica can be killed between two steps. There are three ways:
 //!
-//! - **A file:** write it under another name, then rename it to a name made of the call's id, unless that exists. One try
-//!   wins; for the others the effect took place already, and the answer is the same.
+//! - **A file:** write it under another name, then rename it to a name made of the call's id, unless that exists. One
+//!   try wins; for the others the effect took place already, and the answer is the same.
 //! - **A row:** write the id into a unique column in the transaction that does the work.
 //! - **An interface of another system:** pass the id on as its idempotency key.
 //!

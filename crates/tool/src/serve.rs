@@ -70,8 +70,8 @@ impl Tools {
         Self { client, tenant: "default".to_owned(), concurrency: CONCURRENCY_DEFAULT, served: Vec::new() }
     }
 
-    /// Connects, for example to `nats://127.0.0.1:4222` or `nats://user:password@host`; several servers of a cluster are
-    /// separated by commas.
+    /// Connects, for example to `nats://127.0.0.1:4222` or `nats://user:password@host`; several servers of a cluster
+    /// are separated by commas.
     pub async fn connect(url: &str) -> Result<Self, ServeError> {
         let servers: Vec<&str> = url.split(',').map(str::trim).collect();
         Ok(Self::new(async_nats::ConnectOptions::new().name("ailoop-tool").connect(servers).await?))

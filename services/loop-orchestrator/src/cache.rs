@@ -1,4 +1,5 @@
-//! Cache of session states, each used by one task at a time. A cached state may be stale: then the commit loses its slot.
+//! Cache of session states, each used by one task at a time. A cached state may be stale: then the commit loses its
+//! slot.
 //!
 //! The cache is bounded by the bytes of its sessions, since one session may be as large as a thousand others. The least
 //! recently used ones are evicted first. A locked session is not evicted; there are no more of these than inputs that a

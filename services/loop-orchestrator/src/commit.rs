@@ -26,9 +26,9 @@ struct Body<'a> {
     events: &'a [Event],
 }
 
-/// Folds the decision into the state and serialises it. The first commit of a page contains a snapshot of the state before
-/// it. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The function
-/// consumes the state: if the commit loses its slot, the log must be read again anyway.
+/// Folds the decision into the state and serialises it. The first commit of a page contains a snapshot of the state
+/// before it. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The
+/// function consumes the state: if the commit loses its slot, the log must be read again anyway.
 pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepared, serde_json::Error> {
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));

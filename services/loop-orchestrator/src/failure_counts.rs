@@ -1,5 +1,5 @@
-//! Counts the failures of each input at this replica. The server's count of deliveries is not enough: an input that waited
-//! for the bus, or for its session, was delivered often and never failed.
+//! Counts the failures of each input at this replica. The server's count of deliveries is not enough: an input that
+//! waited for the bus, or for its session, was delivered often and never failed.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -94,8 +94,8 @@ impl InputHandler {
         Self { runner, results: ResultBatcher::default() }
     }
 
-    /// Handles the client commands that wait before the delivered one, and then the delivered one. So they take effect in
-    /// the order of the stream, although their order of delivery may be another.
+    /// Handles the client commands that wait before the delivered one, and then the delivered one. So they take effect
+    /// in the order of the stream, although their order of delivery may be another.
     async fn handle_in_order(
         &self,
         key: &SessionKey,
@@ -125,7 +125,8 @@ impl InputHandler {
         Err(HandleError::Busy)
     }
 
-    /// Handles a command that waits before the delivered one. A command that cannot be read is left to its own delivery.
+    /// Handles a command that waits before the delivered one. A command that cannot be read is left to its own
+    /// delivery.
     async fn handle_earlier(
         &self,
         key: &SessionKey,
@@ -146,7 +147,8 @@ impl InputHandler {
         }
     }
 
-    /// Rejects a message that cannot be read, so that it becomes a dead letter, and reports it to the session's viewers.
+    /// Rejects a message that cannot be read, so that it becomes a dead letter, and reports it to the session's
+    /// viewers.
     async fn reject_malformed(&self, delivery: &Delivery, why: &str) -> Settle {
         if let Some(key) = subject::parse_control_key(&delivery.subject)
             && let Err(error) = self.report_malformed(&key, delivery, why).await

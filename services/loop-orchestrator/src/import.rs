@@ -20,8 +20,8 @@ pub enum ImportOutcome {
     IdTaken,
 }
 
-/// Imports a session whose commits are in the archive already; `last` is the id of its last commit. It can be called again
-/// after a failure.
+/// Imports a session whose commits are in the archive already; `last` is the id of its last commit. It can be called
+/// again after a failure.
 pub async fn import_session(
     bus: &Bus,
     session: Session,

@@ -151,8 +151,8 @@ impl DeliveredInput {
         self.control_seq.is_some()
     }
 
-    /// The trace of a turn that this command begins: the client's, else the current one, else a new id, so that logs can
-    /// name the turn also where nothing is traced.
+    /// The trace of a turn that this command begins: the client's, else the current one, else a new id, so that logs
+    /// can name the turn also where nothing is traced.
     fn turn_traceparent(&self) -> String {
         let given = self.traceparent.clone().or_else(telemetry::trace::current);
         given.unwrap_or_else(|| {
@@ -238,8 +238,9 @@ impl DeliveredInput {
     }
 }
 
-/// The id of the result of one run. Results of one attempt share a subject, so that a second one is not stored while the
-/// first one waits. A result that arrives after the first one was handled is another input, whose costs are counted.
+/// The id of the result of one run. Results of one attempt share a subject, so that a second one is not stored while
+/// the first one waits. A result that arrives after the first one was handled is another input, whose costs are
+/// counted.
 fn run_input_id(id: CommandId, run: &str) -> CommandId {
     if run.is_empty() || id.as_str().ends_with(run) {
         return id;
@@ -247,7 +248,8 @@ fn run_input_id(id: CommandId, run: &str) -> CommandId {
     CommandId::new(&format!("{id}-{run}")).unwrap_or(id)
 }
 
-/// Loads the transcript of the session that a start resumes from. Also returns the start with the settings of that session.
+/// Loads the transcript of the session that a start resumes from. Also returns the start with the settings of that
+/// session.
 async fn load_history(
     bus: &Bus,
     tenant: &TenantId,

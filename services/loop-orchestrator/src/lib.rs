@@ -1,8 +1,8 @@
 //! Runs sessions. A replica loads the state for an input, decides, commits, performs the effects, and only then
 //! acknowledges the input.
 //!
-//! Any number of replicas work side by side. No replica owns a session: a commit is a create-only write to the next slot,
-//! and a replica that loses the slot reloads the state and decides again.
+//! Any number of replicas work side by side. No replica owns a session: a commit is a create-only write to the next
+//! slot, and a replica that loses the slot reloads the state and decides again.
 
 mod cache;
 mod commit;

@@ -12,7 +12,7 @@ use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use futures::future::join_all;
 use serde::Serialize;
-use session::{Decision, Effect, OutboundCommand, Session};
+use session::{Decision, OutboundCommand, Session, SessionEffect};
 use telemetry::metric::Who;
 
 use crate::handle_error::HandleError;
@@ -35,7 +35,7 @@ impl SessionRunner {
     ) -> Result<(), HandleError> {
         count_events(after, &decision.events);
         let events = envelopes(meta, &decision.events, key, slot);
-        let mut effects: Vec<(Effect, Publication)> =
+        let mut effects: Vec<(SessionEffect, Publication)> =
             decision.effects.iter().cloned().map(|effect| (effect, Publication::First)).collect();
         if is_repair_due {
             let earlier = after.outstanding().into_iter().filter(|effect| !decision.effects.contains(effect));
@@ -51,15 +51,15 @@ impl SessionRunner {
         Ok(())
     }
 
-    /// Performs the outstanding effects of a session, and publishes the events of inputs that are in the log already: the
-    /// replica that committed them may have died before it did so.
+    /// Performs the outstanding effects of a session, and publishes the events of inputs that are in the log already:
+    /// the replica that committed them may have died before it did so.
     pub(crate) async fn perform_outstanding(
         &self,
         key: &SessionKey,
         session: &Session,
         inputs: &[DeliveredInput],
         publication: Publication,
-    ) -> Result<Vec<Effect>, HandleError> {
+    ) -> Result<Vec<SessionEffect>, HandleError> {
         let effects = session.outstanding();
         let outstanding = effects.iter().cloned().map(|effect| (effect, publication)).collect();
         perform_all(&self.bus, key, session, outstanding).await?;
@@ -126,16 +126,16 @@ async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelop
     Ok(())
 }
 
-/// Performs the timer first, since it wakes the session even if the other effects fail, and then all others at the same time.
-/// If an effect fails the others are still performed, and the first failure is returned.
+/// Performs the timer first, since it wakes the session even if the other effects fail, and then all others at the same
+/// time. If an effect fails the others are still performed, and the first failure is returned.
 async fn perform_all(
     bus: &Bus,
     key: &SessionKey,
     session: &Session,
-    effects: Vec<(Effect, Publication)>,
+    effects: Vec<(SessionEffect, Publication)>,
 ) -> Result<(), HandleError> {
     let (timers, others): (Vec<_>, Vec<_>) =
-        effects.into_iter().partition(|(effect, _)| matches!(effect, Effect::SetTimer { .. }));
+        effects.into_iter().partition(|(effect, _)| matches!(effect, SessionEffect::SetTimer { .. }));
     let mut results = Vec::new();
     for group in [timers, others] {
         let group = group.iter().map(|(effect, publication)| perform(bus, key, session, effect, *publication));
@@ -148,47 +148,47 @@ pub(crate) async fn perform(
     bus: &Bus,
     key: &SessionKey,
     session: &Session,
-    effect: &Effect,
+    effect: &SessionEffect,
     publication: Publication,
 ) -> Result<(), BusError> {
     match effect {
-        Effect::CallModel(call) => match session.model_item(call) {
+        SessionEffect::CallModel(call) => match session.model_item(call) {
             Some(item) => bus.publish_model_item(key, &item, publication).await,
             None => Ok(()),
         },
-        Effect::CallTool(call) => match session.tool_item(call) {
+        SessionEffect::CallTool(call) => match session.tool_item(call) {
             Some(item) => bus.publish_tool_item(key, &item, publication).await,
             None => Ok(()),
         },
-        Effect::Cancel { call, tool } => {
+        SessionEffect::Cancel { call, tool } => {
             let queue = if tool.is_some() { Queue::Tool } else { Queue::Model };
             tracing::debug!(session = %key, call = %call, queue = queue.durable(), "cancelling");
             bus.purge_item(key, tool.as_ref(), call).await?;
             bus.publish_cancel(key, call).await
         }
-        Effect::StartChild(call) => send_command(bus, session.child_start(call)).await,
-        Effect::CommandChild(call) => send_command(bus, session.child_command(call)).await,
-        Effect::ReportToParent => send_command(bus, session.parent_report()).await,
-        Effect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
-        Effect::CancelTimer => bus.cancel_timer(key).await,
-        Effect::Index => {
+        SessionEffect::StartChild(call) => send_command(bus, session.child_start(call)).await,
+        SessionEffect::CommandChild(call) => send_command(bus, session.child_command(call)).await,
+        SessionEffect::ReportToParent => send_command(bus, session.parent_report()).await,
+        SessionEffect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
+        SessionEffect::CancelTimer => bus.cancel_timer(key).await,
+        SessionEffect::Index => {
             let ttl = session.is_archived().then(|| bus.transport().retention());
             let summary = session.summary();
             let Err(error) = bus.put_summary_for(&summary, ttl).await else { return Ok(()) };
-            // A session does not wait for the index, which is only for lists. But people find open gates in it, so an entry
-            // with gates is retried.
+            // A session does not wait for the index, which is only for lists. But people find open gates in it, so an
+            // entry with gates is retried.
             if !summary.gates.is_empty() && !error.is_final() {
                 return Err(error);
             }
             tracing::warn!(session = %key, %error, "the session's entry in the index is old");
             Ok(())
         }
-        Effect::Archive { below } => archive_pages(bus, key, *below, session.is_archived()).await,
+        SessionEffect::Archive { below } => archive_pages(bus, key, *below, session.is_archived()).await,
     }
 }
 
-/// Archives the pages below slot `below`. A session that continues does not wait for the archive: if this fails, its next
-/// page or its end archives them.
+/// Archives the pages below slot `below`. A session that continues does not wait for the archive: if this fails, its
+/// next page or its end archives them.
 async fn archive_pages(bus: &Bus, key: &SessionKey, below: u64, is_required: bool) -> Result<(), BusError> {
     let Err(error) = bus.archive(key, below).await else { return Ok(()) };
     if is_required && !error.is_final() {
@@ -198,8 +198,8 @@ async fn archive_pages(bus: &Bus, key: &SessionKey, below: u64, is_required: boo
     Ok(())
 }
 
-/// Sends a command to the inbox of another session. A second one with the same id is not stored while the first one waits,
-/// and is not applied after that.
+/// Sends a command to the inbox of another session. A second one with the same id is not stored while the first one
+/// waits, and is not applied after that.
 async fn send_command<T: Serialize>(bus: &Bus, command: Option<OutboundCommand<T>>) -> Result<(), BusError> {
     let Some(OutboundCommand { to, verb, id, body }) = command else { return Ok(()) };
     let body = serde_json::to_vec(&body).map_err(|error| BusError::Malformed(error.to_string()))?;

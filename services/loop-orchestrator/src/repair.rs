@@ -1,5 +1,5 @@
-//! Repairs sessions by performing their outstanding effects again: one session on request, all sessions after the server
-//! came back with an older store.
+//! Repairs sessions by performing their outstanding effects again: one session on request, all sessions after the
+//! server came back with an older store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use contract::commit::Phase;
 use contract::repair::RepairReply;
 use contract::subject::SessionKey;
 use futures::{FutureExt, StreamExt};
-use session::Effect;
+use session::SessionEffect;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -38,8 +38,8 @@ pub(crate) async fn serve_requests(runner: Arc<SessionRunner>, ending: Cancellat
     serve_until_cancelled(&ending, serve).await;
 }
 
-/// Repairs all sessions when a stream ends before its last known sequence. The streams are checked after each reconnect, and
-/// every minute, since a stream may be created again while the connection stays the same.
+/// Repairs all sessions when a stream ends before its last known sequence. The streams are checked after each
+/// reconnect, and every minute, since a stream may be created again while the connection stays the same.
 pub(crate) async fn watch_rewinds(runner: Arc<SessionRunner>, ending: CancellationToken) {
     let _ended = ending.run_until_cancelled(watch_streams(&runner)).await;
 }
@@ -122,7 +122,7 @@ async fn repair_all(runner: &Arc<SessionRunner>, keys: BTreeSet<SessionKey>) -> 
     failed
 }
 
-fn to_reply(key: &SessionKey, repaired: Result<Vec<Effect>, HandleError>) -> RepairReply {
+fn to_reply(key: &SessionKey, repaired: Result<Vec<SessionEffect>, HandleError>) -> RepairReply {
     let refused = |code, message| RepairReply::Refused { code, message };
     match repaired {
         Ok(effects) => RepairReply::Repaired(effects.iter().map(describe_effect).collect()),
@@ -144,17 +144,17 @@ fn to_reply(key: &SessionKey, repaired: Result<Vec<Effect>, HandleError>) -> Rep
 }
 
 /// Describes an effect for an operator.
-fn describe_effect(effect: &Effect) -> String {
+fn describe_effect(effect: &SessionEffect) -> String {
     match effect {
-        Effect::CallModel(call) => format!("model call {call}"),
-        Effect::CallTool(call) => format!("tool call {call}"),
-        Effect::Cancel { call, .. } => format!("cancel of {call}"),
-        Effect::SetTimer { number, at } => format!("timer {number}, due at {at}"),
-        Effect::StartChild(call) => format!("start of the child of {call}"),
-        Effect::CommandChild(call) => format!("command to the child of {call}"),
-        Effect::ReportToParent => "report to the parent".to_owned(),
-        Effect::CancelTimer => "end of the timer".to_owned(),
-        Effect::Index => "line of the index".to_owned(),
-        Effect::Archive { below } => format!("archive below slot {below}"),
+        SessionEffect::CallModel(call) => format!("model call {call}"),
+        SessionEffect::CallTool(call) => format!("tool call {call}"),
+        SessionEffect::Cancel { call, .. } => format!("cancel of {call}"),
+        SessionEffect::SetTimer { number, at } => format!("timer {number}, due at {at}"),
+        SessionEffect::StartChild(call) => format!("start of the child of {call}"),
+        SessionEffect::CommandChild(call) => format!("command to the child of {call}"),
+        SessionEffect::ReportToParent => "report to the parent".to_owned(),
+        SessionEffect::CancelTimer => "end of the timer".to_owned(),
+        SessionEffect::Index => "line of the index".to_owned(),
+        SessionEffect::Archive { below } => format!("archive below slot {below}"),
     }
 }

@@ -13,7 +13,8 @@ use crate::input::DeliveredInput;
 use crate::session_runner::SessionRunner;
 use crate::settlement::{DeliveryRef, settle};
 
-/// Results that wait for their session. Their number is bounded by the inputs that the replica handles at the same time.
+/// Results that wait for their session. Their number is bounded by the inputs that the replica handles at the same
+/// time.
 #[derive(Debug, Default)]
 pub(crate) struct ResultBatcher {
     // A blocking lock: it is held for a look-up, never across an await.

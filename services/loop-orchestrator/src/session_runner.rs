@@ -1,4 +1,5 @@
-//! Runs the loop for the inputs of a session: load, decide, commit, perform. ARCHITECTURE.md, "The shell", explains the steps.
+//! Runs the loop for the inputs of a session: load, decide, commit, perform. ARCHITECTURE.md, "The shell", explains the
+//! steps.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +14,7 @@ use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
 use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Json, Timestamp, command::Refusal};
-use session::{Decision, Effect, Input, RunningTurn, Session};
+use session::{Decision, Input, RunningTurn, Session, SessionEffect};
 use tracing::Instrument;
 
 use crate::cache::{Cache, Weighted};
@@ -31,8 +32,8 @@ const ROUNDS_MAX: u32 = 32;
 /// Slots that are read one by one to update a cached state; if more are missing, the page is read.
 const CATCH_UP_MAX: u64 = 8;
 
-/// Largest difference between the clocks of two replicas that decide. A commit that is younger than the connection by at
-/// most this much counts as older.
+/// Largest difference between the clocks of two replicas that decide. A commit that is younger than the connection by
+/// at most this much counts as older.
 const CLOCKS_APART: Duration = Duration::from_secs(2 * CLOCK_SKEW_MAX.as_secs());
 
 /// Handles the inputs of all sessions of a replica.
@@ -56,8 +57,8 @@ impl ConnectedSince {
         Self(Mutex::new((generation, now)))
     }
 
-    /// Returns when this generation was first seen. For an earlier generation it returns the time of the latest one, which
-    /// is later.
+    /// Returns when this generation was first seen. For an earlier generation it returns the time of the latest one,
+    /// which is later.
     fn first_seen(&self, generation: u64, now: Timestamp) -> Timestamp {
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.0 < generation {
@@ -67,8 +68,8 @@ impl ConnectedSince {
     }
 }
 
-/// Sessions that have outstanding effects, and whose state is not cached. Those over [`SESSIONS_TO_REPAIR_MAX`] are repaired
-/// at an input after [`QUIET_MAX`].
+/// Sessions that have outstanding effects, and whose state is not cached. Those over [`SESSIONS_TO_REPAIR_MAX`] are
+/// repaired at an input after [`QUIET_MAX`].
 #[derive(Debug, Default)]
 struct SessionsToRepair(Mutex<BTreeSet<SessionKey>>);
 
@@ -88,8 +89,8 @@ impl SessionsToRepair {
     }
 }
 
-/// A state of a session that this version may decide on, since no newer version wrote its log. Only this module creates one,
-/// so that no other state is decided on.
+/// A state of a session that this version may decide on, since no newer version wrote its log. Only this module creates
+/// one, so that no other state is decided on.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     session: Session,
@@ -127,8 +128,8 @@ impl SessionRunner {
         }
     }
 
-    /// Fails while the clock of this replica is far from the server's: deadlines and ages would be wrong, and future ones
-    /// would stay in the log. The server stored the input at `stored_at`.
+    /// Fails while the clock of this replica is far from the server's: deadlines and ages would be wrong, and future
+    /// ones would stay in the log. The server stored the input at `stored_at`.
     pub(crate) async fn check_clock(&self, stored_at: Timestamp) -> Result<(), HandleError> {
         match self.skew.check(&self.bus, self.clock.now(), stored_at).await? {
             None => Ok(()),
@@ -136,8 +137,8 @@ impl SessionRunner {
         }
     }
 
-    /// Handles inputs of one session. When this succeeds, each of them is in the log and its effects are performed. `cached`
-    /// is the locked entry of the session in the cache.
+    /// Handles inputs of one session. When this succeeds, each of them is in the log and its effects are performed.
+    /// `cached` is the locked entry of the session in the cache.
     pub(crate) async fn handle(
         &self,
         key: &SessionKey,
@@ -152,8 +153,8 @@ impl SessionRunner {
         result
     }
 
-    /// Implements [`SessionRunner::handle`]. `is_repair_due` tells whether outstanding effects may be left, also if this fails
-    /// and the state is not cached.
+    /// Implements [`SessionRunner::handle`]. `is_repair_due` tells whether outstanding effects may be left, also if
+    /// this fails and the state is not cached.
     async fn handle_with_state(
         &self,
         key: &SessionKey,
@@ -239,8 +240,8 @@ impl SessionRunner {
         self.bus.commit_for(key, offer).await
     }
 
-    /// Returns the state with slot `at_least` applied, if the log has that slot. A cached state is used while the connection
-    /// is the one over which it was read.
+    /// Returns the state with slot `at_least` applied, if the log has that slot. A cached state is used while the
+    /// connection is the one over which it was read.
     async fn load_through_cache(
         &self,
         key: &SessionKey,
@@ -273,8 +274,8 @@ impl SessionRunner {
         Ok(reloaded)
     }
 
-    /// Applies the slots up to `at_least` to a cached state. If only a few are missing, they are read one by one: two replicas
-    /// that alternate on a session would otherwise read the whole page each time.
+    /// Applies the slots up to `at_least` to a cached state. If only a few are missing, they are read one by one: two
+    /// replicas that alternate on a session would otherwise read the whole page each time.
     async fn catch_up(&self, key: &SessionKey, mut loaded: Loaded, at_least: u64) -> Result<Loaded, HandleError> {
         let missing = loaded.session.next_slot()..=at_least;
         if missing.is_empty() {
@@ -302,9 +303,10 @@ impl SessionRunner {
         let generation = self.bus.transport().generation();
         let commits = self.bus.load_from(key, at_least).await?.unwrap_or_default();
         let session = Session::restore(key.clone(), &commits)?;
-        // A session that was quiet may wait for a message that got lost. The same holds if its last commit is older than the
-        // connection: the server may have come back with an older store, which has the whole log but not the work items
-        // that followed. If the log ends before the slot in which a worker got its call, it has lost commits.
+        // A session that was quiet may wait for a message that got lost. The same holds if its last commit is older
+        // than the connection: the server may have come back with an older store, which has the whole log but not the
+        // work items that followed. If the log ends before the slot in which a worker got its call, it has lost
+        // commits.
         let now = self.clock.now();
         let connected = self.connected_since.first_seen(generation, now);
         let may_miss = |last: Timestamp| now.since(last) > QUIET_MAX || last.since(connected) < CLOCKS_APART;
@@ -321,9 +323,9 @@ impl SessionRunner {
         Ok(Loaded { session, generation, is_repair_due: true })
     }
 
-    /// Performs the outstanding effects of a session again, and returns them. Items that wait are replaced, since the server
-    /// may never deliver them.
-    pub(crate) async fn repair(&self, key: &SessionKey) -> Result<Vec<Effect>, HandleError> {
+    /// Performs the outstanding effects of a session again, and returns them. Items that wait are replaced, since the
+    /// server may never deliver them.
+    pub(crate) async fn repair(&self, key: &SessionKey) -> Result<Vec<SessionEffect>, HandleError> {
         let mut cached = self.cache.lock(key).await;
         // The cached state stays until its loss is reported, since only it shows what the log had.
         let Loaded { session, generation, .. } = self.load_latest(key).await?;

@@ -34,7 +34,8 @@ impl<'a> DeliveryRef<'a> {
 }
 
 /// Decides how to settle a delivery by the result of its handling. An input is retried without a limit while the bus
-/// fails. An input that fails because of its session is rejected after enough failures, so that it is not retried for ever.
+/// fails. An input that fails because of its session is rejected after enough failures, so that it is not retried for
+/// ever.
 pub(crate) fn settle(failures: &FailureCounts, delivery: DeliveryRef<'_>, result: Result<(), HandleError>) -> Settle {
     let DeliveryRef { key, subject, delivered } = delivery;
     let pause = RETRY.pause(u32::try_from(delivered.saturating_sub(1)).unwrap_or(u32::MAX));

@@ -37,9 +37,9 @@ pub(crate) struct SkewCheck(Mutex<Option<(Instant, Option<Skew>)>>);
 impl SkewCheck {
     /// Returns the skew if it is too large to decide now. The server stored the input at `stored_at`.
     ///
-    /// An input is stored before it is delivered. So if it was stored at most [`CLOCK_SKEW_MAX`] ago by this clock, the clock
-    /// is not far ahead. Another input proves nothing: it may have waited, or the server's clock may have been wrong when
-    /// it was stored. Then the server is asked for its time.
+    /// An input is stored before it is delivered. So if it was stored at most [`CLOCK_SKEW_MAX`] ago by this clock, the
+    /// clock is not far ahead. Another input proves nothing: it may have waited, or the server's clock may have been
+    /// wrong when it was stored. Then the server is asked for its time.
     pub(crate) async fn check(
         &self,
         bus: &Bus,

@@ -4,8 +4,8 @@ use session::Session;
 
 use crate::input::DeliveredInput;
 
-/// Opens the span under which an input is handled. While a turn runs, the parent is the trace of the turn in the log, so
-/// that it is the same for each sender and replica. Between turns the parent is the trace of the sender.
+/// Opens the span under which an input is handled. While a turn runs, the parent is the trace of the turn in the log,
+/// so that it is the same for each sender and replica. Between turns the parent is the trace of the sender.
 pub(crate) fn open_step_span(session: &Session, input: &DeliveredInput) -> tracing::Span {
     let (agent, turn, step) = session.position();
     let span = telemetry::span::step(input.key.session.as_str(), turn, step, agent);

@@ -227,8 +227,8 @@ impl<'a> CallContext<'a> {
         state.charge.reserve(self.limits, self.job, self.budgets, amount, self.clock.now()).await
     }
 
-    /// Publishes a failed try and what follows, since a retry takes a while. A permanent failure is only reported by the
-    /// orchestrator.
+    /// Publishes a failed try and what follows, since a retry takes a while. A permanent failure is only reported by
+    /// the orchestrator.
     async fn notify_viewers(
         &self,
         state: &mut CallState<'a, '_>,

@@ -67,7 +67,8 @@ impl Provider {
         }
     }
 
-    /// Streams one reply into `deltas`, and returns `Ok` only if the reply is complete. Dropping the future ends the call.
+    /// Streams one reply into `deltas`, and returns `Ok` only if the reply is complete. Dropping the future ends the
+    /// call.
     pub async fn call(
         &self,
         request: &ProviderRequest<'_>,

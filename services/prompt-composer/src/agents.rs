@@ -40,13 +40,13 @@ struct AgentsFile {
     /// Rules on when a person is asked before a call, for every agent. The rules of an agent precede them.
     #[serde(default)]
     approvals: Vec<ApprovalEntry>,
-    /// Named settings, for `template` of a `continuation_config`, here and in models.yaml, and of a session. Each may begin
-    /// with `multi_step_tool_work` or `plain_words`.
+    /// Named settings, for `template` of a `continuation_config`, here and in models.yaml, and of a session. Each may
+    /// begin with `multi_step_tool_work` or `plain_words`.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, ContinuationEntry>")]
     continuation_templates: BTreeMap<String, Spanned<ContinuationEntry>>,
-    /// Settings of a tenant for every agent, by the tenant's id. They replace those of the agent, and those of a session
-    /// replace them.
+    /// Settings of a tenant for every agent, by the tenant's id. They replace those of the agent, and those of a
+    /// session replace them.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, TenantEntry>")]
     tenants: BTreeMap<String, Spanned<TenantEntry>>,
@@ -184,8 +184,8 @@ struct ApprovalEntry {
     /// Name of the tool. With `*` at its end it is a prefix.
     #[schemars(with = "String")]
     tool: Spanned<String>,
-    /// Regular expressions by JSON pointer into the arguments, such as /path or /command/0. All must match. A missing value
-    /// does not match.
+    /// Regular expressions by JSON pointer into the arguments, such as /path or /command/0. All must match. A missing
+    /// value does not match.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     when: BTreeMap<String, Spanned<String>>,

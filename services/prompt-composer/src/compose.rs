@@ -103,9 +103,9 @@ struct Variants {
 }
 
 impl Variants {
-    /// Selects the variants. The loop asks models with structured output for the envelope, and offers the pseudo-tool to other
-    /// models that call several tools. An agent without tools gets neither, and signals in prose if at all. The envelope has
-    /// precedence over patterns: patterns also match its text, but its signal counts first.
+    /// Selects the variants. The loop asks models with structured output for the envelope, and offers the pseudo-tool
+    /// to other models that call several tools. An agent without tools gets neither, and signals in prose if at all.
+    /// The envelope has precedence over patterns: patterns also match its text, but its signal counts first.
     fn select(input: &ComposeInput<'_>, has_continuation: bool) -> Self {
         let tools = if input.model.multi_tool { "multi" } else { "single" };
         let is_signal_requested = has_continuation && input.permits_any();
@@ -189,7 +189,8 @@ impl<'a> PromptBuilder<'a> {
         }
     }
 
-    /// Adds the tools that the agent may use. `guidelines` are the features and variant for the part that explains tools.
+    /// Adds the tools that the agent may use. `guidelines` are the features and variant for the part that explains
+    /// tools.
     fn add_tools(&mut self, guidelines: Option<(&BTreeSet<String>, &str)>) {
         let mut tools: Vec<&ToolSpec> =
             self.input.request.tools.iter().filter(|t| self.input.permits_tool(t)).collect();

@@ -26,7 +26,8 @@ pub struct ComposerConfig {
     pub config_dir: Option<PathBuf>,
     /// Prompts that go before those of the project and those that are shipped.
     pub prompts_dir: Option<PathBuf>,
-    /// Directory of the `ailoop.yaml` whose changes of `features` are followed. `None` if the caller built the configuration.
+    /// Directory of the `ailoop.yaml` whose changes of `features` are followed. `None` if the caller built the
+    /// configuration.
     #[serde(skip)]
     pub watched_config_dir: Option<PathBuf>,
 }

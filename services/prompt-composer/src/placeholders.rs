@@ -12,8 +12,8 @@ const NAME_BYTES_MAX: usize = 64;
 /// Unknown names that are reported.
 const UNKNOWN_MAX: usize = 32;
 
-/// Replaces each `{{{name}}}` by its value. An unknown one stays, and its name is added to `unknown`. It stops as soon as
-/// the text is too long for a prompt, since a few bytes can stand for very many.
+/// Replaces each `{{{name}}}` by its value. An unknown one stays, and its name is added to `unknown`. It stops as soon
+/// as the text is too long for a prompt, since a few bytes can stand for very many.
 pub(crate) fn substitute(text: &str, values: &BTreeMap<String, String>, unknown: &mut BTreeSet<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

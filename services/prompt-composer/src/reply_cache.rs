@@ -1,8 +1,8 @@
 //! Cache of replies, by the bytes of their requests.
 //!
-//! A reply depends on its request and the catalog only, and each catalog has its own cache: after a reload of the files the
-//! cache is empty. Bytes are compared and not fields, since comparing forty tools costs more than composing with them. Two
-//! requests with the same meaning and different bytes have two entries.
+//! A reply depends on its request and the catalog only, and each catalog has its own cache: after a reload of the files
+//! the cache is empty. Bytes are compared and not fields, since comparing forty tools costs more than composing with
+//! them. Two requests with the same meaning and different bytes have two entries.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -37,8 +37,8 @@ struct CacheEntries {
     bytes: usize,
 }
 
-/// Bytes of a request. Only the length and the ends are hashed, where agent, features and parameters are, since hashing all
-/// of it is slower than the comparison of all bytes.
+/// Bytes of a request. Only the length and the ends are hashed, where agent, features and parameters are, since hashing
+/// all of it is slower than the comparison of all bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct RequestKey(Bytes);
 

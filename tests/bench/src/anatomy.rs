@@ -76,8 +76,8 @@ const CLASSES: &[(&str, &str, MessageKind)] = &[
     ("", "other", MessageKind::Tell),
 ];
 
-/// Subjects to subscribe to. Inboxes and liveness requests are left out: a subscriber hides that there are no responders, and
-/// the fleet would wait for answers that never come.
+/// Subjects to subscribe to. Inboxes and liveness requests are left out: a subscriber hides that there are no
+/// responders, and the fleet would wait for answers that never come.
 const OBSERVED_SUBJECTS: &[&str] =
     &["ai_loop.>", "ai_timer.>", "ai_tool.>", "ai_rpc.prompt.>", "ai_rpc.done.>", "$KV.>", "$JS.API.>", "$JS.ACK.>"];
 

@@ -42,7 +42,8 @@ agents:
 /// How the fleet runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FleetShape {
-    /// How often each service runs, as a process of its own; none: all of them once in one process, as `ailoop up` does.
+    /// How often each service runs, as a process of its own; none: all of them once in one process, as `ailoop up`
+    /// does.
     pub(crate) apart: Option<usize>,
     /// Whether traces go to a collector, as many as by default.
     pub(crate) traced: bool,

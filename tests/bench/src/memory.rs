@@ -1,8 +1,8 @@
 //! What a session that is kept in memory takes, next to its transcript.
 //!
-//! Each size is measured in a process of its own that does nothing else: what the kernel says that it holds grows by the
-//! sessions that are folded in it, and by what folding leaves behind. So the allocator's own share is counted too, and the
-//! services that this binary plays keep the allocator that they ship with.
+//! Each size is measured in a process of its own that does nothing else: what the kernel says that it holds grows by
+//! the sessions that are folded in it, and by what folding leaves behind. So the allocator's own share is counted too,
+//! and the services that this binary plays keep the allocator that they ship with.
 
 use std::process::Command;
 

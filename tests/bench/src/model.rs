@@ -57,8 +57,8 @@ async fn answer(body: Bytes) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/event-stream")], reply)
 }
 
-/// The reply to a user who wants something that costs much: a tool that never answers, arguments that are long to check, or
-/// a text that patterns are long to search in.
+/// The reply to a user who wants something that costs much: a tool that never answers, arguments that are long to
+/// check, or a text that patterns are long to search in.
 fn costly(messages: &[Message], done: usize) -> Option<String> {
     let user = messages.iter().rfind(|message| message.role == "user")?;
     let wanted = user.content.as_str()?;

@@ -64,8 +64,8 @@ fn deciding() -> anyhow::Result<Vec<Timed>> {
     Ok(vec![("core.decide_us_p50", p50), ("core.decide_us_p99", p99)])
 }
 
-/// Reading a reply of 4 KiB and hearing its patterns: prose alone, prose in which every line nearly says what patterns look
-/// for, and prose with an envelope at its end.
+/// Reading a reply of 4 KiB and hearing its patterns: prose alone, prose in which every line nearly says what patterns
+/// look for, and prose with an envelope at its end.
 fn reading() -> anyhow::Result<Vec<Timed>> {
     let settings = reply::template("plain_words").context("no template")?;
     let patterns = Patterns::compile(&settings)?;

@@ -24,8 +24,8 @@ fn read(protocol: ProviderProtocol, bytes: &[u8], piece: usize) -> Result<ModelR
     Ok(reply)
 }
 
-/// An answer gives the same result however it is cut, and a reply only if it is complete. The first byte selects the protocol
-/// and the size of the pieces.
+/// An answer gives the same result however it is cut, and a reply only if it is complete. The first byte selects the
+/// protocol and the size of the pieces.
 pub fn answer(data: &[u8]) {
     let Some((first, bytes)) = data.split_first() else { return };
     let protocol = PROTOCOLS[usize::from(first % 4)];

@@ -1,5 +1,5 @@
-//! Properties that hold for any bytes from outside. Each function takes an input of the fuzzer and panics if a property does
-//! not hold. The targets below `fuzz/` call them, and so does a test with the inputs of the corpus.
+//! Properties that hold for any bytes from outside. Each function takes an input of the fuzzer and panics if a property
+//! does not hold. The targets below `fuzz/` call them, and so does a test with the inputs of the corpus.
 
 #![allow(clippy::missing_panics_doc, reason = "to panic is how a property says that it does not hold")]
 

@@ -38,8 +38,8 @@ pub fn splitter(data: &[u8]) {
     }
 }
 
-/// Reading and pattern matching are total, and no truncated call is ever run. What follows a zero is what the pseudo-call
-/// has for arguments; without one, it is the text.
+/// Reading and pattern matching are total, and no truncated call is ever run. What follows a zero is what the
+/// pseudo-call has for arguments; without one, it is the text.
 pub fn signal(data: &[u8]) {
     let both = String::from_utf8_lossy(data);
     let (text, arguments) = both.split_once('\0').unwrap_or((&both, &both));

@@ -4,7 +4,8 @@ use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, Res
 
 use crate::rng::Rng;
 
-/// The tools of the world: pure, idempotent, at most once, one that needs an approval, and the built-in ones of the loop.
+/// The tools of the world: pure, idempotent, at most once, one that needs an approval, and the built-in ones of the
+/// loop.
 pub const TOOLS: &[&str] = &["look", "put", "pay", "launch", "delegate", "ask_user"];
 
 /// The result of a model call.

@@ -14,8 +14,8 @@ pub struct Runs<T, E> {
     pub failed: Option<(u64, E)>,
 }
 
-/// Calls `one` for each seed while `more` returns true, until a run fails. The reported failure does not depend on the number
-/// of cores: every lower seed is run to its end.
+/// Calls `one` for each seed while `more` returns true, until a run fails. The reported failure does not depend on the
+/// number of cores: every lower seed is run to its end.
 pub fn run_seeds<T: Send, E: Send>(
     seeds: Range<u64>,
     more: impl Fn() -> bool + Sync,

@@ -33,7 +33,8 @@ pub struct ExportArgs {
     /// The tenant of the session
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the configuration]
+    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
+    /// configuration]
     #[arg(long, value_name = "URL")]
     pub nats: Option<String>,
 }
@@ -43,7 +44,8 @@ pub struct ExportArgs {
 pub struct ImportArgs {
     /// The file to read
     pub file: PathBuf,
-    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the configuration]
+    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
+    /// configuration]
     #[arg(long, value_name = "URL")]
     pub nats: Option<String>,
 }

@@ -57,7 +57,8 @@ pub struct SessionSettings {
     /// A system prompt that replaces that of the agent
     #[arg(long, value_name = "TEXT")]
     pub system_prompt: Option<String>,
-    /// The tools that the model may call: auto, none, required or a tool's name; may be repeated, once for each step of a turn
+    /// The tools that the model may call: auto, none, required or a tool's name; may be repeated, once for each step of
+    /// a turn
     #[arg(long, value_name = "CHOICE")]
     pub tool_choice: Vec<String>,
     /// Switch a prompt feature on; may be repeated

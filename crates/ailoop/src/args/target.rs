@@ -19,7 +19,8 @@ pub struct NatsTarget {
     /// The tenant of the tools
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the configuration]
+    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
+    /// configuration]
     #[arg(long, value_name = "URL")]
     pub nats: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! `ailoop export` and `ailoop import`. They use NATS directly, like `ailoop bootstrap`, since no client of the edge may
-//! read or write commits as they stand in the log.
+//! `ailoop export` and `ailoop import`. They use NATS directly, like `ailoop bootstrap`, since no client of the edge
+//! may read or write commits as they stand in the log.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};

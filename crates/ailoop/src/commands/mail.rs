@@ -165,7 +165,8 @@ mod tests {
         CommandFailure::new(code, "no answer in time")
     }
 
-    /// Makes a write whose attempts have these outcomes, the last one first; returns the error code and the unused outcomes.
+    /// Makes a write whose attempts have these outcomes, the last one first; returns the error code and the unused
+    /// outcomes.
     async fn write_with(mut outcomes: Vec<Result<(), CommandFailure>>) -> (Option<ErrorCode>, usize) {
         let result = retry(Duration::ZERO, |_| {}, async || outcomes.pop().unwrap()).await;
         (result.err().map(|failure| failure.code().clone()), outcomes.len())

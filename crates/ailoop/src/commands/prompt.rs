@@ -31,8 +31,8 @@ fn show_prompt(args: &PromptShowArgs, terminal: &Terminal) -> Result<Exit, Comma
     Ok(finish(terminal.print_data(&diff_lines(&default.prompt, &composed.prompt))))
 }
 
-/// Returns the lines that only one of two texts has, with `-` or `+` before them. Common lines are left out, since features
-/// add and remove whole blocks of a prompt.
+/// Returns the lines that only one of two texts has, with `-` or `+` before them. Common lines are left out, since
+/// features add and remove whole blocks of a prompt.
 fn diff_lines(before: &str, after: &str) -> String {
     let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
     let diff = TextDiff::from_slices(&before, &after);

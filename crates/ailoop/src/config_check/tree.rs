@@ -91,8 +91,8 @@ pub(super) fn find_key(text: &str, from: TextPosition, key: &str) -> Option<Text
     None
 }
 
-/// Blanks the entries that begin on these lines, with everything that is indented below them. The other lines keep their
-/// numbers.
+/// Blanks the entries that begin on these lines, with everything that is indented below them. The other lines keep
+/// their numbers.
 pub(super) fn blank_entries(text: &str, lines: &[usize]) -> String {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut hidden_below = None;

@@ -18,8 +18,8 @@ use crate::failure::CommandFailure;
 /// Bytes of one line: a commit of the largest size, with a margin for its JSON.
 const LINE_BYTES_MAX: u64 = 80 << 20;
 
-/// Imports the session of a file; returns its key and the number of its commits. After a failure nothing is visible, and
-/// the import can be repeated.
+/// Imports the session of a file; returns its key and the number of its commits. After a failure nothing is visible,
+/// and the import can be repeated.
 pub async fn import(
     bus: &Bus,
     file: &mut (impl BufRead + Seek),

@@ -71,8 +71,8 @@ impl ActivityTracker {
         lines
     }
 
-    /// Formats an event of `ai_loop.tool_call.<what>.<tenant>.<session>`. An event of a kind that this version does not know
-    /// is shown with its data.
+    /// Formats an event of `ai_loop.tool_call.<what>.<tenant>.<session>`. An event of a kind that this version does not
+    /// know is shown with its data.
     pub(crate) fn format_event(&mut self, message: &CoreMessage) -> Option<ActivityLine> {
         let rest = message.subject.strip_prefix("ai_loop.tool_call.")?;
         let mut tokens = rest.split('.');

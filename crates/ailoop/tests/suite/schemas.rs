@@ -173,8 +173,8 @@ fn make_changes(whole: &Value) -> Vec<(String, String, Value)> {
 /// A parser, of which only success or failure is used.
 type Parses = fn(&TextFile) -> Result<(), String>;
 
-/// Changes each part of files that have every key. The schema refuses what the parser refuses, with two exceptions: it also
-/// refuses numbers and booleans in the place of a text, and it accepts names of things that do not exist.
+/// Changes each part of files that have every key. The schema refuses what the parser refuses, with two exceptions: it
+/// also refuses numbers and booleans in the place of a text, and it accepts names of things that do not exist.
 #[test]
 fn schema_and_parser_agree_about_every_change() {
     let agents = r#"

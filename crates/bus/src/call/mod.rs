@@ -1,7 +1,8 @@
-//! Calls of models and tools: what a worker does with a delivered item before it starts a call, and with its result after.
+//! Calls of models and tools: what a worker does with a delivered item before it starts a call, and with its result
+//! after.
 //!
-//! The log says whether a call may start, the worker that holds a call says so when it is asked, and the control stream says
-//! whether its result waits already. Gateways and executors differ only in what they do in between.
+//! The log says whether a call may start, the worker that holds a call says so when it is asked, and the control stream
+//! says whether its result waits already. Gateways and executors differ only in what they do in between.
 
 mod cancels;
 mod status;
@@ -74,8 +75,8 @@ pub struct CallResult {
     pub verb: Verb,
     /// The same for each delivery of the item, so that a result counts once.
     pub id: CommandId,
-    /// The id under which it is stored where a result waits under `id` already, which may be that of another run; none where
-    /// it is left out then.
+    /// The id under which it is stored where a result waits under `id` already, which may be that of another run; none
+    /// where it is left out then.
     pub beside: Option<CommandId>,
     /// The body of the input, as JSON.
     pub body: Bytes,
@@ -99,7 +100,8 @@ pub trait CallHandler: Send + Sync + 'static {
     /// The ids under which a result of a call may wait.
     fn result_ids(call: &CallAttempt) -> Result<Vec<CommandId>, BusError>;
 
-    /// Runs a call. `None`: the result is not needed any more. An error: nothing was started, and the call is retried later.
+    /// Runs a call. `None`: the result is not needed any more. An error: nothing was started, and the call is retried
+    /// later.
     async fn run(&self, call: OpenCall<Self::Item>) -> Result<Option<CallResult>, BusError>;
 
     /// A call is not made again that may have run at a worker that died.
@@ -233,8 +235,8 @@ impl<H: CallHandler> Calls<H> {
         Ok(settle)
     }
 
-    /// Stores the result before the item is acknowledged. The item is held until then, however long the bus is away: the
-    /// next worker would repeat a call that was paid for, or could not tell what a tool did.
+    /// Stores the result before the item is acknowledged. The item is held until then, however long the bus is away:
+    /// the next worker would repeat a call that was paid for, or could not tell what a tool did.
     async fn report(&self, key: &SessionKey, call: &CallAttempt, result: CallResult) -> Settle {
         let CallResult { verb, mut id, beside, body } = result;
         loop {
@@ -293,7 +295,8 @@ impl Bus {
     }
 }
 
-/// The id of a result of an attempt: the same however often its item is delivered. `end` tells results of one attempt apart.
+/// The id of a result of an attempt: the same however often its item is delivered. `end` tells results of one attempt
+/// apart.
 pub fn result_id(call: &CallAttempt, end: &str) -> Result<CommandId, BusError> {
     let text = format!("{}-{}{end}", call.call, call.attempt);
     // A call id may fill a command id alone.
@@ -305,8 +308,8 @@ fn reject(reason: &str) -> Settle {
     Settle::Reject { code: ErrorCode::BadRequest, reason: reason.to_owned() }
 }
 
-/// How long a call that cannot start now is handed back, since its session is paused or the bus is away: short at first, so
-/// that it begins soon after a short while.
+/// How long a call that cannot start now is handed back, since its session is paused or the bus is away: short at
+/// first, so that it begins soon after a short while.
 fn pause(delivered: u64) -> Duration {
     NOT_NOW.pause(u32::try_from(delivered.saturating_sub(1)).unwrap_or(u32::MAX))
 }

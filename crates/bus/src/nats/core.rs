@@ -38,7 +38,8 @@ impl NatsTransport {
         asked.map_err(|error| request_error(&error, subject, bytes, self.client.max_payload()))
     }
 
-    /// Sends a request to the server itself. Its answer is lost with the connection, so a broken connection ends the wait.
+    /// Sends a request to the server itself. Its answer is lost with the connection, so a broken connection ends the
+    /// wait.
     pub(super) async fn ask_server(
         &self,
         subject: &str,
@@ -102,8 +103,8 @@ impl NatsTransport {
         Ok(futures::stream::unfold((messages.map(SubscriptionEvent::from), losses), next).boxed())
     }
 
-    /// Returns when the server has processed what this connection sent before. The server itself answers a request to an
-    /// address of ours without a subscriber.
+    /// Returns when the server has processed what this connection sent before. The server itself answers a request to
+    /// an address of ours without a subscriber.
     pub(super) async fn round_trip(&self, timeout: Duration) -> Result<(), BusError> {
         let unsubscribed = self.client.new_inbox();
         match self.core_request(&unsubscribed, Headers::new(), Bytes::new(), timeout).await {

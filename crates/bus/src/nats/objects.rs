@@ -70,7 +70,8 @@ impl Stores {
                 }
             };
             let mut body = Vec::with_capacity(object.info().size.min(OBJECT_BYTES_MAX));
-            // Its reader may fail after it has filled a buffer: `read_to_end` would panic then, where asking again helps.
+            // Its reader may fail after it has filled a buffer: `read_to_end` would panic then, where asking again
+            // helps.
             while object.read_buf(&mut body).await.map_err(|error| unread(name, &error))? > 0 {}
             Ok(Some(body.into()))
         })

@@ -1,5 +1,5 @@
-//! Requests with any number of answers share one subscription: with a subscription for each request the server would add
-//! and remove a subject for every tool call.
+//! Requests with any number of answers share one subscription: with a subscription for each request the server would
+//! add and remove a subject for every tool call.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -93,7 +93,8 @@ impl Stream for Answers {
         match self.received.poll_recv(context) {
             Poll::Ready(Some(answer)) if answer.status == Some(StatusCode::NO_RESPONDERS) => Poll::Ready(None),
             Poll::Ready(answer) => Poll::Ready(answer.map(SubscriptionEvent::from)),
-            // Answers before the gap are delivered before it. The channel was full then, so this is polled once more after it.
+            // Answers before the gap are delivered before it. The channel was full then, so this is polled once more
+            // after it.
             Poll::Pending if self.missed.swap(false, Ordering::Relaxed) => Poll::Ready(Some(SubscriptionEvent::Gap)),
             Poll::Pending => Poll::Pending,
         }

@@ -14,8 +14,8 @@ pub enum Settle {
     Done,
     /// It failed: deliver it again after this pause. Too many failures make a dead letter of a work item.
     Retry(Duration),
-    /// It cannot be handled now, which is no failure of the item: the bus is away, its session is paused, or another worker
-    /// holds it. It is delivered again after this pause, which never makes a dead letter of it.
+    /// It cannot be handled now, which is no failure of the item: the bus is away, its session is paused, or another
+    /// worker holds it. It is delivered again after this pause, which never makes a dead letter of it.
     Postpone(Duration),
     /// It can never be handled: write a dead letter.
     Reject {

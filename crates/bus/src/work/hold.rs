@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use crate::Delivery;
 
-/// An item by its sequence and by when it was stored. A server with an older store gives sequences out again, so a sequence alone
-/// may be another item's.
+/// An item by its sequence and by when it was stored. A server with an older store gives sequences out again, so a
+/// sequence alone may be another item's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ItemId {
     seq: u64,

@@ -19,8 +19,8 @@ pub enum Publication {
     First,
     /// It may have been handled, and its result may wait for the loop.
     Again,
-    /// As [`Publication::Again`], and it replaces an item that waits there. After an older store came back, the consumer's
-    /// state may count such an item as handled, and the server never delivers it.
+    /// As [`Publication::Again`], and it replaces an item that waits there. After an older store came back, the
+    /// consumer's state may count such an item as handled, and the server never delivers it.
     Anew,
 }
 
@@ -79,8 +79,8 @@ impl Bus {
             Publication::Anew => replace().await,
             Publication::First => match self.send_once(stream, subject, headers.clone(), body.clone()).await? {
                 SendOutcome::Stored(_) => Ok(()),
-                // What waits there is of a history that an older store has lost, or this very item, whose answer was lost.
-                // The first may never be delivered.
+                // What waits there is of a history that an older store has lost, or this very item, whose answer was
+                // lost. The first may never be delivered.
                 SendOutcome::Duplicate => replace().await,
             },
         }

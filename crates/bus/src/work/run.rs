@@ -24,11 +24,12 @@ use super::wait_queue::WaitQueue;
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, retry};
 
-/// How long one pull waits on the server. A worker that stops reads its last pull to this end, since what the server gives
-/// to a pull that is abandoned comes again only when its ack wait is over. It is far below the ack wait, so that an item
-/// that was given to a connection which carries nothing any more is not given to the same connection again.
+/// How long one pull waits on the server. A worker that stops reads its last pull to this end, since what the server
+/// gives to a pull that is abandoned comes again only when its ack wait is over. It is far below the ack wait, so that
+/// an item that was given to a connection which carries nothing any more is not given to the same connection again.
 const PULL_WAIT: Duration = Duration::from_secs(1);
-/// How long after the end of the last pull an item comes again that was handed back before and came to that pull once more.
+/// How long after the end of the last pull an item comes again that was handed back before and came to that pull once
+/// more.
 const PULL_OVER: Duration = Duration::from_millis(50);
 
 type Pulled = BoxStream<'static, Result<Delivery, BusError>>;
@@ -216,8 +217,8 @@ impl Intake {
         }
     }
 
-    /// Hands an item back at once when the worker stops. Where it comes to our own last pull again, it waits until that is
-    /// over: otherwise it would turn around here until its deliveries are used up.
+    /// Hands an item back at once when the worker stops. Where it comes to our own last pull again, it waits until that
+    /// is over: otherwise it would turn around here until its deliveries are used up.
     async fn give_back(&mut self, delivery: &Delivery, pull_ends: Instant) {
         let first = self.returned.insert(ItemId::of(delivery));
         let over = || pull_ends.saturating_duration_since(Instant::now()) + PULL_OVER;

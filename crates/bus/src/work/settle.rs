@@ -46,7 +46,8 @@ pub(super) async fn process(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, d
             settle @ (Settle::Done | Settle::Retry(_) | Settle::Postpone(_) | Settle::Reject { .. }) => settle,
         }
     };
-    // An ack names a sequence. Over another connection the server may have an older store, and another item of that sequence.
+    // An ack names a sequence. Over another connection the server may have an older store, and another item of that
+    // sequence.
     if bus.transport().generation() != generation && !is_still_there(&bus, queue, &delivery).await {
         tracing::warn!(
             queue = queue.durable(),

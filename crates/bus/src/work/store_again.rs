@@ -1,7 +1,7 @@
 //! Storing an item anew: the server counts its deliveries from one again.
 //!
-//! The server counts every delivery, also those after which an item was handed back through no fault of its own. An item
-//! that waits for long (its session is paused, its tool has no place, the bus is away) would become a dead letter.
+//! The server counts every delivery, also those after which an item was handed back through no fault of its own. An
+//! item that waits for long (its session is paused, its tool has no place, the bus is away) would become a dead letter.
 
 use std::time::Duration;
 
@@ -56,8 +56,8 @@ pub(super) async fn store_again(bus: &Bus, queue: Queue, delivery: &Delivery, pa
         .await
 }
 
-/// Acknowledges the item and waits until the leader shows that it is gone; `false` when it was not there any more. Nothing
-/// was done where that is an error.
+/// Acknowledges the item and waits until the leader shows that it is gone; `false` when it was not there any more.
+/// Nothing was done where that is an error.
 async fn remove(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -> Result<bool, BusError> {
     let is_there = || async {
         let last = bus.transport().last(stream, at, Read::Leader).await?;

@@ -21,7 +21,8 @@ pub struct Worker {
 
 impl Worker {
     /// Starts taking items, at most `concurrency` at the same time. These places are shared out by tenant, and by tool,
-    /// model or session: from five places on none of them gets all, and an item beyond its share is delivered again later.
+    /// model or session: from five places on none of them gets all, and an item beyond its share is delivered again
+    /// later.
     pub fn start(bus: Bus, queue: Queue, concurrency: usize, handler: Arc<dyn Handler>) -> Self {
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
         let mut task = JoinSet::new();

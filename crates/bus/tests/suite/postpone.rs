@@ -65,7 +65,8 @@ async fn append_is_doubtful_item_is_stored_anew() {
         tokio::time::sleep(Duration::from_mins(5)).await;
         let stored_anew = handler.stored_anew.load(Ordering::SeqCst);
         match fault {
-            // Handled before anybody knew that it was there, and so appended again: a worker asks the log before it begins.
+            // Handled before anybody knew that it was there, and so appended again: a worker asks the log before it
+            // begins.
             Fault::AckLost | Fault::Doubtful { stored: true, .. } => assert!(stored_anew >= 1, "{fault:?}"),
             _ => assert_eq!(stored_anew, 1, "{fault:?}"),
         }

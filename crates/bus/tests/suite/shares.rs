@@ -22,7 +22,8 @@ const PLACES: usize = 64;
 /// Well below a second: how long an item whose tenant or tool has no place yet may wait for one.
 const PROMPT: Duration = Duration::from_millis(500);
 
-/// Holds items whose subject contains `holds` for `holds_for`; everything else is done at once. Records what began, when.
+/// Holds items whose subject contains `holds` for `holds_for`; everything else is done at once. Records what began,
+/// when.
 struct Recorder {
     holds: &'static str,
     holds_for: Duration,

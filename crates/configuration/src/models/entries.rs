@@ -264,7 +264,8 @@ impl ModelsFile {
         budget::applying_to(&self.budgets, tenant, agent)
     }
 
-    /// What is known of a model by its provider's name for it: it is the same model, and costs the same, however it is asked for.
+    /// What is known of a model by its provider's name for it: it is the same model, and costs the same, however it is
+    /// asked for.
     fn known(&self, provider: &str, name: &str) -> ModelEntry {
         let own = self.models.iter().filter(|(_, entry)| entry.provider == provider);
         let called = |key: &str, entry: &ModelEntry| entry.model.as_deref().unwrap_or(key) == name;
@@ -274,8 +275,8 @@ impl ModelsFile {
         exact.or_else(begins).map_or_else(assumed, |(_, entry)| entry.clone())
     }
 
-    /// Who takes a model's place, in order. A key may stand for the id that was asked for and for a fallback: a model never
-    /// takes its own place.
+    /// Who takes a model's place, in order. A key may stand for the id that was asked for and for a fallback: a model
+    /// never takes its own place.
     pub fn fallbacks(&self, model: &Resolved) -> Vec<Resolved> {
         let others = model.entry.fallbacks.iter().filter(|fallback| **fallback != model.id);
         others.filter_map(|fallback| self.resolve(fallback).ok()).collect()

@@ -72,8 +72,8 @@ struct ProviderShape {
     #[serde(default)]
     #[schemars(extend("uniqueItems" = true))]
     quirks: Vec<Quirk>,
-    /// What is sent with every request, in the words of its protocol: `{service_tier: flex}`. A session replaces only what
-    /// it may set.
+    /// What is sent with every request, in the words of its protocol: `{service_tier: flex}`. A session replaces only
+    /// what it may set.
     #[serde(default)]
     #[schemars(with = "serde_json::Map<String, serde_json::Value>", extend("propertyNames" = unreserved()))]
     parameters: Option<Spanned<serde_json::Map<String, serde_json::Value>>>,
@@ -82,8 +82,8 @@ struct ProviderShape {
     #[serde(default)]
     #[schemars(with = "Vec<String>", length(max = ALLOWED_PARAMETERS_MAX), extend("items" = allowed_name()))]
     allow_parameters: Vec<Spanned<String>>,
-    /// Whether parameters of sessions, agents and models that its protocol does not know are left out, instead of failing the
-    /// request.
+    /// Whether parameters of sessions, agents and models that its protocol does not know are left out, instead of
+    /// failing the request.
     #[serde(default)]
     drop_unknown_parameters: bool,
     /// How much may be asked of it with its key, all gateways together.
@@ -96,8 +96,8 @@ struct ProviderShape {
     /// A file that was written down so, or a directory of them: their answers take the provider's place, in order.
     #[serde(default)]
     replay: Option<PathBuf>,
-    /// Whether `base_url` names a host whose address is one of a private network. Where the address itself stands there, or
-    /// `localhost`, nothing need be said.
+    /// Whether `base_url` names a host whose address is one of a private network. Where the address itself stands
+    /// there, or `localhost`, nothing need be said.
     #[serde(default)]
     private_network: bool,
     /// The script, below the configuration directory; needed by `scripted`.

@@ -233,8 +233,8 @@ impl Event {
     }
 }
 
-/// Reads events one by one; those of a newer version become [`Event::Unknown`]. `is_newer`: a newer fold wrote them, and what
-/// cannot be read is news.
+/// Reads events one by one; those of a newer version become [`Event::Unknown`]. `is_newer`: a newer fold wrote them,
+/// and what cannot be read is news.
 pub(crate) fn read_all(texts: &[Json], is_newer: bool) -> Result<Vec<Event>, serde_json::Error> {
     let read = |text: &Json| match read_one(text) {
         Err(_) if is_newer => Ok(Event::Unknown),
@@ -259,8 +259,8 @@ fn read_one(text: &Json) -> Result<Event, serde_json::Error> {
 }
 
 impl Event {
-    /// Its own fields, as viewers get them. The log keeps the call that only signals, since transcripts are built from it;
-    /// viewers would take it for a call that never gets a result.
+    /// Its own fields, as viewers get them. The log keeps the call that only signals, since transcripts are built from
+    /// it; viewers would take it for a call that never gets a result.
     pub fn public_data(&self) -> Json {
         if let Self::AiFullReceived(reply) = self
             && reply.tool_calls.iter().any(crate::model::ToolCall::is_signal)

@@ -112,7 +112,8 @@ pub struct AiFullReceived {
     /// Reasoning of the model, where the provider shows it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reasoning: String,
-    /// Its calls, with our ids. In the log the pseudo-call `continuation` is among them; viewers get it without that one.
+    /// Its calls, with our ids. In the log the pseudo-call `continuation` is among them; viewers get it without that
+    /// one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// Reason why the reply ended.

@@ -88,13 +88,14 @@ pub(super) fn is_fragment(text: &str) -> bool {
     first.ends_with("ing") && !text.ends_with(" now") && !text.ends_with(" next")
 }
 
-/// Whether the sentence is about what comes after something else. "I'll look at it first and then write" begins at once.
+/// Whether the sentence is about what comes after something else. "I'll look at it first and then write" begins at
+/// once.
 pub(super) fn is_afterwards(words: &Words<'_>) -> bool {
     words.has(AFTERWARDS) && !words.all.contains(&"first")
 }
 
-/// Whether something of the work at hand is left to do. "A job that is not finished after ten minutes is killed" is about
-/// any job, and "the cycle, which comes next" about the order of things.
+/// Whether something of the work at hand is left to do. "A job that is not finished after ten minutes is killed" is
+/// about any job, and "the cycle, which comes next" about the order of things.
 fn is_unfinished(words: &Words<'_>) -> bool {
     let Some((at, _)) = words.first(UNFINISHED) else { return false };
     let before = &words.all[..at];

@@ -1,8 +1,8 @@
 //! What a reply in everyday words says about going on.
 //!
 //! A reply is read as sentences, from its end. Each sentence either says nothing about going on, or takes a stance: it
-//! announces work, asks the reader, or says that all is done. The last stance counts. A sentence takes its stance by who
-//! acts in it (the model, the reader, a thing), and by when: now, under a condition, or in the past.
+//! announces work, asks the reader, or says that all is done. The last stance counts. A sentence takes its stance by
+//! who acts in it (the model, the reader, a thing), and by when: now, under a condition, or in the past.
 
 mod cjk;
 mod english;
@@ -41,8 +41,8 @@ pub struct Intent {
 }
 
 impl Intent {
-    /// Whether what a pattern takes from its sentence cannot be meant: an announcement is not done, a question announces
-    /// nothing.
+    /// Whether what a pattern takes from its sentence cannot be meant: an announcement is not done, a question
+    /// announces nothing.
     pub(crate) fn contradicts(&self, continues: bool) -> bool {
         self.rule == if continues { ASKS } else { ANNOUNCES }
     }

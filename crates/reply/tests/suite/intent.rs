@@ -1,7 +1,8 @@
 //! Replies in everyday words with the decision that is wanted of each, in six languages and the styles of many models.
 //!
-//! `tuned.jsonl` was looked at while the rules were written. Nobody looked at `held_out.jsonl` before it was measured, and
-//! a row that was looked at since moves to the other file: so it tells how good the rules are with what nobody has seen.
+//! `tuned.jsonl` was looked at while the rules were written. Nobody looked at `held_out.jsonl` before it was measured,
+//! and a row that was looked at since moves to the other file: so it tells how good the rules are with what nobody has
+//! seen.
 
 use std::collections::BTreeMap;
 

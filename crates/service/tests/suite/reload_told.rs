@@ -1,4 +1,5 @@
-//! Word of configuration that cannot be used. Alone in its process, since what a thread logs depends on what others listen to.
+//! Word of configuration that cannot be used. Alone in its process, since what a thread logs depends on what others
+//! listen to.
 
 use std::fs;
 use std::path::Path;

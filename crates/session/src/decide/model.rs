@@ -100,7 +100,8 @@ impl DecisionBuilder<'_> {
         let has_text = !reading.visible.trim().is_empty() && !is_unread;
         let says = has_text || reading.signal.is_some() || !reading.calls.is_empty();
         let empty = !says && finished.tool_calls.is_empty();
-        // Of an older attempt only what it says is taken; that it says nothing fails no attempt that runs, or is to run.
+        // Of an older attempt only what it says is taken; that it says nothing fails no attempt that runs, or is to
+        // run.
         if (empty || cancelled) && !awaited.interrupted && awaited.attempt != Some(finished.meta.attempt) {
             return Err(self.late(ErrorCode::NotNow, "that attempt was superseded, and its reply is empty"));
         }

@@ -91,7 +91,8 @@ impl DecisionBuilder<'_> {
         self.end_session(end, Some((reason, step, text)));
     }
 
-    /// The turn is at a limit: it ends, or a person is asked. Between steps only; what runs is not held up for a question.
+    /// The turn is at a limit: it ends, or a person is asked. Between steps only; what runs is not held up for a
+    /// question.
     pub(super) fn at_limit(&mut self, limit: StopReason) {
         let asks = self.state.setup.as_ref().is_some_and(|setup| setup.agent.continuation.on_limit == OnLimit::Ask);
         let Some(turn) = &self.state.turn else { return };
@@ -114,8 +115,8 @@ impl DecisionBuilder<'_> {
         }));
     }
 
-    /// Ends the turn at its limit: with one last step for a word to the user where that is wanted and there is time and money
-    /// for it, else at once.
+    /// Ends the turn at its limit: with one last step for a word to the user where that is wanted and there is time and
+    /// money for it, else at once.
     pub(super) fn end_at_limit(&mut self, limit: StopReason) {
         let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return };
         let settings = &setup.agent.continuation;
@@ -263,7 +264,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// What is said of a call that takes effect and that nobody heard of. One that the model makes again is another call, also of
-/// a tool that takes effect once per call.
+/// What is said of a call that takes effect and that nobody heard of. One that the model makes again is another call,
+/// also of a tool that takes effect once per call.
 pub(super) const UNKNOWN: &str = "nobody answered in time; the call may or may not have taken effect. Find out before \
                                   you try again.";

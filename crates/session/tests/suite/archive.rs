@@ -8,7 +8,7 @@ use contract::event::Event;
 use contract::limits::{ARCHIVE_AFTER, IDLE_MAX, SLOTS_PER_PAGE};
 use contract::settings::ContinuationSettings;
 use contract::{ErrorCode, Timestamp};
-use session::Effect;
+use session::SessionEffect;
 
 use crate::talk::{Cast, Talk};
 
@@ -25,10 +25,10 @@ fn ended_session_is_archived_by_its_timer() {
     let mut talk = Talk::once(Cast::default());
     talk.reply("Done.", &[]);
     assert_eq!(talk.session.phase(), Phase::Ended);
-    let set = talk.effects.iter().any(|effect| matches!(effect, Effect::SetTimer { .. }));
-    assert!(set && !talk.effects.contains(&Effect::CancelTimer));
+    let set = talk.effects.iter().any(|effect| matches!(effect, SessionEffect::SetTimer { .. }));
+    assert!(set && !talk.effects.contains(&SessionEffect::CancelTimer));
     assert!(
-        talk.session.outstanding().iter().any(|effect| matches!(effect, Effect::SetTimer { .. })),
+        talk.session.outstanding().iter().any(|effect| matches!(effect, SessionEffect::SetTimer { .. })),
         "also after a reload"
     );
     let (slots, summary, messages) = (talk.session.next_slot(), talk.session.summary(), talk.session.messages());
@@ -36,7 +36,7 @@ fn ended_session_is_archived_by_its_timer() {
     talk.wait(ARCHIVE_AFTER.saturating_sub(Duration::from_millis(1)));
     assert_eq!((talk.session.is_archived(), talk.session.messages()), (false, messages));
     talk.wait(Duration::from_millis(1));
-    let owed = vec![Effect::Archive { below: slots }, Effect::Index];
+    let owed = vec![SessionEffect::Archive { below: slots }, SessionEffect::Index];
     assert_eq!((talk.session.archived(), &talk.effects), (Some(slots), &owed));
     assert_eq!(talk.session.outstanding(), owed);
     assert!(talk.session.messages().is_empty() && talk.session.snapshot().get().len() < 4_000);
@@ -66,9 +66,9 @@ fn long_session_archives_its_old_pages() {
     assert_eq!(archived(&owed).collect::<Vec<_>>(), [2 * page], "what was not done is owed");
 }
 
-fn archived(effects: &[Effect]) -> impl Iterator<Item = u64> {
+fn archived(effects: &[SessionEffect]) -> impl Iterator<Item = u64> {
     effects.iter().filter_map(|effect| match effect {
-        Effect::Archive { below } => Some(*below),
+        SessionEffect::Archive { below } => Some(*below),
         _ => None,
     })
 }
@@ -81,8 +81,8 @@ fn imported_session_handles_local_commands() {
     assert!(talk.session.control_seq() > 0);
     assert!(talk.session.import(Timestamp::default(), Timestamp::default()).is_some());
     let decision = talk.session.import(Timestamp::from_millis(9_000_000), Timestamp::from_millis(1)).unwrap();
-    let set = Effect::SetTimer { number: 2, at: Timestamp::from_millis(9_000_000).after(IDLE_MAX) };
-    assert_eq!(decision.effects, [Effect::Index, set], "it may be idle for as long as any");
+    let set = SessionEffect::SetTimer { number: 2, at: Timestamp::from_millis(9_000_000).after(IDLE_MAX) };
+    assert_eq!(decision.effects, [SessionEffect::Index, set], "it may be idle for as long as any");
     talk.commit(&decision);
     assert_eq!((talk.session.control_seq(), talk.session.archived()), (0, Some(slot)));
     assert_eq!((talk.session.phase(), talk.session.messages()), (Phase::Idle, messages));
@@ -98,7 +98,7 @@ fn imported_ended_session_is_archived_at_once() {
     talk.reply("Done.", &[]);
     let (slot, title) = (talk.session.next_slot(), talk.session.summary().title);
     let decision = talk.session.import(Timestamp::from_millis(9_000_000), Timestamp::default()).unwrap();
-    assert_eq!(decision.effects, [Effect::Index, Effect::Archive { below: slot }]);
+    assert_eq!(decision.effects, [SessionEffect::Index, SessionEffect::Archive { below: slot }]);
     talk.commit(&decision);
     assert!(talk.session.is_archived() && talk.session.messages().is_empty());
     assert_eq!(talk.session.summary().title, title);

@@ -1,4 +1,5 @@
-//! Commands that no edge would send: the loop refuses them too, with code, field and remedy, and they change nothing else.
+//! Commands that no edge would send: the loop refuses them too, with code, field and remedy, and they change nothing
+//! else.
 
 use contract::command::{
     AnswerDecision, Configure, ContinuationOverride, Features, MessageMode, SendUserMessage, Start,

@@ -9,7 +9,7 @@ use contract::event::{Event, Spent};
 use contract::model::Usage;
 use contract::settings::{ContinuationSettings, Limits, OnLimit};
 use contract::tool::Outcome;
-use session::Effect;
+use session::SessionEffect;
 
 use crate::talk::{Cast, Talk, rule};
 
@@ -22,7 +22,7 @@ fn parent(limits: Limits) -> Talk {
 /// The start of the child that performs the only open call.
 fn start_of(parent: &Talk) -> (String, Start) {
     let call = parent.open()[0].clone();
-    assert!(parent.session.outstanding().contains(&Effect::StartChild(call.clone())));
+    assert!(parent.session.outstanding().contains(&SessionEffect::StartChild(call.clone())));
     let word = parent.session.child_start(&call).unwrap();
     assert_eq!((word.verb, word.id.as_str()), (Verb::Start, "start"));
     assert!(word.body.body.agent.is_some());
@@ -61,8 +61,8 @@ fn child_ended_call_gets_its_result() {
     child.reply_that_cost("The plan.", &[], Usage { input: 7, output: 3, ..Usage::default() }, 0.25);
     assert_eq!(child.session.phase(), Phase::Ended);
     assert!(
-        child.effects.contains(&Effect::ReportToParent)
-            && child.session.outstanding().contains(&Effect::ReportToParent)
+        child.effects.contains(&SessionEffect::ReportToParent)
+            && child.session.outstanding().contains(&SessionEffect::ReportToParent)
     );
     parent.receive_result(child.session.parent_report().unwrap());
     let (outcome, content) = outcome(&parent);
@@ -108,7 +108,7 @@ fn delegation_in_a_circle_too_deep_or_malformed_is_refused() {
     let (session, start) = start_of(&talk);
     let mut child = Talk::not_started(&session);
     child.start("start", start, Ok(Cast::default()));
-    assert_eq!(child.effects, [Effect::ReportToParent]);
+    assert_eq!(child.effects, [SessionEffect::ReportToParent]);
     talk.receive_result(child.session.parent_report().unwrap());
     let (outcome_, content) = outcome(&talk);
     assert!(outcome_ == Outcome::Error && content.contains("delegation_refused"), "{content}");
@@ -135,7 +135,7 @@ fn child_that_cannot_start_gives_a_result() {
     let mut child = Talk::not_started(&session);
     let refusal = Refusal { code: ErrorCode::UnknownAgent, message: "there is no agent p; there are a, e".to_owned() };
     child.start("start", start, Err(refusal));
-    assert!(child.session.outstanding().contains(&Effect::ReportToParent));
+    assert!(child.session.outstanding().contains(&SessionEffect::ReportToParent));
     parent.receive_result(child.session.parent_report().unwrap());
     let (outcome, content) = outcome(&parent);
     assert!(outcome == Outcome::Error && content.contains("there is no agent p"), "{content}");
@@ -156,13 +156,13 @@ fn stop_and_pause_reach_children_and_late_commands_are_ignored() {
     assert_eq!(child.session.phase(), Phase::Running, "an older word undoes no newer one");
     parent.stop();
     assert_eq!(parent.session.phase(), Phase::Ended);
-    assert!(parent.session.outstanding().contains(&Effect::CommandChild(call.clone())), "also after a reload");
+    assert!(parent.session.outstanding().contains(&SessionEffect::CommandChild(call.clone())), "also after a reload");
     child.receive(parent.session.child_command(&call).unwrap());
     assert_eq!(child.session.phase(), Phase::Ended);
     let late = child.session.parent_report().unwrap();
     assert_eq!(late.body.outcome, Outcome::Cancelled);
     parent.receive_result(late);
-    assert!(!parent.session.outstanding().contains(&Effect::CommandChild(call)), "it has answered");
+    assert!(!parent.session.outstanding().contains(&SessionEffect::CommandChild(call)), "it has answered");
 }
 
 #[test]

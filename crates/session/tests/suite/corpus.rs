@@ -1,5 +1,5 @@
-//! Replies with the decision that is wanted of each: `replies.jsonl` must agree in every row; `held_out.jsonl`, labelled
-//! before the matcher was written and never tuned on, shows how good it is with replies that nobody looked at.
+//! Replies with the decision that is wanted of each: `replies.jsonl` must agree in every row; `held_out.jsonl`,
+//! labelled before the matcher was written and never tuned on, shows how good it is with replies that nobody looked at.
 
 use contract::event::StopReason;
 use contract::model::{FinishReason, SignalForm, ToolCall};

@@ -1,5 +1,5 @@
-//! JSON that others wrote is embedded in the log, in work items and in files. What is written can be read again, however
-//! deep it is nested.
+//! JSON that others wrote is embedded in the log, in work items and in files. What is written can be read again,
+//! however deep it is nested.
 
 use contract::Json;
 use contract::command::{AnswerDecision, Start};

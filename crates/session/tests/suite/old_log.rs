@@ -1,5 +1,5 @@
-//! Logs of older versions still fold. `logs/fold-<n>.jsonl` was written by the version that counted its fold as n; it is
-//! never written again.
+//! Logs of older versions still fold. `logs/fold-<n>.jsonl` was written by the version that counted its fold as n; it
+//! is never written again.
 
 use contract::commit::{Commit, FOLD, Phase, SessionCounters, SessionSummary};
 use contract::event::{ContextPruned, Event, Spent};

@@ -19,7 +19,7 @@ use contract::settings::ContinuationSettings;
 use contract::subject::SessionKey;
 use contract::tool::{ApprovalPolicy, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
 use contract::{CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
-use session::{Body, ConfigureInput, Decision, Effect, Input, OutboundCommand, Session, StartInput};
+use session::{Body, ConfigureInput, Decision, Input, OutboundCommand, Session, SessionEffect, StartInput};
 
 /// More inputs, and more waits, than any test needs.
 const EVER: usize = 200;
@@ -31,7 +31,7 @@ pub(crate) struct Talk {
     /// Everything that was committed.
     pub(crate) events: Vec<Event>,
     /// The last commit's effects.
-    pub(crate) effects: Vec<Effect>,
+    pub(crate) effects: Vec<SessionEffect>,
     pub(crate) now: u64,
     inputs: u64,
     parent_command_number: Option<u64>,
@@ -49,6 +49,8 @@ pub(crate) struct Talk {
     pub(crate) log: Vec<(u64, Commit)>,
     /// The session as text; see [`Talk::story`].
     story: String,
+    /// The last item of a model call in the story, of which the next one shows only the difference.
+    last_model_item: Option<serde_json::Value>,
 }
 
 impl Talk {
@@ -92,6 +94,7 @@ impl Talk {
             sent: None,
             log: Vec::new(),
             story: String::new(),
+            last_model_item: None,
         }
     }
 

@@ -1,5 +1,5 @@
-//! Precedence of layers: built-in < template < model < agent < session. There is a row for each two layers and each kind of
-//! setting. Each row is checked from the files to the settings that a session commits.
+//! Precedence of layers: built-in < template < model < agent < session. There is a row for each two layers and each
+//! kind of setting. Each row is checked from the files to the settings that a session commits.
 
 use contract::command::{Start, Verb};
 use contract::compose::{ComposeReply, ComposeRequest};

@@ -1,4 +1,5 @@
-//! Rules of composed prompts: look-up of files, selection of variants, parts that can be left out, and isolation of requests.
+//! Rules of composed prompts: look-up of files, selection of variants, parts that can be left out, and isolation of
+//! requests.
 
 use crate::world::{World, features, request};
 use configuration::Paths;
@@ -98,7 +99,8 @@ fn part_in_several_directories_first_one_counts_and_default_is_last() {
     assert_eq!(found("shared/", "core", plain).as_deref(), Some("1 shared/core.md"));
     file(0, "shared/core.md");
     assert_eq!(found("shared/", "core", plain).as_deref(), Some("0 shared/core.md"));
-    // An earlier directory has precedence over a better variant in a later one. Within one the most specific file counts.
+    // An earlier directory has precedence over a better variant in a later one. Within one the most specific file
+    // counts.
     file(1, "shared/core.multi.fam.md");
     assert_eq!(found("shared/", "core", special).as_deref(), Some("0 shared/core.md"));
     for better in ["core.multi", "core.fam", "core.multi.fam"] {
@@ -175,8 +177,8 @@ fn variant_follows_how_the_loop_asks_for_a_signal() {
     }
 }
 
-/// Features and parameters of one request are not in the reply to the next one. Each expected reply is written down, and not
-/// taken from another reply, which could have the same fault.
+/// Features and parameters of one request are not in the reply to the next one. Each expected reply is written down,
+/// and not taken from another reply, which could have the same fault.
 #[test]
 fn requests_in_sequence_do_not_affect_each_other() {
     let world = World::new();

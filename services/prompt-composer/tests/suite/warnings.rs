@@ -1,4 +1,5 @@
-//! Warnings are returned and logged. The test has its own process, since the subscribers of others affect what a thread logs.
+//! Warnings are returned and logged. The test has its own process, since the subscribers of others affect what a thread
+//! logs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

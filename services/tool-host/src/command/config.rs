@@ -37,8 +37,8 @@ pub struct CommandConfig {
     /// User that runs the commands; required where this process is root.
     #[serde(default)]
     pub user: Option<CommandUser>,
-    /// Whether each command has a PID namespace, so that the kernel ends all that it started at once. Default: where this
-    /// process is root and the system permits it.
+    /// Whether each command has a PID namespace, so that the kernel ends all that it started at once. Default: where
+    /// this process is root and the system permits it.
     #[serde(default)]
     pub pid_namespace: Option<bool>,
     /// Whether a person is asked before each command.

@@ -15,8 +15,8 @@ pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "fetch")]
 pub struct FetchConfig {
-    /// The only hosts that may be asked, `example.org` or `*.example.org`; without the list every public one, with an empty
-    /// one none.
+    /// The only hosts that may be asked, `example.org` or `*.example.org`; without the list every public one, with an
+    /// empty one none.
     pub allow_hosts: Option<Vec<String>>,
     /// Hosts that are never asked.
     pub deny_hosts: Vec<String>,

@@ -119,8 +119,8 @@ impl ToolRules {
     }
 }
 
-/// An MCP server: a `command` that speaks over its standard input and output, or the `url` of one that speaks streamable
-/// HTTP.
+/// An MCP server: a `command` that speaks over its standard input and output, or the `url` of one that speaks
+/// streamable HTTP.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "mcp_server")]

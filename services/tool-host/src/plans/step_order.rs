@@ -7,10 +7,11 @@ use super::plan::PlanDocument;
 /// Order of the steps of a plan, from their dependencies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct StepOrder {
-    /// All steps, each after those that it depends on, else by number; without those of cycles and what depends on them.
+    /// All steps, each after those that it depends on, else by number; without those of cycles and what depends on
+    /// them.
     pub(super) steps: Vec<u32>,
-    /// The steps that are not done, in rounds: those of a round depend only on steps that are done or in earlier rounds,
-    /// so they can be done side by side. The first round is what can be done now.
+    /// The steps that are not done, in rounds: those of a round depend only on steps that are done or in earlier
+    /// rounds, so they can be done side by side. The first round is what can be done now.
     pub(super) rounds: Vec<Vec<u32>>,
     /// Steps that depend on each other, each group ascending: none of them can ever be done.
     pub(super) cycles: Vec<Vec<u32>>,

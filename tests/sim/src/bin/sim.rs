@@ -1,5 +1,5 @@
-//! Runs the simulation: many seeds over all cores, then every planted bug. Prints seeds, so that a run can be repeated with
-//! `--seed`.
+//! Runs the simulation: many seeds over all cores, then every planted bug. Prints seeds, so that a run can be repeated
+//! with `--seed`.
 
 #![allow(clippy::print_stdout, reason = "it is a command")]
 

@@ -10,8 +10,8 @@ use session::Session;
 
 use crate::oracle::{Oracle, check_request};
 
-/// Checks the commits of a session and the requests to its model. In a calm run there was no fault, so nothing may have been
-/// repeated. Returns the number of commits.
+/// Checks the commits of a session and the requests to its model. In a calm run there was no fault, so nothing may have
+/// been repeated. Returns the number of commits.
 pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Result<u64, String> {
     let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
     let mut oracle = Oracle::new(6);
@@ -58,8 +58,9 @@ async fn calls_of_children(client: &Bus, key: &SessionKey) -> Result<Vec<(CallId
     Ok(opened.collect())
 }
 
-/// Checks that each child that started has reported to its parent once, and no other child has. A child may never start: the
-/// replica that opened the call died, and the parent was stopped before the repair. Then the child gets only the stop.
+/// Checks that each child that started has reported to its parent once, and no other child has. A child may never
+/// start: the replica that opened the call died, and the parent was stopped before the repair. Then the child gets only
+/// the stop.
 pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String> {
     let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
     for (call, child) in calls_of_children(client, key).await? {

@@ -152,8 +152,8 @@ async fn run(seed: u64, mistake: PlantedMistake) -> Result<FleetStats, String> {
     Ok(figures)
 }
 
-/// Waits until the log shows a pause or stop, for at most 800 ms; from then on no call may start. An earlier `resume` that
-/// still waits would change that.
+/// Waits until the log shows a pause or stop, for at most 800 ms; from then on no call may start. An earlier `resume`
+/// that still waits would change that.
 async fn wait_for_pause(
     client: &Bus,
     fleet: &mut SimulatedFleet,

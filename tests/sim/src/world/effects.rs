@@ -2,17 +2,17 @@
 
 use contract::model::ModelItem;
 use contract::tool::Outcome;
-use session::Effect;
+use session::SessionEffect;
 
 use crate::ensure::ensure;
 use crate::oracle::check_request;
 use crate::world::state::{Action, World};
 
 impl World {
-    pub(super) fn perform(&mut self, replica: usize, effects: &[Effect]) -> Result<(), String> {
+    pub(super) fn perform(&mut self, replica: usize, effects: &[SessionEffect]) -> Result<(), String> {
         for effect in effects {
             match effect {
-                Effect::CallModel(call) => {
+                SessionEffect::CallModel(call) => {
                     let Some(item) = self.replicas[replica].model_item(call) else { continue };
                     check_request(&item.messages)?;
                     self.check_turn_messages(&item)?;
@@ -22,7 +22,7 @@ impl World {
                         self.at(delay, Action::StartModel { call: call.clone(), slot, delivery: 1 });
                     }
                 }
-                Effect::CallTool(call) => {
+                SessionEffect::CallTool(call) => {
                     let Some(item) = self.replicas[replica].tool_item(call) else { continue };
                     self.oracle.check_tool_item(&item)?;
                     if self.stored_items.insert(call.to_string()) {
@@ -30,7 +30,7 @@ impl World {
                         self.at(delay, Action::StartTool { call: call.clone(), slot, delivery: 1 });
                     }
                 }
-                Effect::Cancel { call, tool } => {
+                SessionEffect::Cancel { call, tool } => {
                     self.stored_items.remove(&call.to_string());
                     if self.running.contains(&call.to_string()) && !self.fault(10) {
                         match tool {
@@ -39,26 +39,26 @@ impl World {
                         }
                     }
                 }
-                Effect::SetTimer { number, at } => {
+                SessionEffect::SetTimer { number, at } => {
                     self.timer = Some(*number);
                     let delay = at.as_millis().saturating_sub(self.now) + self.rng.below(20);
                     self.at(delay, Action::Timer(*number));
                 }
-                Effect::StartChild(call) => {
+                SessionEffect::StartChild(call) => {
                     let Some(command) = self.replicas[replica].child_start(call) else { continue };
                     let Some(parent) = command.body.body.parent else { return Err("a child without a parent".into()) };
                     let delay = self.child_command_delay();
                     self.at(delay, Action::StartChild { call: parent.call, slot: parent.slot });
                 }
-                Effect::CommandChild(call) => {
+                SessionEffect::CommandChild(call) => {
                     let Some(command) = self.replicas[replica].child_command(call) else { continue };
                     let number = command.body.meta.parent_command_number.unwrap_or(0);
                     let (delay, verb) = (self.child_command_delay(), command.verb);
                     self.at(delay, Action::CommandChild { call: call.clone(), number, verb });
                 }
-                Effect::ReportToParent => return Err("the session reports to a parent, and has none".to_owned()),
-                Effect::CancelTimer => self.timer = None,
-                Effect::Index | Effect::Archive { .. } => {}
+                SessionEffect::ReportToParent => return Err("the session reports to a parent, and has none".to_owned()),
+                SessionEffect::CancelTimer => self.timer = None,
+                SessionEffect::Index | SessionEffect::Archive { .. } => {}
             }
         }
         Ok(())

@@ -23,7 +23,8 @@ const CANCEL_AFTER: Duration = Duration::from_millis(300);
 const SECOND_REPLY_WAIT: Duration = Duration::from_secs(1);
 /// A deadline that has passed.
 const PASSED_DEADLINE: Timestamp = Timestamp::from_millis(0);
-/// A body that is not JSON. It has two lines, since some libraries put an unreadable body into a header, which allows one.
+/// A body that is not JSON. It has two lines, since some libraries put an unreadable body into a header, which allows
+/// one.
 const INVALID_BODY: &[u8] = b"this is\nno JSON {";
 
 /// Name of the checks that are skipped without an answer.

@@ -1,7 +1,7 @@
 //! A tool that must not run twice, and takes its time: rings a bell. `cargo run -p example-tool-rust --bin rs_bell`
 //!
-//! When its replica dies, nobody can tell whether the bell rang; it says so (`at_most_once`), and the model is told that
-//! the outcome is unknown. It reports progress, looks at its deadline, and a cancel stops it before it rings.
+//! When its replica dies, nobody can tell whether the bell rang; it says so (`at_most_once`), and the model is told
+//! that the outcome is unknown. It reports progress, looks at its deadline, and a cancel stops it before it rings.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -33,7 +33,8 @@ async fn bell(Arguments { seconds }: Arguments, call: Call) -> Result<Value, Too
     Ok(json!({"rang": true}))
 }
 
-/// The effect: a line in a file, added in one write. It is not asked whether it rang before: that is the executor's part.
+/// The effect: a line in a file, added in one write. It is not asked whether it rang before: that is the executor's
+/// part.
 fn ring(call: &str) -> Result<(), ToolError> {
     let path = env("EFFECTS_FILE").unwrap_or_else(|| "bell.log".to_owned());
     let line = format!("{}\n", json!({"tool": "rs_bell", "call": call, "pid": std::process::id()}));

@@ -1,7 +1,8 @@
 //! A tool that takes effect once per call: keeps notes. `cargo run -p example-tool-rust --bin rs_note`
 //!
-//! It says that it is idempotent, so a call whose replica or executor died is made again under the same id, perhaps while
-//! the first try still runs. All replicas share `NOTES_DIR`, and a note is there under its call's id or not at all.
+//! It says that it is idempotent, so a call whose replica or executor died is made again under the same id, perhaps
+//! while the first try still runs. All replicas share `NOTES_DIR`, and a note is there under its call's id or not at
+//! all.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
