@@ -40,8 +40,9 @@ up-apart: setup ## Run each service as a process with a NATS user of its own, un
 test: setup ## Every test
 	$(CARGO) test --workspace --locked
 
-check: ## Format, lints, documentation, and licences, sources and use of dependencies; warnings are errors
+check: ## Format, lints, layout, documentation, and licences, sources and use of dependencies; warnings are errors
 	$(CARGO) fmt --all -- --check
+	python3 scripts/layout.py --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	@scripts/dependencies.sh

@@ -12,6 +12,7 @@ import pathlib
 import re
 import statistics
 import subprocess
+import sys
 
 # Comments, strings and characters: names and braces in them are not code.
 NOT_CODE = re.compile(r"""//[^\n]*|/\*.*?\*/|\bb?r(#*)".*?"\1|"(?:\\.|[^"\\])*"|'(?:\\.[^']*|[^\\'])'""", re.S)
@@ -190,11 +191,20 @@ def measure():
     return figures, lists
 
 
+# What a check of the repository refuses.
+FORBIDDEN = ["names of public types in several packages", "import circles"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--verbose", action="store_true", help="also list what was counted")
-    verbose = parser.parse_args().verbose
+    parser.add_argument("--check", action="store_true", help="only report what may not be: circles, shared type names")
+    arguments = parser.parse_args()
+    verbose = arguments.verbose
     figures, lists = measure()
+    if arguments.check:
+        found = [f"{name}: {place}" for name in FORBIDDEN for place in lists[name]]
+        sys.exit("\n".join(found) or None)
     print("| figure | value |\n|---|---|")
     for name, value in figures.items():
         print(f"| {name} | {value} |")

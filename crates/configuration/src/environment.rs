@@ -1,4 +1,4 @@
-//! The process environment.
+//! The environment of the process, read in one place.
 
 /// The value of an environment variable: the only place where the environment is read.
 pub fn env(name: &str) -> Option<String> {

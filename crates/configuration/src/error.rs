@@ -16,33 +16,33 @@ pub enum ConfigError {
     /// A file is neither in the configuration directory nor shipped.
     #[error("{name:?} is neither in the configuration directory nor shipped with ailoop")]
     Missing {
-        /// Its name.
+        /// Path below the configuration directory.
         name: String,
     },
     /// A name that leads out of its directory.
     #[error("{name:?} must be a path below its directory, without `..`")]
     Outside {
-        /// The name.
+        /// The path as it was given.
         name: String,
     },
     /// A file that is there but cannot be read.
     #[error("{path:?} cannot be read: {source}")]
     Unreadable {
-        /// Its path.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// A file that says what it must not.
     #[error("{origin}:{line}:{column}: {message}")]
     Bad {
-        /// The file.
+        /// Path of the file, or `shipped:<name>`.
         origin: String,
         /// From 1; 0 where unknown.
         line: u64,
         /// From 1; 0 where unknown.
         column: u64,
-        /// What is wrong.
+        /// What is wrong, and what is allowed.
         message: String,
     },
     /// The layers do not fit together.
@@ -51,7 +51,7 @@ pub enum ConfigError {
     /// A section that only the environment makes wrong.
     #[error("{reason}; its variables are {variables}")]
     Environment {
-        /// What is wrong.
+        /// What is wrong, and what is allowed.
         reason: Box<config::ConfigError>,
         /// The variables that are set for the section, by name.
         variables: String,

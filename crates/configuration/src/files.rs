@@ -20,7 +20,7 @@ pub struct Marks(BTreeMap<(PathBuf, Kind), Mark>);
 /// What matters of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// What it says.
+    /// The contents of the file.
     File,
     /// Which texts are in it.
     Texts,

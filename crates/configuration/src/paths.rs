@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_leads_out_of_the_directory() {
+    fn name_outside_of_the_directory_is_refused() {
         let paths = Paths { config: Some(PathBuf::from("/etc")), ..Paths::default() };
         for name in ["../etc/passwd", "/etc/passwd", "", "a/../../b", "..", "./passwd", "a\\..\\b"] {
             assert!(matches!(paths.read(name), Err(ConfigError::Outside { .. })), "{name}");
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_directory_has_is_shipped() {
+    fn file_in_no_directory_is_the_shipped_one() {
         let file = Paths::default().read("models.yaml").unwrap();
         assert_eq!(file.origin, "shipped:models.yaml");
         assert!(Paths::default().prompts().unwrap()[0].contains_key("agents/alice_assistant.md"));

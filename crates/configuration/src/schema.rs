@@ -13,18 +13,22 @@ pub fn of<T: JsonSchema>(title: &str) -> Value {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     schema.insert("title".to_owned(), title.into());
     let mut schema = schema.to_value();
-    drop_empty_defaults(&mut schema);
+    clean(&mut schema);
     schema
 }
 
-/// "Nothing" as a default says nothing.
-fn drop_empty_defaults(schema: &mut Value) {
+/// Drops defaults that are null, and joins the lines of descriptions, which are lines of the source.
+fn clean(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.retain(|key, value| key != "default" || !value.is_null());
-            fields.values_mut().for_each(drop_empty_defaults);
+            if let Some(Value::String(text)) = fields.get_mut("description") {
+                let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+                *text = paragraphs.collect::<Vec<_>>().join("\n\n");
+            }
+            fields.values_mut().for_each(clean);
         }
-        Value::Array(items) => items.iter_mut().for_each(drop_empty_defaults),
+        Value::Array(items) => items.iter_mut().for_each(clean),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -38,14 +42,14 @@ pub fn words_or_none<T: for<'de> Deserialize<'de>>(_: &mut SchemaGenerator) -> S
 /// The names by which a type is read: the words of an enum, or the fields of a struct, as serde's derived code asks for
 /// them.
 pub fn names_of<T: for<'de> Deserialize<'de>>() -> &'static [&'static str] {
-    match T::deserialize(Asked) {
+    match T::deserialize(NamesProbe) {
         Ok(_) => &[],
         Err(Names(names)) => names,
     }
 }
 
-/// A deserializer that gives nothing, and tells what it was asked for.
-struct Asked;
+/// A deserializer without a value: its error has the names that were requested.
+struct NamesProbe;
 
 #[derive(Debug)]
 struct Names(&'static [&'static str]);
@@ -64,7 +68,7 @@ impl serde::de::Error for Names {
     }
 }
 
-impl<'de> Deserializer<'de> for Asked {
+impl<'de> Deserializer<'de> for NamesProbe {
     type Error = Names;
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Names> {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a text.
+    /// Wraps a text that must not be shown.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_goes_over_the_file_and_the_file_over_defaults() {
+    fn field_set_twice_environment_overrides_file() {
         let environment =
             [("AILOOP__EDGE__PORT", "7"), ("AILOOP__EDGE__TOKEN", "00123"), ("AILOOP__EDGE__NESTED__NAME", "x")];
         let edge: Edge = read("edge: {port: 1, ratio: 0.5, on: true}", &environment).unwrap().section("edge").unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_directory_must_be_there() {
+    fn named_directory_missing_is_refused() {
         assert!(matches!(Settings::read(Some(Path::new("/no/such"))), Err(ConfigError::NoDirectory(_))));
     }
 }

@@ -5,6 +5,6 @@
 pub struct TextFile {
     /// Its path, or `shipped:<name>`.
     pub origin: String,
-    /// What it says.
+    /// The contents of the file.
     pub text: String,
 }

@@ -4,13 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use contract::Timestamp;
 
-/// Tells the time.
+/// A source of the time of day.
 pub trait Clock: Send + Sync + 'static {
-    /// Now.
+    /// The time of day now.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The clock of the machine.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock;
 

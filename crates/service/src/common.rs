@@ -17,9 +17,9 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct CommonSettings {
     /// How NATS is reached.
     pub nats: NatsConfig,
-    /// Logs, traces, metrics.
+    /// Export of logs, traces and metrics.
     pub telemetry: TelemetryConfig,
-    /// The health server.
+    /// Listener of the health server.
     pub health: HealthConfig,
     /// How long a service may take to hand back its work when it ends; 10 s unless set.
     pub drain_timeout: Duration,

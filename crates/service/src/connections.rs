@@ -130,7 +130,7 @@ impl ByteBudget {
         self.take(bytes).then(|| BookedBytes { budget: self.clone(), bytes })
     }
 
-    /// Bytes in use.
+    /// Bytes that connections hold now.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Acquire)
     }
@@ -165,7 +165,7 @@ pub enum ConnectionRefusal {
         "connections use {used} of {max} bytes (edge.connections.bytes_max), and this one needs {needed}: try again later"
     )]
     Bytes {
-        /// Bytes in use.
+        /// Bytes that connections hold now.
         used: usize,
         /// Bytes of the budget.
         max: usize,
@@ -219,13 +219,13 @@ pub struct Connection {
 }
 
 impl Connections {
-    /// No connection yet.
+    /// A registry without connections.
     pub fn new(limits: ConnectionLimits) -> Self {
         let (budget, state, released) = (ByteBudget::new(limits.bytes_max), Mutex::default(), Notify::new());
         Self { inner: Arc::new(Registry { limits, budget, state, released }) }
     }
 
-    /// The limits.
+    /// The limits that it enforces.
     pub fn limits(&self) -> ConnectionLimits {
         self.inner.limits
     }

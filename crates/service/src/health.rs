@@ -78,10 +78,10 @@ impl Readiness {
         }
     }
 
-    /// What was said so, with the part that it is about.
+    /// The warnings, each with the part that it is about.
     pub fn warnings(&self) -> impl Iterator<Item = (&'static str, String)> {
-        let said = |part: &Part| part.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        self.parts.iter().filter_map(move |part| Some((part.name, said(part)?)))
+        let warning = |part: &Part| part.warning.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.parts.iter().filter_map(move |part| Some((part.name, warning(part)?)))
     }
 
     /// Whether every part is ready.
@@ -142,12 +142,12 @@ pub async fn serve(config: HealthConfig, readiness: Readiness) -> Result<Health,
 }
 
 impl Health {
-    /// Where it listens.
+    /// The address that it listens on; none where it is off.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Stops listening.
+    /// Stops listening, and ends open connections.
     pub async fn end(self) {
         self.tasks.end(END_MAX).await;
     }

@@ -40,7 +40,7 @@ const SEND_BYTES_MAX: usize = 256 << 10;
 /// What a listener speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// HTTP/1.1 with upgrades.
+    /// HTTP/1.1, with upgrades to WebSocket.
     Http1,
     /// HTTP/2 without TLS, with at most so many streams on one connection.
     Http2 {
@@ -66,7 +66,7 @@ impl Accept for TcpListener {
 pub struct Server {
     /// `ws`, `grpc` or `health`: the label of metrics, and the name of tasks.
     pub name: &'static str,
-    /// What it speaks.
+    /// Version of HTTP that it serves.
     pub protocol: HttpVersion,
     /// What answers. Requests carry their [`Arc<Connection>`] as an extension.
     pub router: Router,

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_routed_is_public() {
+    fn address_not_routed_is_private() {
         for text in [
             "1.1.1.1",
             "172.15.0.1",

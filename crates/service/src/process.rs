@@ -182,7 +182,7 @@ impl ReadinessWatch {
         })
     }
 
-    /// Ends the task.
+    /// Ends the task of the watch.
     pub async fn end(self) {
         self.tasks.end(WATCH_END_MAX).await;
     }

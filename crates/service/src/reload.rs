@@ -53,7 +53,7 @@ struct State {
 pub enum Look {
     /// Nothing changed since the last reading.
     Unchanged,
-    /// Something is changing.
+    /// A file changed while it was read.
     Unsettled,
     /// What is there now is in use.
     Taken,

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_late_task_is_cut_off_and_a_panic_stays_alone() {
+    async fn late_task_is_aborted_and_panic_ends_no_other_task() {
         let tasks = Tasks::new();
         tasks.spawn("panics", async { panic!("on purpose") });
         tasks.spawn("obeys", {

@@ -32,7 +32,7 @@ pub enum TelemetryError {
     /// The filter cannot be read: correct `telemetry.filter`.
     #[error("telemetry.filter {filter:?} cannot be used: {source}")]
     Filter {
-        /// What was configured.
+        /// The filter as it was configured.
         filter: String,
         /// What is wrong with it.
         source: tracing_subscriber::filter::ParseError,
@@ -40,7 +40,7 @@ pub enum TelemetryError {
     /// The collector's address cannot be used: correct `telemetry.otlp_endpoint`.
     #[error("telemetry.otlp_endpoint {endpoint:?} cannot be used: {reason}")]
     Endpoint {
-        /// What was configured.
+        /// The endpoint as it was configured.
         endpoint: String,
         /// What is wrong with it.
         reason: String,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_of_one_keeps_all_and_of_zero_none_but_both_hand_on_the_trace() {
+    fn sample_ratio_zero_exports_nothing_and_propagates_the_trace() {
         let one = || span::decide().in_scope(|| assert!(trace::current().is_some()));
         assert_eq!(collected(1.0, one).len(), 1);
         assert_eq!(collected(0.0, one).len(), 0);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_collector_that_hangs_keeps_nobody() {
+    async fn collector_hangs_shutdown_is_not_delayed() {
         let collector = Collector { hangs: true, ..Collector::default() };
         let traces = provider(collector, 1.0, Resource::builder_empty().build());
         opentelemetry::trace::Tracer::start(&traces.tracer("test"), "x");

@@ -117,7 +117,7 @@ pub fn render() -> String {
     }
 }
 
-/// A session began.
+/// Counts a session that began.
 pub fn session_started() {
     with(|m| m.sessions_started.add(1, &[]));
     session(1);
@@ -137,9 +137,9 @@ pub fn session(delta: i64) {
 /// Whose turn it is: an agent of `agents.yaml` and a model of `models.yaml`.
 #[derive(Debug, Clone, Copy)]
 pub struct Who<'a> {
-    /// The agent's key.
+    /// Key of the agent in `agents.yaml`.
     pub agent: &'a str,
-    /// The model's id.
+    /// Id of the model as the session names it.
     pub model: &'a str,
 }
 
@@ -165,7 +165,7 @@ pub fn premature(who: Who<'_>) {
     with(|m| m.premature.add(1, &who.labels([])));
 }
 
-/// A step began.
+/// Counts a step that began.
 pub fn step(who: Who<'_>) {
     with(|m| m.steps.add(1, &who.labels([])));
 }

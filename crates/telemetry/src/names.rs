@@ -23,11 +23,11 @@ pub mod span {
 pub mod attr {
     /// What the span does, in the words of the `GenAI` conventions.
     pub const OPERATION: &str = "gen_ai.operation.name";
-    /// The session.
+    /// Id of the session, without its tenant.
     pub const CONVERSATION: &str = "gen_ai.conversation.id";
-    /// The agent's key.
+    /// Key of the agent in `agents.yaml`.
     pub const AGENT: &str = "gen_ai.agent.id";
-    /// The provider.
+    /// Key of the provider in `models.yaml`.
     pub const PROVIDER: &str = "gen_ai.provider.name";
     /// The model that was asked for.
     pub const MODEL: &str = "gen_ai.request.model";
@@ -45,17 +45,17 @@ pub mod attr {
     pub const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
     /// Of the output, those of reasoning.
     pub const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
-    /// The tool.
+    /// Name of the called tool.
     pub const TOOL: &str = "gen_ai.tool.name";
-    /// The tool call.
+    /// Id of the tool call.
     pub const TOOL_CALL: &str = "gen_ai.tool.call.id";
-    /// The prompt's name.
+    /// Name of the composed prompt.
     pub const PROMPT: &str = "gen_ai.prompt.name";
-    /// The prompt's fingerprint.
+    /// Fingerprint of the composed prompt.
     pub const PROMPT_VERSION: &str = "gen_ai.prompt.version";
-    /// The RPC system.
+    /// Name of the RPC system, which is `jsonrpc`.
     pub const RPC_SYSTEM: &str = "rpc.system.name";
-    /// The RPC method.
+    /// Name of the RPC method.
     pub const RPC_METHOD: &str = "rpc.method";
     /// A stable code of what went wrong.
     pub const ERROR: &str = "error.type";
@@ -71,7 +71,7 @@ pub mod attr {
     pub const OUTCOME: &str = "ailoop.outcome";
     /// Chunks that were published.
     pub const CHUNKS: &str = "ailoop.chunks";
-    /// US dollars.
+    /// Cost of the call in US dollars.
     pub const COST: &str = "ailoop.cost.usd";
     /// The signal's status, or `UNKNOWN`.
     pub const STATUS: &str = "ailoop.continuation.status";
@@ -158,7 +158,7 @@ pub mod metric {
     pub const PART: &str = "part";
     /// Label: `sessions`, `patterns`, `answers`.
     pub const CACHE: &str = "cache";
-    /// Label: why.
+    /// Label: the reason, from a closed list.
     pub const REASON: &str = "reason";
     /// Label: the decision's source.
     pub const SOURCE: &str = "source";
@@ -172,9 +172,9 @@ pub mod metric {
     pub const TOKEN_TYPE: &str = "gen_ai.token.type";
     /// Label: a tool call's outcome.
     pub const OUTCOME: &str = "outcome";
-    /// Label: `websocket`, `grpc`.
+    /// Label: protocol of the client, `websocket` or `grpc`.
     pub const PROTOCOL: &str = "protocol";
-    /// Label: the method.
+    /// Label: name of the RPC method.
     pub const METHOD: &str = "method";
     /// Label: `ok` or an error code.
     pub const CODE: &str = "code";

@@ -29,17 +29,17 @@ pub fn step(session: &str, turn: u32, step: u32, agent: &str) -> Span {
 pub struct Turn<'a> {
     /// The `traceparent` that was committed when it began; the span's parent.
     pub traceparent: &'a str,
-    /// The session.
+    /// Id of the session, without its tenant.
     pub session: &'a str,
     /// Its number, from 1.
     pub number: u32,
-    /// The agent.
+    /// Key of the agent in `agents.yaml`.
     pub agent: &'a str,
     /// When it began, in milliseconds since 1970.
     pub started_ms: u64,
     /// When it ended, in milliseconds since 1970.
     pub ended_ms: u64,
-    /// Why it ended.
+    /// Why the turn or call ended.
     pub stop_reason: &'a str,
 }
 
@@ -121,7 +121,7 @@ pub struct Replied<'a> {
     pub cached: u64,
     /// Of the output, those of reasoning.
     pub reasoning: u64,
-    /// US dollars.
+    /// Cost of the call in US dollars.
     pub cost_usd: f64,
 }
 

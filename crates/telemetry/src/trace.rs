@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_traceparent_has_a_trace_id() {
+    fn text_that_is_no_traceparent_has_no_trace_id() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         assert_eq!(trace_id(good), Some("0af7651916cd43dd8448eb211c80319c"));
         for bad in [

@@ -52,7 +52,7 @@ pub use service::clock::{Clock, SystemClock};
 pub struct GatewayConfig {
     /// Calls that run at the same time; 64.
     pub concurrency: usize,
-    /// Where `models.yaml` is; see [`configuration::Paths::find`].
+    /// Directory of `models.yaml`; where it is not set, that of `AILOOP_CONFIG`, else `./config`.
     pub config_dir: Option<PathBuf>,
 }
 

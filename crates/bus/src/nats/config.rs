@@ -18,7 +18,7 @@ pub struct NatsConfig {
     pub url: String,
     /// The user, where the server wants one.
     pub user: Option<String>,
-    /// Its password.
+    /// Password of the user; never shown.
     pub password: Option<String>,
     /// The connection's name in the server's lists.
     pub name: String,

@@ -16,7 +16,7 @@ use crate::yaml;
 /// Stands for each one by itself.
 const EACH: &str = "*";
 
-/// A budget, checked.
+/// A checked entry of `budgets`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BudgetRule {
     /// Whose it is; none: each tenant has one of its own.
@@ -25,7 +25,7 @@ pub struct BudgetRule {
     pub scope: BudgetScope,
     /// When it begins anew.
     pub per: Period,
-    /// US dollars.
+    /// Limit in US dollars, if any.
     pub usd: Option<f64>,
     /// Tokens of requests and replies.
     pub tokens: Option<u64>,
@@ -34,7 +34,7 @@ pub struct BudgetRule {
 /// Whose spending counts against a tenant's budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BudgetScope {
-    /// All of it.
+    /// The spending of all agents together.
     Tenant,
     /// Each agent has one of its own.
     EachAgent,
@@ -47,9 +47,9 @@ pub enum BudgetScope {
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "period")]
 pub enum Period {
-    /// With each hour.
+    /// At the start of each hour.
     Hour,
-    /// At midnight.
+    /// At midnight UTC.
     Day,
     /// On the first of each month.
     Month,
@@ -77,10 +77,10 @@ pub(super) struct BudgetShape {
 }
 
 impl Period {
-    /// Every period.
+    /// Every period, shortest first.
     pub const ALL: &'static [Self] = &[Self::Hour, Self::Day, Self::Month];
 
-    /// Its name.
+    /// Its name in `models.yaml`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Hour => "hour",

@@ -38,7 +38,7 @@ pub const RESERVED_PARAMETERS: &[&str] = &[
 pub struct ModelsFile {
     /// The model of agents that name none.
     pub default: Option<String>,
-    /// Who serves models.
+    /// Providers by their key.
     pub providers: BTreeMap<String, ProviderEntry>,
     /// What is known of models. A key also stands for the ids that begin with it.
     pub models: BTreeMap<String, ModelEntry>,
@@ -54,11 +54,11 @@ pub struct ModelsFile {
 pub enum ProviderKind {
     /// `POST <base_url>/chat/completions`, as many servers understand it.
     OpenaiChat,
-    /// `POST <base_url>/responses`.
+    /// OpenAI Responses: `POST <base_url>/responses`.
     OpenaiResponses,
-    /// `POST <base_url>/messages`.
+    /// Anthropic Messages: `POST <base_url>/messages`.
     Anthropic,
-    /// `POST <base_url>/models/<model>:streamGenerateContent`.
+    /// Google: `POST <base_url>/models/<model>:streamGenerateContent`.
     Gemini,
     /// Replies from a script, for rehearsals and tests.
     Scripted,
@@ -99,7 +99,7 @@ impl FromIterator<Quirk> for Quirks {
     }
 }
 
-/// A provider.
+/// A checked entry of `providers`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderEntry {
     /// How it is spoken to.
@@ -166,7 +166,7 @@ pub struct ModelEntry {
     pub settings: ModelSettings,
     /// Which variant of prompts it gets: `<name>.<prompt_variant>.md`.
     pub prompt_variant: Option<String>,
-    /// What it costs.
+    /// Prices, where they are known.
     pub prices: Option<Prices>,
     /// Where else the same model is served, in the order in which it is asked there when it cannot be had.
     pub alternatives: Vec<Alternative>,
@@ -195,11 +195,11 @@ pub struct Alternative {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prices {
-    /// Tokens of requests.
+    /// US dollars for a million tokens of requests.
     pub input: f64,
     /// Tokens of requests that the provider had cached; as `input` where none is given.
     pub cached: Option<f64>,
-    /// Tokens of replies.
+    /// US dollars for a million tokens of replies.
     pub output: f64,
 }
 
@@ -212,9 +212,9 @@ pub struct Resolved {
     pub upstream: String,
     /// What is known of the model.
     pub entry: ModelEntry,
-    /// The provider's key.
+    /// Key of the provider in `providers`.
     pub provider: String,
-    /// The provider.
+    /// Its entry in `providers`.
     pub provider_entry: ProviderEntry,
 }
 

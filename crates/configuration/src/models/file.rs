@@ -21,7 +21,7 @@ use crate::secret::Secret;
 use crate::text_file::TextFile;
 use crate::{suggest, yaml};
 
-/// The file's name.
+/// Name of the file in the configuration directory.
 pub const FILE: &str = "models.yaml";
 
 /// Models and who serves them. Keys come from the environment or from a file, never from here.
@@ -32,7 +32,7 @@ struct FileShape {
     /// The model of agents that name none.
     #[schemars(with = "Option<String>")]
     default: Option<Spanned<String>>,
-    /// Who serves models.
+    /// Providers by the key that models name.
     providers: BTreeMap<String, ProviderShape>,
     /// What is known of models. A key also stands for the ids that begin with it.
     models: BTreeMap<String, ModelShape>,
@@ -41,7 +41,7 @@ struct FileShape {
     budgets: Vec<Spanned<BudgetShape>>,
 }
 
-/// Who serves models.
+/// One provider, and how requests reach it.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "provider", extend("allOf" = [needs("openai_chat", "base_url"), needs("openai_responses", "base_url"), needs("anthropic", "base_url"), needs("gemini", "base_url"), needs("scripted", "script")]))]
@@ -138,7 +138,7 @@ struct ModelShape {
     /// Which variant of prompts it gets: `<name>.<prompt_variant>.md`.
     #[serde(default)]
     prompt_variant: Option<String>,
-    /// What it costs.
+    /// Prices, for budgets and reported costs.
     #[serde(default)]
     prices: Option<Prices>,
     /// Where else the same model is served, in the order in which it is asked there when it cannot be had.
@@ -208,7 +208,7 @@ pub fn schema() -> serde_json::Value {
     crate::schema::of::<FileShape>("models.yaml of ailoop")
 }
 
-/// Checks a text.
+/// Parses and checks the text of the file.
 pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
     let (models, mistakes) = read(file)?;
     mistakes.into_iter().next().map_or(Ok(models), Err)

@@ -24,7 +24,7 @@ fn parse(budgets: &str) -> Result<ModelsFile, ConfigError> {
 }
 
 #[test]
-fn the_most_particular_budget_of_each_period_counts() {
+fn several_budgets_apply_most_specific_of_each_period_counts() {
     let models = parse(
         "
   - {tenant: '*', per: day, usd: 1}
@@ -46,7 +46,7 @@ fn the_most_particular_budget_of_each_period_counts() {
 }
 
 #[test]
-fn a_model_costs_what_its_entry_says_however_it_is_asked_for() {
+fn model_under_any_id_has_the_price_of_its_entry() {
     let text = "providers: {p: {kind: openai_chat, base_url: 'http://p'}, q: {kind: openai_chat, base_url: 'http://q'}}\n\
                 models: {m: {provider: p, prices: {input: 3.0}}, n: {provider: p, model: up, prices: {input: 4.0}}}\n";
     let file = TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() };
@@ -65,7 +65,7 @@ fn a_model_costs_what_its_entry_says_however_it_is_asked_for() {
 }
 
 #[test]
-fn what_is_no_budget_is_refused() {
+fn invalid_budget_is_refused() {
     for (bad, why) in [
         ("  - {tenant: Acme, per: day, usd: 1}", "tenant"),
         ("  - {tenant: a, agent: 'x y', per: day, usd: 1}", "agent"),

@@ -117,7 +117,7 @@ fn fallbacks_that_are_refused() {
 }
 
 #[test]
-fn what_is_odd_is_told_with_its_place() {
+fn unusual_value_is_a_warning_with_its_position() {
     let text = "providers:\n  p: {kind: scripted, script: x}\nmodels:\n  m: {provider: p, continuation_config: {timeout: 1}}\n";
     assert_eq!(parse(text).unwrap().warnings, ["models.yaml:4:51: timeout 1 s is unusual; 60 to 3600 is usual"]);
 }
@@ -140,7 +140,7 @@ fn keys() {
 }
 
 #[test]
-fn the_shipped_file_is_sound() {
+fn shipped_models_file_is_valid() {
     let models = models::load(&Paths::default()).unwrap();
     assert_eq!(models.default, None);
     assert!(models.resolve("rehearsal").unwrap().settings().multi_tool);

@@ -6,4 +6,4 @@ mod common;
 mod health;
 mod own_process;
 mod reload;
-mod reload_told;
+mod reload_warnings;

@@ -15,7 +15,7 @@ fn paths(dir: &Path, pass: &Pass) -> Paths {
 }
 
 #[test]
-fn what_changes_while_it_is_read_is_read_again() {
+fn file_changed_while_read_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let write = |dir: &Path, word: &str| {
         fs::write(dir.join("a.txt"), word).unwrap();
@@ -44,7 +44,7 @@ fn what_changes_while_it_is_read_is_read_again() {
 }
 
 #[test]
-fn what_is_in_no_file_never_changes() {
+fn fixed_value_never_changes() {
     let reload = Reload::fixed("none", 7);
     assert_eq!((reload.refresh(), reload.settle(), *reload.get()), (Look::Unchanged, Look::Unchanged, 7));
 }

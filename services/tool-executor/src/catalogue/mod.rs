@@ -188,10 +188,13 @@ impl Catalogue {
             let address = subject::service_info(&tool);
             let reason = if silent.contains(&tool) {
                 format!(
-                    "nobody answers at {address} in time: may the executor ask there, by nats-server's configuration?"
+                    "no service answers at {address} in time: check that the NATS user of the executor may publish there"
                 )
             } else {
-                format!("what is said of it is not said at {address}: name its service {tool}, as the tool")
+                format!(
+                    "it was announced, but no service named {tool} describes it at {address}: \
+                     give its NATS service the name of the tool"
+                )
             };
             self.warn_once(subject::tool(&tenant, &tool).to_string(), reason);
         }

@@ -34,8 +34,8 @@ pub(super) fn tools(config: &FetchConfig) -> Result<Vec<Tool>, HostError> {
     });
     Ok(vec![
         tool.description(
-            "Fetches a web page or file by its address. HTML becomes readable text with its links; what is no text is told \
-             by its type and size. A result with next_offset goes on with offset=next_offset.",
+            "Fetches a web page or file by its address. HTML becomes readable text with its links. Of a file that is not text, \
+             only type and size are given. If a result has next_offset, continue with offset=next_offset.",
         )
         .instructions(INSTRUCTIONS)
         .parameters(json!({"type": "object", "additionalProperties": false, "properties": {

@@ -295,8 +295,12 @@ impl Connection {
                 self.is_subscribed = true;
                 self.await_change(subscription);
             }
-            Ok(Err(error)) => tracing::debug!(server = %self.server, %error, "changes of its tools are not told"),
-            Err(_) => tracing::debug!(server = %self.server, "changes of its tools are not told in time"),
+            Ok(Err(error)) => {
+                tracing::debug!(server = %self.server, %error, "the server does not report changes of its tools")
+            }
+            Err(_) => {
+                tracing::debug!(server = %self.server, "the server did not confirm in time that it reports changes of its tools")
+            }
         }
     }
 

@@ -37,9 +37,9 @@ impl Log {
 }
 
 #[test]
-fn what_is_broken_is_told_in_log_metric_and_readiness_and_so_is_its_mending() {
+fn broken_file_is_reported_in_log_metric_and_readiness_until_repaired() {
     if !crate::own_process::is_alone(
-        "reload_told::what_is_broken_is_told_in_log_metric_and_readiness_and_so_is_its_mending",
+        "reload_warnings::broken_file_is_reported_in_log_metric_and_readiness_until_repaired",
     ) {
         return;
     }
@@ -60,8 +60,8 @@ fn what_is_broken_is_told_in_log_metric_and_readiness_and_so_is_its_mending() {
         readiness.set(true);
 
         let says = |expect: &[&str]| {
-            let said = log.take();
-            assert!(expect.iter().all(|word| said.contains(word)), "{expect:?}: {said}");
+            let logged = log.take();
+            assert!(expect.iter().all(|word| logged.contains(word)), "{expect:?}: {logged}");
         };
         let counts = |metric: &str, row: &str| {
             let shown = telemetry::metric::render();
