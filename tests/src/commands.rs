@@ -52,7 +52,7 @@ pub enum Response {
     Accepted,
     /// An error that a retry does not change, beginning with its code.
     Refused(String),
-    /// No final response within [`RETRY_MAX`]; the last error.
+    /// No final response within `RETRY_MAX`; the last error.
     None(String),
 }
 

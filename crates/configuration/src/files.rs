@@ -58,6 +58,7 @@ impl Pass {
 
 impl Marks {
     /// The same paths as they are now.
+    #[must_use]
     pub fn now(&self) -> Self {
         let again = |((path, kind), _): (&(PathBuf, Kind), _)| ((path.clone(), *kind), Mark::of(path, *kind));
         Self(self.0.iter().map(again).collect())

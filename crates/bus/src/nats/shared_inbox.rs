@@ -50,9 +50,9 @@ impl SharedInbox {
     pub(super) async fn open(&self, client: &Client) -> Result<(String, Option<u64>, Answers), BusError> {
         let listen = async || {
             let inbox = client.new_inbox();
-            let subscribed = client.subscribe(format!("{inbox}.*")).await;
+            let opened = client.subscribe(format!("{inbox}.*")).await;
             let subscriber =
-                subscribed.map_err(|error| BusError::Unavailable(format!("the connection is closed: {error}")))?;
+                opened.map_err(|error| BusError::Unavailable(format!("the connection is closed: {error}")))?;
             let (sid, mut task) = (sid_of(&subscriber), JoinSet::new());
             task.spawn(route(subscriber, self.routes.clone()));
             Ok((inbox, sid, task))

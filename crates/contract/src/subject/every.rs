@@ -50,7 +50,7 @@ pub fn events() -> [Subject; 2] {
     [Subject("ai_loop.*.*.*".to_owned()), Subject("ai_loop.*.*.*.*".to_owned())]
 }
 
-/// What is is_matched of every tool call.
+/// The filter that matches the subjects of every tool call.
 pub fn tool_calls() -> Subject {
     Subject("ai_loop.tool_call.*.*.*".to_owned())
 }
@@ -167,7 +167,7 @@ mod tests {
             subject::mail(&mailbox(), &MailId::sent_by("default-c1-1-1")),
         ];
         assert!(!private.iter().any(taken));
-        // What is is_matched of tool calls is a part of that.
+        // The filter of tool calls matches a part of that.
         for filter in [tool_calls(), subject::tool_calls_of(&key.tenant)] {
             let is_matched = |subject: &Subject| matches(filter.as_str(), subject.as_str());
             for topic in Topic::ALL {

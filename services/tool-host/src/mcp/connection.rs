@@ -296,10 +296,10 @@ impl Connection {
                 self.await_change(subscription);
             }
             Ok(Err(error)) => {
-                tracing::debug!(server = %self.server, %error, "the server does not report changes of its tools")
+                tracing::debug!(server = %self.server, %error, "the server does not report changes of its tools");
             }
             Err(_) => {
-                tracing::debug!(server = %self.server, "the server did not confirm in time that it reports changes of its tools")
+                tracing::debug!(server = %self.server, "the server did not confirm in time that it reports changes of its tools");
             }
         }
     }
