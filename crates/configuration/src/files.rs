@@ -15,11 +15,11 @@ pub struct Pass(Arc<Mutex<Marks>>);
 
 /// What every path of a pass looked like before it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Marks(BTreeMap<(PathBuf, Kind), Mark>);
+pub struct Marks(BTreeMap<(PathBuf, PathKind), Mark>);
 
 /// What matters of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum PathKind {
     /// The contents of the file.
     File,
     /// Which texts are in it.
@@ -45,7 +45,7 @@ enum Mark {
 impl Pass {
     /// Notes a path, which is to be read right after this. Of two looks in one pass the first counts, so that a change
     /// between them is seen.
-    pub(crate) fn note(&self, path: &Path, kind: Kind) {
+    pub(crate) fn note(&self, path: &Path, kind: PathKind) {
         let mut marks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         marks.0.entry((path.to_owned(), kind)).or_insert_with(|| Mark::of(path, kind));
     }
@@ -60,13 +60,13 @@ impl Marks {
     /// The same paths as they are now.
     #[must_use]
     pub fn now(&self) -> Self {
-        let again = |((path, kind), _): (&(PathBuf, Kind), _)| ((path.clone(), *kind), Mark::of(path, *kind));
+        let again = |((path, kind), _): (&(PathBuf, PathKind), _)| ((path.clone(), *kind), Mark::of(path, *kind));
         Self(self.0.iter().map(again).collect())
     }
 
     /// A path that was there at an earlier pass, and was looked for in vain at this one.
     pub fn lost_since(&self, earlier: &Self) -> Option<&Path> {
-        let was_there = |path: &(PathBuf, Kind)| earlier.0.get(path).is_some_and(|mark| *mark != Mark::Gone);
+        let was_there = |path: &(PathBuf, PathKind)| earlier.0.get(path).is_some_and(|mark| *mark != Mark::Gone);
         let mut gone = self.0.iter().filter(|(path, mark)| **mark == Mark::Gone && was_there(path));
         gone.next().map(|((path, _), _)| path.as_path())
     }
@@ -74,12 +74,12 @@ impl Marks {
 
 impl Mark {
     /// What cannot be looked at is gone; whoever reads it is told why.
-    fn of(path: &Path, kind: Kind) -> Self {
+    fn of(path: &Path, kind: PathKind) -> Self {
         match kind {
-            Kind::Directory if path.is_dir() => Self::Directory,
-            Kind::Directory => Self::Gone,
-            Kind::Texts => texts_in(path).map_or(Self::Gone, |names| names.map_or(Self::Gone, Self::Texts)),
-            Kind::File => std::fs::metadata(path).map_or(Self::Gone, |data| Self::File {
+            PathKind::Directory if path.is_dir() => Self::Directory,
+            PathKind::Directory => Self::Gone,
+            PathKind::Texts => texts_in(path).map_or(Self::Gone, |names| names.map_or(Self::Gone, Self::Texts)),
+            PathKind::File => std::fs::metadata(path).map_or(Self::Gone, |data| Self::File {
                 place: (data.dev(), data.ino()),
                 length: data.len(),
                 modified: (data.mtime(), data.mtime_nsec()),

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::environment::env;
 use crate::error::ConfigError;
-use crate::files::{self, Kind, Pass};
+use crate::files::{self, Pass, PathKind};
 use crate::shipped;
 use crate::text_file::TextFile;
 
@@ -36,7 +36,7 @@ impl Paths {
     /// As [`Paths::find`], as a part of a pass.
     pub fn find_in(pass: &Pass, explicit: Option<&Path>) -> Result<Self, ConfigError> {
         let is_there = |dir: &PathBuf| {
-            pass.note(dir, Kind::Directory);
+            pass.note(dir, PathKind::Directory);
             dir.is_dir()
         };
         let named = explicit.map(Path::to_owned).or_else(|| env(CONFIG_VARIABLE).map(PathBuf::from));
@@ -51,7 +51,7 @@ impl Paths {
 
     /// Puts a directory of prompts before all others; it must exist.
     pub fn prefer_prompts(&mut self, dir: &Path) -> Result<(), ConfigError> {
-        self.pass.note(dir, Kind::Directory);
+        self.pass.note(dir, PathKind::Directory);
         if !dir.is_dir() {
             return Err(ConfigError::NoDirectory(dir.to_owned()));
         }
@@ -79,7 +79,7 @@ impl Paths {
         let mut found = BTreeMap::new();
         for below in PROMPT_DIRS {
             let dir = root.join(below);
-            self.pass.note(&dir, Kind::Texts);
+            self.pass.note(&dir, PathKind::Texts);
             let names =
                 files::texts_in(&dir).map_err(|source| ConfigError::Unreadable { path: dir.clone(), source })?;
             for name in names.into_iter().flatten() {
@@ -92,7 +92,7 @@ impl Paths {
     }
 
     fn open(&self, path: &Path) -> Result<Option<TextFile>, ConfigError> {
-        self.pass.note(path, Kind::File);
+        self.pass.note(path, PathKind::File);
         match std::fs::read_to_string(path) {
             Ok(text) => Ok(Some(TextFile { origin: path.display().to_string(), text })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

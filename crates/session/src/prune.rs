@@ -7,7 +7,7 @@ use contract::model::{Content, Message};
 
 use crate::shorten::read;
 use crate::tokens::{TokenBudget, TokenMeasurement};
-use crate::transcript::{Kind, MessagePosition, Transcript};
+use crate::transcript::{MessageKind, MessagePosition, Transcript};
 
 /// A result that is cut must be this much longer than what is left of it.
 const WORTH_BYTES: usize = 512;
@@ -54,8 +54,12 @@ impl Transcript {
         };
         // The running step is not in the transcript yet, unless it is tried again: the last step there is that of the
         // last reply.
-        let last =
-            self.positions().filter(|p| p.turn == turn && p.kind == Kind::Reply).map(|p| p.step).max().unwrap_or(0);
+        let last = self
+            .positions()
+            .filter(|p| p.turn == turn && p.kind == MessageKind::Reply)
+            .map(|p| p.step)
+            .max()
+            .unwrap_or(0);
         self.cut_results(&mut plan, room, |at, of| (at, of) != (turn, last));
         let turns: Vec<u32> = self.numbers(|place| (place.turn < turn).then_some(place.turn));
         for before in turns.iter().map(|turn| turn + 1) {
@@ -64,7 +68,8 @@ impl Transcript {
             }
             plan.before_turn = before;
         }
-        let steps = self.numbers(|p| (p.turn == turn && p.kind == Kind::Reply && p.step < last).then_some(p.step));
+        let steps =
+            self.numbers(|p| (p.turn == turn && p.kind == MessageKind::Reply && p.step < last).then_some(p.step));
         for before in steps.iter().map(|step| step + 1) {
             if self.after(&plan) <= room.wanted {
                 break;
@@ -85,7 +90,7 @@ impl Transcript {
                 return;
             }
             let large = message.get().len() > RESULT_KEEP_BYTES + WORTH_BYTES;
-            if place.kind != Kind::Result || !large || !chosen(place.turn, place.step) {
+            if place.kind != MessageKind::Result || !large || !chosen(place.turn, place.step) {
                 continue;
             }
             if let Some(Message::Tool { tool_call_id, .. }) = read(message) {

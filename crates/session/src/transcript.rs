@@ -49,12 +49,12 @@ pub(crate) struct MessagePosition {
     /// Its turn; 0: before the first one.
     pub(crate) turn: u32,
     pub(crate) step: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     /// The user, or an author before the session began.
     #[serde(rename = "said")]
     User,
@@ -83,7 +83,7 @@ impl Transcript {
             Event::SessionStarted(started) => {
                 self.system = Some(Json::of(&Message::System { content: started.prompt.clone() }));
                 for message in &started.messages {
-                    self.push(Json::of(message), Kind::User);
+                    self.push(Json::of(message), MessageKind::User);
                 }
             }
             Event::UserProcessed(user) => self.waiting.push(UnplacedMessage {
@@ -103,7 +103,7 @@ impl Transcript {
                 self.close_step();
                 self.at = (opened.turn, opened.step);
                 if let Some(nudge) = self.nudge.take() {
-                    self.push(Json::of(&Message::User { content: Content::Text(nudge) }), Kind::Nudge);
+                    self.push(Json::of(&Message::User { content: Content::Text(nudge) }), MessageKind::Nudge);
                 }
                 if !self.is_last_step {
                     self.insert_waiting(|unplaced| unplaced.steers);
@@ -173,7 +173,7 @@ impl Transcript {
 
     /// Text of the last user message.
     pub(crate) fn asked_last(&self) -> String {
-        let user_message = self.positioned_messages().filter(|(_, place)| place.kind == Kind::User).last();
+        let user_message = self.positioned_messages().filter(|(_, place)| place.kind == MessageKind::User).last();
         let message = user_message.and_then(|(message, _)| serde_json::from_str::<Message>(message.get()).ok());
         match message {
             Some(Message::User { content }) => content.text(),
@@ -202,7 +202,7 @@ impl Transcript {
         closed.messages.iter().filter_map(read).map(theirs).collect()
     }
 
-    fn push(&mut self, message: Json, kind: Kind) {
+    fn push(&mut self, message: Json, kind: MessageKind) {
         let (turn, step) = self.at;
         self.messages.push(message);
         self.positions.push(MessagePosition { turn, step, kind });
@@ -212,15 +212,15 @@ impl Transcript {
     pub(crate) fn prune(&mut self, pruned: &ContextPruned) {
         let goes = |place: &MessagePosition| {
             let older = place.turn == pruned.turn && place.step < pruned.before_step;
-            place.turn < pruned.before_turn || (older && place.kind != Kind::User)
+            place.turn < pruned.before_turn || (older && place.kind != MessageKind::User)
         };
         let summary = pruned.summary.as_ref().map(|text| {
             let content = Content::Text(format!("Summary of what was said and done before:\n{text}"));
-            (Json::of(&Message::User { content }), MessagePosition { turn: 0, step: 0, kind: Kind::User })
+            (Json::of(&Message::User { content }), MessagePosition { turn: 0, step: 0, kind: MessageKind::User })
         });
         let kept = self.positioned_messages().filter(|(_, place)| !goes(place)).map(|(message, place)| {
             let wanted = |id: &str| pruned.cut.iter().any(|cut| cut == id);
-            let shorter = (place.kind == Kind::Result && is_result_of(message, wanted))
+            let shorter = (place.kind == MessageKind::Result && is_result_of(message, wanted))
                 .then(|| cut(message, pruned.keep_bytes))
                 .flatten();
             (shorter.unwrap_or_else(|| message.clone()), place)
@@ -246,9 +246,9 @@ impl Transcript {
         let asked = self.messages[..unknown].iter().rposition(|message| role(message) == "user").unwrap_or(0);
         let place = |(index, message): (usize, &Json)| {
             let kind = match role(message).as_str() {
-                "assistant" => Kind::Reply,
-                "tool" => Kind::Result,
-                _ => Kind::User,
+                "assistant" => MessageKind::Reply,
+                "tool" => MessageKind::Result,
+                _ => MessageKind::User,
             };
             if index < asked {
                 MessagePosition { turn: 0, step: 0, kind }
@@ -272,7 +272,7 @@ impl Transcript {
             Ok(Message::System { .. } | Message::User { .. } | Message::Tool { .. }) | Err(_) => true,
         };
         let silent = |message: &Json, place: MessagePosition| {
-            place.kind == Kind::Reply && looks_silent(message) && !says(message)
+            place.kind == MessageKind::Reply && looks_silent(message) && !says(message)
         };
         if self.positioned_messages().any(|(message, place)| silent(message, place)) {
             let kept = self.positioned_messages().filter(|(message, place)| !silent(message, *place));
@@ -316,7 +316,7 @@ impl Transcript {
         self.waiting = waiting;
         let placed: Vec<UnplacedMessage> = placed;
         for unplaced in placed {
-            self.push(unplaced.message, Kind::User);
+            self.push(unplaced.message, MessageKind::User);
         }
     }
 
@@ -337,13 +337,13 @@ impl Transcript {
             })
             .collect();
         let user_message = Message::Assistant { content, reasoning, tool_calls, replay: reply.replay.clone() };
-        self.push(Json::of(&user_message), Kind::Reply);
+        self.push(Json::of(&user_message), MessageKind::Reply);
     }
 
     /// The last result of a turn, as the model read it.
     pub(crate) fn last_result(&self, turn: u32) -> Option<String> {
         let mut placed = self.messages.iter().zip(&self.positions).rev();
-        let (message, _) = placed.find(|(_, place)| place.turn == turn && place.kind == Kind::Result)?;
+        let (message, _) = placed.find(|(_, place)| place.turn == turn && place.kind == MessageKind::Result)?;
         match serde_json::from_str(message.get()) {
             Ok(Message::Tool { content, .. }) => Some(content),
             Ok(Message::System { .. } | Message::User { .. } | Message::Assistant { .. }) | Err(_) => None,
@@ -360,7 +360,7 @@ impl Transcript {
     fn close_step(&mut self) {
         for Expected { call, content } in std::mem::take(&mut self.results) {
             let content = content.unwrap_or_else(|| "unknown: nobody knows what became of this call".to_owned());
-            self.push(tool_message(&call, content), Kind::Result);
+            self.push(tool_message(&call, content), MessageKind::Result);
         }
     }
 }
@@ -408,7 +408,7 @@ mod tests {
             r#"{"role":"assistant","reasoning":"hm","tool_calls":[{"id":"c","type":"function","function":{"name":"look","arguments":"{}"}}]}"#,
         ];
         for text in replies {
-            transcript.push(message(text), Kind::Reply);
+            transcript.push(message(text), MessageKind::Reply);
         }
         transcript.migrate_positions(1);
         let kept: Vec<&str> = transcript.positioned_messages().map(|(message, _)| message.get()).collect();
@@ -430,16 +430,16 @@ mod tests {
         }
         // One that came since has its place already.
         transcript.at = (7, 2);
-        transcript.push(message(r#"{"role":"assistant","content":"2"}"#), Kind::Reply);
+        transcript.push(message(r#"{"role":"assistant","content":"2"}"#), MessageKind::Reply);
         transcript.migrate_positions(7);
         let positions: Vec<_> = transcript.positions().map(|place| (place.turn, place.step, place.kind)).collect();
         let wanted = [
-            (0, 0, Kind::User),
-            (0, 0, Kind::Reply),
-            (7, 1, Kind::User),
-            (7, 1, Kind::Reply),
-            (7, 1, Kind::Result),
-            (7, 2, Kind::Reply),
+            (0, 0, MessageKind::User),
+            (0, 0, MessageKind::Reply),
+            (7, 1, MessageKind::User),
+            (7, 1, MessageKind::Reply),
+            (7, 1, MessageKind::Result),
+            (7, 2, MessageKind::Reply),
         ];
         assert_eq!(positions, wanted);
         let before = transcript.positions.len();

@@ -49,7 +49,7 @@ pub enum BudgetScope {
 pub enum Period {
     /// At the start of each hour.
     Hour,
-    /// At midnight UTC.
+    /// At each midnight, in UTC.
     Day,
     /// On the first of each month.
     Month,

@@ -58,7 +58,7 @@ pub enum ProviderKind {
     OpenaiResponses,
     /// Anthropic Messages: `POST <base_url>/messages`.
     Anthropic,
-    /// Google: `POST <base_url>/models/<model>:streamGenerateContent`.
+    /// Generate-content of Google: `POST <base_url>/models/<model>:streamGenerateContent`.
     Gemini,
     /// Replies from a script, for rehearsals and tests.
     Scripted,

@@ -15,7 +15,7 @@ use tempfile::NamedTempFile;
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// What to keep.
+    /// The text of the note.
     text: String,
 }
 
