@@ -134,10 +134,17 @@ def check_passwords(documents):
                 given = {name for name in env if name.startswith("AILOOP_NATS_")}
                 refuse_unless(given == wanted, f"{name_of(document)}: passwords differ: {sorted(given ^ wanted)}")
             else:
-                user = env["AILOOP__NATS__USER"]["value"]
-                key = env["AILOOP__NATS__PASSWORD"]["valueFrom"]["secretKeyRef"]["key"]
-                refuse_unless(user in users and user == key, f"{name_of(document)}: user {user}, password of {key}")
-                refuse_unless(container["args"] == [user], f"{name_of(document)} runs {container['args']} as {user}")
+                # A tool-host has a user for each kind of tools, and no other.
+                prefixes = [name.removesuffix("__USER") for name in env if re.search(r"__(NATS|LOGIN)__USER$", name)]
+                refuse_unless(prefixes, f"{name_of(document)} has no NATS user")
+                for prefix in prefixes:
+                    user = env[f"{prefix}__USER"]["value"]
+                    key = env.get(f"{prefix}__PASSWORD", {}).get("valueFrom", {}).get("secretKeyRef", {}).get("key")
+                    refuse_unless(user in users and user == key, f"{name_of(document)}: user {user}, password of {key}")
+                    kind = prefix.removeprefix("AILOOP__TOOL_HOST__").removesuffix("__LOGIN").lower()
+                    runs = "tool-host" if prefix.endswith("__LOGIN") else user
+                    refuse_unless(runs == user or kind == user, f"{name_of(document)}: {kind} logs in as {user}")
+                    refuse_unless(container["args"] == [runs], f"{name_of(document)} runs {container['args']} as {user}")
 
 
 def check_rendered(documents):
