@@ -202,12 +202,18 @@ def self_test(documents, binary):
     """Plants what must be refused, one by one."""
 
     def planted(kind, change):
+        """Changes the first document of a kind, or of `kind/name`."""
         copies = copy.deepcopy(documents)
-        change(next(document for document in copies if document["kind"] == kind))
+        kind, _, name = kind.partition("/")
+        fits = (d for d in copies if d["kind"] == kind and d["metadata"]["name"].startswith(name))
+        change(next(fits))
         return copies
 
     def container(document):
         return document["spec"]["template"]["spec"]["containers"][0]
+
+    def variable(document, end):
+        return next(entry for entry in container(document)["env"] if entry["name"].endswith(end))
 
     mutations = [
         ("an unknown field", "Deployment", lambda d: d["spec"]["template"]["spec"].update(terminationGracePeriod=3)),
@@ -225,6 +231,11 @@ def self_test(documents, binary):
         ("a Service for nobody", check_references, "Service", lambda d: d["spec"].update(selector={"app": "gone"})),
         ("nats-server without a password", check_passwords, "StatefulSet", lambda d: container(d)["env"].pop()),
         ("a service with another one's password", check_passwords, "Deployment", lambda d: container(d).update(args=["bootstrap"])),
+    ]
+    host = "Deployment/ailoop-tool-host"
+    deeper += [
+        ("a kind of tools with another one's user", check_passwords, host, lambda d: variable(d, "RESULTS__LOGIN__USER").update(value="mail")),
+        ("a kind of tools without a password", check_passwords, host, lambda d: variable(d, "RESULTS__LOGIN__PASSWORD").update(name="OTHER")),
     ]
     for what, check, kind, change in deeper:
         must_refuse(what, check, planted(kind, change))
