@@ -39,7 +39,10 @@ impl World {
         if phase == Phase::Paused {
             if self.truth.phase() == Phase::Paused {
                 self.postponed.push(retry(delivery));
-                self.not_started.insert(name);
+                // A second delivery says nothing about the worker that runs the call already.
+                if !self.running.contains(&name) {
+                    self.not_started.insert(name);
+                }
             } else {
                 self.at(500, retry(delivery));
             }
