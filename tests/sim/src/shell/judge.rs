@@ -4,6 +4,7 @@ use bus::Bus;
 use contract::CallId;
 use contract::command::Verb;
 use contract::event::{Child, Event, InputKind, InputRef, StopReason};
+use contract::model::FailureKind;
 use contract::subject::SessionKey;
 use contract::tool::Outcome;
 use session::Session;
@@ -95,7 +96,8 @@ fn follows_failure(event: &Event) -> bool {
         Event::ToolCallOpened(opened) => opened.attempt > 1,
         Event::ToolCallResult(result) => matches!(result.outcome, Outcome::Timeout | Outcome::Unknown),
         Event::TurnCompleted(completed) => completed.stop_reason == StopReason::Timeout,
-        Event::ModelCallFailed(_) => true,
+        // A model may answer without text: in a last step that is no reply, and no fault of the fleet.
+        Event::ModelCallFailed(failed) => failed.kind != FailureKind::Empty,
         Event::InputHandled(_)
         | Event::InputIgnored(_)
         | Event::SessionStarted(_)
