@@ -19,13 +19,20 @@ def check(documents):
         spec = document["spec"]
         target = spec["scaleTargetRef"]["name"]
         problem = f"{target} is scaled by {name_of(owners.get(target, document))} too"
-        refuse_unless(target not in owners, name_of(document), problem, "remove one of them: autoscaling.mode is keda or hpa")
+        refuse_unless(
+            target not in owners, name_of(document), problem, "remove one of them: autoscaling.mode is keda or hpa"
+        )
         owners[target] = document
         problem = f"{target} has a fixed number of replicas, which each apply would set again"
         fixed = "replicas" in deployments.get(target, {}).get("spec", {})
         refuse_unless(not fixed, name_of(document), problem, "remove spec.replicas from the Deployment")
-        low, high = spec.get("minReplicaCount", spec.get("minReplicas")), spec.get("maxReplicaCount", spec.get("maxReplicas"))
-        refuse_unless(low <= high, name_of(document), f"the minimum {low} is above the maximum {high}", "raise the maximum")
+        low, high = (
+            spec.get("minReplicaCount", spec.get("minReplicas")),
+            spec.get("maxReplicaCount", spec.get("maxReplicas")),
+        )
+        refuse_unless(
+            low <= high, name_of(document), f"the minimum {low} is above the maximum {high}", "raise the maximum"
+        )
         for trigger in spec.get("triggers", []):
             if trigger["type"] == "nats-jetstream":
                 check_trigger(documents, document, trigger["metadata"], deployments.get(target))

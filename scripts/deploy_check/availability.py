@@ -23,7 +23,10 @@ def check(documents):
 
 def check_production(documents):
     """What production promises: no pod whose loss stops the fleet."""
-    scaled = {d["spec"]["scaleTargetRef"]["name"]: d["spec"] for d in of_kind(documents, "HorizontalPodAutoscaler", "ScaledObject")}
+    scaled = {
+        d["spec"]["scaleTargetRef"]["name"]: d["spec"]
+        for d in of_kind(documents, "HorizontalPodAutoscaler", "ScaledObject")
+    }
     for name, document in named(documents, "Deployment").items():
         least = document["spec"].get("replicas", 1)
         if name in scaled:

@@ -35,10 +35,14 @@ def consumers():
     path = ROOT / "crates/contract/src/streams.rs"
     text = path.read_text()
     streams = dict(re.findall(r'Self::(\w+) => "(AI_LOOP_\w+)"', text))
-    durables = dict(re.findall(r'Self::(\w+) => "([a-z]+)"', text.split("pub const fn durable", 1)[-1].split("}", 1)[0]))
+    durables = dict(
+        re.findall(r'Self::(\w+) => "([a-z]+)"', text.split("pub const fn durable", 1)[-1].split("}", 1)[0])
+    )
     of_queue = dict(re.findall(r"Self::(\w+) => Stream::(\w+)", text))
     found = {(streams[of_queue[queue]], durable) for queue, durable in durables.items()}
-    refuse_unless(len(found) == 4, path.relative_to(ROOT), f"has the queues {sorted(found)}, not four", "adapt facts.py")
+    refuse_unless(
+        len(found) == 4, path.relative_to(ROOT), f"has the queues {sorted(found)}, not four", "adapt facts.py"
+    )
     return found
 
 

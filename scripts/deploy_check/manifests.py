@@ -1,10 +1,10 @@
-"""deploy/kubernetes/base: the chart, rendered for users of kustomize. `make manifests` writes it; the check compares."""
+"""deploy/kubernetes/base: the chart, rendered for users of kustomize. `make manifests` writes it."""
 
 import re
 
 import yaml
 
-from .paths import BASE, KUBERNETES, ROOT
+from .paths import BASE, KUBERNETES
 from .refused import Refused, refuse_unless
 from .render import render_text
 
@@ -63,9 +63,7 @@ def check(directory=BASE):
     listed = set(yaml.safe_load((directory / "kustomization.yaml").read_text())["resources"])
     missing = (there | {"namespace.yaml"}) - listed
     if missing:
-        raise Refused("deploy/kubernetes/base/kustomization.yaml", f"lacks {', '.join(sorted(missing))}", "add it to `resources`")
+        raise Refused(
+            "deploy/kubernetes/base/kustomization.yaml", f"lacks {', '.join(sorted(missing))}", "add it to `resources`"
+        )
     return len(files)
-
-
-def relative(path):
-    return path.relative_to(ROOT).as_posix()

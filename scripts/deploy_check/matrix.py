@@ -34,7 +34,8 @@ SETUPS = [
     Setup(
         "ci/everything-values.yaml",
         Surroundings(
-            tools=("team-tools",), load_balancers=("203.0.113.7",),
+            tools=("team-tools",),
+            load_balancers=("203.0.113.7",),
             web_tool_hosts=("ailoop-tool-host-web", "ailoop-tool-host-servers"),
         ),
         is_production=True,

@@ -34,7 +34,9 @@ def check_login(document, pod, container):
         return
     for name in environment(container):
         old = re.search(r"__(USER|PASSWORD)$", name)
-        refuse_unless(not old, place, f"{name} is an old way to log in", "use the variable that ends with __CREDENTIALS")
+        refuse_unless(
+            not old, place, f"{name} is an old way to log in", "use the variable that ends with __CREDENTIALS"
+        )
     wanted = {}
     for name in environment(container):
         kind = LOGIN.fullmatch(name)
@@ -49,8 +51,12 @@ def check_login(document, pod, container):
     for name, role in wanted.items():
         value = value_of(container, name)
         expected = f"{facts.CREDENTIALS}/{role}.creds"
-        refuse_unless(role in facts.roles(), f"{place}, {name}", f"{role} is no NATS role", "use a role of values.schema.json")
-        refuse_unless(value == expected, f"{place}, {name}", f"names {value}", f"use {expected}: each has a role of its own")
+        refuse_unless(
+            role in facts.roles(), f"{place}, {name}", f"{role} is no NATS role", "use a role of values.schema.json"
+        )
+        refuse_unless(
+            value == expected, f"{place}, {name}", f"names {value}", f"use {expected}: each has a role of its own"
+        )
     check_mounted(document, pod, container, set(wanted.values()))
 
 
@@ -66,7 +72,9 @@ def check_mounted(document, pod, container, roles):
     remedy = f"mount {', '.join(sorted(roles)) or 'bridge'} alone"
     refuse_unless(not foreign, place, f"credentials of {', '.join(sorted(foreign))} are mounted", remedy)
     missing = roles - mounted
-    refuse_unless(not missing, place, f"credentials of {', '.join(sorted(missing))} are not mounted", "add them to `items`")
+    refuse_unless(
+        not missing, place, f"credentials of {', '.join(sorted(missing))} are not mounted", "add them to `items`"
+    )
     for mount in container["volumeMounts"]:
         if mount["mountPath"].startswith("/var/run/secrets/"):
             refuse_unless("subPath" not in mount, place, "a Secret is mounted by subPath", "mount its directory")
@@ -120,44 +128,60 @@ def check_same_configuration(documents, document, template):
     for other, pod in workloads(documents):
         if component(pod) == "orchestrator":
             problem = f"reads another ailoop.yaml than {name_of(other)}"
-            refuse_unless(text_of(pod["spec"]) == own, name_of(document), problem, "use the same text in both ConfigMaps")
+            refuse_unless(
+                text_of(pod["spec"]) == own, name_of(document), problem, "use the same text in both ConfigMaps"
+            )
+
+
+def variables_of(document, container):
+    """The environment of the first server, as its pod has it; what comes from Secrets has some value."""
+    values = {}
+    for name, entry in environment(container).items():
+        value = f"{document['metadata']['name']}-0" if "fieldRef" in str(entry) else entry.get("value", "3a7f-secret")
+        values[name] = re.sub(r"\$\((\w+)\)", lambda found, before=values: before[found[1]], value)
+    return values
 
 
 def check_configuration(documents):
     """nats-server accepts its configuration, with the variables of its pod."""
     for document in of_kind(documents, "StatefulSet"):
-        container = next(c for c in document["spec"]["template"]["spec"]["containers"] if c["name"] == "nats")
-        env = {"POD_NAME": f"{document['metadata']['name']}-0"}
-        for name, entry in environment(container).items():
-            value = entry.get("value", "3a7f-secret") if name != "POD_NAME" else env[name]
-            env[name] = re.sub(r"\$\((\w+)\)", lambda found: env[found[1]], value)
-        volume = next(v for v in document["spec"]["template"]["spec"]["volumes"] if v["name"] == "config")
+        pod = document["spec"]["template"]["spec"]
+        container = next(c for c in pod["containers"] if c["name"] == "nats")
+        volume = next(v for v in pod["volumes"] if v["name"] == "config")
         files = named(documents, "ConfigMap")[volume["configMap"]["name"]]["data"]
-        main = pathlib.Path(container["args"][-1]).name
+        main, env = pathlib.Path(container["args"][-1]).name, variables_of(document, container)
         refuse_unless(main in files, name_of(document), f"runs with {main}, which no ConfigMap has", "correct args")
-        with tempfile.TemporaryDirectory() as scratch:
-            (pathlib.Path(scratch) / "nats-auth").mkdir()
-            (pathlib.Path(scratch) / "nats-auth/auth.conf").write_text(AUTH)
-            directory = pathlib.Path(scratch) / "nats"
-            directory.mkdir()
-            for name, text in files.items():
-                (directory / name).write_text(text)
-            code, out, error = run(nats_server(), "-t", "-c", main, cwd=directory, env=env)
-        problem = (error or out).strip().replace(scratch, "")
-        refuse_unless(code == 0, f"{name_of(document)}, {main}", problem, "correct the configuration in nats.yaml")
+        problem = ask_server(main, files, env)
+        place, remedy = f"{name_of(document)}, {main}", "correct the configuration in nats.yaml"
+        refuse_unless(not problem, place, problem, remedy)
         if document["spec"]["replicas"] > 1:
-            check_cluster(document, files.get(main, ""), env)
+            check_cluster(document, files[main], env)
+
+
+def ask_server(main, files, env):
+    """What nats-server has against its configuration; empty where it has nothing."""
+    with tempfile.TemporaryDirectory() as scratch:
+        directory, auth = pathlib.Path(scratch) / "nats", pathlib.Path(scratch) / "nats-auth"
+        directory.mkdir()
+        auth.mkdir()
+        (auth / "auth.conf").write_text(AUTH)
+        for name, text in files.items():
+            (directory / name).write_text(text)
+        code, out, error = run(nats_server(), "-t", "-c", main, cwd=directory, env=env)
+    return "" if code == 0 else (error or out).strip()
 
 
 def check_cluster(document, text, env):
     place = f"{name_of(document)}, cluster"
     for needed, remedy in (
-        ("no_advertise: true", "clients would be sent to addresses of pods; add it to `cluster`"),
+        ("no_advertise", "clients would be sent to addresses of pods; add it to `cluster`"),
         ("authorization", "any nats-server that reaches port 6222 would read every session; add it to `cluster`"),
     ):
-        refuse_unless(needed.split(":")[0] in text, place, f"has no {needed.split(':')[0]}", remedy)
+        refuse_unless(needed in text, place, f"has no {needed}", remedy)
     name, service = document["metadata"]["name"], document["spec"]["serviceName"]
     for i in range(document["spec"]["replicas"]):
         route = f"@{name}-{i}.{service}:6222"
         known = any(value.rstrip('"').endswith(route) for value in env.values())
-        refuse_unless(known, place, f"no route leads to {name}-{i}", f"add a NATS_ROUTE variable that ends with {route}")
+        refuse_unless(
+            known, place, f"no route leads to {name}-{i}", f"add a NATS_ROUTE variable that ends with {route}"
+        )

@@ -5,7 +5,7 @@ import ipaddress
 
 from .refused import Refused, refuse_unless
 from .render import NAMESPACE
-from .workloads import of_kind, selects, workloads
+from .workloads import containers, of_kind, selects, workloads
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,21 +25,26 @@ def outside(name, address):
     return Peer(name, address=address)
 
 
-def pod_in(namespace, **labels):
-    return Peer(f"a pod of namespace {namespace}", tuple((k.replace("_", "/"), v) for k, v in labels.items()), namespace)
+def pod_in(namespace):
+    return Peer(f"a pod of namespace {namespace}", (), namespace)
 
 
 TOOL = (("app.kubernetes.io/component", "tool"),)
 INTERNET = outside("a public IPv4 address", "93.184.215.14")
 INTERNET6 = outside("a public IPv6 address", "2606:2800:21f:cb07::1")
 METADATA = [outside("the cloud's metadata", "169.254.169.254"), outside("the cloud's metadata (IPv6)", "fd00:ec2::254")]
-PRIVATE = [outside("a private address", address) for address in ("10.0.0.1", "172.16.9.9", "192.168.1.1", "100.64.0.9", "fd12::1")]
+PRIVATE = [
+    outside("a private address", address)
+    for address in ("10.0.0.1", "172.16.9.9", "192.168.1.1", "100.64.0.9", "fd12::1")
+]
 
 
 def allows(documents, source, target, port, protocol="TCP"):
     """Whether both the egress of the source and the ingress of the target let a flow through."""
     ends = ((source, target, "egress", "to"), (target, source, "ingress", "from"))
-    return all(side_allows(documents, own, other, port, protocol, direction, key) for own, other, direction, key in ends)
+    return all(
+        side_allows(documents, own, other, port, protocol, direction, key) for own, other, direction, key in ends
+    )
 
 
 def side_allows(documents, own, other, port, protocol, direction, key):
@@ -111,15 +116,22 @@ def check(documents, surroundings=Surroundings()):
     remedy = "open it in networkpolicy.yaml"
     for source, target, port, protocol in needed(documents, pods, surroundings):
         passes = allows(documents, source, target, port, protocol)
-        refuse_unless(passes, "NetworkPolicy", f"{source.name} does not reach {target.name} at {protocol} {port}", remedy)
+        refuse_unless(
+            passes, "NetworkPolicy", f"{source.name} does not reach {target.name} at {protocol} {port}", remedy
+        )
     for source, target, port in forbidden(documents, pods, surroundings):
         if allows(documents, source, target, port):
-            problem, close = f"{source.name} reaches {target.name} at port {port}", "narrow the policy that lets it through"
+            problem, close = (
+                f"{source.name} reaches {target.name} at port {port}",
+                "narrow the policy that lets it through",
+            )
             raise Refused("NetworkPolicy", problem, close)
 
 
 def needed(documents, pods, around):
-    by = lambda *components: [pod for pod in pods if component_of(pod) in components]
+    def by(*components):
+        return [pod for pod in pods if component_of(pod) in components]
+
     services = by("orchestrator", "gateway", "executor", "tool-host", "composer", "edge")
     monitoring, tool = pod_in("monitoring"), Peer("a pod of a tool", TOOL)
     for pod in pods:
@@ -133,14 +145,18 @@ def needed(documents, pods, around):
         yield (monitoring, nats, 8222, "TCP")
         if of_kind(documents, "ScaledObject"):
             yield (pod_in("keda"), nats, 8222, "TCP")
-        if any(c["name"] == "exporter" for d in of_kind(documents, "StatefulSet") for c in d["spec"]["template"]["spec"]["containers"]):
+        if any(container["name"] == "exporter" for _, _, container in containers(documents)):
             yield (monitoring, nats, 7777, "TCP")
     if not by("nats"):
         yield from ((pod, pod_in("nats"), 4222, "TCP") for pod in services + by("bootstrap"))
     for gateway in by("gateway"):
         yield from ((gateway, address, 443, "TCP") for address in around.internet)
     for edge in by("edge"):
-        for client in [pod_in("clients"), *(outside("a load balancer", a) for a in around.load_balancers), *by("smoke-test")]:
+        for client in [
+            pod_in("clients"),
+            *(outside("a load balancer", a) for a in around.load_balancers),
+            *by("smoke-test"),
+        ]:
             yield (client, edge, 7071, "TCP")
             if component_of(client) != "smoke-test":
                 yield (client, edge, 7070, "TCP")

@@ -64,7 +64,7 @@ def differences(one, other, path=""):
         for key in sorted(set(one) | set(other)):
             yield from differences(one.get(key), other.get(key), f"{path}.{key}".strip("."))
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for index, pair in enumerate(zip(one, other)):
+        for index, pair in enumerate(zip(one, other, strict=True)):
             yield from differences(*pair, f"{path}[{index}]")
     elif one != other:
         yield path, one, other

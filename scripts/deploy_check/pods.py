@@ -24,8 +24,12 @@ def check_hardening(document, pod):
     context, name = pod.get("securityContext", {}), name_of(document)
     remedy = "use the helper ailoop.podCommon"
     refuse_unless(context.get("runAsNonRoot") is True, name, "may run as root", remedy)
-    refuse_unless(context.get("seccompProfile", {}).get("type") == "RuntimeDefault", name, "has no seccomp profile", remedy)
-    refuse_unless(pod.get("automountServiceAccountToken") is False, name, "mounts a token of the Kubernetes API", remedy)
+    refuse_unless(
+        context.get("seccompProfile", {}).get("type") == "RuntimeDefault", name, "has no seccomp profile", remedy
+    )
+    refuse_unless(
+        pod.get("automountServiceAccountToken") is False, name, "mounts a token of the Kubernetes API", remedy
+    )
 
 
 def check_container(document, container):
@@ -37,7 +41,9 @@ def check_container(document, container):
     )
     refuse_unless(hard, place, "is not hardened", "use the helper ailoop.hardened")
     image = container["image"]
-    refuse_unless(":" in image.rpartition("/")[2], place, f"image {image} has neither tag nor digest", "set image.digest")
+    refuse_unless(
+        ":" in image.rpartition("/")[2], place, f"image {image} has neither tag nor digest", "set image.digest"
+    )
 
 
 def check_memory(document, container):
@@ -46,7 +52,9 @@ def check_memory(document, container):
     refuse_unless(limit, place, "has no limit of memory", "set resources.limits.memory")
     refuse_unless("cpu" in request, place, "requests no cpu", "set resources.requests.cpu")
     least = facts.MEMORY_MIN
-    refuse_unless(quantity(limit) >= least, place, f"memory limit {limit} is too small", f"give it {least >> 20}Mi or more")
+    refuse_unless(
+        quantity(limit) >= least, place, f"memory limit {limit} is too small", f"give it {least >> 20}Mi or more"
+    )
     fits = quantity(request.get("memory", limit)) <= quantity(limit)
     refuse_unless(fits, place, "requests more memory than its limit", "raise resources.limits.memory")
     cache = value_of(container, "AILOOP__ORCHESTRATOR__CACHE_BYTES")
@@ -59,7 +67,9 @@ def check_memory(document, container):
     if container["name"] == "nats":
         remedy = "set GOMEMLIMIT to 85 % of the memory limit"
         refuse_unless(go, place, "has no GOMEMLIMIT", remedy)
-        refuse_unless(quantity(go.removesuffix("B")) <= 0.9 * quantity(limit), place, f"GOMEMLIMIT {go} of {limit}", remedy)
+        refuse_unless(
+            quantity(go.removesuffix("B")) <= 0.9 * quantity(limit), place, f"GOMEMLIMIT {go} of {limit}", remedy
+        )
 
 
 def check_probes(document, container):
@@ -73,7 +83,9 @@ def check_probes(document, container):
         refuse_unless(found, place, f"has no {probe}", f"add one, at {path}")
         port = (found.get("httpGet") or found.get("tcpSocket") or {}).get("port")
         known = port in named or port in named.values()
-        refuse_unless(known, f"{place}, {probe}", f"port {port} is not among {sorted(named)}", "name a port of the container")
+        refuse_unless(
+            known, f"{place}, {probe}", f"port {port} is not among {sorted(named)}", "name a port of the container"
+        )
         if container["name"] == "ailoop":
             get = found.get("httpGet", {})
             problem = f"asks {get.get('path')} at {port}"
@@ -95,7 +107,8 @@ def check_pre_stop(documents):
     """Endpoints learn late that a pod goes. A headless Service has no such delay that a client could not see."""
     services = [service for service in of_kind(documents, "Service") if service["spec"].get("clusterIP") != "None"]
     for document, template in workloads(documents):
-        served = [s for s in services if selects({"matchLabels": s["spec"]["selector"]}, template["metadata"].get("labels", {}))]
+        labels = template["metadata"].get("labels", {})
+        served = [service for service in services if selects({"matchLabels": service["spec"]["selector"]}, labels)]
         if served:
             stops = all("preStop" in container.get("lifecycle", {}) for container in template["spec"]["containers"])
             problem = f"is behind Service/{served[0]['metadata']['name']} and has no preStop"

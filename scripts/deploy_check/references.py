@@ -26,24 +26,37 @@ def check_volumes(documents):
         place, pod = name_of(document), template["spec"]
         if document["kind"] != "Pod":
             account = pod.get("serviceAccountName")
-            refuse_unless(account in accounts, place, f"service account {account} does not exist", "add it to serviceaccounts.yaml")
+            refuse_unless(
+                account in accounts,
+                place,
+                f"service account {account} does not exist",
+                "add it to serviceaccounts.yaml",
+            )
         volumes = {volume["name"] for volume in pod.get("volumes", [])}
         volumes |= {claim["metadata"]["name"] for claim in document["spec"].get("volumeClaimTemplates", [])}
         for volume in pod.get("volumes", []):
             if "configMap" not in volume:
                 continue
             name = volume["configMap"]["name"]
-            refuse_unless(name in maps, place, f"ConfigMap {name} of volume {volume['name']} does not exist", "correct the name")
+            refuse_unless(
+                name in maps, place, f"ConfigMap {name} of volume {volume['name']} does not exist", "correct the name"
+            )
             for item in volume["configMap"].get("items", []):
                 known = item["key"] in maps[name]["data"]
-                refuse_unless(known, place, f"{item['key']} is not in ConfigMap {name}", "add the file, or remove the item")
+                refuse_unless(
+                    known, place, f"{item['key']} is not in ConfigMap {name}", "add the file, or remove the item"
+                )
         for container in pod["containers"]:
             mounts = {mount["mountPath"] for mount in container.get("volumeMounts", [])}
             for mount in container.get("volumeMounts", []):
-                refuse_unless(mount["name"] in volumes, place, f"volume {mount['name']} does not exist", "add the volume")
+                refuse_unless(
+                    mount["name"] in volumes, place, f"volume {mount['name']} does not exist", "add the volume"
+                )
             for variable, needed in directories(container).items():
                 problem = f"{variable} names {needed}, which is not mounted"
-                refuse_unless(any(needed == path or path.startswith(f"{needed}/") for path in mounts), place, problem, "mount it")
+                refuse_unless(
+                    any(needed == path or path.startswith(f"{needed}/") for path in mounts), place, problem, "mount it"
+                )
 
 
 def check_order(documents):
@@ -53,14 +66,18 @@ def check_order(documents):
         for entry in container.get("env", []):
             for used in re.findall(r"\$\((\w+)\)", entry.get("value") or ""):
                 problem = f"uses $({used}), which does not stand before it"
-                refuse_unless(used in before, f"{name_of(document)}, {entry['name']}", problem, f"move {used} before it")
+                refuse_unless(
+                    used in before, f"{name_of(document)}, {entry['name']}", problem, f"move {used} before it"
+                )
             before.add(entry["name"])
 
 
 def directories(container):
     """Directories that variables name: each must be mounted."""
     values = {name: entry.get("value") or "" for name, entry in environment(container).items()}
-    found = {name: value for name, value in values.items() if name in ("AILOOP_CONFIG", "AILOOP__COMPOSER__PROMPTS_DIR")}
+    found = {
+        name: value for name, value in values.items() if name in ("AILOOP_CONFIG", "AILOOP__COMPOSER__PROMPTS_DIR")
+    }
     files = {name: value for name, value in values.items() if name.endswith("CREDENTIALS") and value.startswith("/")}
     return found | {name: value.rpartition("/")[0] for name, value in files.items()}
 
@@ -79,7 +96,9 @@ def check_secrets(documents):
         for volume in pod.get("volumes", []):
             if "secret" in volume:
                 for item in volume["secret"].get("items") or [{"key": None}]:
-                    check_key(f"{name_of(document)}, volume {volume['name']}", volume["secret"]["secretName"], item["key"])
+                    check_key(
+                        f"{name_of(document)}, volume {volume['name']}", volume["secret"]["secretName"], item["key"]
+                    )
 
 
 def check_key(place, secret, key):
@@ -104,7 +123,11 @@ def check_selectors(documents):
 def check_services(documents):
     for document in of_kind(documents, "Service"):
         place, selector = name_of(document), {"matchLabels": document["spec"]["selector"]}
-        fits = [template for template in templates_of(documents) if selects(selector, template["metadata"].get("labels", {}))]
+        fits = [
+            template
+            for template in templates_of(documents)
+            if selects(selector, template["metadata"].get("labels", {}))
+        ]
         refuse_unless(fits, place, "selects no pod", "use the labels of the pods")
         for port in document["spec"]["ports"]:
             target = port.get("targetPort", port["port"])
@@ -118,16 +141,24 @@ def check_targets(documents):
     deployments, services = named(documents, "Deployment"), named(documents, "Service")
     for document in of_kind(documents, "HorizontalPodAutoscaler", "ScaledObject"):
         target = document["spec"]["scaleTargetRef"]["name"]
-        refuse_unless(target in deployments, name_of(document), f"Deployment {target} does not exist", "correct scaleTargetRef")
+        refuse_unless(
+            target in deployments, name_of(document), f"Deployment {target} does not exist", "correct scaleTargetRef"
+        )
     for document in of_kind(documents, "PodMonitor"):
-        fits = [t for t in templates_of(documents) if selects(document["spec"]["selector"], t["metadata"].get("labels", {}))]
+        fits = [
+            t for t in templates_of(documents) if selects(document["spec"]["selector"], t["metadata"].get("labels", {}))
+        ]
         for endpoint in document["spec"]["podMetricsEndpoints"]:
             has = all(any(endpoint["port"] == name for name, _ in ports(template)) for template in fits)
-            refuse_unless(has, name_of(document), f"port {endpoint['port']} is of no container", "name a port of the container")
+            refuse_unless(
+                has, name_of(document), f"port {endpoint['port']} is of no container", "name a port of the container"
+            )
     for document in of_kind(documents, "HTTPRoute", "GRPCRoute"):
         for backend in (b for rule in document["spec"]["rules"] for b in rule["backendRefs"]):
             service = services.get(backend["name"])
-            refuse_unless(service, name_of(document), f"Service {backend['name']} does not exist", "correct backendRefs")
+            refuse_unless(
+                service, name_of(document), f"Service {backend['name']} does not exist", "correct backendRefs"
+            )
             known = [port["port"] for port in service["spec"]["ports"]]
             problem = f"Service {backend['name']} has no port {backend['port']}"
             refuse_unless(backend["port"] in known, name_of(document), problem, f"use one of {known}")
