@@ -23,7 +23,8 @@ def check_overlays():
 def check(verbose):
     files.check_dockerfiles()
     files.check_config_maps()
-    print("ok  the Dockerfiles' paths; every prompt and configuration file in a ConfigMap")
+    files.check_nats_values(render.render_chart())
+    print("ok  the Dockerfile's paths; configuration and prompts in ConfigMaps; the values for the chart of NATS")
     render.lint()
     for setup in matrix.SETUPS:
         print(f"ok  chart with {setup.name()}: {matrix.check_setup(setup)} manifests")

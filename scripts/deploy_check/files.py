@@ -1,7 +1,12 @@
 """Files beside the manifests: those of images and of ConfigMaps."""
 
+import re
+
+import yaml
+
 from .paths import DEPLOY, ROOT
 from .refused import refuse_unless
+from .workloads import of_kind
 
 
 def check_config_maps():
@@ -26,3 +31,18 @@ def check_dockerfile(text):
 
 def check_dockerfiles():
     check_dockerfile((DEPLOY / "Dockerfile").read_text())
+
+
+def check_nats_values(documents, text=None):
+    """The values for the chart of NATS have the settings of our own nats-servers."""
+    values = yaml.safe_load(text or (DEPLOY / "helm/nats-values.yaml").read_text())["config"]
+    theirs = {key: str(value).strip("<> ") for key, value in values["merge"].items() if not key.startswith("$")}
+    theirs |= values["jetstream"]["merge"]
+    configuration = next(d["data"] for d in of_kind(documents, "ConfigMap") if "server.conf" in d["data"])[
+        "server.conf"
+    ]
+    remedy = "use the same in deploy/helm/nats-values.yaml and in the chart's nats.yaml"
+    for key, value in theirs.items():
+        ours = re.search(rf"^\s*{key}: \"?([^\"\n]+)\"?$", configuration, re.M)
+        problem = f"{key} is {value}, and {ours and ours[1]} in server.conf"
+        refuse_unless(ours and ours[1] == value, "deploy/helm/nats-values.yaml", problem, remedy)

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 
 from .. import files, manifests, parity
-from ..paths import BASE, CHART
+from ..paths import BASE, CHART, DEPLOY
 from ..refused import Refused
 from ..render import render_chart
 from .changes import CHANGES, EDGE, EVERYTHING, find, set_variable
@@ -43,6 +43,9 @@ def plant_values():
 
 def plant_files():
     yield must_refuse("a path that is not there", "nowhere", files.check_dockerfile, "COPY nowhere nowhere")
+    text = (DEPLOY / "helm/nats-values.yaml").read_text().replace("ping_max: 2", "ping_max: 3")
+    own = render_chart()
+    yield must_refuse("another setting for a NATS of one's own", "ping_max", files.check_nats_values, own, text)
     with tempfile.TemporaryDirectory() as scratch:
         directory = pathlib.Path(shutil.copytree(BASE, pathlib.Path(scratch) / "base"))
         edge = directory / "edge.yaml"

@@ -28,8 +28,8 @@ ailoop.yaml: |
 {{- end -}}
 
 {{/*
-What needs a restart: ailoop.yaml and prompts/default.md. Services load changes of agents.yaml, models.yaml and the other
-prompts by themselves.
+What needs a restart: ailoop.yaml and prompts/default.md. Services load changes of agents.yaml, models.yaml and the
+other prompts by themselves.
 */}}
 {{- define "ailoop.config.checksum" -}}
 {{- if .Values.config.create -}}
