@@ -53,6 +53,9 @@ def check_trigger(documents, document, metadata, deployment):
         refuse_unless(headless, place, problem, f"use {sorted(servers)[0]}.<namespace>.svc:8222")
         monitor = [p["port"] for p in service["ports"] if p["name"] == "monitor"]
         refuse_unless(int(port) in monitor, place, f"port {port} is not nats-server's monitor", "use 8222")
+        problem = "names no accountID, without which nats-server does not find the account"
+        remedy = "set accountID to the public key of the account AILOOP"
+        refuse_unless(metadata.get("accountID"), place, problem, remedy)
     component, variable = WORKERS[metadata["consumer"]]
     fits = deployment and deployment["spec"]["template"]["spec"]["containers"][0]["args"] == [component]
     problem = f"{document['spec']['scaleTargetRef']['name']} does not work on this consumer"

@@ -445,6 +445,7 @@ CHANGES = [
                 lambda d: trigger(d).update(natsServerMonitoringEndpoint="ailoop-edge.ailoop.svc:8222"),
                 "headless",
             ),
+            ("KEDA without the key of the account", SCALED, lambda d: trigger(d).pop("accountID"), "accountID"),
             (
                 "KEDA at another port",
                 SCALED,

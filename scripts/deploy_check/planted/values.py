@@ -23,6 +23,7 @@ VALUES = [
         {"autoscaling": {"mode": "keda"}, "nats": {"enabled": False, "copies": 3, "url": "nats://n:4222"}},
         "autoscaling.keda.endpoint",
     ),
+    ("KEDA without the key of the account", {"autoscaling": {"mode": "keda"}}, "autoscaling.keda.accountID"),
     ("two autoscalers", {"autoscaling": {"mode": "keda,hpa"}}, "/autoscaling/mode"),
     ("a minimum above the maximum", {"executor": {"autoscaling": {"min": 20}}}, "executor.autoscaling"),
     ("an unknown kind of tools", {"toolHost": {"kinds": ["mails"]}}, "/toolHost/kinds"),
