@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from . import files, manifests, matrix, parity, planted, render
+from . import files, manifests, matrix, outside, package, parity, planted, render
 from .paths import CHART, OVERLAYS
 from .refused import Refused
 
@@ -18,6 +18,8 @@ def check_overlays():
         chart = render.render_chart(values=KUSTOMIZE, files=[CHART / f"values-{directory.name}.yaml"])
         parity.check(f"overlay {directory.name}", documents, chart)
         print(f"ok  overlay {directory.name}: {len(documents)} manifests, the same as the chart's")
+    outside.check()
+    print("ok  an overlay of one's own merges its agents.yaml, in a namespace of its own")
 
 
 def check(verbose):
@@ -28,6 +30,8 @@ def check(verbose):
     render.lint()
     for setup in matrix.SETUPS:
         print(f"ok  chart with {setup.name()}: {matrix.check_setup(setup)} manifests")
+    package.check()
+    print("ok  the packaged chart is the same, and takes rules and dashboards of deploy/monitoring")
     print(f"ok  {manifests.check()} files of deploy/kubernetes/base are as the chart renders them")
     check_overlays()
     print(f"ok  {planted.plant(verbose)} planted mistakes are refused")

@@ -21,16 +21,20 @@ def check_config_maps():
             )
 
 
-def check_dockerfile(text):
+def check_dockerfile(text, context=ROOT):
     for line in text.splitlines():
         if line.startswith("COPY ") and "--from=" not in line:
             for source in line.split()[1:-1]:
-                there = (ROOT / source).exists()
-                refuse_unless(there, "deploy/Dockerfile", f"copies {source}, which is not there", "correct the path")
+                there = (context / source).exists()
+                refuse_unless(
+                    there, f"a Dockerfile of {context.name}", f"copies {source}, which is not there", "correct the path"
+                )
 
 
 def check_dockerfiles():
     check_dockerfile((DEPLOY / "Dockerfile").read_text())
+    tool = ROOT / "examples/tools/python"
+    check_dockerfile((tool / "Dockerfile").read_text(), tool)
 
 
 def check_nats_values(documents, text=None):
