@@ -25,6 +25,7 @@ def check_overlays():
 def check(verbose):
     files.check_dockerfiles()
     files.check_config_maps()
+    files.check_values()
     files.check_nats_values(render.render_chart())
     print("ok  the Dockerfile's paths; configuration and prompts in ConfigMaps; the values for the chart of NATS")
     render.lint()

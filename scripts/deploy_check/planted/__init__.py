@@ -5,6 +5,8 @@ import pathlib
 import shutil
 import tempfile
 
+import yaml
+
 from .. import files, manifests, parity
 from ..paths import BASE, CHART, DEPLOY
 from ..refused import Refused
@@ -43,6 +45,9 @@ def plant_values():
 
 def plant_files():
     yield must_refuse("a path that is not there", "nowhere", files.check_dockerfile, "COPY nowhere nowhere")
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values["edge"].pop("allowedOrigins")
+    yield must_refuse("a value that nobody finds", "allowedOrigins", files.check_values, values)
     text = (DEPLOY / "helm/nats-values.yaml").read_text().replace("ping_max: 2", "ping_max: 3")
     own = render_chart()
     yield must_refuse("another setting for a NATS of one's own", "ping_max", files.check_nats_values, own, text)

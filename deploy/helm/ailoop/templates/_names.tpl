@@ -42,7 +42,7 @@ app.kubernetes.io/component: {{ $component }}
 {{/* As ailoop.selector, for extra tool-hosts, which share their component. */}}
 {{- define "ailoop.toolHost.selector" -}}
 {{ include "ailoop.selector" (list (index . 0) "tool-host") }}
-ailoop.dev/tool-host: {{ index . 1 }}
+ailoop-tool-host: {{ index . 1 }}
 {{- end -}}
 
 {{- define "ailoop.labels" -}}

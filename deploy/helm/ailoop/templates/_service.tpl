@@ -31,10 +31,8 @@ spec:
       labels:
         {{- include "ailoop.podLabels" (list $root .component) | nindent 8 }}
         app.kubernetes.io/version: {{ $root.Values.image.tag | default $root.Chart.AppVersion | quote }}
-        {{- range $key, $value := .selector | fromYaml }}
-        {{- if hasPrefix "ailoop.dev/" $key }}
-        {{ $key }}: {{ $value }}
-        {{- end }}
+        {{- with get (fromYaml .selector) "ailoop-tool-host" }}
+        ailoop-tool-host: {{ . }}
         {{- end }}
       annotations:
         prometheus.io/scrape: "true"
