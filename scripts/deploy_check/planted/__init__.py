@@ -1,0 +1,78 @@
+"""Mistakes, planted one by one: each must be refused, by a message that names its place and a remedy."""
+
+import copy
+import pathlib
+import shutil
+import tempfile
+
+import yaml
+
+from .. import files, manifests, parity
+from ..paths import BASE, CHART, DEPLOY
+from ..refused import Refused
+from ..render import render_chart
+from .changes import CHANGES, EDGE, EVERYTHING, find, set_variable
+from .values import VALUES
+
+
+def must_refuse(what, place, check, *arguments):
+    """The text of the refusal, which must name the place."""
+    try:
+        check(*arguments)
+    except Refused as refused:
+        names = place in refused.place or place in refused.problem
+        if names and refused.remedy:
+            return str(refused)
+        raise Refused(
+            "the check itself", f"of {what} it says {refused}, which does not name {place}", "correct the check"
+        ) from None
+    raise Refused("the check itself", f"lets in {what}", "correct the check") from None
+
+
+def plant_changes():
+    documents = EVERYTHING.render()
+    for check, rows in CHANGES:
+        for what, target, change, place in rows:
+            copies = copy.deepcopy(documents)
+            change(find(copies, target))
+            yield must_refuse(what, place, check, copies)
+
+
+def plant_values():
+    for what, values, place in VALUES:
+        yield must_refuse(what, place, lambda of=values: render_chart(values=of))
+
+
+def plant_files():
+    yield must_refuse("a path that is not there", "nowhere", files.check_dockerfile, "COPY nowhere nowhere")
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values["edge"].pop("allowedOrigins")
+    yield must_refuse("a value that nobody finds", "allowedOrigins", files.check_values, values)
+    text = (DEPLOY / "helm/nats-values.yaml").read_text().replace("ping_max: 2", "ping_max: 3")
+    own = render_chart()
+    yield must_refuse("another setting for a NATS of one's own", "ping_max", files.check_nats_values, own, text)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = pathlib.Path(shutil.copytree(BASE, pathlib.Path(scratch) / "base"))
+        edge = directory / "edge.yaml"
+        text = edge.read_text()
+        edge.write_text(text.replace("replicas: 2", "replicas: 3"))
+        yield must_refuse("a base that somebody edited", "edge.yaml", manifests.check, directory)
+        edge.write_text(text)
+        (directory / "old.yaml").write_text(text)
+        yield must_refuse("a file that the chart no longer renders", "old.yaml", manifests.check, directory)
+    chart = render_chart(files=[CHART / "values-local.yaml"])
+    overlay = copy.deepcopy(chart)
+    set_variable("AILOOP__DRAIN_TIMEOUT", "9")(find(overlay, EDGE))
+    yield must_refuse(
+        "an overlay that differs from the chart", "Deployment/ailoop-edge", parity.check, "local", overlay, chart
+    )
+    overlay = [d for d in chart if d["kind"] != "PodDisruptionBudget"]
+    yield must_refuse("an overlay that lacks an object", "PodDisruptionBudget", parity.check, "local", overlay, chart)
+
+
+def plant(verbose=False):
+    """How many mistakes were planted, which all were refused."""
+    said = [*plant_changes(), *plant_values(), *plant_files()]
+    if verbose:
+        print(*said, sep="\n")
+    return len(said)
