@@ -12,17 +12,18 @@ const SERVICES: &[&str] =
 const ARROWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("proto", &[]),
-    ("telemetry", &[]),
+    ("telemetry", &["contract"]),
     ("ailoop-tool", &[]),
     ("reply", &["contract"]),
     ("session", &["contract", "reply"]),
+    ("session-trace", &["contract", "telemetry"]),
     ("tool-schema", &["contract"]),
     ("nats-permissions", &["contract"]),
     ("bus", &["contract", "telemetry"]),
     ("bus-memory", &["bus", "contract"]),
     ("configuration", &["contract", "reply"]),
     ("service", &["bus", "configuration", "contract", "telemetry"]),
-    ("loop-orchestrator", &["bus", "contract", "service", "session", "telemetry"]),
+    ("loop-orchestrator", &["bus", "contract", "service", "session", "session-trace", "telemetry"]),
     ("model-gateway", &["bus", "configuration", "contract", "reply", "service", "telemetry"]),
     ("prompt-composer", &["bus", "configuration", "contract", "reply", "service", "telemetry"]),
     ("tool-executor", &["bus", "contract", "service", "telemetry", "tool-schema"]),
@@ -30,7 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tool-host",
         &["ailoop-tool", "bus", "configuration", "contract", "service", "session", "telemetry", "tool-schema"],
     ),
-    ("edge", &["bus", "configuration", "contract", "proto", "service", "session", "telemetry"]),
+    ("edge", &["bus", "configuration", "contract", "proto", "service", "session", "session-trace", "telemetry"]),
 ];
 /// Packages that may depend on any other: the command, and those that measure and test.
 const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "properties", "simulation"];

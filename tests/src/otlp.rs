@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span as Exported;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tonic::transport::Server;
@@ -26,7 +28,7 @@ pub struct Collector {
 pub struct Span {
     /// The process's service name.
     pub service: String,
-    /// Name of the span, such as `turn e`.
+    /// Name of the span, such as `invoke_agent e`.
     pub name: String,
     /// Id of the trace, in hex.
     pub trace: String,
@@ -34,8 +36,16 @@ pub struct Span {
     pub id: String,
     /// Id of the parent span; empty for the root.
     pub parent: String,
-    /// Attributes that are strings or integers.
+    /// Attributes that are texts.
     pub texts: BTreeMap<String, String>,
+    /// Attributes that are whole numbers.
+    pub integers: BTreeMap<String, i64>,
+    /// Attributes that are lists, by their number of texts.
+    pub lists: BTreeMap<String, usize>,
+    /// Ids of the spans that it links to.
+    pub links: Vec<String>,
+    /// Whether its status is an error.
+    pub is_error: bool,
     /// Start and end, in nanoseconds since 1970.
     pub time: (u64, u64),
 }
@@ -73,6 +83,11 @@ impl Collector {
         all.iter().filter(of_session).cloned().collect()
     }
 
+    /// All spans so far.
+    pub fn spans(&self) -> Vec<Span> {
+        self.spans.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// All spans of a trace so far.
     pub fn trace(&self, id: &str) -> Vec<Span> {
         let all = self.spans.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +103,7 @@ impl TraceService for Spans {
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for resource in request.into_inner().resource_spans {
-            let attributes = resource.resource.map(|resource| texts(resource.attributes)).unwrap_or_default();
+            let attributes = resource.resource.map(|resource| texts(&resource.attributes)).unwrap_or_default();
             let service = attributes.get("service.name").cloned().unwrap_or_default();
             let spans = resource.scope_spans.into_iter().flat_map(|scope| scope.spans);
             all.extend(spans.map(|span| read(&service, span)));
@@ -104,18 +119,31 @@ fn read(service: &str, span: Exported) -> Span {
         trace: hex(&span.trace_id),
         id: hex(&span.span_id),
         parent: hex(&span.parent_span_id),
-        texts: texts(span.attributes),
+        texts: texts(&span.attributes),
+        integers: values(&span.attributes, |value| match value {
+            Value::IntValue(number) => Some(*number),
+            _ => None,
+        }),
+        lists: values(&span.attributes, |value| match value {
+            Value::ArrayValue(list) => Some(list.values.len()),
+            _ => None,
+        }),
+        links: span.links.iter().map(|link| hex(&link.span_id)).collect(),
+        is_error: span.status.is_some_and(|status| status.code == StatusCode::Error as i32),
         time: (span.start_time_unix_nano, span.end_time_unix_nano),
     }
 }
 
-fn texts(attributes: Vec<opentelemetry_proto::tonic::common::v1::KeyValue>) -> BTreeMap<String, String> {
-    let text = |value| match value {
-        Some(Value::StringValue(text)) => Some(text),
-        Some(Value::IntValue(number)) => Some(number.to_string()),
+fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
+    values(attributes, |value| match value {
+        Value::StringValue(text) => Some(text.clone()),
         _ => None,
-    };
-    attributes.into_iter().filter_map(|pair| Some((pair.key, text(pair.value?.value)?))).collect()
+    })
+}
+
+fn values<T>(attributes: &[KeyValue], read: impl Fn(&Value) -> Option<T>) -> BTreeMap<String, T> {
+    let one = |pair: &KeyValue| Some((pair.key.clone(), read(pair.value.as_ref()?.value.as_ref()?)?));
+    attributes.iter().filter_map(one).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -22,7 +22,7 @@ pub use config::{
 };
 pub use dead::{DeadArgs, DeadCommand, DeadListArgs};
 pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};
-pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs};
+pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TraceArgs};
 pub use mail::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
 pub use models::{ModelsArgs, ProbeArgs};
 pub use run::{ApproveArg, RunArgs, SessionSettings};
@@ -79,6 +79,9 @@ pub enum CliCommand {
     /// Fold a session's whole log again and compare it with the stored state; show its slots, or the state after one of
     /// them
     Replay(ReplayArgs),
+    /// Show what each turn of a session did, how long it took and what it cost, as a tree of spans; made from the log,
+    /// so no collector is needed
+    Trace(TraceArgs),
     /// Write a session to a file, one line for each commit, from the archive and the log; uses NATS directly
     Export(ExportArgs),
     /// Import a session from a file that `ailoop export` wrote; uses NATS directly

@@ -21,6 +21,7 @@ mod serve;
 mod settings;
 mod stats;
 mod tools;
+mod trace;
 mod transcript;
 mod up;
 mod watch;
@@ -48,6 +49,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Approvals(args) => approvals::run(&args, terminal).await,
         CliCommand::Mail(args) => mail::run(&args, terminal).await,
         CliCommand::Configure(args) => control::configure_session(&args, terminal).await,
+        CliCommand::Trace(args) => trace::show_trace(&args, terminal).await,
         CliCommand::Replay(args) => history::replay_log(&args, terminal).await,
         CliCommand::Export(args) => export_import::export_session(&args, terminal).await,
         CliCommand::Import(args) => export_import::import_session(&args, terminal).await,

@@ -92,6 +92,7 @@ impl LocalFleet {
         let lock = plan.home.lock()?;
         lock.remove_run_file();
         let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal_failure(&error))?;
+        service::process::start_metrics();
         let (nats, url) = match &plan.nats {
             NatsSource::Private { binary, port } => {
                 let server = NatsServer::start(binary, &plan.home.nats(), *port).await?;

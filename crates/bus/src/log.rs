@@ -92,12 +92,7 @@ impl Bus {
         let Some(head) = self.head_from(key, 0).await? else { return Ok(None) };
         let end = head.end();
         let last = at.map_or(end, |at| at.min(end));
-        let mut commits = self.load_range(key, page_start(last), last).await?;
-        // A page is read whole, also what came since.
-        if let Some(commits) = &mut commits {
-            commits.retain(|(slot, _)| *slot <= last);
-        }
-        Ok(commits)
+        self.page_until(key, last).await
     }
 
     /// These slots, in their order; `None` when one of them is not there, which means that it was not written yet or
@@ -138,6 +133,17 @@ impl Bus {
         for page in from_page..=head.slot / SLOTS_PER_PAGE {
             let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(head.slot);
             commits.extend(self.load_range(key, page * SLOTS_PER_PAGE, last).await?.unwrap_or_default());
+        }
+        Ok(commits)
+    }
+
+    /// The commits of one page up to slot `last`, which was written, wherever they lie; `None` when they are gone from the
+    /// archive.
+    pub async fn page_until(&self, key: &SessionKey, last: u64) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
+        let mut commits = self.load_range(key, page_start(last), last).await?;
+        // A page is read whole, also what came since.
+        if let Some(commits) = &mut commits {
+            commits.retain(|(slot, _)| *slot <= last);
         }
         Ok(commits)
     }

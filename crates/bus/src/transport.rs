@@ -230,6 +230,17 @@ pub struct Depth {
     pub held: u64,
 }
 
+/// What is in a queue, and who takes from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueState {
+    /// Items that wait, and items that are held.
+    pub depth: Depth,
+    /// Requests of workers for items.
+    pub pullers: u64,
+    /// When the oldest item was stored; none where there is no item, or where it is not known.
+    pub oldest: Option<Timestamp>,
+}
+
 /// How much a stream or object store holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StorageSize {
@@ -348,6 +359,11 @@ pub trait Transport: Send + Sync + 'static {
 
     /// How much waits in a queue, and is held.
     async fn depth(&self, queue: Queue) -> Result<Depth, BusError>;
+
+    /// What is in a queue, and who takes from it. A server that knows only the depth says only that.
+    async fn queue_state(&self, queue: Queue) -> Result<QueueState, BusError> {
+        Ok(QueueState { depth: self.depth(queue).await?, ..QueueState::default() })
+    }
 
     /// Messages that match `filter`, in a stream that keeps one for each subject.
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError>;

@@ -73,7 +73,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// What a session is doing, as workers and lists see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Waiting for the user.

@@ -25,6 +25,7 @@ pub mod subject;
 pub mod text;
 pub mod timestamp;
 pub mod tool;
+pub mod trace;
 pub mod version;
 
 pub use ai_config::AiConfig;

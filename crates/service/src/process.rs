@@ -14,6 +14,7 @@ use crate::health::{self, Readiness};
 use crate::shutdown::{self, Shutdown};
 use crate::tasks::Tasks;
 use configuration::Settings;
+use contract::streams::Queue;
 
 /// Pause between looks at the bus, for readiness.
 const PING_EVERY: Duration = Duration::from_secs(2);
@@ -72,6 +73,7 @@ where
     let settings = Settings::read(None)?; // configuration fails before any IO
     let (mut common, own) = (CommonSettings::read(&settings)?, settings.section(section)?);
     let telemetry = telemetry::init(service, &common.telemetry)?;
+    start_metrics();
     let shutdown = shutdown::on_signal();
     raise_open_files();
     service.clone_into(&mut common.nats.name);
@@ -87,6 +89,12 @@ where
     tracing::info!(service, "ended");
     telemetry.shutdown().await;
     Ok(())
+}
+
+/// Makes the metrics of a process that exist before anything happens.
+pub fn start_metrics() {
+    let queues: Vec<&str> = Queue::ALL.iter().map(|queue| queue.durable()).collect();
+    telemetry::metric::start(env!("CARGO_PKG_VERSION"), &queues);
 }
 
 /// Starts, unless the process is told to end meanwhile.
@@ -178,7 +186,11 @@ impl ReadinessWatch {
     pub fn of_bus(bus: Bus, reachable: Readiness) -> Self {
         Self::start("nats", reachable, move || {
             let bus = bus.clone();
-            async move { bus.ping().await.is_ok() }
+            async move {
+                let is_connected = bus.ping().await.is_ok();
+                telemetry::metric::nats_connected(is_connected);
+                is_connected
+            }
         })
     }
 

@@ -109,7 +109,7 @@ impl State {
             Event::TurnStarted(started) => {
                 self.turns = started.turn;
                 self.tally.premature += u32::from(started.premature);
-                self.traceparent.clone_from(&started.traceparent);
+                self.previous_traceparent = std::mem::replace(&mut self.traceparent, started.traceparent.clone());
                 self.waiting.retain(|waiting| !started.messages.contains(&waiting.id));
                 self.cancels.clear();
                 let limit = self.setup.as_ref().map(|s| s.agent.continuation.turn_timeout()).unwrap_or_default();

@@ -40,6 +40,7 @@ use contract::command::{Command, ControlReason, Start};
 use contract::commit::{Commit, Phase, SessionSummary};
 use contract::event::{Event, InputRef};
 use contract::subject::SessionKey;
+use contract::trace::TraceContext;
 use serde::{Deserialize, Serialize};
 
 use crate::handled::Handled;
@@ -89,19 +90,6 @@ pub struct Recompose {
     pub ai_config: contract::AiConfig,
     /// What it may use; all that the agent may where none is given.
     pub tools: Option<Vec<String>>,
-}
-
-/// A turn that runs, as its spans tell of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RunningTurn {
-    /// Number of the turn, from 1.
-    pub number: u32,
-    /// When it began; none for a turn that an older version began.
-    pub started: Option<Timestamp>,
-    /// Id of the agent that answers.
-    pub agent: String,
-    /// The W3C `traceparent` that was committed when it began.
-    pub traceparent: Option<String>,
 }
 
 impl Session {
@@ -242,15 +230,43 @@ impl Session {
         self.state.traceparent.as_deref()
     }
 
-    /// The turn that runs: for spans.
-    pub fn running_turn(&self) -> Option<RunningTurn> {
+    /// The span of the running turn, or of the last one.
+    pub fn turn_trace(&self) -> Option<TraceContext> {
+        self.trace_of(self.state.turns, self.state.traceparent.as_deref())
+    }
+
+    /// The trace context under which the turn before turn `turn` began: for a link. `turn` is the running turn, or the
+    /// next one.
+    pub fn trace_before(&self, turn: u32) -> Option<TraceContext> {
+        let begun = self.state.turns >= turn;
+        let before = if begun { &self.state.previous_traceparent } else { &self.state.traceparent };
+        before.as_deref()?.parse().ok()
+    }
+
+    fn trace_of(&self, turn: u32, traceparent: Option<&str>) -> Option<TraceContext> {
+        let given: TraceContext = traceparent.filter(|_| turn > 0)?.parse().ok()?;
+        Some(given.turn(&self.key(), turn))
+    }
+
+    /// Number of the running turn, or of the last one; 0 before the first.
+    pub fn turns(&self) -> u32 {
+        self.state.turns
+    }
+
+    /// When the running turn began; none where no turn runs, or where an older version began it.
+    pub fn turn_began(&self) -> Option<Timestamp> {
         let turn = self.state.turn.as_ref()?;
-        Some(RunningTurn {
-            number: turn.number,
-            started: (turn.started != Timestamp::default()).then_some(turn.started),
-            agent: self.who().0.to_owned(),
-            traceparent: self.state.traceparent.clone(),
-        })
+        (turn.started != Timestamp::default()).then_some(turn.started)
+    }
+
+    /// Whether a turn runs.
+    pub fn has_running_turn(&self) -> bool {
+        self.state.turn.is_some()
+    }
+
+    /// The agent's name, for people: for spans.
+    pub fn agent_name(&self) -> &str {
+        self.state.setup.as_ref().map_or("", |setup| setup.agent.name.as_str())
     }
 
     /// The agent's id and the model's: for counting.

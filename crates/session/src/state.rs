@@ -63,6 +63,9 @@ pub(crate) struct State {
     pub(crate) spent: Spent,
     pub(crate) last_stop: Option<StopReason>,
     pub(crate) traceparent: Option<String>,
+    /// The same of the turn before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) previous_traceparent: Option<String>,
     /// The last command to each child, until the result of its call arrives.
     #[serde(default)]
     pub(crate) children: BTreeMap<CallId, ParentCommand>,
@@ -160,6 +163,7 @@ impl State {
             spent: Spent::default(),
             last_stop: None,
             traceparent: None,
+            previous_traceparent: None,
             children: BTreeMap::new(),
             child_commands: 0,
             last_parent_command: None,

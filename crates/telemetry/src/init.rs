@@ -1,14 +1,16 @@
 //! Sets up logs, traces and metrics, once per process, and flushes them at its end.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::Duration;
 
-use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
-use opentelemetry_otlp::WithExportConfig;
+use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
-use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanExporter};
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SpanExporter, SpanProcessor,
+};
 use tracing::Subscriber;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
@@ -17,10 +19,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::{LogFormat, TelemetryConfig};
+use crate::exporter;
 use crate::names::TARGET;
 
-/// How long one export may take.
-const EXPORT_MAX: Duration = Duration::from_secs(5);
+/// Pause between exports of spans: what a killed process had not exported is lost, where nobody else sends it.
+const SPANS_EVERY: Duration = Duration::from_secs(1);
+/// Spans that wait for an export; more than that are lost, and OpenTelemetry says so in a log line.
+const SPANS_MAX: usize = 16_384;
 /// Pause between exports of metrics.
 const METRICS_EVERY: Duration = Duration::from_secs(15);
 /// How long the flush at the end may take; a collector that hangs must not keep a process.
@@ -43,6 +48,14 @@ pub enum TelemetryError {
         /// The endpoint as it was configured.
         endpoint: String,
         /// What is wrong with it.
+        reason: String,
+    },
+    /// The certificate of the collector's authority cannot be read: correct `telemetry.otlp_ca_file`.
+    #[error("telemetry.otlp_ca_file {path:?} cannot be read: {reason}")]
+    CaFile {
+        /// The file as it was configured.
+        path: String,
+        /// Why it cannot be read.
         reason: String,
     },
     /// The share is not between 0 and 1: correct `telemetry.sample_ratio`.
@@ -80,15 +93,16 @@ pub fn init(service: &str, config: &TelemetryConfig) -> Result<Telemetry, Teleme
     let (metrics, registry) = metrics(config, resource)?;
     tracing_subscriber::registry()
         .with(logs(config.log).with_filter(filter))
-        .with(traces.as_ref().map(|provider| spans(provider, service)))
+        .with(traces.as_ref().map(|(provider, _)| spans(provider)))
         .try_init()
         .map_err(|_| TelemetryError::Twice)?;
     if !crate::metric::install(&metrics, registry) {
         return Err(TelemetryError::Twice);
     }
-    if let Some(provider) = &traces {
-        crate::trace::install(provider.tracer(service.to_owned()));
-    }
+    let traces = traces.map(|(provider, processor)| {
+        crate::trace::install(processor, scope(), config);
+        provider
+    });
     Ok(Telemetry { traces, metrics })
 }
 
@@ -124,12 +138,12 @@ fn logs<S: Subscriber + for<'a> LookupSpan<'a>>(format: LogFormat) -> Box<dyn La
 }
 
 /// Our spans only: no log line becomes a span event, since log lines are not sampled and may be many.
-fn spans<S>(provider: &SdkTracerProvider, service: &str) -> impl Layer<S> + use<S>
+fn spans<S>(provider: &SdkTracerProvider) -> impl Layer<S> + use<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     tracing_opentelemetry::layer()
-        .with_tracer(provider.tracer(service.to_owned()))
+        .with_tracer(provider.tracer_with_scope(scope()))
         .with_context_activation(false)
         .with_location(false)
         .with_threads(false)
@@ -139,22 +153,39 @@ where
         .with_filter(filter_fn(|meta| meta.is_span() && meta.target() == TARGET))
 }
 
-fn traces(config: &TelemetryConfig, resource: &Resource) -> Result<Option<SdkTracerProvider>, TelemetryError> {
+fn traces(config: &TelemetryConfig, resource: &Resource) -> Result<Option<Traces>, TelemetryError> {
     let Some(endpoint) = &config.otlp_endpoint else { return Ok(None) };
-    let exporter = opentelemetry_otlp::SpanExporter::builder()
-        .with_tonic()
-        .with_endpoint(endpoint)
-        .with_timeout(EXPORT_MAX)
-        .build()
-        .map_err(|error| unusable(endpoint, &error))?;
+    let exporter = exporter::spans(endpoint, config)?;
     Ok(Some(provider(exporter, config.sample_ratio, resource.clone())))
 }
 
-fn provider(exporter: impl SpanExporter + 'static, ratio: f64, resource: Resource) -> SdkTracerProvider {
-    SdkTracerProvider::builder()
+/// The provider of live spans, and the processor that it shares with spans that have ended.
+type Traces = (SdkTracerProvider, Arc<BatchSpanProcessor>);
+
+fn provider(exporter: impl SpanExporter + 'static, ratio: f64, resource: Resource) -> Traces {
+    let mut batches = BatchConfigBuilder::default();
+    if std::env::var_os("OTEL_BSP_MAX_QUEUE_SIZE").is_none() {
+        batches = batches.with_max_queue_size(SPANS_MAX);
+    }
+    if std::env::var_os("OTEL_BSP_SCHEDULE_DELAY").is_none() {
+        batches = batches.with_scheduled_delay(SPANS_EVERY);
+    }
+    let mut processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches.build()).build();
+    processor.set_resource(&resource);
+    let processor = Arc::new(processor);
+    let provider = SdkTracerProvider::builder()
         .with_resource(resource)
         .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(ratio))))
-        .with_batch_exporter(exporter)
+        .with_span_processor(crate::trace::Shared(processor.clone()))
+        .build();
+    (provider, processor)
+}
+
+/// Where our spans come from, and the conventions that their attributes follow.
+fn scope() -> InstrumentationScope {
+    InstrumentationScope::builder("ailoop")
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .with_schema_url(crate::names::SCHEMA_URL)
         .build()
 }
 
@@ -170,19 +201,10 @@ fn metrics(
         .map_err(|error| TelemetryError::Metrics(error.to_string()))?;
     let mut builder = SdkMeterProvider::builder().with_resource(resource).with_reader(text);
     if let Some(endpoint) = &config.otlp_endpoint {
-        let exporter = opentelemetry_otlp::MetricExporter::builder()
-            .with_tonic()
-            .with_endpoint(endpoint)
-            .with_timeout(EXPORT_MAX)
-            .build()
-            .map_err(|error| unusable(endpoint, &error))?;
+        let exporter = exporter::metrics(endpoint, config)?;
         builder = builder.with_reader(PeriodicReader::builder(exporter).with_interval(METRICS_EVERY).build());
     }
     Ok((builder.build(), registry))
-}
-
-fn unusable(endpoint: &str, error: &dyn std::error::Error) -> TelemetryError {
-    TelemetryError::Endpoint { endpoint: endpoint.to_owned(), reason: error.to_string() }
 }
 
 #[cfg(test)]
@@ -190,6 +212,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Instant;
 
+    use contract::trace::TraceContext;
     use opentelemetry_sdk::error::OTelSdkResult;
     use opentelemetry_sdk::trace::SpanData;
 
@@ -216,17 +239,17 @@ mod tests {
     /// Runs `work` with logs at `info` and a collector; gives what it exported.
     fn collected(ratio: f64, work: impl FnOnce()) -> Vec<SpanData> {
         let collector = Collector::default();
-        let traces = provider(collector.clone(), ratio, Resource::builder_empty().build());
+        let (traces, _) = provider(collector.clone(), ratio, Resource::builder_empty().build());
         let quiet = tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_filter(EnvFilter::new("info"));
-        let subscriber = tracing_subscriber::registry().with(quiet).with(spans(&traces, "test"));
+        let subscriber = tracing_subscriber::registry().with(quiet).with(spans(&traces));
         listened_by(subscriber, work);
         traces.force_flush().unwrap();
         let spans = collector.spans.lock().unwrap();
         spans.clone()
     }
 
-    fn attribute(span: &SpanData, name: &str) -> Option<String> {
-        span.attributes.iter().find(|have| have.key.as_str() == name).map(|have| have.value.to_string())
+    fn attribute(span: &SpanData, name: &str) -> Option<opentelemetry::Value> {
+        span.attributes.iter().find(|have| have.key.as_str() == name).map(|have| have.value.clone())
     }
 
     /// One test at a time: whether a span is wanted is remembered for the whole process, whoever wants it.
@@ -236,37 +259,57 @@ mod tests {
         tracing::dispatcher::with_default(&subscriber.into(), work);
     }
 
+    fn request() -> tracing::Span {
+        span::model_request(span::ModelRequest {
+            session: "s-1",
+            call: "m1-2",
+            attempt: 1,
+            delivery: 2,
+            number: 3,
+            provider: "openai",
+            model: "gpt",
+        })
+    }
+
     #[test]
     fn spans_go_out_with_their_parents_and_without_log_lines() {
-        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let parent: TraceContext = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
         let spans = collected(0.0, || {
-            let step = span::step("s-1", 1, 2, "a");
-            trace::set_parent(&step, parent);
-            step.in_scope(|| {
-                let current = trace::current().unwrap();
-                assert_eq!(trace::trace_id(&current), trace::trace_id(parent));
+            let request = request();
+            trace::set_parent(&request, parent);
+            request.in_scope(|| {
+                assert_eq!(trace::current().unwrap().trace_id, parent.trace_id);
                 tracing::info!("a line of log");
                 tracing::info_span!("of somebody else").in_scope(|| {
-                    let chat = span::chat("s-1", "m1-2", "1.1", "gpt", "openai");
-                    span::replied(&chat, &span::Replied { input: 3, finish_reason: "stop", ..Default::default() });
-                    span::failed(&chat, "model_hung");
+                    let compose = span::compose("a");
+                    span::composed(&compose, "f", 30, 4);
+                    span::failed(&compose, "unknown_model");
                 });
             });
         });
         let names: Vec<_> = spans.iter().map(|span| span.name.as_ref()).collect();
-        assert_eq!(names, ["chat gpt", "invoke_agent a"]);
-        let (chat, step) = (&spans[0], &spans[1]);
-        assert_eq!(chat.parent_span_id, step.span_context.span_id());
-        assert_eq!(step.parent_span_id.to_string(), "b7ad6b7169203331");
-        assert_eq!(attribute(chat, names::attr::INPUT_TOKENS).as_deref(), Some("3"));
-        assert_eq!(attribute(chat, names::attr::ERROR).as_deref(), Some("model_hung"));
-        assert_eq!(attribute(chat, names::attr::CONVERSATION).as_deref(), Some("s-1"));
+        assert_eq!(names, ["compose a", "POST"]);
+        let (compose, request) = (&spans[0], &spans[1]);
+        assert_eq!(compose.parent_span_id, request.span_context.span_id());
+        assert_eq!(request.parent_span_id.to_string(), "b7ad6b7169203331");
+        assert_eq!(attribute(request, names::attr::CONVERSATION), Some("s-1".into()));
+        assert_eq!(attribute(compose, names::attr::ERROR), Some("unknown_model".into()));
+        for (span, name, number) in [
+            (compose, names::attr::PROMPT_BYTES, 30),
+            (compose, names::attr::PROMPT_COMPONENTS, 4),
+            (request, names::attr::ATTEMPT, 1),
+            (request, names::attr::DELIVERY, 2),
+            (request, names::attr::RESEND_COUNT, 2),
+        ] {
+            assert_eq!(attribute(span, name), Some(opentelemetry::Value::I64(number)), "{name}");
+        }
         assert!(spans.iter().all(|span| span.events.is_empty()));
+        assert!(spans.iter().all(|span| span.instrumentation_scope.schema_url() == Some(names::SCHEMA_URL)));
     }
 
     #[test]
     fn sample_ratio_zero_exports_nothing_and_propagates_the_trace() {
-        let one = || span::decide().in_scope(|| assert!(trace::current().is_some()));
+        let one = || span::edge_request("m", None).in_scope(|| assert!(trace::current().is_some()));
         assert_eq!(collected(1.0, one).len(), 1);
         assert_eq!(collected(0.0, one).len(), 0);
     }
@@ -275,7 +318,7 @@ mod tests {
     fn nothing_is_made_where_nobody_listens() {
         let quiet = tracing_subscriber::fmt::layer().with_writer(std::io::sink).with_filter(EnvFilter::new("info"));
         listened_by(tracing_subscriber::registry().with(quiet), || {
-            let span = span::step("s", 1, 1, "a");
+            let span = request();
             assert!(span.is_disabled());
             assert_eq!(span.in_scope(trace::current), None);
         });
@@ -284,7 +327,7 @@ mod tests {
     #[tokio::test]
     async fn collector_hangs_shutdown_is_not_delayed() {
         let collector = Collector { hangs: true, ..Collector::default() };
-        let traces = provider(collector, 1.0, Resource::builder_empty().build());
+        let (traces, _) = provider(collector, 1.0, Resource::builder_empty().build());
         opentelemetry::trace::Tracer::start(&traces.tracer("test"), "x");
         let telemetry = Telemetry { traces: Some(traces), metrics: SdkMeterProvider::builder().build() };
         let began = Instant::now();

@@ -4,11 +4,12 @@
 //! `ailoop=debug` through; otherwise making one costs a comparison. Metrics can always be read as Prometheus text.
 
 mod config;
+mod exporter;
 mod init;
 pub mod metric;
 pub mod names;
 pub mod span;
 pub mod trace;
 
-pub use config::{LogFormat, TelemetryConfig};
+pub use config::{LogFormat, OtlpProtocol, TelemetryConfig};
 pub use init::{Telemetry, TelemetryError, init};

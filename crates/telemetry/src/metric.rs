@@ -2,12 +2,14 @@
 //!
 //! Before [`crate::init`] nothing is counted.
 
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Counter, Histogram, Meter, MeterProvider, UpDownCounter};
+use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, MeterProvider, UpDownCounter};
 use opentelemetry_sdk::metrics::SdkMeterProvider;
+use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, TextEncoder};
 
 use crate::names::{attr, metric as names};
@@ -18,7 +20,19 @@ struct Metrics {
     registry: prometheus::Registry,
     sessions_started: Counter<u64>,
     sessions_ended: Counter<u64>,
-    sessions_active: UpDownCounter<i64>,
+    sessions: Gauge<u64>,
+    sessions_with_gates: Gauge<u64>,
+    queue_waiting: Gauge<u64>,
+    queue_held: Gauge<u64>,
+    queue_oldest: Gauge<f64>,
+    queue_pullers: Gauge<u64>,
+    work_running: Gauge<u64>,
+    work_max: Gauge<u64>,
+    nats_connected: Gauge<u64>,
+    nats_reconnects: Counter<u64>,
+    breaker_open: Gauge<u64>,
+    build: Gauge<u64>,
+    turn_duration: Histogram<f64>,
     turns: Counter<u64>,
     premature: Counter<u64>,
     cost: Counter<f64>,
@@ -50,19 +64,45 @@ struct Metrics {
 /// Bounds in seconds for what takes microseconds to milliseconds.
 const QUICK: &[f64] = &[0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5];
 /// Bounds in seconds for what waits for others.
-const SLOW: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 300.0];
+const SLOW: &[f64] = &[
+    0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 80.0, 120.0, 180.0,
+    240.0, 300.0, 600.0,
+];
+/// Bounds in seconds for turns: people may be asked in between.
+const LONG: &[f64] =
+    &[0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 3_600.0, 21_600.0, 86_400.0];
+/// Values of one label that come from clients, such as models: the others are counted as `other`.
+const VALUES_MAX: usize = 128;
 
 /// Makes the instruments; `false` when they were made before.
 pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registry) -> bool {
     let meter = provider.meter("ailoop");
+    // Resident memory, CPU time, open files and start time, under the names that Prometheus knows.
+    let process = registry.register(Box::new(ProcessCollector::for_self()));
+    if let Err(error) = process {
+        tracing::warn!(%error, "the process has no metrics of its own");
+    }
     let count = |name| meter.u64_counter(name).build();
     let gauge = |name| meter.i64_up_down_counter(name).build();
+    let now = |name| meter.u64_gauge(name).build();
     METRICS
         .set(Metrics {
             registry,
             sessions_started: count(names::SESSIONS_STARTED),
             sessions_ended: count(names::SESSIONS_ENDED),
-            sessions_active: gauge(names::SESSIONS_ACTIVE),
+            sessions: now(names::SESSIONS),
+            sessions_with_gates: now(names::SESSIONS_WITH_GATES),
+            queue_waiting: now(names::QUEUE_WAITING),
+            queue_held: now(names::QUEUE_HELD),
+            queue_oldest: meter.f64_gauge(names::QUEUE_OLDEST).with_unit("s").build(),
+            queue_pullers: now(names::QUEUE_PULLERS),
+            work_running: now(names::WORK_RUNNING),
+            work_max: now(names::WORK_MAX),
+            nats_connected: now(names::NATS_CONNECTED),
+            nats_reconnects: count(names::NATS_RECONNECTS),
+            breaker_open: now(names::BREAKER_OPEN),
+            build: now(names::BUILD),
+            turn_duration: seconds(&meter, names::TURN_DURATION, LONG),
             turns: count(names::TURNS),
             premature: count(names::PREMATURE),
             cost: meter.f64_counter(names::COST).build(),
@@ -107,6 +147,95 @@ fn label(key: &'static str, value: &str) -> KeyValue {
     KeyValue::new(key, value.to_owned())
 }
 
+/// A label whose values come from clients: the first 128 by name, the others as `other`, so that no client makes series
+/// without end.
+fn bounded(key: &'static str, value: &str) -> KeyValue {
+    static KNOWN: Mutex<BTreeMap<&'static str, BTreeSet<String>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let values = known.entry(key).or_default();
+    if !values.contains(value) {
+        if values.len() >= VALUES_MAX {
+            return KeyValue::new(key, "other");
+        }
+        values.insert(value.to_owned());
+    }
+    label(key, value)
+}
+
+/// Counters that exist before the first event: an alert on an increase would miss the first one otherwise.
+pub fn start(version: &str, queues: &[&str]) {
+    with(|m| {
+        m.build.record(1, &[label(names::VERSION, version)]);
+        for counter in [&m.sessions_started, &m.commits_refused, &m.slow_clients, &m.nats_reconnects] {
+            counter.add(0, &[]);
+        }
+        for queue in queues {
+            for counter in [&m.dead_letters, &m.redeliveries, &m.handed_back] {
+                counter.add(0, &[label(names::QUEUE, queue)]);
+            }
+        }
+    });
+}
+
+/// What a queue holds now, and who takes from it.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueLevel {
+    /// Items that no worker holds.
+    pub waiting: u64,
+    /// Items that were delivered and not settled.
+    pub held: u64,
+    /// Age of the oldest item in seconds; 0 where there is none.
+    pub oldest: f64,
+    /// Requests of workers for items.
+    pub pullers: u64,
+}
+
+/// What a queue holds now.
+pub fn queue(name: &str, level: QueueLevel) {
+    with(|m| {
+        let labels = [label(names::QUEUE, name)];
+        m.queue_waiting.record(level.waiting, &labels);
+        m.queue_held.record(level.held, &labels);
+        m.queue_oldest.record(level.oldest, &labels);
+        m.queue_pullers.record(level.pullers, &labels);
+    });
+}
+
+/// How many items run at this worker, of how many at most.
+pub fn work(queue: &str, running: usize, max: usize) {
+    with(|m| {
+        let labels = [label(names::QUEUE, queue)];
+        m.work_running.record(running as u64, &labels);
+        m.work_max.record(max as u64, &labels);
+    });
+}
+
+/// Sessions of a phase in the index.
+pub fn sessions(phase: &str, number: usize) {
+    with(|m| m.sessions.record(number as u64, &[label(names::PHASE, phase)]));
+}
+
+/// Sessions that wait for a person.
+pub fn sessions_with_gates(number: usize) {
+    with(|m| m.sessions_with_gates.record(number as u64, &[]));
+}
+
+/// Whether this process is connected to NATS.
+pub fn nats_connected(is_connected: bool) {
+    with(|m| m.nats_connected.record(u64::from(is_connected), &[]));
+}
+
+/// This process connected to NATS again.
+pub fn nats_reconnect() {
+    with(|m| m.nats_reconnects.add(1, &[]));
+}
+
+/// Whether a circuit breaker of a provider's model sends no requests.
+pub fn breaker(provider: &str, model: &str, is_open: bool) {
+    let labels = || [label(attr::PROVIDER, provider), bounded(attr::MODEL, model)];
+    with(|m| m.breaker_open.record(u64::from(is_open), &labels()));
+}
+
 /// Everything counted so far, as Prometheus text; empty before [`crate::init`].
 pub fn render() -> String {
     let Some(metrics) = METRICS.get() else { return String::new() };
@@ -120,18 +249,11 @@ pub fn render() -> String {
 /// Counts a session that began.
 pub fn session_started() {
     with(|m| m.sessions_started.add(1, &[]));
-    session(1);
 }
 
 /// A session ended, and why.
 pub fn session_ended(reason: &str) {
     with(|m| m.sessions_ended.add(1, &[label(names::REASON, reason)]));
-    session(-1);
-}
-
-/// Active sessions became more or fewer. [`session_started`] and [`session_ended`] do this by themselves.
-pub fn session(delta: i64) {
-    with(|m| m.sessions_active.add(delta, &[]));
 }
 
 /// Whose turn it is: an agent of `agents.yaml` and a model of `models.yaml`.
@@ -146,8 +268,13 @@ pub struct Who<'a> {
 impl Who<'_> {
     fn labels<const N: usize>(self, more: [(&'static str, &str); N]) -> Vec<KeyValue> {
         let own = [(attr::AGENT, self.agent), (attr::MODEL, self.model)];
-        own.into_iter().chain(more).map(|(key, value)| label(key, value)).collect()
+        own.into_iter().chain(more).map(|(key, value)| bounded(key, value)).collect()
     }
+}
+
+/// How long a turn took, from its beginning in the log to its end.
+pub fn turn_duration(who: Who<'_>, stop_reason: &str, took: Duration) {
+    with(|m| m.turn_duration.record(took.as_secs_f64(), &who.labels([(names::REASON, stop_reason)])));
 }
 
 /// A turn ended, why, and what it cost in US dollars.
@@ -221,7 +348,7 @@ pub fn compose_duration(took: Duration) {
 /// How long one model call took; `error` is a stable code where it failed.
 pub fn chat(provider: &str, model: &str, took: Duration, error: Option<&str>) {
     with(|m| {
-        let mut labels = vec![label(attr::PROVIDER, provider), label(attr::MODEL, model)];
+        let mut labels = vec![label(attr::PROVIDER, provider), bounded(attr::MODEL, model)];
         labels.extend(error.map(|code| label(attr::ERROR, code)));
         m.chat.record(took.as_secs_f64(), &labels);
     });
@@ -229,18 +356,18 @@ pub fn chat(provider: &str, model: &str, took: Duration, error: Option<&str>) {
 
 /// How long a model call took to its first chunk.
 pub fn first_chunk(provider: &str, model: &str, took: Duration) {
-    let labels = || [label(attr::PROVIDER, provider), label(attr::MODEL, model)];
+    let labels = || [label(attr::PROVIDER, provider), bounded(attr::MODEL, model)];
     with(|m| m.first_chunk.record(took.as_secs_f64(), &labels()));
 }
 
 /// What a model call cost in US dollars.
 pub fn model_cost(provider: &str, model: &str, usd: f64) {
-    with(|m| m.model_cost.add(usd, &[label(attr::PROVIDER, provider), label(attr::MODEL, model)]));
+    with(|m| m.model_cost.add(usd, &[label(attr::PROVIDER, provider), bounded(attr::MODEL, model)]));
 }
 
 /// A request of a model call failed and is made again.
 pub fn model_retry(provider: &str, model: &str, error: &str) {
-    let labels = || [label(attr::PROVIDER, provider), label(attr::MODEL, model), label(attr::ERROR, error)];
+    let labels = || [label(attr::PROVIDER, provider), bounded(attr::MODEL, model), label(attr::ERROR, error)];
     with(|m| m.model_retries.add(1, &labels()));
 }
 
@@ -249,7 +376,7 @@ pub fn tokens(model: &str, input: u64, output: u64, cached: u64, reasoning: u64)
     with(|m| {
         for (kind, tokens) in [("input", input), ("output", output), ("cached", cached), ("reasoning", reasoning)] {
             if tokens > 0 {
-                m.tokens.add(tokens, &[label(attr::MODEL, model), label(names::TOKEN_TYPE, kind)]);
+                m.tokens.add(tokens, &[bounded(attr::MODEL, model), label(names::TOKEN_TYPE, kind)]);
             }
         }
     });
@@ -257,7 +384,7 @@ pub fn tokens(model: &str, input: u64, output: u64, cached: u64, reasoning: u64)
 
 /// How long one tool call took, and what became of it.
 pub fn tool(name: &str, outcome: &str, took: Duration) {
-    let labels = || [label(attr::TOOL, name), label(names::OUTCOME, outcome)];
+    let labels = || [bounded(attr::TOOL, name), label(names::OUTCOME, outcome)];
     with(|m| m.tool.record(took.as_secs_f64(), &labels()));
 }
 

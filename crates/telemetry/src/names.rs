@@ -3,16 +3,25 @@
 /// The target of every span, by which the filters know them.
 pub const TARGET: &str = "ailoop";
 
+/// The semantic conventions that attributes follow.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.42.0";
+
 /// Names of spans. The names that take an argument are made by [`crate::span`].
 pub mod span {
     /// The decision about a reply.
     pub const DECIDE: &str = "continuation.decide";
-    /// A step of an agent: `invoke_agent {agent}`.
+    /// A turn of an agent: `invoke_agent {agent}`.
     pub const INVOKE_AGENT: &str = "invoke_agent";
-    /// A whole turn of an agent: `turn {agent}`.
-    pub const TURN: &str = "turn";
     /// A model call: `chat {model}`.
     pub const CHAT: &str = "chat";
+    /// A request to a provider of models.
+    pub const REQUEST: &str = "POST";
+    /// A try of a tool call by an executor: `call {tool}`.
+    pub const CALL: &str = "call";
+    /// The deliveries of a call before one that runs it: their workers died, or handed the call back.
+    pub const REDELIVERED: &str = "redelivered";
+    /// A question to a person: `gate {kind}`.
+    pub const GATE: &str = "gate";
     /// A tool call: `execute_tool {tool}`.
     pub const EXECUTE_TOOL: &str = "execute_tool";
     /// A composition of a prompt: `compose {agent}`.
@@ -27,13 +36,17 @@ pub mod attr {
     pub const CONVERSATION: &str = "gen_ai.conversation.id";
     /// Key of the agent in `agents.yaml`.
     pub const AGENT: &str = "gen_ai.agent.id";
+    /// Name of the agent, for people.
+    pub const AGENT_NAME: &str = "gen_ai.agent.name";
     /// Key of the provider in `models.yaml`.
     pub const PROVIDER: &str = "gen_ai.provider.name";
     /// The model that was asked for.
     pub const MODEL: &str = "gen_ai.request.model";
     /// The model that answered, in the provider's words.
     pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
-    /// Why the reply ended.
+    /// Id of the reply: our id of the call.
+    pub const RESPONSE_ID: &str = "gen_ai.response.id";
+    /// Why the reply ended: a list with one reason.
     pub const FINISH_REASON: &str = "gen_ai.response.finish_reasons";
     /// Seconds to the first chunk.
     pub const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
@@ -47,6 +60,16 @@ pub mod attr {
     pub const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
     /// Name of the called tool.
     pub const TOOL: &str = "gen_ai.tool.name";
+    /// Type of the tool: always `function`.
+    pub const TOOL_TYPE: &str = "gen_ai.tool.type";
+    /// Arguments of the tool call, as JSON; only with `telemetry.content`.
+    pub const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
+    /// Result of the tool call, as the model reads it; only with `telemetry.content`.
+    pub const TOOL_RESULT: &str = "gen_ai.tool.call.result";
+    /// The turn's messages before a model call, as JSON; only with `telemetry.content`.
+    pub const INPUT_MESSAGES: &str = "gen_ai.input.messages";
+    /// The reply, as JSON; only with `telemetry.content`.
+    pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
     /// Id of the tool call.
     pub const TOOL_CALL: &str = "gen_ai.tool.call.id";
     /// Name of the composed prompt.
@@ -65,8 +88,24 @@ pub mod attr {
     pub const STEP: &str = "ailoop.step";
     /// The model or tool call.
     pub const CALL: &str = "ailoop.call";
-    /// Which try of the call: `<orchestrator's attempt>.<delivery>`.
+    /// Which attempt of the call, from 1.
     pub const ATTEMPT: &str = "ailoop.attempt";
+    /// Which delivery of the attempt to a worker, from 1.
+    pub const DELIVERY: &str = "ailoop.delivery";
+    /// What a model call is for, where it is not a step of the turn: `summary` or `judge`.
+    pub const PURPOSE: &str = "ailoop.purpose";
+    /// Milliseconds from the request to the end of the reply, without the time in the queue.
+    pub const LATENCY_MS: &str = "ailoop.latency_ms";
+    /// Who sent the span in place of a process that may have died: `orchestrator`, `gateway` or `executor`.
+    pub const CLOSED_BY: &str = "ailoop.closed_by";
+    /// Decision of a person.
+    pub const DECISION: &str = "ailoop.gate.decision";
+    /// Steps of the turn.
+    pub const ITERATIONS: &str = "ailoop.iteration.count";
+    /// Method of an HTTP request.
+    pub const HTTP_METHOD: &str = "http.request.method";
+    /// Which request of the delivery, from 1.
+    pub const RESEND_COUNT: &str = "http.request.resend_count";
     /// What became of a tool call.
     pub const OUTCOME: &str = "ailoop.outcome";
     /// Chunks that were published.
@@ -97,8 +136,10 @@ pub mod metric {
     pub const SESSIONS_STARTED: &str = "ailoop.sessions.started";
     /// Counter by `reason`: sessions that ended.
     pub const SESSIONS_ENDED: &str = "ailoop.sessions.ended";
-    /// Up-down counter: sessions begun here minus sessions ended here; sum over the replicas.
-    pub const SESSIONS_ACTIVE: &str = "ailoop.sessions.active";
+    /// Gauge by `phase`: sessions of the edge's tenant in the index; each edge says the same.
+    pub const SESSIONS: &str = "ailoop.sessions";
+    /// Gauge: sessions of the edge's tenant that wait for a person; each edge says the same.
+    pub const SESSIONS_WITH_GATES: &str = "ailoop.sessions.with_gates";
     /// Counter by agent, model and `reason`: turns that ended.
     pub const TURNS: &str = "ailoop.turns";
     /// Counter by agent and model: turns that ended as completed and that the user had to ask to go on.
@@ -117,6 +158,28 @@ pub mod metric {
     pub const HANDED_BACK: &str = "ailoop.handed_back";
     /// Gauge by `queue`, `tenant`, `resource`: places of workers that are held.
     pub const PLACES_HELD: &str = "ailoop.places.held";
+    /// Gauge by `queue`: items that no worker holds; each edge says the same.
+    pub const QUEUE_WAITING: &str = "ailoop.queue.waiting";
+    /// Gauge by `queue`: items that were delivered and not settled; each edge says the same.
+    pub const QUEUE_HELD: &str = "ailoop.queue.held";
+    /// Gauge by `queue`, seconds: age of the oldest item, held or not; each edge says the same.
+    pub const QUEUE_OLDEST: &str = "ailoop.queue.oldest";
+    /// Gauge by `queue`: requests of workers for items; 0 where no worker takes items. Each edge says the same.
+    pub const QUEUE_PULLERS: &str = "ailoop.queue.pullers";
+    /// Gauge by `queue`: items that run at this worker.
+    pub const WORK_RUNNING: &str = "ailoop.work.running";
+    /// Gauge by `queue`: items that may run at this worker at the same time.
+    pub const WORK_MAX: &str = "ailoop.work.max";
+    /// Gauge: 1 while this process is connected to NATS.
+    pub const NATS_CONNECTED: &str = "ailoop.nats.connected";
+    /// Counter: connections to NATS after the first one.
+    pub const NATS_RECONNECTS: &str = "ailoop.nats.reconnects";
+    /// Gauge by provider and model: 1 while a circuit breaker sends no requests.
+    pub const BREAKER_OPEN: &str = "ailoop.model.breaker.open";
+    /// Gauge: 1, with the `version` of the process.
+    pub const BUILD: &str = "ailoop.build.info";
+    /// Histogram by agent, model and `reason`, seconds: one turn.
+    pub const TURN_DURATION: &str = "ailoop.turn.duration";
     /// Histogram by `queue`, seconds: from publication to the first delivery.
     pub const QUEUE_WAIT: &str = "ailoop.queue.wait";
     /// Counter by `queue`: items that failed for good.
@@ -158,6 +221,10 @@ pub mod metric {
     pub const PART: &str = "part";
     /// Label: `sessions`, `patterns`, `answers`.
     pub const CACHE: &str = "cache";
+    /// Label: `idle`, `running`, `paused` or `ended`.
+    pub const PHASE: &str = "phase";
+    /// Label: version of the process.
+    pub const VERSION: &str = "version";
     /// Label: the reason, from a closed list.
     pub const REASON: &str = "reason";
     /// Label: the decision's source.

@@ -1,86 +1,317 @@
-//! W3C trace context: reading it from the current span, and giving it to a span as its parent.
+//! The position in a trace of the work at hand, and spans that are sent when they have ended.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, SystemTime};
 
-use opentelemetry::KeyValue;
-use opentelemetry::trace::{Span as _, SpanContext, SpanId, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer};
-use opentelemetry_sdk::trace::SdkTracer;
+use contract::trace::TraceContext;
+use opentelemetry::trace::{
+    Link, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue};
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{BatchSpanProcessor, SpanData, SpanLinks, SpanProcessor};
+use serde::Serialize;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-/// Set where a collector listens.
-static TRACER: OnceLock<SdkTracer> = OnceLock::new();
+use crate::config::TelemetryConfig;
+use crate::names::attr;
 
-/// The `traceparent` of the current span; none where nothing is traced.
-pub fn current() -> Option<String> {
-    of(&Span::current())
+/// Set where spans are exported.
+static EXPORT: OnceLock<Export> = OnceLock::new();
+
+/// How long [`flushed`] waits at most: less than the time after which an item is delivered again.
+const FLUSH_MAX: Duration = Duration::from_secs(2);
+/// How long a flush gathers those who wait for one.
+const FLUSH_GATHER: Duration = Duration::from_millis(50);
+/// How many may wait for a flush; more than that do not wait.
+const FLUSH_WAITERS_MAX: usize = 10_000;
+
+tokio::task_local! {
+    static SCOPE: Option<TraceContext>;
 }
 
-/// The `traceparent` of a span; none where nothing is traced.
-pub fn of(span: &Span) -> Option<String> {
+/// The position in a trace of the current task: that of its [`scope`], else that of its span. None where nothing is
+/// traced.
+pub fn current() -> Option<TraceContext> {
+    SCOPE.try_with(|scope| *scope).ok().flatten().or_else(|| of(&Span::current()))
+}
+
+/// The position of a span; none where nothing is traced.
+pub fn of(span: &Span) -> Option<TraceContext> {
     if span.is_disabled() {
         return None;
     }
     let context = span.context();
     let span = context.span();
     let at = span.span_context();
-    at.is_valid().then(|| format!("00-{}-{}-{:02x}", at.trace_id(), at.span_id(), at.trace_flags().to_u8()))
+    at.is_valid().then(|| TraceContext {
+        trace_id: u128::from_be_bytes(at.trace_id().to_bytes()),
+        span_id: u64::from_be_bytes(at.span_id().to_bytes()),
+        is_sampled: at.is_sampled(),
+    })
 }
 
-/// Makes the span a child of the remote span; a text that is no `traceparent` changes nothing. To be called before the
-/// span is entered.
-pub fn set_parent(span: &Span, traceparent: &str) {
-    let Some(parent) = parse(traceparent) else { return };
+/// Runs `future` at a position in a trace: its messages carry this position, whichever span is open.
+pub async fn scope<F: Future>(context: Option<TraceContext>, future: F) -> F::Output {
+    match context {
+        Some(_) => SCOPE.scope(context, future).await,
+        None => future.await,
+    }
+}
+
+/// Begins a trace, which is sampled by `telemetry.sample_ratio`. Without a collector it is not sampled.
+pub fn begin(trace_id: u128) -> TraceContext {
+    let share = EXPORT.get().map_or(0.0, |export| export.sample_ratio);
+    TraceContext::beginning(trace_id, is_within(trace_id, share))
+}
+
+/// Whether a trace is among the share of traces that is exported: the same for each process that asks.
+#[allow(clippy::cast_precision_loss, reason = "a share of traces need not be exact")]
+fn is_within(trace_id: u128, share: f64) -> bool {
+    // The middle of a UUID has fixed bits; the lowest 48 bits are random in versions 4 and 7.
+    let random = (trace_id & 0xffff_ffff_ffff) as f64;
+    random < share * (1_u64 << 48) as f64
+}
+
+/// Makes the span a child of a span elsewhere. To be called before the span is entered.
+pub fn set_parent(span: &Span, parent: TraceContext) {
     if !span.is_disabled() {
         // It fails only where no collector listens: then there is no parent to have.
-        let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(parent));
+        let _ = span.set_parent(opentelemetry::Context::new().with_remote_span_context(remote(parent)));
     }
 }
 
-/// Names another span, of whichever trace, from this one; a text that is no `traceparent` changes nothing.
-pub fn link(span: &Span, traceparent: &str) {
-    if let (false, Some(other)) = (span.is_disabled(), parse(traceparent)) {
-        span.add_link(other);
+/// Links the span to another one, of whichever trace.
+pub fn link(span: &Span, other: TraceContext) {
+    if !span.is_disabled() {
+        span.add_link(remote(other));
     }
 }
 
-/// Keeps the tracer for spans that have ended when they are made.
-pub(crate) fn install(tracer: SdkTracer) {
-    // A second one could only be that of another set-up, which is refused.
-    let _ = TRACER.set(tracer);
+/// The value of an attribute; as JSON it is a text, a number, true or false, or a list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Value {
+    /// A text.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Number(f64),
+    /// True or false.
+    Flag(bool),
+    /// A list of texts.
+    Texts(Vec<String>),
 }
 
-/// Sends a span that has ended, from `times.0` to `times.1` in milliseconds since 1970. Without a collector, and where
-/// the parent is no `traceparent`, nothing is sent.
-pub(crate) fn send(parent: &str, name: String, times: (u64, u64), attributes: Vec<KeyValue>) {
-    let (Some(tracer), Some(parent)) = (TRACER.get(), parse(parent)) else { return };
-    let time = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
-    let context = opentelemetry::Context::new().with_remote_span_context(parent);
-    let span = tracer.span_builder(name).with_start_time(time(times.0)).with_attributes(attributes);
-    span.start_with_context(tracer, &context).end_with_timestamp(time(times.1));
-}
-
-/// The 32 hex digits of the trace; none where the text is no `traceparent`.
-pub fn trace_id(traceparent: &str) -> Option<&str> {
-    parse(traceparent).and_then(|_| traceparent.get(3..35))
-}
-
-/// `00-<32 hex>-<16 hex>-<2 hex>`; what a later version appends is left alone.
-fn parse(traceparent: &str) -> Option<SpanContext> {
-    let mut parts = traceparent.split('-');
-    let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let is_hex = |text: &str, length: usize| {
-        text.len() == length && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let shaped = is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
-    if !shaped || version == "ff" || (version == "00" && parts.next().is_some()) {
-        return None;
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
     }
-    let flags = TraceFlags::new(u8::from_str_radix(flags, 16).ok()?) & TraceFlags::SAMPLED;
-    let (trace, span) = (TraceId::from_hex(trace).ok()?, SpanId::from_hex(span).ok()?);
-    let context = SpanContext::new(trace, span, flags, true, TraceState::default());
-    context.is_valid().then_some(context)
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Integer(i64::from(number))
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+/// Whether a span calls something outside of the fleet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Work inside of the fleet.
+    Internal,
+    /// A request to a server outside of it.
+    Client,
+}
+
+/// A span that has ended, with an id that its maker chose.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FinishedSpan {
+    /// Its own position.
+    pub context: TraceContext,
+    /// Its parent; none where it begins the trace.
+    pub parent: Option<TraceContext>,
+    /// Its name, such as `chat gpt-5`.
+    pub name: String,
+    /// Whether it is a call to the outside.
+    pub kind: Kind,
+    /// When it began and ended, in milliseconds since 1970.
+    pub times: (u64, u64),
+    /// Names, from [`crate::names::attr`], and values.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// Related spans, of whichever trace.
+    pub links: Vec<TraceContext>,
+    /// A stable code of what went wrong.
+    pub error: Option<String>,
+}
+
+/// Sends spans that have ended to the collector, if there is one and their trace is sampled. A span that is sent twice
+/// has the same id, so a backend may drop the second one.
+pub fn send(spans: Vec<FinishedSpan>) {
+    let Some(export) = EXPORT.get() else { return };
+    for span in spans.into_iter().filter(|span| span.context.is_sampled) {
+        export.processor.on_end(export.data(span));
+    }
+}
+
+/// Whether this process exports spans.
+pub fn is_exporting() -> bool {
+    EXPORT.get().is_some()
+}
+
+/// Whether spans carry messages, arguments and results (`telemetry.content`).
+pub fn carries_content() -> bool {
+    EXPORT.get().is_some_and(|export| export.carries_content)
+}
+
+/// Returns when the collector has the spans that were sent until now, or after 2 s. Whoever acknowledges its work after
+/// that leaves the work to another process if it is killed before, and so the spans too.
+pub async fn flushed() {
+    let Some(export) = EXPORT.get() else { return };
+    let (done, flushed) = tokio::sync::oneshot::channel();
+    if export.waiters.try_send(done).is_ok() {
+        // A collector that is away must not hold up the work.
+        let _ = tokio::time::timeout(FLUSH_MAX, flushed).await;
+    }
+}
+
+/// Where spans go.
+struct Export {
+    processor: Arc<BatchSpanProcessor>,
+    scope: InstrumentationScope,
+    sample_ratio: f64,
+    carries_content: bool,
+    waiters: mpsc::SyncSender<tokio::sync::oneshot::Sender<()>>,
+}
+
+impl Export {
+    fn data(&self, span: FinishedSpan) -> SpanData {
+        let FinishedSpan { context, parent, name, kind, times, attributes, links, error } = span;
+        let time = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+        let mut attributes: Vec<KeyValue> = attributes.into_iter().map(|(name, value)| pair(name, value)).collect();
+        attributes.extend(error.clone().map(|code| KeyValue::new(attr::ERROR, code)));
+        let mut all = SpanLinks::default();
+        all.links = links.into_iter().map(|other| Link::with_context(remote(other))).collect();
+        SpanData {
+            span_context: local(context),
+            parent_span_id: parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(parent.span_id.to_be_bytes())),
+            parent_span_is_remote: parent.is_some(),
+            span_kind: match kind {
+                Kind::Internal => SpanKind::Internal,
+                Kind::Client => SpanKind::Client,
+            },
+            name: name.into(),
+            start_time: time(times.0),
+            end_time: time(times.1.max(times.0)),
+            attributes,
+            dropped_attributes_count: 0,
+            events: opentelemetry_sdk::trace::SpanEvents::default(),
+            links: all,
+            status: error.map_or(Status::Unset, |code| Status::Error { description: code.into() }),
+            instrumentation_scope: self.scope.clone(),
+        }
+    }
+}
+
+fn pair(name: &'static str, value: Value) -> KeyValue {
+    match value {
+        Value::Text(text) => KeyValue::new(name, text),
+        Value::Integer(number) => KeyValue::new(name, number),
+        Value::Number(number) => KeyValue::new(name, number),
+        Value::Flag(flag) => KeyValue::new(name, flag),
+        Value::Texts(texts) => {
+            let texts = texts.into_iter().map(StringValue::from).collect();
+            KeyValue::new(name, opentelemetry::Value::Array(Array::String(texts)))
+        }
+    }
+}
+
+/// Keeps where spans go, and starts the thread that flushes for those who wait.
+pub(crate) fn install(processor: Arc<BatchSpanProcessor>, scope: InstrumentationScope, config: &TelemetryConfig) {
+    let (sample_ratio, carries_content) = (config.sample_ratio, config.content);
+    let (waiters, waiting) = mpsc::sync_channel(FLUSH_WAITERS_MAX);
+    let flushing = processor.clone();
+    // A second set-up in one process is refused elsewhere.
+    if EXPORT.set(Export { processor, scope, sample_ratio, carries_content, waiters }).is_ok() {
+        // A thread of its own, since a flush blocks until the export has ended.
+        std::thread::spawn(move || flush_for(&waiting, &flushing));
+    }
+}
+
+fn flush_for(waiting: &mpsc::Receiver<tokio::sync::oneshot::Sender<()>>, processor: &BatchSpanProcessor) {
+    while let Ok(first) = waiting.recv() {
+        std::thread::sleep(FLUSH_GATHER);
+        let all: Vec<_> = std::iter::once(first).chain(waiting.try_iter()).collect();
+        if let Err(error) = processor.force_flush() {
+            tracing::debug!(%error, "spans were not flushed");
+        }
+        for done in all {
+            let _ = done.send(());
+        }
+    }
+}
+
+/// A processor that several hold: the provider of live spans, and [`send`].
+#[derive(Debug)]
+pub(crate) struct Shared(pub(crate) Arc<BatchSpanProcessor>);
+
+impl SpanProcessor for Shared {
+    fn on_start(&self, span: &mut opentelemetry_sdk::trace::Span, context: &opentelemetry::Context) {
+        self.0.on_start(span, context);
+    }
+
+    fn on_end(&self, span: SpanData) {
+        self.0.on_end(span);
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+}
+
+fn remote(context: TraceContext) -> SpanContext {
+    with(context, true)
+}
+
+fn local(context: TraceContext) -> SpanContext {
+    with(context, false)
+}
+
+fn with(context: TraceContext, is_remote: bool) -> SpanContext {
+    let TraceContext { trace_id, span_id, is_sampled } = context;
+    let flags = if is_sampled { TraceFlags::SAMPLED } else { TraceFlags::default() };
+    let (trace, span) = (TraceId::from_bytes(trace_id.to_be_bytes()), SpanId::from_bytes(span_id.to_be_bytes()));
+    SpanContext::new(trace, span, flags, is_remote, TraceState::default())
 }
 
 #[cfg(test)]
@@ -88,23 +319,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_no_traceparent_has_no_trace_id() {
-        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        assert_eq!(trace_id(good), Some("0af7651916cd43dd8448eb211c80319c"));
-        for bad in [
-            "",
-            "00",
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331",
-            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
-            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
-            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
-            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x",
-            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            "00-äf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        ] {
-            assert_eq!(trace_id(bad), None, "{bad}");
-        }
-        let newer = "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-what";
-        assert_eq!(trace_id(newer), Some("0af7651916cd43dd8448eb211c80319c"));
+    fn share_of_traces_is_about_the_ratio() {
+        let sampled = |share: f64| {
+            // A fixed sequence that spreads over the low bits.
+            let ids = (1..=10_000_u128).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+            ids.filter(|id| is_within(*id, share)).count()
+        };
+        assert_eq!((sampled(0.0), sampled(1.0)), (0, 10_000));
+        assert!((800..1_200).contains(&sampled(0.1)), "{}", sampled(0.1));
+    }
+
+    #[tokio::test]
+    async fn scope_names_the_position_for_its_future_only() {
+        let inside = TraceContext::beginning(5, true);
+        assert_eq!(scope(Some(inside), async { current() }).await, Some(inside));
+        assert_eq!(current(), None);
+        assert_eq!(scope(Some(inside), scope(None, async { current() })).await, Some(inside));
     }
 }

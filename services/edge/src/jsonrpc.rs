@@ -1,5 +1,6 @@
 //! JSON-RPC 2.0: it parses requests, alone or in batches, and formats responses.
 
+use contract::trace::TraceContext;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -20,6 +21,8 @@ pub(crate) struct JsonRpcRequest {
     pub(crate) id: Option<Value>,
     pub(crate) method: String,
     pub(crate) params: Map<String, Value>,
+    /// The client's own trace: the member `traceparent` beside `params`.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 /// The requests of a frame.
@@ -80,9 +83,16 @@ fn parse_request(value: Value) -> Result<JsonRpcRequest, String> {
         Some(Value::Object(params)) => params,
         Some(_) => return refuse(-32602, "`params` must be an object: parameters go by name"),
     };
+    let trace = match object.remove("traceparent") {
+        None => None,
+        Some(given) => match given.as_str().and_then(|text| text.parse().ok()) {
+            Some(trace) => Some(trace),
+            None => return refuse(-32600, "`traceparent` must be a W3C traceparent"),
+        },
+    };
     match object.keys().next() {
         Some(field) => refuse(-32600, &format!("unknown field `{field}`")),
-        None => Ok(JsonRpcRequest { id, method, params }),
+        None => Ok(JsonRpcRequest { id, method, params, trace }),
     }
 }
 

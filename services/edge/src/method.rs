@@ -36,6 +36,7 @@ methods! {
     GetSession = "session.get",
     ListSessions = "session.list",
     ReplaySession = "session.replay",
+    TraceSession = "session.trace",
     GetStats = "session.stats",
     RepairSession = "session.repair",
     WatchSession = "session.watch",

@@ -1,7 +1,7 @@
 //! The session index of the tenant in memory: it is read once, kept up to date by a watch, and read again after a gap.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -46,6 +46,14 @@ struct IndexEntries {
     with_gates: BTreeSet<SessionId>,
     open_count: usize,
     bytes: usize,
+}
+
+/// How many sessions the index has.
+#[derive(Debug, Default)]
+pub(crate) struct SessionCounts {
+    pub(crate) by_phase: HashMap<Phase, usize>,
+    /// Sessions that wait for a person.
+    pub(crate) with_gates: usize,
 }
 
 /// Reason for which following the index ended.
@@ -98,6 +106,17 @@ impl SessionIndex {
     /// Returns the number of sessions that have not ended; `None` while the index is not in memory.
     pub(crate) fn open_count(&self) -> Option<usize> {
         self.read(|entries| entries.open_count)
+    }
+
+    /// Counts the sessions; `None` while the index is not in memory.
+    pub(crate) fn counts(&self) -> Option<SessionCounts> {
+        self.read(|entries| {
+            let mut counts = SessionCounts { with_gates: entries.with_gates.len(), ..SessionCounts::default() };
+            for entry in entries.by_id.values() {
+                *counts.by_phase.entry(entry.summary.phase).or_default() += 1;
+            }
+            counts
+        })
     }
 
     /// Whether the index has a session; `false` while it is not in memory.

@@ -55,7 +55,7 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
         timers: after.timers(),
         seq,
         time: decision.at,
-        trace_id: after.traceparent().and_then(telemetry::trace::trace_id).unwrap_or_default().to_owned(),
+        trace_id: after.turn_trace().map_or_else(String::new, |turn| turn.trace_id_hex()),
         archived: after.archived(),
     };
     let body = serde_json::to_vec(&Body { meta: &meta, snapshot, events: &decision.events })?.into();

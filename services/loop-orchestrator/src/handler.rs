@@ -14,8 +14,8 @@ use contract::subject::{self, SessionKey};
 use crate::handle_error::HandleError;
 use crate::input::{DeliveredInput, ReadError};
 use crate::result_batcher::ResultBatcher;
-use crate::session_runner::{Loaded, SessionRunner, is_already_applied};
-use crate::settlement::{DeliveryRef, settle};
+use crate::session_runner::{Handled, Loaded, SessionRunner, is_already_applied};
+use crate::settlement::{DeliveryRef, settle, settle_exported};
 
 /// Reads of an inbox while a replica of the stream does not have the delivered command yet.
 const INBOX_READS_MAX: u32 = 20;
@@ -46,7 +46,8 @@ impl Handler for TimerHandler {
         }
         let mut cached = self.0.cache.lock(&key).await;
         let result = self.0.handle(&key, &mut cached, &[input]).await;
-        settle(&self.0.failures, DeliveryRef::new(&key, delivery), result)
+        drop(cached);
+        settle_exported(&self.0.failures, DeliveryRef::new(&key, delivery), result).await
     }
 }
 
@@ -85,7 +86,8 @@ impl Handler for InputHandler {
         } else {
             self.runner.handle(&key, &mut cached, &[input]).await
         };
-        settle(&self.runner.failures, DeliveryRef::new(&key, delivery), result)
+        drop(cached);
+        settle_exported(&self.runner.failures, DeliveryRef::new(&key, delivery), result).await
     }
 }
 
@@ -101,7 +103,7 @@ impl InputHandler {
         key: &SessionKey,
         cached: &mut Option<Loaded>,
         input: DeliveredInput,
-    ) -> Result<(), HandleError> {
+    ) -> Result<Handled, HandleError> {
         let delivered_seq = input.control_seq.unwrap_or(0);
         for _ in 0..INBOX_READS_MAX {
             if cached.as_ref().is_some_and(|loaded| is_already_applied(loaded.session(), &input)) {
@@ -139,7 +141,7 @@ impl InputHandler {
         match DeliveredInput::read(&self.runner.bus, subject, message).await {
             Ok(input) => match self.runner.handle(key, cached, &[input]).await {
                 // The log has it as poison; its own delivery makes it a dead letter.
-                Err(HandleError::Poison) | Ok(()) => Ok(()),
+                Err(HandleError::Poison) | Ok(_) => Ok(()),
                 Err(error) => Err(error),
             },
             Err(ReadError::Malformed(_)) => Ok(()),

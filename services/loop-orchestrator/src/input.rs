@@ -10,6 +10,7 @@ use contract::model::{Message, ModelFailed, ModelFinished};
 use contract::streams::Objects;
 use contract::subject::{ControlSubject, SessionKey};
 use contract::tool::{ASK_USER, DELEGATE, ExtendToolCall, ToolResult, ToolSpec};
+use contract::trace::TraceContext;
 use contract::{CommandId, ErrorCode, TenantId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -33,7 +34,8 @@ pub(crate) struct DeliveredInput {
     time: Option<Timestamp>,
     by: Option<String>,
     parent_command_number: Option<u64>,
-    pub(crate) traceparent: Option<String>,
+    /// The position in a trace that the message names.
+    pub(crate) trace: Option<TraceContext>,
     body: DeliveredBody,
 }
 
@@ -67,15 +69,15 @@ impl DeliveredInput {
             time: None,
             by: None,
             parent_command_number: None,
-            traceparent: None,
+            trace: None,
             body: DeliveredBody::Ready(Body::Timer),
         })
     }
 
     /// Loads the body of a control message and parses it.
     pub(crate) async fn read(bus: &Bus, subject: ControlSubject, message: Stored) -> Result<Self, ReadError> {
-        let traceparent = bus::transport::header(&message.headers, contract::tool::header::TRACEPARENT);
-        let traceparent = traceparent.map(str::to_owned);
+        let trace = bus::transport::header(&message.headers, contract::tool::header::TRACEPARENT);
+        let trace = trace.and_then(|text| text.parse().ok());
         let (seq, stored_at) = (message.seq, message.stored_at);
         let body = match bus.load_body(Objects::Work, message.payload, stored_at).await {
             Ok(body) => body,
@@ -96,7 +98,7 @@ impl DeliveredInput {
             time: None,
             by: None,
             parent_command_number: None,
-            traceparent,
+            trace,
             body: DeliveredBody::Ready(Body::Timer),
         };
         input.body = match verb {
@@ -151,14 +153,10 @@ impl DeliveredInput {
         self.control_seq.is_some()
     }
 
-    /// The trace of a turn that this command begins: the client's, else the current one, else a new id, so that logs
-    /// can name the turn also where nothing is traced.
+    /// The trace of a turn that this command begins: the one that its sender names, else a new one, so that logs can
+    /// name the turn also where nothing is traced.
     fn turn_traceparent(&self) -> String {
-        let given = self.traceparent.clone().or_else(telemetry::trace::current);
-        given.unwrap_or_else(|| {
-            let (trace, span) = (uuid::Uuid::now_v7().simple(), uuid::Uuid::now_v7().simple().to_string());
-            format!("00-{trace}-{}-00", &span[16..])
-        })
+        self.trace.unwrap_or_else(|| telemetry::trace::begin(uuid::Uuid::now_v7().as_u128())).to_string()
     }
 
     /// Removes the position in the stream, so that the commit claims nothing about the commands before this one.

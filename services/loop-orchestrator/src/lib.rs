@@ -18,7 +18,7 @@ mod result_batcher;
 mod session_runner;
 mod settlement;
 mod skew;
-mod step_span;
+mod turn_trace;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -17,7 +17,8 @@ use telemetry::metric::Who;
 
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
-use crate::session_runner::SessionRunner;
+use crate::session_runner::{Handled, SessionRunner};
+use crate::turn_trace;
 
 impl SessionRunner {
     /// Publishes the events of a new commit while it performs its effects, and then acknowledges the commands. If
@@ -52,14 +53,15 @@ impl SessionRunner {
     }
 
     /// Performs the outstanding effects of a session, and publishes the events of inputs that are in the log already:
-    /// the replica that committed them may have died before it did so.
+    /// the replica that committed them may have died before it did so. The same holds for the spans of a turn that ended.
     pub(crate) async fn perform_outstanding(
         &self,
         key: &SessionKey,
         session: &Session,
         inputs: &[DeliveredInput],
         publication: Publication,
-    ) -> Result<Vec<SessionEffect>, HandleError> {
+    ) -> Result<(Vec<SessionEffect>, Handled), HandleError> {
+        let mut handled = Handled::default();
         let effects = session.outstanding();
         let outstanding = effects.iter().cloned().map(|effect| (effect, publication)).collect();
         perform_all(&self.bus, key, session, outstanding).await?;
@@ -68,8 +70,12 @@ impl SessionRunner {
             let Some(commit) = self.bus.commit_at(key, slot).await? else { continue };
             publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
             self.acknowledge_command(key, input, session, slot, &commit.events).await?;
+            if let Some(turn) = turn_trace::ended_turn(&commit.events) {
+                let facts = turn_trace::facts(session, turn);
+                handled.sent_spans |= turn_trace::send_turn(&self.bus, &facts, key, turn, slot).await;
+            }
         }
-        Ok(effects)
+        Ok((effects, handled))
     }
 
     /// Sends the result of a command to the edge replica that waits for it.
@@ -166,7 +172,10 @@ pub(crate) async fn perform(
             bus.purge_item(key, tool.as_ref(), call).await?;
             bus.publish_cancel(key, call).await
         }
-        SessionEffect::StartChild(call) => send_command(bus, session.child_start(call)).await,
+        SessionEffect::StartChild(call) => {
+            let at = session.turn_trace().map(|turn| turn.call(call));
+            telemetry::trace::scope(at, send_command(bus, session.child_start(call))).await
+        }
         SessionEffect::CommandChild(call) => send_command(bus, session.child_command(call)).await,
         SessionEffect::ReportToParent => send_command(bus, session.parent_report()).await,
         SessionEffect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
-use crate::session_runner::SessionRunner;
+use crate::session_runner::{Handled, SessionRunner};
 use crate::settlement::{DeliveryRef, settle};
 
 /// Results that wait for their session. Their number is bounded by the inputs that the replica handles at the same
@@ -21,12 +21,15 @@ pub(crate) struct ResultBatcher {
     pending: Mutex<HashMap<SessionKey, Vec<PendingResult>>>,
 }
 
+/// The settlement of an input, and whether spans are to be exported before it.
+type BatchResult = (Settle, bool);
+
 #[derive(Debug)]
 struct PendingResult {
     input: DeliveredInput,
     subject: String,
     delivered: u64,
-    reply: oneshot::Sender<Settle>,
+    reply: oneshot::Sender<BatchResult>,
 }
 
 impl ResultBatcher {
@@ -45,8 +48,10 @@ impl ResultBatcher {
             deliveries.push((subject, delivered));
             replies.push(reply);
         }
-        let settle_one = |(subject, delivered): &(String, u64), result| {
-            settle(&runner.failures, DeliveryRef { key: &key, subject, delivered: *delivered }, result)
+        let settle_one = |(subject, delivered): &(String, u64), result: Result<Handled, HandleError>| {
+            let sent_spans = result.as_ref().is_ok_and(|handled| handled.sent_spans);
+            let delivery = DeliveryRef { key: &key, subject, delivered: *delivered };
+            (settle(&runner.failures, delivery, result.map(|_| ())), sent_spans)
         };
         if !inputs.is_empty() {
             let settled = match runner.handle(&key, &mut cached, &inputs).await {
@@ -70,7 +75,12 @@ impl ResultBatcher {
         }
         drop(cached);
         // This input was in a batch. The task of the batch has sent the settlement, or was cancelled before.
-        settled_reply.try_recv().unwrap_or(Settle::Retry(std::time::Duration::ZERO))
+        let (settled, sent_spans) =
+            settled_reply.try_recv().unwrap_or((Settle::Retry(std::time::Duration::ZERO), false));
+        if sent_spans {
+            telemetry::trace::flushed().await;
+        }
+        settled
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, Vec<PendingResult>>> {

@@ -14,8 +14,10 @@ use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
 use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Json, Timestamp, command::Refusal};
-use session::{Decision, Input, RunningTurn, Session, SessionEffect};
-use tracing::Instrument;
+use session::{Decision, Input, Session, SessionEffect};
+use session_trace::TurnFacts;
+use telemetry::metric::Who;
+use telemetry::trace::scope;
 
 use crate::cache::{Cache, Weighted};
 use crate::commit::{Prepared, prepare};
@@ -24,7 +26,7 @@ use crate::failure_counts::FailureCounts;
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
 use crate::skew::SkewCheck;
-use crate::step_span::open_step_span;
+use crate::turn_trace;
 use service::clock::Clock;
 
 /// Decisions about one input while other replicas win the slot, before the input is returned to the queue.
@@ -46,6 +48,14 @@ pub(crate) struct SessionRunner {
     skew: SkewCheck,
     to_repair: SessionsToRepair,
     connected_since: ConnectedSince,
+}
+
+/// Inputs were handled: each of them is in the log and its effects are performed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Handled {
+    /// Whether spans were sent that nobody sends again once the inputs are acknowledged.
+    pub(crate) sent_spans: bool,
 }
 
 /// Generation of the connection of the bus, and when this replica first saw it.
@@ -144,7 +154,7 @@ impl SessionRunner {
         key: &SessionKey,
         cached: &mut Option<Loaded>,
         inputs: &[DeliveredInput],
-    ) -> Result<(), HandleError> {
+    ) -> Result<Handled, HandleError> {
         let mut is_repair_due = self.to_repair.take(key);
         let result = self.handle_with_state(key, cached, inputs, &mut is_repair_due).await;
         if is_repair_due && cached.is_none() {
@@ -161,7 +171,7 @@ impl SessionRunner {
         cached: &mut Option<Loaded>,
         inputs: &[DeliveredInput],
         is_repair_due: &mut bool,
-    ) -> Result<(), HandleError> {
+    ) -> Result<Handled, HandleError> {
         let mut at_least = inputs.iter().filter_map(|input| input.known_slot).max();
         for round in 0..ROUNDS_MAX {
             let loaded = self.load_through_cache(key, cached, at_least.unwrap_or(0)).await?;
@@ -184,26 +194,20 @@ impl SessionRunner {
                     // The log has another history, in which these inputs may not be handled.
                     continue;
                 }
-                let repair_span =
-                    inputs.first().map_or_else(tracing::Span::none, |first| open_step_span(&session, first));
-                let result = self
-                    .perform_outstanding(key, &session, inputs, Publication::Again)
-                    .instrument(repair_span)
-                    .await
-                    .map(drop);
+                let performed = self.perform_outstanding(key, &session, inputs, Publication::Again);
+                let result = scope(session.turn_trace(), performed).await;
                 *is_repair_due = result.is_err();
                 *cached = Some(Loaded { session, generation, is_repair_due: *is_repair_due });
-                return result;
+                return result.map(|(_, handled)| handled);
             }
             // The trace follows from the state: the input may have another trace or none.
-            let span = new.first().map_or_else(tracing::Span::none, |first| open_step_span(&session, first));
-            let turn = session.running_turn();
+            let position = new.first().and_then(|first| turn_trace::input_position(&session, first));
             let mut resolved = Vec::with_capacity(new.len());
             for input in &new {
                 let resolving = input.resolve(&self.bus, &session, self.archive_after);
-                resolved.push(resolving.instrument(span.clone()).await?);
+                resolved.push(scope(position, resolving).await?);
             }
-            let decided = span.in_scope(|| self.decide(&session, &resolved));
+            let decided = self.decide(&session, &resolved);
             let is_poison = decided.is_none();
             if is_poison && resolved.len() > 1 {
                 *cached = Some(Loaded { session, generation, is_repair_due: *is_repair_due });
@@ -211,19 +215,25 @@ impl SessionRunner {
             }
             let decision = decided.unwrap_or_else(|| self.poison_decision(&resolved));
             *is_repair_due |= self.is_timer_lost(&session);
+            let facts = turn_trace::ended_turn(&decision.events).map(|turn| turn_trace::facts(&session, turn));
+            let began = session.turn_began();
             let prepared = prepare(session, &decision).map_err(|error| HandleError::Internal(error.to_string()))?;
-            match self.commit(key, &prepared).instrument(span.clone()).await? {
+            match scope(position, self.commit(key, &prepared)).await? {
                 Committed::Ours => {
-                    record_turn_span(key, turn.as_ref(), &decision);
+                    count_turn(facts.as_ref(), began, &decision);
                     let Prepared { slot, meta, after, .. } = prepared;
                     let performed = self.perform(key, &after, slot, &meta, &decision, inputs, *is_repair_due);
-                    let result = performed.instrument(span).await;
+                    let result = scope(after.turn_trace(), performed).await;
+                    let mut handled = Handled::default();
+                    if let (Some(facts), Some(turn)) = (facts, turn_trace::ended_turn(&decision.events)) {
+                        handled.sent_spans = turn_trace::send_turn(&self.bus, &facts, key, turn, slot).await;
+                    }
                     // An ended session gets few inputs, so its state is not cached.
                     *is_repair_due = result.is_err();
                     let loaded = Loaded { session: after, generation, is_repair_due: *is_repair_due };
                     *cached = (loaded.session.phase() != Phase::Ended).then_some(loaded);
                     result?;
-                    return if is_poison { Err(HandleError::Poison) } else { Ok(()) };
+                    return if is_poison { Err(HandleError::Poison) } else { Ok(handled) };
                 }
                 Committed::Theirs => {
                     tracing::debug!(session = %key, slot = prepared.slot, round, "another replica won the slot");
@@ -333,7 +343,8 @@ impl SessionRunner {
             self.report_rewound(key, &before.session, &session).await?;
         }
         *cached = None;
-        let effects = self.perform_outstanding(key, &session, &[], Publication::Anew).await?;
+        let performed = self.perform_outstanding(key, &session, &[], Publication::Anew);
+        let (effects, _) = scope(session.turn_trace(), performed).await?;
         *cached = (session.phase() != Phase::Ended).then_some(Loaded { session, generation, is_repair_due: false });
         Ok(effects)
     }
@@ -412,25 +423,14 @@ impl SessionRunner {
     }
 }
 
-/// Records the span of a turn that ended with this commit. Only the replica that wrote the commit does so.
-fn record_turn_span(key: &SessionKey, turn: Option<&RunningTurn>, decision: &Decision) {
-    let Some(RunningTurn { number, started: Some(started), agent, traceparent: Some(traceparent) }) = turn else {
-        return;
-    };
-    let reason = decision.events.iter().find_map(|event| {
-        let Event::TurnCompleted(resolving) = event else { return None };
-        (resolving.turn == *number).then(|| resolving.stop_reason.as_str())
-    });
-    if let Some(stop_reason) = reason {
-        telemetry::span::turn(&telemetry::span::Turn {
-            traceparent,
-            session: key.session.as_str(),
-            number: *number,
-            agent,
-            started_ms: started.as_millis(),
-            ended_ms: decision.at.as_millis(),
-            stop_reason,
-        });
+/// Measures a turn that ended with this commit.
+fn count_turn(facts: Option<&TurnFacts>, began: Option<Timestamp>, decision: &Decision) {
+    let (Some(facts), Some(began)) = (facts, began) else { return };
+    let who = Who { agent: &facts.agent_id, model: &facts.model };
+    for event in &decision.events {
+        if let Event::TurnCompleted(completed) = event {
+            telemetry::metric::turn_duration(who, completed.stop_reason.as_str(), decision.at.since(began));
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use contract::subject::SessionKey;
 
 use crate::failure_counts::FailureCounts;
 use crate::handle_error::HandleError;
+use crate::session_runner::Handled;
 
 /// Backoff of an input while the bus or the composer fails.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), RETRY_MAX);
@@ -31,6 +32,19 @@ impl<'a> DeliveryRef<'a> {
     pub(crate) fn new(key: &'a SessionKey, delivery: &'a Delivery) -> Self {
         Self { key, subject: &delivery.subject, delivered: delivery.delivered }
     }
+}
+
+/// Like [`settle`], after the spans of a turn that the input ended are exported: until then another replica sends them
+/// if this one dies.
+pub(crate) async fn settle_exported(
+    failures: &FailureCounts,
+    delivery: DeliveryRef<'_>,
+    result: Result<Handled, HandleError>,
+) -> Settle {
+    if result.as_ref().is_ok_and(|handled| handled.sent_spans) {
+        telemetry::trace::flushed().await;
+    }
+    settle(failures, delivery, result.map(|_| ()))
 }
 
 /// Decides how to settle a delivery by the result of its handling. An input is retried without a limit while the bus

@@ -115,6 +115,10 @@ impl Breaker {
             self.times_opened = self.times_opened.saturating_add(1);
         }
     }
+
+    fn is_open(&self) -> bool {
+        self.open_until.is_some()
+    }
 }
 
 impl Breakers {
@@ -152,7 +156,9 @@ impl Permit {
     /// Records that the model answers, and closes its circuit, even while the reply still grows.
     pub(crate) fn record_success(&mut self) {
         if !std::mem::replace(&mut self.has_succeeded, true) {
-            self.breakers.lock(|breakers| breakers.remove(&self.name));
+            if self.breakers.lock(|breakers| breakers.remove(&self.name)).is_some() {
+                telemetry::metric::breaker(&self.name.0, &self.name.1, false);
+            }
             self.end_probe();
         }
     }
@@ -181,7 +187,11 @@ impl Permit {
         let (name, is_probe) = (self.name.clone(), self.is_probe);
         self.breakers.lock(|breakers| {
             if breakers.len() < MODELS_MAX || breakers.contains_key(&name) {
-                breakers.entry(name).or_default().record_failure(Instant::now(), failure, is_probe);
+                let breaker = breakers.entry(name.clone()).or_default();
+                breaker.record_failure(Instant::now(), failure, is_probe);
+                if breaker.is_open() {
+                    telemetry::metric::breaker(&name.0, &name.1, true);
+                }
             }
         });
         self.end_probe();

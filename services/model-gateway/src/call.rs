@@ -9,6 +9,7 @@ use contract::event::ErrorEvent;
 use contract::model::{FailureKind, Usage};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing::Instrument;
 
 use crate::breaker::{Breakers, CircuitOpen, Permit};
 use crate::failure::CallFailure;
@@ -181,7 +182,16 @@ impl<'a> CallContext<'a> {
                 }
                 Ok(Err(failure)) => failure,
                 Ok(Ok(mut permit)) => {
-                    let ended = self.send_request(state, &mut permit).await;
+                    let span = self.request_span(state);
+                    let chunks = state.publisher.message_count();
+                    let sent = Instant::now();
+                    let ended = self.send_request(state, &mut permit).instrument(span.clone()).await;
+                    let first_chunk = state.first_delta_at.map(|at| at.saturating_duration_since(sent).as_secs_f64());
+                    telemetry::span::replied(&span, first_chunk, state.publisher.message_count() - chunks);
+                    if let Err(failure) = &ended {
+                        telemetry::span::failed(&span, failure.kind.code().as_str());
+                    }
+                    drop(span);
                     state.bound_usage(self.job);
                     let used = state.reply.usage.map_or(tokens, Usage::total);
                     self.limits.correct_rate(&route.provider, route.rates, tokens, used);
@@ -279,6 +289,23 @@ impl<'a> CallContext<'a> {
         Ok(Ok(permit))
     }
 
+    /// The span of the next request. The provider gets the call's span as its parent, since this one is lost if the
+    /// gateway is killed.
+    fn request_span(&self, state: &CallState<'a, '_>) -> tracing::Span {
+        let Some(attempt) = self.job.trace.filter(|trace| trace.is_sampled) else { return tracing::Span::none() };
+        let span = telemetry::span::model_request(telemetry::span::ModelRequest {
+            session: self.job.key.session.as_str(),
+            call: self.job.call.call.as_str(),
+            attempt: self.job.call.attempt,
+            delivery: self.job.delivered,
+            number: state.tries + 1,
+            provider: &state.route.provider,
+            model: &state.route.upstream,
+        });
+        telemetry::trace::set_parent(&span, attempt);
+        span
+    }
+
     /// Sends one request. Dropping the future drops the connection; `state` keeps what arrived.
     async fn send_request(&self, state: &mut CallState<'a, '_>, permit: &mut Permit) -> Result<(), CallFailure> {
         state.is_sent = true;
@@ -289,7 +316,7 @@ impl<'a> CallContext<'a> {
             upstream: &route.upstream,
             provider: &route.provider,
             settings: &route.settings,
-            traceparent: telemetry::trace::current().or_else(|| self.job.traceparent.clone()),
+            traceparent: self.job.trace.map(|trace| trace.to_string()),
         };
         let (send, mut deltas) = mpsc::channel(DELTAS_MAX);
         let mut call = pin!(route.client.call(&request, &send, self.clock));

@@ -4,6 +4,7 @@ use bus::call::OpenCall;
 use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ModelItem, ResultMeta};
 use contract::subject::SessionKey;
+use contract::trace::TraceContext;
 use tokio_util::sync::CancellationToken;
 
 /// Start of the twelve random digits of a UUID v7, which name a run.
@@ -21,7 +22,10 @@ pub(crate) struct ModelJob {
     pub(crate) attempt: String,
     /// Name of this run of the attempt, unique among all gateways.
     pub(crate) run: String,
-    pub(crate) traceparent: Option<String>,
+    /// Which delivery of the item this is, from 1.
+    pub(crate) delivered: u64,
+    /// The span of this attempt of the call.
+    pub(crate) trace: Option<TraceContext>,
     /// Cancelled when the session cancels the call.
     pub(crate) cancelled: CancellationToken,
 }
@@ -30,8 +34,8 @@ impl ModelJob {
     pub(crate) fn new(open: OpenCall<ModelItem>) -> Self {
         let attempt = open.attempt();
         let run = uuid::Uuid::now_v7().simple().to_string().split_off(RUN_OFFSET);
-        let OpenCall { key, call, item, bytes, traceparent, cancelled, .. } = open;
-        Self { key, call, item, bytes, attempt, run, traceparent, cancelled }
+        let OpenCall { key, call, item, bytes, delivered, trace, cancelled, .. } = open;
+        Self { key, call, item, bytes, attempt, run, delivered, trace, cancelled }
     }
 
     pub(crate) fn meta(&self) -> &ItemMeta {

@@ -1,9 +1,6 @@
-//! Records a call for operators: its span, its metrics and one log line, never its contents (I9).
+//! Records a call for operators: its metrics and one log line, never its contents (I9).
 
-use contract::model::{FinishReason, Usage};
-use telemetry::span::Replied;
-use telemetry::{metric, span};
-use tracing::Span;
+use telemetry::metric;
 
 use crate::call::CallReport;
 use crate::job::ModelJob;
@@ -11,34 +8,16 @@ use crate::provider::Route;
 use crate::result::ModelResult;
 
 /// Records a call that ended.
-pub(crate) fn record_call(span: &Span, job: &ModelJob, report: &CallReport) {
+pub(crate) fn record_call(job: &ModelJob, report: &CallReport) {
     let CallReport { result, route, first_chunk, took, tries, chunks } = report;
     let Route { provider, upstream, .. } = route;
     if let Some(first_chunk) = first_chunk {
         metric::first_chunk(provider, upstream, *first_chunk);
     }
     let (usage, cost, code) = match result {
-        ModelResult::Finished(finished) => {
-            let Usage { input, output, cached, reasoning } = finished.usage;
-            span::replied(
-                span,
-                &Replied {
-                    model: &finished.model,
-                    finish_reason: finish_reason_name(finished.finish_reason),
-                    first_chunk: first_chunk.map(|after| after.as_secs_f64()),
-                    chunks: *chunks,
-                    input,
-                    output,
-                    cached,
-                    reasoning,
-                    cost_usd: finished.cost_usd,
-                },
-            );
-            (finished.usage, finished.cost_usd, None)
-        }
+        ModelResult::Finished(finished) => (finished.usage, finished.cost_usd, None),
         ModelResult::Failed(failed) => {
             let code = failed.kind.code();
-            span::failed(span, code.as_str());
             tracing::warn!(session = %job.key, call = %job.call, provider, model = upstream, %code, "model call failed");
             (failed.usage, failed.cost_usd, Some(code))
         }
@@ -51,15 +30,4 @@ pub(crate) fn record_call(span: &Span, job: &ModelJob, report: &CallReport) {
         session = %job.key, call = %job.call, provider, model = upstream, ms, tries, chunks,
         input = usage.input, output = usage.output, "model call"
     );
-}
-
-fn finish_reason_name(reason: FinishReason) -> &'static str {
-    match reason {
-        FinishReason::Stop => "stop",
-        FinishReason::ToolCalls => "tool_calls",
-        FinishReason::Length => "length",
-        FinishReason::ContentFilter => "content_filter",
-        FinishReason::Cancelled => "cancelled",
-        FinishReason::Other => "other",
-    }
 }

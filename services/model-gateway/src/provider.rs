@@ -151,7 +151,7 @@ impl Providers {
         }
         let long_context = resolved.entry.context_fallback.as_deref().and_then(|id| self.models.resolve(id).ok());
         let long_context = long_context.map(|longer| self.list_routes(&longer)).unwrap_or_default();
-        Ok(ModelRoutes { id: resolved.id, routes, long_context })
+        Ok(ModelRoutes { routes, long_context })
     }
 
     /// The route to the model's own provider, then those to its alternatives.
@@ -212,8 +212,6 @@ impl ModelRoutes {
 /// A model and the routes to it.
 #[derive(Debug, Clone)]
 pub struct ModelRoutes {
-    /// Id of the model, as the session named it.
-    pub(crate) id: String,
     /// The preferred route first; never empty.
     pub routes: Vec<Route>,
     /// Routes to the model with a longer context window, for a request that is too long for this model.

@@ -206,14 +206,13 @@ impl<'a> ReplyPublisher<'a> {
 
     async fn publish_event<T: Serialize>(&mut self, topic: Topic, data: &T) {
         let key = &self.job.key;
-        let trace = self.job.traceparent.as_deref().and_then(telemetry::trace::trace_id);
         let envelope = Envelope {
             id: format!("{}-{}-{}-{}", key.session, self.job.meta().call, self.job.attempt, self.message_count),
             session_id: key.session.clone(),
             tenant: key.tenant.clone(),
             seq: None,
             time: self.clock.now(),
-            trace_id: trace.unwrap_or_default().to_owned(),
+            trace_id: self.job.trace.map_or_else(String::new, |trace| trace.trace_id_hex()),
             data: Json::of(data),
         };
         self.message_count += 1;

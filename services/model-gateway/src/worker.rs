@@ -11,7 +11,6 @@ use contract::command::Verb;
 use contract::ids::{CallAttempt, ToolName};
 use contract::model::{FailureKind, ItemMeta, ModelItem, ResultMeta};
 use futures::FutureExt;
-use tracing::Instrument;
 
 use crate::breaker::Breakers;
 use crate::call::CallContext;
@@ -19,7 +18,7 @@ use crate::failure::CallFailure;
 use crate::job::ModelJob;
 use crate::limits::{CallCharge, SharedLimits};
 use crate::observe;
-use crate::provider::{ModelRoutes, Providers};
+use crate::provider::Providers;
 use crate::reply_publisher::{ReplyPublisher, SharedSnapshot};
 use crate::result::ModelResult;
 use service::clock::Clock;
@@ -37,6 +36,8 @@ pub(crate) struct ModelCallHandler {
 #[async_trait]
 impl CallHandler for ModelCallHandler {
     type Item = ModelItem;
+
+    const WORKER: &'static str = "gateway";
 
     const RESULTS: &'static [Verb] = &[Verb::ModelFinished, Verb::ModelFailed];
 
@@ -110,7 +111,6 @@ impl ModelCallHandler {
         }
         let mut charge = CallCharge::default();
         let mut publisher = ReplyPublisher::new(&self.bus, &*self.clock, job, snapshot);
-        let span = chat_span(job, &routes);
         let context = CallContext {
             bus: &self.bus,
             clock: &*self.clock,
@@ -121,7 +121,7 @@ impl ModelCallHandler {
             budgets: &budgets,
             began: tokio::time::Instant::now(),
         };
-        let run = context.run(&mut publisher, &mut charge).instrument(span.clone());
+        let run = context.run(&mut publisher, &mut charge);
         let report = AssertUnwindSafe(run).catch_unwind().await;
         let Some(report) = report.unwrap_or(Ok(None))? else {
             tracing::error!(session = %job.key, call = %job.call, "the adapter panicked");
@@ -129,17 +129,7 @@ impl ModelCallHandler {
             charge.charge_abandoned(&self.limits).await;
             return Ok(refused(FailureKind::BadRequest, "the adapter panicked: this is a bug of ailoop"));
         };
-        observe::record_call(&span, job, &report);
+        observe::record_call(job, &report);
         Ok(report.result)
     }
-}
-
-fn chat_span(job: &ModelJob, routes: &ModelRoutes) -> tracing::Span {
-    let (session, call) = (job.key.session.as_str(), job.call.call.as_str());
-    let provider = routes.routes.first().map_or("", |route| route.provider.as_str());
-    let span = telemetry::span::chat(session, call, &job.attempt, &routes.id, provider);
-    if let Some(traceparent) = &job.traceparent {
-        telemetry::trace::set_parent(&span, traceparent);
-    }
-    span
 }

@@ -10,6 +10,7 @@ use configuration::files::Pass;
 use configuration::models::{self, ModelsFile, Resolved};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownModel};
 use contract::settings::{AgentSettings, ModelRequests, ModelSettings};
+use contract::trace::TraceContext;
 use contract::{AiConfig, ErrorCode};
 use service::health::Readiness;
 use service::reload::Reload;
@@ -91,11 +92,10 @@ impl Catalog {
     }
 
     /// Composes the reply to a serialised request, or takes it from the cache. Returns `None` if the reply cannot be
-    /// serialised. The span is a child of `traceparent`.
-    pub fn compose_bytes(&self, request: &Bytes, traceparent: Option<&str>) -> Option<Bytes> {
+    /// serialised. The span is a child of `trace`.
+    pub fn compose_bytes(&self, request: &Bytes, trace: Option<TraceContext>) -> Option<Bytes> {
         if let Some(cached) = self.replies.get(request) {
-            let span = telemetry::span::compose(&cached.agent);
-            set_parent(&span, traceparent);
+            let span = compose_span(&cached.agent, trace);
             telemetry::span::composed(&span, &cached.fingerprint, cached.prompt_bytes, cached.components);
             return Some(cached.body);
         }
@@ -106,7 +106,7 @@ impl Catalog {
                 return serde_json::to_vec(&refused).ok().map(Bytes::from);
             }
         };
-        let reply = self.compose_in_span(&parsed, traceparent);
+        let reply = self.compose_in_span(&parsed, trace);
         let body = Bytes::from(serde_json::to_vec(&reply).ok()?);
         if body.len() > REPLY_BYTES_MAX {
             let message = format!(
@@ -144,9 +144,8 @@ impl Catalog {
         self.compose_in_span(request, None)
     }
 
-    fn compose_in_span(&self, request: &ComposeRequest, traceparent: Option<&str>) -> ComposeReply {
-        let span = telemetry::span::compose(agent_label(request));
-        set_parent(&span, traceparent);
+    fn compose_in_span(&self, request: &ComposeRequest, trace: Option<TraceContext>) -> ComposeReply {
+        let span = compose_span(agent_label(request), trace);
         let _entered = span.enter();
         match self.try_compose(request) {
             Ok(composed) => {
@@ -251,10 +250,12 @@ impl Catalog {
     }
 }
 
-fn set_parent(span: &tracing::Span, traceparent: Option<&str>) {
-    if let Some(traceparent) = traceparent {
-        telemetry::trace::set_parent(span, traceparent);
-    }
+/// The span of a composition for a turn. A composition for no turn has none: an edge tries an agent, or a test.
+fn compose_span(agent: &str, turn: Option<TraceContext>) -> tracing::Span {
+    let Some(turn) = turn.filter(|turn| turn.is_sampled && !turn.is_beginning()) else { return tracing::Span::none() };
+    let span = telemetry::span::compose(agent);
+    telemetry::trace::set_parent(&span, turn);
+    span
 }
 
 /// The agent as the request names it, for spans.

@@ -65,8 +65,8 @@ impl Composer {
         let compose = bus
             .serve_compose_bytes(move |request| {
                 let began = Instant::now();
-                let traceparent = request.header(contract::tool::header::TRACEPARENT);
-                let reply = catalog.get().compose_bytes(&request.payload, traceparent);
+                let trace = request.header(contract::tool::header::TRACEPARENT).and_then(|text| text.parse().ok());
+                let reply = catalog.get().compose_bytes(&request.payload, trace);
                 telemetry::metric::compose_duration(began.elapsed());
                 reply
             })

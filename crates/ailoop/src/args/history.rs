@@ -22,6 +22,26 @@ pub struct ReplayArgs {
     pub target: FleetTarget,
 }
 
+/// Arguments of `ailoop trace`.
+#[derive(Debug, Clone, Args)]
+pub struct TraceArgs {
+    /// The id of the session
+    pub session: String,
+    /// Show this turn only
+    #[arg(long, value_name = "NUMBER")]
+    pub turn: Option<u32>,
+    /// The address of a trace in your trace backend, with `{trace_id}`, such as
+    /// <http://127.0.0.1:16686/trace/{trace_id}>
+    #[arg(long, env = "AILOOP_TRACE_URL", value_name = "URL")]
+    pub url: Option<String>,
+    /// Print everything as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
 /// Arguments of `ailoop export`.
 #[derive(Debug, Clone, Args)]
 pub struct ExportArgs {

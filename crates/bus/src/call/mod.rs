@@ -19,13 +19,17 @@ use contract::limits::{UNSEEN_DELIVERIES_MAX, WORKER_CHECK_EVERY};
 use contract::model::{ItemMeta, ResultMeta};
 use contract::streams::{Objects, Queue};
 use contract::subject::{self, ItemSubject, SessionKey};
-use contract::tool::{header, sha256_hex};
+use contract::tool::sha256_hex;
+use contract::trace::TraceContext;
 use contract::{CommandId, ErrorCode, ToolName};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use telemetry::names::{attr, span};
+use telemetry::trace::{FinishedSpan, Kind};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::headers::trace_context;
 use crate::work::call_of;
 use crate::{Bus, BusError, Delivery, Handler, SendOutcome, Settle, Worker};
 use cancels::Cancels;
@@ -55,8 +59,8 @@ pub struct OpenCall<I> {
     pub delivered: u64,
     /// Whether another worker may have begun with it.
     pub may_have_been_held: bool,
-    /// The trace that the call belongs to.
-    pub traceparent: Option<String>,
+    /// The span of this attempt of the call, which the replica sends that ends the turn; none where nothing is traced.
+    pub trace: Option<TraceContext>,
     /// Cancelled when the loop cancels the call.
     pub cancelled: CancellationToken,
 }
@@ -87,6 +91,9 @@ pub struct CallResult {
 pub trait CallHandler: Send + Sync + 'static {
     /// What the loop asks for.
     type Item: DeserializeOwned + Send + Sync + 'static;
+
+    /// Name of the service, as spans say it: `gateway` or `executor`.
+    const WORKER: &'static str;
 
     /// The verbs under which results are sent.
     const RESULTS: &'static [Verb];
@@ -185,7 +192,7 @@ impl<H: CallHandler> Calls<H> {
             bytes: body.len(),
             delivered: delivery.delivered,
             may_have_been_held: delivery.may_have_been_held(),
-            traceparent: crate::transport::header(&delivery.headers, header::TRACEPARENT).map(str::to_owned),
+            trace: trace_context(&delivery.headers).map(|turn| turn.call(&call)),
             cancelled: registered.token.clone(),
         };
         drop(body);
@@ -207,12 +214,43 @@ impl<H: CallHandler> Calls<H> {
                 return self.leave(open, settle).await;
             }
         }
+        if open.may_have_been_held {
+            self.close_earlier(&open, delivery);
+        }
         // The call counts as held until its result is stored: even without a stored result it may have had its effect.
         let _held = self.bus.hold_call(&key, &call.call);
-        Ok(match self.handler.run(open).await? {
-            Some(result) => self.report(&key, &call, result).await,
-            None => Settle::Done,
-        })
+        let trace = open.trace;
+        let settled = async {
+            Ok(match self.handler.run(open).await? {
+                Some(result) => self.report(&key, &call, result).await,
+                None => Settle::Done,
+            })
+        };
+        telemetry::trace::scope(trace, settled).await
+    }
+
+    /// Sends a span for the deliveries before this one: a worker that died could not send the span of its own.
+    fn close_earlier(&self, open: &OpenCall<H::Item>, delivery: &Delivery) {
+        let Some(attempt) = open.trace.filter(|_| open.delivered > 1) else { return };
+        let stored = delivery.stored_at.as_millis();
+        let waited = u64::try_from(delivery.waited.as_millis()).unwrap_or(u64::MAX);
+        let earlier = open.delivered - 1;
+        telemetry::trace::send(vec![FinishedSpan {
+            context: attempt.delivery(earlier),
+            parent: Some(attempt),
+            name: span::REDELIVERED.to_owned(),
+            kind: Kind::Internal,
+            times: (stored, stored.saturating_add(waited)),
+            attributes: vec![
+                (attr::CONVERSATION, open.key.session.as_str().into()),
+                (attr::CALL, open.call.call.as_str().into()),
+                (attr::ATTEMPT, open.call.attempt.into()),
+                (attr::DELIVERY, earlier.into()),
+                (attr::CLOSED_BY, H::WORKER.into()),
+            ],
+            links: Vec::new(),
+            error: None,
+        }]);
     }
 
     /// Asks the log; a settlement when the call must not start now.

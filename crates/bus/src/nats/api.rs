@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::connection::{ANSWER_MAX, JETSTREAM_MAX, NatsTransport};
 use super::refusal::Refusal;
-use crate::transport::{Appended, Doubt, EXPECTED_LAST};
+use crate::transport::{Appended, Doubt, EXPECTED_LAST, QueueState};
 use crate::{BusError, Depth, Headers};
 
 /// The message is larger than the stream takes.
@@ -46,6 +46,21 @@ struct Published<'a> {
 struct ConsumerInfo {
     num_pending: u64,
     num_ack_pending: u64,
+    #[serde(default)]
+    num_waiting: u64,
+}
+
+#[derive(Deserialize)]
+struct StreamInfo {
+    state: StreamState,
+}
+
+#[derive(Deserialize)]
+struct StreamState {
+    messages: u64,
+    /// In year 1 where there was never a message.
+    #[serde(default)]
+    first_ts: Value,
 }
 
 #[derive(Deserialize)]
@@ -107,6 +122,20 @@ impl NatsTransport {
         let subject = format!("$JS.API.CONSUMER.INFO.{}.{}", queue.stream().name(), queue.durable());
         let info = self.js_request::<ConsumerInfo>(&subject, None).await?.map_err(Refusal::into_error)?;
         Ok(Depth { waiting: info.num_pending, held: info.num_ack_pending })
+    }
+
+    /// The state of a consumer, and the age of the first message of its stream: the stream keeps an item until it is
+    /// settled.
+    pub(super) async fn js_queue_state(&self, queue: Queue) -> Result<QueueState, BusError> {
+        let subject = format!("$JS.API.CONSUMER.INFO.{}.{}", queue.stream().name(), queue.durable());
+        let consumer = self.js_request::<ConsumerInfo>(&subject, None).await?.map_err(Refusal::into_error)?;
+        let subject = format!("$JS.API.STREAM.INFO.{}", queue.stream().name());
+        let stream = self.js_request::<StreamInfo>(&subject, None).await?.map_err(Refusal::into_error)?;
+        Ok(QueueState {
+            depth: Depth { waiting: consumer.num_pending, held: consumer.num_ack_pending },
+            pullers: consumer.num_waiting,
+            oldest: serde_json::from_value(stream.state.first_ts).ok().filter(|_| stream.state.messages > 0),
+        })
     }
 
     /// Removes all messages that match `filter`; returns how many.

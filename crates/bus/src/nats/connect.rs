@@ -153,6 +153,8 @@ impl ConnectionWatcher {
             }
             Event::Connected => {
                 self.uptime.restart();
+                // The first connection has no event that comes here.
+                telemetry::metric::nats_reconnect();
                 // Events are dropped where many come at once.
                 if std::mem::replace(&mut state.is_up, true) {
                     self.broke(event);

@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{JETSTREAM_MAX, NatsTransport};
 use super::core::message;
-use crate::transport::{Ack, Appended, DriftPolicy, ReadMany, Storage, StorageSize, StreamRewind, Transport};
+use crate::transport::{
+    Ack, Appended, DriftPolicy, QueueState, ReadMany, Storage, StorageSize, StreamRewind, Transport,
+};
 use crate::{BusError, CoreMessage, Delivery, Depth, Headers, Read, Stored, Subscription};
 
 #[async_trait]
@@ -160,6 +162,10 @@ impl Transport for NatsTransport {
 
     async fn depth(&self, queue: Queue) -> Result<Depth, BusError> {
         self.js_depth(queue).await
+    }
+
+    async fn queue_state(&self, queue: Queue) -> Result<QueueState, BusError> {
+        self.js_queue_state(queue).await
     }
 
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use contract::event::{Event, ModelCallOpened, StopReason, ToolCallOpened, ToolsResolved, TurnStarted};
 use contract::ids::{CallId, CommandId};
 use contract::limits::{JSON_DEPTH_MAX, MODEL_CALL_MAX};
+use contract::subject::SessionKey;
 use contract::tool::{DELEGATE, ToolSpec, sha256_hex};
+use contract::trace::TraceContext;
 
 use super::builder::DecisionBuilder;
 use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
@@ -57,11 +59,18 @@ impl DecisionBuilder<'_> {
             (true, None) => return false,
         };
         self.resolve_tools();
-        let traceparent = self.input.traceparent.clone().or_else(|| self.state.traceparent.clone());
+        let traceparent = self.input.traceparent.clone().or_else(|| self.next_traceparent());
         let nudged = self.state.waiting.iter().any(|waiting| waiting.nudges && messages.contains(&waiting.id));
         let premature = nudged && self.state.last_stop == Some(StopReason::Completed);
         self.emit(Event::TurnStarted(TurnStarted { turn: self.state.turns + 1, traceparent, messages, premature }));
         true
+    }
+
+    /// The trace of a turn that no client's request begins: one of its own, which the last one begot.
+    fn next_traceparent(&self) -> Option<String> {
+        let last: TraceContext = self.state.traceparent.as_deref()?.parse().ok()?;
+        let key = SessionKey { tenant: self.state.tenant().clone(), session: self.state.session().clone() };
+        Some(last.next_beginning(&key, self.state.turns + 1).to_string())
     }
 
     pub(super) fn resolve_tools(&mut self) {

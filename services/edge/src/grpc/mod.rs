@@ -14,6 +14,7 @@ use tracing::Instrument;
 use crate::api_error::ApiError;
 use crate::authentication::ApiCaller;
 use crate::method::Method;
+use crate::request_trace::{self, RequestTrace};
 use crate::session_api::SessionApi;
 
 pub(crate) use interceptor::AuthInterceptor;
@@ -38,10 +39,9 @@ impl GrpcService {
         request: &Request<M>,
         call: impl AsyncFnOnce(&SessionApi, &ApiCaller) -> Result<T, ApiError>,
     ) -> Result<Response<T>, Status> {
-        let span = telemetry::span::edge_request(method.name(), Some(session).filter(|session| !session.is_empty()));
-        if let Some(parent) = request.metadata().get("traceparent").and_then(|value| value.to_str().ok()) {
-            telemetry::trace::set_parent(&span, parent);
-        }
+        let client = request.metadata().get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok());
+        let session = Some(session).filter(|session| !session.is_empty());
+        let RequestTrace { span, turn } = request_trace::open(method.name(), session, client);
         let outcome = async {
             let unknown = || {
                 ApiError::new(
@@ -52,7 +52,7 @@ impl GrpcService {
             let caller = request.extensions().get::<ApiCaller>().ok_or_else(unknown)?;
             call(&self.api, caller).await
         };
-        let outcome = outcome.instrument(span.clone()).await;
+        let outcome = telemetry::trace::scope(turn, outcome.instrument(span.clone())).await;
         let code = outcome.as_ref().err().map(|error| error.code.clone());
         if let Some(code) = &code {
             telemetry::span::failed(&span, code.as_str());

@@ -176,6 +176,16 @@ impl Service for GrpcService {
         .await
     }
 
+    async fn trace(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::TraceReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::TraceSession, &message.session_id, &request, async |api, caller| {
+            let session_id = params::parse_session_id(&message.session_id)?;
+            let traced = api.trace_session(caller, session_id).await?;
+            Ok(proto::TraceReply { json: to_json(&traced)? })
+        })
+        .await
+    }
+
     async fn replay(&self, request: Request<proto::ReplayRequest>) -> Result<Response<proto::ReplayReply>, Status> {
         let message = request.get_ref();
         self.call(Method::ReplaySession, &message.session_id, &request, async |api, caller| {

@@ -18,6 +18,7 @@ use crate::client_queue::{CLIENT_BYTES_MAX, ClientQueue};
 use crate::command_waiters::CommandWaiters;
 use crate::config::{EdgeConfig, EdgeStartError};
 use crate::fair_queue::{FairQueue, RequestCost, RequestPermit};
+use crate::fleet_metrics;
 use crate::params::{self, CommandBody, CommandRequest, UnvalidatedCommand};
 use crate::session_index::SessionIndex;
 use crate::session_log::fold_session;
@@ -63,6 +64,7 @@ impl SessionApi {
         let command_waiters = CommandWaiters::start(bus.clone(), replica_id.clone(), shared_tasks).await?;
         let feeds = Feeds::new(bus.clone(), shared_tasks.clone());
         let index = SessionIndex::start(bus.clone(), config.tenant.clone(), shared_tasks);
+        shared_tasks.spawn("fleet metrics", fleet_metrics::follow(bus.clone(), index.clone()));
         let (draining, command_wait) = (CancellationToken::new(), config.command_wait());
         Ok(Self {
             inner: Arc::new(Inner {

@@ -6,6 +6,7 @@ mod gates;
 mod history;
 mod queues;
 mod sessions;
+mod trace;
 
 pub(crate) use api::SessionApi;
 pub(crate) use catalogue::AgentInfo;

@@ -19,6 +19,7 @@ use crate::commands::PendingCommand;
 use crate::jsonrpc::JsonRpcRequest;
 use crate::method::Method;
 use crate::params::{self, CommandBody, CommandRequest, NoParams, SessionParams, UnvalidatedCommand, WatchParams};
+use crate::request_trace::{self, RequestTrace};
 use crate::session_api::SessionApi;
 use crate::watch::viewer::{Viewer, WatchReply};
 
@@ -76,7 +77,7 @@ pub(super) async fn begin_request(
     let method = Method::from_name(&request.method);
     let name = method.map_or("unknown", Method::name);
     let session = request.params.get("session_id").and_then(Value::as_str);
-    let span = telemetry::span::edge_request(name, session);
+    let RequestTrace { span, turn } = request_trace::open(name, session, request.trace);
     let started = async {
         let method = method.ok_or_else(|| {
             let known = Method::list_names();
@@ -85,7 +86,7 @@ pub(super) async fn begin_request(
         })?;
         dispatch(api, caller, waiting, method, request.params).await
     };
-    let started = started.instrument(span.clone()).await;
+    let started = telemetry::trace::scope(turn, started.instrument(span.clone())).await;
     async move {
         let outcome = match started {
             Ok(reply) => reply.await,
@@ -156,6 +157,12 @@ async fn dispatch(
         }
         Method::ReplaySession => defer(params, move |params| async move { api.replay_session(&caller, params).await }),
         Method::ListSessions => defer(params, move |params| async move { api.list_sessions(&caller, &params).await }),
+        Method::TraceSession => {
+            defer(
+                params,
+                move |SessionParams { session_id }| async move { api.trace_session(&caller, session_id).await },
+            )
+        }
         Method::GetStats => {
             defer(params, move |params| async move { Ok(json!({"stats": api.get_stats(&caller, &params).await?})) })
         }

@@ -145,8 +145,6 @@ impl<'a> CallDeadline<'a> {
         }
         self.last_published_at = Some(now);
         self.progress_count += 1;
-        let trace = telemetry::trace::current();
-        let trace = trace.as_deref().and_then(telemetry::trace::trace_id);
         let data = ToolCallProgress { call: self.work.call.call.clone(), tool: self.work.item.tool.clone(), text };
         let envelope = Envelope {
             id: format!("{}-{}-progress-{}", self.work.key.session, self.work.call, self.progress_count),
@@ -154,7 +152,7 @@ impl<'a> CallDeadline<'a> {
             tenant: self.work.key.tenant.clone(),
             seq: None,
             time: self.clock.now(),
-            trace_id: trace.unwrap_or_default().to_owned(),
+            trace_id: self.work.trace.map_or_else(String::new, |trace| trace.trace_id_hex()),
             data: Json::of(&data),
         };
         if let Err(error) = self.bus.publish_event(&self.work.key, Topic::ToolCallProgress, &envelope).await {

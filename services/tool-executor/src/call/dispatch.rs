@@ -269,7 +269,7 @@ impl Dispatch<'_> {
         ]);
         let started = self.work.item.session_started;
         headers.extend(started.map(|started| (header::SESSION_STARTED.to_owned(), started.to_string())));
-        headers.extend(telemetry::trace::current().map(|parent| (header::TRACEPARENT.to_owned(), parent)));
+        headers.extend(self.work.trace.map(|call| (header::TRACEPARENT.to_owned(), call.to_string())));
         headers
     }
 

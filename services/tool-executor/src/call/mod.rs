@@ -267,6 +267,8 @@ impl CallHandler for ToolCallHandler {
 
     const RESULTS: &'static [Verb] = &[Verb::ProvideToolResult];
 
+    const WORKER: &'static str = "executor";
+
     fn meta(item: &ToolItem) -> &ItemMeta {
         &item.meta
     }
@@ -280,11 +282,7 @@ impl CallHandler for ToolCallHandler {
     }
 
     async fn run(&self, work: ToolCall) -> Result<Option<CallResult>, BusError> {
-        let (session, tool) = (work.key.session.as_str(), work.item.tool.as_str());
-        let span = telemetry::span::execute_tool(session, work.call.call.as_str(), &work.attempt(), tool);
-        if let Some(parent) = &work.traceparent {
-            telemetry::trace::set_parent(&span, parent);
-        }
+        let span = delivery_span(&work);
         self.execute(&work).instrument(span).await
     }
 
@@ -293,6 +291,16 @@ impl CallHandler for ToolCallHandler {
         let (outcome, content, code) = (answer.outcome, answer.content, answer.code);
         call_result(call, &ToolResult { meta, outcome, content, code, duration_ms: 0, whole: None, used: None })
     }
+}
+
+/// The span of this delivery. The tool gets the call's span as its parent, since this one is lost if the executor is
+/// killed.
+fn delivery_span(work: &ToolCall) -> tracing::Span {
+    let Some(attempt) = work.trace.filter(|trace| trace.is_sampled) else { return tracing::Span::none() };
+    let (session, call, tool) = (work.key.session.as_str(), work.call.call.as_str(), work.item.tool.as_str());
+    let span = telemetry::span::tool_delivery(session, call, work.call.attempt, work.delivered, tool);
+    telemetry::trace::set_parent(&span, attempt);
+    span
 }
 
 /// An unknown outcome has an id of its own, so that a result that is known later still counts.

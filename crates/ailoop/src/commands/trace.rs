@@ -1,0 +1,195 @@
+//! `ailoop trace`: what each turn of a session did, from its log.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use contract::ErrorCode;
+use proto::SessionRequest;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::fleet_location::connect;
+use super::output::finish;
+use crate::args::TraceArgs;
+use crate::client::{self, bounded};
+use crate::failure::{CommandFailure, Exit};
+use crate::format;
+use crate::terminal::{Style, Terminal};
+
+/// Columns of the picture of when a span began and ended.
+const BAR_COLUMNS: usize = 24;
+
+/// The printed fields of the answer of the edge.
+#[derive(Deserialize)]
+struct SessionTrace {
+    turns: Vec<TurnTrace>,
+}
+
+#[derive(Deserialize)]
+struct TurnTrace {
+    turn: u32,
+    trace_id: String,
+    has_ended: bool,
+    is_sampled: bool,
+    spans: Vec<TraceSpan>,
+}
+
+#[derive(Deserialize)]
+struct TraceSpan {
+    #[serde(default)]
+    parent: Option<String>,
+    name: String,
+    start_ms: u64,
+    end_ms: u64,
+    attributes: BTreeMap<String, Value>,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+impl TraceSpan {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.attributes.get(name)?.as_str()
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.attributes.get(name)?.as_u64().filter(|number| *number > 0)
+    }
+
+    fn took(&self) -> Duration {
+        Duration::from_millis(self.end_ms.saturating_sub(self.start_ms))
+    }
+
+    /// What people look for in this kind of span.
+    fn details(&self) -> String {
+        let mut parts = Vec::new();
+        let attempt = self.number("ailoop.attempt").filter(|attempt| *attempt > 1);
+        parts.extend(attempt.map(|attempt| format!("attempt {attempt}")));
+        for name in ["ailoop.purpose", "ailoop.stop_reason", "ailoop.outcome", "ailoop.gate.decision"] {
+            parts.extend(self.text(name).map(str::to_owned));
+        }
+        if let Some(source) = self.text("ailoop.continuation.source") {
+            let goes_on = self.attributes.get("ailoop.continuation.continues").and_then(Value::as_bool);
+            parts.push(format!("{} by {source}", if goes_on == Some(true) { "goes on" } else { "ends" }));
+        }
+        if let (Some(input), Some(output)) =
+            (self.number("gen_ai.usage.input_tokens"), self.number("gen_ai.usage.output_tokens"))
+        {
+            parts.push(format!("{} in, {} out", format::count(input), format::count(output)));
+        }
+        let usd = self.attributes.get("ailoop.cost.usd").and_then(Value::as_f64).filter(|usd| *usd > 0.0);
+        parts.extend(usd.map(|usd| format!("${usd:.4}")));
+        parts.extend(self.error.as_ref().map(|code| format!("error {code}")));
+        parts.join(", ")
+    }
+}
+
+/// Shows the turns of a session as trees.
+pub(super) async fn show_trace(args: &TraceArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let session_id = client::session_id(&args.session)?;
+    let client = connect(&args.target).await?;
+    let request = bounded(SessionRequest { session_id });
+    let reply = client.sessions().trace(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    if args.json {
+        return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
+    }
+    let unreadable =
+        |error: serde_json::Error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}"));
+    let trace: SessionTrace = serde_json::from_str(&reply.json).map_err(unreadable)?;
+    let turns: Vec<&TurnTrace> =
+        trace.turns.iter().filter(|turn| args.turn.is_none_or(|number| number == turn.turn)).collect();
+    if turns.is_empty() {
+        let count = format::plural(trace.turns.len() as u64, "turn");
+        let what = args.turn.map_or_else(
+            || "the session has no turn yet".to_owned(),
+            |number| format!("the session has no turn {number}; it has {count}"),
+        );
+        terminal.note(Style::Plain, &what);
+        return Ok(if args.turn.is_some() { Exit::Failed } else { Exit::Done });
+    }
+    let text: String = turns.iter().map(|turn| draw(turn)).collect();
+    let printed = terminal.print_data(&text);
+    for turn in turns {
+        if !turn.has_ended {
+            terminal.note(Style::Plain, &format!("turn {} runs", turn.turn));
+        }
+        match &args.url {
+            Some(url) if turn.is_sampled => {
+                terminal.note(Style::Plain, &url.replace("{trace_id}", &turn.trace_id));
+            }
+            Some(_) => terminal.note(Style::Plain, &format!("turn {} was not sampled: no collector has it", turn.turn)),
+            None => {}
+        }
+    }
+    Ok(finish(printed))
+}
+
+/// The turn in a line, and each of its spans below it in the order of their beginnings.
+fn draw(turn: &TurnTrace) -> String {
+    let Some((root, _)) = turn.spans.split_first() else { return String::new() };
+    let mut children: Vec<&TraceSpan> = turn.spans.iter().skip(1).filter(|span| span.parent.is_some()).collect();
+    children.sort_by_key(|span| (span.start_ms, span.end_ms));
+    let mut text = format!("turn {}  trace {}\n{}", turn.turn, turn.trace_id, line("", root, root));
+    for (position, span) in children.iter().enumerate() {
+        let branch = if position + 1 == children.len() { "└─ " } else { "├─ " };
+        text.push_str(&line(branch, span, root));
+    }
+    text.push('\n');
+    text
+}
+
+fn line(branch: &str, span: &TraceSpan, turn: &TraceSpan) -> String {
+    let name = format!("{branch}{}", one_line(&span.name));
+    let details = one_line(&span.details());
+    let (bar, took) = (bar(span, turn), format::duration(span.took()));
+    format!("{name:<40} {bar} {took:>9}  {details}").trim_end().to_owned() + "\n"
+}
+
+/// Names of tools and agents are texts of others.
+fn one_line(text: &str) -> String {
+    crate::printable::strip_unprintable(text).replace(['\n', '\t'], " ")
+}
+
+/// When the span ran within its turn.
+fn bar(span: &TraceSpan, turn: &TraceSpan) -> String {
+    let whole = turn.end_ms.saturating_sub(turn.start_ms).max(1);
+    let column = |ms: u64| {
+        let after = ms.saturating_sub(turn.start_ms).min(whole);
+        usize::try_from(after * BAR_COLUMNS as u64 / whole).unwrap_or(BAR_COLUMNS)
+    };
+    let from = column(span.start_ms).min(BAR_COLUMNS - 1);
+    let to = column(span.end_ms).max(from + 1);
+    format!("{}{}{}", "·".repeat(from), "━".repeat(to - from), "·".repeat(BAR_COLUMNS - to))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn turn_is_drawn_as_a_tree_in_the_order_of_time() {
+        let turn: TurnTrace = serde_json::from_value(json!({
+            "turn": 1, "trace_id": "0af7", "has_ended": true, "is_sampled": true, "spans": [
+                {"name": "invoke_agent e", "start_ms": 1_000, "end_ms": 5_000,
+                 "attributes": {"ailoop.stop_reason": "completed", "gen_ai.usage.input_tokens": 1_200,
+                                "gen_ai.usage.output_tokens": 30, "ailoop.cost.usd": 0.0125}},
+                {"parent": "a", "name": "execute_tool grep", "start_ms": 3_000, "end_ms": 4_000,
+                 "attributes": {"ailoop.outcome": "unknown", "ailoop.attempt": 2}, "error": "unknown"},
+                {"parent": "a", "name": "chat m", "start_ms": 1_000, "end_ms": 3_000, "attributes": {}},
+                {"parent": "a", "name": "continuation.decide", "start_ms": 5_000, "end_ms": 5_000,
+                 "attributes": {"ailoop.continuation.source": "explicit", "ailoop.continuation.continues": false}}
+            ]
+        }))
+        .unwrap();
+        let lines = [
+            "turn 1  trace 0af7",
+            "invoke_agent e                           ━━━━━━━━━━━━━━━━━━━━━━━━     4.0 s  completed, 1,200 in, 30 out, $0.0125",
+            "├─ chat m                                ━━━━━━━━━━━━············     2.0 s",
+            "├─ execute_tool grep                     ············━━━━━━······     1.0 s  attempt 2, unknown, error unknown",
+            "└─ continuation.decide                   ·······················━      0 ms  ends by explicit",
+            "",
+        ];
+        assert_eq!(draw(&turn).lines().collect::<Vec<_>>(), lines);
+    }
+}

@@ -1,0 +1,88 @@
+//! The spans of a session's turns, made from its log.
+
+use contract::SessionId;
+use contract::subject::SessionKey;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use session_trace::{TurnSpans, session_spans};
+use telemetry::trace::FinishedSpan;
+
+use super::SessionApi;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::fair_queue::RequestCost;
+
+/// The answer to `session.trace`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct SessionTrace {
+    pub(crate) session_id: SessionId,
+    pub(crate) turns: Vec<TurnTrace>,
+}
+
+/// A turn in the answer to `session.trace`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct TurnTrace {
+    pub(crate) turn: u32,
+    pub(crate) trace_id: String,
+    pub(crate) has_ended: bool,
+    /// Whether a collector gets these spans, where there is one.
+    pub(crate) is_sampled: bool,
+    /// The span of the turn comes first.
+    pub(crate) spans: Vec<TraceSpan>,
+}
+
+/// A span in the answer to `session.trace`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct TraceSpan {
+    pub(crate) id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<String>,
+    pub(crate) name: String,
+    pub(crate) start_ms: u64,
+    pub(crate) end_ms: u64,
+    pub(crate) attributes: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
+}
+
+impl SessionApi {
+    /// Makes the spans of each turn of a session.
+    pub(crate) async fn trace_session(
+        &self,
+        caller: &ApiCaller,
+        session_id: SessionId,
+    ) -> Result<SessionTrace, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
+        let commits = self.bus().history(&key, 0).await?;
+        if commits.is_empty() {
+            return Err(Self::unknown_session(&key));
+        }
+        let turns = session_spans(&key, &commits, false).into_iter().map(|(turn, spans)| turn_trace(turn, spans));
+        Ok(SessionTrace { turns: turns.collect(), session_id: key.session })
+    }
+}
+
+fn turn_trace(turn: u32, spans: TurnSpans) -> TurnTrace {
+    TurnTrace {
+        turn,
+        trace_id: spans.context.trace_id_hex(),
+        has_ended: spans.has_ended,
+        is_sampled: spans.context.is_sampled,
+        spans: spans.spans.into_iter().map(trace_span).collect(),
+    }
+}
+
+fn trace_span(span: FinishedSpan) -> TraceSpan {
+    let attribute =
+        |(name, value): (&str, telemetry::trace::Value)| Some((name.to_owned(), serde_json::to_value(value).ok()?));
+    TraceSpan {
+        id: span.context.span_id_hex(),
+        parent: span.parent.map(|parent| parent.span_id_hex()),
+        name: span.name,
+        start_ms: span.times.0,
+        end_ms: span.times.1,
+        attributes: span.attributes.into_iter().filter_map(attribute).collect(),
+        error: span.error,
+    }
+}
