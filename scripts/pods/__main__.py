@@ -1,0 +1,189 @@
+"""`make pods`: renders the overlays, starts them, follows the page, disturbs them under load, and prints what was lost."""
+
+import argparse
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from . import disturbances, kubectl, manifests, page
+from .cluster import Cluster, require_root
+from .image import ROOT
+from .load import Load, with_steps
+from .manifests import Refused, key_of
+
+OVERLAYS = ROOT / "deploy/kubernetes/overlays"
+BASELINE_SECONDS = 10
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="make pods", description=__doc__, epilog="By make: ONLY=local|prod|FILE, KEEP=1, VERBOSE=1.")
+    parser.add_argument("what", nargs="*", help="overlays by name, or files of rendered manifests [default: every overlay]")
+    parser.add_argument("--ailoop", type=pathlib.Path, required=True, help="the binary of the image")
+    parser.add_argument("--nats-server", type=pathlib.Path, default=ROOT / ".tools/nats-server")
+    parser.add_argument("--secret", type=pathlib.Path, action="append", default=[], metavar="FILE", help="manifests of Secrets; may be repeated")
+    parser.add_argument("--secrets-from", type=pathlib.Path, metavar="DIRECTORY", help="a directory of such files")
+    parser.add_argument("--image", action="append", default=[], metavar="NAME=DIRECTORY", help="a root filesystem for an image; may be repeated")
+    parser.add_argument("--keep", action="store_true", help="keep it running after the start, without disturbances, until Ctrl-C")
+    parser.add_argument("--trial", metavar="NAME", help="run one of scripts/pods/trials instead")
+    parser.add_argument("--verbose", action="store_true", help="print every event of the cluster")
+    return parser.parse_args()
+
+
+def start(cluster, server, options, what):
+    """Brings one set of manifests up: an overlay as the page says, a file with Secrets of this run. Gives its namespace."""
+    for file in options.secret + sorted(options.secrets_from.glob("*.yaml") if options.secrets_from else []):
+        documents = manifests.read(file)
+        for namespace in {key_of(document)[1] for document in documents}:
+            cluster.create_namespace(namespace)
+        cluster.apply(documents)
+    if (OVERLAYS / what).is_dir():
+        print(f"  the first steps of {page.PAGE.relative_to(ROOT)}:")
+        page.first_steps(page.Operator(cluster, server, options.ailoop), what)
+        namespace = "ailoop"
+    else:
+        documents = manifests.read(pathlib.Path(what))
+        namespaces = {key_of(document)[1] for document in documents} - {""}
+        namespace = next(iter(sorted(namespaces)))
+        for name in namespaces:
+            cluster.create_namespace(name)
+        cluster.create_secrets(documents)
+        cluster.apply(documents)
+    print(f"  all pods are ready after {cluster.wait_ready(namespace):.1f} s more")
+    return namespace
+
+
+def entrance(cluster, namespace):
+    """(address of gRPC, token) of the edge, or None where there is none."""
+    for (kind, of, name), document in sorted(cluster.objects.items()):
+        ports = document.get("spec", {}).get("ports", []) if kind == "Service" and of == namespace else []
+        for port in (port for port in ports if port.get("name") == "grpc"):
+            pod = cluster.select(namespace, document["spec"]["selector"])[0]
+            lookup = lambda kind, wanted: cluster.lookup(kind, wanted, namespace)  # noqa: E731
+            env = manifests.environment(pod.state().manifest, pod, lookup)
+            return f"http://{name}.{namespace}:{port['port']}", env.get("AILOOP__EDGE__TOKEN", "")
+    return None
+
+
+def disturb(cluster, options, namespace):
+    """Runs the load and the disturbances; gives the rows, what is wrong, and the outcomes of tool calls."""
+    found = entrance(cluster, namespace)
+    if found is None:
+        print("  there is no Service with a port `grpc`: nothing is disturbed")
+        return [], {}, {}
+    # Volumes are refreshed at once, not within a minute; the gateway reads the changed script by itself.
+    cluster.volume_refresh_seconds = 1
+    cluster.apply(with_steps([document for key, document in cluster.objects.items() if key[1] == namespace]))
+    client = cluster.client("clients")
+    load = Load(cluster, client, str(options.ailoop), *found)
+    wait_for_script(load)
+    with load:
+        time.sleep(BASELINE_SECONDS)
+        print(f"\n  {'disturbance':38} {'turns':>5} {'ready again, s':>14} {'slowest turn, s':>15}", flush=True)
+        baseline = disturbances.Row("none", [turn for turn in load.under_way(0) if turn.ended != float("inf")], 0)
+        print_row(baseline)
+        rows = [baseline] + disturbances.run(cluster, load, namespace, print_row)
+    wrong, outcomes = load.verify()
+    return rows, wrong, outcomes
+
+
+def wait_for_script(load):
+    """Until the gateway plays the steps of the load."""
+    deadline = time.monotonic() + 60
+    while True:
+        code, output = load.command("run", "--agent", "d", "--model", "rehearsal", "pods-load list try")
+        if code == 0 and "Answer to pods-load list try." in output:
+            return
+        if time.monotonic() > deadline:
+            raise Refused(f"the gateway does not play the changed script: exit code {code}: {output.strip()[-500:]}")
+        time.sleep(1)
+
+
+def print_row(row):
+    print(f"  {row.what:38} {len(row.turns):5} {row.ready_seconds:14.1f} {row.slowest:15.1f}", flush=True)
+
+
+def run(what, options):
+    """One set of manifests from its start to its end; gives the number of turns that are wrong."""
+    print(f"{what}:", flush=True)
+    images = dict(pair.split("=", 1) for pair in options.image)
+    with Cluster(options.ailoop, options.nats_server, images=images, verbose=options.verbose) as cluster:
+        server = kubectl.Server(cluster)
+        try:
+            namespace = start(cluster, server, options, what)
+            if options.keep:
+                keep(cluster, server, namespace)
+                return 0
+            rows, wrong, outcomes = disturb(cluster, options, namespace)
+            return summary(cluster, rows, wrong, outcomes)
+        except (TimeoutError, Refused):
+            print_trouble(cluster)
+            raise
+        finally:
+            server.shutdown()
+
+
+def summary(cluster, rows, wrong, outcomes):
+    turns = {turn.prompt for row in rows for turn in row.turns}
+    lost = sum(text.startswith("lost") for text in wrong.values())
+    slowest = max(rows, key=lambda row: row.slowest, default=None)
+    if slowest:
+        print(f"\n  {len(rows) - 1} disturbances, {len(turns)} turns during them: {lost} lost, {len(wrong) - lost} doubled; "
+              f"slowest {slowest.slowest:.1f} s ({slowest.what})")
+    for tool, results in sorted(outcomes.items()):
+        counts = ", ".join(f"{results.count(outcome)} {outcome}" for outcome in sorted(set(results)))
+        print(f"  calls of {tool}: {counts}")
+    for prompt, text in wrong.items():
+        print(f"  {prompt}: {text}")
+    failures = [text for _, text in cluster.events if text.startswith("the runner failed")]
+    print("  not emulated: " + "; ".join(cluster.not_emulated()))
+    if failures:
+        raise Refused(f"the runner itself failed {len(failures)} times; see above")
+    return len(wrong)
+
+
+def print_trouble(cluster):
+    """What a person looks at first when a start fails."""
+    for pod in cluster.pods:
+        if pod.containers and not pod.is_ready and pod.phase != "Succeeded":
+            print(f"  {pod}: {pod.status()}, {pod.restarts} restarts")
+            for line in cluster.logs(pod).splitlines()[-5:]:
+                print(f"    {line[:300]}")
+
+
+def keep(cluster, server, namespace):
+    print(f"""
+It runs until Ctrl-C. Look at it from another shell:
+  export PATH={server.directory}:$PATH
+  kubectl -n {namespace} get pods
+  kubectl -n {namespace} logs PODNAME
+  kubectl -n {namespace} port-forward service/ailoop-edge 7070 7071
+Logs: {cluster.state}/logs; rules: ip netns exec {cluster.network.router} nft list ruleset""", flush=True)
+    signal.pause()
+
+
+def main():
+    options = arguments()
+    try:
+        require_root()
+        if options.trial:
+            return subprocess.call([sys.executable, "-m", f"pods.trials.{options.trial}", str(options.ailoop)])
+        names = options.what or sorted(path.name for path in OVERLAYS.iterdir())
+        began = time.monotonic()
+        wrong = sum(run(what, options) for what in names)
+        print(f"{time.monotonic() - began:.0f} s; {wrong} turns lost or doubled")
+        return 1 if wrong else 0
+    except (Refused, TimeoutError, subprocess.CalledProcessError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    # Whatever ends this process, `Cluster.__exit__` removes what it made.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,89 @@
+"""What is done to a cluster under load, one after the other, and how long sessions noticed it."""
+
+import dataclasses
+import time
+
+from .manifests import key_of
+
+READY_SECONDS_MAX = 240
+
+
+@dataclasses.dataclass
+class Row:
+    """One disturbance, for the table."""
+
+    what: str
+    turns: list
+    ready_seconds: float
+
+    @property
+    def slowest(self):
+        return max((turn.ended - turn.began for turn in self.turns), default=0.0)
+
+
+def workloads(cluster, namespace):
+    """Deployments and StatefulSets, those that hold state last."""
+    kinds = ("Deployment", "StatefulSet")
+    return [document for kind in kinds for key, document in sorted(cluster.objects.items()) if key[0] == kind and key[1] == namespace]
+
+
+def victims(cluster, document):
+    """One pod of a Deployment, every pod of a StatefulSet."""
+    pods = sorted((pod for pod in cluster.owned(key_of(document)) if pod.is_ready), key=lambda pod: pod.name)
+    return pods if document["kind"] == "StatefulSet" else pods[:1]
+
+
+def plan(cluster, namespace):
+    """(what, action) of every disturbance, in order. Actions find their pods when they run."""
+
+    def kill(document, index):
+        cluster.kill(victims(cluster, document)[index])
+        time.sleep(0.5)  # until the kubelet has seen it
+
+    def move(document, index):
+        cluster.move(victims(cluster, document)[index])
+
+    def restart(document):
+        kind, of, name = key_of(document)
+        cluster.rollout_restart(kind, of, name)
+        time.sleep(0.5)
+
+    def drain(node):
+        cluster.drain(node)
+        cluster.uncordon(node)
+
+    for verb, action in (("kill -9", kill), ("move", move)):
+        for document in workloads(cluster, namespace):
+            for index, pod in enumerate(victims(cluster, document)):
+                name = pod.name if document["kind"] == "StatefulSet" else document["metadata"]["name"]
+                yield f"{verb} {name}", lambda action=action, document=document, index=index: action(document, index)
+    for document in workloads(cluster, namespace):
+        if document["kind"] == "Deployment":
+            yield f"rollout restart {document['metadata']['name']}", lambda document=document: restart(document)
+    node = max(cluster.nodes, key=lambda node: sum(pod.node == node for pod in cluster.pods))
+    yield f"drain {node}", lambda: drain(node)
+
+
+def wait_for_turns(load, since):
+    """Waits until every worker has finished a turn that began after `since`, so that a stall shows."""
+    while True:
+        fresh = {turn.session.split("-")[1] for turn in load.under_way(since) if turn.began >= since and turn.ended != float("inf")}
+        if len(fresh) >= load.worker_count:
+            return
+        time.sleep(0.1)
+
+
+def run(cluster, load, namespace, on_row):
+    """Disturbs a cluster; gives a row for each disturbance."""
+    rows = []
+    for what, action in list(plan(cluster, namespace)):
+        began = time.monotonic()
+        action()
+        cluster.wait_ready(namespace, READY_SECONDS_MAX)
+        ready = time.monotonic()
+        wait_for_turns(load, ready)
+        ended = time.monotonic()
+        turns = [turn for turn in load.under_way(began) if turn.began <= ready and turn.ended <= ended]
+        rows.append(Row(what, turns, ready - began))
+        on_row(rows[-1])
+    return rows
