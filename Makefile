@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check advisories deploy-check sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
+.PHONY: help setup run up up-apart test check advisories deploy-check pods sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -52,6 +52,10 @@ advisories: ## Known vulnerabilities of dependencies; needs the network
 
 deploy-check: setup ## The image's files, manifests and NATS permissions, without a cluster
 	@scripts/deploy-check.sh
+
+pods: setup ## The Kubernetes manifests without a cluster, disturbed under load; ONLY=local|prod|FILE, KEEP=1, TRIAL=policies; needs root
+	@$(CARGO) build --locked --bin ailoop
+	@scripts/pods.sh --ailoop $(TARGET)/debug/ailoop $(if $(KEEP),--keep) $(if $(VERBOSE),--verbose) $(if $(TRIAL),--trial $(TRIAL)) $(ONLY)
 
 sim: ## Simulate sessions in virtual time: many seeds, then planted bugs; LONG=1: ten million inputs
 	$(CARGO) run --quiet --profile sim --locked --package simulation --bin sim $(if $(LONG),-- --inputs 10000000 --fleets 5000)

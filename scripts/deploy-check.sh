@@ -15,4 +15,5 @@ if [ "$(cat "$VENV/pinned" 2>/dev/null)" != "$PINNED" ]; then
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check $PINNED
     printf '%s' "$PINNED" >"$VENV/pinned"
 fi
+scripts/pods-check.sh "$VENV/bin/python"
 exec "$VENV/bin/python" scripts/deploy_check.py

@@ -67,11 +67,11 @@ def entrance(cluster, namespace):
 
 
 def disturb(cluster, options, namespace):
-    """Runs the load and the disturbances; gives the rows, what is wrong, and the outcomes of tool calls."""
+    """Runs the load and the disturbances; gives the rows, the verdicts, and the outcomes of tool calls."""
     found = entrance(cluster, namespace)
     if found is None:
         print("  there is no Service with a port `grpc`: nothing is disturbed")
-        return [], {}, {}
+        return [], [], {}
     # Volumes are refreshed at once, not within a minute; the gateway reads the changed script by itself.
     cluster.volume_refresh_seconds = 1
     cluster.apply(with_steps([document for key, document in cluster.objects.items() if key[1] == namespace]))
@@ -80,12 +80,10 @@ def disturb(cluster, options, namespace):
     wait_for_script(load)
     with load:
         time.sleep(BASELINE_SECONDS)
-        print(f"\n  {'disturbance':38} {'turns':>5} {'ready again, s':>14} {'slowest turn, s':>15}", flush=True)
         baseline = disturbances.Row("none", [turn for turn in load.under_way(0) if turn.ended != float("inf")], 0)
-        print_row(baseline)
-        rows = [baseline] + disturbances.run(cluster, load, namespace, print_row)
-    wrong, outcomes = load.verify()
-    return rows, wrong, outcomes
+        rows = [baseline] + disturbances.run(cluster, load, namespace, lambda what: print(f"  {what}", flush=True))
+    verdicts, outcomes = load.verify()
+    return rows, verdicts, outcomes
 
 
 def wait_for_script(load):
@@ -100,10 +98,6 @@ def wait_for_script(load):
         time.sleep(1)
 
 
-def print_row(row):
-    print(f"  {row.what:38} {len(row.turns):5} {row.ready_seconds:14.1f} {row.slowest:15.1f}", flush=True)
-
-
 def run(what, options):
     """One set of manifests from its start to its end; gives the number of turns that are wrong."""
     print(f"{what}:", flush=True)
@@ -115,8 +109,7 @@ def run(what, options):
             if options.keep:
                 keep(cluster, server, namespace)
                 return 0
-            rows, wrong, outcomes = disturb(cluster, options, namespace)
-            return summary(cluster, rows, wrong, outcomes)
+            return summary(cluster, *disturb(cluster, options, namespace))
         except (TimeoutError, Refused):
             print_trouble(cluster)
             raise
@@ -124,23 +117,33 @@ def run(what, options):
             server.shutdown()
 
 
-def summary(cluster, rows, wrong, outcomes):
-    turns = {turn.prompt for row in rows for turn in row.turns}
-    lost = sum(text.startswith("lost") for text in wrong.values())
-    slowest = max(rows, key=lambda row: row.slowest, default=None)
-    if slowest:
-        print(f"\n  {len(rows) - 1} disturbances, {len(turns)} turns during them: {lost} lost, {len(wrong) - lost} doubled; "
-              f"slowest {slowest.slowest:.1f} s ({slowest.what})")
+def summary(cluster, rows, verdicts, outcomes):
+    """Prints what became of every turn; gives the number of those that were lost or doubled."""
+    words = ("refused", "unseen", "lost", "doubled")
+    if rows:
+        print(f"\n  {'disturbance':34} {'turns':>5} {'refused':>7} {'unseen':>6} {'lost':>4} {'doubled':>7} {'recovered, s':>12} {'slowest, s':>10}")
+    for row in rows:
+        found = [verdict.word for verdict in verdicts if verdict.turn in row.turns]
+        refused, unseen, lost, doubled = (found.count(word) for word in words)
+        print(f"  {row.what:34} {len(found):5} {refused:7} {unseen:6} {lost:4} {doubled:7} {row.recovered_seconds:12.1f} {row.slowest:10.1f}")
+    counts = {word: sum(verdict.word == word for verdict in verdicts) for word in ("ok", *words)}
+    if rows:
+        slowest = max(rows, key=lambda row: row.slowest)
+        print(f"\n  all {len(verdicts)} turns: {', '.join(f'{count} {word}' for word, count in counts.items())}; "
+              f"the slowest took {slowest.slowest:.1f} s ({slowest.what})")
     for tool, results in sorted(outcomes.items()):
-        counts = ", ".join(f"{results.count(outcome)} {outcome}" for outcome in sorted(set(results)))
-        print(f"  calls of {tool}: {counts}")
-    for prompt, text in wrong.items():
-        print(f"  {prompt}: {text}")
+        print(f"  calls of {tool}: " + ", ".join(f"{results.count(outcome)} {outcome}" for outcome in sorted(set(results))))
+    seen = {}
+    for verdict in (verdict for verdict in verdicts if verdict.word != "ok"):
+        what = verdict.turn.failure.splitlines()[0] if verdict.turn.failure else verdict.detail
+        seen.setdefault((verdict.word, what), []).append(verdict.turn.session)
+    for (word, what), sessions in seen.items():
+        print(f"  {len(sessions)} {word}, such as {sessions[0]}: {what}")
     failures = [text for _, text in cluster.events if text.startswith("the runner failed")]
     print("  not emulated: " + "; ".join(cluster.not_emulated()))
     if failures:
         raise Refused(f"the runner itself failed {len(failures)} times; see above")
-    return len(wrong)
+    return counts["lost"] + counts["doubled"]
 
 
 def print_trouble(cluster):

@@ -319,7 +319,9 @@ class Cluster:
     def command_in(self, pod, command):
         """A command line that runs a program of this machine with the network and the names of a pod."""
         resolver = self.state / f"resolv-{pod.namespace}.conf"
-        resolver.write_text(self.resolv_conf(pod.namespace))
+        with self.lock:
+            if not resolver.exists():  # others may read it now
+                resolver.write_text(self.resolv_conf(pod.namespace))
         script = 'mount --bind "$0" /etc/resolv.conf && exec "$@"'
         return ["nsenter", f"--net={pod.netns_path}", "unshare", "--mount", "sh", "-c", script, str(resolver), *command]
 
@@ -335,14 +337,15 @@ class Cluster:
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         return probes.http_get(pod.netns_path, (host, parts.port or 80), path, headers or {}, timeout)
 
-    def client(self, namespace, labels=None, name="client"):
-        """A pod without containers, to look at the cluster from a namespace with these labels."""
+    def client(self, namespace, labels=None, name="client", address=None):
+        """A pod without containers, to look at the cluster from there. With an address of its own it is a host outside."""
         if ("Namespace", "", namespace) not in self.objects:
             self.create_namespace(namespace)
-        return self._bare_pod(name, namespace, labels or {})
+        return self._bare_pod(name, namespace, labels or {}, address)
 
-    def _bare_pod(self, name, namespace, labels):
+    def _bare_pod(self, name, namespace, labels, address=None):
         pod = Pod(self, name, namespace, {"metadata": {"labels": labels}})
+        pod.fixed_ip = address
         self.add_pod(pod)
         pod.place("node-0", NODE)
         while pod.ready_since is None:

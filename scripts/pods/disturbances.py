@@ -14,7 +14,7 @@ class Row:
 
     what: str
     turns: list
-    ready_seconds: float
+    recovered_seconds: float  # until everything was available and every worker had another answer
 
     @property
     def slowest(self):
@@ -73,17 +73,17 @@ def wait_for_turns(load, since):
         time.sleep(0.1)
 
 
-def run(cluster, load, namespace, on_row):
+def run(cluster, load, namespace, on_start):
     """Disturbs a cluster; gives a row for each disturbance."""
     rows = []
     for what, action in list(plan(cluster, namespace)):
+        on_start(what)
         began = time.monotonic()
         action()
         cluster.wait_ready(namespace, READY_SECONDS_MAX)
         ready = time.monotonic()
         wait_for_turns(load, ready)
         ended = time.monotonic()
-        turns = [turn for turn in load.under_way(began) if turn.began <= ready and turn.ended <= ended]
-        rows.append(Row(what, turns, ready - began))
-        on_row(rows[-1])
+        turns = [turn for turn in load.under_way(began) if turn.began <= ended and turn.ended <= ended]
+        rows.append(Row(what, turns, ended - began))
     return rows

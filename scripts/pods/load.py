@@ -32,6 +32,7 @@ STEPS = """
 """
 TURNS = 3
 MAILBOXES = ("a", "e", "p", "t", "d", "user")
+PAUSE_SECONDS = 0.5
 # A turn that takes longer is lost.
 TURN_SECONDS_MAX = 120
 
@@ -56,7 +57,7 @@ class Turn:
     prompt: str
     began: float
     ended: float
-    failure: str = ""
+    failure: str = ""  # what the client was told, if it got no answer
 
     @property
     def answer(self):
@@ -92,20 +93,24 @@ class Load:
             number += 1
             session = f"load-{worker}-{number}"
             mailbox = MAILBOXES[(number + worker) % len(MAILBOXES)]
-            for turn in range(1, TURNS + 1):
-                what = f"mail to {mailbox}" if turn == 1 else "list"
-                self._turn(session, f"pods-load {what} {session}-{turn}")
-                if self._stop.wait(0.5):
+            first = ["--agent", "d", "--model", "rehearsal"]
+            turns = [(f"pods-load mail to {mailbox} {session}-1", first)]
+            turns += [(f"pods-load list {session}-{turn}", []) for turn in range(2, TURNS + 1)]
+            for prompt, settings in turns:
+                is_answered = self._turn(session, prompt, settings)
+                if self._stop.wait(PAUSE_SECONDS):
                     return
+                if not is_answered:
+                    break  # a person would look; this worker goes on with another session
 
-    def _turn(self, session, prompt):
+    def _turn(self, session, prompt, settings):
         began, failure = time.monotonic(), ""
         turn = Turn(session, prompt, began, float("inf"))
         with self._lock:
             self.turns.append(turn)
         try:
-            arguments = ["run", "--session", session, "--agent", "d", "--model", "rehearsal", "--timeout", f"{TURN_SECONDS_MAX}s"]
-            code, output = self.command(*arguments, prompt, timeout=TURN_SECONDS_MAX + 10)
+            arguments = ["run", "--session", session, *settings, "--timeout", f"{TURN_SECONDS_MAX}s", prompt]
+            code, output = self.command(*arguments, timeout=TURN_SECONDS_MAX + 10)
             if code:
                 failure = f"exit code {code}: {output.strip()[-300:]}"
             elif turn.answer not in output:
@@ -113,6 +118,7 @@ class Load:
         except Exception as error:  # pylint: disable=broad-except
             failure = repr(error)  # a turn whose client died is lost, whatever the reason
         turn.failure, turn.ended = failure, time.monotonic()
+        return not failure
 
     def under_way(self, since):
         """Turns that ran at some time since then."""
@@ -120,22 +126,34 @@ class Load:
             return [turn for turn in self.turns if turn.ended >= since]
 
     def verify(self):
-        """Compares what clients saw with the transcripts: {prompt: what is wrong}, and the outcomes of tool calls."""
-        wrong, outcomes = {turn.prompt: f"lost: {turn.failure}" for turn in self.turns if turn.failure}, {}
+        """Compares what clients saw with the transcripts: a `Verdict` for each turn, and the outcomes of tool calls."""
+        verdicts, outcomes = [], {}
         for session in dict.fromkeys(turn.session for turn in self.turns):
             code, output = self.command("transcript", session, "--json")
-            if code:
-                wrong |= {turn.prompt: f"lost: no transcript: {output.strip()[-200:]}" for turn in self.turns if turn.session == session}
-                continue
-            messages = [message for line in output.splitlines() for message in json.loads(line)["messages"]]
+            messages = [message for line in output.splitlines() for message in json.loads(line)["messages"]] if code == 0 else []
             for turn in (turn for turn in self.turns if turn.session == session):
                 asked = sum(message["role"] == "user" and message["text"].strip() == turn.prompt for message in messages)
                 answered = sum(message["role"] == "assistant" and turn.answer in message["text"] for message in messages)
-                if asked > 1 or answered > 1:
-                    wrong[turn.prompt] = f"doubled: asked {asked} times, answered {answered} times"
-                elif asked != 1 or answered != 1:
-                    wrong.setdefault(turn.prompt, f"lost: asked {asked} times, answered {answered} times")
+                verdicts.append(Verdict(turn, judge(turn, asked, answered), f"asked {asked} times, answered {answered} times"))
             for message in messages:
                 for call in message.get("tool_calls") or []:
                     outcomes.setdefault(call["tool"], []).append(call.get("outcome") or "none")
-        return wrong, outcomes
+        return verdicts, outcomes
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What became of a turn."""
+
+    turn: Turn
+    word: str
+    detail: str
+
+
+def judge(turn, asked, answered):
+    """`ok`, `refused` (the client was told, and nothing happened), `unseen` (done, but the client got an error), `lost`, `doubled`."""
+    if asked > 1 or answered > 1:
+        return "doubled"
+    if asked == answered == 1:
+        return "unseen" if turn.failure else "ok"
+    return "refused" if turn.failure and asked == answered == 0 else "lost"
