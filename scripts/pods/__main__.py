@@ -118,7 +118,7 @@ def run(what, options):
 
 
 def summary(cluster, rows, verdicts, outcomes):
-    """Prints what became of every turn; gives the number of those that were lost or doubled."""
+    """Prints what became of every turn; gives the number of those that were lost or doubled, and of stalls."""
     words = ("refused", "unseen", "lost", "doubled")
     if rows:
         print(f"\n  {'disturbance':34} {'turns':>5} {'refused':>7} {'unseen':>6} {'lost':>4} {'doubled':>7} {'recovered, s':>12} {'slowest, s':>10}")
@@ -143,7 +143,7 @@ def summary(cluster, rows, verdicts, outcomes):
     print("  not emulated: " + "; ".join(cluster.not_emulated()))
     if failures:
         raise Refused(f"the runner itself failed {len(failures)} times; see above")
-    return counts["lost"] + counts["doubled"]
+    return counts["lost"] + counts["doubled"] + sum(row.recovered_seconds == float("inf") for row in rows)
 
 
 def print_trouble(cluster):
@@ -173,9 +173,12 @@ def main():
         if options.trial:
             return subprocess.call([sys.executable, "-m", f"pods.trials.{options.trial}", str(options.ailoop)])
         names = options.what or sorted(path.name for path in OVERLAYS.iterdir())
+        for name in names:
+            if not (OVERLAYS / name).is_dir() and not pathlib.Path(name).is_file():
+                raise Refused(f"there is neither an overlay {name} nor a file of this name")
         began = time.monotonic()
         wrong = sum(run(what, options) for what in names)
-        print(f"{time.monotonic() - began:.0f} s; {wrong} turns lost or doubled")
+        print(f"{time.monotonic() - began:.0f} s; {wrong} turns lost or doubled, or disturbances after which no answer came")
         return 1 if wrong else 0
     except (Refused, TimeoutError, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -183,7 +186,8 @@ def main():
 
 
 if __name__ == "__main__":
-    # Whatever ends this process, `Cluster.__exit__` removes what it made.
+    # Whatever ends this process, `Cluster.__exit__` removes what it made; also where a shell ignores Ctrl-C for it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
     try:

@@ -267,8 +267,8 @@ class Cluster:
     def lose_node(self, node, notice_after=40, evict_after=300):
         """A node loses its power: packets vanish at once, endpoints after a while, pods are replaced later still.
 
-        The defaults are those of Kubernetes. A StatefulSet would wait for a person who removes the node; here its pod
-        is replaced at the same time as the others.
+        The defaults are those of Kubernetes. The pods of a StatefulSet are replaced after `remove_node` only: before,
+        nobody can say that they do not run.
         """
         self.report(f"lose {node}")
         self.nodes[node] = False
@@ -285,11 +285,19 @@ class Cluster:
                 pod.is_lost = True
             self.wake()
             time.sleep(max(evict_after - notice_after, 0))
-            for pod in lost:
+            for pod in (pod for pod in lost if pod.owner[0] != "StatefulSet"):
                 pod.end(0)
             self.wake()
 
         threading.Thread(target=later, daemon=True).start()
+
+    def remove_node(self, node):
+        """Takes a node out of the cluster, as `kubectl delete node`: its pods are gone, and others may replace them."""
+        with self.lock:
+            del self.nodes[node]
+            for pod in (pod for pod in self.pods if pod.node == node and pod.owner):
+                pod.end(0)
+        self.wake()
 
     def rollout_restart(self, kind, namespace, name):
         with self.lock:

@@ -6,6 +6,7 @@ import time
 from .manifests import key_of
 
 READY_SECONDS_MAX = 240
+ANSWER_SECONDS_MAX = 60
 
 
 @dataclasses.dataclass
@@ -64,13 +65,15 @@ def plan(cluster, namespace):
     yield f"drain {node}", lambda: drain(node)
 
 
-def wait_for_turns(load, since):
-    """Waits until every worker has finished a turn that began after `since`, so that a stall shows."""
-    while True:
-        fresh = {turn.session.split("-")[1] for turn in load.under_way(since) if turn.began >= since and turn.ended != float("inf")}
-        if len(fresh) >= load.worker_count:
-            return
+def wait_for_answers(load, since):
+    """Waits until every worker got an answer to a turn that began after `since`; gives whether they did."""
+    deadline = time.monotonic() + ANSWER_SECONDS_MAX
+    while time.monotonic() < deadline:
+        fresh = {turn.session.split("-")[1] for turn in load.under_way(since) if turn.began >= since and turn.is_answered}
+        if len(fresh) == load.worker_count:
+            return True
         time.sleep(0.1)
+    return False
 
 
 def run(cluster, load, namespace, on_start):
@@ -82,8 +85,8 @@ def run(cluster, load, namespace, on_start):
         action()
         cluster.wait_ready(namespace, READY_SECONDS_MAX)
         ready = time.monotonic()
-        wait_for_turns(load, ready)
+        is_answered = wait_for_answers(load, ready)
         ended = time.monotonic()
         turns = [turn for turn in load.under_way(began) if turn.began <= ended and turn.ended <= ended]
-        rows.append(Row(what, turns, ended - began))
+        rows.append(Row(what, turns, ended - began if is_answered else float("inf")))
     return rows

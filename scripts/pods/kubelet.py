@@ -90,6 +90,8 @@ class Pod:
         """One word, as `kubectl get pods` shows it."""
         if self.terminating.is_set():
             return "Terminating"
+        if self.node is None:
+            return "Pending: no node takes it"
         waiting = [state.reason for state in self.inits + self.containers if state.reason not in ("Running", "Completed")]
         return waiting[0] if waiting and self.phase in ("Pending", "Running") else self.phase
 

@@ -60,6 +60,10 @@ class Turn:
     failure: str = ""  # what the client was told, if it got no answer
 
     @property
+    def is_answered(self):
+        return self.ended != float("inf") and not self.failure
+
+    @property
     def answer(self):
         return f"Answer to {self.prompt}."
 
