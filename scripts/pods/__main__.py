@@ -111,7 +111,7 @@ def run(what, options):
                 return 0
             return summary(cluster, *disturb(cluster, options, namespace))
         except (TimeoutError, Refused):
-            print_trouble(cluster)
+            print_not_ready(cluster)
             raise
         finally:
             server.shutdown()
@@ -146,7 +146,7 @@ def summary(cluster, rows, verdicts, outcomes):
     return counts["lost"] + counts["doubled"] + sum(row.recovered_seconds == float("inf") for row in rows)
 
 
-def print_trouble(cluster):
+def print_not_ready(cluster):
     """What a person looks at first when a start fails."""
     for pod in cluster.pods:
         if pod.containers and not pod.is_ready and pod.phase != "Succeeded":

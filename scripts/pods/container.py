@@ -8,6 +8,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import time
 
 from . import manifests
 from .image import PATH
@@ -131,6 +132,9 @@ class Run:
             command = ["run", "--bundle", str(self.bundle), "--pid-file", str(self.bundle / "pid"), self.id]
             # A session of its own: Ctrl-C is for the runner, which ends its containers itself.
             self.process = subprocess.Popen(self._runc(*command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        # runc writes the file when the container is there, so that a command can be run in it.
+        while self.pid() is None and self.process.poll() is None:
+            time.sleep(0.01)
 
     def _runc(self, *command):
         return ["runc", "--root", str(self.state / "runc"), *command]

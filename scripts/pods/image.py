@@ -42,6 +42,22 @@ def _copy(source, target):
     shutil.copy2(source, target)
 
 
+def _copy_libraries(root, program):
+    for library in re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", program], capture_output=True, text=True).stdout):
+        _copy(library, root / library.lstrip("/"))
+
+
+def shell(root, programs=("sh", "cat", "id", "ls", "sleep", "touch", "grep", "hostname")):
+    """An image with a shell and some programs of this machine, for trials."""
+    _empty_root(root)
+    for program in programs:
+        path = shutil.which(program)
+        _copy(path, root / "usr/bin" / program)
+        _copy_libraries(root, path)
+    (root / "bin").symlink_to("usr/bin")
+    return Image(root, ["sh", "-c"])
+
+
 def final_stage(dockerfile):
     """ENTRYPOINT, USER, ENV and WORKDIR of the last stage, and what it copies from another one."""
     lines = re.sub(r"\\\n", " ", dockerfile).splitlines()
@@ -73,8 +89,7 @@ def ailoop(root, binary):
     _copy(binary, target)
     # A debug build has several hundred MB of symbols, which the image has not.
     subprocess.run(["strip", "--strip-debug", str(target)], capture_output=True)
-    for library in re.findall(r"(/\S+) \(0x", subprocess.run(["ldd", binary], capture_output=True, text=True).stdout):
-        _copy(library, root / library.lstrip("/"))
+    _copy_libraries(root, binary)
     _copy(CERTIFICATES, root / CERTIFICATES.lstrip("/"))
     return Image(root, **configuration)
 
@@ -99,6 +114,7 @@ class Images:
     def __init__(self, scratch, ailoop_binary, nats_binary, directories=None):
         self._scratch, self._made, self._lock = scratch, {}, threading.Lock()
         self._make = {"ailoop": lambda root: ailoop(root, ailoop_binary), "nats": lambda root: nats(root, nats_binary)}
+        self._make["shell"] = shell
         self._make |= {name: lambda _, path=path: directory(pathlib.Path(path)) for name, path in (directories or {}).items()}
 
     @staticmethod

@@ -57,7 +57,7 @@ class Turn:
     prompt: str
     began: float
     ended: float
-    failure: str = ""  # what the client was told, if it got no answer
+    failure: str = ""  # the error that the client got in place of an answer
 
     @property
     def is_answered(self):
@@ -155,7 +155,7 @@ class Verdict:
 
 
 def judge(turn, asked, answered):
-    """`ok`, `refused` (the client was told, and nothing happened), `unseen` (done, but the client got an error), `lost`, `doubled`."""
+    """`ok`, `refused` (an error for the client, and nothing happened), `unseen` (done, but the client got an error), `lost`, `doubled`."""
     if asked > 1 or answered > 1:
         return "doubled"
     if asked == answered == 1:
