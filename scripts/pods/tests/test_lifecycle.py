@@ -52,6 +52,10 @@ class RollingUpdates(unittest.TestCase):
         step = controllers.rolling_update(2, 1, 0, 2, 2, 1, 0)
         self.assertEqual((step.create, step.delete_old_available, step.delete_old_not_available), (0, 0, 0))
 
+    def test_new_pods_that_are_not_available_count_as_lost(self):
+        step = controllers.rolling_update(3, 1, 0, 3, 2, 1, 0)
+        self.assertEqual((step.create, step.delete_old_not_available, step.delete_old_available), (0, 0, 0))
+
     def test_old_pods_that_are_broken_go_first(self):
         step = controllers.rolling_update(3, 1, 1, 3, 2, 1, 0)
         self.assertEqual((step.delete_old_not_available, step.delete_old_available), (1, 0))

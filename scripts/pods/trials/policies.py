@@ -22,3 +22,4 @@ with started("local") as cluster:
     expect(not can_reach(gateway, outside.ip, 80), "the gateway does not reach the internet by port 80")
     expect(not can_reach(gateway, private.ip, 443), "the gateway does not reach private networks")
     expect(not can_reach(edge, outside.ip, 443), "the edge does not reach the internet")
+    expect(not can_reach(clients, stranger.ip, 80), "nobody reaches a pod without a label of ours")
