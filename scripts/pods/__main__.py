@@ -1,6 +1,7 @@
 """`make pods`: renders the overlays, starts them, follows the page, disturbs them under load, and prints what was lost."""
 
 import argparse
+import functools
 import pathlib
 import signal
 import subprocess
@@ -8,9 +9,10 @@ import sys
 import time
 
 from . import disturbances, kubectl, manifests, page
-from .cluster import Cluster, require_root
+from .cluster import Cluster
 from .image import ROOT
 from .load import Load, with_steps
+from .machine import require_root
 from .manifests import Refused, key_of
 
 OVERLAYS = ROOT / "deploy/kubernetes/overlays"
@@ -60,8 +62,7 @@ def entrance(cluster, namespace):
         ports = document.get("spec", {}).get("ports", []) if kind == "Service" and of == namespace else []
         for port in (port for port in ports if port.get("name") == "grpc"):
             pod = cluster.select(namespace, document["spec"]["selector"])[0]
-            lookup = lambda kind, wanted: cluster.lookup(kind, wanted, namespace)  # noqa: E731
-            env = manifests.environment(pod.state().manifest, pod, lookup)
+            env = manifests.environment(pod.state().manifest, pod, functools.partial(cluster.lookup, namespace=namespace))
             return f"http://{name}.{namespace}:{port['port']}", env.get("AILOOP__EDGE__TOKEN", "")
     return None
 

@@ -1,52 +1,27 @@
 """The cluster: objects and pods, the loop that brings them together, and what a trial does with them."""
 
-import contextlib
 import os
 import pathlib
 import secrets
-import shutil
 import subprocess
 import threading
 import time
 import traceback
 import urllib.parse
 
-from . import controllers, dns, manifests, policy, probes
+from . import controllers, dns, endpoints, manifests, policy, probes
 from .container import memory_controller
 from .image import ROOT, Images
 from .kubelet import Pod
+from .machine import STATE, remove_leftovers, remove_run
 from .manifests import Refused, key_of, matches
-from .network import NODE, SERVICES, Network, remove_namespaces, run
+from .network import NODE, SERVICES, Network
 
-STATE = pathlib.Path("/run/ailoop-pods")
 DNS_ADDRESS = str(SERVICES[10])
 TICK_SECONDS = 0.2
 # As the kubelet: changes of ConfigMaps and Secrets reach the volumes of running pods after about a minute.
 VOLUME_REFRESH_SECONDS = 60
 NOT_EMULATED = "seccomp profiles, CPU and memory requests, affinity and priorities, zones of volumes, sizes of claims and of emptyDir on disk"
-
-
-def remove_leftovers():
-    """Ends what earlier runs left whose process is gone. Nothing of a run that is alive is touched."""
-    for directory in STATE.iterdir() if STATE.is_dir() else []:
-        if directory.name.isdigit() and not pathlib.Path("/proc", directory.name).exists():
-            remove_run(directory)
-
-
-def remove_run(directory):
-    """Ends every container, mount and namespace of one run, by what its directory names."""
-    for container in (directory / "runc").iterdir() if (directory / "runc").is_dir() else []:
-        subprocess.run(["runc", "--root", str(directory / "runc"), "delete", "--force", container.name], capture_output=True)
-    for line in reversed(pathlib.Path("/proc/self/mounts").read_text().splitlines()):
-        path = line.split()[1]
-        if path.startswith(f"{directory}/"):
-            subprocess.run(["umount", "-l", path], capture_output=True)
-    remove_namespaces(f"pods-{directory.name}-")
-    for controller in pathlib.Path("/sys/fs/cgroup").glob(f"**/ailoop-pods-{directory.name}"):
-        for group in sorted(controller.glob("**/"), reverse=True):
-            with contextlib.suppress(OSError):
-                group.rmdir()
-    shutil.rmtree(directory, ignore_errors=True)
 
 
 class Cluster:
@@ -467,10 +442,8 @@ class Cluster:
                 name: (document["metadata"].get("labels") or {}) | {"kubernetes.io/metadata.name": name}
                 for (kind, _, name), document in self.objects.items() if kind == "Namespace"
             }
-            services, table, ports = [], {}, {}
-            for (kind, namespace, name), document in self.objects.items():
-                if kind == "Service":
-                    self._publish_service(namespace, name, document, placed, services, table, ports)
+            documents = {key: document for key, document in self.objects.items() if key[0] == "Service"}
+            services, table, ports = endpoints.of_services(documents, placed, self._address)
             if self._dns:
                 self._dns.table, self._dns.ports = table, ports
             self.network.set_rules(policy.ruleset(hosts, policies, labels_of, services, self._lost_addresses))
@@ -483,51 +456,3 @@ class Cluster:
             self._next_address += 1
             self._addresses[name] = str(SERVICES[self._next_address])
         return self._addresses[name]
-
-    def _publish_service(self, namespace, name, document, placed, services, table, ports):
-        spec, domain = document["spec"], f"{name}.{namespace}.svc.{dns.DOMAIN}"
-        if not spec.get("selector"):
-            return
-        selected = [pod for pod in placed if pod.namespace == namespace and matches({"matchLabels": spec["selector"]}, pod.labels)]
-        not_ready = spec.get("publishNotReadyAddresses", False)
-        endpoints = [pod for pod in selected if pod.is_ready or (not_ready and pod.phase in ("Pending", "Running"))]
-        is_headless = spec.get("clusterIP") == "None"
-        table[domain] = [pod.ip for pod in endpoints] if is_headless else [self._address((namespace, name), document)]
-        for pod in endpoints if is_headless else []:
-            if pod.spec.get("subdomain") == name:
-                table[f"{pod.hostname}.{domain}"] = [pod.ip]
-        for port in spec.get("ports", []):
-            protocol = port.get("protocol", "TCP")
-            record = f"_{port.get('name', '')}._{protocol.lower()}.{domain}"
-            if not is_headless:
-                targets = [(pod.ip, self._target(pod, port)) for pod in endpoints]
-                targets = tuple((ip, number) for ip, number in targets if number)
-                services.append(policy.ServicePort(table[domain][0], protocol, port["port"], targets))
-                ports[record] = [(domain, port["port"])]
-            else:
-                ports[record] = [(f"{pod.hostname}.{domain}", self._target(pod, port)) for pod in endpoints]
-
-    @staticmethod
-    def _target(pod, port):
-        target = port.get("targetPort", port["port"])
-        if isinstance(target, int):
-            return target
-        return pod.named_ports().get(target, (None, None))[1]
-
-
-def require_root():
-    """Refuses a machine on which no namespaces can be made, before anything is started."""
-    if os.geteuid() != 0:
-        raise Refused("only root can make namespaces: run it as root, in a virtual machine or a privileged container")
-    missing = [tool for tool in ("ip", "nft", "runc", "nsenter", "unshare", "mount") if shutil.which(tool) is None]
-    if missing:
-        raise Refused(f"{', '.join(missing)} not found: apt-get install iproute2 nftables runc util-linux mount")
-    name = f"pods-{os.getpid()}-try"
-    try:
-        run("ip", "netns", "add", name)
-        run("ip", "netns", "exec", name, "nft", "add", "table", "ip", "pods")
-        run("unshare", "--mount", "--pid", "--fork", "true")
-    except RuntimeError as error:
-        raise Refused(f"this machine lets nobody make namespaces and rules: {error}") from error
-    finally:
-        subprocess.run(["ip", "netns", "del", name], capture_output=True)

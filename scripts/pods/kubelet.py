@@ -313,7 +313,7 @@ class Pod:
         return {directory / name: f"/etc/{name}" for name in contents}
 
     def _watch(self, state, run, over):
-        """Starts the probes of a run. Liveness and readiness begin when the container has started."""
+        """Starts the probes of a run, which end with it. Liveness and readiness begin when the container has started."""
         container = state.manifest
 
         def attempt(name):
@@ -322,9 +322,9 @@ class Pod:
         def on_startup(succeeded, reason):
             if succeeded:
                 state.started = True
-                started.set()
             elif succeeded is False:
                 self._restart(state, run, "startup", reason)
+            return succeeded  # it is not probed again
 
         def on_liveness(succeeded, reason):
             if not succeeded:
@@ -336,33 +336,23 @@ class Pod:
             state.ready = bool(succeeded)
             self._update_ready()
 
-        started = threading.Event()
-        loops = []
-        if "startupProbe" in container:
-            until_started = EitherEvent(over, started)
-            loops.append((container["startupProbe"], attempt("startupProbe"), until_started, on_startup, None))
-        else:
-            state.started = True
-            started.set()
-        if "livenessProbe" in container:
-            loops.append((container["livenessProbe"], attempt("livenessProbe"), over, on_liveness, True))
-        if "readinessProbe" in container:
-            loops.append((container["readinessProbe"], attempt("readinessProbe"), over, on_readiness, False))
-
-        def after_start(loop):
-            if loop[2] is over:
-                while not started.wait(0.1):
-                    if over.is_set():
-                        return
-            probes.watch(*loop)
-
-        def become_ready():
-            while not started.wait(0.1):
-                if over.is_set():
+        def after_start(watch):
+            while not state.started:
+                if over.wait(0.1):
                     return
-            on_readiness(True, "")
+            watch()
 
-        targets = [functools.partial(after_start, loop) for loop in loops] + ([] if "readinessProbe" in container else [become_ready])
+        def loop(name, on_state, initial):
+            return functools.partial(probes.watch, container[name], attempt(name), over, on_state, initial)
+
+        state.started = "startupProbe" not in container
+        targets = [] if state.started else [loop("startupProbe", on_startup, None)]
+        if "livenessProbe" in container:
+            targets.append(functools.partial(after_start, loop("livenessProbe", on_liveness, True)))
+        if "readinessProbe" in container:
+            targets.append(functools.partial(after_start, loop("readinessProbe", on_readiness, False)))
+        else:
+            targets.append(functools.partial(after_start, lambda: on_readiness(True, "")))
         threads = [threading.Thread(target=target, daemon=True) for target in targets]
         for thread in threads:
             thread.start()
@@ -384,19 +374,3 @@ class Pod:
         elif not ready:
             self.ready_since = None
         self.cluster.wake()
-
-
-class EitherEvent:
-    """Set when one of two events is; enough of the interface of an event for a probe."""
-
-    def __init__(self, *events):
-        self.events = events
-
-    def is_set(self):
-        return any(event.is_set() for event in self.events)
-
-    def wait(self, seconds):
-        deadline = time.monotonic() + seconds
-        while not self.is_set() and time.monotonic() < deadline:
-            time.sleep(min(0.1, max(deadline - time.monotonic(), 0)))
-        return self.is_set()

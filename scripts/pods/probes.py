@@ -84,7 +84,7 @@ class Threshold:
 
 
 def watch(probe, attempt_once, stopped, on_state, state):
-    """Probes until `stopped` is set; calls `on_state(succeeded, reason)` after each result that leaves a state."""
+    """Probes until `stopped` is set, or until `on_state(succeeded, reason)`, called with each state, returns true."""
     threshold = Threshold(probe, state)
     if stopped.wait(probe.get("initialDelaySeconds", 0)):
         return
@@ -92,6 +92,5 @@ def watch(probe, attempt_once, stopped, on_state, state):
         succeeded, reason = attempt_once()
         if stopped.is_set():
             return
-        on_state(threshold.add(succeeded), reason)
-        if stopped.wait(probe.get("periodSeconds", 10)):
+        if on_state(threshold.add(succeeded), reason) or stopped.wait(probe.get("periodSeconds", 10)):
             return
