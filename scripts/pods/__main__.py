@@ -2,7 +2,9 @@
 
 import argparse
 import functools
+import importlib.util
 import pathlib
+import runpy
 import signal
 import subprocess
 import sys
@@ -167,12 +169,21 @@ Logs: {cluster.state}/logs; rules: ip netns exec {cluster.network.router} nft li
     signal.pause()
 
 
+def run_trial(options):
+    """Runs a trial in this process, so that an end by a signal cleans up."""
+    if importlib.util.find_spec(f"pods.trials.{options.trial}") is None:
+        raise Refused(f"there is no trial {options.trial} in scripts/pods/trials")
+    sys.argv = [options.trial, str(options.ailoop)]
+    runpy.run_module(f"pods.trials.{options.trial}")
+    return 0
+
+
 def main():
     options = arguments()
     try:
         require_root()
         if options.trial:
-            return subprocess.call([sys.executable, "-m", f"pods.trials.{options.trial}", str(options.ailoop)])
+            return run_trial(options)
         names = options.what or sorted(path.name for path in OVERLAYS.iterdir())
         for name in names:
             if not (OVERLAYS / name).is_dir() and not pathlib.Path(name).is_file():

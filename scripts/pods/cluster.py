@@ -81,8 +81,11 @@ class Cluster:
 
     # What a trial does.
 
-    def apply(self, documents, namespace="default"):
-        """Creates or changes objects: a document, a list, a file or a text. Gives one line for each."""
+    def apply(self, documents, namespace="default", instead_of=()):
+        """Creates or changes objects: a document, a list, a file or a text. Gives one line for each.
+
+        Objects of `instead_of` that the new documents lack are deleted, as an upgrade by Helm does.
+        """
         if isinstance(documents, (str, pathlib.Path)):
             documents = manifests.read(documents)
         documents = [documents] if isinstance(documents, dict) else documents
@@ -97,6 +100,9 @@ class Cluster:
                     if ("Namespace", "", key[1]) not in self.objects:
                         raise Refused(f'namespaces "{key[1]}" not found')
                 lines.append(f"{key[0].lower()}/{key[2]} {self._put(key, document)}")
+            for key in {key_of(old, namespace) for old in instead_of} - {key_of(document, namespace) for document in documents}:
+                self.objects.pop(key, None)
+                lines.append(f"{key[0].lower()}/{key[2]} deleted")
         self.wake()
         return lines
 
