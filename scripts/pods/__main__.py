@@ -48,9 +48,8 @@ def start(cluster, server, options, what):
         namespace = "ailoop"
     else:
         documents = manifests.read(pathlib.Path(what))
-        namespaces = {key_of(document)[1] for document in documents} - {""}
-        namespace = next(iter(sorted(namespaces)))
-        for name in namespaces:
+        namespace = next((key_of(document)[1] for document in documents if document["kind"] in manifests.WORKLOADS), "default")
+        for name in {key_of(document)[1] for document in documents} - {""}:
             cluster.create_namespace(name)
         cluster.create_secrets(documents)
         cluster.apply(documents)
