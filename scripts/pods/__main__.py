@@ -11,7 +11,7 @@ import sys
 import time
 
 from . import disturbances, kubectl, manifests, page
-from .cluster import Cluster
+from .cluster import RUNNER_FAILED, Cluster
 from .image import ROOT
 from .load import Load, with_steps
 from .machine import require_root
@@ -35,6 +35,10 @@ def arguments():
     return parser.parse_args()
 
 
+def is_overlay(what):
+    return (OVERLAYS / what).is_dir()
+
+
 def start(cluster, server, options, what):
     """Brings one set of manifests up: an overlay as the page says, a file with Secrets of this run. Gives its namespace."""
     for file in options.secret + sorted(options.secrets_from.glob("*.yaml") if options.secrets_from else []):
@@ -42,7 +46,7 @@ def start(cluster, server, options, what):
         for namespace in {key_of(document)[1] for document in documents}:
             cluster.create_namespace(namespace)
         cluster.apply(documents)
-    if (OVERLAYS / what).is_dir():
+    if is_overlay(what):
         print(f"  the first steps of {page.PAGE.relative_to(ROOT)}:")
         page.first_steps(page.Operator(cluster, server, options.ailoop), what)
         namespace = "ailoop"
@@ -68,9 +72,11 @@ def entrance(cluster, namespace):
     return None
 
 
-def disturb(cluster, options, namespace):
+def disturb(cluster, options, what, namespace):
     """Runs the load and the disturbances; gives the rows, the verdicts, and the outcomes of tool calls."""
     found = entrance(cluster, namespace)
+    if found is None and is_overlay(what):
+        raise Refused(f"{what} has no Service with a port `grpc`, which the load needs")
     if found is None:
         print("  there is no Service with a port `grpc`: nothing is disturbed")
         return [], [], {}
@@ -111,7 +117,7 @@ def run(what, options):
             if options.keep:
                 keep(cluster, server, namespace)
                 return 0
-            return summary(cluster, *disturb(cluster, options, namespace))
+            return summary(cluster, *disturb(cluster, options, what, namespace))
         except (TimeoutError, Refused):
             print_not_ready(cluster)
             raise
@@ -141,7 +147,7 @@ def summary(cluster, rows, verdicts, outcomes):
         seen.setdefault((verdict.word, what), []).append(verdict.turn.session)
     for (word, what), sessions in seen.items():
         print(f"  {len(sessions)} {word}, such as {sessions[0]}: {what}")
-    failures = [text for _, text in cluster.events if text.startswith("the runner failed")]
+    failures = [text for _, text in cluster.events if text.startswith(RUNNER_FAILED)]
     print("  not emulated: " + "; ".join(cluster.not_emulated()))
     if failures:
         raise Refused(f"the runner itself failed {len(failures)} times; see above")
@@ -185,7 +191,7 @@ def main():
             return run_trial(options)
         names = options.what or sorted(path.name for path in OVERLAYS.iterdir())
         for name in names:
-            if not (OVERLAYS / name).is_dir() and not pathlib.Path(name).is_file():
+            if not is_overlay(name) and not pathlib.Path(name).is_file():
                 raise Refused(f"there is neither an overlay {name} nor a file of this name")
         began = time.monotonic()
         wrong = sum(run(what, options) for what in names)

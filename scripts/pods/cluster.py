@@ -4,6 +4,7 @@ import os
 import pathlib
 import secrets
 import subprocess
+import sys
 import threading
 import time
 import traceback
@@ -21,6 +22,7 @@ DNS_ADDRESS = str(SERVICES[10])
 TICK_SECONDS = 0.2
 # As the kubelet: changes of ConfigMaps and Secrets reach the volumes of running pods after about a minute.
 VOLUME_REFRESH_SECONDS = 60
+RUNNER_FAILED = "the runner failed"
 NOT_EMULATED = "seccomp profiles, CPU and memory requests, affinity and priorities, zones of volumes, sizes of claims and of emptyDir on disk"
 
 
@@ -48,6 +50,7 @@ class Cluster:
         except BaseException:
             remove_run(self.state)
             raise
+        threading.excepthook = lambda failed: self._report_failure(failed.exc_value)
         self._loop = threading.Thread(target=self._run, name="controllers", daemon=True)
         self._loop.start()
 
@@ -210,11 +213,13 @@ class Cluster:
             time.sleep(0.1)
 
     def kill(self, pod):
-        """kill -9 of the processes of a pod; the kubelet starts them again in the same pod."""
+        """kill -9 of the processes of a pod, which the kubelet starts again in the same pod; returns when it has noticed."""
         self.report(f"kill -9 {pod}")
-        for state in pod.containers:
-            if state.run is not None:
-                state.run.kill()
+        runs = [(state, state.run) for state in pod.containers if state.run is not None]
+        for _, run in runs:
+            run.kill()
+        while any(state.run is run and state.ready for state, run in runs):
+            time.sleep(0.01)
 
     def move(self, pod, grace=None):
         """Deletes a pod, so that its owner starts another one with another address; waits until the pod is gone."""
@@ -401,10 +406,14 @@ class Cluster:
             self._wake.clear()
             try:
                 self._reconcile()
-            except Exception:  # pylint: disable=broad-except
-                # A mistake of the runner must not look like one of the manifests.
-                self.report(f"the runner failed:\n{traceback.format_exc()}")
-                traceback.print_exc()
+            except Exception as error:  # pylint: disable=broad-except
+                self._report_failure(error)
+
+    def _report_failure(self, error):
+        """A mistake of the runner must not look like one of the manifests: `make pods` fails by it."""
+        text = "".join(traceback.format_exception(error))
+        self.report(f"{RUNNER_FAILED}:\n{text}")
+        print(text, file=sys.stderr, flush=True)
 
     def _reconcile(self):
         with self.lock:

@@ -39,7 +39,6 @@ def plan(cluster, namespace):
 
     def kill(document, index):
         cluster.kill(victims(cluster, document)[index])
-        time.sleep(0.5)  # until the kubelet has seen it
 
     def move(document, index):
         cluster.move(victims(cluster, document)[index])
@@ -47,7 +46,6 @@ def plan(cluster, namespace):
     def restart(document):
         kind, of, name = key_of(document)
         cluster.rollout_restart(kind, of, name)
-        time.sleep(0.5)
 
     def drain(node):
         cluster.drain(node)

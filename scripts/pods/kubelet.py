@@ -139,7 +139,7 @@ class Pod:
                 runners += [self._spawn(state, self.spec.get("restartPolicy", "Always")) for state in self.containers]
             self._update_ready()
             self._wait_until(lambda: self.containers and all(state.finished.is_set() for state in self.containers))
-            self._finish(runners)
+            self._finish()
         except Refused as error:
             self.phase = "Failed"
             self.cluster.report(f"pod {self}: {error}")
@@ -178,7 +178,7 @@ class Pod:
         for state in self.inits + self.containers:
             state.reason = reason
 
-    def _finish(self, runners):
+    def _finish(self):
         """Either all containers ended by themselves, or somebody asked for the end."""
         if not self.terminating.is_set():
             if self.containers:
