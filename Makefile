@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check advisories deploy-check manifests sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
+.PHONY: help setup run up up-apart test check advisories deploy-check manifests pods sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -55,6 +55,10 @@ deploy-check: setup ## The Helm chart, the manifests, nats-server's configuratio
 
 manifests: ## Render deploy/kubernetes/base from the Helm chart
 	@scripts/deploy-check.sh manifests
+
+pods: setup ## The Kubernetes manifests without a cluster, disturbed under load; ONLY=local|prod|FILE, KEEP=1, TRIAL=policies; needs root
+	@$(CARGO) build --locked --bin ailoop
+	@scripts/pods.sh --ailoop $(TARGET)/debug/ailoop $(if $(KEEP),--keep) $(if $(VERBOSE),--verbose) $(if $(TRIAL),--trial $(TRIAL)) $(ONLY)
 
 sim: ## Simulate sessions in virtual time: many seeds, then planted bugs; LONG=1: ten million inputs
 	$(CARGO) run --quiet --profile sim --locked --package simulation --bin sim $(if $(LONG),-- --inputs 10000000 --fleets 5000)

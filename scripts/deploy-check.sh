@@ -36,4 +36,5 @@ if [ "$(uname -s)/$(uname -m)" = Linux/x86_64 ]; then
         printf '%s' "$WHEEL" >"$TOOLS/pinned"
     fi
 fi
+scripts/pods-check.sh "$VENV/bin/python"
 PYTHONPATH=scripts exec "$VENV/bin/python" -m deploy_check "$@"
