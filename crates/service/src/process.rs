@@ -72,6 +72,8 @@ where
     let settings = Settings::read(None)?; // configuration fails before any IO
     let (mut common, own) = (CommonSettings::read(&settings)?, settings.section(section)?);
     let telemetry = telemetry::init(service, &common.telemetry)?;
+    let telemetry::build::BuildInfo { version, commit } = telemetry::build::current();
+    tracing::info!(service, version, commit, "starting");
     let shutdown = shutdown::on_signal();
     raise_open_files();
     service.clone_into(&mut common.nats.name);
