@@ -34,7 +34,9 @@ def mistakes(text, known):
             continue
         name, value = key.groups()
         if name in ("pull_request_target", "workflow_run"):
-            found.append(f"{number}: {name} runs the code of strangers with the rights of this repository: use pull_request")
+            found.append(
+                f"{number}: {name} runs the code of strangers with the rights of this repository: use pull_request"
+            )
         elif name == "uses" and not PINNED.fullmatch(value):
             found.append(f"{number}: {value} is not pinned: write owner/name@<40 hexadecimal digits> # v<version>")
         elif name == "run":

@@ -118,7 +118,9 @@ def parse():
     parser = argparse.ArgumentParser(prog="image", description=__doc__.split("\n\n")[0])
     commands = parser.add_subparsers(required=True)
 
-    build = commands.add_parser("build", help="write an OCI layout, an archive for docker load, debugging data and documents")
+    build = commands.add_parser(
+        "build", help="write an OCI layout, an archive for docker load, debugging data and documents"
+    )
     build.add_argument("--binary", type=pathlib.Path, required=True)
     build.add_argument("--out", type=pathlib.Path, required=True, help="folder that is replaced")
     build.add_argument("--tag", default="ailoop:dev")

@@ -43,8 +43,22 @@ def run(*command, cwd):
 
 def tree(root, target):
     """(depth, name, version) of each line of the tree, in its order; a repeated subtree is not repeated."""
-    lines = run("cargo", "tree", "--locked", "--package", PACKAGE, "--edges", "normal,no-proc-macro", "--target", target,
-                "--prefix", "depth", "--format", f"\t{FORMAT}", cwd=root).splitlines()
+    lines = run(
+        "cargo",
+        "tree",
+        "--locked",
+        "--package",
+        PACKAGE,
+        "--edges",
+        "normal,no-proc-macro",
+        "--target",
+        target,
+        "--prefix",
+        "depth",
+        "--format",
+        f"\t{FORMAT}",
+        cwd=root,
+    ).splitlines()
     for line in lines:
         depth, package, _licence, _rest = line.split("\t", 3)
         name, version, *_ = package.split()
@@ -62,7 +76,9 @@ def checksums(root):
 
 def read(root, target):
     """The crates in the binary by name and version, and for each the names and versions that it depends on."""
-    metadata = json.loads(run("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target, cwd=root))
+    metadata = json.loads(
+        run("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target, cwd=root)
+    )
     packages = {(package["name"], package["version"]): package for package in metadata["packages"]}
     known = checksums(root)
     crates, uses, above = {}, {}, []
@@ -70,8 +86,13 @@ def read(root, target):
         key = (name, version)
         package = packages[key]
         crates[key] = Crate(
-            name, version, package["license"] or "", package["repository"] or "", tuple(package["authors"]),
-            pathlib.Path(package["manifest_path"]).parent, known[key],
+            name,
+            version,
+            package["license"] or "",
+            package["repository"] or "",
+            tuple(package["authors"]),
+            pathlib.Path(package["manifest_path"]).parent,
+            known[key],
         )
         uses.setdefault(key, set())
         del above[depth:]

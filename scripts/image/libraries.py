@@ -69,7 +69,9 @@ def packages(paths):
         names.add(owners[0])
     found = []
     for name in sorted(names):
-        fields = output("dpkg-query", "--show", "--showformat=${Version} ${Architecture}", name.removesuffix(":all")).split()
+        fields = output(
+            "dpkg-query", "--show", "--showformat=${Version} ${Architecture}", name.removesuffix(":all")
+        ).split()
         plain = name.split(":")[0]
         found.append(OsPackage(plain, fields[0], distribution, fields[1], f"/usr/share/doc/{plain}/copyright"))
     return found

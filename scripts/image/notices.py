@@ -50,9 +50,13 @@ def texts(crate, apache):
     if crate.licence == "Apache-2.0":
         return [apache]
     if crate.licence == "MIT":
-        holders = ", ".join(re.sub(r" *<.*?>", "", author) for author in crate.authors) or f"the authors of {crate.name}"
+        holders = (
+            ", ".join(re.sub(r" *<.*?>", "", author) for author in crate.authors) or f"the authors of {crate.name}"
+        )
         return [f"Copyright (c) {holders}\n\n{MIT}"]
-    raise Refused(f"{crate.name} {crate.version} ({crate.licence}) has no licence text: add one to scripts/image/notices.py")
+    raise Refused(
+        f"{crate.name} {crate.version} ({crate.licence}) has no licence text: add one to scripts/image/notices.py"
+    )
 
 
 def write(crates, packages, apache):

@@ -112,7 +112,12 @@ def write(folder, layout, image):
         "created": image["created"],
         "architecture": image["architecture"],
         "os": "linux",
-        "config": {"User": image["user"], "Entrypoint": image["entrypoint"], "WorkingDir": "/", "Labels": image["labels"]},
+        "config": {
+            "User": image["user"],
+            "Entrypoint": image["entrypoint"],
+            "WorkingDir": "/",
+            "Labels": image["labels"],
+        },
         "rootfs": {"type": "layers", "diff_ids": [digest_of(layer)]},
         "history": [{"created": image["created"], "created_by": "scripts/image.sh"}],
     }
@@ -156,15 +161,19 @@ def join(layouts, joined):
 def archive(layout, descriptor, tags, path):
     """One file for `docker load`, `podman load` and `ctr image import`: the layout, with Docker's list in it."""
     manifest = json.loads(layout.read(descriptor))
-    blob = lambda part: layout.path(part["digest"]).relative_to(layout.folder).as_posix()  # noqa: E731
-    listed = [{"Config": blob(manifest["config"]), "RepoTags": tags, "Layers": [blob(part) for part in manifest["layers"]]}]
+
+    def place(blob):
+        return layout.path(blob["digest"]).relative_to(layout.folder).as_posix()
+
+    layers = [place(layer) for layer in manifest["layers"]]
+    listed = [{"Config": place(manifest["config"]), "RepoTags": tags, "Layers": layers}]
     (layout.folder / "manifest.json").write_bytes(encode(listed))
     path.write_bytes(pack(layout.folder, 0))
     (layout.folder / "manifest.json").unlink()
 
 
 def unpack(layout, folder):
-    """Checks every blob of a layout, and unpacks the image for one platform into a folder. Returns its configuration."""
+    """Checks every blob of a layout, and unpacks the image for one platform. Returns its configuration."""
     manifests = layout.manifests()
     for descriptor in manifests:
         manifest = json.loads(layout.read(descriptor))
@@ -176,5 +185,7 @@ def unpack(layout, folder):
         raise Refused(f"{layout.folder} has images for {len(manifests)} platforms: name the layout of one")
     os.makedirs(folder)
     with tarfile.open(fileobj=io.BytesIO(layer)) as packed:
-        packed.extractall(folder, filter="fully_trusted")
+        # The argument `filter` is newer than the Python of Debian 12; an older one ignores this attribute.
+        packed.extraction_filter = lambda member, _path: member
+        packed.extractall(folder)
     return config

@@ -87,7 +87,7 @@ def strip(binary, stripped, debug):
     """Splits a binary: what runs, and what a debugger needs beside it, found by its build id."""
     headers = libraries.output("readelf", "--notes", "--wide", str(binary))
     if "Build ID" not in headers:
-        raise Refused(f"{binary} has no build id, by which its debugging data is found: crates/ailoop/build.rs asks the linker for it")
+        raise Refused(f"{binary} has no build id: does crates/ailoop/build.rs still ask the linker for one?")
     libraries.output("objcopy", "--only-keep-debug", "--compress-debug-sections=zlib", str(binary), str(debug))
     libraries.output("strip", "--strip-all", "-o", str(stripped), str(binary))
 

@@ -71,7 +71,11 @@ class Container:
 
 
 def nats_binary():
-    for found in (os.environ.get("AILOOP_NATS_SERVER"), root.REPOSITORY / ".tools/nats-server", shutil.which("nats-server")):
+    for found in (
+        os.environ.get("AILOOP_NATS_SERVER"),
+        root.REPOSITORY / ".tools/nats-server",
+        shutil.which("nats-server"),
+    ):
         if found and pathlib.Path(found).is_file():
             return str(found)
     raise Refused("there is no nats-server for the image's service: make setup")
@@ -80,8 +84,18 @@ def nats_binary():
 @contextlib.contextmanager
 def nats_server(store):
     """The port of a nats-server with JetStream, which ends with the context."""
-    command = [nats_binary(), "--jetstream", "--store_dir", str(store), "--addr", "127.0.0.1", "--port", "-1", "--ports_file_dir",
-               str(store)]
+    command = [
+        nats_binary(),
+        "--jetstream",
+        "--store_dir",
+        str(store),
+        "--addr",
+        "127.0.0.1",
+        "--port",
+        "-1",
+        "--ports_file_dir",
+        str(store),
+    ]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + PATIENCE
@@ -151,8 +165,10 @@ def check(folder, config):
     container = Container(folder, config)
     version = container.output("--version").strip()
     labels = config["config"]["Labels"]
-    if labels["org.opencontainers.image.version"] not in version:
-        raise Refused(f"the image is labelled {labels['org.opencontainers.image.version']}, and its binary says {version}")
+    if labels["org.opencontainers.image.version"] != version.split()[1]:
+        raise Refused(
+            f"the image is labelled {labels['org.opencontainers.image.version']}, and its binary says {version}"
+        )
     checked = container.output("config", "check").strip()
     certificates = (folder / root.CERTIFICATES).read_text().count("BEGIN CERTIFICATE")
     if certificates < 100:

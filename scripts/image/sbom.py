@@ -44,19 +44,28 @@ def write(crates, uses, packages, build):
     """The text. `build` is what `ailoop version --json` prints, or what of it is known."""
     by_key = {(crate.name, crate.version): crate for crate in crates}
     root = next(crate for crate in crates if crate.name == "ailoop")
-    parts = [component(crate) for crate in crates if crate is not root] + [os_component(package) for package in packages]
+    parts = [component(crate) for crate in crates if crate is not root] + [
+        os_component(package) for package in packages
+    ]
     dependencies = {purl(by_key[key]): sorted(purl(by_key[other]) for other in uses[key]) for key in sorted(uses)}
     dependencies[purl(root)] += [os_component(package)["bom-ref"] for package in packages]
     dependencies = [{"ref": reference, "dependsOn": below} for reference, below in dependencies.items()]
     properties = [
         {"name": f"ailoop:{name}", "value": str(build[name])}
-        for name in ("commit", "rustc", "target", "profile") if build.get(name)
+        for name in ("commit", "rustc", "target", "profile")
+        if build.get(name)
     ]
     metadata = {"component": {**component(root), "type": "application"}, "properties": properties}
     if build.get("commit_date"):
         metadata["timestamp"] = build["commit_date"]
-    bom = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "metadata": metadata, "components": parts,
-           "dependencies": dependencies}
+    bom = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": metadata,
+        "components": parts,
+        "dependencies": dependencies,
+    }
     serial = uuid.uuid5(NAMESPACE, json.dumps(bom, sort_keys=True))
     bom = {"$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "serialNumber": f"urn:uuid:{serial}", **bom}
     return json.dumps(bom, indent=1) + "\n"

@@ -16,9 +16,13 @@ def mistakes(text):
         return [str(error)]
     bom = json.loads(text)
     known = {component["bom-ref"] for component in [bom["metadata"]["component"], *bom["components"]]}
-    found = [f"{reference} depends on {other}, which is no component"
-             for dependency in bom["dependencies"] for reference in [dependency["ref"]]
-             for other in [reference, *dependency["dependsOn"]] if other not in known]
+    found = [
+        f"{reference} depends on {other}, which is no component"
+        for dependency in bom["dependencies"]
+        for reference in [dependency["ref"]]
+        for other in [reference, *dependency["dependsOn"]]
+        if other not in known
+    ]
     if len(known) < COMPONENTS_MIN:
         found.append(f"{len(known)} components, expected {COMPONENTS_MIN} or more")
     return found
@@ -29,7 +33,9 @@ def main(paths):
         text = pathlib.Path(path).read_text(encoding="utf-8")
         if found := mistakes(text):
             sys.exit(f"error: {path} is no valid SBOM:\n" + "\n".join(found[:10]))
-        print(f"ok  {pathlib.Path(path).name}: valid CycloneDX 1.6 with {len(json.loads(text)['components'])} components")
+        print(
+            f"ok  {pathlib.Path(path).name}: valid CycloneDX 1.6 with {len(json.loads(text)['components'])} components"
+        )
 
 
 if __name__ == "__main__":

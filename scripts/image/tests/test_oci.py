@@ -30,8 +30,15 @@ class OciTest(unittest.TestCase):
     def layout(self, name, files, architecture="amd64", **labels):
         layout = oci.Layout(self.scratch / name)
         labels = {"org.opencontainers.image.version": "1.0.0", **labels}
-        image = {"architecture": architecture, "created": "2026-01-31T00:00:00Z", "seconds": 1769817600, "user": "65532:65532",
-                 "entrypoint": ["/usr/bin/program"], "labels": labels, "tag": "ailoop:dev"}
+        image = {
+            "architecture": architecture,
+            "created": "2026-01-31T00:00:00Z",
+            "seconds": 1769817600,
+            "user": "65532:65532",
+            "entrypoint": ["/usr/bin/program"],
+            "labels": labels,
+            "tag": "ailoop:dev",
+        }
         return layout, oci.write(files, layout, image)
 
     def test_same_files_at_another_time_and_place_give_the_same_digest(self):
