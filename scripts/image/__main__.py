@@ -24,6 +24,7 @@ SIZE_MAX = 40_000_000
 
 def assemble(binary, folder, debug):
     """Writes the root of the image, and the debugging data beside it. Returns what the binary says of itself."""
+    debug.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         stripped = pathlib.Path(scratch) / "ailoop"
         root.strip(binary, stripped, debug)
