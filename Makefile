@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check advisories deploy-check manifests pods sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
+.PHONY: help setup run up up-apart test check advisories deploy-check manifests pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -43,6 +43,7 @@ test: setup ## Every test
 check: ## Format, lints, layout, documentation, and licences, sources and use of dependencies; warnings are errors
 	$(CARGO) fmt --all -- --check
 	python3 scripts/layout.py --check
+	python3 scripts/workflows.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	@scripts/dependencies.sh
@@ -52,6 +53,23 @@ advisories: ## Known vulnerabilities of dependencies; needs the network
 
 deploy-check: setup ## The Helm chart, the manifests, nats-server's configuration and the image's files, without a cluster
 	@scripts/deploy-check.sh
+	@python3 -m unittest discover --quiet --start-directory scripts/image/tests
+	@scripts/image.sh documents
+
+image: setup ## The container image for this processor, without Docker: OUT=target/image PROFILE=release TAG=ailoop:dev; needs root to try it
+	@scripts/image.sh image
+
+image-check: setup ## Try the image of OUT again, as root
+	@scripts/image.sh check
+
+release-notes: ## What CHANGELOG.md says about VERSION
+	@scripts/release.sh notes
+
+release-check: ## Whether VERSION, Cargo.toml and CHANGELOG.md agree
+	@scripts/release.sh check
+
+publish: ## Sign and publish the images below OUT to REPOSITORY; for the release workflow, needs skopeo, cosign and gh
+	@scripts/release.sh publish
 
 manifests: ## Render deploy/kubernetes/base from the Helm chart
 	@scripts/deploy-check.sh manifests

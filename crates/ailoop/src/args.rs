@@ -12,6 +12,7 @@ mod session;
 mod target;
 mod tools;
 mod values;
+mod version;
 
 use clap::{Parser, Subcommand};
 
@@ -31,6 +32,7 @@ pub use session::{
 };
 pub use target::{FleetTarget, NatsTarget};
 pub use tools::{ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs};
+pub use version::VersionArgs;
 
 const EXITS: &str = "\
 Exit codes:
@@ -44,7 +46,7 @@ Exit codes:
 
 /// AI agent loops over NATS JetStream.
 #[derive(Debug, Parser)]
-#[command(name = "ailoop", version, about, after_help = EXITS, arg_required_else_help = true)]
+#[command(name = "ailoop", version = crate::version::TEXT, about, after_help = EXITS, arg_required_else_help = true)]
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
@@ -123,6 +125,8 @@ pub enum CliCommand {
         /// The name of the shell
         shell: clap_complete::Shell,
     },
+    /// Print version, commit and compiler of this binary, and which data it reads and writes
+    Version(VersionArgs),
     /// Create and verify the streams; the NATS users of services may only verify them
     Bootstrap {
         /// Correct stream settings that have drifted

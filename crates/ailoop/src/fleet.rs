@@ -136,7 +136,8 @@ impl LocalFleet {
             missing_keys,
         };
         let nats = nats.map(SupervisedNats::start);
-        tracing::info!(home = %home.nats().display(), "fleet started");
+        let telemetry::build::BuildInfo { version, commit } = telemetry::build::current();
+        tracing::info!(home = %home.nats().display(), version, commit, "fleet started");
         let drain_max = common.drain_timeout;
         Ok(Self { services, health, watch, bus, nats, run, token, drain_max, telemetry, lock })
     }

@@ -24,6 +24,7 @@ mod stream;
 pub mod terminal;
 mod text_argument;
 mod tools;
+mod version;
 
 /// Sets the cryptography provider of TLS for this process; later calls change nothing.
 pub fn install_crypto() {
@@ -33,6 +34,7 @@ pub fn install_crypto() {
 /// Runs a command, and prints the failure if it fails.
 pub fn run(cli: args::Cli, terminal: &terminal::Terminal) -> std::process::ExitCode {
     install_crypto();
+    version::announce();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

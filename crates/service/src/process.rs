@@ -74,6 +74,8 @@ where
     let (mut common, own) = (CommonSettings::read(&settings)?, settings.section(section)?);
     let telemetry = telemetry::init(service, &common.telemetry)?;
     start_metrics();
+    let telemetry::build::BuildInfo { version, commit } = telemetry::build::current();
+    tracing::info!(service, version, commit, "starting");
     let shutdown = shutdown::on_signal();
     raise_open_files();
     service.clone_into(&mut common.nats.name);
@@ -94,7 +96,7 @@ where
 /// Makes the metrics of a process that exist before anything happens.
 pub fn start_metrics() {
     let queues: Vec<&str> = Queue::ALL.iter().map(|queue| queue.durable()).collect();
-    telemetry::metric::start(env!("CARGO_PKG_VERSION"), &queues);
+    telemetry::metric::start(telemetry::build::current(), &queues);
 }
 
 /// Starts, unless the process is told to end meanwhile.

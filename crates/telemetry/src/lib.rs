@@ -3,6 +3,7 @@
 //! Logs go to stderr. Spans are made only where somebody wants them: an OTLP collector, or a log filter that lets
 //! `ailoop=debug` through; otherwise making one costs a comparison. Metrics can always be read as Prometheus text.
 
+pub mod build;
 mod config;
 mod exporter;
 mod init;

@@ -12,6 +12,7 @@ use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, TextEncoder};
 
+use crate::build::BuildInfo;
 use crate::names::{attr, metric as names};
 
 static METRICS: OnceLock<Metrics> = OnceLock::new();
@@ -163,9 +164,9 @@ fn bounded(key: &'static str, value: &str) -> KeyValue {
 }
 
 /// Counters that exist before the first event: an alert on an increase would miss the first one otherwise.
-pub fn start(version: &str, queues: &[&str]) {
+pub fn start(build: BuildInfo, queues: &[&str]) {
     with(|m| {
-        m.build.record(1, &[label(names::VERSION, version)]);
+        m.build.record(1, &[label(names::VERSION, build.version), label(names::COMMIT, build.commit)]);
         for counter in [&m.sessions_started, &m.commits_refused, &m.slow_clients, &m.nats_reconnects] {
             counter.add(0, &[]);
         }

@@ -176,7 +176,7 @@ pub mod metric {
     pub const NATS_RECONNECTS: &str = "ailoop.nats.reconnects";
     /// Gauge by provider and model: 1 while a circuit breaker sends no requests.
     pub const BREAKER_OPEN: &str = "ailoop.model.breaker.open";
-    /// Gauge: 1, with the `version` of the process.
+    /// Gauge: 1, with `version` and `commit` of the process.
     pub const BUILD: &str = "ailoop.build.info";
     /// Histogram by agent, model and `reason`, seconds: one turn.
     pub const TURN_DURATION: &str = "ailoop.turn.duration";
@@ -225,6 +225,8 @@ pub mod metric {
     pub const PHASE: &str = "phase";
     /// Label: version of the process.
     pub const VERSION: &str = "version";
+    /// Label: commit that the process was built from.
+    pub const COMMIT: &str = "commit";
     /// Label: the reason, from a closed list.
     pub const REASON: &str = "reason";
     /// Label: the decision's source.

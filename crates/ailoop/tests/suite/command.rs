@@ -8,7 +8,7 @@ mod plans;
 mod world;
 
 use std::fs;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use world::{World, exit_code, text};
 
@@ -217,11 +217,31 @@ fn killed_fleet_leaves_no_server_and_next_fleet_continues_sessions() {
 }
 
 #[test]
-fn completion_and_version_are_printed() {
+fn completion_script_is_printed() {
     let world = World::new();
     let bash = world.ailoop(&["completion", "bash"]).output().unwrap();
     assert_eq!(exit_code(&bash), 0);
     assert!(text(&bash.stdout).contains("_ailoop"));
-    let version = world.ailoop(&["--version"]).output().unwrap();
-    assert_eq!(text(&version.stdout), format!("ailoop {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn version_names_the_commit_that_is_checked_out() {
+    let world = World::new();
+    let output = world.ailoop(&["version", "--json"]).output().unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(json["fold"]["writes"], contract::commit::FOLD);
+    let commit = json["commit"].as_str();
+    let short = commit.map_or("unknown commit", |commit| &commit[..8]);
+    let line = text(&world.ailoop(&["--version"]).output().unwrap().stdout);
+    assert!(line.starts_with(&format!("ailoop {} ({short}", env!("CARGO_PKG_VERSION"))), "{line}");
+    assert_eq!(line.contains("-dirty"), commit.is_some_and(|commit| commit.ends_with("-dirty")), "{line}");
+
+    let git = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(env!("CARGO_MANIFEST_DIR")).output();
+    // In a source archive, or in an image build, the environment of the build names the commit.
+    if let (Ok(git), None) = (git, option_env!("AILOOP_COMMIT"))
+        && git.status.success()
+    {
+        assert_eq!(commit.map(|commit| commit.trim_end_matches("-dirty")), Some(text(&git.stdout).trim()));
+    }
 }

@@ -1,0 +1,16 @@
+//! `ailoop version`: prints what this binary was built from.
+
+use super::output::finish;
+use crate::args::VersionArgs;
+use crate::failure::Exit;
+use crate::terminal::Terminal;
+use crate::version;
+
+pub(super) fn print_version(args: &VersionArgs, terminal: &Terminal) -> Exit {
+    let printed = if args.json {
+        terminal.print_json(&format!("{}\n", version::to_json()))
+    } else {
+        terminal.print_data(&version::describe())
+    };
+    finish(printed)
+}
