@@ -9,12 +9,16 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use bus::{Bus, NatsConfig};
 use contract::streams::Stream;
+use nats_auth::{AUTH_FILE, Installation, ServerLayout, Store};
+use service::clock::{Clock as _, SystemClock};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::process::signal;
 
+/// Directory of keys and credentials, beside the store.
+const AUTH_DIRECTORY: &str = "auth";
 /// Deadline until a started server answers.
 const START_MAX: Duration = Duration::from_secs(20);
 
@@ -25,8 +29,8 @@ struct ServerSpec {
     port: u16,
     jetstream: bool,
     limits: StorageLimits,
-    /// Users that may connect, with the permissions of `nats-permissions`. `None`: anybody may do everything.
-    guarded: Option<Vec<nats_permissions::User>>,
+    /// Only users with credentials may connect. Otherwise anybody may do everything.
+    guarded: bool,
     /// The node's own cluster port, and those of all nodes.
     cluster: Option<(u16, Vec<u16>)>,
 }
@@ -49,6 +53,7 @@ pub struct NatsServer {
     plan: ServerSpec,
     child: Option<Child>,
     disk: Option<Disk>,
+    auth: Option<Installation>,
 }
 
 impl NatsServer {
@@ -59,7 +64,7 @@ impl NatsServer {
             port: 0,
             jetstream: true,
             limits: StorageLimits::default(),
-            guarded: None,
+            guarded: false,
             cluster: None,
         })
         .await
@@ -72,7 +77,7 @@ impl NatsServer {
             port: 0,
             jetstream: false,
             limits: StorageLimits::default(),
-            guarded: None,
+            guarded: false,
             cluster: None,
         })
         .await
@@ -85,28 +90,34 @@ impl NatsServer {
             port: 0,
             jetstream: true,
             limits,
-            guarded: None,
+            guarded: false,
             cluster: None,
         })
         .await
     }
 
-    /// Starts one node that accepts only the users of `nats-permissions`; the user `bootstrap` creates the streams.
+    /// Starts one node that accepts only users with the roles of `nats-permissions`; `bootstrap` creates the streams.
     pub async fn start_guarded() -> anyhow::Result<Self> {
-        Self::start_guarded_for(nats_permissions::users()).await
+        Self::start_guarded_for(nats_permissions::roles()).await
     }
 
-    /// As [`NatsServer::start_guarded`], with other users.
-    pub async fn start_guarded_for(users: Vec<nats_permissions::User>) -> anyhow::Result<Self> {
+    /// As [`NatsServer::start_guarded`], with other roles.
+    pub async fn start_guarded_for(roles: Vec<nats_permissions::Role>) -> anyhow::Result<Self> {
+        let dir = TempDir::with_prefix("ailoop-nats-")?;
+        let directory = dir.path().join(AUTH_DIRECTORY);
+        let resolver = directory.join("jwt").display().to_string();
+        let layout = ServerLayout { resolver, ..ServerLayout::default() };
+        let auth = Installation::init(Store::Directory(directory), roles, &layout, now())?;
         let plan = ServerSpec {
             name: "guarded".to_owned(),
             port: 0,
             jetstream: true,
             limits: StorageLimits::default(),
-            guarded: Some(users),
+            guarded: true,
             cluster: None,
         };
-        let server = Self::launch(plan).await?;
+        let mut server = Self { dir, plan, child: None, disk: None, auth: Some(auth) };
+        server.spawn().await?;
         let bus = connect(&server.config_of("bootstrap")).await?;
         bus.ensure().await?;
         bus.close().await;
@@ -116,7 +127,7 @@ impl NatsServer {
     async fn launch(plan: ServerSpec) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-nats-")?;
         let disk = plan.limits.disk_bytes.map(|bytes| Disk::mount(&dir.path().join("store"), bytes)).transpose()?;
-        let mut server = Self { dir, plan, child: None, disk };
+        let mut server = Self { dir, plan, child: None, disk, auth: None };
         server.spawn().await?;
         Ok(server)
     }
@@ -131,9 +142,24 @@ impl NatsServer {
         NatsConfig { url: self.url(), ..NatsConfig::default() }
     }
 
-    /// The configuration with which a user of `nats-permissions` connects.
-    pub fn config_of(&self, user: &str) -> NatsConfig {
-        NatsConfig { user: Some(user.to_owned()), password: Some(password(user)), ..self.config() }
+    /// The configuration with which the user of a role connects.
+    pub fn config_of(&self, role: &str) -> NatsConfig {
+        NatsConfig { credentials: Some(self.credentials_of(role)), ..self.config() }
+    }
+
+    /// The credentials file of a role.
+    pub fn credentials_of(&self, role: &str) -> PathBuf {
+        self.auth_directory().join("users").join(format!("{role}.creds"))
+    }
+
+    /// The directory of keys, credentials and `auth.conf`, as `ailoop nats-auth init --directory` makes it.
+    pub fn auth_directory(&self) -> PathBuf {
+        self.dir.path().join(AUTH_DIRECTORY)
+    }
+
+    /// The keys of a guarded server.
+    pub fn auth(&self) -> anyhow::Result<&Installation> {
+        self.auth.as_ref().context("the server is not guarded")
     }
 
     /// The log of the server since its last start.
@@ -228,9 +254,6 @@ impl NatsServer {
         let binary = binary()?;
         let mut command = self.disk.as_ref().map_or_else(|| Command::new(&binary), |disk| disk.command(&binary));
         command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        if self.plan.guarded.is_some() {
-            command.envs(nats_permissions::users().iter().map(|user| (user.password_variable(), password(user.name))));
-        }
         let child = command.spawn().context("nats-server does not start")?;
         let ports = dir.join(format!("nats-server_{}.ports", child.id()));
         self.child = Some(child);
@@ -299,7 +322,7 @@ impl NatsCluster {
                     port: 0,
                     jetstream: true,
                     limits: StorageLimits::default(),
-                    guarded: None,
+                    guarded: false,
                     cluster,
                 })
                 .await?,
@@ -366,8 +389,8 @@ fn config_text(plan: &ServerSpec, dir: &Path) -> String {
         let account = format!("jetstream: {{ max_file: {bytes} }}, users: [{{ user: a }}]");
         parts.push(format!("accounts {{ A {{ {account} }} }}\nno_auth_user: a\n"));
     }
-    if let Some(users) = &plan.guarded {
-        parts.push(nats_permissions::render(users));
+    if plan.guarded {
+        parts.push(format!("include ./{AUTH_DIRECTORY}/{AUTH_FILE}\n"));
     }
     if let Some((own, all)) = &plan.cluster {
         let routes: Vec<String> = all.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
@@ -379,9 +402,9 @@ fn config_text(plan: &ServerSpec, dir: &Path) -> String {
     parts.concat()
 }
 
-/// A user's password on every server that [`NatsServer::start_guarded`] starts.
-pub fn password(user: &str) -> String {
-    format!("p-{user}")
+/// Seconds since 1970.
+pub fn now() -> i64 {
+    i64::try_from(SystemClock.now().as_millis() / 1_000).unwrap_or(i64::MAX)
 }
 
 /// The client port that the server wrote to its ports file, once it is listening.

@@ -75,8 +75,8 @@ impl Launcher {
         command.env("AILOOP_CONFIG", self.config.path()).env("AILOOP__NATS__URL", &nats.url);
         command.env("AILOOP__NATS__REPLICAS", nats.replicas.to_string());
         command.env("AILOOP__EDGE__WS__LISTEN", "127.0.0.1:0").env("AILOOP__EDGE__GRPC__LISTEN", "127.0.0.1:0");
-        if let (Some(user), Some(password)) = (&nats.user, &nats.password) {
-            command.env("AILOOP__NATS__USER", user).env("AILOOP__NATS__PASSWORD", password);
+        if let Some(credentials) = &nats.credentials {
+            command.env("AILOOP__NATS__CREDENTIALS", credentials);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?);
@@ -159,7 +159,7 @@ impl ProcessFleet {
 
     /// Starts one more replica of a service and returns when it has started.
     pub async fn spawn(&self, service: &str) -> anyhow::Result<Replica> {
-        // The tool host connects as one user per kind of tool, not as itself.
+        // The tool host connects as one user for each kind of tools, not as itself.
         let is_user = self.guarded && service != "tool-host";
         let nats = if is_user { self.nats.config_of(service) } else { self.nats.config() };
         self.launcher.spawn(service, &nats).await

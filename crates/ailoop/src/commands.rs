@@ -12,6 +12,7 @@ mod history;
 mod lists;
 mod mail;
 mod models;
+mod nats_auth;
 mod output;
 mod patterns;
 mod prompt;
@@ -65,10 +66,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Prompt(command) => prompt::run(&command, terminal),
         CliCommand::Completion { shell } => Ok(print_completion(shell, terminal)),
         CliCommand::Bootstrap { fix } => bootstrap::ensure_streams(fix, terminal).await,
-        CliCommand::NatsConfig => {
-            let config = nats_permissions::render(&nats_permissions::users());
-            Ok(output::finish(terminal.print_data(&config)))
-        }
+        CliCommand::NatsAuth(command) => Box::pin(nats_auth::run(&command, terminal)).await,
         CliCommand::Orchestrator => serve::to_exit(loop_orchestrator::run().await),
         CliCommand::Gateway => serve::to_exit(model_gateway::run().await),
         CliCommand::Executor => serve::to_exit(tool_executor::run().await),

@@ -26,6 +26,8 @@
 //! # }
 //! ```
 //!
+//! Where NATS has users, [`Tools::connect_with_credentials`] takes the file that `ailoop nats-auth user add` made.
+//!
 //! [`Tool::typed`] takes the schema from the type, and [`Tool::handler`] one that you write. `ailoop tools verify
 //! <name>` checks a tool that runs.
 //!
@@ -74,6 +76,7 @@
 //! ```
 
 mod call;
+mod connect;
 mod intake;
 mod reply;
 mod running_calls;
@@ -85,6 +88,7 @@ pub mod wire;
 
 pub use async_nats;
 pub use call::Call;
+pub use connect::connect;
 pub use reply::{Reply, ToolError};
 pub use schemars;
 pub use serve::{ServeError, Serving, Tools};

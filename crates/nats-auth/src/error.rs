@@ -1,0 +1,71 @@
+//! Errors, by what the caller can do.
+
+/// Why keys, accounts or credentials cannot be made, kept or handed to a server.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// A key is missing or is none.
+    #[error("the key {name} {problem}")]
+    Key {
+        /// Name of its file.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A name that no role has.
+    #[error("there is no role {0:?}")]
+    UnknownRole(String),
+    /// A text is not what it should be.
+    #[error("{what} cannot be read: {problem}")]
+    Malformed {
+        /// The text.
+        what: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// There are keys already.
+    #[error("{path} exists")]
+    Exists {
+        /// One of them.
+        path: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{path}: {problem}")]
+    File {
+        /// Its path.
+        path: String,
+        /// What the operating system says.
+        problem: String,
+    },
+    /// No nats-server answers.
+    #[error("no nats-server answers at {url}: {problem}")]
+    Unreachable {
+        /// Where it should be.
+        url: String,
+        /// What happened.
+        problem: String,
+    },
+    /// The server accepts no user of this operator.
+    #[error("nats-server at {url} does not know these keys: {problem}")]
+    ForeignServer {
+        /// Where it is.
+        url: String,
+        /// What it says.
+        problem: String,
+    },
+    /// A server does not take the account.
+    #[error("nats-server {server} refuses the account: {problem}")]
+    Refused {
+        /// Name of the server.
+        server: String,
+        /// What it says.
+        problem: String,
+    },
+    /// Some servers did not answer.
+    #[error("{answered} of {known} nats-servers took the account; no answer from the others in time")]
+    Incomplete {
+        /// Servers that took it.
+        answered: usize,
+        /// Servers that were there.
+        known: usize,
+    },
+}
