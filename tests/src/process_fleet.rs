@@ -139,9 +139,21 @@ impl ProcessFleet {
 
     /// As [`ProcessFleet::with`], with every service as the NATS user that it is in production.
     pub async fn guarded(models: &[(&str, &str)], environment: &[(&str, &str)]) -> anyhow::Result<Self> {
+        Self::guarded_with_logins(models, &[], environment).await
+    }
+
+    /// As [`ProcessFleet::guarded`]; the tool host connects these kinds of tools as their users.
+    pub async fn guarded_with_logins(
+        models: &[(&str, &str)],
+        kinds: &[&str],
+        environment: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let nats = NatsServer::start_guarded().await?;
         let bus = Bus::connect(&nats.config_of("orchestrator")).await?;
-        Self::around(nats, bus, models, environment, true).await
+        let logins: Vec<(String, String)> = kinds.iter().map(|kind| login_variable(&nats, kind)).collect();
+        let logins = logins.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let environment: Vec<(&str, &str)> = environment.iter().copied().chain(logins).collect();
+        Self::around(nats, bus, models, &environment, true).await
     }
 
     async fn around(
@@ -184,6 +196,12 @@ impl ProcessFleet {
     pub async fn wait_for_tools(&self, tools: &[&str]) -> anyhow::Result<()> {
         fleet::wait_for_tools(&self.bus, tools).await
     }
+}
+
+/// The variable by which a kind of tools gets its credentials file.
+fn login_variable(nats: &NatsServer, kind: &str) -> (String, String) {
+    let name = format!("AILOOP__TOOL_HOST__{}__LOGIN__CREDENTIALS", kind.to_uppercase());
+    (name, nats.credentials_of(kind).display().to_string())
 }
 
 impl Replica {

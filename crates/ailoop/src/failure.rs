@@ -126,8 +126,9 @@ impl From<nats_auth::AuthError> for CommandFailure {
         let message = error.to_string();
         match error {
             AuthError::Unreachable { .. } => Self::new(ErrorCode::NatsUnreachable, message),
-            AuthError::ForeignServer { .. } => Self::new(ErrorCode::Unauthorized, message)
-                .help("pass the keys that this nats-server was configured with, and see that it includes their auth.conf"),
+            AuthError::ForeignServer { .. } => Self::new(ErrorCode::Unauthorized, message).help(
+                "pass the keys that this nats-server was configured with, and see that it includes their auth.conf",
+            ),
             AuthError::Exists { .. } => Self::new(ErrorCode::BadRequest, message).help(
                 "pass another directory; for one more credential use `ailoop nats-auth user add`, and after an upgrade \
                  `ailoop nats-auth update`",
@@ -140,10 +141,11 @@ impl From<nats_auth::AuthError> for CommandFailure {
                 Self::new(ErrorCode::Unavailable, message).help("see that all nats-servers run, and repeat the command")
             }
             AuthError::Refused { .. } => Self::new(ErrorCode::Unauthorized, message),
-            AuthError::Key { .. } | AuthError::Malformed { .. } | AuthError::File { .. } => {
-                Self::new(ErrorCode::BadRequest, message)
-                    .help("pass the directory of `ailoop nats-auth init` with --keys, or its Secrets on stdin with `--keys -`")
-            }
+            AuthError::Key { .. } | AuthError::Malformed { .. } | AuthError::File { .. } => Self::new(
+                ErrorCode::BadRequest,
+                message,
+            )
+            .help("pass the directory of `ailoop nats-auth init` with --keys, or its Secrets on stdin with `--keys -`"),
         }
     }
 }

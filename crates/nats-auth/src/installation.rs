@@ -8,6 +8,8 @@ use nkeys::KeyPair;
 use crate::server_files::{AUTH_FILE, ROUTES_FILE, ServerFiles, routes_file};
 use crate::{AuthError, Authority, Group, IssuedUser, Keys, Lifetime, Store};
 
+/// Name of the password of routes.
+const PASSWORD: &str = "password";
 /// Ending of a credentials file.
 const CREDENTIALS: &str = ".creds";
 
@@ -16,7 +18,7 @@ const CREDENTIALS: &str = ".creds";
 pub struct ServerLayout {
     /// Directory in which nats-server keeps the accounts.
     pub resolver: String,
-    /// Hosts and ports of the routes of a cluster; empty for one server.
+    /// Hosts and ports of the routes of a cluster, for [`ROUTES_FILE`]; empty for one server.
     pub route_hosts: Vec<String>,
 }
 
@@ -46,9 +48,13 @@ impl Installation {
         let files = ServerFiles::new(&installation.authority, now)?;
         installation.save_server_files(&files, &layout.resolver, now)?;
         // Only its randomness matters: the seed of a key that nobody uses.
-        let problem = |error: nkeys::error::Error| AuthError::Key { name: "route".to_owned(), problem: error.to_string() };
+        let problem =
+            |error: nkeys::error::Error| AuthError::Key { name: "route".to_owned(), problem: error.to_string() };
         let password = KeyPair::new_user().seed().map_err(problem)?;
-        installation.store.put(Group::Server, ROUTES_FILE, &routes_file(&password, &layout.route_hosts))?;
+        installation.store.put(Group::Routes, PASSWORD, &password)?;
+        if !layout.route_hosts.is_empty() {
+            installation.store.put(Group::Server, ROUTES_FILE, &routes_file(&password, &layout.route_hosts))?;
+        }
         Ok(installation)
     }
 
@@ -101,10 +107,8 @@ impl Installation {
     /// Replaces accounts in the file of nats-server, so that a server with an empty resolver begins with them.
     pub fn save_accounts(&mut self, signed: &[(Account, String)], now: i64) -> Result<(), AuthError> {
         let text = self.store.files(Group::Server)?.remove(AUTH_FILE);
-        let missing = || AuthError::File {
-            path: self.store.place(Group::Server, AUTH_FILE),
-            problem: "is missing".to_owned(),
-        };
+        let missing =
+            || AuthError::File { path: self.store.place(Group::Server, AUTH_FILE), problem: "is missing".to_owned() };
         let (mut files, resolver) = ServerFiles::from_auth_file(&text.ok_or_else(missing)?, &self.authority)?;
         for (account, jwt) in signed {
             match account {

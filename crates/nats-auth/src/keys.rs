@@ -35,8 +35,7 @@ impl Keys {
     /// Makes the signing keys that are missing, for roles of a newer version. Returns the names of their roles.
     pub fn add_missing(&mut self, roles: &[Role]) -> Vec<String> {
         let names = roles.iter().map(|role| role.name).chain([TOOLS]);
-        let missing: Vec<String> =
-            names.filter(|name| !self.signers.contains_key(*name)).map(str::to_owned).collect();
+        let missing: Vec<String> = names.filter(|name| !self.signers.contains_key(*name)).map(str::to_owned).collect();
         self.signers.extend(missing.iter().map(|name| (name.clone(), KeyPair::new_account())));
         missing
     }

@@ -20,6 +20,6 @@ pub use error::AuthError;
 pub use installation::{Installation, ServerLayout};
 pub use jwt::{Claims, decode};
 pub use keys::Keys;
-pub use server_files::{AUTH_FILE, ROUTES_FILE, ServerFiles, routes_file};
+pub use server_files::{AUTH_FILE, ROUTES_FILE, ServerFiles};
 pub use store::{Group, Manifests, Store, secret_manifest};
 pub use system::{ConnectedUser, ServerAccount, SystemConnection};

@@ -57,7 +57,8 @@ impl ServerFiles {
         let account = |account: Account| {
             let key = authority.account_key(account);
             let line = text.lines().find_map(|line| line.trim().strip_prefix(&key)?.strip_prefix(": "));
-            line.map(str::to_owned).ok_or_else(|| malformed(format!("it does not have the account {key} of these keys")))
+            line.map(str::to_owned)
+                .ok_or_else(|| malformed(format!("it does not have the account {key} of these keys")))
         };
         let dir = text.lines().find_map(|line| line.split_once("dir: \"")?.1.split_once('"').map(|(dir, _)| dir));
         let dir = dir.ok_or_else(|| malformed("it names no directory of the resolver".to_owned()))?;
@@ -65,12 +66,8 @@ impl ServerFiles {
     }
 }
 
-/// Renders [`ROUTES_FILE`] for these hosts, `host:port`. No route without a host.
-pub fn routes_file(password: &str, hosts: &[String]) -> String {
-    let authorization = format!("{ROUTES_HEAD}authorization: {{user: route, password: {password:?}}}\n");
-    if hosts.is_empty() {
-        return authorization;
-    }
-    let routes: String = hosts.iter().map(|host| format!("  \"nats://route:{password}@{host}\"\n")).collect();
-    format!("{authorization}routes: [\n{routes}]\n")
+/// Renders [`ROUTES_FILE`] for these hosts, `host:port`.
+pub(crate) fn routes_file(password: &str, hosts: &[String]) -> String {
+    let routes: String = hosts.iter().map(|host| format!("  \"nats://routes:{password}@{host}\"\n")).collect();
+    format!("{ROUTES_HEAD}authorization: {{user: routes, password: {password:?}}}\nroutes: [\n{routes}]\n")
 }

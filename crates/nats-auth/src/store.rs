@@ -20,10 +20,14 @@ pub enum Group {
     Users,
     /// Seeds of the keys that sign. No process reads them.
     Keys,
+    /// The password of routes between nats-servers.
+    Routes,
 }
 
 impl Group {
-    const ALL: [Self; 3] = [Self::Server, Self::Users, Self::Keys];
+    const ALL: [Self; 4] = [Self::Server, Self::Users, Self::Keys, Self::Routes];
+    /// The groups that later commands read.
+    const READ: [Self; 3] = [Self::Server, Self::Users, Self::Keys];
 
     /// Name of the Secret.
     pub const fn secret(self) -> &'static str {
@@ -31,6 +35,7 @@ impl Group {
             Self::Server => "ailoop-nats-server",
             Self::Users => "ailoop-nats-users",
             Self::Keys => "ailoop-nats-keys",
+            Self::Routes => "ailoop-nats-routes",
         }
     }
 
@@ -39,6 +44,7 @@ impl Group {
             Self::Server => "",
             Self::Users => "users",
             Self::Keys => "keys",
+            Self::Routes => "routes",
         }
     }
 }
@@ -88,7 +94,7 @@ impl Manifests {
     }
 
     fn missing(&self, group: Group) -> AuthError {
-        let all = Group::ALL.map(Group::secret).join(" ");
+        let all = Group::READ.map(Group::secret).join(" ");
         let problem = format!(
             "{} is not among them; pipe all three into this command: `kubectl -n {} get secret {all} -o json`",
             group.secret(),
@@ -131,9 +137,7 @@ impl Store {
     /// The files of a group by name.
     pub fn files(&self, group: Group) -> Result<BTreeMap<String, String>, AuthError> {
         match self {
-            Self::Manifests(manifests) => {
-                manifests.files.get(&group).cloned().ok_or_else(|| manifests.missing(group))
-            }
+            Self::Manifests(manifests) => manifests.files.get(&group).cloned().ok_or_else(|| manifests.missing(group)),
             Self::Directory(path) => read_directory(&path.join(group.directory())),
         }
     }
@@ -169,13 +173,15 @@ impl Store {
     }
 }
 
-/// Renders a Secret. Its values are texts of several lines.
+/// Renders a Secret.
 pub fn secret_manifest(namespace: &str, name: &str, files: &BTreeMap<String, String>) -> String {
     let mut text = format!(
         "---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: {name}\n  namespace: {namespace}\ntype: Opaque\nstringData:\n"
     );
     for (name, value) in files {
-        text += &format!("  {name}: |\n");
+        // With a line end only where the file has one: a password has none.
+        let end = if value.ends_with('\n') { "" } else { "-" };
+        text += &format!("  {name}: |{end}\n");
         for line in value.lines() {
             text += &if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") };
         }
@@ -221,10 +227,12 @@ mod tests {
         let mut store = Store::Manifests(Manifests::new("ns"));
         store.put(Group::Keys, "operator.nk", "SO1\n").unwrap();
         store.put(Group::Users, "edge.creds", "-----BEGIN\n\nx: {y}\n").unwrap();
+        store.put(Group::Routes, "password", "secret").unwrap();
         let printed = store.changed_manifests();
         let parsed = Store::Manifests(Manifests::parse(&printed).unwrap());
         assert_eq!(parsed.files(Group::Users).unwrap()["edge.creds"], "-----BEGIN\n\nx: {y}\n");
         assert_eq!(parsed.files(Group::Keys).unwrap()["operator.nk"], "SO1\n");
+        assert_eq!(parsed.files(Group::Routes).unwrap()["password"], "secret");
         assert_eq!(parsed.changed_manifests(), "");
         let missing = parsed.files(Group::Server).unwrap_err().to_string();
         assert!(missing.contains("kubectl -n ns get secret ailoop-nats-server"), "{missing}");

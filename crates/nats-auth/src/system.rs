@@ -9,6 +9,7 @@ use futures::StreamExt as _;
 use nats_credentials::UserClaims;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
 use crate::authority::SYSTEM_ACCOUNT;
@@ -29,6 +30,8 @@ const CONNECTIONS_MAX: usize = 16_384;
 #[derive(Debug)]
 pub struct SystemConnection {
     client: Client,
+    /// How many servers answer; asked once.
+    servers: OnceCell<usize>,
 }
 
 /// An account as the servers have it.
@@ -109,7 +112,7 @@ impl SystemConnection {
             .custom_inbox_prefix(inbox_prefix("operator"));
         let servers: Vec<&str> = url.split(',').map(str::trim).collect();
         match options.connect(servers).await {
-            Ok(client) => Ok(Self { client }),
+            Ok(client) => Ok(Self { client, servers: OnceCell::new() }),
             Err(error) => Err(match error.kind() {
                 ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
                     AuthError::ForeignServer { url: url.to_owned(), problem: error.to_string() }
@@ -126,16 +129,15 @@ impl SystemConnection {
         }
     }
 
-    /// The ids of the servers that answer.
-    async fn servers(&self) -> Result<BTreeSet<String>, AuthError> {
-        let answers = self.gather("$SYS.REQ.SERVER.PING.IDZ".to_owned(), Vec::new(), None).await?;
-        let servers = answers.iter().filter_map(|body| serde_json::from_slice::<Value>(body).ok());
-        Ok(servers.filter_map(|body| Some(body["id"].as_str()?.to_owned())).collect())
+    /// How many servers answer.
+    async fn servers(&self) -> Result<usize, AuthError> {
+        let count = async || Ok(self.gather("$SYS.REQ.SERVER.PING.IDZ".to_owned(), Vec::new(), None).await?.len());
+        self.servers.get_or_try_init(count).await.copied()
     }
 
     /// Reads an account from all servers; `None` if no server has it.
     pub async fn account(&self, public_key: &str) -> Result<Option<ServerAccount>, AuthError> {
-        let known = self.servers().await?.len();
+        let known = self.servers().await?;
         let subject = format!("$SYS.REQ.ACCOUNT.{public_key}.CLAIMS.LOOKUP");
         let answers = self.gather(subject, Vec::new(), Some(known)).await?;
         let mut found = Vec::new();
@@ -150,7 +152,7 @@ impl SystemConnection {
 
     /// Hands a signed account to all servers. Returns how many have it now.
     pub async fn update(&self, jwt: &str) -> Result<usize, AuthError> {
-        let known = self.servers().await?.len();
+        let known = self.servers().await?;
         let answers = self.gather("$SYS.REQ.CLAIMS.UPDATE".to_owned(), jwt.as_bytes().to_vec(), Some(known)).await?;
         let mut answered = BTreeSet::new();
         for body in &answers {
@@ -171,7 +173,7 @@ impl SystemConnection {
 
     /// Lists the connections of the users of an account.
     pub async fn connections(&self, public_key: &str) -> Result<Vec<ConnectedUser>, AuthError> {
-        let known = self.servers().await?.len();
+        let known = self.servers().await?;
         let body = json!({"auth": true, "acc": public_key, "limit": CONNECTIONS_MAX}).to_string();
         let answers = self.gather("$SYS.REQ.SERVER.PING.CONNZ".to_owned(), body.into_bytes(), Some(known)).await?;
         let mut connected = Vec::new();

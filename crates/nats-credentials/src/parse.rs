@@ -74,3 +74,50 @@ fn block<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     lines.find(|line| line.starts_with("---") && line.contains(&begin))?;
     lines.find(|line| !line.is_empty()).filter(|line| !line.starts_with("---"))
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    use super::*;
+
+    fn jwt(public_key: &str, kind: &str) -> String {
+        let claims = format!(
+            r#"{{"sub":"{public_key}","iss":"A1","name":"edge","iat":7,"nats":{{"issuer_account":"A2","type":"{kind}"}}}}"#
+        );
+        format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn file_formatted_is_parsed() {
+        let key = KeyPair::new_user();
+        let text = Credentials::format(&jwt(&key.public_key(), "user"), &key.seed().unwrap());
+        for text in [text.clone(), text.replace('\n', "\r\n"), format!("\n{text}\n\n")] {
+            let credentials = Credentials::parse(&text).unwrap();
+            assert_eq!(credentials.claims.public_key, key.public_key());
+            assert_eq!((credentials.claims.name.as_str(), credentials.claims.account()), ("edge", "A2"));
+            assert!(!credentials.claims.is_expired(i64::MAX), "it has no end");
+            assert!(!format!("{credentials:?}").contains(&key.seed().unwrap()), "a seed is never shown");
+        }
+    }
+
+    #[test]
+    fn file_damaged_is_refused_with_the_part() {
+        let (key, other) = (KeyPair::new_user(), KeyPair::new_user());
+        let (token, seed) = (jwt(&key.public_key(), "user"), key.seed().unwrap());
+        let account = KeyPair::new_account().seed().unwrap();
+        for (text, why) in [
+            (String::new(), ParseError::NoJwt),
+            (format!("-----BEGIN NATS USER JWT-----\n{token}\n"), ParseError::NoSeed),
+            (Credentials::format("", &seed), ParseError::NoJwt),
+            (Credentials::format("a.b.c", &seed), ParseError::BadJwt),
+            (Credentials::format(&jwt(&key.public_key(), "account"), &seed), ParseError::BadJwt),
+            (Credentials::format(&token, &seed[..20]), ParseError::BadSeed),
+            (Credentials::format(&token, &account), ParseError::BadSeed),
+            (Credentials::format(&token, &other.seed().unwrap()), ParseError::Mismatch),
+        ] {
+            assert_eq!(Credentials::parse(&text).unwrap_err(), why, "{text}");
+        }
+    }
+}

@@ -22,7 +22,7 @@ pub(super) fn admin() -> Role {
         .publish(names())
         .publish(consumers_look())
         .publish([Stream::Log, Stream::Dead].into_iter().flat_map(view))
-        .publish([Stream::Log, Stream::Dead, Stream::Mail].map(read_leader))
+        .publish([Stream::Log, Stream::Dead].map(read_leader))
         .publish([read_key_any(Bucket::Limits)])
         // Repair: delete a budget, empty a mailbox.
         .publish([keys_put(Bucket::Limits), purge(Stream::Mail)])

@@ -77,6 +77,7 @@
 
 mod call;
 mod connect;
+mod error;
 mod intake;
 mod reply;
 mod running_calls;
@@ -89,7 +90,8 @@ pub mod wire;
 pub use async_nats;
 pub use call::Call;
 pub use connect::connect;
+pub use error::ServeError;
 pub use reply::{Reply, ToolError};
 pub use schemars;
-pub use serve::{ServeError, Serving, Tools};
+pub use serve::{Serving, Tools};
 pub use tool::{Approval, Effect, Tool};

@@ -19,7 +19,7 @@ use crate::intake::Intake;
 use crate::running_calls::RunningCalls;
 use crate::services::Service;
 use crate::wire::{self, header};
-use crate::{Call, Reply, Tool, ToolError};
+use crate::{Call, Reply, ServeError, Tool, ToolError};
 
 /// Name of the connection in the lists of nats-server.
 const CONNECTION_NAME: &str = "ailoop-tool";
@@ -41,33 +41,6 @@ const RECEIPT_AFTER: Duration = Duration::from_millis(500);
 const ERROR_HEADER_BYTES_MAX: usize = 512;
 /// Upper bound for the names and line ends of all headers.
 const HEADERS_BYTES_MAX: usize = 1 << 10;
-
-/// Why tools could not be served.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// NATS cannot be reached.
-    #[error("NATS cannot be used: {0}")]
-    Connect(#[from] async_nats::ConnectError),
-    /// The credentials file cannot be used.
-    #[error(transparent)]
-    Credentials(#[from] nats_credentials::CredentialsError),
-    /// nats-server refuses the user.
-    #[error("nats-server refuses this tool: {reason}")]
-    Refused {
-        /// Why, as far as it is known, and what to do.
-        reason: String,
-    },
-    /// A subscription was refused.
-    #[error("cannot subscribe: {0}")]
-    Subscribe(#[from] async_nats::SubscribeError),
-    /// A name is not a valid token of a subject.
-    #[error("{0:?} cannot be used: a tool's name is 1 to 64 of A-Z a-z 0-9 _ -, a tenant's 1 to 32 of a-z 0-9 -")]
-    Name(String),
-    /// A [`Reconcilable`](crate::Effect::Reconcilable) tool without a [`probe`](Tool::probe), so that its lost calls
-    /// cannot be resolved.
-    #[error("the tool {0:?} is reconcilable and has no probe: give it one with Tool::probe, or say at_most_once")]
-    NoProbe(String),
-}
 
 /// Tools that are about to be served over one connection.
 pub struct Tools {

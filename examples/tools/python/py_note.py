@@ -63,7 +63,8 @@ def witness(tool, call):
 
 async def main():
     url = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
-    client = await nats.connect(url, max_reconnect_attempts=-1)
+    credentials = os.environ.get("NATS_CREDENTIALS")  # a file of `ailoop nats-auth user add`, where NATS has users
+    client = await nats.connect(url, user_credentials=credentials, max_reconnect_attempts=-1)
     service = await add_service(client, name="py_note", version="1.0.0")
     await service.add_endpoint(name="py_note", subject="ai_tool.default.py_note", queue_group="tools",
                                metadata=METADATA, handler=note)

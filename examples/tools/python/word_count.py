@@ -27,7 +27,8 @@ async def word_count(request):
 
 async def main():
     url = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
-    client = await nats.connect(url, max_reconnect_attempts=-1)
+    credentials = os.environ.get("NATS_CREDENTIALS")  # a file of `ailoop nats-auth user add`, where NATS has users
+    client = await nats.connect(url, user_credentials=credentials, max_reconnect_attempts=-1)
     service = await add_service(client, name="word_count", version="1.0.0")
     await service.add_endpoint(name="word_count", subject="ai_tool.default.word_count", queue_group="tools",
                                metadata=METADATA, handler=word_count)

@@ -36,18 +36,15 @@ pub enum NatsUserCommand {
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("target").required(true).args(["directory", "manifest"]))]
 pub struct NatsAuthInitArgs {
-    /// Write files below this directory: auth.conf and routes.conf for nats-server, users/ROLE.creds, and keys/
+    /// Write files below this directory: auth.conf for nats-server, users/ROLE.creds, and keys/
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
     /// Print Kubernetes Secrets of this namespace instead, for `kubectl apply -f -`
     #[arg(long, value_name = "NAMESPACE")]
     pub manifest: Option<String>,
-    /// How many nats-servers there are; for more than one, routes.conf has their routes
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=9))]
-    pub replicas: u16,
-    /// The headless Service and the name of the pods of nats-server: routes go to NAME-0.NAME:6222 and so on
-    #[arg(long, value_name = "NAME", default_value = "nats")]
-    pub nats_service: String,
+    /// The host and port of the route to a nats-server of a cluster; repeat it for each: routes.conf has them
+    #[arg(long = "route", value_name = "HOST:PORT", conflicts_with = "manifest")]
+    pub routes: Vec<String>,
     /// The directory in which nats-server keeps the accounts, on a disk that survives it [default: DIR/jwt, or
     /// /data/jwt with --manifest]
     #[arg(long, value_name = "DIR")]

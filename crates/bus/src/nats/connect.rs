@@ -198,11 +198,7 @@ fn bad_credentials(error: CredentialsError) -> BusError {
     BusError::Unusable { code: ErrorCode::Unauthorized, message: format!("nats.credentials: {error}") }
 }
 
-fn refused(
-    config: &NatsConfig,
-    credentials: Option<&CredentialsFile>,
-    error: &async_nats::ConnectError,
-) -> BusError {
+fn refused(config: &NatsConfig, credentials: Option<&CredentialsFile>, error: &async_nats::ConnectError) -> BusError {
     let why = std::error::Error::source(error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
     match error.kind() {
         ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {

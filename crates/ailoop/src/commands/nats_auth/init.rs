@@ -6,15 +6,13 @@ use contract::ErrorCode;
 use nats_auth::{Installation, Manifests, ServerLayout, Store};
 use nats_permissions::roles;
 
-use super::{finish_with_changes, now};
+use super::installation::{finish_with_changes, now};
 use crate::args::NatsAuthInitArgs;
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
 /// Directory of the accounts on the volume of the nats-server pods.
 const RESOLVER_IN_PODS: &str = "/data/jwt";
-/// Port of routes between nats-servers.
-const ROUTE_PORT: u16 = 6222;
 
 pub(super) fn init(args: &NatsAuthInitArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let (store, resolver) = match (&args.directory, &args.manifest) {
@@ -30,9 +28,8 @@ pub(super) fn init(args: &NatsAuthInitArgs, terminal: &Terminal) -> Result<Exit,
         }
     };
     let resolver = args.resolver.clone().unwrap_or(resolver);
-    let (name, replicas) = (&args.nats_service, if args.replicas > 1 { args.replicas } else { 0 });
-    let route_hosts = (0..replicas).map(|n| format!("{name}-{n}.{name}:{ROUTE_PORT}")).collect();
-    let installation = Installation::init(store, roles(), &ServerLayout { resolver, route_hosts }, now())?;
+    let installation =
+        Installation::init(store, roles(), &ServerLayout { resolver, route_hosts: args.routes.clone() }, now())?;
     terminal.note(Style::Plain, &next_steps(args.directory.as_deref()));
     Ok(finish_with_changes(&installation, terminal))
 }

@@ -5,7 +5,7 @@ use nats_auth::{Installation, ServerAccount, SystemConnection};
 use nats_credentials::Credentials;
 use nats_permissions::Account;
 
-use super::{connect, finish_with_changes, now, open};
+use super::installation::{connect, finish_with_changes, now, open};
 use crate::args::NatsAuthServerArgs;
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};

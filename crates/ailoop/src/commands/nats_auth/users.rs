@@ -10,8 +10,8 @@ use nats_credentials::{Credentials, UserClaims};
 use nats_permissions::{Account, TOOL_CALL_DEFAULT};
 use serde_json::json;
 
+use super::installation::{connect, finish_with_changes, now, open};
 use super::servers::{ACCOUNTS, account};
-use super::{connect, finish_with_changes, now, open};
 use crate::args::{NatsUserAddArgs, NatsUserListArgs, NatsUserRevokeArgs};
 use crate::commands::output::{finish, format_table, json_lines};
 use crate::compose::parse_tenant;
@@ -69,9 +69,10 @@ fn tool_user(
         })?;
     }
     let first = args.tools.first().cloned().unwrap_or_default();
-    let name = args.name.clone().unwrap_or_else(|| {
-        if tenant == TenantId::default() { first } else { format!("{tenant}-{first}") }
-    });
+    let name = args
+        .name
+        .clone()
+        .unwrap_or_else(|| if tenant == TenantId::default() { first } else { format!("{tenant}-{first}") });
     let call_max = args.max_call.map_or(TOOL_CALL_DEFAULT, Duration::from_secs);
     let user = installation.authority().tool_user(&name, &tenant, &args.tools, call_max, lifetime)?;
     Ok((name, user))
@@ -257,8 +258,11 @@ fn public_key(user: &str) -> Result<String, CommandFailure> {
     }
     let file = nats_credentials::CredentialsFile::new(user);
     let refused = |error: nats_credentials::CredentialsError| {
-        CommandFailure::usage(ErrorCode::BadRequest, format!("{user:?} is neither a public key of a user nor a file of one: {error}"))
-            .help("pass a key (U…) of `ailoop nats-auth user list`, or the path of a credentials file")
+        CommandFailure::usage(
+            ErrorCode::BadRequest,
+            format!("{user:?} is neither a public key of a user nor a file of one: {error}"),
+        )
+        .help("pass a key (U…) of `ailoop nats-auth user list`, or the path of a credentials file")
     };
     Ok(file.read().map_err(refused)?.claims.public_key)
 }
