@@ -212,7 +212,7 @@ async fn credentials_file_that_cannot_be_used_is_named_with_a_remedy() -> anyhow
         (written("empty.creds", "")?, "BEGIN NATS USER JWT"),
         (written("cut.creds", jwt)?, "BEGIN USER NKEY SEED"),
         (written("mixed.creds", &format!("{jwt}The seed{strange_seed}"))?, "does not belong"),
-        (written("short-seed.creds", &good.replace("SU", "S"))?, "not the seed"),
+        (written("short-seed.creds", &format!("{jwt}The seed{}", seed.replace("\nSU", "\nS")))?, "not the seed"),
         (written("key.creds", &format!("{}The seed{seed}", jwt.replace("eyJ", "abc")))?, "not the JWT"),
         (other.credentials_of("gateway"), "belongs to another `ailoop nats-auth init`"),
         (expired.clone(), "expired at 20"),

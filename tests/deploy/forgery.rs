@@ -13,6 +13,7 @@ use contract::streams::Stream;
 use contract::subject::{self, MailboxKey};
 use contract::{AgentId, MailId, TenantId, Timestamp, ToolName};
 use futures::{FutureExt, StreamExt};
+use nats_credentials::CredentialsFile;
 use nats_permissions::{Answers, roles};
 
 use crate::deploy::probe::Probe;
@@ -239,9 +240,10 @@ async fn service_verifies_streams_and_cannot_create_them() -> anyhow::Result<()>
     let gateway = Bus::connect(&server.config_of("gateway")).await?;
     let purged = gateway.transport().purge(Stream::Log, &subject::log_session(&key("s")?)).await;
     assert!(matches!(purged, Err(BusError::Timeout { .. } | BusError::Unavailable(_))), "{purged:?}");
+    let user = CredentialsFile::new(server.credentials_of("gateway")).read()?.claims.public_key;
     eventually("the server logs the refusal", async || {
         let log = server.log();
-        log.contains("gateway") && log.contains("STREAM.PURGE.AI_LOOP_LOG")
+        log.lines().any(|line| line.contains("STREAM.PURGE.AI_LOOP_LOG") && line.contains(&user))
     })
     .await
 }

@@ -50,9 +50,12 @@ async fn admin_runs_the_requests_of_the_runbook() -> anyhow::Result<()> {
     let config = json!({"name": "view", "filter_subject": filter, "ack_policy": "none", "inactive_threshold": 60_000_000_000_i64});
     let create = json!({"stream_name": "AI_LOOP_LOG", "config": config, "action": "create"});
     ask_ok(&admin, &format!("$JS.API.CONSUMER.CREATE.AI_LOOP_LOG.view.{filter}"), &create).await?;
-    let message =
-        ask(&admin, "$JS.API.CONSUMER.MSG.NEXT.AI_LOOP_LOG.view", &json!({"batch": 1, "no_wait": true})).await?;
-    assert_eq!(message, json!({"a": "commit"}));
+    let inbox = admin.new_inbox();
+    let mut page = admin.subscribe(inbox.clone()).await?;
+    let next = json!({"batch": 1, "no_wait": true}).to_string();
+    admin.publish_with_reply("$JS.API.CONSUMER.MSG.NEXT.AI_LOOP_LOG.view", inbox, next.into()).await?;
+    let message = soon("a message of the page", page.next()).await?.context("the subscription ended")?;
+    assert_eq!((message.subject.as_str(), &*message.payload), ("ai_loop.log.default.s.0.0", br#"{"a":"commit"}"#.as_slice()));
     ask_ok(&admin, "$JS.API.CONSUMER.DELETE.AI_LOOP_LOG.view", &Value::Null).await?;
 
     // nats kv get, nats kv del
@@ -128,8 +131,6 @@ async fn admin_backs_up_a_stream_and_restores_it_on_another_server() -> anyhow::
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn operators_move_leaders_of_a_cluster_and_revoke_on_all_servers() -> anyhow::Result<()> {
     let cluster = NatsCluster::start3_guarded().await?;
-    let bootstrap = Bus::connect(&cluster.config_of("bootstrap")).await?;
-    bootstrap.ensure().await?;
     let admin = Probe::of(&cluster.nodes[0], "admin").await?.client;
     let operator = Probe::of(&cluster.nodes[0], "operator").await?.client;
 

@@ -13,6 +13,7 @@ use ailoop_tests::wait::eventually;
 use ailoop_tool::async_nats::Client;
 use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
 use anyhow::{Context, ensure};
+use bus::Bus;
 use nats_credentials::CredentialsFile;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -32,35 +33,29 @@ const TOOLS: [(&str, &str); 2] = [("word_count", "word_count"), ("bridge", "brid
 /// Roles of commands: this process holds a connection of each.
 const COMMANDS: [&str; 6] = ["bootstrap", "archivist", "viewer", "toolsmith", "admin", "operator"];
 /// Calls of a session; each may be made again after a loss.
-const CALLS: [&str; 4] = ["read_file", "word_count", "bridged", "send_mail"];
+const CALLS: [&str; 6] = ["read_file", "word_count", "bridged", "check_mail", "list_plans", "list_sessions"];
 
 fn reply(request: &RecordedRequest) -> ScriptedReply {
     let step = request.messages().iter().filter(|message| message["role"] == "assistant").count();
     let arguments = match step {
         0 => json!({"path": "a.txt"}),
         1 | 2 => json!({"text": "one two"}),
-        3 => json!({"to": "user", "subject": "done", "text": "It is read."}),
-        _ => return ScriptedReply::signal("All four are done.", "TERMINATE"),
+        3..6 => json!({}),
+        _ => return ScriptedReply::signal("All six are done.", "TERMINATE"),
     };
     ScriptedReply::text("Next. ").and_calls(&[(CALLS[step], arguments)])
 }
 
-/// Runs one session after the other until `stop`; returns how many.
-async fn use_sessions(
-    fleet: Arc<ProcessFleet>,
-    url: String,
-    user: usize,
-    stop: Arc<AtomicBool>,
-) -> anyhow::Result<usize> {
-    let mut count = 0;
+/// Runs one session after the other until `stop`; returns them.
+async fn use_sessions(url: String, user: usize, stop: Arc<AtomicBool>) -> anyhow::Result<Vec<String>> {
+    let mut sessions = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        let session = format!("u{user}-{count}");
+        let session = format!("u{user}-{}", sessions.len());
         let client = ailoop_tests::client::TestClient::connect(&url).await?;
         client.start(&session, "go").await.with_context(|| format!("{session} does not start"))?;
         let events = tokio::time::timeout(SESSION_MAX, client.watch(&session).await?.to_end());
         let events = events.await.with_context(|| format!("{session} does not end"))??;
         judge::seqs(&events)?;
-        judge::log(&fleet.bus, &key(&session)?, 20).await?;
         let results = events.iter().filter(|event| event.topic == "tool_call.result_processed");
         let outcomes: BTreeMap<&str, &Value> =
             results.map(|event| (event.data["tool"].as_str().unwrap_or_default(), &event.data["outcome"])).collect();
@@ -68,9 +63,9 @@ async fn use_sessions(
             outcomes.len() == CALLS.len() && outcomes.values().all(|outcome| **outcome == "ok"),
             "{session}: {events:?}"
         );
-        count += 1;
+        sessions.push(session);
     }
-    Ok(count)
+    Ok(sessions)
 }
 
 fn counting(name: &str) -> Tool {
@@ -132,10 +127,10 @@ async fn credential_of_every_role_rotated_under_load_no_request_fails() -> anyho
     let mut edge = process_fleet.edge().await?;
     let auth = NatsAuth::of(&process_fleet.nats)?;
 
-    let (process_fleet, stop) = (Arc::new(process_fleet), Arc::new(AtomicBool::new(false)));
+    let stop = Arc::new(AtomicBool::new(false));
     let mut users = JoinSet::new();
     for user in 0..USERS {
-        users.spawn(use_sessions(process_fleet.clone(), edge.url(), user, stop.clone()));
+        users.spawn(use_sessions(edge.url(), user, stop.clone()));
     }
     let roles = nats_permissions::roles();
     let rotated = SERVICES.into_iter().chain(KINDS).chain(TOOLS.map(|(role, _)| role)).chain(COMMANDS);
@@ -153,14 +148,20 @@ async fn credential_of_every_role_rotated_under_load_no_request_fails() -> anyho
             connections(&auth).await.is_ok_and(|now| now.get(&new) == Some(&before) && now.get(&old) == Some(&0))
         })
         .await?;
-        ensure!(users.try_join_next().is_none(), "a user gave up while {role} was rotated");
+        if let Some(user) = users.try_join_next() {
+            user?.with_context(|| format!("a user gave up while {role} was rotated"))?;
+        }
     }
     stop.store(true, Ordering::Relaxed);
-    let mut sessions = 0;
+    let mut sessions = Vec::new();
     while let Some(user) = users.join_next().await {
-        sessions += user??;
+        sessions.extend(user??);
     }
-    ensure!(sessions >= USERS, "{sessions} sessions are too few");
+    ensure!(sessions.len() > USERS, "{sessions:?} are too few");
+    let bus = Bus::connect(&process_fleet.nats.config_of("orchestrator")).await?;
+    for session in &sessions {
+        judge::log(&bus, &key(session)?, 20).await?;
+    }
     // Nothing was restarted.
     for replica in replicas.iter_mut().chain([&mut edge.replica]) {
         ensure!(replica.is_running(), "{} ended", replica.service());

@@ -350,9 +350,13 @@ impl NatsCluster {
         Self::start3_with(None).await
     }
 
-    /// As [`NatsCluster::start3`], for users with the roles of `nats-permissions` only. Nothing creates the streams.
+    /// As [`NatsCluster::start3`], for users with the roles of `nats-permissions` only; `bootstrap` creates the streams.
     pub async fn start3_guarded() -> anyhow::Result<Self> {
-        Self::start3_with(Some(AuthFiles::create(nats_permissions::roles())?)).await
+        let cluster = Self::start3_with(Some(AuthFiles::create(nats_permissions::roles())?)).await?;
+        let bus = connect(&cluster.config_of("bootstrap")).await?;
+        bus.ensure().await?;
+        bus.close().await;
+        Ok(cluster)
     }
 
     async fn start3_with(auth: Option<AuthFiles>) -> anyhow::Result<Self> {
