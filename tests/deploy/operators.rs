@@ -55,7 +55,10 @@ async fn admin_runs_the_requests_of_the_runbook() -> anyhow::Result<()> {
     let next = json!({"batch": 1, "no_wait": true}).to_string();
     admin.publish_with_reply("$JS.API.CONSUMER.MSG.NEXT.AI_LOOP_LOG.view", inbox, next.into()).await?;
     let message = soon("a message of the page", page.next()).await?.context("the subscription ended")?;
-    assert_eq!((message.subject.as_str(), &*message.payload), ("ai_loop.log.default.s.0.0", br#"{"a":"commit"}"#.as_slice()));
+    assert_eq!(
+        (message.subject.as_str(), &*message.payload),
+        ("ai_loop.log.default.s.0.0", br#"{"a":"commit"}"#.as_slice())
+    );
     ask_ok(&admin, "$JS.API.CONSUMER.DELETE.AI_LOOP_LOG.view", &Value::Null).await?;
 
     // nats kv get, nats kv del

@@ -1,6 +1,6 @@
 //! The credential of every role is rotated while sessions run: no request of a client fails, and nothing restarts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,17 +8,18 @@ use std::time::Duration;
 use ailoop_tests::fleet::{self, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
+use ailoop_tests::nats::now;
 use ailoop_tests::process_fleet::ProcessFleet;
 use ailoop_tests::wait::eventually;
 use ailoop_tool::async_nats::Client;
 use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
 use anyhow::{Context, ensure};
 use bus::Bus;
+use nats_auth::{Installation, Lifetime, Store, SystemConnection};
 use nats_credentials::CredentialsFile;
+use nats_permissions::Account;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-
-use crate::deploy::credentials::NatsAuth;
 
 /// Sessions at the same time.
 const USERS: usize = 3;
@@ -89,12 +90,17 @@ async fn hold_connections(fleet: &ProcessFleet) -> anyhow::Result<Vec<Client>> {
 }
 
 /// How many connections each user has, by public key.
-async fn connections(auth: &NatsAuth) -> anyhow::Result<BTreeMap<String, usize>> {
-    let (code, listed, stderr) = auth.ask(&["user", "list", "--json"]).await?;
-    ensure!(code == 0, "{stderr}");
-    let lines = listed.lines().map(serde_json::from_str::<Value>).collect::<Result<Vec<_>, _>>()?;
-    let connections = |line: &Value| line["connections"].as_array().map_or(0, Vec::len);
-    Ok(lines.iter().map(|line| (line["user"].as_str().unwrap_or_default().to_owned(), connections(line))).collect())
+async fn count_connections(
+    operator: &SystemConnection,
+    installation: &Installation,
+) -> anyhow::Result<BTreeMap<String, usize>> {
+    let mut counts = BTreeMap::new();
+    for account in [Account::System, Account::Ailoop] {
+        for connected in operator.connections(&installation.authority().account_key(account)).await? {
+            *counts.entry(connected.claims.public_key).or_default() += 1;
+        }
+    }
+    Ok(counts)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -125,7 +131,12 @@ async fn credential_of_every_role_rotated_under_load_no_request_fails() -> anyho
     let held = hold_connections(&process_fleet).await?;
     process_fleet.wait_for_tools(&CALLS).await?;
     let mut edge = process_fleet.edge().await?;
-    let auth = NatsAuth::of(&process_fleet.nats)?;
+    // As the commands do it; one connection for all of them.
+    let store = Store::Directory(process_fleet.nats.auth_directory());
+    let mut installation = Installation::open(store, nats_permissions::roles())?;
+    let lifetime = || Lifetime { now: now(), valid_for: None };
+    let user = installation.authority().role_user("operator", lifetime())?;
+    let operator = SystemConnection::connect(&process_fleet.nats.url(), &user).await?;
 
     let stop = Arc::new(AtomicBool::new(false));
     let mut users = JoinSet::new();
@@ -139,13 +150,15 @@ async fn credential_of_every_role_rotated_under_load_no_request_fails() -> anyho
     for role in rotated {
         let file = CredentialsFile::new(process_fleet.nats.credentials_of(role));
         let old = file.read()?.claims.public_key;
-        let before = connections(&auth).await?[&old];
-        ensure!(before > 0, "{role} is not connected");
-        auth.add(&["--role", role, "--replace"], "").await?;
-        let new = file.read()?.claims.public_key;
-        auth.revoke(&old).await?;
+        let before = count_connections(&operator, &installation).await?.remove(&old);
+        ensure!(before.is_some(), "{role} is not connected");
+        let new = installation.authority().role_user(role, lifetime())?;
+        installation.save_user(role, &new)?;
+        let revoked = installation.revoke(&operator, &BTreeSet::from([old.clone()]), now()).await?;
+        ensure!(revoked.connections_left == 0, "{role}: {revoked:?}");
         eventually(&format!("{role} is back as its new user"), async || {
-            connections(&auth).await.is_ok_and(|now| now.get(&new) == Some(&before) && now.get(&old) == Some(&0))
+            let counts = count_connections(&operator, &installation).await;
+            counts.is_ok_and(|counts| counts.get(&new.public_key).copied() == before && !counts.contains_key(&old))
         })
         .await?;
         if let Some(user) = users.try_join_next() {

@@ -126,9 +126,11 @@ impl From<nats_auth::AuthError> for CommandFailure {
         let message = error.to_string();
         match error {
             AuthError::Unreachable { .. } => Self::new(ErrorCode::NatsUnreachable, message),
-            AuthError::ForeignServer { .. } => Self::new(ErrorCode::Unauthorized, message).help(
-                "pass the keys that this nats-server was configured with, and see that it includes their auth.conf",
-            ),
+            AuthError::UnknownAccount { .. } | AuthError::ForeignServer { .. } => {
+                Self::new(ErrorCode::Unauthorized, message).help(
+                    "pass the keys that this nats-server was configured with, and see that it includes their auth.conf",
+                )
+            }
             AuthError::Exists { .. } => Self::new(ErrorCode::BadRequest, message).help(
                 "pass another directory; for one more credential use `ailoop nats-auth user add`, and after an upgrade \
                  `ailoop nats-auth update`",

@@ -52,6 +52,12 @@ pub enum AuthError {
         /// What it says.
         problem: String,
     },
+    /// No server has an account.
+    #[error("no nats-server has the account {key} of these keys")]
+    UnknownAccount {
+        /// Its public key.
+        key: String,
+    },
     /// A server does not take the account.
     #[error("nats-server {server} refuses the account: {problem}")]
     Refused {

@@ -1,7 +1,7 @@
 //! `ailoop nats-auth update` and `check`.
 
 use contract::ErrorCode;
-use nats_auth::{Installation, ServerAccount, SystemConnection};
+use nats_auth::Installation;
 use nats_credentials::Credentials;
 use nats_permissions::Account;
 
@@ -15,26 +15,13 @@ const EXPIRES_SOON_SECONDS: i64 = 14 * 86_400;
 
 pub(super) const ACCOUNTS: [Account; 2] = [Account::System, Account::Ailoop];
 
-/// Reads an account from the servers; they must have it.
-pub(super) async fn account(
-    connection: &SystemConnection,
-    installation: &Installation,
-    account: Account,
-) -> Result<ServerAccount, CommandFailure> {
-    let key = installation.authority().account_key(account);
-    connection.account(&key).await?.ok_or_else(|| {
-        CommandFailure::new(ErrorCode::Unauthorized, format!("no nats-server has the account {key} of these keys"))
-            .help("see that nats-server includes the auth.conf of these keys")
-    })
-}
-
 pub(super) async fn update(args: &NatsAuthServerArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut installation = open(&args.keys)?;
     let added = installation.add_missing_roles(now())?;
     let connection = connect(args, &installation).await?;
     let mut signed = Vec::new();
     for kind in ACCOUNTS {
-        let there = account(&connection, &installation, kind).await?;
+        let there = installation.server_account(&connection, kind).await?;
         let outdated = installation.authority().outdated_roles(kind, &there.claims.nats)?;
         if outdated.is_empty() && there.behind == 0 {
             continue;
@@ -61,7 +48,7 @@ pub(super) async fn check(args: &NatsAuthServerArgs, terminal: &Terminal) -> Res
     let connection = connect(args, &installation).await?;
     let mut problems = Vec::new();
     for kind in ACCOUNTS {
-        let there = account(&connection, &installation, kind).await?;
+        let there = installation.server_account(&connection, kind).await?;
         let outdated = installation.authority().outdated_roles(kind, &there.claims.nats)?;
         if !outdated.is_empty() {
             problems.push(format!("the permissions of {} are those of another version", list(&outdated)));

@@ -7,21 +7,16 @@ use std::time::Duration;
 use contract::{ErrorCode, TenantId, ToolName};
 use nats_auth::{Group, Installation, IssuedUser, Lifetime, Store, secret_manifest};
 use nats_credentials::{Credentials, UserClaims};
-use nats_permissions::{Account, TOOL_CALL_DEFAULT};
+use nats_permissions::TOOL_CALL_DEFAULT;
 use serde_json::json;
 
 use super::installation::{connect, finish_with_changes, now, open};
-use super::servers::{ACCOUNTS, account};
+use super::servers::ACCOUNTS;
 use crate::args::{NatsUserAddArgs, NatsUserListArgs, NatsUserRevokeArgs};
 use crate::commands::output::{finish, format_table, json_lines};
 use crate::compose::parse_tenant;
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
-
-/// How long revoked users may take to be disconnected.
-const DISCONNECT_MAX: Duration = Duration::from_secs(5);
-/// Pause between looks whether they are.
-const DISCONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) fn add(args: &NatsUserAddArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut installation = open(&args.keys)?;
@@ -157,7 +152,7 @@ pub(super) async fn list(args: &NatsUserListArgs, terminal: &Terminal) -> Result
             user.name.clone_from(&connected.claims.name);
             user.claims = Some(connected.claims);
         }
-        for revoked in account(&connection, &installation, kind).await?.claims.nats.revocations.into_keys() {
+        for revoked in installation.server_account(&connection, kind).await?.claims.nats.revocations.into_keys() {
             known.entry(revoked).or_default().is_revoked = true;
         }
     }
@@ -204,50 +199,14 @@ pub(super) async fn revoke(args: &NatsUserRevokeArgs, terminal: &Terminal) -> Re
     let mut installation = open(&args.server.keys)?;
     let users = args.users.iter().map(|user| public_key(user)).collect::<Result<BTreeSet<_>, _>>()?;
     let connection = connect(&args.server, &installation).await?;
-    let mut signed = Vec::new();
-    for kind in ACCOUNTS {
-        let connected = connection.connections(&installation.authority().account_key(kind)).await?;
-        // Everything that was issued up to then, by the clock of whoever issued it.
-        let issued = |user: &str| {
-            let issued = connected.iter().filter(|connected| connected.claims.public_key == user);
-            issued.map(|connected| connected.claims.issued_at).max().unwrap_or_default()
-        };
-        let revoked = users.iter().map(|user| (user.clone(), now().max(issued(user)))).collect();
-        let there = account(&connection, &installation, kind).await?;
-        let jwt = installation.authority().account_jwt_with(kind, Some(&there.claims), &revoked, now())?;
-        let servers = connection.update(&jwt).await?;
-        signed.push((kind, jwt));
-        if kind == Account::Ailoop {
-            terminal.note(Style::Good, &format!("{servers} nats-server(s) refuse {} user(s) from now on", users.len()));
-        }
-    }
-    installation.save_accounts(&signed, now())?;
-    let left = await_disconnect(&connection, &installation, &users).await?;
-    if left > 0 {
-        let message = format!("{left} connection(s) of these users are still there");
+    let revoked = installation.revoke(&connection, &users, now()).await?;
+    let text = format!("{} nats-server(s) refuse {} user(s) from now on", revoked.servers, users.len());
+    terminal.note(Style::Good, &text);
+    if revoked.connections_left > 0 {
+        let message = format!("{} connection(s) of these users are still there", revoked.connections_left);
         return Err(CommandFailure::new(ErrorCode::Unavailable, message).help("look at `ailoop nats-auth user list`"));
     }
     Ok(finish_with_changes(&installation, terminal))
-}
-
-/// Waits until no connection of the users is left. Returns how many are.
-async fn await_disconnect(
-    connection: &nats_auth::SystemConnection,
-    installation: &Installation,
-    users: &BTreeSet<String>,
-) -> Result<usize, CommandFailure> {
-    let end = tokio::time::Instant::now() + DISCONNECT_MAX;
-    loop {
-        let mut left = 0;
-        for kind in ACCOUNTS {
-            let connected = connection.connections(&installation.authority().account_key(kind)).await?;
-            left += connected.iter().filter(|connected| users.contains(&connected.claims.public_key)).count();
-        }
-        if left == 0 || tokio::time::Instant::now() > end {
-            return Ok(left);
-        }
-        tokio::time::sleep(DISCONNECT_PAUSE).await;
-    }
 }
 
 /// The public key of a user, or the one in its credentials file.
