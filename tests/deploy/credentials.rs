@@ -233,6 +233,25 @@ async fn credentials_file_that_cannot_be_used_is_named_with_a_remedy() -> anyhow
     Ok(())
 }
 
+/// The wrong order, and a credential that expires: the process comes back once its file has a new one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn process_without_a_valid_credential_comes_back_with_the_next_one() -> anyhow::Result<()> {
+    let server = NatsServer::start_guarded().await?;
+    let auth = NatsAuth::of(&server)?;
+    let renew = ["--role", "gateway", "--replace"];
+    let file = auth.add(&["--role", "gateway", "--replace", "--expires", "5s"], "gateway.creds").await?;
+    let gateway = Bus::connect(&server.config_of("gateway")).await?;
+    eventually("the server ends the connection of an expired credential", async || gateway.ping().await.is_err())
+        .await?;
+    auth.add(&renew, "").await?;
+    eventually("it is back", async || gateway.ping().await.is_ok()).await?;
+
+    auth.revoke(&file.display().to_string()).await?;
+    eventually("the server refuses it", async || gateway.ping().await.is_err()).await?;
+    auth.add(&renew, "").await?;
+    eventually("it is back", async || gateway.ping().await.is_ok()).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn python_tool_with_a_credentials_file_answers_before_and_after_a_rotation() -> anyhow::Result<()> {
     let python = tokio::task::spawn_blocking(ailoop_tests::python::with_nats).await??;
@@ -297,7 +316,10 @@ async fn mistakes_on_the_command_line_are_named() -> anyhow::Result<()> {
     let url = foreign.url();
     let add = ["nats-auth", "user", "add", "--keys", &keys];
     let with = |args: &[&str]| -> Vec<String> { add.iter().chain(args).map(|arg| (*arg).to_owned()).collect() };
+    let many: Vec<String> = (0..200).flat_map(|n| ["--tool".to_owned(), format!("weather_{n}")]).collect();
+    let many = add.iter().map(|arg| (*arg).to_owned()).chain(many).collect();
     for (args, code, why) in [
+        (many, 2, "make several users"),
         (with(&["--tool", "a.b"]), 2, "no name of a tool"),
         (with(&["--role", "gatway"]), 1, "the roles are"),
         (with(&["--role", "gateway"]), 1, "--replace"),

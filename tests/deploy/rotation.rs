@@ -27,7 +27,7 @@ const USERS: usize = 3;
 const SESSION_MAX: Duration = Duration::from_secs(60);
 /// Kinds of tools that the tool-host serves.
 const KINDS: [&str; 7] = ["files", "plans", "mail", "results", "sessions", "fetch", "command"];
-/// Roles of services.
+/// Roles of the processes of services.
 const SERVICES: [&str; 5] = ["orchestrator", "gateway", "executor", "composer", "edge"];
 /// Tools that this process serves, by role: one of the shipped examples, and one as the tool-host serves MCP servers.
 const TOOLS: [(&str, &str); 2] = [("word_count", "word_count"), ("bridge", "bridged")];

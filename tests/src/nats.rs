@@ -447,7 +447,7 @@ fn config_text(plan: &ServerSpec, dir: &Path) -> String {
     parts.concat()
 }
 
-/// Seconds since 1970.
+/// Now, in seconds since 1970.
 pub fn now() -> i64 {
     i64::try_from(SystemClock.now().as_millis() / 1_000).unwrap_or(i64::MAX)
 }

@@ -32,7 +32,7 @@ pub struct Lifetime {
     pub valid_for: Option<Duration>,
 }
 
-/// A new user.
+/// A new user with its credentials file.
 #[derive(Debug, Clone)]
 pub struct IssuedUser {
     /// Its public key, by which it is revoked.
@@ -60,7 +60,7 @@ impl Authority {
         self.keys.add_missing(&self.roles)
     }
 
-    /// Its keys.
+    /// The keys that it signs with.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// Version of the format.
 const VERSION: u8 = 2;
-/// No limit.
+/// Value of a limit that permits everything.
 const UNLIMITED: i64 = -1;
 
 /// What an operator is.
@@ -141,7 +141,7 @@ struct SubjectLists {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Responses {
     max: u32,
-    /// Nanoseconds.
+    /// Time to live in nanoseconds.
     ttl: u64,
 }
 

@@ -8,7 +8,7 @@ pub enum AuthError {
     Key {
         /// Name of its file.
         name: String,
-        /// What is wrong.
+        /// What is wrong with it.
         problem: String,
     },
     /// A name that no role has.
@@ -17,45 +17,45 @@ pub enum AuthError {
     /// A text is not what it should be.
     #[error("{what} cannot be read: {problem}")]
     Malformed {
-        /// The text.
+        /// Name of the text for people.
         what: String,
-        /// What is wrong.
+        /// What is wrong with it.
         problem: String,
     },
     /// There are keys already.
     #[error("{path} exists")]
     Exists {
-        /// One of them.
+        /// Place of one of them.
         path: String,
     },
     /// A file cannot be read or written.
     #[error("{path}: {problem}")]
     File {
-        /// Its path.
+        /// Path of the file.
         path: String,
         /// What the operating system says.
         problem: String,
     },
-    /// No nats-server answers.
+    /// No nats-server answers at the address.
     #[error("no nats-server answers at {url}: {problem}")]
     Unreachable {
         /// Where it should be.
         url: String,
-        /// What happened.
+        /// What happened at the connect.
         problem: String,
     },
     /// The server accepts no user of this operator.
     #[error("nats-server at {url} does not know these keys: {problem}")]
     ForeignServer {
-        /// Where it is.
+        /// Address of the server.
         url: String,
-        /// What it says.
+        /// What the server answers.
         problem: String,
     },
     /// No server has an account.
     #[error("no nats-server has the account {key} of these keys")]
     UnknownAccount {
-        /// Its public key.
+        /// Public key of the account.
         key: String,
     },
     /// A server does not take the account.
@@ -63,7 +63,7 @@ pub enum AuthError {
     Refused {
         /// Name of the server.
         server: String,
-        /// What it says.
+        /// What the server answers.
         problem: String,
     },
     /// Some servers did not answer.

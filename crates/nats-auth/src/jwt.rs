@@ -30,7 +30,7 @@ pub struct Claims<N> {
     /// Public key that signed it.
     #[serde(rename = "iss", default)]
     pub issuer: String,
-    /// Name for people.
+    /// Name of the subject for people.
     #[serde(default)]
     pub name: String,
     /// Public key that it is about.

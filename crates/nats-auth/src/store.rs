@@ -14,7 +14,7 @@ use crate::AuthError;
 /// A group of files: they have the same readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// What nats-server includes.
+    /// Files that nats-server includes.
     Server,
     /// Credentials files, `<role>.creds`. A process reads its own only.
     Users,
@@ -58,7 +58,7 @@ pub enum Store {
     Manifests(Manifests),
 }
 
-/// Kubernetes Secrets.
+/// Kubernetes Secrets of one namespace.
 #[derive(Debug, Default)]
 pub struct Manifests {
     namespace: String,
@@ -67,7 +67,7 @@ pub struct Manifests {
 }
 
 impl Manifests {
-    /// No Secrets yet.
+    /// A namespace without Secrets.
     pub fn new(namespace: &str) -> Self {
         Self { namespace: namespace.to_owned(), ..Self::default() }
     }
@@ -150,7 +150,7 @@ impl Store {
         }
     }
 
-    /// Writes a file.
+    /// Writes a file of a group.
     pub fn put(&mut self, group: Group, name: &str, text: &str) -> Result<(), AuthError> {
         match self {
             Self::Manifests(manifests) => {
@@ -173,7 +173,7 @@ impl Store {
     }
 }
 
-/// Renders a Secret.
+/// Renders the manifest of a Secret.
 pub fn secret_manifest(namespace: &str, name: &str, files: &BTreeMap<String, String>) -> String {
     let mut text = format!(
         "---\napiVersion: v1\nkind: Secret\nmetadata:\n  name: {name}\n  namespace: {namespace}\ntype: Opaque\nstringData:\n"

@@ -52,7 +52,7 @@ pub struct ConnectedUser {
     pub claims: UserClaims,
     /// Name of the connection.
     pub connection: String,
-    /// Its address.
+    /// Address of the client.
     pub address: String,
     /// Name of its server.
     pub server: String,

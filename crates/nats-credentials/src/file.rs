@@ -17,7 +17,7 @@ pub enum CredentialsError {
     /// The file cannot be read.
     #[error("the NATS credentials file {} cannot be read: {reason}; correct the path, or {REMEDY}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What the operating system says.
         reason: String,
@@ -25,7 +25,7 @@ pub enum CredentialsError {
     /// The file is no credentials file.
     #[error("{} is not a NATS credentials file: {reason}; {REMEDY}", path.display())]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// What is wrong with it.
         reason: ParseError,
@@ -49,7 +49,7 @@ impl CredentialsFile {
         &self.path
     }
 
-    /// Reads the file.
+    /// Reads the file as it is now.
     pub fn read(&self) -> Result<Credentials, CredentialsError> {
         let unreadable =
             |error: std::io::Error| CredentialsError::Unreadable { path: self.path.clone(), reason: error.to_string() };

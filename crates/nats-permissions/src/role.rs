@@ -18,7 +18,7 @@ pub enum Account {
 pub struct Role {
     /// Name of the role, which is also the prefix of its inboxes: [`Role::inbox`].
     pub name: &'static str,
-    /// Description for people.
+    /// Description of the role for people.
     pub about: &'static str,
     /// The account that its users belong to.
     pub account: Account,

@@ -18,6 +18,11 @@ use crate::compose::parse_tenant;
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
+/// Longest JWT for the default `max_control_line` of nats-server, 4 KiB, and for that of the shipped configuration,
+/// 32 KB. The rest of the line is for the name of the connection, the signature, and the version of the client.
+const JWT_BYTES_DEFAULT: usize = 4_096 - 500;
+const JWT_BYTES_MAX: usize = 32_000 - 500;
+
 pub(super) fn add(args: &NatsUserAddArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut installation = open(&args.keys)?;
     let lifetime = Lifetime { now: now(), valid_for: args.expires };
@@ -26,7 +31,7 @@ pub(super) fn add(args: &NatsUserAddArgs, terminal: &Terminal) -> Result<Exit, C
             let user = installation.authority().role_user(role, lifetime)?;
             (args.name.clone().unwrap_or_else(|| role.clone()), user)
         }
-        None => tool_user(args, &installation, lifetime)?,
+        None => tool_user(args, &installation, lifetime, terminal)?,
     };
     // It is part of the name of a file and of a Secret.
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -56,6 +61,7 @@ fn tool_user(
     args: &NatsUserAddArgs,
     installation: &Installation,
     lifetime: Lifetime,
+    terminal: &Terminal,
 ) -> Result<(String, IssuedUser), CommandFailure> {
     let tenant = parse_tenant(&args.tenant)?;
     for tool in &args.tools {
@@ -70,7 +76,27 @@ fn tool_user(
         .unwrap_or_else(|| if tenant == TenantId::default() { first } else { format!("{tenant}-{first}") });
     let call_max = args.max_call.map_or(TOOL_CALL_DEFAULT, Duration::from_secs);
     let user = installation.authority().tool_user(&name, &tenant, &args.tools, call_max, lifetime)?;
+    check_size(&user, args.tools.len(), terminal)?;
     Ok((name, user))
+}
+
+/// Compares the JWT of a user of many tools with the longest line that nats-server reads.
+fn check_size(user: &IssuedUser, tools: usize, terminal: &Terminal) -> Result<(), CommandFailure> {
+    let bytes = Credentials::parse(&user.credentials).map_or(0, |credentials| credentials.jwt.len());
+    if bytes > JWT_BYTES_MAX {
+        let message =
+            format!("the JWT of a user of {tools} tools has {bytes} bytes; nats-server reads {JWT_BYTES_MAX}");
+        let failure = CommandFailure::usage(ErrorCode::TooLarge, message);
+        return Err(failure.help("make several users, each for some of the tools, and connect by each"));
+    }
+    if bytes > JWT_BYTES_DEFAULT {
+        let text = format!(
+            "warning: {tools} tools make a JWT of {bytes} bytes: nats-server needs max_control_line: 32KB in its \
+             configuration, as the shipped one has"
+        );
+        terminal.note(Style::Warn, &text);
+    }
+    Ok(())
 }
 
 /// Writes a credentials file in the place of the one that the user has.
