@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the fleet as it runs in production: each service a process with a NATS user of its own, two loop-orchestrators,
-# next to a nats-server with deploy/nats/ailoop.conf. Ctrl-C ends all of it. Data stays in .ailoop/apart/.
+# next to a nats-server that accepts only users with credentials. Ctrl-C ends all of it. Data stays in .ailoop/apart/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,23 +23,17 @@ mkdir -p "$here/nats" "$here/out" "$here/log"
 exec 9>"$here/lock"
 flock -n 9 || fail "another fleet runs from $here"
 
-# Passwords of this run. They begin with a letter, since nats-server reads them as configuration.
-users=$(sed -n 's/^ *user: //p' deploy/nats/ailoop.conf)
-for user in $users; do
-    export "AILOOP_NATS_${user^^}_PASSWORD=p$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')"
-done
-password_of() {
-    local variable=AILOOP_NATS_${1^^}_PASSWORD
-    printf '%s' "${!variable}"
-}
+# Keys and credentials of the first run. A later version of ailoop may have other permissions, which `update` brings.
+auth=$here/auth
+[ -d "$auth/keys" ] || "$AILOOP" nats-auth init --directory "$auth" 2>/dev/null || fail "no credentials in $auth"
 
-cp deploy/nats/ailoop.conf "$here/ailoop.conf"
 cat >"$here/server.conf" <<CONF
 server_name: apart
 listen: "127.0.0.1:$NATS_PORT"
 pid_file: "$here/nats.pid"
 jetstream { store_dir: "$here/nats", sync_interval: "1s" }
-include ./ailoop.conf
+max_control_line: 32KB
+include ./auth/auth.conf
 CONF
 
 services=()
@@ -75,12 +69,15 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 
-# Runs `ailoop <command>` as a NATS user: as <user> <command> [VARIABLE=value ...]
-# An empty user is for the tool-host, whose kinds of tools are users by themselves.
+"$AILOOP" nats-auth update --keys "$auth" --nats "nats://127.0.0.1:$NATS_PORT" >"$here/log/auth.log" 2>&1 9>&- ||
+    fail "no permissions: $(cat "$here/log/auth.log")"
+
+# Runs `ailoop <command>` as a NATS user: as <role> <command> [VARIABLE=value ...]
+# An empty role is for the tool-host, whose kinds of tools are users by themselves.
 as() {
-    local user=$1 command=$2 login=()
+    local role=$1 command=$2 login=()
     shift 2
-    [ -z "$user" ] || login=(AILOOP__NATS__USER="$user" AILOOP__NATS__PASSWORD="$(password_of "$user")")
+    [ -z "$role" ] || login=(AILOOP__NATS__CREDENTIALS="$auth/users/$role.creds")
     exec env -i PATH="$PATH" HOME="$HOME" \
         AILOOP__NATS__URL="nats://127.0.0.1:$NATS_PORT" "${login[@]}" \
         ${RUST_LOG:+RUST_LOG="$RUST_LOG"} "$@" "$AILOOP" "$command"
@@ -105,14 +102,13 @@ printf '  %-14s pid %-8s %s\n' nats "$nats" "$here/log/nats.log"
 start composer composer composer "AILOOP__COMPOSER__DEFAULT_MODEL=${MODEL:-rehearsal}"
 start gateway gateway gateway "${keys[@]}"
 start executor executor executor
+logins=()
+for kind in FILES PLANS MAIL RESULTS SESSIONS FETCH; do
+    logins+=("AILOOP__TOOL_HOST__${kind}__LOGIN__CREDENTIALS=$auth/users/${kind,,}.creds")
+done
 start tool-host "" tool-host \
     AILOOP__TOOL_HOST__FILES__ROOT="$ROOT" AILOOP__TOOL_HOST__FILES__OUT="$here/out" \
-    AILOOP__TOOL_HOST__FILES__LOGIN__USER=files AILOOP__TOOL_HOST__FILES__LOGIN__PASSWORD="$(password_of files)" \
-    AILOOP__TOOL_HOST__PLANS__LOGIN__USER=plans AILOOP__TOOL_HOST__PLANS__LOGIN__PASSWORD="$(password_of plans)" \
-    AILOOP__TOOL_HOST__MAIL__LOGIN__USER=mail AILOOP__TOOL_HOST__MAIL__LOGIN__PASSWORD="$(password_of mail)" \
-    AILOOP__TOOL_HOST__RESULTS__LOGIN__USER=results AILOOP__TOOL_HOST__RESULTS__LOGIN__PASSWORD="$(password_of results)" \
-    AILOOP__TOOL_HOST__SESSIONS__LOGIN__USER=sessions AILOOP__TOOL_HOST__SESSIONS__LOGIN__PASSWORD="$(password_of sessions)" \
-    AILOOP__TOOL_HOST__FETCH__LOGIN__USER=fetch AILOOP__TOOL_HOST__FETCH__LOGIN__PASSWORD="$(password_of fetch)"
+    "${logins[@]}"
 for n in $(seq "$ORCHESTRATORS"); do start "orchestrator-$n" orchestrator orchestrator; done
 start edge edge edge \
     AILOOP__EDGE__WS__LISTEN="127.0.0.1:$WS_PORT" AILOOP__EDGE__GRPC__LISTEN="127.0.0.1:$GRPC_PORT"
@@ -128,6 +124,7 @@ cat <<TEXT
   WebSocket      ws://127.0.0.1:$WS_PORT/ws
   gRPC           http://127.0.0.1:$GRPC_PORT
   NATS           nats://127.0.0.1:$NATS_PORT
+  credentials    $auth/users
   tools read     $ROOT
   tools write    $here/out
 Try: $AILOOP run --url http://127.0.0.1:$GRPC_PORT --agent e "Survey this directory and write a report"

@@ -54,9 +54,9 @@ fn nats_role_is_known_to_the_chart_and_has_a_row_in_the_guide() -> anyhow::Resul
     let schema: Value = serde_json::from_str(&read(&deploy().join("helm/ailoop/values.schema.json"))?)?;
     let known = schema["definitions"]["role"]["enum"].as_array().context("the roles of the chart")?;
     let operations = read(&deploy().join("../docs/operations.md"))?;
-    for user in nats_permissions::users() {
-        assert!(known.iter().any(|role| role == user.name), "values.schema.json lacks the role {}", user.name);
-        assert!(operations.contains(&format!("| `{}` |", user.name)), "operations.md has no row for {}", user.name);
+    for role in nats_permissions::roles() {
+        assert!(known.iter().any(|known| known == role.name), "values.schema.json lacks the role {}", role.name);
+        assert!(operations.contains(&format!("| `{}` |", role.name)), "operations.md has no row for {}", role.name);
     }
     Ok(())
 }

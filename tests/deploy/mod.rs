@@ -1,9 +1,12 @@
 //! What is deployed: the NATS users with what each may and may not do, a fleet under them, and the image's files.
 
+mod credentials;
 mod forgery;
 mod image;
 mod manifests;
 mod matrix;
+mod operators;
 mod probe;
+mod rotation;
 mod session;
 mod toolsmith;

@@ -1,5 +1,6 @@
 //! A connection that reports what the server refuses.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ailoop_tests::nats::NatsServer;
@@ -20,13 +21,18 @@ pub(crate) struct Probe {
 }
 
 impl Probe {
-    pub(crate) async fn of(server: &NatsServer, user: &str) -> anyhow::Result<Self> {
+    /// Connects as the user of a role.
+    pub(crate) async fn of(server: &NatsServer, role: &str) -> anyhow::Result<Self> {
+        Self::with_credentials(server, role, &server.credentials_of(role)).await
+    }
+
+    /// Connects as the user of a credentials file. `name` is that of its inboxes.
+    pub(crate) async fn with_credentials(server: &NatsServer, name: &str, file: &Path) -> anyhow::Result<Self> {
         let (tell, refusals) = unbounded_channel();
-        let config = server.config_of(user);
-        let options = ConnectOptions::new()
+        let options = ConnectOptions::with_credentials_file(file)
+            .await?
             .connection_timeout(CONNECT_MAX)
-            .custom_inbox_prefix(format!("_INBOX_{user}"))
-            .user_and_password(user.to_owned(), config.password.unwrap_or_default())
+            .custom_inbox_prefix(format!("_INBOX_{name}"))
             .event_callback(move |event| {
                 if let Event::ServerError(error) = event {
                     // The test may have dropped the receiver.
@@ -34,7 +40,7 @@ impl Probe {
                 }
                 std::future::ready(())
             });
-        Ok(Self { client: options.connect(config.url).await?, refusals })
+        Ok(Self { client: options.connect(server.url()).await?, refusals })
     }
 
     /// Whether the server lets this user publish.

@@ -4,7 +4,6 @@ use ailoop_tests::client::ReceivedEvent;
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
 use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
-use ailoop_tests::nats::password;
 use ailoop_tests::process_fleet::ProcessFleet;
 use ailoop_tests::wait::{PATIENCE, soon};
 use contract::limits::INLINE_BYTES_MAX;
@@ -33,17 +32,10 @@ async fn session_under_permissions_causes_no_violation() -> anyhow::Result<()> {
         ScriptedReply::signal("done", "TERMINATE"),
     ])
     .await?;
-    let (files_password, mail_password) = (password("files"), password("mail"));
-    let process_fleet = ProcessFleet::guarded(
+    let process_fleet = ProcessFleet::guarded_with_logins(
         &[("test", &model.base_url())],
-        &[
-            ("AILOOP__TOOL_HOST__FILES__ROOT", &root),
-            ("AILOOP__TOOL_HOST__FILES__OUT", &out),
-            ("AILOOP__TOOL_HOST__FILES__LOGIN__USER", "files"),
-            ("AILOOP__TOOL_HOST__FILES__LOGIN__PASSWORD", &files_password),
-            ("AILOOP__TOOL_HOST__MAIL__LOGIN__USER", "mail"),
-            ("AILOOP__TOOL_HOST__MAIL__LOGIN__PASSWORD", &mail_password),
-        ],
+        &["files", "mail"],
+        &[("AILOOP__TOOL_HOST__FILES__ROOT", &root), ("AILOOP__TOOL_HOST__FILES__OUT", &out)],
     )
     .await?;
     let mut first = process_fleet.spawn("orchestrator").await?;

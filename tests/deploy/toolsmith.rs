@@ -1,4 +1,4 @@
-//! The NATS user `toolsmith` may try and verify tools, and nothing else.
+//! The role `toolsmith` may try and verify tools, and nothing else.
 
 use ailoop_tests::cli::WorkDir;
 use ailoop_tests::nats::NatsServer;
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::deploy::probe::Probe;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn toolsmith_user_tries_and_verifies_a_tool() -> anyhow::Result<()> {
+async fn toolsmith_tries_and_verifies_a_tool() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
     let tool = Tool::new("word_count").description("Counts.").parameters(schema).effect(Effect::Pure);
@@ -23,8 +23,7 @@ async fn toolsmith_user_tries_and_verifies_a_tool() -> anyhow::Result<()> {
 
     let work_dir = WorkDir::new()?
         .with("AILOOP__NATS__URL", server.url())
-        .with("AILOOP__NATS__USER", "toolsmith")
-        .with("AILOOP__NATS__PASSWORD", server.config_of("toolsmith").password.unwrap_or_default());
+        .with("AILOOP__NATS__CREDENTIALS", server.credentials_of("toolsmith").display().to_string());
     let tried = work_dir.run(["tools", "try", "word_count", "--args", r#"{"text": "one two"}"#]).await?;
     assert_eq!((tried.code, tried.stdout.as_str()), (0, "{\"words\":2}\n"), "{}", tried.stderr);
     let verified = work_dir.run(["tools", "verify", "word_count"]).await?;

@@ -2,7 +2,7 @@
 //! session is true, and nothing takes effect twice.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,6 @@ use ailoop_tests::client::{ReceivedEvent, TestClient};
 use ailoop_tests::fleet::{self, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
-use ailoop_tests::nats::password;
 use ailoop_tests::process_fleet::ProcessFleet;
 use anyhow::{Context, ensure};
 use bus::{Bus, Mailbox};
@@ -48,16 +47,13 @@ fn reply(request: &RecordedRequest) -> ScriptedReply {
     ScriptedReply::text("Next. ").and_calls(&[(tool, arguments)])
 }
 
-/// A directory with the configuration of a tool-host whose kinds of tools are the users of production.
+/// A directory with the configuration of a tool-host.
 fn configuration(url: &str, work: &Path) -> anyhow::Result<tempfile::TempDir> {
     let dir = fleet::configuration(&[("test", url)])?;
-    let login = |user: &str| json!({"user": user, "password": password(user)});
-    // Root starts commands as another user.
-    let user = std::fs::metadata("/proc/self")?.uid().eq(&0).then(|| json!({"uid": 64_123, "gid": 64_123}));
     let tools = json!({"tool_host": {
-        "files": {"root": work, "out": work, "login": login("files")},
-        "mail": {"login": login("mail")},
-        "command": {"allow": ["sh"], "cwd": work, "user": user, "login": login("command")},
+        "files": {"root": work, "out": work},
+        "mail": {},
+        "command": {"allow": ["sh"], "cwd": work, "user": fleet::command_user()},
     }});
     std::fs::write(dir.path().join("ailoop.yaml"), tools.to_string())?;
     Ok(dir)
@@ -99,7 +95,12 @@ async fn tool_hosts_killed_frozen_and_restarted_report_true_outcomes() -> anyhow
     let url = model.base_url();
     let config = configuration(&url, work.path())?;
     let config_dir = config.path().display().to_string();
-    let process_fleet = ProcessFleet::guarded(&[("test", &url)], &[("AILOOP_CONFIG", &config_dir)]).await?;
+    let process_fleet = ProcessFleet::guarded_with_logins(
+        &[("test", &url)],
+        &["files", "mail", "command"],
+        &[("AILOOP_CONFIG", &config_dir)],
+    )
+    .await?;
     let mut hosts = [process_fleet.spawn("tool-host").await?, process_fleet.spawn("tool-host").await?];
     let _others = (
         process_fleet.spawn("orchestrator").await?,

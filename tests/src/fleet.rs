@@ -54,6 +54,13 @@ pub fn configuration(models: &[(&str, &str)]) -> anyhow::Result<TempDir> {
     Ok(dir)
 }
 
+/// The user that runs the commands of a tool-host: root starts them as another one.
+pub fn command_user() -> Option<serde_json::Value> {
+    use std::os::unix::fs::MetadataExt as _;
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    is_root.then(|| serde_json::json!({"uid": 64_123, "gid": 64_123}))
+}
+
 /// A running fleet; call [`TestFleet::end`] at the end of a test.
 #[derive(Debug)]
 pub struct TestFleet {

@@ -3,18 +3,23 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use bus::{Bus, NatsConfig};
 use contract::streams::Stream;
+use nats_auth::{AUTH_FILE, Installation, ServerLayout, Store};
+use service::clock::{Clock as _, SystemClock};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
 use crate::disk::Disk;
 use crate::process::signal;
 
+/// Directory of the accounts in `auth.conf`; each node has its own in its place.
+const RESOLVER: &str = "/data/jwt";
 /// Deadline until a started server answers.
 const START_MAX: Duration = Duration::from_secs(20);
 
@@ -25,8 +30,8 @@ struct ServerSpec {
     port: u16,
     jetstream: bool,
     limits: StorageLimits,
-    /// Users that may connect, with the permissions of `nats-permissions`. `None`: anybody may do everything.
-    guarded: Option<Vec<nats_permissions::User>>,
+    /// Only users with credentials may connect: the text of `auth.conf`. `None`: anybody may do everything.
+    auth_conf: Option<String>,
     /// The node's own cluster port, and those of all nodes.
     cluster: Option<(u16, Vec<u16>)>,
 }
@@ -49,6 +54,8 @@ pub struct NatsServer {
     plan: ServerSpec,
     child: Option<Child>,
     disk: Option<Disk>,
+    /// Keys and credentials, which the nodes of a cluster share.
+    auth: Option<Arc<TempDir>>,
 }
 
 impl NatsServer {
@@ -59,7 +66,7 @@ impl NatsServer {
             port: 0,
             jetstream: true,
             limits: StorageLimits::default(),
-            guarded: None,
+            auth_conf: None,
             cluster: None,
         })
         .await
@@ -72,7 +79,7 @@ impl NatsServer {
             port: 0,
             jetstream: false,
             limits: StorageLimits::default(),
-            guarded: None,
+            auth_conf: None,
             cluster: None,
         })
         .await
@@ -85,28 +92,29 @@ impl NatsServer {
             port: 0,
             jetstream: true,
             limits,
-            guarded: None,
+            auth_conf: None,
             cluster: None,
         })
         .await
     }
 
-    /// Starts one node that accepts only the users of `nats-permissions`; the user `bootstrap` creates the streams.
+    /// Starts one node that accepts only users with the roles of `nats-permissions`; `bootstrap` creates the streams.
     pub async fn start_guarded() -> anyhow::Result<Self> {
-        Self::start_guarded_for(nats_permissions::users()).await
+        Self::start_guarded_for(nats_permissions::roles()).await
     }
 
-    /// As [`NatsServer::start_guarded`], with other users.
-    pub async fn start_guarded_for(users: Vec<nats_permissions::User>) -> anyhow::Result<Self> {
+    /// As [`NatsServer::start_guarded`], with other roles.
+    pub async fn start_guarded_for(roles: Vec<nats_permissions::Role>) -> anyhow::Result<Self> {
+        let auth = AuthFiles::create(roles)?;
         let plan = ServerSpec {
             name: "guarded".to_owned(),
             port: 0,
             jetstream: true,
             limits: StorageLimits::default(),
-            guarded: Some(users),
+            auth_conf: Some(auth.text_for("one")?),
             cluster: None,
         };
-        let server = Self::launch(plan).await?;
+        let server = Self::launch_with(plan, Some(auth.dir)).await?;
         let bus = connect(&server.config_of("bootstrap")).await?;
         bus.ensure().await?;
         bus.close().await;
@@ -114,9 +122,13 @@ impl NatsServer {
     }
 
     async fn launch(plan: ServerSpec) -> anyhow::Result<Self> {
+        Self::launch_with(plan, None).await
+    }
+
+    async fn launch_with(plan: ServerSpec, auth: Option<Arc<TempDir>>) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-nats-")?;
         let disk = plan.limits.disk_bytes.map(|bytes| Disk::mount(&dir.path().join("store"), bytes)).transpose()?;
-        let mut server = Self { dir, plan, child: None, disk };
+        let mut server = Self { dir, plan, child: None, disk, auth };
         server.spawn().await?;
         Ok(server)
     }
@@ -131,9 +143,19 @@ impl NatsServer {
         NatsConfig { url: self.url(), ..NatsConfig::default() }
     }
 
-    /// The configuration with which a user of `nats-permissions` connects.
-    pub fn config_of(&self, user: &str) -> NatsConfig {
-        NatsConfig { user: Some(user.to_owned()), password: Some(password(user)), ..self.config() }
+    /// The configuration with which the user of a role connects.
+    pub fn config_of(&self, role: &str) -> NatsConfig {
+        NatsConfig { credentials: Some(self.credentials_of(role)), ..self.config() }
+    }
+
+    /// The credentials file of a role.
+    pub fn credentials_of(&self, role: &str) -> PathBuf {
+        self.auth_directory().join("users").join(format!("{role}.creds"))
+    }
+
+    /// The directory of keys, credentials and `auth.conf`, as `ailoop nats-auth init --directory` makes it.
+    pub fn auth_directory(&self) -> PathBuf {
+        self.auth.as_ref().map_or_else(PathBuf::new, |dir| dir.path().to_owned())
     }
 
     /// The log of the server since its last start.
@@ -201,6 +223,20 @@ impl NatsServer {
         copy_tree(&self.store(), to)
     }
 
+    /// Removes the accounts that a guarded node keeps; it begins with those of `auth.conf` as it is now. Kill the server
+    /// first.
+    pub fn remove_accounts(&mut self) -> anyhow::Result<()> {
+        let auth = AuthFiles { dir: self.auth.clone().context("the server is not guarded")? };
+        std::fs::remove_dir_all(auth.accounts_of("one"))?;
+        self.plan.auth_conf = Some(auth.text_for("one")?);
+        Ok(())
+    }
+
+    /// Removes the store. Kill the server first.
+    pub fn remove_store(&self) -> anyhow::Result<()> {
+        std::fs::remove_dir_all(self.store()).context("the store cannot be removed")
+    }
+
     /// Replaces the store, or one stream of it, by a copy. Kill the server first.
     pub fn put_store_back(&self, copy: &Path, stream: Option<&str>) -> anyhow::Result<()> {
         let part = stream.map_or_else(PathBuf::new, |stream| Path::new("jetstream/$G/streams").join(stream));
@@ -228,9 +264,6 @@ impl NatsServer {
         let binary = binary()?;
         let mut command = self.disk.as_ref().map_or_else(|| Command::new(&binary), |disk| disk.command(&binary));
         command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        if self.plan.guarded.is_some() {
-            command.envs(nats_permissions::users().iter().map(|user| (user.password_variable(), password(user.name))));
-        }
         let child = command.spawn().context("nats-server does not start")?;
         let ports = dir.join(format!("nats-server_{}.ports", child.id()));
         self.child = Some(child);
@@ -248,6 +281,31 @@ impl NatsServer {
         };
         self.plan.port = port;
         Ok(())
+    }
+}
+
+/// Keys and credentials in a directory of their own.
+struct AuthFiles {
+    dir: Arc<TempDir>,
+}
+
+impl AuthFiles {
+    fn create(roles: Vec<nats_permissions::Role>) -> anyhow::Result<Self> {
+        let dir = TempDir::with_prefix("ailoop-auth-")?;
+        let layout = ServerLayout { resolver: RESOLVER.to_owned(), ..ServerLayout::default() };
+        Installation::init(Store::Directory(dir.path().to_owned()), roles, &layout, now())?;
+        Ok(Self { dir: Arc::new(dir) })
+    }
+
+    /// The text of `auth.conf` for a node, which keeps the accounts in a directory of its own.
+    fn text_for(&self, node: &str) -> anyhow::Result<String> {
+        let text = std::fs::read_to_string(self.dir.path().join(AUTH_FILE))?;
+        let text = format!("max_control_line: 32KB\n{text}");
+        Ok(text.replace(RESOLVER, &self.accounts_of(node).display().to_string()))
+    }
+
+    fn accounts_of(&self, node: &str) -> PathBuf {
+        self.dir.path().join(format!("jwt-{node}"))
     }
 }
 
@@ -289,21 +347,28 @@ pub struct NatsCluster {
 impl NatsCluster {
     /// Starts three nodes; each stream has three replicas.
     pub async fn start3() -> anyhow::Result<Self> {
+        Self::start3_with(None).await
+    }
+
+    /// As [`NatsCluster::start3`], for users with the roles of `nats-permissions` only; `bootstrap` creates the streams.
+    pub async fn start3_guarded() -> anyhow::Result<Self> {
+        let cluster = Self::start3_with(Some(AuthFiles::create(nats_permissions::roles())?)).await?;
+        let bus = connect(&cluster.config_of("bootstrap")).await?;
+        bus.ensure().await?;
+        bus.close().await;
+        Ok(cluster)
+    }
+
+    async fn start3_with(auth: Option<AuthFiles>) -> anyhow::Result<Self> {
         let routes = free_ports(3)?;
         let mut nodes = Vec::new();
         for (n, own) in routes.iter().enumerate() {
             let cluster = Some((*own, routes.clone()));
-            nodes.push(
-                NatsServer::launch(ServerSpec {
-                    name: format!("n{n}"),
-                    port: 0,
-                    jetstream: true,
-                    limits: StorageLimits::default(),
-                    guarded: None,
-                    cluster,
-                })
-                .await?,
-            );
+            let name = format!("n{n}");
+            let auth_conf = auth.as_ref().map(|auth| auth.text_for(&name)).transpose()?;
+            let limits = StorageLimits::default();
+            let spec = ServerSpec { name, port: 0, jetstream: true, limits, auth_conf, cluster };
+            nodes.push(NatsServer::launch_with(spec, auth.as_ref().map(|auth| auth.dir.clone())).await?);
         }
         Ok(Self { nodes })
     }
@@ -313,6 +378,11 @@ impl NatsCluster {
         let urls: Vec<String> =
             (0..self.nodes.len()).map(|n| self.nodes[(first + n) % self.nodes.len()].url()).collect();
         NatsConfig { url: urls.join(","), replicas: self.nodes.len(), ..NatsConfig::default() }
+    }
+
+    /// The configuration with which the user of a role connects to any node.
+    pub fn config_of(&self, role: &str) -> NatsConfig {
+        NatsConfig { credentials: Some(self.nodes[0].credentials_of(role)), ..self.config(0) }
     }
 
     /// Opens a new connection to one node only.
@@ -366,9 +436,7 @@ fn config_text(plan: &ServerSpec, dir: &Path) -> String {
         let account = format!("jetstream: {{ max_file: {bytes} }}, users: [{{ user: a }}]");
         parts.push(format!("accounts {{ A {{ {account} }} }}\nno_auth_user: a\n"));
     }
-    if let Some(users) = &plan.guarded {
-        parts.push(nats_permissions::render(users));
-    }
+    parts.extend(plan.auth_conf.clone());
     if let Some((own, all)) = &plan.cluster {
         let routes: Vec<String> = all.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
         let routes = routes.join(", ");
@@ -379,9 +447,9 @@ fn config_text(plan: &ServerSpec, dir: &Path) -> String {
     parts.concat()
 }
 
-/// A user's password on every server that [`NatsServer::start_guarded`] starts.
-pub fn password(user: &str) -> String {
-    format!("p-{user}")
+/// Now, in seconds since 1970.
+pub fn now() -> i64 {
+    i64::try_from(SystemClock.now().as_millis() / 1_000).unwrap_or(i64::MAX)
 }
 
 /// The client port that the server wrote to its ports file, once it is listening.

@@ -75,8 +75,8 @@ impl Launcher {
         command.env("AILOOP_CONFIG", self.config.path()).env("AILOOP__NATS__URL", &nats.url);
         command.env("AILOOP__NATS__REPLICAS", nats.replicas.to_string());
         command.env("AILOOP__EDGE__WS__LISTEN", "127.0.0.1:0").env("AILOOP__EDGE__GRPC__LISTEN", "127.0.0.1:0");
-        if let (Some(user), Some(password)) = (&nats.user, &nats.password) {
-            command.env("AILOOP__NATS__USER", user).env("AILOOP__NATS__PASSWORD", password);
+        if let Some(credentials) = &nats.credentials {
+            command.env("AILOOP__NATS__CREDENTIALS", credentials);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?);
@@ -139,9 +139,21 @@ impl ProcessFleet {
 
     /// As [`ProcessFleet::with`], with every service as the NATS user that it is in production.
     pub async fn guarded(models: &[(&str, &str)], environment: &[(&str, &str)]) -> anyhow::Result<Self> {
+        Self::guarded_with_logins(models, &[], environment).await
+    }
+
+    /// As [`ProcessFleet::guarded`]; the tool host connects these kinds of tools as their users.
+    pub async fn guarded_with_logins(
+        models: &[(&str, &str)],
+        kinds: &[&str],
+        environment: &[(&str, &str)],
+    ) -> anyhow::Result<Self> {
         let nats = NatsServer::start_guarded().await?;
         let bus = Bus::connect(&nats.config_of("orchestrator")).await?;
-        Self::around(nats, bus, models, environment, true).await
+        let logins: Vec<(String, String)> = kinds.iter().map(|kind| login_variable(&nats, kind)).collect();
+        let logins = logins.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let environment: Vec<(&str, &str)> = environment.iter().copied().chain(logins).collect();
+        Self::around(nats, bus, models, &environment, true).await
     }
 
     async fn around(
@@ -159,7 +171,7 @@ impl ProcessFleet {
 
     /// Starts one more replica of a service and returns when it has started.
     pub async fn spawn(&self, service: &str) -> anyhow::Result<Replica> {
-        // The tool host connects as one user per kind of tool, not as itself.
+        // The tool host connects as one user for each kind of tools, not as itself.
         let is_user = self.guarded && service != "tool-host";
         let nats = if is_user { self.nats.config_of(service) } else { self.nats.config() };
         self.launcher.spawn(service, &nats).await
@@ -184,6 +196,12 @@ impl ProcessFleet {
     pub async fn wait_for_tools(&self, tools: &[&str]) -> anyhow::Result<()> {
         fleet::wait_for_tools(&self.bus, tools).await
     }
+}
+
+/// The variable by which a kind of tools gets its credentials file.
+fn login_variable(nats: &NatsServer, kind: &str) -> (String, String) {
+    let name = format!("AILOOP__TOOL_HOST__{}__LOGIN__CREDENTIALS", kind.to_uppercase());
+    (name, nats.credentials_of(kind).display().to_string())
 }
 
 impl Replica {

@@ -9,9 +9,9 @@ use anyhow::{Context, bail};
 use crate::install;
 
 /// Requirement that is installed into the virtual environment.
-const LIBRARY: &str = "nats-py==2.11.0";
+const LIBRARY: &str = "nats-py[nkeys]==2.11.0";
 
-/// A Python that can `import nats.micro`. Blocks while pip installs.
+/// A Python that can `import nats.micro`, and use credentials files. Blocks while pip installs.
 pub fn with_nats() -> anyhow::Result<PathBuf> {
     let system = PathBuf::from("python3");
     if has_nats(&system) {
@@ -46,6 +46,6 @@ fn run(command: &mut Command) -> anyhow::Result<()> {
 }
 
 fn has_nats(python: &Path) -> bool {
-    let found = Command::new(python).args(["-c", "import nats.micro"]).stdin(Stdio::null()).output();
+    let found = Command::new(python).args(["-c", "import nats.micro, nkeys"]).stdin(Stdio::null()).output();
     found.is_ok_and(|output| output.status.success())
 }

@@ -7,6 +7,7 @@ mod fleet;
 mod history;
 mod mail;
 mod models;
+mod nats_auth;
 mod run;
 mod session;
 mod target;
@@ -26,6 +27,10 @@ pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};
 pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TraceArgs};
 pub use mail::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
 pub use models::{ModelsArgs, ProbeArgs};
+pub use nats_auth::{
+    NatsAuthCommand, NatsAuthInitArgs, NatsAuthKeys, NatsAuthServerArgs, NatsUserAddArgs, NatsUserCommand,
+    NatsUserListArgs, NatsUserRevokeArgs,
+};
 pub use run::{ApproveArg, RunArgs, SessionSettings};
 pub use session::{
     ConfigureArgs, ControlArgs, ForkArgs, ModeArg, PhaseArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs,
@@ -133,9 +138,9 @@ pub enum CliCommand {
         #[arg(long)]
         fix: bool,
     },
-    /// Print nats-server's users and what each of them may do
-    #[command(hide = true)]
-    NatsConfig,
+    /// Manage who may do what on the bus: keys, users and permissions of nats-server
+    #[command(subcommand)]
+    NatsAuth(NatsAuthCommand),
     /// Run the loop-orchestrator alone, configured by file and environment
     Orchestrator,
     /// Run the model-gateway alone, configured by file and environment

@@ -12,6 +12,7 @@ mod history;
 mod lists;
 mod mail;
 mod models;
+mod nats_auth;
 mod output;
 mod patterns;
 mod prompt;
@@ -69,10 +70,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Completion { shell } => Ok(print_completion(shell, terminal)),
         CliCommand::Version(args) => Ok(version::print_version(&args, terminal)),
         CliCommand::Bootstrap { fix } => bootstrap::ensure_streams(fix, terminal).await,
-        CliCommand::NatsConfig => {
-            let config = nats_permissions::render(&nats_permissions::users());
-            Ok(output::finish(terminal.print_data(&config)))
-        }
+        CliCommand::NatsAuth(command) => Box::pin(nats_auth::run(&command, terminal)).await,
         CliCommand::Orchestrator => serve::to_exit(loop_orchestrator::run().await),
         CliCommand::Gateway => serve::to_exit(model_gateway::run().await),
         CliCommand::Executor => serve::to_exit(tool_executor::run().await),

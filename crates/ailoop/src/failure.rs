@@ -113,7 +113,42 @@ impl std::error::Error for CommandFailure {}
 
 impl From<bus::BusError> for CommandFailure {
     fn from(error: bus::BusError) -> Self {
-        Self::new(error.code(), error.to_string())
+        let failure = Self::new(error.code(), error.to_string());
+        // The usual help is about the token of the edge.
+        let is_refused = *failure.code() == ErrorCode::Unauthorized;
+        if is_refused { failure.help("set nats.credentials (AILOOP__NATS__CREDENTIALS)") } else { failure }
+    }
+}
+
+impl From<nats_auth::AuthError> for CommandFailure {
+    fn from(error: nats_auth::AuthError) -> Self {
+        use nats_auth::AuthError;
+        let message = error.to_string();
+        match error {
+            AuthError::Unreachable { .. } => Self::new(ErrorCode::NatsUnreachable, message),
+            AuthError::UnknownAccount { .. } | AuthError::ForeignServer { .. } => {
+                Self::new(ErrorCode::Unauthorized, message).help(
+                    "pass the keys that this nats-server was configured with, and see that it includes their auth.conf",
+                )
+            }
+            AuthError::Exists { .. } => Self::new(ErrorCode::BadRequest, message).help(
+                "pass another directory; for one more credential use `ailoop nats-auth user add`, and after an upgrade \
+                 `ailoop nats-auth update`",
+            ),
+            AuthError::UnknownRole(_) => {
+                let names: Vec<&str> = nats_permissions::roles().iter().map(|role| role.name).collect();
+                Self::new(ErrorCode::BadRequest, message).help(format!("the roles are {}", names.join(", ")))
+            }
+            AuthError::Incomplete { .. } => {
+                Self::new(ErrorCode::Unavailable, message).help("see that all nats-servers run, and repeat the command")
+            }
+            AuthError::Refused { .. } => Self::new(ErrorCode::Unauthorized, message),
+            AuthError::Key { .. } | AuthError::Malformed { .. } | AuthError::File { .. } => Self::new(
+                ErrorCode::BadRequest,
+                message,
+            )
+            .help("pass the directory of `ailoop nats-auth init` with --keys, or its Secrets on stdin with `--keys -`"),
+        }
     }
 }
 

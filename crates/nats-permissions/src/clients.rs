@@ -1,4 +1,4 @@
-//! Users outside our services: tools, viewers, and people who try tools. A tool publishes only answers, unless it reads
+//! Roles outside our services: tools, viewers, and people who try tools. A tool publishes only answers, unless it reads
 //! or writes mailboxes, long results or sessions, which NATS stores.
 
 use std::time::Duration;
@@ -10,14 +10,16 @@ use contract::streams::{Bucket, Objects, Stream};
 use contract::subject::{self, TOOL_QUEUE, every};
 
 use super::jetstream::{info, keys_list, objects_get, objects_info, read_any, read_leader};
-use super::user::{Answers, User, inbox};
+use super::role::{Account, Answers, Permissions, Role, inbox};
 
+/// Duration of the longest call of a tool whose user names none.
+pub const TOOL_CALL_DEFAULT: Duration = TOOL_TIMEOUT_DEFAULT;
 /// Maximum number of messages to one call: its progress and its result.
 const TOOL_ANSWERS_MAX: u32 = 1_000;
 
-/// The tools that one user serves.
+/// The tools that one role of the tool-host serves.
 struct ToolKind {
-    user: &'static str,
+    role: &'static str,
     about: &'static str,
     tools: &'static [&'static str],
     /// Longest timeout that one of them declares.
@@ -40,7 +42,7 @@ enum ToolStore {
 }
 
 impl ToolStore {
-    /// Returns the subjects of the requests, which the user may publish to.
+    /// Returns the subjects of the requests, which the role may publish to.
     fn requests(&self, tenant: &TenantId) -> Vec<String> {
         let read_objects = |store| [vec![objects_info(store)], objects_get(store).to_vec()].concat();
         match self {
@@ -63,121 +65,146 @@ impl ToolStore {
     }
 }
 
-/// The kinds of tools that ship with ailoop. Copy an entry for a tool of yours.
+/// The kinds of tools that ship with ailoop. A tool of yours needs no entry: [`tool`] makes its permissions.
 const KINDS: &[ToolKind] = &[
     ToolKind {
-        user: "files",
+        role: "files",
         about: "Serves the built-in file tools of the tool-host.",
         tools: &["list_files", "read_file", "search_text", "write_file"],
         timeout: TOOL_TIMEOUT_DEFAULT,
         store: ToolStore::None,
     },
     ToolKind {
-        user: "plans",
+        role: "plans",
         about: "Serves the plan tools of the tool-host, over the directories of its file tools.",
         tools: &["analyze_dependencies", "decompose_plan", "list_plans", "mark_step_done", "read_plan"],
         timeout: TOOL_TIMEOUT_DEFAULT,
         store: ToolStore::None,
     },
     ToolKind {
-        user: "mail",
+        role: "mail",
         about: "Keeps the mailboxes: serves the mail tools of the tool-host, and the mail of clients.",
         tools: &["check_mail", "reply_mail", "send_mail"],
         timeout: TOOL_TIMEOUT_DEFAULT,
         store: ToolStore::Mail,
     },
     ToolKind {
-        user: "results",
+        role: "results",
         about: "Serves `read_result` of the tool-host: reads the long results that executors stored.",
         tools: &["read_result"],
         timeout: TOOL_TIMEOUT_DEFAULT,
         store: ToolStore::Results,
     },
     ToolKind {
-        user: "sessions",
+        role: "sessions",
         about: "Serves the tools of the tool-host that read sessions: it may read every session.",
         tools: &["list_sessions", "read_decisions", "read_session"],
         timeout: TOOL_TIMEOUT_DEFAULT,
         store: ToolStore::Sessions,
     },
     ToolKind {
-        user: "fetch",
+        role: "fetch",
         about: "Serves http_fetch of the tool-host.",
         tools: &["http_fetch"],
         timeout: TOOL_TIMEOUT_DEFAULT,
         store: ToolStore::None,
     },
     ToolKind {
-        user: "command",
+        role: "command",
         about: "Serves run_command of the tool-host, whose time-out is configured.",
         tools: &["run_command"],
         timeout: TOOL_TIMEOUT_MAX,
         store: ToolStore::None,
     },
     ToolKind {
-        user: "word_count",
-        about: "Serves examples/tools/python/word_count.py: the pattern for a tool of yours.",
+        role: "word_count",
+        about: "Serves examples/tools/python/word_count.py: an example of a tool outside the tool-host.",
         tools: &["word_count"],
         timeout: TOOL_TIMEOUT_DEFAULT,
         store: ToolStore::None,
     },
 ];
 
-/// Returns the users of the shipped tools, for the default tenant.
-pub(super) fn tools() -> impl Iterator<Item = User> {
-    KINDS.iter().map(|kind| tool_user(&TenantId::default(), kind))
+/// Returns the roles of the shipped tools, for the default tenant.
+pub(super) fn tools() -> impl Iterator<Item = Role> {
+    KINDS.iter().map(kind_role)
 }
 
-/// The user that serves tools whose names only the configuration of the tool-host knows.
+/// The role that serves tools whose names only the configuration of the tool-host knows.
 ///
-/// It may receive the calls of any tool, so only the tool-host may have its password.
-pub(super) fn bridge() -> User {
+/// It may receive the calls of any tool, so only the tool-host may have its credential.
+pub(super) fn bridge() -> Role {
     let services = ["PING", "INFO", "STATS"].map(|verb| format!("$SRV.{verb}"));
     let calls = [format!("ai_tool.*.* {TOOL_QUEUE}"), "ai_tool_cancel.*.*".to_owned()];
     let names = ["$SRV.*.*", "$SRV.*.*.*"].map(str::to_owned);
-    User {
+    Role {
         name: "bridge",
         about: "Serves MCP servers and webhooks for the tool-host: names that only the configuration knows.",
-        publish: Vec::new(),
-        subscribe: services.into_iter().chain(calls).chain(names).collect(),
-        answers: Some(Answers { max: TOOL_ANSWERS_MAX, within: TOOL_TIMEOUT_MAX + TOOL_CALL_GRACE }),
+        account: Account::Ailoop,
+        permissions: Permissions {
+            publish: Vec::new(),
+            subscribe: services.into_iter().chain(calls).chain(names).collect(),
+            answers: Some(Answers { max: TOOL_ANSWERS_MAX, within: TOOL_TIMEOUT_MAX + TOOL_CALL_GRACE }),
+        },
     }
 }
 
-/// The user that watches one tenant's sessions over NATS itself. Browsers use the edge.
+/// The role that watches one tenant's sessions over NATS itself. Browsers use the edge.
 ///
 /// It lists each topic. When nats-server compares a subscription with what is allowed, it takes `>` for one token, so
 /// that `ai_loop.*.<tenant>.*` would also allow `ai_loop.log.<tenant>.>`.
-pub(super) fn viewer() -> User {
+pub(super) fn viewer() -> Role {
     let topics = Topic::ALL.iter().map(|topic| subject::tenant_topic(&TenantId::default(), *topic).to_string());
-    User {
+    Role {
         name: "viewer",
         about: "Watches the public events of tenant `default`, over NATS itself.",
-        publish: Vec::new(),
-        subscribe: topics.chain([inbox("viewer")]).collect(),
-        answers: None,
+        account: Account::Ailoop,
+        permissions: Permissions {
+            publish: Vec::new(),
+            subscribe: topics.chain([inbox("viewer")]).collect(),
+            answers: None,
+        },
     }
 }
 
-/// The user of people who build tools. It calls any tool of any tenant without the loop and without approvals.
-pub(super) fn toolsmith() -> User {
+/// The role of people who build tools. It calls any tool of any tenant without the loop and without approvals.
+pub(super) fn toolsmith() -> Role {
     let calls = [every::tool(), every::tool_cancel(), every::tool_probe()];
     let requests = [subject::services_info(), subject::services_ping(), subject::services_stats()];
     let subjects = calls.into_iter().chain(requests).chain([every::service_info()]).map(|subject| subject.to_string());
-    User {
+    Role {
         name: "toolsmith",
         about: "Tries and verifies tools: `ailoop tools try`, `verify`, `watch`.",
-        publish: [info(), inbox("toolsmith"), keys_list(Bucket::Tools)].into_iter().chain(subjects).collect(),
-        subscribe: vec![inbox("toolsmith"), every::tool_calls().to_string()],
-        answers: None,
+        account: Account::Ailoop,
+        permissions: Permissions {
+            publish: [info(), inbox("toolsmith"), keys_list(Bucket::Tools)].into_iter().chain(subjects).collect(),
+            subscribe: vec![inbox("toolsmith"), every::tool_calls().to_string()],
+            answers: None,
+        },
     }
 }
 
-/// Returns the user of a kind of tools. It may receive their calls within their queue group, and their cancels, and it
-/// answers requests for their descriptions.
-fn tool_user(tenant: &TenantId, kind: &ToolKind) -> User {
+/// The role of a kind of tools of the tool-host.
+fn kind_role(kind: &ToolKind) -> Role {
+    let tenant = TenantId::default();
+    let mut permissions = tool(&tenant, kind.tools, kind.timeout);
+    permissions.publish = kind.store.requests(&tenant);
+    if !permissions.publish.is_empty() {
+        permissions.publish.extend([info(), inbox(kind.role)]);
+        permissions.subscribe.push(inbox(kind.role));
+    }
+    if matches!(kind.store, ToolStore::Mail) {
+        permissions.subscribe.push(format!("{} {}", subject::mail_request(&tenant), subject::MAIL_QUEUE));
+    }
+    Role { name: kind.role, about: kind.about, account: Account::Ailoop, permissions }
+}
+
+/// Returns what a user may do that serves tools and stores nothing in NATS. It may receive their calls within their
+/// queue group, and their cancels, and it answers requests for their descriptions. `call_max` is the duration of the
+/// longest call.
+pub fn tool(tenant: &TenantId, tools: &[impl AsRef<str>], call_max: Duration) -> Permissions {
     let mut subscribe: Vec<String> = ["PING", "INFO", "STATS"].map(|verb| format!("$SRV.{verb}")).into();
-    for tool in kind.tools {
+    for tool in tools.iter().map(AsRef::as_ref) {
         subscribe.extend([
             format!("ai_tool.{tenant}.{tool} {TOOL_QUEUE}"),
             format!("ai_tool_cancel.{tenant}.{tool}"),
@@ -186,15 +213,6 @@ fn tool_user(tenant: &TenantId, kind: &ToolKind) -> User {
             format!("$SRV.*.{tool}.*"),
         ]);
     }
-    let mut publish = kind.store.requests(tenant);
-    if !publish.is_empty() {
-        publish.extend([info(), inbox(kind.user)]);
-        subscribe.push(inbox(kind.user));
-    }
-    if matches!(kind.store, ToolStore::Mail) {
-        subscribe.push(format!("{} {}", subject::mail_request(tenant), subject::MAIL_QUEUE));
-    }
-    let within = kind.timeout + TOOL_CALL_GRACE;
-    let answers = Some(Answers { max: TOOL_ANSWERS_MAX, within });
-    User { name: kind.user, about: kind.about, publish, subscribe, answers }
+    let answers = Some(Answers { max: TOOL_ANSWERS_MAX, within: call_max + TOOL_CALL_GRACE });
+    Permissions { publish: Vec::new(), subscribe, answers }
 }

@@ -91,6 +91,60 @@ pub(super) fn objects_put(store: Objects) -> [String; 4] {
     ]
 }
 
+/// Lists the streams of the account.
+pub(super) fn names() -> [String; 2] {
+    ["$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST"].map(str::to_owned)
+}
+
+/// Looks at the consumers of every stream.
+pub(super) fn consumers_look() -> Vec<String> {
+    let looks = |name: String| ["NAMES", "LIST"].map(|verb| format!("$JS.API.CONSUMER.{verb}.{name}"));
+    let infos = streams().into_iter().map(|name| format!("$JS.API.CONSUMER.INFO.{name}.*"));
+    streams().into_iter().flat_map(looks).chain(infos).collect()
+}
+
+/// Reads a stream page by page, by an ephemeral consumer. Only for streams that are no queue: there, a consumer would
+/// take items.
+pub(super) fn view(stream: Stream) -> [String; 4] {
+    let name = stream.name();
+    [
+        format!("$JS.API.CONSUMER.CREATE.{name}"),
+        format!("$JS.API.CONSUMER.CREATE.{name}.>"),
+        format!("$JS.API.CONSUMER.MSG.NEXT.{name}.*"),
+        format!("$JS.API.CONSUMER.DELETE.{name}.*"),
+    ]
+}
+
+/// Reads one key from any replica.
+pub(super) fn read_key_any(bucket: Bucket) -> String {
+    let name = bucket.name();
+    format!("$JS.API.DIRECT.GET.KV_{name}.$KV.{name}.>")
+}
+
+/// Moves the leader of a stream or consumer, and a replica of a stream.
+pub(super) fn lead() -> Vec<String> {
+    let streams = streams().into_iter().flat_map(|name| {
+        [
+            format!("$JS.API.STREAM.LEADER.STEPDOWN.{name}"),
+            format!("$JS.API.STREAM.PEER.REMOVE.{name}"),
+            format!("$JS.API.CONSUMER.LEADER.STEPDOWN.{name}.*"),
+        ]
+    });
+    streams.collect()
+}
+
+/// Reads a copy of a stream, and acknowledges its parts.
+pub(super) fn backup() -> Vec<String> {
+    let copies = |name: String| [format!("$JS.API.STREAM.SNAPSHOT.{name}"), format!("$JS.SNAPSHOT.ACK.{name}.>")];
+    streams().into_iter().flat_map(copies).collect()
+}
+
+/// Puts a stream back from a copy. nats-server refuses it while the stream exists.
+pub(super) fn restore() -> Vec<String> {
+    let puts = |name: String| [format!("$JS.API.STREAM.RESTORE.{name}"), format!("$JS.SNAPSHOT.RESTORE.{name}.>")];
+    streams().into_iter().flat_map(puts).collect()
+}
+
 fn streams() -> Vec<String> {
     let streams = Stream::ALL.iter().map(|stream| stream.name().to_owned());
     let buckets = Bucket::ALL.iter().map(|bucket| format!("KV_{}", bucket.name()));

@@ -1,27 +1,29 @@
-//! The NATS users and their permissions, as data: one user for each service, each kind of tool and each viewer.
+//! What each role on the bus may publish and subscribe, as data: a role for each service, each kind of tools, each
+//! viewer and each operator.
 //!
-//! `deploy/nats/ailoop.conf` is rendered from it, and a test compares them. A service that needs a new subject gets it
-//! here.
+//! `nats-auth` makes the accounts of nats-server and the credentials of users from it. A service that needs a new
+//! subject gets it here.
 
 mod clients;
 mod jetstream;
-mod render;
+mod operators;
+mod role;
 mod services;
-mod user;
 
-pub use self::render::render;
-pub use self::user::{Answers, User};
+pub use self::clients::{TOOL_CALL_DEFAULT, tool};
+pub use self::role::{Account, Answers, Permissions, Role};
 
-/// The account of all users: one cell.
+/// Name of the account of services, tools and viewers.
 pub const ACCOUNT: &str = "AILOOP";
 
-/// Returns the users of services, tools, viewers and operators.
-pub fn users() -> Vec<User> {
-    let mut users = vec![services::bootstrap(), services::archivist()];
-    users.extend(services::services());
-    users.extend(clients::tools());
-    users.extend([clients::bridge(), clients::viewer(), clients::toolsmith()]);
-    users
+/// Returns the roles of services, tools, viewers and operators.
+pub fn roles() -> Vec<Role> {
+    let mut roles = vec![services::bootstrap(), services::archivist()];
+    roles.extend(services::services());
+    roles.extend(clients::tools());
+    roles.extend([clients::bridge(), clients::viewer(), clients::toolsmith()]);
+    roles.extend([operators::admin(), operators::operator()]);
+    roles
 }
 
 #[cfg(test)]
@@ -33,26 +35,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn committed_configuration_is_the_rendered_one() {
-        let committed = include_str!("../../../deploy/nats/ailoop.conf");
-        assert!(
-            committed == render(&users()),
-            "deploy/nats/ailoop.conf is old: `cargo run --bin ailoop -- nats-config > deploy/nats/ailoop.conf`"
-        );
+    fn role_no_wildcard_and_no_inbox_of_another_role_is_allowed() {
+        let roles = roles();
+        let names: BTreeSet<&str> = roles.iter().map(|role| role.name).collect();
+        assert_eq!(names.len(), roles.len());
+        for role in &roles {
+            let all = || role.permissions.publish.iter().chain(&role.permissions.subscribe);
+            assert!(all().all(|allowed| allowed != ">" && allowed != "*" && !allowed.starts_with("$JS.API.>")));
+            for other in roles.iter().filter(|other| other.name != role.name) {
+                let answer = other.inbox().replace('>', "x");
+                assert!(all().all(|allowed| !matches(allowed, &answer)), "{} reaches {}", role.name, other.name);
+            }
+        }
     }
 
+    /// nats-server drops an entry with a queue group from a list in which another entry has `{{…}}`.
     #[test]
-    fn user_no_wildcard_and_no_inbox_of_another_user_is_allowed() {
-        let users = users();
-        let names: BTreeSet<&str> = users.iter().map(|user| user.name).collect();
-        assert_eq!(names.len(), users.len());
-        for user in &users {
-            let all = || user.publish.iter().chain(&user.subscribe);
-            assert!(all().all(|allowed| allowed != ">" && allowed != "*" && !allowed.starts_with("$JS.API.>")));
-            for other in users.iter().filter(|other| other.name != user.name) {
-                let answer = other.inbox().replace('>', "x");
-                assert!(all().all(|allowed| !matches(allowed, &answer)), "{} reaches {}", user.name, other.name);
-            }
+    fn role_has_no_templates() {
+        for role in roles() {
+            let all = role.permissions.publish.iter().chain(&role.permissions.subscribe);
+            assert!(all.clone().all(|allowed| !allowed.contains("{{")), "{}", role.name);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The users of our own services, and those of operators.
+//! The roles of our own services, and those that create streams and move sessions.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::jetstream::{
     create, delete, info, keys_get, keys_list, keys_put, objects_get, objects_put, purge, read_any, read_leader, take,
     verify,
 };
-use super::user::{Answers, User, inbox};
+use super::role::{Account, Answers, Permissions, Role, inbox};
 
 /// Limit of the replies of a service to a request of another one.
 const SINGLE_REPLY: Answers = Answers { max: 1, within: Duration::from_mins(1) };
@@ -22,16 +22,16 @@ const EXECUTOR_TOPIC: Topic = Topic::ToolCallProgress;
 /// Commands that a session sends to its children or its parent.
 const SESSION_COMMANDS: [Verb; 5] = [Verb::Start, Verb::Pause, Verb::Resume, Verb::Stop, Verb::ProvideToolResult];
 
-/// The user that creates streams and consumers before anything else runs. No service may create them.
-pub(super) fn bootstrap() -> User {
-    let permissions = Permissions::default().publish(create());
-    permissions.user("bootstrap", "Makes and repairs the streams: `ailoop bootstrap`.")
+/// The role that creates streams and consumers before anything else runs. No service may create them.
+pub(super) fn bootstrap() -> Role {
+    let permissions = RoleBuilder::default().publish(create());
+    permissions.role("bootstrap", "Makes and repairs the streams: `ailoop bootstrap`.")
 }
 
-/// The user that moves sessions from one fleet to another. It can write any history into the log, so it is for
+/// The role that moves sessions from one fleet to another. It can write any history into the log, so it is for
 /// operators only, and the edge has no method for it.
-pub(super) fn archivist() -> User {
-    Permissions::default()
+pub(super) fn archivist() -> Role {
+    RoleBuilder::default()
         .publish([read_any(Stream::Log), read_leader(Stream::Log)])
         .publish([read_any(Stream::Archive), read_leader(Stream::Archive)])
         .publish(objects_get(Objects::Blobs))
@@ -41,25 +41,25 @@ pub(super) fn archivist() -> User {
         .publish(objects_put(Objects::Blobs))
         .publish(objects_put(Objects::Archive))
         .publish([text(&every::timer_set()), read_leader(Stream::Timer), keys_put(Bucket::Sessions)])
-        .user("archivist", "Carries sessions from one fleet to another: `ailoop export`, `ailoop import`.")
+        .role("archivist", "Carries sessions from one fleet to another: `ailoop export`, `ailoop import`.")
 }
 
-/// The five services that are NATS users; the tools of the tool-host are users by kind.
-pub(super) fn services() -> [User; 5] {
+/// The five services that have a role; the tools of the tool-host have roles by kind.
+pub(super) fn services() -> [Role; 5] {
     [orchestrator(), gateway(), executor(), composer(), edge()]
 }
 
-fn orchestrator() -> User {
+fn orchestrator() -> Role {
     let topics = Topic::ALL
         .iter()
         .filter(|topic| !GATEWAY_TOPICS.contains(topic) && **topic != EXECUTOR_TOPIC)
         .map(|topic| every::event(*topic));
-    Permissions::default()
+    RoleBuilder::default()
         // Consume inputs and timers.
         .publish(take(Queue::Inputs))
         .publish(take(Queue::Timers))
         .publish([read_any(Stream::Control)])
-        // Only this user writes the log.
+        // Only this role writes the log.
         .publish([text(&every::log_slot()), read_any(Stream::Log), read_leader(Stream::Log)])
         .publish(objects_get(Objects::Blobs))
         .publish(objects_put(Objects::Blobs))
@@ -87,10 +87,10 @@ fn orchestrator() -> User {
         .publish([keys_list(Bucket::Sessions)])
         .subscribe([format!("{} {}", subject::repair(), subject::ORCHESTRATOR_QUEUE)])
         .answers()
-        .user("orchestrator", "Runs sessions: the only writer of the log.")
+        .role("orchestrator", "Runs sessions: the only writer of the log.")
 }
 
-fn gateway() -> User {
+fn gateway() -> Role {
     worker(Queue::Model)
         .publish([Verb::ModelFinished, Verb::ModelFailed].map(|verb| text(&every::control(verb))))
         .publish(GATEWAY_TOPICS.map(|topic| text(&every::event(topic))))
@@ -100,10 +100,10 @@ fn gateway() -> User {
         .publish([keys_get(Bucket::Limits), keys_put(Bucket::Limits)])
         .subscribe([text(&every::view())])
         .answers()
-        .user("gateway", "Runs model calls.")
+        .role("gateway", "Runs model calls.")
 }
 
-fn executor() -> User {
+fn executor() -> Role {
     worker(Queue::Tool)
         .publish([Verb::ProvideToolResult, Verb::ExtendToolCall].map(|verb| text(&every::control(verb))))
         // An item that was returned often is stored anew, before it reaches the limit of deliveries.
@@ -121,12 +121,12 @@ fn executor() -> User {
         .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
         .subscribe([text(&subject::tool_announce())])
         .answers()
-        .user("executor", "Runs tool calls, and keeps the catalogue.")
+        .role("executor", "Runs tool calls, and keeps the catalogue.")
 }
 
 /// Permissions of both kinds of workers: consume items, check that their calls are open, ask each other, and report.
-fn worker(queue: Queue) -> Permissions {
-    Permissions::default()
+fn worker(queue: Queue) -> RoleBuilder {
+    RoleBuilder::default()
         .publish(take(queue))
         .publish([read_any(Stream::Log), read_leader(Stream::Log), read_leader(Stream::Control)])
         .publish(objects_get(Objects::Work))
@@ -135,18 +135,18 @@ fn worker(queue: Queue) -> Permissions {
         .subscribe([text(&every::call_holder()), text(&subject::cancel_all())])
 }
 
-fn composer() -> User {
-    Permissions::default()
+fn composer() -> Role {
+    RoleBuilder::default()
         .subscribe(
             [subject::compose(), subject::agents()].map(|subject| format!("{subject} {}", subject::COMPOSER_QUEUE)),
         )
         .answers()
-        .user("composer", "Composes prompts and lists agents: answers two requests, and reads nothing.")
+        .role("composer", "Composes prompts and lists agents: answers two requests, and reads nothing.")
 }
 
-fn edge() -> User {
+fn edge() -> Role {
     let commands = Verb::ALL.iter().filter(|verb| verb.is_client()).map(|verb| every::control(*verb));
-    Permissions::default()
+    RoleBuilder::default()
         .publish(commands.map(|subject| text(&subject)))
         .publish([read_any(Stream::Control), read_leader(Stream::Control)])
         .publish(objects_put(Objects::Work))
@@ -166,19 +166,19 @@ fn edge() -> User {
         .subscribe(every::events().map(|subject| text(&subject)))
         // The session index, as orchestrators write it.
         .subscribe([text(&every::done()), text(&every::bucket_entry(Bucket::Sessions))])
-        .user("edge", "Serves clients: sends their commands, and shows them their sessions.")
+        .role("edge", "Serves clients: sends their commands, and shows them their sessions.")
 }
 
-/// Builds the permissions of a user.
+/// Builds a role of the account of services.
 #[derive(Default)]
-struct Permissions {
+pub(super) struct RoleBuilder {
     publish: Vec<String>,
     subscribe: Vec<String>,
     answers: Option<Answers>,
 }
 
-impl Permissions {
-    fn publish(mut self, more: impl IntoIterator<Item = String>) -> Self {
+impl RoleBuilder {
+    pub(super) fn publish(mut self, more: impl IntoIterator<Item = String>) -> Self {
         for subject in more {
             if !self.publish.contains(&subject) {
                 self.publish.push(subject);
@@ -197,14 +197,15 @@ impl Permissions {
         self
     }
 
-    /// Builds the user, and adds what every user needs: its inbox, to which it also publishes to measure a round trip,
-    /// and the check of JetStream and its streams.
-    fn user(self, name: &'static str, about: &'static str) -> User {
+    /// Builds the role, and adds what every role of a service needs: its inbox, to which it also publishes to measure a
+    /// round trip, and the check of JetStream and its streams.
+    pub(super) fn role(self, name: &'static str, about: &'static str) -> Role {
         let inbox = inbox(name);
         let Self { publish, subscribe, answers } = self;
         let all = Self::default().publish([info(), inbox.clone()]).publish(verify()).publish(publish);
         let subscriptions = Self::default().subscribe([inbox]).subscribe(subscribe);
-        User { name, about, publish: all.publish, subscribe: subscriptions.subscribe, answers }
+        let permissions = Permissions { publish: all.publish, subscribe: subscriptions.subscribe, answers };
+        Role { name, about, account: Account::Ailoop, permissions }
     }
 }
 

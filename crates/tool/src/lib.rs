@@ -26,6 +26,8 @@
 //! # }
 //! ```
 //!
+//! Where NATS has users, [`Tools::connect_with_credentials`] takes the file that `ailoop nats-auth user add` made.
+//!
 //! [`Tool::typed`] takes the schema from the type, and [`Tool::handler`] one that you write. `ailoop tools verify
 //! <name>` checks a tool that runs.
 //!
@@ -74,6 +76,8 @@
 //! ```
 
 mod call;
+mod connect;
+mod error;
 mod intake;
 mod reply;
 mod running_calls;
@@ -85,7 +89,9 @@ pub mod wire;
 
 pub use async_nats;
 pub use call::Call;
+pub use connect::connect;
+pub use error::ServeError;
 pub use reply::{Reply, ToolError};
 pub use schemars;
-pub use serve::{ServeError, Serving, Tools};
+pub use serve::{Serving, Tools};
 pub use tool::{Approval, Effect, Tool};

@@ -1,6 +1,7 @@
 //! Serves tools over one connection, from the first call to the drain.
 
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -13,12 +14,15 @@ use serde_json::json;
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::JoinSet;
 
+use crate::connect::connect;
 use crate::intake::Intake;
 use crate::running_calls::RunningCalls;
 use crate::services::Service;
 use crate::wire::{self, header};
-use crate::{Call, Reply, Tool, ToolError};
+use crate::{Call, Reply, ServeError, Tool, ToolError};
 
+/// Name of the connection in the lists of nats-server.
+const CONNECTION_NAME: &str = "ailoop-tool";
 /// Default of [`Tools::concurrency`]; further calls wait.
 const CONCURRENCY_DEFAULT: usize = 16;
 /// Time for running calls after a signal to end.
@@ -38,24 +42,6 @@ const ERROR_HEADER_BYTES_MAX: usize = 512;
 /// Upper bound for the names and line ends of all headers.
 const HEADERS_BYTES_MAX: usize = 1 << 10;
 
-/// Why tools could not be served.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// NATS cannot be reached, or refuses the credentials.
-    #[error("NATS cannot be used: {0}")]
-    Connect(#[from] async_nats::ConnectError),
-    /// A subscription was refused.
-    #[error("cannot subscribe: {0}")]
-    Subscribe(#[from] async_nats::SubscribeError),
-    /// A name is not a valid token of a subject.
-    #[error("{0:?} cannot be used: a tool's name is 1 to 64 of A-Z a-z 0-9 _ -, a tenant's 1 to 32 of a-z 0-9 -")]
-    Name(String),
-    /// A [`Reconcilable`](crate::Effect::Reconcilable) tool without a [`probe`](Tool::probe), so that its lost calls
-    /// cannot be resolved.
-    #[error("the tool {0:?} is reconcilable and has no probe: give it one with Tool::probe, or say at_most_once")]
-    NoProbe(String),
-}
-
 /// Tools that are about to be served over one connection.
 pub struct Tools {
     client: Client,
@@ -70,11 +56,15 @@ impl Tools {
         Self { client, tenant: "default".to_owned(), concurrency: CONCURRENCY_DEFAULT, served: Vec::new() }
     }
 
-    /// Connects, for example to `nats://127.0.0.1:4222` or `nats://user:password@host`; several servers of a cluster
-    /// are separated by commas.
+    /// Connects, for example to `nats://127.0.0.1:4222`; several servers of a cluster are separated by commas.
     pub async fn connect(url: &str) -> Result<Self, ServeError> {
-        let servers: Vec<&str> = url.split(',').map(str::trim).collect();
-        Ok(Self::new(async_nats::ConnectOptions::new().name("ailoop-tool").connect(servers).await?))
+        Ok(Self::new(connect(url, CONNECTION_NAME, None).await?))
+    }
+
+    /// As [`Tools::connect`], as the user of a credentials file, which `ailoop nats-auth user add` makes. The file is
+    /// read again at every connect.
+    pub async fn connect_with_credentials(url: &str, credentials: impl AsRef<Path>) -> Result<Self, ServeError> {
+        Ok(Self::new(connect(url, CONNECTION_NAME, Some(credentials.as_ref())).await?))
     }
 
     /// Sets the tenant whose sessions may use the tools; `default` if it is not set.

@@ -2,11 +2,11 @@
 //
 // When its replica dies, nobody can tell whether the bell rang; it says so (at_most_once), and the model is told that the
 // outcome is unknown. It reports progress, looks at its deadline, and a cancel stops it before it rings.
-import { appendFileSync } from "node:fs";
+import { appendFileSync, readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { Svcm } from "@nats-io/services";
-import { connect, headers } from "@nats-io/transport-node";
+import { connect, credsAuthenticator, headers } from "@nats-io/transport-node";
 
 const metadata = {
   "ailoop.tool": "js_bell",
@@ -71,8 +71,11 @@ function headersOf(values) {
   return all;
 }
 
+// A file of `ailoop nats-auth user add`, where NATS has users. It is read again at every connect.
+const credentials = process.env.NATS_CREDENTIALS;
 const client = await connect({
   servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
+  authenticator: credentials && credsAuthenticator(() => readFileSync(credentials)),
   maxReconnectAttempts: -1,
 });
 // Every replica hears every cancel; the one that has the call stops it.

@@ -3,11 +3,11 @@
 // It says that it is idempotent, so a call whose replica or executor died is made again under the same id, perhaps while
 // the first try still runs. All replicas share NOTES_DIR, and a note is there under its call's id or not at all.
 import { randomUUID } from "node:crypto";
-import { appendFileSync, linkSync, mkdirSync, unlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, linkSync, mkdirSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 import { Svcm } from "@nats-io/services";
-import { connect } from "@nats-io/transport-node";
+import { connect, credsAuthenticator } from "@nats-io/transport-node";
 
 const notes = process.env.NOTES_DIR ?? "notes";
 const metadata = {
@@ -62,8 +62,11 @@ function witness(tool, call) {
   if (path) appendFileSync(path, `${JSON.stringify({ tool, call, pid: process.pid })}\n`);
 }
 
+// A file of `ailoop nats-auth user add`, where NATS has users. It is read again at every connect.
+const credentials = process.env.NATS_CREDENTIALS;
 const client = await connect({
   servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
+  authenticator: credentials && credsAuthenticator(() => readFileSync(credentials)),
   maxReconnectAttempts: -1,
 });
 const service = await new Svcm(client).add({ name: "js_note", version: "1.0.0" });

@@ -1,6 +1,7 @@
 // A tool that changes nothing: makes the slug of a title. `npm install`, then `node slugify.js`.
+import { readFileSync } from "node:fs";
 import { Svcm } from "@nats-io/services";
-import { connect } from "@nats-io/transport-node";
+import { connect, credsAuthenticator } from "@nats-io/transport-node";
 
 const metadata = {
   "ailoop.tool": "slugify",
@@ -31,8 +32,11 @@ function slugify(args) {
   return { slug: plain.replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "") };
 }
 
+// A file of `ailoop nats-auth user add`, where NATS has users. It is read again at every connect.
+const credentials = process.env.NATS_CREDENTIALS;
 const client = await connect({
   servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
+  authenticator: credentials && credsAuthenticator(() => readFileSync(credentials)),
   maxReconnectAttempts: -1,
 });
 const service = await new Svcm(client).add({ name: "slugify", version: "1.0.0" });

@@ -77,13 +77,20 @@ async def cancel(message):
 
 async def main():
     url = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
-    client = await nats.connect(url, max_reconnect_attempts=-1)
+    credentials = os.environ.get("NATS_CREDENTIALS")  # a file of `ailoop nats-auth user add`, where NATS has users
+    closed = asyncio.Event()  # nats-py closes for good when the credential is revoked
+
+    async def on_closed():
+        closed.set()
+
+    client = await nats.connect(url, user_credentials=credentials, max_reconnect_attempts=-1, closed_cb=on_closed)
     await client.subscribe("ai_tool_cancel.default.py_bell", cb=cancel)
     service = await add_service(client, name="py_bell", version="1.0.0")
     await service.add_endpoint(name="py_bell", subject="ai_tool.default.py_bell", queue_group="tools", metadata=METADATA,
                                handler=lambda request: bell(request, f"py_bell.{service.id}"))
     await client.publish("ai_rpc.tool.announce", b"{}")
-    await asyncio.Event().wait()
+    await closed.wait()
 
 
-asyncio.run(main())
+while True:  # until Ctrl-C
+    asyncio.run(main())

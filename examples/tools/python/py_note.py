@@ -63,12 +63,19 @@ def witness(tool, call):
 
 async def main():
     url = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
-    client = await nats.connect(url, max_reconnect_attempts=-1)
+    credentials = os.environ.get("NATS_CREDENTIALS")  # a file of `ailoop nats-auth user add`, where NATS has users
+    closed = asyncio.Event()  # nats-py closes for good when the credential is revoked
+
+    async def on_closed():
+        closed.set()
+
+    client = await nats.connect(url, user_credentials=credentials, max_reconnect_attempts=-1, closed_cb=on_closed)
     service = await add_service(client, name="py_note", version="1.0.0")
     await service.add_endpoint(name="py_note", subject="ai_tool.default.py_note", queue_group="tools",
                                metadata=METADATA, handler=note)
     await client.publish("ai_rpc.tool.announce", b"{}")
-    await asyncio.Event().wait()
+    await closed.wait()
 
 
-asyncio.run(main())
+while True:  # until Ctrl-C
+    asyncio.run(main())

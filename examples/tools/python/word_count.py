@@ -27,12 +27,19 @@ async def word_count(request):
 
 async def main():
     url = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
-    client = await nats.connect(url, max_reconnect_attempts=-1)
+    credentials = os.environ.get("NATS_CREDENTIALS")  # a file of `ailoop nats-auth user add`, where NATS has users
+    closed = asyncio.Event()  # nats-py closes for good when the credential is revoked
+
+    async def on_closed():
+        closed.set()
+
+    client = await nats.connect(url, user_credentials=credentials, max_reconnect_attempts=-1, closed_cb=on_closed)
     service = await add_service(client, name="word_count", version="1.0.0")
     await service.add_endpoint(name="word_count", subject="ai_tool.default.word_count", queue_group="tools",
                                metadata=METADATA, handler=word_count)
     await client.publish("ai_rpc.tool.announce", b"{}")  # found at once; without it, by the next poll
-    await asyncio.Event().wait()
+    await closed.wait()
 
 
-asyncio.run(main())
+while True:  # until Ctrl-C
+    asyncio.run(main())

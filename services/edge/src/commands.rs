@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bus::{Bus, BusError, Inbox, Read, SendOutcome};
+use contract::backoff::Backoff;
 use contract::command::{
     Answer, Command, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
 };
@@ -31,6 +32,10 @@ const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const FORCED_LOG_CHECK: u32 = 2;
 /// When a client should retry after `too_many_waiting`.
 const WAITING_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How long a command waits for a composer, and the pauses between two requests. A composer reconnects within a second.
+const COMPOSER_BACK_MAX: Duration = Duration::from_secs(2);
+const COMPOSER_BACK: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(320));
 
 /// The answer to a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -349,7 +354,7 @@ async fn load_inbox(bus: &Bus, key: &SessionKey) -> Result<InboxLoad, BusError> 
 }
 
 async fn check_composition(bus: &Bus, request: &ComposeRequest) -> Result<(), ApiError> {
-    match bus.compose(request).await {
+    match compose(bus, request).await {
         Ok(ComposeReply::Composed(_)) => Ok(()),
         Ok(ComposeReply::Refused { code, message }) => Err(ApiError::new(code, message)),
         Err(error @ (BusError::NoResponders { .. } | BusError::Timeout { .. })) => {
@@ -358,6 +363,24 @@ async fn check_composition(bus: &Bus, request: &ComposeRequest) -> Result<(), Ap
             Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(LOG_CHECK_INTERVAL))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Asks the composer, and waits a moment for one whose connection broke: it is back soon, and without the request. The
+/// request changes nothing, so it may be made again.
+async fn compose(bus: &Bus, request: &ComposeRequest) -> Result<ComposeReply, BusError> {
+    let began = Instant::now();
+    let mut tries = 0;
+    loop {
+        match bus.compose(request).await {
+            Err(BusError::NoResponders { .. }) if began.elapsed() < COMPOSER_BACK_MAX => {
+                tokio::time::sleep(COMPOSER_BACK.pause(tries)).await;
+            }
+            // The request, or its answer, was lost with a connection.
+            Err(BusError::Timeout { .. }) if tries == 0 => {}
+            answer => return answer,
+        }
+        tries += 1;
     }
 }
 

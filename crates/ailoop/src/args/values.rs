@@ -19,6 +19,14 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     seconds.filter(|s| (1..=31_536_000).contains(s)).map(Duration::from_secs).ok_or_else(wrong)
 }
 
+/// Parses a time as [`parse_duration`], or days such as `90d`.
+pub(super) fn parse_lifetime(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time such as 90d, 12h or 30m");
+    let Some(days) = text.strip_suffix('d') else { return parse_duration(text).map_err(|_| wrong()) };
+    let days: u64 = days.parse().map_err(|_| wrong())?;
+    (1..=3_650).contains(&days).then(|| Duration::from_hours(24 * days)).ok_or_else(wrong)
+}
+
 /// Parses a name and a value.
 pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -40,6 +48,11 @@ mod tests {
         }
         for wrong in ["m", "5 m", "-1", "1.5s", "5d", "99999999999999999999s", "9999999999999999999h"] {
             assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_lifetime("90d").ok(), Some(Duration::from_hours(90 * 24)));
+        assert_eq!(parse_lifetime("12h").ok(), Some(Duration::from_hours(12)));
+        for wrong in ["0d", "d", "99999d", "-1d", "soon"] {
+            assert!(parse_lifetime(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -10,6 +10,14 @@ fn help(arguments: &str) -> String {
     lines.join("\n")
 }
 
+/// Adds a command and all below it, each with a space at its end.
+fn add_commands(command: &str, all: &mut Vec<String>) {
+    all.push(command.to_owned());
+    for sub in list_commands(&help(&format!("{command}--help"))) {
+        add_commands(&format!("{command}{sub} "), all);
+    }
+}
+
 /// Returns the commands that a help text lists.
 fn list_commands(help: &str) -> Vec<String> {
     let lines = help.split("Commands:\n").nth(1).unwrap_or_default().lines().take_while(|line| !line.is_empty());
@@ -21,11 +29,8 @@ fn list_commands(help: &str) -> Vec<String> {
 fn cli_page_shows_help_of_every_command() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
     let mut text = std::fs::read_to_string(&path).unwrap();
-    let mut wanted = vec![String::new()];
-    for command in list_commands(&help("--help")) {
-        wanted.push(format!("{command} "));
-        wanted.extend(list_commands(&help(&format!("{command} --help"))).iter().map(|sub| format!("{command} {sub} ")));
-    }
+    let mut wanted = Vec::new();
+    add_commands("", &mut wanted);
     let section = |command: &str| {
         let text = help(&format!("{command}--help"));
         format!(

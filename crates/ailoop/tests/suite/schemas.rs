@@ -120,7 +120,7 @@ fn schema_value_with_mistake_is_refused() {
         ("gateway: {concurrency: many}", false),
         ("telemetry: {log: yaml}", false),
         ("tool_host: {files: {out: x}}", false),
-        ("tool_host: {files: {root: x, login: {user: files}}}", true),
+        ("tool_host: {files: {root: x, login: {credentials: files.creds}}}", true),
     ] {
         check(Ailoop, text, expect);
     }

@@ -1,5 +1,6 @@
 //! The settings of a connection.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use contract::limits::RETENTION;
@@ -10,16 +11,14 @@ use serde::Deserialize;
 const START_WAIT_SECONDS: u32 = 300;
 
 /// How to reach NATS.
-#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "nats")]
 pub struct NatsConfig {
     /// Addresses, separated by commas.
     pub url: String,
-    /// The user, where the server wants one.
-    pub user: Option<String>,
-    /// Password of the user; never shown.
-    pub password: Option<String>,
+    /// Credentials file, where the server wants one: `ailoop nats-auth` makes it. It is read again at every connect.
+    pub credentials: Option<PathBuf>,
     /// The connection's name in the server's lists.
     pub name: String,
     /// Copies of each stream where it is created: 1 on one server, 3 in a cluster.
@@ -37,28 +36,11 @@ impl NatsConfig {
     }
 }
 
-impl std::fmt::Debug for NatsConfig {
-    /// Shows whether there is a password, never which.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let password = self.password.as_ref().map(|_| "[secret]");
-        f.debug_struct("NatsConfig")
-            .field("url", &self.url)
-            .field("user", &self.user)
-            .field("password", &password)
-            .field("name", &self.name)
-            .field("replicas", &self.replicas)
-            .field("retention_days", &self.retention_days)
-            .field("start_wait_seconds", &self.start_wait_seconds)
-            .finish()
-    }
-}
-
 impl Default for NatsConfig {
     fn default() -> Self {
         Self {
             url: "nats://127.0.0.1:4222".to_owned(),
-            user: None,
-            password: None,
+            credentials: None,
             name: "ailoop".to_owned(),
             replicas: 1,
             retention_days: u32::try_from(RETENTION.as_secs() / 86_400).unwrap_or(u32::MAX),

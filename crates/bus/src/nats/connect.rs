@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use async_nats::{ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
+use async_nats::{ClientError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
 use contract::ErrorCode;
 use contract::subject::inbox_prefix;
+use nats_credentials::{CredentialsError, CredentialsFile};
 use tokio::sync::broadcast;
 
 use super::config::NatsConfig;
@@ -36,31 +37,35 @@ impl NatsTransport {
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
         let ((gaps, _), (slow, _)) = (broadcast::channel(GAPS_MAX), broadcast::channel(GAPS_MAX));
         let uptime = Uptime::default();
+        let credentials = config.credentials.clone().map(CredentialsFile::new);
         let watch = ConnectionWatcher {
             gaps: gaps.clone(),
             slow: slow.clone(),
             uptime: uptime.clone(),
+            credentials: credentials.clone(),
             state: Mutex::default(),
         };
-        let mut options = ConnectOptions::new()
+        // A user may subscribe to the inboxes of its role only.
+        let (options, inbox_of) = match &credentials {
+            Some(file) => (file.connect_options(), file.read().map_err(bad_credentials)?.claims.name),
+            None => (ConnectOptions::new(), config.name.clone()),
+        };
+        let options = options
             .name(&config.name)
             .ping_interval(PING_EVERY)
             .connection_timeout(CONNECT_MAX)
-            .custom_inbox_prefix(inbox_prefix(config.user.as_ref().unwrap_or(&config.name)))
+            .custom_inbox_prefix(inbox_prefix(&inbox_of))
             .reconnect_delay_callback(reconnect_delay)
             .event_callback(move |event| {
                 watch.on_connection_event(&event);
                 std::future::ready(())
             });
-        if let Some(user) = &config.user {
-            options = options.user_and_password(user.clone(), config.password.clone().unwrap_or_default());
-        }
         let addresses: Result<Vec<ServerAddr>, _> = config.url.split(',').map(|url| url.trim().parse()).collect();
         let addresses = addresses.map_err(|e| {
             let message = format!("nats.url {:?} is not an address such as nats://127.0.0.1:4222: {e}", config.url);
             BusError::Unusable { code: ErrorCode::BadConfig, message }
         })?;
-        let client = options.connect(addresses).await.map_err(|e| refused(config, &e))?;
+        let client = options.connect(addresses).await.map_err(|e| refused(config, credentials.as_ref(), &e))?;
         let (major, minor, patch) = SERVER_MIN;
         if !client.is_server_compatible(major, minor, patch) {
             let found = client.server_info().version;
@@ -120,6 +125,7 @@ struct ConnectionWatcher {
     gaps: broadcast::Sender<()>,
     slow: broadcast::Sender<u64>,
     uptime: Uptime,
+    credentials: Option<CredentialsFile>,
     // A lock, since the callback is shared; it is held for a look.
     state: Mutex<EventState>,
 }
@@ -163,6 +169,11 @@ impl ConnectionWatcher {
             }
             Event::Draining | Event::Closed => tracing::debug!(%event, "nats"),
             Event::LameDuckMode => tracing::info!(%event, "nats"),
+            Event::ClientError(ClientError::Other(error)) if is_refusal(error) => {
+                let reason = self.credentials.as_ref().map(CredentialsFile::explain_refusal);
+                let reason = reason.unwrap_or_else(|| NO_CREDENTIALS.to_owned());
+                tracing::error!(%error, reason, "nats-server refuses this process; it is tried again");
+            }
             Event::ServerError(_) | Event::ClientError(_) => tracing::warn!(%event, "nats"),
         }
     }
@@ -174,13 +185,29 @@ impl ConnectionWatcher {
     }
 }
 
-fn refused(config: &NatsConfig, error: &async_nats::ConnectError) -> BusError {
+/// What to do where nats-server wants credentials and there are none.
+const NO_CREDENTIALS: &str = "it wants a user: set nats.credentials (AILOOP__NATS__CREDENTIALS) to a file that `ailoop \
+                              nats-auth` made";
+
+/// Whether a failed reconnect, as async-nats reports it, is one that waits for another credential.
+fn is_refusal(error: &str) -> bool {
+    [ConnectErrorKind::Authentication, ConnectErrorKind::AuthorizationViolation]
+        .iter()
+        .any(|kind| error.contains(&kind.to_string()))
+}
+
+fn bad_credentials(error: CredentialsError) -> BusError {
+    BusError::Unusable { code: ErrorCode::Unauthorized, message: format!("nats.credentials: {error}") }
+}
+
+fn refused(config: &NatsConfig, credentials: Option<&CredentialsFile>, error: &async_nats::ConnectError) -> BusError {
     let why = std::error::Error::source(error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
     match error.kind() {
-        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => BusError::Unusable {
-            code: ErrorCode::Unauthorized,
-            message: format!("nats-server at {} refuses user {:?}: {why}", config.url, config.user),
-        },
+        ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
+            let reason = credentials.map_or_else(|| NO_CREDENTIALS.to_owned(), CredentialsFile::explain_refusal);
+            let message = format!("nats-server at {} refuses the connection ({why}): {reason}", config.url);
+            BusError::Unusable { code: ErrorCode::Unauthorized, message }
+        }
         ConnectErrorKind::ServerParse
         | ConnectErrorKind::Dns
         | ConnectErrorKind::TimedOut
@@ -203,7 +230,8 @@ mod tests {
     #[test]
     fn slow_subscription_is_no_broken_connection() {
         let ((gaps, mut broke), (slow, mut slowed)) = (broadcast::channel(4), broadcast::channel(4));
-        let watch = ConnectionWatcher { gaps, slow, uptime: Uptime::default(), state: Mutex::default() };
+        let (uptime, state) = (Uptime::default(), Mutex::default());
+        let watch = ConnectionWatcher { gaps, slow, uptime, credentials: None, state };
         watch.on_connection_event(&Event::Connected);
         for _ in 0..100 {
             watch.on_connection_event(&Event::SlowConsumer(7));

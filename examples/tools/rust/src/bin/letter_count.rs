@@ -25,6 +25,11 @@ async fn main() -> anyhow::Result<()> {
         .effect(Effect::Pure); // it changes nothing, so it may run twice
     let url = std::env::var_os("NATS_URL").and_then(|url| url.into_string().ok());
     let url = url.as_deref().unwrap_or("nats://127.0.0.1:4222");
-    Tools::connect(url).await?.tool(tool).serve().await?.until_ctrl_c().await;
+    // A file of `ailoop nats-auth user add`, where NATS has users.
+    let tools = match std::env::var_os("NATS_CREDENTIALS") {
+        Some(file) => Tools::connect_with_credentials(url, file).await?,
+        None => Tools::connect(url).await?,
+    };
+    tools.tool(tool).serve().await?.until_ctrl_c().await;
     Ok(())
 }

@@ -53,6 +53,11 @@ async fn main() -> anyhow::Result<()> {
         .effect(Effect::AtMostOnce) // also what holds where nothing is said
         .timeout(Duration::from_secs(10)); // without a sign of progress
     let url = env("NATS_URL").unwrap_or_else(|| "nats://127.0.0.1:4222".to_owned());
-    Tools::connect(&url).await?.tool(tool).serve().await?.until_ctrl_c().await;
+    // A file of `ailoop nats-auth user add`, where NATS has users.
+    let tools = match env("NATS_CREDENTIALS") {
+        Some(file) => Tools::connect_with_credentials(&url, file).await?,
+        None => Tools::connect(&url).await?,
+    };
+    tools.tool(tool).serve().await?.until_ctrl_c().await;
     Ok(())
 }

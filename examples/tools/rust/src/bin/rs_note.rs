@@ -62,6 +62,11 @@ fn env(name: &str) -> Option<String> {
 async fn main() -> anyhow::Result<()> {
     let tool = Tool::typed("rs_note", note).description("Keeps a note for later.").effect(Effect::Idempotent); // called again with the same id, it takes effect once
     let url = env("NATS_URL").unwrap_or_else(|| "nats://127.0.0.1:4222".to_owned());
-    Tools::connect(&url).await?.tool(tool).serve().await?.until_ctrl_c().await;
+    // A file of `ailoop nats-auth user add`, where NATS has users.
+    let tools = match env("NATS_CREDENTIALS") {
+        Some(file) => Tools::connect_with_credentials(&url, file).await?,
+        None => Tools::connect(&url).await?,
+    };
+    tools.tool(tool).serve().await?.until_ctrl_c().await;
     Ok(())
 }

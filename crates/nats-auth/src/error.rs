@@ -1,0 +1,77 @@
+//! Errors, by what the caller can do.
+
+/// Why keys, accounts or credentials cannot be made, kept or handed to a server.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// A key is missing or is none.
+    #[error("the key {name} {problem}")]
+    Key {
+        /// Name of its file.
+        name: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A name that no role has.
+    #[error("there is no role {0:?}")]
+    UnknownRole(String),
+    /// A text is not what it should be.
+    #[error("{what} cannot be read: {problem}")]
+    Malformed {
+        /// Name of the text for people.
+        what: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There are keys already.
+    #[error("{path} exists")]
+    Exists {
+        /// Place of one of them.
+        path: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{path}: {problem}")]
+    File {
+        /// Path of the file.
+        path: String,
+        /// What the operating system says.
+        problem: String,
+    },
+    /// No nats-server answers at the address.
+    #[error("no nats-server answers at {url}: {problem}")]
+    Unreachable {
+        /// Where it should be.
+        url: String,
+        /// What happened at the connect.
+        problem: String,
+    },
+    /// The server accepts no user of this operator.
+    #[error("nats-server at {url} does not know these keys: {problem}")]
+    ForeignServer {
+        /// Address of the server.
+        url: String,
+        /// What the server answers.
+        problem: String,
+    },
+    /// No server has an account.
+    #[error("no nats-server has the account {key} of these keys")]
+    UnknownAccount {
+        /// Public key of the account.
+        key: String,
+    },
+    /// A server does not take the account.
+    #[error("nats-server {server} refuses the account: {problem}")]
+    Refused {
+        /// Name of the server.
+        server: String,
+        /// What the server answers.
+        problem: String,
+    },
+    /// Some servers did not answer.
+    #[error("{answered} of {known} nats-servers took the account; no answer from the others in time")]
+    Incomplete {
+        /// Servers that took it.
+        answered: usize,
+        /// Servers that were there.
+        known: usize,
+    },
+}

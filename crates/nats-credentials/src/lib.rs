@@ -1,0 +1,12 @@
+//! A NATS credentials file: the JWT of a user and the seed of its key.
+//!
+//! [`CredentialsFile`] reads the file again at every connect, so that a credential is rotated without a restart: replace
+//! the file, then revoke the old credential. Its errors name the file and what to do.
+
+mod claims;
+mod file;
+mod parse;
+
+pub use claims::UserClaims;
+pub use file::{CredentialsError, CredentialsFile};
+pub use parse::{Credentials, ParseError};

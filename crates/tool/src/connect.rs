@@ -1,0 +1,38 @@
+//! Connecting to NATS, with a credentials file where NATS has users.
+
+use std::path::Path;
+use std::time::Duration;
+
+use async_nats::{Client, ConnectErrorKind, ConnectOptions};
+use nats_credentials::CredentialsFile;
+
+use crate::ServeError;
+
+/// How long connecting may take.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// Connects to NATS, for example to `nats://127.0.0.1:4222`; several servers of a cluster are separated by commas.
+///
+/// `name` appears in the lists of nats-server. `credentials` is the file that `ailoop nats-auth user add` made. It is
+/// read again at every connect, so that it can be replaced while the tool runs.
+pub async fn connect(url: &str, name: &str, credentials: Option<&Path>) -> Result<Client, ServeError> {
+    let file = credentials.map(CredentialsFile::new);
+    let options = match &file {
+        Some(file) => {
+            file.read()?;
+            file.connect_options()
+        }
+        None => ConnectOptions::new(),
+    };
+    let servers: Vec<&str> = url.split(',').map(str::trim).collect();
+    let connected = options.name(name).connection_timeout(CONNECT_MAX).connect(servers).await;
+    connected.map_err(|error| match (error.kind(), &file) {
+        (ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation, Some(file)) => {
+            ServeError::Refused { reason: file.explain_refusal() }
+        }
+        (ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation, None) => ServeError::Refused {
+            reason: "it wants a user: connect with a file that `ailoop nats-auth user add` made".to_owned(),
+        },
+        _ => ServeError::Connect(error),
+    })
+}
