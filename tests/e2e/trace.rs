@@ -287,13 +287,7 @@ async fn orchestrator_killed_after_the_last_commit_another_one_sends_the_turn() 
         };
         eventually("the spans of the turn", turn).await.map_err(|error| {
             let spans = collector.trace(trace);
-            let have = traces.iter().map(|t| collector.trace(t).len()).collect::<Vec<_>>();
-            anyhow::anyhow!(
-                "{error}: {:?} {} {have:?} LOG {}",
-                mistakes(&spans),
-                drawn(&spans),
-                last.log().unwrap_or_default()
-            )
+            anyhow::anyhow!("{error}: {:?} {}", mistakes(&spans), drawn(&spans))
         })?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The position in a trace of the work at hand, and spans that are sent when they have ended.
 
-use std::sync::{Arc, OnceLock, mpsc};
-use std::time::{Duration, SystemTime};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::time::{Duration, Instant, SystemTime};
 
 use contract::trace::TraceContext;
 use opentelemetry::trace::{
@@ -20,8 +20,10 @@ use crate::names::attr;
 /// Set where spans are exported.
 static EXPORT: OnceLock<Export> = OnceLock::new();
 
-/// How long [`flushed`] waits at most: less than the time after which an item is delivered again.
-const FLUSH_MAX: Duration = Duration::from_secs(2);
+/// How long [`flushed`] waits at most.
+const FLUSH_MAX: Duration = Duration::from_secs(10);
+/// How long nobody waits after a flush that failed: a collector that is away must not hold up the work.
+const AWAY_PAUSE: Duration = Duration::from_secs(30);
 /// How long a flush gathers those who wait for one.
 const FLUSH_GATHER: Duration = Duration::from_millis(50);
 /// How many may wait for a flush; more than that do not wait.
@@ -190,14 +192,18 @@ pub fn carries_content() -> bool {
     EXPORT.get().is_some_and(|export| export.carries_content)
 }
 
-/// Returns when the collector has the spans that were sent until now, or after 2 s. Whoever acknowledges its work after
-/// that leaves the work to another process if it is killed before, and so the spans too.
+/// Returns when the collector has the spans that were sent until now, or after 10 s. Whoever acknowledges its work after
+/// that leaves the work to another process if it is killed before, and so the spans too. After a failure it returns at
+/// once for 30 s.
 pub async fn flushed() {
     let Some(export) = EXPORT.get() else { return };
+    if export.is_collector_away() {
+        return;
+    }
     let (done, flushed) = tokio::sync::oneshot::channel();
-    if export.waiters.try_send(done).is_ok() {
-        // A collector that is away must not hold up the work.
-        let _ = tokio::time::timeout(FLUSH_MAX, flushed).await;
+    if export.waiters.try_send(done).is_ok() && !matches!(tokio::time::timeout(FLUSH_MAX, flushed).await, Ok(Ok(true)))
+    {
+        export.note_failure();
     }
 }
 
@@ -207,10 +213,27 @@ struct Export {
     scope: InstrumentationScope,
     sample_ratio: f64,
     carries_content: bool,
-    waiters: mpsc::SyncSender<tokio::sync::oneshot::Sender<()>>,
+    waiters: mpsc::SyncSender<Waiter>,
+    /// Until when nobody waits for a flush, since the last one failed.
+    away_until: Mutex<Option<Instant>>,
 }
 
+/// Gets whether the flush succeeded.
+type Waiter = tokio::sync::oneshot::Sender<bool>;
+
 impl Export {
+    fn is_collector_away(&self) -> bool {
+        self.away_until.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
+    }
+
+    fn note_failure(&self) {
+        let until = Instant::now() + AWAY_PAUSE;
+        let before = self.away_until.lock().unwrap_or_else(PoisonError::into_inner).replace(until);
+        if before.is_none_or(|before| before + AWAY_PAUSE < until) {
+            tracing::warn!("the collector takes no spans: those of a process that is killed now are lost");
+        }
+    }
+
     fn data(&self, span: FinishedSpan) -> SpanData {
         let FinishedSpan { context, parent, name, kind, times, attributes, links, error } = span;
         let time = |ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
@@ -258,21 +281,25 @@ pub(crate) fn install(processor: Arc<BatchSpanProcessor>, scope: Instrumentation
     let (waiters, waiting) = mpsc::sync_channel(FLUSH_WAITERS_MAX);
     let flushing = processor.clone();
     // A second set-up in one process is refused elsewhere.
-    if EXPORT.set(Export { processor, scope, sample_ratio, carries_content, waiters }).is_ok() {
+    if EXPORT
+        .set(Export { processor, scope, sample_ratio, carries_content, waiters, away_until: Mutex::new(None) })
+        .is_ok()
+    {
         // A thread of its own, since a flush blocks until the export has ended.
         std::thread::spawn(move || flush_for(&waiting, &flushing));
     }
 }
 
-fn flush_for(waiting: &mpsc::Receiver<tokio::sync::oneshot::Sender<()>>, processor: &BatchSpanProcessor) {
+fn flush_for(waiting: &mpsc::Receiver<Waiter>, processor: &BatchSpanProcessor) {
     while let Ok(first) = waiting.recv() {
         std::thread::sleep(FLUSH_GATHER);
         let all: Vec<_> = std::iter::once(first).chain(waiting.try_iter()).collect();
-        if let Err(error) = processor.force_flush() {
+        let flushed = processor.force_flush();
+        if let Err(error) = &flushed {
             tracing::debug!(%error, "spans were not flushed");
         }
-        for done in all {
-            let _ = done.send(());
+        for waiter in all {
+            let _ = waiter.send(flushed.is_ok());
         }
     }
 }
