@@ -100,6 +100,13 @@ async fn tool_user_added_while_the_server_runs_serves_its_tools_of_its_tenant_on
         .await?;
         serving.stop(CALL_MAX).await;
     }
+    // Its JWT is longer than the line that nats-server reads by default.
+    let names: Vec<String> = (0..20).map(|n| format!("weather_forecast_{n}")).collect();
+    let many: Vec<&str> = names.iter().flat_map(|name| ["--tool", name]).collect();
+    let many = auth.add(&many, "weather_forecast_0.creds").await?;
+    let mut probe = Probe::with_credentials(&server, "many", &many).await?;
+    assert!(probe.may_subscribe("ai_tool.default.weather_forecast_19 tools").await?);
+
     let mut probe = Probe::with_credentials(&server, "weather", &weather).await?;
     for subject in [
         "ai_tool.default.weather tools",
@@ -141,7 +148,7 @@ async fn user_revoked_is_disconnected_at_once_and_refused_also_after_a_restart()
     let tool = async_nats::ConnectOptions::with_credentials_file(&file).await?.connect(server.url()).await?;
     let (_, listed, _) = auth.ask(&["user", "list"]).await?;
     let line = listed.lines().find(|line| line.contains(&public_key)).context("it is listed")?;
-    assert!(line.contains("weather") && line.contains("valid") && line.contains("1"), "{line}");
+    assert!(line.contains("weather") && line.contains("valid") && line.contains('1'), "{line}");
 
     auth.revoke(&public_key).await?;
     eventually("it is disconnected", async || tool.connection_state() != async_nats::connection::State::Connected)

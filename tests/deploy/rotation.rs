@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 /// Sessions at the same time.
 const USERS: usize = 3;
 /// Longest time that a session may take.
-const SESSION_MAX: Duration = Duration::from_secs(60);
+const SESSION_MAX: Duration = Duration::from_mins(1);
 /// Kinds of tools that the tool-host serves.
 const KINDS: [&str; 7] = ["files", "plans", "mail", "results", "sessions", "fetch", "command"];
 /// Roles of the processes of services.

@@ -125,7 +125,8 @@ impl Authority {
         let mut signing_keys = Vec::new();
         for role in self.roles.iter().filter(|role| role.account == account) {
             let key = self.keys.signer(role.name)?.public_key();
-            signing_keys.push(SigningKey::Scoped(UserScope::new(key, role.name, role.about, &role.permissions)));
+            let scope = UserScope::new(key, role.name, role.about, &role.permissions);
+            signing_keys.push(SigningKey::Scoped(Box::new(scope)));
         }
         if account == Account::Ailoop {
             signing_keys.push(SigningKey::Plain(self.keys.signer(TOOLS)?.public_key()));

@@ -73,7 +73,7 @@ impl AccountClaims {
     /// The scopes of the signing keys by the names of their roles.
     pub fn scopes(&self) -> BTreeMap<&str, &UserScope> {
         let scopes = self.signing_keys.iter().filter_map(|key| match key {
-            SigningKey::Scoped(scope) => Some((scope.role.as_str(), scope)),
+            SigningKey::Scoped(scope) => Some((scope.role.as_str(), &**scope)),
             SigningKey::Plain(_) => None,
         });
         scopes.collect()
@@ -85,7 +85,7 @@ impl AccountClaims {
 #[serde(untagged)]
 pub enum SigningKey {
     /// The permissions of its users are those of the scope.
-    Scoped(UserScope),
+    Scoped(Box<UserScope>),
     /// The permissions of its users are in their JWTs.
     Plain(String),
 }

@@ -68,6 +68,7 @@ impl ServerFiles {
 
 /// Renders [`ROUTES_FILE`] for these hosts, `host:port`.
 pub(crate) fn routes_file(password: &str, hosts: &[String]) -> String {
-    let routes: String = hosts.iter().map(|host| format!("  \"nats://routes:{password}@{host}\"\n")).collect();
-    format!("{ROUTES_HEAD}authorization: {{user: routes, password: {password:?}}}\nroutes: [\n{routes}]\n")
+    let routes: Vec<String> = hosts.iter().map(|host| format!("  \"nats://routes:{password}@{host}\"")).collect();
+    let routes = routes.join("\n");
+    format!("{ROUTES_HEAD}authorization: {{user: routes, password: {password:?}}}\nroutes: [\n{routes}\n]\n")
 }

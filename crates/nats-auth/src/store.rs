@@ -1,6 +1,7 @@
 //! Where the keys and what they signed are kept: in a directory, or in Kubernetes Secrets on stdin and stdout.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -181,9 +182,11 @@ pub fn secret_manifest(namespace: &str, name: &str, files: &BTreeMap<String, Str
     for (name, value) in files {
         // With a line end only where the file has one: a password has none.
         let end = if value.ends_with('\n') { "" } else { "-" };
-        text += &format!("  {name}: |{end}\n");
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {name}: |{end}");
         for line in value.lines() {
-            text += &if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") };
+            let indent = if line.is_empty() { "" } else { "    " };
+            let _ = writeln!(text, "{indent}{line}");
         }
     }
     text

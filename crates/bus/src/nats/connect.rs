@@ -47,7 +47,7 @@ impl NatsTransport {
         };
         // A user may subscribe to the inboxes of its role only.
         let (options, inbox_of) = match &credentials {
-            Some(file) => (file.connect_options(), file.read().map_err(bad_credentials)?.claims.name),
+            Some(file) => (file.connect_options(), file.read().map_err(|error| bad_credentials(&error))?.claims.name),
             None => (ConnectOptions::new(), config.name.clone()),
         };
         let options = options
@@ -196,7 +196,7 @@ fn is_refusal(error: &str) -> bool {
         .any(|kind| error.contains(&kind.to_string()))
 }
 
-fn bad_credentials(error: CredentialsError) -> BusError {
+fn bad_credentials(error: &CredentialsError) -> BusError {
     BusError::Unusable { code: ErrorCode::Unauthorized, message: format!("nats.credentials: {error}") }
 }
 
