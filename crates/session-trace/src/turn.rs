@@ -13,7 +13,7 @@ use contract::tool::Outcome;
 use contract::trace::TraceContext;
 use contract::{CallId, CommandId, ErrorCode, Timestamp};
 use telemetry::names::{attr, span as name};
-use telemetry::trace::{FinishedSpan, Kind, Value};
+use telemetry::trace::{FinishedSpan, SpanKind, Value};
 
 use crate::content::{self, Messages};
 
@@ -115,7 +115,7 @@ struct OpenCall {
     attempt: u32,
     since: Timestamp,
     name: String,
-    kind: Kind,
+    kind: SpanKind,
     attributes: Vec<(&'static str, Value)>,
 }
 
@@ -254,7 +254,7 @@ impl<'a> Builder<'a> {
             attributes.push((attr::INPUT_MESSAGES, self.messages.to_text().into()));
         }
         let name = format!("{} {model}", name::CHAT);
-        self.open(now, call, OpenCall { attempt, since: now, name, kind: Kind::Client, attributes });
+        self.open(now, call, OpenCall { attempt, since: now, name, kind: SpanKind::Client, attributes });
     }
 
     fn open_tool_call(&mut self, now: Timestamp, call: &CallId, attempt: u32) {
@@ -269,7 +269,7 @@ impl<'a> Builder<'a> {
             attributes.push((attr::TOOL_ARGUMENTS, content::shorten(arguments).into()));
         }
         let name = format!("{} {tool}", name::EXECUTE_TOOL);
-        self.open(now, call, OpenCall { attempt, since: now, name, kind: Kind::Internal, attributes });
+        self.open(now, call, OpenCall { attempt, since: now, name, kind: SpanKind::Internal, attributes });
     }
 
     /// Opens a call. An earlier attempt that is still open was lost with its worker.
@@ -347,7 +347,7 @@ impl<'a> Builder<'a> {
             context: self.context.decision(progress.iteration),
             parent: Some(self.context),
             name: name::DECIDE.to_owned(),
-            kind: Kind::Internal,
+            kind: SpanKind::Internal,
             times: (now.as_millis(), now.as_millis()),
             attributes: vec![
                 (attr::CONVERSATION, self.session.as_str().into()),
@@ -384,7 +384,7 @@ impl<'a> Builder<'a> {
             context: self.context.gate(&opened.gate),
             parent: Some(self.context),
             name: format!("{} {kind}", name::GATE),
-            kind: Kind::Internal,
+            kind: SpanKind::Internal,
             times: (since.as_millis(), now.as_millis()),
             attributes,
             links: Vec::new(),
@@ -431,7 +431,7 @@ impl<'a> Builder<'a> {
             context: self.context,
             parent: self.parent,
             name: format!("{} {agent_id}", name::INVOKE_AGENT),
-            kind: Kind::Internal,
+            kind: SpanKind::Internal,
             times: (self.began.as_millis(), now.as_millis()),
             attributes,
             links: std::mem::take(&mut self.links),

@@ -6,7 +6,7 @@ use opentelemetry_otlp::tonic_types::transport::{Certificate, ClientTlsConfig};
 use opentelemetry_otlp::{ExporterBuildError, MetricExporter, SpanExporter, WithExportConfig, WithTonicConfig};
 
 use crate::config::{OtlpProtocol, TelemetryConfig};
-use crate::init::TelemetryError;
+use crate::error::TelemetryError;
 
 /// How long one export may take.
 const EXPORT_MAX: Duration = Duration::from_secs(5);

@@ -5,6 +5,7 @@
 
 pub mod build;
 mod config;
+mod error;
 mod exporter;
 mod init;
 pub mod metric;
@@ -13,4 +14,5 @@ pub mod span;
 pub mod trace;
 
 pub use config::{LogFormat, OtlpProtocol, TelemetryConfig};
-pub use init::{Telemetry, TelemetryError, init};
+pub use error::TelemetryError;
+pub use init::{Telemetry, init};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use contract::trace::TraceContext;
 use opentelemetry::trace::{
-    Link, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
+    Link, SpanContext, SpanId, SpanKind as ExportedKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
 };
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue};
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -145,7 +145,7 @@ impl From<bool> for Value {
 
 /// Whether a span calls something outside of the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpanKind {
     /// Work inside of the fleet.
     Internal,
     /// A request to a server outside of it.
@@ -162,7 +162,7 @@ pub struct FinishedSpan {
     /// Its name, such as `chat gpt-5`.
     pub name: String,
     /// Whether it is a call to the outside.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// When it began and ended, in milliseconds since 1970.
     pub times: (u64, u64),
     /// Names, from [`crate::names::attr`], and values.
@@ -246,8 +246,8 @@ impl Export {
             parent_span_id: parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(parent.span_id.to_be_bytes())),
             parent_span_is_remote: parent.is_some(),
             span_kind: match kind {
-                Kind::Internal => SpanKind::Internal,
-                Kind::Client => SpanKind::Client,
+                SpanKind::Internal => ExportedKind::Internal,
+                SpanKind::Client => ExportedKind::Client,
             },
             name: name.into(),
             start_time: time(times.0),

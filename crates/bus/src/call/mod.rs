@@ -25,7 +25,7 @@ use contract::{CommandId, ErrorCode, ToolName};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use telemetry::names::{attr, span};
-use telemetry::trace::{FinishedSpan, Kind};
+use telemetry::trace::{FinishedSpan, SpanKind};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -239,7 +239,7 @@ impl<H: CallHandler> Calls<H> {
             context: attempt.delivery(earlier),
             parent: Some(attempt),
             name: span::REDELIVERED.to_owned(),
-            kind: Kind::Internal,
+            kind: SpanKind::Internal,
             times: (stored, stored.saturating_add(waited)),
             attributes: vec![
                 (attr::CONVERSATION, open.key.session.as_str().into()),
