@@ -27,6 +27,7 @@ ENTER = """
 set -e
 mount --bind "$0" "$0"
 mount -o remount,bind,ro "$0"
+mount -t proc proc "$0/proc"
 mount -t tmpfs tmpfs "$0/tmp"
 if touch "$0/written" 2>/dev/null; then echo "the root can be written" >&2; exit 99; fi
 exec setpriv --no-new-privs chroot --userspec=65532:65532 --groups= "$0" "$@"
