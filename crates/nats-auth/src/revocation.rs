@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use nats_credentials::{Credentials, UserClaims};
 use nats_permissions::Account;
 use tokio::time::{Instant, sleep};
 
@@ -34,7 +35,7 @@ impl Installation {
         connection.account(&key).await?.ok_or(AuthError::UnknownAccount { key })
     }
 
-    /// Revokes users by their public keys, in both accounts, and waits until the servers have disconnected them. The
+    /// Revokes users by their public keys in their accounts, and waits until the servers have disconnected them. The
     /// file of nats-server gets the revocations too.
     pub async fn revoke(
         &mut self,
@@ -43,7 +44,8 @@ impl Installation {
         now: i64,
     ) -> Result<Revocation, AuthError> {
         let (mut signed, mut servers) = (Vec::new(), usize::MAX);
-        for account in ACCOUNTS {
+        // nats-server loses requests in the instant in which it replaces an account: no account without a need.
+        for account in self.accounts_of(connection, users).await? {
             let connected = connection.connections(&self.authority().account_key(account)).await?;
             // Everything that was issued up to then, by the clock of whoever issued it.
             let issued = |user: &str| {
@@ -65,6 +67,29 @@ impl Installation {
             }
             sleep(DISCONNECT_PAUSE).await;
         }
+    }
+
+    /// The accounts that the users belong to, as their credentials files or connections show it; both for a user that
+    /// neither shows.
+    async fn accounts_of(
+        &self,
+        connection: &SystemConnection,
+        users: &BTreeSet<String>,
+    ) -> Result<Vec<Account>, AuthError> {
+        let files = self.users()?.into_values().filter_map(|text| Credentials::parse(&text).ok());
+        let mut known: Vec<UserClaims> = files.map(|credentials| credentials.claims).collect();
+        for account in ACCOUNTS {
+            let connected = connection.connections(&self.authority().account_key(account)).await?;
+            known.extend(connected.into_iter().map(|connected| connected.claims));
+        }
+        let is_needed = |account: &Account| {
+            let key = self.authority().account_key(*account);
+            users.iter().any(|user| {
+                let claims = known.iter().find(|claims| claims.public_key == *user);
+                claims.is_none_or(|claims| claims.account() == key)
+            })
+        };
+        Ok(ACCOUNTS.into_iter().filter(is_needed).collect())
     }
 
     async fn count_connections(

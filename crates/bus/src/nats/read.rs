@@ -1,8 +1,10 @@
 //! Reading streams: from any replica, or from the leader.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::StatusCode;
+use async_nats::connection::State;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use contract::{ErrorCode, Timestamp};
 use futures::StreamExt;
@@ -47,8 +49,26 @@ impl NatsTransport {
         is_one
     }
 
+    /// Whether a read had no answer over a connection that held, so that it is made once more. While nats-server replaces
+    /// an account, it loses requests to JetStream that arrive in that instant. Where a server is away, the connection
+    /// does not hold; where a leader is away, this costs a second timeout.
+    fn is_lost<T>(&self, connects: u64, answer: &Result<T, BusError>) -> bool {
+        let has_none = matches!(answer, Err(BusError::Timeout { .. } | BusError::Unavailable(_)));
+        has_none && self.connects() == connects && self.client.connection_state() == State::Connected
+    }
+
+    fn connects(&self) -> u64 {
+        self.client.statistics().connects.load(Ordering::Relaxed)
+    }
+
     /// The last message of a filter, from any replica.
     pub(super) async fn direct_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
+        let connects = self.connects();
+        let answer = self.direct_last_once(stream, filter).await;
+        if self.is_lost(connects, &answer) { self.direct_last_once(stream, filter).await } else { answer }
+    }
+
+    async fn direct_last_once(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
         let body = crate::json::encode(&serde_json::json!({ "last_by_subj": filter }))?;
         let answer = self.ask_server(&direct(stream), Headers::new(), body, ANSWER_MAX).await;
         let answer = answer.map_err(|error| not_responding(error, stream))?;
@@ -61,6 +81,12 @@ impl NatsTransport {
 
     /// The last message of a filter, from the leader.
     pub(super) async fn leader_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
+        let connects = self.connects();
+        let answer = self.leader_last_once(stream, filter).await;
+        if self.is_lost(connects, &answer) { self.leader_last_once(stream, filter).await } else { answer }
+    }
+
+    async fn leader_last_once(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
         let handle = self.jetstream.get_stream_no_info(stream).await.map_err(|e| BusError::Malformed(e.to_string()))?;
         match handle.get_last_raw_message_by_subject(filter).await {
             Ok(found) => Ok(Some(Stored {
@@ -88,6 +114,12 @@ impl NatsTransport {
 
     /// The last message of every subject that matches one of the filters, in stream order, from any replica.
     pub(super) async fn direct_last_many(&self, stream: &str, filters: &[&str]) -> Result<ReadMany, BusError> {
+        let connects = self.connects();
+        let answer = self.direct_last_many_once(stream, filters).await;
+        if self.is_lost(connects, &answer) { self.direct_last_many_once(stream, filters).await } else { answer }
+    }
+
+    async fn direct_last_many_once(&self, stream: &str, filters: &[&str]) -> Result<ReadMany, BusError> {
         let mut messages = Vec::new();
         let mut body = serde_json::json!({ "multi_last": filters });
         loop {
