@@ -135,6 +135,8 @@ struct ConnectionWatcher {
 struct EventState {
     /// Whether the connection is up, according to the events.
     is_up: bool,
+    /// Whether it was up at any time.
+    was_up: bool,
     /// The last slow subscription that was reported, and when: there is an event for each message that is dropped.
     slow: Option<(u64, Instant)>,
 }
@@ -159,8 +161,9 @@ impl ConnectionWatcher {
             }
             Event::Connected => {
                 self.uptime.restart();
-                // The first connection has no event that comes here.
-                telemetry::metric::nats_reconnect();
+                if std::mem::replace(&mut state.was_up, true) {
+                    telemetry::metric::nats_reconnect();
+                }
                 // Events are dropped where many come at once.
                 if std::mem::replace(&mut state.is_up, true) {
                     self.broke(event);
