@@ -95,13 +95,13 @@ pub fn link(span: &Span, other: TraceContext) {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// A text.
+    /// One text, such as a name.
     Text(String),
-    /// A whole number.
+    /// A whole number, such as a count of tokens.
     Integer(i64),
-    /// A number.
+    /// A number with a fraction, such as a cost.
     Number(f64),
-    /// True or false.
+    /// Whether something holds.
     Flag(bool),
     /// A list of texts.
     Texts(Vec<String>),
@@ -155,7 +155,7 @@ pub enum SpanKind {
 /// A span that has ended, with an id that its maker chose.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FinishedSpan {
-    /// Its own position.
+    /// Its own position in the trace.
     pub context: TraceContext,
     /// Its parent; none where it begins the trace.
     pub parent: Option<TraceContext>,
@@ -207,7 +207,7 @@ pub async fn flushed() {
     }
 }
 
-/// Where spans go.
+/// The processor that exports spans, and what it needs.
 struct Export {
     processor: Arc<BatchSpanProcessor>,
     scope: InstrumentationScope,

@@ -33,7 +33,7 @@ pub struct TraceArgs {
     /// The address of a trace in your trace backend, with `{trace_id}`, such as
     /// <http://127.0.0.1:16686/trace/{trace_id}>
     #[arg(long, env = "AILOOP_TRACE_URL", value_name = "URL")]
-    pub url: Option<String>,
+    pub trace_url: Option<String>,
     /// Print everything as one line of JSON
     #[arg(long)]
     pub json: bool,

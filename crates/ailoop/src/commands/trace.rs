@@ -112,7 +112,7 @@ pub(super) async fn show_trace(args: &TraceArgs, terminal: &Terminal) -> Result<
         if !turn.has_ended {
             terminal.note(Style::Plain, &format!("turn {} runs", turn.turn));
         }
-        match &args.url {
+        match &args.trace_url {
             Some(url) if turn.is_sampled => {
                 terminal.note(Style::Plain, &url.replace("{trace_id}", &turn.trace_id));
             }

@@ -21,7 +21,8 @@ fn readme_links_lead_to_files() {
     let readme = read_file("README.md");
     let targets = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     for target in targets.filter(|target| !target.starts_with("https://")) {
-        assert!(root().join(target).exists(), "{target} does not exist");
+        let file = target.split('#').next().unwrap_or(target);
+        assert!(root().join(file).exists(), "{target} does not exist");
     }
 }
 

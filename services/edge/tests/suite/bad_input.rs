@@ -96,6 +96,7 @@ fn list_methods() -> Vec<MethodCase> {
         method("session.repair", one.clone(), &session),
         method("session.list", json!({}), &[("phase", Word), ("limit", Count), ("cursor", Word)]),
         method("session.replay", one.clone(), &[("session_id", Id), ("at", Count)]),
+        method("session.trace", one.clone(), &session),
         method("session.stats", json!({}), &[("since", Word)]),
         method("session.watch", one.clone(), &[("session_id", Id), ("from_seq", Count), ("no_chunks", Flag)]),
         method("session.unwatch", one, &session),
