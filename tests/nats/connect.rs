@@ -22,6 +22,8 @@ enum Last {
     Closes,
     /// The server reports that there are no responders.
     NobodyThere,
+    /// The server answers, loses the first read of a stream, and finds nothing in the second one.
+    LosesOneRead,
 }
 
 /// Plays a server of some version that announces JetStream, until the connection is closed.
@@ -31,15 +33,19 @@ async fn play_server(listener: TcpListener, version: &str, last: Last) -> anyhow
         json!({"server_id": "x", "version": version, "headers": true, "max_payload": 1_048_576, "jetstream": true});
     to.write_all(format!("INFO {info}\r\n").as_bytes()).await?;
     let mut lines = BufReader::new(from).lines();
-    let mut inbox = String::new();
+    let (mut inbox, mut reads) = (String::new(), 0);
     while let Some(line) = lines.next_line().await? {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["PING"] => to.write_all(b"PONG\r\n").await?,
             ["SUB", .., id] => (*id).clone_into(&mut inbox),
             ["PUB" | "HPUB", "$JS.API.INFO", ..] if last == Last::Closes => return Ok(()),
-            ["PUB" | "HPUB", "$JS.API.INFO", reply, ..] => {
-                let status = "NATS/1.0 503\r\n\r\n";
+            ["PUB" | "HPUB", "$JS.API.INFO", reply, ..] if last == Last::LosesOneRead => {
+                to.write_all(format!("MSG {reply} {inbox} 2\r\n{{}}\r\n").as_bytes()).await?;
+            }
+            ["PUB" | "HPUB", "$JS.API.DIRECT.GET.AI_LOOP_LOG", ..] if reads == 0 => reads += 1,
+            ["PUB" | "HPUB", subject @ ("$JS.API.INFO" | "$JS.API.DIRECT.GET.AI_LOOP_LOG"), reply, ..] => {
+                let status = if *subject == "$JS.API.INFO" { "NATS/1.0 503\r\n\r\n" } else { "NATS/1.0 404\r\n\r\n" };
                 let bytes = status.len();
                 to.write_all(format!("HMSG {reply} {inbox} {bytes} {bytes}\r\n{status}\r\n").as_bytes()).await?;
             }
@@ -133,5 +139,23 @@ async fn server_shutting_down_during_a_start_is_reported_as_away() -> anyhow::Re
         let error = connected.err().context("the connection succeeded")?;
         ensure!(error.is_away(), "closes {}: {error:?}", last == Last::Closes);
     }
+    Ok(())
+}
+
+/// nats-server loses requests to JetStream that arrive while it replaces an account.
+#[tokio::test]
+async fn read_lost_over_a_connection_that_holds_is_made_once_more() -> anyhow::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let config = NatsConfig { url: format!("nats://{}", listener.local_addr()?), ..NatsConfig::default() };
+    let read = async {
+        let bus = Bus::connect(&config).await?;
+        let filter = contract::subject::log_session(&ailoop_tests::fleet::key("s")?);
+        anyhow::Ok(bus.transport().last(contract::streams::Stream::Log, &filter, bus::Read::Any).await?)
+    };
+    let found = tokio::select! {
+        found = read => found?,
+        ended = play_server(listener, "2.15.1", Last::LosesOneRead) => bail!("the server ended: {ended:?}"),
+    };
+    ensure!(found.is_none(), "{found:?}");
     Ok(())
 }
