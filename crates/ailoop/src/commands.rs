@@ -65,7 +65,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Config(command) => config::run(&command, terminal),
         CliCommand::Prompt(command) => prompt::run(&command, terminal),
         CliCommand::Completion { shell } => Ok(print_completion(shell, terminal)),
-        CliCommand::Version(args) => Ok(version::print_version(&args, terminal)),
+        CliCommand::Version(args) => Ok(version::print_version(args, terminal)),
         CliCommand::Bootstrap { fix } => bootstrap::ensure_streams(fix, terminal).await,
         CliCommand::NatsConfig => {
             let config = nats_permissions::render(&nats_permissions::users());
