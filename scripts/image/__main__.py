@@ -112,7 +112,7 @@ def write_documents(arguments):
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name, text in root.documents(arguments.target, build, paths).items():
         (arguments.out / name).write_text(text, encoding="utf-8")
-        print(f"{arguments.out / name}: {len(text)} bytes")
+        print(f"{arguments.out / name}: {len(text.encode())} bytes")
 
 
 def parse():

@@ -68,7 +68,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Config(command) => config::run(&command, terminal),
         CliCommand::Prompt(command) => prompt::run(&command, terminal),
         CliCommand::Completion { shell } => Ok(print_completion(shell, terminal)),
-        CliCommand::Version(args) => Ok(version::print_version(&args, terminal)),
+        CliCommand::Version(args) => Ok(version::print_version(args, terminal)),
         CliCommand::Bootstrap { fix } => bootstrap::ensure_streams(fix, terminal).await,
         CliCommand::NatsAuth(command) => Box::pin(nats_auth::run(&command, terminal)).await,
         CliCommand::Orchestrator => serve::to_exit(loop_orchestrator::run().await),

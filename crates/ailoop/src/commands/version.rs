@@ -6,7 +6,7 @@ use crate::failure::Exit;
 use crate::terminal::Terminal;
 use crate::version;
 
-pub(super) fn print_version(args: &VersionArgs, terminal: &Terminal) -> Exit {
+pub(super) fn print_version(args: VersionArgs, terminal: &Terminal) -> Exit {
     let printed = if args.json {
         terminal.print_json(&format!("{}\n", version::to_json()))
     } else {

@@ -31,6 +31,7 @@ fn can_build_and_run() -> bool {
     is_root && may_mount && has_dpkg
 }
 
+#[allow(clippy::print_stderr, reason = "a check that is left out must be seen")]
 #[test]
 fn image_built_twice_is_the_same_and_runs_as_nobody_with_a_read_only_root() {
     if !can_build_and_run() {
