@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use telemetry::metric::{self, Who};
+use telemetry::build::BuildInfo;
+use telemetry::metric::{self, QueueLevel, Who};
 use telemetry::{TelemetryConfig, TelemetryError};
 
 #[test]
@@ -35,11 +36,33 @@ fn counted_and_read() {
     metric::dead_letter("tool");
     metric::cache_bytes("sessions", 4096);
     metric::cache_bytes("sessions", -1024);
+    metric::start(BuildInfo { version: "1.2.3", commit: "abc" }, &["drive", "model"]);
+    metric::queue("model", QueueLevel { waiting: 5, held: 2, oldest: 12.5, pullers: 0 });
+    metric::sessions("running", 7);
+    metric::sessions_with_gates(1);
+    metric::work("model", 3, 64);
+    metric::nats_connected(true);
+    metric::breaker("openai", "gpt", true);
+    metric::breaker("openai", "gpt", false);
+    metric::turn_duration(who, "completed", Duration::from_secs(90));
     let text = metric::render();
     for line in [
         "ailoop_sessions_started_total 2",
         "ailoop_sessions_ended_total{reason=\"completed\"} 1",
-        "ailoop_sessions_active 1",
+        "ailoop_build_info{commit=\"abc\",version=\"1.2.3\"} 1",
+        "ailoop_dead_letters_total{queue=\"model\"} 0",
+        "ailoop_nats_reconnects_total 0",
+        "ailoop_queue_waiting{queue=\"model\"} 5",
+        "ailoop_queue_held{queue=\"model\"} 2",
+        "ailoop_queue_oldest_seconds{queue=\"model\"} 12.5",
+        "ailoop_queue_pullers{queue=\"model\"} 0",
+        "ailoop_sessions{phase=\"running\"} 7",
+        "ailoop_sessions_with_gates 1",
+        "ailoop_work_running{queue=\"model\"} 3",
+        "ailoop_work_max{queue=\"model\"} 64",
+        "ailoop_nats_connected 1",
+        "ailoop_model_breaker_open{gen_ai_provider_name=\"openai\",gen_ai_request_model=\"gpt\"} 0",
+        "ailoop_turn_duration_seconds_bucket{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\",reason=\"completed\",le=\"120\"} 1",
         "ailoop_steps_total{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\"} 1",
         "ailoop_decisions_total{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\",source=\"pattern\"} 1",
         "ailoop_turns_total{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\",reason=\"completed\"} 1",
@@ -57,4 +80,16 @@ fn counted_and_read() {
     ] {
         assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
     }
+    #[cfg(target_os = "linux")]
+    assert!(text.contains("\nprocess_resident_memory_bytes "), "{text}");
+
+    // No client makes series without end.
+    for number in 0..1_000 {
+        metric::tokens(&format!("scripted/anything-{number}"), 1, 0, 0, 0);
+    }
+    let text = metric::render();
+    let tokens = text.lines().filter(|line| line.starts_with("gen_ai_client_token_usage_total")).count();
+    assert!(tokens < 200, "{tokens} series");
+    let other = "gen_ai_client_token_usage_total{gen_ai_request_model=\"other\",gen_ai_token_type=\"input\"} ";
+    assert!(text.contains(other), "{text}");
 }
