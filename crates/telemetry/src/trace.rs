@@ -101,7 +101,7 @@ pub enum Value {
     Integer(i64),
     /// A number with a fraction, such as a cost.
     Number(f64),
-    /// Whether something holds.
+    /// Whether something holds or not.
     Flag(bool),
     /// A list of texts.
     Texts(Vec<String>),
