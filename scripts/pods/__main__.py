@@ -78,7 +78,8 @@ def run(what, options):
                 print("  there is no Service with a port `grpc`: nothing is disturbed")
                 return 0
             plan = list(disturbances.plan(cluster, namespace))
-            return report.summary(cluster, *disturbances.under_load(cluster, options.ailoop, namespace, plan))
+            load = disturbances.load_of(cluster, options.ailoop, namespace)
+            return report.summary(cluster, *disturbances.under_load(cluster, load, namespace, plan))
         except (TimeoutError, Refused):
             print_not_ready(cluster)
             raise

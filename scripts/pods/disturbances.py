@@ -72,7 +72,7 @@ def wait_for_answers(load, since):
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while time.monotonic() < deadline:
         fresh = {turn.session.split("-")[1] for turn in load.under_way(since) if turn.began >= since and turn.is_answered}
-        if len(fresh) == load.worker_count:
+        if fresh >= {str(worker) for worker in range(load.worker_count)}:
             return True
         time.sleep(0.1)
     return False
@@ -105,8 +105,8 @@ def entrance(cluster, namespace):
     return None
 
 
-def under_load(cluster, ailoop, namespace, disturbances):
-    """Disturbs a cluster while sessions run; gives the rows, the verdicts, and the outcomes of tool calls."""
+def load_of(cluster, ailoop, namespace):
+    """The load for a cluster, whose gateway plays its script; it has not begun."""
     found = entrance(cluster, namespace)
     if found is None:
         raise Refused(f"{namespace} has no Service with a port `grpc`, which the load needs")
@@ -115,6 +115,11 @@ def under_load(cluster, ailoop, namespace, disturbances):
     cluster.apply(with_steps([document for key, document in cluster.objects.items() if key[1] == namespace]))
     load = Load(cluster, cluster.client("clients"), str(ailoop), *found)
     wait_for_script(load)
+    return load
+
+
+def under_load(cluster, load, namespace, disturbances):
+    """Disturbs a cluster while sessions run; gives the rows, the verdicts, and the outcomes of tool calls."""
     with load:
         time.sleep(BASELINE_SECONDS)
         baseline = Row("none", [turn for turn in load.under_way(0) if turn.ended != float("inf")], 0)
