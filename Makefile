@@ -74,7 +74,7 @@ publish: ## Sign and publish the images below OUT to REPOSITORY; for the release
 manifests: ## Render deploy/kubernetes/base from the Helm chart
 	@scripts/deploy-check.sh manifests
 
-pods: setup ## The Kubernetes manifests without a cluster, disturbed under load; ONLY=local|prod|FILE, KEEP=1, TRIAL=policies; needs root
+pods: setup ## Helm chart and overlays without a cluster, disturbed under load; ONLY=helm/local|local|prod|FILE, KEEP=1, TRIAL=rotation; needs root
 	@$(CARGO) build --locked --bin ailoop
 	@scripts/pods.sh --ailoop $(TARGET)/debug/ailoop $(if $(KEEP),--keep) $(if $(VERBOSE),--verbose) $(if $(TRIAL),--trial $(TRIAL)) $(ONLY)
 

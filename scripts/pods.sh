@@ -34,5 +34,6 @@ if [ "$(cat "$VENV/pinned" 2>/dev/null)" != "$PINNED" ]; then
     printf '%s' "$PINNED" >"$VENV/pinned"
 fi
 python=$PWD/$VENV/bin/python
-export PYTHONPATH=$PWD/scripts
+scripts/kubernetes-tools.sh "$python"
+export PATH=$PWD/.tools/kubernetes:$PATH PYTHONPATH=$PWD/scripts
 exec "$python" -m pods "$@"

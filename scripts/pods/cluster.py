@@ -31,6 +31,7 @@ class Cluster:
 
     def __init__(self, ailoop, nats_server=ROOT / ".tools/nats-server", nodes=3, images=None, verbose=False):
         remove_leftovers()
+        self.ailoop = ailoop
         self.state, self.verbose = STATE / str(os.getpid()), verbose
         self.state.mkdir(parents=True)
         self.cgroup = f"/ailoop-pods-{os.getpid()}"
@@ -141,21 +142,34 @@ class Cluster:
         return "configured" if changed else "unchanged"
 
     def delete(self, kind, namespace, name):
+        """Deletes an object and waits for the end of its pods, which another object of this name would take for its own."""
+        key = kind, namespace, name
         with self.lock:
-            if self.objects.pop((kind, namespace, name), None) is None:
+            if self.objects.pop(key, None) is None:
                 raise Refused(f'{kind.lower()}s "{name}" not found')
         self.wake()
+        while self.owned(key):
+            time.sleep(0.05)
 
     def create_namespace(self, name, labels=None):
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels or {}}})
 
-    def create_secrets(self, documents):
-        """Makes a value for each key of a Secret that these manifests name and the cluster lacks."""
-        for (namespace, name), keys in manifests.named_secrets(documents).items():
+    def install(self, documents):
+        """Applies documents with all that they need: namespaces, and a value for each key of a Secret that they lack."""
+        for namespace in {key_of(document)[1] for document in documents} - {""}:
+            self.create_namespace(namespace)
+        needed = {key: keys for key, keys in manifests.named_secrets(documents).items() if self.lookup("Secret", key[1], key[0]) is None}
+        for namespace in {namespace for namespace, _ in needed}:
+            command = [str(self.ailoop), "nats-auth", "init", "--manifest", namespace]
+            credentials = manifests.read(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout)
+            if any(key_of(secret)[1:] in needed for secret in credentials):
+                self.apply(credentials)
+        for (namespace, name), keys in needed.items():
             if self.lookup("Secret", name, namespace) is None:
                 # nats-server reads a value as configuration: it begins with a letter.
                 values = {key: f"p{secrets.token_hex(16)}" for key in sorted(keys)}
                 self.apply({"kind": "Secret", "metadata": {"name": name, "namespace": namespace}, "stringData": values})
+        self.apply(documents)
 
     def find(self, name, namespace=None):
         """The pod of this name; several Deployments' pods are found by the beginning of their names."""

@@ -72,8 +72,7 @@ def configuration(pod, container, image, variables, mounts, files, cgroup):
     command = [manifests.expand(part, variables) for part in container.get("command") or image.entrypoint]
     default = [] if container.get("command") else image.command
     arguments = [manifests.expand(part, variables) for part in container["args"]] if "args" in container else default
-    home = "/root" if uid == 0 else "/home/nonroot" if uid == 65532 else "/"
-    env = {"PATH": PATH, "HOSTNAME": pod.hostname, "HOME": home} | image.env | variables
+    env = {"PATH": PATH, "HOSTNAME": pod.hostname, "HOME": image.home(uid)} | image.env | variables
     bounding = capabilities(security)
     effective = bounding if uid == 0 else []
 

@@ -192,7 +192,7 @@ def job(cluster, document):
     if "ended" in status:
         ttl = spec.get("ttlSecondsAfterFinished")
         if ttl is not None and time.monotonic() - status["ended"] > ttl:
-            cluster.delete(*owner)
+            del cluster.objects[owner]  # not `delete`, which waits for this loop
         return
     began = status.setdefault("began", time.monotonic())
     failed = [pod for pod in pods if pod.phase == "Failed"]

@@ -1,10 +1,14 @@
 """What is done to a cluster under load, one after the other, and how long sessions noticed it."""
 
 import dataclasses
+import functools
 import time
 
-from .manifests import key_of
+from . import manifests
+from .load import Load, with_steps
+from .manifests import Refused, key_of
 
+BASELINE_SECONDS = 10
 READY_SECONDS_MAX = 240
 ANSWER_SECONDS_MAX = 60
 
@@ -68,17 +72,17 @@ def wait_for_answers(load, since):
     deadline = time.monotonic() + ANSWER_SECONDS_MAX
     while time.monotonic() < deadline:
         fresh = {turn.session.split("-")[1] for turn in load.under_way(since) if turn.began >= since and turn.is_answered}
-        if len(fresh) == load.worker_count:
+        if fresh >= {str(worker) for worker in range(load.worker_count)}:
             return True
         time.sleep(0.1)
     return False
 
 
-def run(cluster, load, namespace, on_start):
+def run(cluster, load, namespace, disturbances):
     """Disturbs a cluster; gives a row for each disturbance."""
     rows = []
-    for what, action in list(plan(cluster, namespace)):
-        on_start(what)
+    for what, action in disturbances:
+        print(f"  {what}", flush=True)
         began = time.monotonic()
         action()
         cluster.wait_ready(namespace, READY_SECONDS_MAX)
@@ -88,3 +92,49 @@ def run(cluster, load, namespace, on_start):
         turns = [turn for turn in load.under_way(began) if turn.began <= ended and turn.ended <= ended]
         rows.append(Row(what, turns, ended - began if is_answered else float("inf")))
     return rows
+
+
+def entrance(cluster, namespace):
+    """(address of gRPC, token) of the edge, or None where there is none."""
+    for (kind, of, name), document in sorted(cluster.objects.items()):
+        ports = document.get("spec", {}).get("ports", []) if kind == "Service" and of == namespace else []
+        for port in (port for port in ports if port.get("name") == "grpc"):
+            pod = cluster.select(namespace, document["spec"]["selector"])[0]
+            env = manifests.environment(pod.state().manifest, pod, functools.partial(cluster.lookup, namespace=namespace))
+            return f"http://{name}.{namespace}:{port['port']}", env.get("AILOOP__EDGE__TOKEN", "")
+    return None
+
+
+def load_of(cluster, ailoop, namespace):
+    """The load for a cluster, whose gateway plays its script; it has not begun."""
+    found = entrance(cluster, namespace)
+    if found is None:
+        raise Refused(f"{namespace} has no Service with a port `grpc`, which the load needs")
+    # Volumes are refreshed at once, not within a minute; the gateway reads the changed script by itself.
+    cluster.volume_refresh_seconds = 1
+    cluster.apply(with_steps([document for key, document in cluster.objects.items() if key[1] == namespace]))
+    load = Load(cluster, cluster.client("clients"), str(ailoop), *found)
+    wait_for_script(load)
+    return load
+
+
+def under_load(cluster, load, namespace, disturbances):
+    """Disturbs a cluster while sessions run; gives the rows, the verdicts, and the outcomes of tool calls."""
+    with load:
+        time.sleep(BASELINE_SECONDS)
+        baseline = Row("none", [turn for turn in load.under_way(0) if turn.ended != float("inf")], 0)
+        rows = [baseline] + run(cluster, load, namespace, disturbances)
+    verdicts, outcomes = load.verify()
+    return rows, verdicts, outcomes
+
+
+def wait_for_script(load):
+    """Until the gateway plays the steps of the load."""
+    deadline = time.monotonic() + 60
+    while True:
+        code, output = load.command("run", "--agent", "d", "--model", "rehearsal", "pods-load list try")
+        if code == 0 and "Answer to pods-load list try." in output:
+            return
+        if time.monotonic() > deadline:
+            raise Refused(f"the gateway does not play the changed script: exit code {code}: {output.strip()[-500:]}")
+        time.sleep(1)

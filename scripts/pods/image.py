@@ -6,12 +6,12 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import threading
 
 from .manifests import Refused
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -26,9 +26,15 @@ class Image:
     user: str = "0"
     workdir: str = "/"
 
+    def home(self, uid):
+        """The home directory of a user, by the image's /etc/passwd as a container runtime finds it."""
+        passwd = self.root / "etc/passwd"
+        users = [line.split(":") for line in passwd.read_text().splitlines()] if passwd.exists() else []
+        return next((user[5] for user in users if user[2] == str(uid)), "/")
+
 
 def _empty_root(root):
-    for directory in ("usr/bin", "usr/local/bin", "etc/ssl/certs", "lib", "home/nonroot", "root", "var/run", "proc", "sys", "dev"):
+    for directory in ("usr/bin", "usr/local/bin", "etc", "lib", "home/nonroot", "root", "var/run", "proc", "sys", "dev"):
         (root / directory).mkdir(parents=True, exist_ok=True)
     (root / "tmp").mkdir()
     (root / "tmp").chmod(0o1777)
@@ -59,11 +65,10 @@ def shell(root, programs=("sh", "cat", "id", "ls", "sleep", "touch", "grep", "ho
 
 
 def final_stage(dockerfile):
-    """ENTRYPOINT, USER, ENV and WORKDIR of the last stage, and what it copies from another one."""
+    """ENTRYPOINT, CMD, USER, ENV and WORKDIR of the last stage."""
     lines = re.sub(r"\\\n", " ", dockerfile).splitlines()
     stage = lines[max(index for index, line in enumerate(lines) if line.startswith("FROM ")):]
     found = {"entrypoint": [], "command": [], "env": {}, "user": "0", "workdir": "/"}
-    copies = []
     for line in stage:
         instruction, _, rest = line.strip().partition(" ")
         if instruction in ("ENTRYPOINT", "CMD"):
@@ -72,26 +77,18 @@ def final_stage(dockerfile):
             found["env"] |= dict(re.findall(r'(\w+)="?([^"\s]*)"?', rest))
         elif instruction in ("USER", "WORKDIR"):
             found[instruction.lower()] = rest.strip()
-        elif instruction == "COPY" and "--from=" in rest:
-            sources = [word for word in rest.split() if not word.startswith("--")]
-            copies.append((sources[0], sources[-1]))
-    return found, copies
+    return found
 
 
 def ailoop(root, binary):
-    """The final stage of deploy/Dockerfile: the binary, the C libraries that it needs, and certificates."""
-    _empty_root(root)
-    configuration, copies = final_stage((ROOT / "deploy/Dockerfile").read_text())
-    targets = [target for source, target in copies if source.rsplit("/", 1)[-1] == "ailoop"]
-    if not targets:
-        raise Refused("deploy/Dockerfile copies no file `ailoop` into its final stage")
-    target = root / targets[0].lstrip("/")
-    _copy(binary, target)
-    # A debug build has several hundred MB of symbols, which the image has not.
-    subprocess.run(["strip", "--strip-debug", str(target)], capture_output=True)
-    _copy_libraries(root, binary)
-    _copy(CERTIFICATES, root / CERTIFICATES.lstrip("/"))
-    return Image(root, **configuration)
+    """The files that `make image` and deploy/Dockerfile put into the image, with the binary of this run."""
+    debug = root.with_suffix(".debug")
+    command = [sys.executable, str(ROOT / "scripts/image"), "root", "--binary", str(binary), "--out", str(root), "--debug", str(debug)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    debug.unlink(missing_ok=True)
+    if done.returncode:
+        raise Refused(f"the image of ailoop cannot be made: {done.stderr.strip()}")
+    return Image(root, **final_stage((ROOT / "deploy/Dockerfile").read_text()))
 
 
 def nats(root, binary):
@@ -131,6 +128,6 @@ class Images:
         with self._lock:
             if repository not in self._made:
                 root = self._scratch / repository
-                root.mkdir(parents=True)
+                root.mkdir(parents=True, exist_ok=True)  # an attempt may have failed
                 self._made[repository] = self._make[repository](root)
             return self._made[repository]

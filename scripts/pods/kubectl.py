@@ -1,25 +1,16 @@
-"""A `kubectl` for a cluster of this runner: exactly the commands that the pages use, and an error for all others.
-
-Commands are carried out by the runner, which this program asks over a socket. A command that is not known must fail:
-a page that names it has not been tried.
-"""
+"""A `kubectl` for a cluster of this runner: exactly the commands that the pages use, and an error for all others."""
 
 import argparse
 import base64
 import json
-import os
 import pathlib
 import re
-import shutil
 import socket
-import socketserver
-import struct
 import subprocess
-import sys
 import threading
 
-from . import manifests, probes
-from .image import ROOT
+from . import commands, manifests, probes
+from .commands import Parser
 from .manifests import Refused
 from .network import connect, new_socket
 
@@ -28,11 +19,6 @@ KINDS = {
     "job": "Job", "jobs": "Job", "pod": "Pod", "pods": "Pod", "po": "Pod", "svc": "Service", "service": "Service",
     "secret": "Secret", "configmap": "ConfigMap", "cm": "ConfigMap", "namespace": "Namespace", "node": "Node",
 }
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise Refused(f"this kubectl does not know this command: {message}")
 
 
 def parser():
@@ -58,9 +44,10 @@ def parser():
     delete = verb("delete")
     delete.add_argument("kind", choices=sorted(KINDS))
     delete.add_argument("name")
+    delete.add_argument("--ignore-not-found", action="store_true")
     get = verb("get")
     get.add_argument("kind", choices=["pods", "pod", "secret"])
-    get.add_argument("name", nargs="?")
+    get.add_argument("names", nargs="*")
     get.add_argument("-o", "--output", default="")
     get.add_argument("-l", "--selector", default="")
     logs = verb("logs")
@@ -92,32 +79,26 @@ def parser():
 
 def render(directory):
     """Renders a kustomization by the real kubectl, which needs no cluster for it."""
-    shim = os.environ.get("PODS_SHIM")
-    paths = os.pathsep.join(path for path in os.environ["PATH"].split(os.pathsep) if path != shim)
-    real = shutil.which("kubectl", path=paths)
-    if real is None:
-        raise Refused("a kustomization is rendered by `kubectl kustomize`, and there is no kubectl")
-    done = subprocess.run([real, "kustomize", str(directory)], capture_output=True, text=True)
+    done = subprocess.run(["kubectl", "kustomize", str(directory)], capture_output=True, text=True)
     if done.returncode != 0:
         raise Refused(done.stderr.strip())
     return manifests.read(done.stdout)
 
 
-class Commands:
+def encoded(contents):
+    return {key: base64.b64encode(value).decode() for key, value in contents.items()}
+
+
+def secret_as_stored(document):
+    """A Secret as the API server gives it: `stringData` is for writing only."""
+    kept = {name: value for name, value in document.items() if name != "stringData"}
+    return {"apiVersion": "v1"} | kept | {"data": encoded(manifests.contents(document))}
+
+
+class Commands(commands.Commands):
     """Carries out the commands of one call."""
 
-    def __init__(self, cluster, request, client):
-        self.cluster, self.request, self.client = cluster, request, client
-
-    def print(self, text):
-        self.client.sendall(json.dumps({"out": f"{text}\n"}).encode() + b"\n")
-
-    def run(self):
-        arguments = parser().parse_args(self.request["arguments"])
-        getattr(self, "_" + arguments.verb.replace("-", "_"))(arguments)
-
-    def _path(self, name):
-        return pathlib.Path(self.request["directory"]) / name
+    parser = staticmethod(parser)
 
     def _target(self, text, default="Pod"):
         kind, _, name = text.rpartition("/")
@@ -155,9 +136,8 @@ class Commands:
                 data[key] = value.encode()
             for named in arguments.from_file:
                 key, _, path = named.rpartition("=")
-                data[key or pathlib.PurePath(path).name] = self._path(path).read_bytes()
-            encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-            document = {"kind": "Secret", "metadata": {"name": arguments.name}, "data": encoded}
+                data[key or pathlib.PurePath(path).name] = (self.directory / path).read_bytes()
+            document = {"kind": "Secret", "metadata": {"name": arguments.name}, "data": encoded(data)}
         kind, namespace, name = manifests.key_of(document, arguments.namespace)
         if self.cluster.lookup(kind, name, namespace):
             raise Refused(f'Error from server (AlreadyExists): {kind.lower()}s "{name}" already exists')
@@ -165,9 +145,9 @@ class Commands:
 
     def _apply(self, arguments):
         if arguments.kustomization:
-            documents = render(self._path(arguments.kustomization))
+            documents = render(self.directory / arguments.kustomization)
         else:
-            documents = manifests.read(self.request["input"] if arguments.file == "-" else self._path(arguments.file))
+            documents = manifests.read(self.request["input"] if arguments.file == "-" else self.directory / arguments.file)
         self.print("\n".join(self.cluster.apply(documents, arguments.namespace)))
 
     def _delete(self, arguments):
@@ -175,23 +155,33 @@ class Commands:
         if kind == "Pod":
             self.cluster.move(self.cluster.find(arguments.name, arguments.namespace))
         else:
+            if arguments.ignore_not_found and self.cluster.lookup(kind, arguments.name, arguments.namespace) is None:
+                return
             self.cluster.delete(kind, arguments.namespace, arguments.name)
         self.print(f'{kind.lower()} "{arguments.name}" deleted')
 
     def _get(self, arguments):
         if arguments.kind == "secret":
-            found = re.fullmatch(r"jsonpath=['\"]?\{\.data\.([\w.-]+)\}['\"]?", arguments.output)
-            if not (found and arguments.name):
-                raise Refused("this kubectl gives one key of a Secret, by -o jsonpath='{.data.KEY}'")
-            values = manifests.contents(self._object("Secret", arguments.namespace, arguments.name))
-            self.client.sendall(json.dumps({"out": base64.b64encode(values.get(found.group(1), b"")).decode()}).encode() + b"\n")
+            self._get_secrets(arguments)
             return
         labels = dict(pair.split("=") for pair in arguments.selector.split(",") if pair)
         self.print(f"{'NAME':45} {'READY':6} {'STATUS':28} {'RESTARTS':9} {'IP':14} NODE")
         for pod in self.cluster.select(arguments.namespace, labels):
-            if arguments.name in (None, pod.name):
+            if pod.name in arguments.names or not arguments.names:
                 ready = f"{sum(state.ready for state in pod.containers)}/{len(pod.containers)}"
                 self.print(f"{pod.name:45} {ready:6} {pod.status():28} {pod.restarts:<9} {pod.ip or '-':14} {pod.node or '-'}")
+
+    def _get_secrets(self, arguments):
+        """Secrets as JSON, or one key of a Secret, decoded."""
+        secrets = [self._object("Secret", arguments.namespace, name) for name in arguments.names]
+        found = re.fullmatch(r"go-template=\{\{\.data\.([\w-]+) \| base64decode\}\}", arguments.output)
+        if found and len(secrets) == 1:
+            self.write(manifests.contents(secrets[0])[found.group(1)].decode())
+        elif secrets and arguments.output == "json":
+            items = [secret_as_stored(secret) for secret in secrets]
+            self.print(json.dumps(items[0] if len(items) == 1 else {"apiVersion": "v1", "kind": "List", "items": items}))
+        else:
+            raise Refused("this kubectl gives Secrets by -o json, and a key of one by -o go-template='{{.data.KEY | base64decode}}'")
 
     def _logs(self, arguments):
         self.print(self.cluster.logs(self._pod(arguments, arguments.target), arguments.container, arguments.previous).rstrip("\n"))
@@ -302,64 +292,3 @@ def _copy(source, target):
             end.shutdown(socket.SHUT_RDWR)
         except OSError:
             continue
-
-
-class Server(socketserver.ThreadingUnixStreamServer):
-    """Takes the calls of the shim, one a connection."""
-
-    daemon_threads = True
-
-    def __init__(self, cluster):
-        self.cluster, self.calls = cluster, []
-        self.directory = cluster.state / "bin"
-        self.directory.mkdir()
-        path = cluster.state / "kubectl.sock"
-        super().__init__(str(path), Handler)
-        script = self.directory / "kubectl"
-        script.write_text(
-            f'#!/bin/sh\nPYTHONPATH="{ROOT}/scripts" PODS_SOCKET="{path}" PODS_SHIM="{self.directory}" exec "{sys.executable}" -m pods.kubectl "$@"\n')
-        script.chmod(0o755)
-        threading.Thread(target=self.serve_forever, name="kubectl", daemon=True).start()
-
-
-class Handler(socketserver.StreamRequestHandler):
-    def handle(self):
-        credentials = self.request.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        line = json.loads(self.rfile.readline())
-        line["pid"] = struct.unpack("3i", credentials)[0]
-        self.server.calls.append(line["arguments"])
-        code, error = 0, ""
-        try:
-            Commands(self.server.cluster, line, self.request).run()
-        except (Refused, TimeoutError, OSError) as failed:
-            code, error = 1, f"{failed}\n"
-        except BrokenPipeError:
-            return
-        try:
-            self.request.sendall(json.dumps({"error": error, "exit": code}).encode() + b"\n")
-        except OSError:
-            return
-
-
-def main():
-    arguments = sys.argv[1:]
-    text = sys.stdin.read() if "-" in arguments else ""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(os.environ["PODS_SOCKET"])
-        connection.sendall(json.dumps({"arguments": arguments, "directory": os.getcwd(), "input": text}).encode() + b"\n")
-        for line in connection.makefile():
-            reply = json.loads(line)
-            if "exit" in reply:
-                sys.stderr.write(reply["error"])
-                return reply["exit"]
-            sys.stdout.write(reply["out"])
-            sys.stdout.flush()
-    sys.stderr.write("error: the cluster is gone\n")
-    return 1
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -33,6 +33,8 @@ STEPS = """
 TURNS = 3
 MAILBOXES = ("a", "e", "p", "t", "d", "user")
 PAUSE_SECONDS = 0.5
+# Options of the first turn of a session.
+FIRST = ("--agent", "d", "--model", "rehearsal")
 # A turn that takes longer is lost.
 TURN_SECONDS_MAX = 120
 
@@ -97,17 +99,17 @@ class Load:
             number += 1
             session = f"load-{worker}-{number}"
             mailbox = MAILBOXES[(number + worker) % len(MAILBOXES)]
-            first = ["--agent", "d", "--model", "rehearsal"]
-            turns = [(f"pods-load mail to {mailbox} {session}-1", first)]
-            turns += [(f"pods-load list {session}-{turn}", []) for turn in range(2, TURNS + 1)]
+            turns = [(f"pods-load mail to {mailbox} {session}-1", FIRST)]
+            turns += [(f"pods-load list {session}-{turn}", ()) for turn in range(2, TURNS + 1)]
             for prompt, settings in turns:
-                is_answered = self._turn(session, prompt, settings)
+                is_answered = self.turn(session, prompt, settings)
                 if self._stop.wait(PAUSE_SECONDS):
                     return
                 if not is_answered:
                     break  # a person would look; this worker goes on with another session
 
-    def _turn(self, session, prompt, settings):
+    def turn(self, session, prompt, settings=()):
+        """Sends a message and waits for its answer; gives whether it came. `settings` are options of `ailoop run`."""
         began, failure = time.monotonic(), ""
         turn = Turn(session, prompt, began, float("inf"))
         with self._lock:

@@ -9,9 +9,18 @@ from .image import ROOT
 from .manifests import Refused
 
 PAGE = ROOT / "docs/operations.md"
-HEADINGS = ("### First steps", "## Kubernetes")
-# What a step takes at most.
-SECONDS_MAX = 240
+HELM, KUSTOMIZE = "### Install with Helm", "### Install with kustomize"
+# (tool, values): what the page describes.
+SETUPS = {f"{tool}/{values}": (tool, values) for values in ("local", "prod") for tool in ("helm", "kustomize")}
+# What a reader of the page changes for the setup `prod`; it has no default model.
+PROD = {
+    "values-local.yaml": "values-prod.yaml", "overlays/local": "overlays/prod",
+    'ailoop run "Hello"': 'ailoop run --model rehearsal "Hello"',
+}
+# What a script takes at most.
+SECONDS_MAX = 600
+# Printed after the last command of a script.
+END = "no command is left\n"
 
 DOCKER = """#!/bin/sh
 # The image is made from the local binary, as deploy/Dockerfile describes its last stage.
@@ -21,15 +30,33 @@ exit 1
 """
 
 
-def blocks(text):
-    """The shell blocks of the first steps, without the indentation of a list."""
-    for heading in HEADINGS:
-        start = re.search(rf"^{re.escape(heading)}$", text, re.M)
-        if start:
-            section = re.split(r"^##+ ", text[start.end():], maxsplit=1, flags=re.M)[0]
-            found = re.findall(r"^( *)```sh\n(.*?)^\1```", section, re.M | re.S)
-            return [re.sub(f"^{indent}", "", block, flags=re.M) for indent, block in found]
-    raise Refused(f"{PAGE.name} has none of the headings {', '.join(HEADINGS)}")
+def blocks(text, heading):
+    """The shell blocks of a section, without the indentation of a list."""
+    start = re.search(rf"^{re.escape(heading)}$", text, re.M)
+    if not start:
+        raise Refused(f"{PAGE.name} has no heading {heading!r}")
+    section = re.split(r"^##+ ", text[start.end():], maxsplit=1, flags=re.M)[0]
+    found = re.findall(r"^( *)```sh\n(.*?)^\1```", section, re.M | re.S)
+    return [re.sub(f"^{indent}", "", block, flags=re.M) for indent, block in found]
+
+
+def only(found, what):
+    if len(found) != 1:
+        raise Refused(f"{PAGE.name} has {len(found)} of these, and not one: {what}")
+    return found[0]
+
+
+def script(text, tool, values):
+    """The steps of the page for a setup: kustomize has a step of its own in the place of the installation."""
+    steps = blocks(text, HELM)
+    install = only([step for step in steps if "helm install" in step], "steps with `helm install`")
+    if tool == "kustomize":
+        instead = only(blocks(text, KUSTOMIZE), "shell blocks of the section on kustomize")
+        steps = [instead if step == install else step for step in steps if step == install or "helm " not in step]
+    steps = "".join(steps)
+    for old, new in PROD.items() if values == "prod" else ():
+        steps = steps.replace(old, new)
+    return steps
 
 
 class Operator:
@@ -43,22 +70,21 @@ class Operator:
         self.env = {name: os.environ[name] for name in ("HOME", "TERM", "LANG") if name in os.environ}
         self.env["PATH"] = f"{server.directory}:{os.environ['PATH']}"
 
-    def run(self, script, on_line=print):
-        """Runs a script by bash; each command is shown, and the first that fails ends it. Gives its output."""
-        command = ["ip", "netns", "exec", self.namespace, "bash", "-e", "-o", "pipefail", "-c", f"set -v\n{script}"]
+    def run(self, text, on_line=print):
+        """Runs a script by bash; each line is shown, and the first that fails ends it. Gives its output."""
+        command = ["ip", "netns", "exec", self.namespace, "bash", "-e", "-o", "pipefail", "-c", f"set -v\n{text}\nprintf '{END.strip()}\\n'\n"]
         process = subprocess.Popen(command, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
         timer = threading.Timer(SECONDS_MAX, lambda: os.killpg(process.pid, 9))
         timer.start()
-        lines = []
+        lines, line = [], ""
         try:
             for line in process.stdout:
+                if line == END:
+                    break  # a port-forward in the background keeps the pipe open
                 lines.append(line)
                 on_line(f"    {line.rstrip()}")
-                if line == END:
-                    break
-            # A port-forward in the background would keep the pipe open.
-            code = process.wait() if lines[-1:] != [END] else 0
+            code = 0 if line == END else process.wait()
         finally:
             timer.cancel()
             try:
@@ -67,16 +93,10 @@ class Operator:
                 pass
             process.wait()
         if code:
-            raise Refused(f"the first steps of {PAGE.name} failed with exit code {code}")
+            raise Refused(f"a command of an operator failed with exit code {code}: {''.join(lines[-3:]).strip()}")
         return "".join(lines)
 
 
-END = "first steps done\n"
-
-
-def first_steps(operator, overlay, on_line=print):
-    """Follows the page for an overlay."""
-    script = "".join(blocks(PAGE.read_text()))
-    if "overlays/" in script:
-        script = script.replace("overlays/local", f"overlays/{overlay}")
-    return operator.run(f"{script}\nprintf '{END.strip()}\\n'\n", on_line)
+def first_steps(operator, setup):
+    """Follows the page for a setup."""
+    return operator.run(script(PAGE.read_text(), *SETUPS[setup]))

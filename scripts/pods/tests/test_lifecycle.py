@@ -2,9 +2,8 @@
 
 import unittest
 
-from pods import controllers, dns, image, page, probes
+from pods import controllers, dns, helm, image, kubectl, page, probes
 from pods.kubelet import restart_delay
-from pods.kubectl import parser
 from pods.load import with_steps
 from pods.manifests import Refused
 
@@ -92,22 +91,41 @@ class Around(unittest.TestCase):
         self.assertEqual(ask("nats.other.svc.cluster.local", dns.A), (dns.NO_SUCH_NAME, 0))
 
     def test_image_is_that_of_the_last_stage(self):
-        found, copies = image.final_stage('FROM a AS b\nENTRYPOINT ["x"]\nFROM c\nENV A=1\nCOPY --from=b /out/y /usr/bin/y\nUSER 7:8\nENTRYPOINT ["/usr/bin/y"]\n')
-        self.assertEqual((found["entrypoint"], found["user"], found["env"], copies), (["/usr/bin/y"], "7:8", {"A": "1"}, [("/out/y", "/usr/bin/y")]))
+        found = image.final_stage('FROM a AS b\nENTRYPOINT ["x"]\nFROM c\nENV A=1\nCOPY --from=b /out/y /usr/bin/y\nUSER 7:8\nENTRYPOINT ["/usr/bin/y"]\n')
+        self.assertEqual((found["entrypoint"], found["user"], found["env"]), (["/usr/bin/y"], "7:8", {"A": "1"}))
         names = ["ailoop", "registry.example.com:5000/x/ailoop:0.1.0", "r/ailoop@sha256:0a", "nats:2.15.1-alpine"]
         self.assertEqual([image.Images.repository(name) for name in names], ["ailoop", "ailoop", "ailoop", "nats"])
 
-    def test_shell_blocks_of_the_page_are_found_and_its_commands_known(self):
-        self.assertEqual(page.blocks("## Kubernetes\n\n1. a\n\n   ```sh\n   b\n     c\n   ```\n\n## Next\n```sh\nd\n```\n"), ["b\n  c\n"])
-        text = "".join(page.blocks(page.PAGE.read_text()))
-        self.assertIn("kubectl apply -k deploy/kubernetes/overlays/local", text)
+    def test_shell_blocks_of_a_section_are_found(self):
+        text = "## A\n\n1. a\n\n   ```sh\n   b\n     c\n   ```\n\n## Next\n```sh\nd\n```\n"
+        self.assertEqual(page.blocks(text, "## A"), ["b\n  c\n"])
+        with self.assertRaises(Refused):
+            page.blocks(text, "## B")
 
-    def test_command_that_the_shim_does_not_know_is_refused(self):
-        parser().parse_args(["-n", "x", "create", "secret", "generic", "s", "--from-literal=a=b"])
-        parser().parse_args(["rollout", "restart", "deployment/x", "-n", "x"])
-        for words in (["top", "pods"], ["apply", "--server-side", "-f", "x"], ["get", "nodes"]):
-            with self.assertRaises(Refused):
-                parser().parse_args(words)
+    def test_steps_of_the_page_differ_by_setup(self):
+        scripts = {setup: page.script(page.PAGE.read_text(), *words) for setup, words in page.SETUPS.items()}
+        for setup, script in scripts.items():
+            tool, values = page.SETUPS[setup]
+            self.assertEqual((f"values-{values}.yaml" in script, "helm " in script), (tool == "helm",) * 2, setup)
+            self.assertEqual(f"overlays/{values}" in script, tool == "kustomize", setup)
+            self.assertEqual("--model rehearsal" in script, values == "prod", setup)
+            self.assertTrue(script.index("create namespace") < script.index("rollout status") < script.index("ailoop run"), setup)
+
+    def test_command_that_a_shim_does_not_know_is_refused(self):
+        known = {
+            kubectl: [["-n", "x", "create", "secret", "generic", "s", "--from-literal=a=b"], ["rollout", "restart", "deployment/x", "-n", "x"]],
+            helm: [["-n", "x", "test", "r"], ["install", "r", "chart", "-f", "a.yaml", "--set", "a=b"], ["rollback", "r", "1"]],
+        }
+        unknown = {
+            kubectl: [["top", "pods"], ["apply", "--server-side", "-f", "x"], ["get", "nodes"]],
+            helm: [["upgrade", "--install", "r", "chart"], ["rollback", "r", "one"], ["history", "r"]],
+        }
+        for program in (kubectl, helm):
+            for words in known[program]:
+                program.Commands.parser().parse_args(words)
+            for words in unknown[program]:
+                with self.assertRaises(Refused):
+                    program.Commands.parser().parse_args(words)
 
     def test_load_needs_the_script_of_the_rehearsal(self):
         with self.assertRaises(Refused):

@@ -3,10 +3,13 @@
 import contextlib
 import sys
 
-from .. import kubectl, manifests
+from .. import kubectl, page, shims
 from ..cluster import Cluster
-from ..__main__ import OVERLAYS, entrance
+from ..disturbances import entrance
+from ..image import ROOT
 from ..network import connect
+
+OVERLAYS = ROOT / "deploy/kubernetes/overlays"
 
 
 @contextlib.contextmanager
@@ -14,12 +17,23 @@ def started(overlay, **options):
     """A cluster in which an overlay, or a list of documents, is ready; Secrets that it names have values of this run."""
     documents = kubectl.render(OVERLAYS / overlay) if isinstance(overlay, str) else overlay
     with Cluster(sys.argv[1], verbose=True, **options) as cluster:
-        for namespace in {manifests.key_of(document)[1] for document in documents} - {""}:
-            cluster.create_namespace(namespace)
-        cluster.create_secrets(documents)
-        cluster.apply(documents)
+        cluster.install(documents)
         cluster.wait_ready()
         yield cluster
+
+
+@contextlib.contextmanager
+def followed(setup):
+    """A cluster in which the steps of the page were followed for a setup, and the operator who did that."""
+    with Cluster(sys.argv[1], verbose=True) as cluster:
+        server = shims.Server(cluster)
+        try:
+            operator = page.Operator(cluster, server, sys.argv[1])
+            page.first_steps(operator, setup)
+            cluster.wait_ready("ailoop")
+            yield cluster, operator
+        finally:
+            server.shutdown()
 
 
 def session(cluster, client, *words, namespace="ailoop", token=None):
