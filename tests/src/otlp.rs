@@ -120,13 +120,13 @@ fn read(service: &str, span: Exported) -> Span {
         id: hex(&span.span_id),
         parent: hex(&span.parent_span_id),
         texts: texts(&span.attributes),
-        integers: values(&span.attributes, |value| match value {
-            Value::IntValue(number) => Some(*number),
-            _ => None,
+        integers: values(&span.attributes, |value| {
+            let Value::IntValue(number) = value else { return None };
+            Some(*number)
         }),
-        lists: values(&span.attributes, |value| match value {
-            Value::ArrayValue(list) => Some(list.values.len()),
-            _ => None,
+        lists: values(&span.attributes, |value| {
+            let Value::ArrayValue(list) = value else { return None };
+            Some(list.values.len())
         }),
         links: span.links.iter().map(|link| hex(&link.span_id)).collect(),
         is_error: span.status.is_some_and(|status| status.code == StatusCode::Error as i32),
@@ -135,9 +135,9 @@ fn read(service: &str, span: Exported) -> Span {
 }
 
 fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
-    values(attributes, |value| match value {
-        Value::StringValue(text) => Some(text.clone()),
-        _ => None,
+    values(attributes, |value| {
+        let Value::StringValue(text) = value else { return None };
+        Some(text.clone())
     })
 }
 

@@ -15,9 +15,9 @@ pub(crate) struct Messages {
 impl Messages {
     pub(crate) fn add_user(&mut self, message: &UserProcessed) {
         let content = serde_json::to_value(&message.content).unwrap_or_default();
-        let parts = match content {
-            Value::String(text) => json!([{"type": "text", "content": text}]),
-            other => other,
+        let parts = match content.as_str() {
+            Some(text) => json!([{"type": "text", "content": text}]),
+            None => content,
         };
         self.all.push(json!({"role": "user", "parts": parts}));
     }

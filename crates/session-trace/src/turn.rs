@@ -8,6 +8,7 @@ use contract::event::{
     ToolCallResult, TurnCompleted, UserProcessed,
 };
 use contract::ids::CallAttempt;
+use contract::settings::{AgentSettings, ModelSettings};
 use contract::subject::SessionKey;
 use contract::tool::Outcome;
 use contract::trace::TraceContext;
@@ -47,27 +48,32 @@ pub fn session_spans(key: &SessionKey, commits: &[(u64, Commit)], with_content: 
     let (mut turns, mut given) = (Vec::new(), None);
     for (position, (_, commit)) in commits.iter().enumerate() {
         for event in &commit.events {
-            let (agent, model) = match event {
-                Event::SessionStarted(started) => (&started.agent, &started.model),
-                Event::Configured(configured) => (&configured.agent, &configured.model),
-                Event::TurnStarted(started) => {
-                    facts.previous = std::mem::replace(
-                        &mut given,
-                        started.traceparent.as_deref().and_then(|traceparent| traceparent.parse().ok()),
-                    );
-                    let rest = commits.get(position..).unwrap_or_default();
-                    let spans = turn_spans(key, started.turn, &facts, rest, with_content);
-                    turns.extend(spans.map(|spans| (started.turn, spans)));
-                    continue;
-                }
-                _ => continue,
-            };
-            facts.agent_id = agent.id.to_string();
-            facts.agent_name.clone_from(&agent.name);
-            facts.model.clone_from(&model.id);
+            if let Some((agent, model)) = settings(event) {
+                facts.agent_id = agent.id.to_string();
+                facts.agent_name.clone_from(&agent.name);
+                facts.model.clone_from(&model.id);
+            }
+            if let Event::TurnStarted(started) = event {
+                let own = started.traceparent.as_deref().and_then(|traceparent| traceparent.parse().ok());
+                facts.previous = std::mem::replace(&mut given, own);
+                let rest = commits.get(position..).unwrap_or_default();
+                let spans = turn_spans(key, started.turn, &facts, rest, with_content);
+                turns.extend(spans.map(|spans| (started.turn, spans)));
+            }
         }
     }
     turns
+}
+
+/// The settings that hold from this event on, where it sets them.
+fn settings(event: &Event) -> Option<(&AgentSettings, &ModelSettings)> {
+    if let Event::SessionStarted(started) = event {
+        return Some((&started.agent, &started.model));
+    }
+    if let Event::Configured(configured) = event {
+        return Some((&configured.agent, &configured.model));
+    }
+    None
 }
 
 /// The spans of a turn. `commits` holds the one that began it and all later ones up to its end, or up to now. With
@@ -185,16 +191,16 @@ impl<'a> Builder<'a> {
             Event::UserProcessed(message) => self.messages.add_user(message),
             Event::ModelCallOpened(opened) => {
                 let step = (attr::STEP, opened.step.into());
-                self.open_model_call(now, &opened.call, opened.attempt, self.model.clone(), vec![step]);
+                self.open_model_call(now, &opened.call, opened.attempt, &self.model.clone(), vec![step]);
             }
             Event::SummaryOpened(opened) => {
                 let purpose = (attr::PURPOSE, "summary".into());
-                self.open_model_call(now, &opened.call, 1, self.model.clone(), vec![purpose]);
+                self.open_model_call(now, &opened.call, 1, &self.model.clone(), vec![purpose]);
                 self.summary = Some(opened.call.clone());
             }
             Event::JudgeOpened(opened) => {
                 let purpose = (attr::PURPOSE, "judge".into());
-                self.open_model_call(now, &opened.call, 1, opened.model.clone(), vec![purpose]);
+                self.open_model_call(now, &opened.call, 1, &opened.model, vec![purpose]);
                 self.judge = Some(opened.call.clone());
             }
             Event::AiFullReceived(reply) => self.close_reply(now, reply),
@@ -245,10 +251,10 @@ impl<'a> Builder<'a> {
         now: Timestamp,
         call: &CallId,
         attempt: u32,
-        model: String,
+        model: &str,
         more: Vec<(&'static str, Value)>,
     ) {
-        let mut attributes = vec![(attr::OPERATION, name::CHAT.into()), (attr::MODEL, model.as_str().into())];
+        let mut attributes = vec![(attr::OPERATION, name::CHAT.into()), (attr::MODEL, model.into())];
         attributes.extend(more);
         if self.with_content {
             attributes.push((attr::INPUT_MESSAGES, self.messages.to_text().into()));

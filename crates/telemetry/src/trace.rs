@@ -56,10 +56,8 @@ pub fn of(span: &Span) -> Option<TraceContext> {
 
 /// Runs `future` at a position in a trace: its messages carry this position, whichever span is open.
 pub async fn scope<F: Future>(context: Option<TraceContext>, future: F) -> F::Output {
-    match context {
-        Some(_) => SCOPE.scope(context, future).await,
-        None => future.await,
-    }
+    let outer = SCOPE.try_with(|scope| *scope).ok().flatten();
+    SCOPE.scope(context.or(outer), future).await
 }
 
 /// Begins a trace, which is sampled by `telemetry.sample_ratio`. Without a collector it is not sampled.

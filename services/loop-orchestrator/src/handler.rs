@@ -82,7 +82,7 @@ impl Handler for InputHandler {
         }
         let mut cached = self.runner.cache.lock(&key).await;
         let result = if input.is_client() {
-            self.handle_in_order(&key, &mut cached, input).await
+            Box::pin(self.handle_in_order(&key, &mut cached, input)).await
         } else {
             self.runner.handle(&key, &mut cached, &[input]).await
         };

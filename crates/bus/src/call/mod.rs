@@ -215,7 +215,7 @@ impl<H: CallHandler> Calls<H> {
             }
         }
         if open.may_have_been_held {
-            self.close_earlier(&open, delivery);
+            Self::close_earlier(&open, delivery);
         }
         // The call counts as held until its result is stored: even without a stored result it may have had its effect.
         let _held = self.bus.hold_call(&key, &call.call);
@@ -230,7 +230,7 @@ impl<H: CallHandler> Calls<H> {
     }
 
     /// Sends a span for the deliveries before this one: a worker that died could not send the span of its own.
-    fn close_earlier(&self, open: &OpenCall<H::Item>, delivery: &Delivery) {
+    fn close_earlier(open: &OpenCall<H::Item>, delivery: &Delivery) {
         let Some(attempt) = open.trace.filter(|_| open.delivered > 1) else { return };
         let stored = delivery.stored_at.as_millis();
         let waited = u64::try_from(delivery.waited.as_millis()).unwrap_or(u64::MAX);

@@ -42,7 +42,9 @@ struct Published<'a> {
     stream: Cow<'a, str>,
 }
 
+/// The fields have the names of the server.
 #[derive(Deserialize)]
+#[allow(clippy::struct_field_names, reason = "as the server names them")]
 struct ConsumerInfo {
     num_pending: u64,
     num_ack_pending: u64,

@@ -86,7 +86,7 @@ pub(super) async fn begin_request(
         })?;
         dispatch(api, caller, waiting, method, request.params).await
     };
-    let started = telemetry::trace::scope(turn, started.instrument(span.clone())).await;
+    let started = Box::pin(telemetry::trace::scope(turn, started.instrument(span.clone()))).await;
     async move {
         let outcome = match started {
             Ok(reply) => reply.await,
