@@ -256,43 +256,6 @@ async fn killed_processes_leave_one_connected_trace() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn orchestrator_killed_after_the_last_commit_another_one_sends_the_turn() -> anyhow::Result<()> {
-    const SESSIONS: usize = 12;
-    let replies = (0..SESSIONS).map(|_| ScriptedReply::signal("Done.", "TERMINATE")).collect();
-    let model = ModelServer::with_replies(replies).await?;
-    let collector = Collector::start().await?;
-    // Nothing is exported by itself: what comes was flushed before the acknowledgement.
-    let mut environment = collector.environment();
-    environment[1].1 = "600000".to_owned();
-    let process_fleet = fleet_with(&environment, &model).await?;
-    let _gateway = process_fleet.spawn("gateway").await?;
-    let edge = process_fleet.edge().await?;
-    let client = edge.client().await?;
-    let mut last = process_fleet.spawn("orchestrator").await?;
-    let mut traces = Vec::new();
-    for number in 0..SESSIONS {
-        let session = format!("s{number}");
-        client.start(&session, "go").await?;
-        // The end is published before the spans can have been exported.
-        let events = client.watch(&session).await?.to_end().await?;
-        last.kill()?;
-        last = process_fleet.spawn("orchestrator").await?;
-        traces.push(events[2].trace_id.clone());
-    }
-    for trace in &traces {
-        let turn = async || {
-            let spans = collector.trace(trace);
-            !named(&spans, "invoke_agent e").is_empty() && named(&spans, "chat test").len() == 1
-        };
-        eventually("the spans of the turn", turn).await.map_err(|error| {
-            let spans = collector.trace(trace);
-            anyhow::anyhow!("{error}: {:?} {}", mistakes(&spans), drawn(&spans))
-        })?;
-    }
-    Ok(())
-}
-
 /// The beginning of a `traceparent` that names this span.
 fn of(span: &Span) -> String {
     format!("00-{}-{}", span.trace, span.id)

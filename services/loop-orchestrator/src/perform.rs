@@ -72,7 +72,7 @@ impl SessionRunner {
             self.acknowledge_command(key, input, session, slot, &commit.events).await?;
             if let Some(turn) = turn_trace::ended_turn(&commit.events) {
                 let facts = turn_trace::facts(session, turn);
-                handled.sent_spans |= turn_trace::send_turn(&self.bus, &facts, key, turn, slot).await;
+                handled.sent_spans |= turn_trace::send_turn(&self.bus, &facts, key, turn, slot).await?;
             }
         }
         Ok((effects, handled))

@@ -224,15 +224,15 @@ impl SessionRunner {
                     let Prepared { slot, meta, after, .. } = prepared;
                     let performed = self.perform(key, &after, slot, &meta, &decision, inputs, *is_repair_due);
                     let result = scope(after.turn_trace(), performed).await;
-                    let mut handled = Handled::default();
-                    if let (Some(facts), Some(turn)) = (facts, turn_trace::ended_turn(&decision.events)) {
-                        handled.sent_spans = turn_trace::send_turn(&self.bus, &facts, key, turn, slot).await;
-                    }
                     // An ended session gets few inputs, so its state is not cached.
                     *is_repair_due = result.is_err();
                     let loaded = Loaded { session: after, generation, is_repair_due: *is_repair_due };
                     *cached = (loaded.session.phase() != Phase::Ended).then_some(loaded);
                     result?;
+                    let mut handled = Handled::default();
+                    if let (Some(facts), Some(turn)) = (facts, turn_trace::ended_turn(&decision.events)) {
+                        handled.sent_spans = turn_trace::send_turn(&self.bus, &facts, key, turn, slot).await?;
+                    }
                     return if is_poison { Err(HandleError::Poison) } else { Ok(handled) };
                 }
                 Committed::Theirs => {

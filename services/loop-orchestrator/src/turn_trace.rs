@@ -28,23 +28,30 @@ pub(crate) fn ended_turn(events: &[Event]) -> Option<u32> {
 /// Sends the spans of a turn that ended with the commit in `slot`; `before` is of the state before it. Returns whether
 /// there were any: then the input is to be acknowledged only when they are exported, so that another replica sends them
 /// if this one dies.
-pub(crate) async fn send_turn(bus: &Bus, before: &TurnFacts, key: &SessionKey, turn: u32, slot: u64) -> bool {
+pub(crate) async fn send_turn(
+    bus: &Bus,
+    before: &TurnFacts,
+    key: &SessionKey,
+    turn: u32,
+    slot: u64,
+) -> Result<bool, BusError> {
     if !telemetry::trace::is_exporting() {
-        return false;
+        return Ok(false);
     }
-    match read_turn(bus, key, turn, slot).await {
-        Ok(commits) => {
-            let with_content = telemetry::trace::carries_content();
-            let Some(spans) = turn_spans(key, turn, before, &commits, with_content) else { return false };
-            let is_sampled = spans.context.is_sampled;
-            telemetry::trace::send(spans.spans);
-            is_sampled
-        }
-        Err(error) => {
+    let commits = match read_turn(bus, key, turn, slot).await {
+        Ok(commits) => commits,
+        Err(error) if error.is_final() => {
             tracing::warn!(session = %key, turn, %error, "the spans of a turn are not sent: its log cannot be read");
-            false
+            return Ok(false);
         }
-    }
+        // The input comes again, and the spans with it.
+        Err(error) => return Err(error),
+    };
+    let with_content = telemetry::trace::carries_content();
+    let Some(spans) = turn_spans(key, turn, before, &commits, with_content) else { return Ok(false) };
+    let is_sampled = spans.context.is_sampled;
+    telemetry::trace::send(spans.spans);
+    Ok(is_sampled)
 }
 
 /// What the spans of turn `turn` need beside its commits.
