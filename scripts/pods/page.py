@@ -19,8 +19,11 @@ PROD = {
 }
 # What a script takes at most.
 SECONDS_MAX = 600
-# Printed after the last command of a script.
-END = "no command is left\n"
+# A person waits until a port-forward says that it listens.
+FORWARD = re.compile(r"^.* port-forward \S+ (\d+).*&.*$", re.M)
+LISTENS = r"timeout 60 bash -c 'until (exec 3<>/dev/tcp/127.0.0.1/\1) 2>/dev/null; do sleep 0.1; done'"
+# Whatever ends a script, it leaves no port-forward behind.
+PRELUDE = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\nset -v\n"
 
 DOCKER = """#!/bin/sh
 # The image is made from the local binary, as deploy/Dockerfile describes its last stage.
@@ -72,19 +75,18 @@ class Operator:
 
     def run(self, text, on_line=print):
         """Runs a script by bash; each line is shown, and the first that fails ends it. Gives its output."""
-        command = ["ip", "netns", "exec", self.namespace, "bash", "-e", "-o", "pipefail", "-c", f"set -v\n{text}\nprintf '{END.strip()}\\n'\n"]
+        script = PRELUDE + FORWARD.sub(rf"\g<0>\n{LISTENS}", text)
+        command = ["ip", "netns", "exec", self.namespace, "bash", "-e", "-o", "pipefail", "-c", script]
         process = subprocess.Popen(command, cwd=ROOT, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, start_new_session=True)
         timer = threading.Timer(SECONDS_MAX, lambda: os.killpg(process.pid, 9))
         timer.start()
-        lines, line = [], ""
+        lines = []
         try:
             for line in process.stdout:
-                if line == END:
-                    break  # a port-forward in the background keeps the pipe open
                 lines.append(line)
                 on_line(f"    {line.rstrip()}")
-            code = 0 if line == END else process.wait()
+            code = process.wait()
         finally:
             timer.cancel()
             try:

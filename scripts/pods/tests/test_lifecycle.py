@@ -111,6 +111,10 @@ class Around(unittest.TestCase):
             self.assertEqual("--model rehearsal" in script, values == "prod", setup)
             self.assertTrue(script.index("create namespace") < script.index("rollout status") < script.index("ailoop run"), setup)
 
+    def test_port_forward_of_the_page_is_awaited(self):
+        script = page.FORWARD.sub(rf"\g<0>\n{page.LISTENS}", page.script(page.PAGE.read_text(), "helm", "local"))
+        self.assertRegex(script, r"port-forward service/ailoop-edge 7070 7071 &\ntimeout .*/dev/tcp/127\.0\.0\.1/7070\)")
+
     def test_command_that_a_shim_does_not_know_is_refused(self):
         known = {
             kubectl: [["-n", "x", "create", "secret", "generic", "s", "--from-literal=a=b"], ["rollout", "restart", "deployment/x", "-n", "x"]],

@@ -9,12 +9,11 @@ from .. import disturbances, manifests, page, report
 from . import expect, followed
 
 SERVER = "--nats nats://127.0.0.1:4222"
-LISTENING = "timeout 20 bash -c 'until (exec 3<>/dev/tcp/127.0.0.1/4222) 2>/dev/null; do sleep 0.1; done'\n"
 # Where there is load, the runner updates the files of pods every second; a kubelet does it every minute.
 MOUNTED = "sleep 3\n"
 block = page.only([block for block in page.blocks(page.PAGE.read_text(), "### Create the credentials") if "secrets()" in block], "blocks with `secrets()`")
 DEFINED, FORWARD, CHECK, ADD = block.splitlines(keepends=True)
-SECRETS = DEFINED + FORWARD + LISTENING
+SECRETS = DEFINED + FORWARD
 
 
 def quietly(operator, script):
