@@ -157,9 +157,9 @@ class Verdict:
 
 
 def judge(turn, asked, answered):
-    """`ok`, `refused` (an error for the client, and nothing happened), `unseen` (done, but the client got an error), `lost`, `doubled`."""
+    """`ok`, `refused` (an error for the client, and nothing happened), `unanswered` (done, but the client got an error), `lost`, `doubled`."""
     if asked > 1 or answered > 1:
         return "doubled"
     if asked == answered == 1:
-        return "unseen" if turn.failure else "ok"
+        return "unanswered" if turn.failure else "ok"
     return "refused" if turn.failure and asked == answered == 0 else "lost"

@@ -6,13 +6,13 @@ from .manifests import Refused
 
 def summary(cluster, rows, verdicts, outcomes):
     """Prints what became of every turn; gives the number of those that were lost or doubled, and of stalls."""
-    words = ("refused", "unseen", "lost", "doubled")
+    words = ("refused", "unanswered", "lost", "doubled")
     if rows:
-        print(f"\n  {'disturbance':34} {'turns':>5} {'refused':>7} {'unseen':>6} {'lost':>4} {'doubled':>7} {'recovered, s':>12} {'slowest, s':>10}")
+        print(f"\n  {'disturbance':34} {'turns':>5} {'refused':>7} {'unanswered':>10} {'lost':>4} {'doubled':>7} {'recovered, s':>12} {'slowest, s':>10}")
     for row in rows:
         found = [verdict.word for verdict in verdicts if verdict.turn in row.turns]
-        refused, unseen, lost, doubled = (found.count(word) for word in words)
-        print(f"  {row.what:34} {len(found):5} {refused:7} {unseen:6} {lost:4} {doubled:7} {row.recovered_seconds:12.1f} {row.slowest:10.1f}")
+        refused, unanswered, lost, doubled = (found.count(word) for word in words)
+        print(f"  {row.what:34} {len(found):5} {refused:7} {unanswered:10} {lost:4} {doubled:7} {row.recovered_seconds:12.1f} {row.slowest:10.1f}")
     counts = {word: sum(verdict.word == word for verdict in verdicts) for word in ("ok", *words)}
     if rows:
         slowest = max(rows, key=lambda row: row.slowest)

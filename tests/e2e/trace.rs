@@ -4,12 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ailoop_tests::client::ReceivedEvent;
 use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
 use ailoop_tests::otlp::{Collector, Span};
 use ailoop_tests::process_fleet::ProcessFleet;
 use ailoop_tests::tool_server::{RecordedCall, ToolAnswer, ToolServer, ToolServerBuilder};
 use ailoop_tests::wait::{PATIENCE, eventually, soon};
 use ailoop_tool::{Effect, Tool};
+use anyhow::Context;
 use serde_json::json;
 
 /// The log counts in milliseconds.
@@ -17,6 +19,12 @@ const MILLI: u64 = 1_000_000;
 
 fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
     spans.iter().filter(|span| span.name == name).collect()
+}
+
+/// The trace of a turn. What the edge says by itself, such as the reply so far to a viewer that comes late, names none.
+fn trace_of(events: &[ReceivedEvent]) -> anyhow::Result<String> {
+    let completed = events.iter().find(|event| event.topic == "turn.completed").context("the turn has not ended")?;
+    Ok(completed.trace_id.clone())
 }
 
 /// The fleet's spans of a trace: those of a client's request are apart.
@@ -94,9 +102,11 @@ async fn turn_has_one_trace_through_all_services() -> anyhow::Result<()> {
     client.start("s", "go").await?;
     let events = client.watch("s").await?.to_end().await?;
 
-    let trace = events[2].trace_id.clone();
-    assert_eq!(trace.len(), 32, "{:?}", events[2]);
-    for event in events.iter().filter(|event| event.topic != "session_started") {
+    let trace = trace_of(&events)?;
+    assert_eq!(trace.len(), 32, "{trace}");
+    let of_the_turn =
+        |event: &&ReceivedEvent| !["session_started", "message.ai_chunk_received"].contains(&&*event.topic);
+    for event in events.iter().filter(of_the_turn) {
         assert_eq!(event.trace_id, trace, "{}", event.topic);
     }
     let expected = BTreeMap::from([
@@ -236,7 +246,7 @@ async fn killed_processes_leave_one_connected_trace() -> anyhow::Result<()> {
     second.kill()?;
     let events = watching.to_end().await?;
 
-    let trace = events[2].trace_id.clone();
+    let trace = trace_of(&events)?;
     let ended = async || {
         let spans = collector.trace(&trace);
         named(&spans, "continuation.decide").len() == 2 && mistakes(&spans).is_empty()
@@ -253,6 +263,43 @@ async fn killed_processes_leave_one_connected_trace() -> anyhow::Result<()> {
         named(&spans, "redelivered").iter().map(|span| &*span.texts["ailoop.closed_by"]).collect();
     closers.sort_unstable();
     assert_eq!(closers, ["executor", "gateway", "gateway"], "{}", drawn(&spans));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orchestrator_killed_after_the_last_commit_another_one_sends_the_turn() -> anyhow::Result<()> {
+    const SESSIONS: usize = 12;
+    let replies = (0..SESSIONS).map(|_| ScriptedReply::signal("Done.", "TERMINATE")).collect();
+    let model = ModelServer::with_replies(replies).await?;
+    let collector = Collector::start().await?;
+    // Nothing is exported by itself: what comes was flushed before the acknowledgement.
+    let mut environment = collector.environment();
+    environment[1].1 = "600000".to_owned();
+    let process_fleet = fleet_with(&environment, &model).await?;
+    let _gateway = process_fleet.spawn("gateway").await?;
+    let edge = process_fleet.edge().await?;
+    let client = edge.client().await?;
+    let mut last = process_fleet.spawn("orchestrator").await?;
+    let mut traces = Vec::new();
+    for number in 0..SESSIONS {
+        let session = format!("s{number}");
+        client.start(&session, "go").await?;
+        // The end is published before the spans can have been exported.
+        let events = client.watch(&session).await?.to_end().await?;
+        last.kill()?;
+        last = process_fleet.spawn("orchestrator").await?;
+        traces.push(trace_of(&events)?);
+    }
+    for trace in &traces {
+        let turn = async || {
+            let spans = collector.trace(trace);
+            !named(&spans, "invoke_agent e").is_empty() && named(&spans, "chat test").len() == 1
+        };
+        eventually("the spans of the turn", turn).await.map_err(|error| {
+            let spans = collector.trace(trace);
+            anyhow::anyhow!("{error}: {:?} {}", mistakes(&spans), drawn(&spans))
+        })?;
+    }
     Ok(())
 }
 

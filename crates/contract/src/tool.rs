@@ -214,6 +214,20 @@ pub enum Outcome {
     Unknown,
 }
 
+impl Outcome {
+    /// As in an event.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Denied => "denied",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// `provide_tool_result`: of executors only.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {

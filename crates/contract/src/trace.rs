@@ -2,7 +2,7 @@
 //!
 //! A turn outlives the processes that take part in it. So its span, and the span of each of its calls, have ids that
 //! every process computes alike: from the `traceparent` in the log, the session, the turn and the call. A process may
-//! name such a span as a parent before it exists, and whoever ends the turn sends it. See ADR 50.
+//! name such a span as a parent before it exists, and the replica that ends the turn sends it. See ADR 50.
 
 use std::fmt;
 use std::str::FromStr;

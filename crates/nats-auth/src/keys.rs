@@ -1,4 +1,4 @@
-//! The keys that sign: whoever has one makes users.
+//! The keys that sign users. Who has one can make users.
 
 use std::collections::BTreeMap;
 

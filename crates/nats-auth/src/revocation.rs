@@ -47,7 +47,7 @@ impl Installation {
         // nats-server loses requests in the instant in which it replaces an account: no account without a need.
         for account in self.accounts_of(connection, users).await? {
             let connected = connection.connections(&self.authority().account_key(account)).await?;
-            // Everything that was issued up to then, by the clock of whoever issued it.
+            // Everything that was issued up to then, by the clock of the issuer.
             let issued = |user: &str| {
                 let issued = connected.iter().filter(|connected| connected.claims.public_key == user);
                 issued.map(|connected| connected.claims.issued_at).max().unwrap_or_default()

@@ -331,7 +331,7 @@ impl<'a> Builder<'a> {
     }
 
     fn close_result(&mut self, now: Timestamp, result: &ToolCallResult) {
-        let outcome = outcome_name(result.outcome);
+        let outcome = result.outcome.as_str();
         let mut more = vec![(attr::OUTCOME, outcome.into())];
         if self.with_content {
             more.push((attr::TOOL_RESULT, content::shorten(result.content.clone()).into()));
@@ -455,15 +455,4 @@ fn spent_attributes(spent: &Spent) -> Vec<(&'static str, Value)> {
         (attr::REASONING_TOKENS, usage.reasoning.into()),
         (attr::COST, spent.cost_usd.into()),
     ]
-}
-
-const fn outcome_name(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Ok => "ok",
-        Outcome::Error => "error",
-        Outcome::Denied => "denied",
-        Outcome::Timeout => "timeout",
-        Outcome::Cancelled => "cancelled",
-        Outcome::Unknown => "unknown",
-    }
 }

@@ -232,7 +232,8 @@ impl Session {
 
     /// The span of the running turn, or of the last one.
     pub fn turn_trace(&self) -> Option<TraceContext> {
-        self.trace_of(self.state.turns, self.state.traceparent.as_deref())
+        let given: TraceContext = self.state.traceparent.as_deref()?.parse().ok()?;
+        (self.state.turns > 0).then(|| given.turn(&self.key(), self.state.turns))
     }
 
     /// The trace context under which the turn before turn `turn` began: for a link. `turn` is the running turn, or the
@@ -241,11 +242,6 @@ impl Session {
         let begun = self.state.turns >= turn;
         let before = if begun { &self.state.previous_traceparent } else { &self.state.traceparent };
         before.as_deref()?.parse().ok()
-    }
-
-    fn trace_of(&self, turn: u32, traceparent: Option<&str>) -> Option<TraceContext> {
-        let given: TraceContext = traceparent.filter(|_| turn > 0)?.parse().ok()?;
-        Some(given.turn(&self.key(), turn))
     }
 
     /// Number of the running turn, or of the last one; 0 before the first.

@@ -14,37 +14,38 @@ const EXPORT_MAX: Duration = Duration::from_secs(5);
 /// The exporter of spans to `endpoint`.
 pub(crate) fn spans(endpoint: &str, config: &TelemetryConfig) -> Result<SpanExporter, TelemetryError> {
     let builder = SpanExporter::builder();
-    let built = match config.otlp_protocol {
-        OtlpProtocol::Grpc => {
-            let mut builder = builder.with_tonic().with_endpoint(endpoint).with_timeout(EXPORT_MAX);
-            if let Some(tls) = tls(endpoint, config)? {
-                builder = builder.with_tls_config(tls);
-            }
-            builder.build()
-        }
-        OtlpProtocol::Http => {
-            builder.with_http().with_endpoint(path_of(endpoint, "v1/traces")).with_timeout(EXPORT_MAX).build()
-        }
-    };
-    built.map_err(|error| unusable(endpoint, &error))
+    match config.otlp_protocol {
+        OtlpProtocol::Grpc => over_grpc(builder.with_tonic(), endpoint, config)?.build(),
+        OtlpProtocol::Http => over_http(builder.with_http(), endpoint, "v1/traces").build(),
+    }
+    .map_err(|error| unusable(endpoint, &error))
 }
 
 /// The exporter of metrics to `endpoint`.
 pub(crate) fn metrics(endpoint: &str, config: &TelemetryConfig) -> Result<MetricExporter, TelemetryError> {
     let builder = MetricExporter::builder();
-    let built = match config.otlp_protocol {
-        OtlpProtocol::Grpc => {
-            let mut builder = builder.with_tonic().with_endpoint(endpoint).with_timeout(EXPORT_MAX);
-            if let Some(tls) = tls(endpoint, config)? {
-                builder = builder.with_tls_config(tls);
-            }
-            builder.build()
-        }
-        OtlpProtocol::Http => {
-            builder.with_http().with_endpoint(path_of(endpoint, "v1/metrics")).with_timeout(EXPORT_MAX).build()
-        }
-    };
-    built.map_err(|error| unusable(endpoint, &error))
+    match config.otlp_protocol {
+        OtlpProtocol::Grpc => over_grpc(builder.with_tonic(), endpoint, config)?.build(),
+        OtlpProtocol::Http => over_http(builder.with_http(), endpoint, "v1/metrics").build(),
+    }
+    .map_err(|error| unusable(endpoint, &error))
+}
+
+fn over_grpc<B: WithExportConfig + WithTonicConfig>(
+    builder: B,
+    endpoint: &str,
+    config: &TelemetryConfig,
+) -> Result<B, TelemetryError> {
+    let builder = builder.with_endpoint(endpoint).with_timeout(EXPORT_MAX);
+    Ok(match tls(endpoint, config)? {
+        Some(tls) => builder.with_tls_config(tls),
+        None => builder,
+    })
+}
+
+/// OTLP over HTTP has an address for each signal.
+fn over_http<B: WithExportConfig>(builder: B, endpoint: &str, path: &str) -> B {
+    builder.with_endpoint(format!("{}/{path}", endpoint.trim_end_matches('/'))).with_timeout(EXPORT_MAX)
 }
 
 /// TLS to a collector at `https://`: the public authorities, and the one of `telemetry.otlp_ca_file`.
@@ -59,11 +60,6 @@ fn tls(endpoint: &str, config: &TelemetryConfig) -> Result<Option<ClientTlsConfi
         tls = tls.ca_certificate(Certificate::from_pem(text));
     }
     Ok(Some(tls))
-}
-
-/// The address of one signal: OTLP over HTTP has a path for each.
-fn path_of(endpoint: &str, path: &str) -> String {
-    format!("{}/{path}", endpoint.trim_end_matches('/'))
 }
 
 fn unusable(endpoint: &str, error: &ExporterBuildError) -> TelemetryError {

@@ -190,9 +190,9 @@ pub fn carries_content() -> bool {
     EXPORT.get().is_some_and(|export| export.carries_content)
 }
 
-/// Returns when the collector has the spans that were sent until now, or after 10 s. Whoever acknowledges its work after
-/// that leaves the work to another process if it is killed before, and so the spans too. After a failure it returns at
-/// once for 30 s.
+/// Returns when the collector has the spans that were sent until now, or after 10 s. A process that acknowledges its work
+/// after that leaves the work, and so the spans, to another process if it is killed before. After a failure it returns
+/// at once for 30 s.
 pub async fn flushed() {
     let Some(export) = EXPORT.get() else { return };
     if export.is_collector_away() {

@@ -1,6 +1,7 @@
 //! What an operator gets from the health server.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use service::health::{HealthConfig, Readiness, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,6 +16,12 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
 
+/// Waits until nobody listens there. A process that another test starts holds a copy of each socket until its `exec`.
+async fn refused(address: SocketAddr) {
+    let refused = async { while tokio::net::TcpStream::connect(address).await.is_ok() {} };
+    tokio::time::timeout(Duration::from_secs(5), refused).await.expect("somebody still listens");
+}
+
 #[tokio::test]
 async fn silent_connections_over_the_limit_make_room_for_a_probe() {
     let config = HealthConfig { listen: Some("127.0.0.1:0".parse().unwrap()) };
@@ -26,7 +33,7 @@ async fn silent_connections_over_the_limit_make_room_for_a_probe() {
     }
     assert_eq!(get(address, "/healthz").await.0, 200);
     let mut rest = Vec::new();
-    let closed = tokio::time::timeout(std::time::Duration::from_secs(5), silent[0].read_to_end(&mut rest)).await;
+    let closed = tokio::time::timeout(Duration::from_secs(5), silent[0].read_to_end(&mut rest)).await;
     assert!(closed.is_ok(), "the oldest one is still open");
     health.end().await;
 }
@@ -54,6 +61,6 @@ async fn lives_ready_and_counted() {
     let taken = serve(HealthConfig { listen: Some(address) }, work.clone()).await.unwrap_err();
     assert_eq!(taken.code(), contract::ErrorCode::PortInUse);
     health.end().await;
-    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    refused(address).await;
     assert_eq!(serve(HealthConfig::default(), work).await.unwrap().address(), None);
 }

@@ -6,7 +6,7 @@ A Deployment of one service: (dict
   "name" of the objects  "selector" of the pods  "account" of the pods
   "logins" variable of each credentials file: role  "roles" whose credentials files are mounted without a variable
   "env" "mounts" "volumes" "ports"  YAML lists beside the common ones, as text
-  "config" name of the ConfigMap of ailoop.yaml  "preStop" seconds before the process is told to end)
+  "config" name of the ConfigMap of ailoop.yaml  "preStop" seconds before the process gets SIGTERM)
 */}}
 {{- define "ailoop.service" -}}
 {{- $root := .root -}}{{- $values := .values -}}

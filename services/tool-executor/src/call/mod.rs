@@ -77,7 +77,7 @@ impl ToolCallHandler {
             answer
         };
         let duration = began.elapsed();
-        let (tool, outcome) = (work.item.tool.as_str(), outcome_label(answer.outcome));
+        let (tool, outcome) = (work.item.tool.as_str(), answer.outcome.as_str());
         let span = tracing::Span::current();
         telemetry::span::outcome(&span, outcome);
         if let Some(code) = &answer.code {
@@ -309,15 +309,4 @@ fn call_result(call: &CallAttempt, result: &ToolResult) -> Result<CallResult, Bu
     let id = result_id(call, if is_known { "" } else { UNKNOWN_ID_SUFFIX })?;
     let body = serde_json::to_vec(result).map_err(|error| BusError::Malformed(error.to_string()))?;
     Ok(CallResult { verb: Verb::ProvideToolResult, id, beside: None, body: Bytes::from(body) })
-}
-
-fn outcome_label(outcome: Outcome) -> &'static str {
-    match outcome {
-        Outcome::Ok => "ok",
-        Outcome::Error => "error",
-        Outcome::Denied => "denied",
-        Outcome::Timeout => "timeout",
-        Outcome::Cancelled => "cancelled",
-        Outcome::Unknown => "unknown",
-    }
 }

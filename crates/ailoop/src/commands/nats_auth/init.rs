@@ -42,7 +42,7 @@ fn next_steps(directory: Option<&Path>) -> String {
                 "Keys, credentials and configuration are in {directory}.\n\
                  Include {directory}/auth.conf in the configuration of nats-server, and start it.\n\
                  Give each service its file, such as AILOOP__NATS__CREDENTIALS={directory}/users/orchestrator.creds.\n\
-                 Keep {directory}/keys safe: whoever reads it can make any user."
+                 Keep {directory}/keys safe: its readers can make any user."
             )
         }
         None => "The Secret ailoop-nats-keys can make any user: let no pod and few people read it.".to_owned(),
