@@ -62,5 +62,9 @@ async fn fleet_that_cannot_start_reports_the_cause() -> anyhow::Result<()> {
     let astray = WorkDir::new()?.with("AILOOP_CONFIG", "/nowhere");
     let outcome = astray.run(["run", "hello"]).await?;
     assert_eq!((outcome.error()?, outcome.code), ("bad_config", 1), "{}", outcome.stderr);
+    let strange = WorkDir::new()?.with("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
+    let outcome = strange.run(["run", "hello"]).await?;
+    assert_eq!((outcome.error()?, outcome.code), ("bad_config", 1), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("it must be grpc or http/protobuf"), "{}", outcome.stderr);
     Ok(())
 }

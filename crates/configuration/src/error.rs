@@ -56,6 +56,16 @@ pub enum ConfigError {
         /// The variables that are set for the section, by name.
         variables: String,
     },
+    /// A variable outside the sections that has no meaning.
+    #[error("{name} is {value:?}: it must be {allowed}")]
+    Variable {
+        /// Name of the variable.
+        name: &'static str,
+        /// Value that it has now.
+        value: String,
+        /// The values that have a meaning.
+        allowed: &'static str,
+    },
     /// A key or password that should be there is not.
     #[error("{0}")]
     NoSecret(String),

@@ -52,14 +52,15 @@ pub fn init(service: &str, config: &TelemetryConfig) -> Result<Telemetry, Teleme
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
         .build();
 
-    let traces = traces(config, &resource)?;
-    let (metrics, registry) = metrics(config, resource)?;
+    let disabled = is_disabled();
+    let traces = if disabled { None } else { traces(config, &resource)? };
+    let (metrics, registry) = metrics(config, resource, disabled)?;
     tracing_subscriber::registry()
         .with(logs(config.log).with_filter(filter))
         .with(traces.as_ref().map(|(provider, _)| spans(provider)))
         .try_init()
         .map_err(|_| TelemetryError::Twice)?;
-    if !crate::metric::install(&metrics, registry) {
+    if !disabled && !crate::metric::install(&metrics, registry) {
         return Err(TelemetryError::Twice);
     }
     let traces = traces.map(|(provider, processor)| {
@@ -67,6 +68,11 @@ pub fn init(service: &str, config: &TelemetryConfig) -> Result<Telemetry, Teleme
         provider
     });
     Ok(Telemetry { traces, metrics })
+}
+
+/// Whether OpenTelemetry's own variable turns traces and metrics off. Then `/metrics` is empty.
+fn is_disabled() -> bool {
+    std::env::var_os("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
 impl Telemetry {
@@ -155,6 +161,7 @@ fn scope() -> InstrumentationScope {
 fn metrics(
     config: &TelemetryConfig,
     resource: Resource,
+    disabled: bool,
 ) -> Result<(SdkMeterProvider, prometheus::Registry), TelemetryError> {
     let registry = prometheus::Registry::new();
     let text = opentelemetry_prometheus::exporter()
@@ -163,7 +170,7 @@ fn metrics(
         .build()
         .map_err(|error| TelemetryError::Metrics(error.to_string()))?;
     let mut builder = SdkMeterProvider::builder().with_resource(resource).with_reader(text);
-    if let Some(endpoint) = &config.otlp_endpoint {
+    if let Some(endpoint) = config.otlp_endpoint.as_ref().filter(|_| !disabled) {
         let exporter = exporter::metrics(endpoint, config)?;
         builder = builder.with_reader(PeriodicReader::builder(exporter).with_interval(METRICS_EVERY).build());
     }

@@ -45,8 +45,8 @@ pub(crate) struct FleetShape {
     /// How often each service runs, as a process of its own; none: all of them once in one process, as `ailoop up`
     /// does.
     pub(crate) apart: Option<usize>,
-    /// Whether traces go to a collector, as many as by default.
-    pub(crate) traced: bool,
+    /// What it sends of traces and metrics.
+    pub(crate) telemetry: Telemetry,
     /// How NATS keeps what it is given.
     pub(crate) durability: Durability,
     /// Seconds after which ended sessions leave the log, where not as by default.
@@ -56,7 +56,22 @@ pub(crate) struct FleetShape {
 impl FleetShape {
     /// One of each service in one process, on one nats-server.
     pub(crate) const PLAIN: Self =
-        Self { apart: None, traced: false, durability: Durability::One, archive_after: None };
+        Self { apart: None, telemetry: Telemetry::Unread, durability: Durability::One, archive_after: None };
+}
+
+/// What the fleet sends of traces and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Telemetry {
+    /// Nothing, and no metric is counted.
+    Off,
+    /// Metrics are counted, and nobody reads them.
+    Unread,
+    /// Metrics can be scraped at [`Fixture::health`].
+    Scraped,
+    /// Traces go to a collector, as many as by default.
+    Sampled,
+    /// All traces go to a collector.
+    Full,
 }
 
 /// The running parts. They end in the order of the fields: clients before their server.
@@ -69,6 +84,8 @@ pub(crate) struct Fixture {
     pub(crate) nats: NatsNodes,
     /// Where clients find the edges.
     pub(crate) edges: Vec<String>,
+    /// Where the first service can be scraped.
+    pub(crate) health: Option<String>,
     /// Files of all of them.
     dir: TempDir,
 }
@@ -104,7 +121,7 @@ impl Fixture {
         tool.says(|log| log.contains("serving").then_some(())).await?;
         let mut collector = None;
         let mut traces = None;
-        if shape.traced {
+        if matches!(shape.telemetry, Telemetry::Sampled | Telemetry::Full) {
             let mut process = Process::start("collector", Process::part(&["collector"])?, dir.path())?;
             traces = Some(process.says(|log| Some(log.lines().next()?.to_owned())).await?);
             collector = Some(process);
@@ -121,7 +138,7 @@ impl Fixture {
         }
         std::fs::write(dir.path().join("models.yaml"), config.to_string())?;
         std::fs::write(dir.path().join("agents.yaml"), AGENTS)?;
-        let (mut services, mut edges) = (Vec::new(), Vec::new());
+        let (mut services, mut edges, mut health_address) = (Vec::new(), Vec::new(), None);
         let names = match shape.apart {
             None => vec![TOGETHER],
             Some(times) => SERVICES.into_iter().flat_map(|name| std::iter::repeat_n(name, times)).collect(),
@@ -134,6 +151,12 @@ impl Fixture {
             if let Some(traces) = &traces {
                 command.env("AILOOP__TELEMETRY__OTLP_ENDPOINT", traces);
             }
+            match shape.telemetry {
+                Telemetry::Off => drop(command.env("OTEL_SDK_DISABLED", "true")),
+                Telemetry::Scraped => drop(command.env("AILOOP__HEALTH__LISTEN", "127.0.0.1:0")),
+                Telemetry::Full => drop(command.env("AILOOP__TELEMETRY__SAMPLE_RATIO", "1")),
+                Telemetry::Unread | Telemetry::Sampled => {}
+            }
             // Every replica writes a log of its own.
             let home = dir.path().join(format!("{name}-{n}"));
             std::fs::create_dir(&home)?;
@@ -143,12 +166,15 @@ impl Fixture {
                 "edge" => edges.push(process.says(grpc).await?),
                 _ => process.says(|log| log.contains(" started").then_some(())).await?,
             }
+            if shape.telemetry == Telemetry::Scraped && health_address.is_none() {
+                health_address = Some(process.says(health).await?);
+            }
             services.push(process);
         }
         knows_tool(&bus).await?;
         bus.close().await;
         anyhow::ensure!(!edges.is_empty(), "there is no edge");
-        Ok(Self { services, model, tool, collector, nats, edges, dir })
+        Ok(Self { services, model, tool, collector, nats, edges, health: health_address, dir })
     }
 
     /// Starts an edge for another tenant; returns where its clients find it.
@@ -220,6 +246,12 @@ fn service(name: &str, nats: &NatsNodes, replicas: usize, dir: &TempDir) -> anyh
 fn grpc(log: &str) -> Option<String> {
     let (_, rest) = log.split_once("grpc=")?;
     rest.split_whitespace().next().map(|address| format!("http://{address}"))
+}
+
+/// Where a service says that it can be scraped.
+fn health(log: &str) -> Option<String> {
+    let line = log.lines().find(|line| line.contains("health server listens"))?;
+    line.split_once("address=")?.1.split_whitespace().next().map(str::to_owned)
 }
 
 /// Where a fleet in one process says that its edge listens.

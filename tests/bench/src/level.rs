@@ -1,6 +1,6 @@
 //! The shapes of the fleet that are measured, and the measurement of one level of load.
 
-use crate::fixture::FleetShape;
+use crate::fixture::{FleetShape, Telemetry};
 use crate::floor;
 use crate::load::Measured;
 use crate::nats::Durability;
@@ -38,7 +38,7 @@ impl Row {
         match self {
             Self::Together => plain,
             Self::Apart => FleetShape { apart: Some(2), ..plain },
-            Self::Traced => FleetShape { traced: true, ..plain },
+            Self::Traced => FleetShape { telemetry: Telemetry::Sampled, ..plain },
             Self::Always => FleetShape { durability: Durability::Always, ..plain },
             Self::Three => FleetShape { durability: Durability::Three, ..plain },
         }

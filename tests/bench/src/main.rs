@@ -15,6 +15,7 @@ mod memory;
 mod model;
 mod nats;
 mod neighbours;
+mod overhead;
 mod paced_model;
 mod process;
 mod pure;
@@ -71,6 +72,8 @@ enum Part {
     Tools(tools::ToolsOptions),
     /// How much slower a tenant's sessions are beside another tenant that asks for too much: prints `neighbours.*`
     Neighbours(neighbours::NeighboursOptions),
+    /// What traces and metrics cost: prints `overhead.*`
+    Overhead(overhead::OverheadOptions),
     /// A model server that answers at once
     #[command(hide = true)]
     Model,
@@ -119,6 +122,7 @@ async fn play(part: Option<Part>, plan: &run::RunOptions) -> anyhow::Result<()> 
         Some(Part::Gateway(plan)) => gateway::run(&plan).await,
         Some(Part::Tools(plan)) => tools::run(&plan).await,
         Some(Part::Neighbours(plan)) => neighbours::run(&plan).await,
+        Some(Part::Overhead(plan)) => overhead::run(&plan).await,
         Some(Part::Pace) => paced_model::serve().await,
         Some(Part::Model) => model::serve().await,
         Some(Part::Collector) => collector::serve().await,

@@ -104,8 +104,8 @@ fn figures(level: &Level) -> Vec<Figure> {
     vec![
         figure("ms_per_step_p50", percentile(&measured.step_ms, 50), "ms", Some(floor.ms_per_step_p50)),
         figure("ms_per_step_p99", percentile(&measured.step_ms, 99), "ms", Some(floor.ms_per_step_p99)),
-        figure("steps_per_s", steps(measured) / measured.window.as_secs_f64(), "1/s", Some(floor.steps_per_s)),
-        figure("cpu_s_per_1000_steps", cpu(measured, counted), "s", Some(floor.cpu_s_per_1000_steps)),
+        figure("steps_per_s", steps_per_s(measured), "1/s", Some(floor.steps_per_s)),
+        figure("cpu_s_per_1000_steps", cpu_s_per_1000_steps(measured), "s", Some(floor.cpu_s_per_1000_steps)),
         figure(
             "nats_cpu_s_per_1000_steps",
             cpu(measured, |used| used.nats.cpu_s),
@@ -121,6 +121,16 @@ fn figures(level: &Level) -> Vec<Figure> {
 /// What counts as the cost of the loop: services and nats-server.
 pub(crate) fn counted(used: &Used) -> f64 {
     used.services.iter().map(|(_, usage)| usage.cpu_s).sum::<f64>() + used.nats.cpu_s
+}
+
+/// Finished steps in a second.
+pub(crate) fn steps_per_s(measured: &Measured) -> f64 {
+    steps(measured) / measured.window.as_secs_f64()
+}
+
+/// CPU seconds of the loop for 1 000 steps.
+pub(crate) fn cpu_s_per_1000_steps(measured: &Measured) -> f64 {
+    cpu(measured, counted)
 }
 
 /// CPU seconds of 1 000 steps.

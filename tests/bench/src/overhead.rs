@@ -1,0 +1,117 @@
+//! The cost of traces and metrics: the same load on fleets that differ only in what they send, in turns.
+//!
+//! A virtual machine is faster in one minute than in the next one. So each round measures every fleet, each ratio is
+//! that of one round, and the result is the median of the rounds.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::fixture::{Fixture, FleetShape, Telemetry};
+use crate::load;
+use crate::report::{self, Figure};
+
+/// How often a fleet is scraped: fifteen times as often as Prometheus does by default.
+const SCRAPE_EVERY: Duration = Duration::from_secs(1);
+/// What is compared with a fleet whose telemetry is off.
+const COMPARED: [(&str, Telemetry); 4] = [
+    ("metrics", Telemetry::Unread),
+    ("metrics_scraped", Telemetry::Scraped),
+    ("traces_sampled", Telemetry::Sampled),
+    ("traces_all", Telemetry::Full),
+];
+
+/// Options of the measurement of the overhead.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct OverheadOptions {
+    /// Sessions at the same time
+    #[arg(long, default_value_t = 128)]
+    concurrency: usize,
+    /// How often each fleet is measured
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// How long it is measured each time
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+}
+
+/// What one fleet did in one round.
+#[derive(Debug, Clone, Copy)]
+struct Observed {
+    steps_per_s: f64,
+    cpu_s_per_1000_steps: f64,
+}
+
+/// Measures, prints and writes `overhead.json`.
+pub(crate) async fn run(options: &OverheadOptions) -> anyhow::Result<()> {
+    ailoop::install_crypto();
+    let mut ratios: [[Vec<f64>; 2]; COMPARED.len()] = Default::default();
+    for round in 1..=options.rounds {
+        report::note(&format!("overhead: round {round} of {}", options.rounds));
+        let off = observe(Telemetry::Off, options).await?;
+        for ((name, telemetry), [steps, cpu]) in COMPARED.into_iter().zip(&mut ratios) {
+            let with = observe(telemetry, options).await?;
+            steps.push(with.steps_per_s / off.steps_per_s);
+            cpu.push(with.cpu_s_per_1000_steps / off.cpu_s_per_1000_steps);
+            report::note(&format!("overhead: {name}: {with:?}, without telemetry {off:?}"));
+        }
+    }
+    let mut figures = Vec::new();
+    for ((name, _), [steps, cpu]) in COMPARED.into_iter().zip(ratios) {
+        figures.push(Figure::new(format!("overhead.{name}.steps_per_s_ratio"), median(steps), "x"));
+        figures.push(Figure::new(format!("overhead.{name}.cpu_per_step_ratio"), median(cpu), "x"));
+    }
+    report::write("overhead.json", &figures)?;
+    report::print(&report::table(&figures));
+    Ok(())
+}
+
+async fn observe(telemetry: Telemetry, options: &OverheadOptions) -> anyhow::Result<Observed> {
+    let fixture = Fixture::start(FleetShape { telemetry, ..FleetShape::PLAIN }).await?;
+    let measured = async {
+        let (warm, window) = (Duration::from_secs(4), Duration::from_secs(options.seconds));
+        let load = load::run(&fixture, options.concurrency, warm, window);
+        match fixture.health.as_deref() {
+            Some(address) => tokio::select! {
+                measured = load => measured,
+                failed = scrape(address) => Err(failed),
+            },
+            None => load.await,
+        }
+    };
+    let measured = measured.await.with_context(|| fixture.warnings())?;
+    Ok(Observed {
+        steps_per_s: report::steps_per_s(&measured),
+        cpu_s_per_1000_steps: report::cpu_s_per_1000_steps(&measured),
+    })
+}
+
+/// Reads the metrics again and again; returns why it cannot.
+async fn scrape(address: &str) -> anyhow::Error {
+    let mut every = interval(SCRAPE_EVERY);
+    every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        if let Err(error) = scrape_once(address).await {
+            return error.context("the fleet cannot be scraped");
+        }
+    }
+}
+
+async fn scrape_once(address: &str) -> anyhow::Result<()> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    anyhow::ensure!(answer.contains("ailoop_steps_total"), "no metrics: {answer}");
+    Ok(())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
