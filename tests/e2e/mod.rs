@@ -12,6 +12,7 @@ mod kills;
 mod language;
 mod look;
 mod mail;
+mod operate;
 mod providers;
 mod python_tool;
 mod reload;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bus::{Bus, BusError, SubscriptionEvent};
+use bus::{Bus, BusError, CallNote, SubscriptionEvent};
 use bytes::Bytes;
 use contract::ids::{CallAttempt, CallId, ToolName};
 use contract::subject::{self, Subject};
@@ -35,8 +35,14 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
     assert_eq!(many.count().await, 0);
     assert!(from.elapsed() < Duration::from_secs(2), "no responder is reported at once");
 
-    let held = other.hold_call(&session, &call);
+    assert_eq!(bus.call_holder(&session, &call).await?, None);
+    let note = CallNote::default();
+    let held = other.hold_call(&session, &call, 2, note.clone());
     eventually("the holder answers", || async { matches!(bus.call_is_held(&session, &call).await, Ok(true)) }).await?;
+    note.set("its provider is overloaded");
+    let answer = bus.call_holder(&session, &call).await?.context("nobody holds the call")?;
+    assert_eq!((answer.delivery, answer.note.as_deref()), (2, Some("its provider is overloaded")));
+    assert!(answer.replica.ends_with(&format!(":{}", std::process::id())), "{}", answer.replica);
     drop(held);
     eventually("the holder is gone", || async { matches!(bus.call_is_held(&session, &call).await, Ok(false)) }).await?;
     // A holder that ends during the request is no holder any more. A frozen one still holds the call.

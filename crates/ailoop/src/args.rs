@@ -8,6 +8,7 @@ mod history;
 mod mail;
 mod models;
 mod nats_auth;
+mod operate;
 mod run;
 mod session;
 mod target;
@@ -31,6 +32,7 @@ pub use nats_auth::{
     NatsAuthCommand, NatsAuthInitArgs, NatsAuthKeys, NatsAuthServerArgs, NatsUserAddArgs, NatsUserCommand,
     NatsUserListArgs, NatsUserRevokeArgs,
 };
+pub use operate::{DescribeArgs, DoctorArgs, StatusArgs, TopArgs};
 pub use run::{ApproveArg, RunArgs, SessionSettings};
 pub use session::{
     ConfigureArgs, ControlArgs, ForkArgs, ModeArg, PhaseArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs,
@@ -86,6 +88,8 @@ pub enum CliCommand {
     /// Fold a session's whole log again and compare it with the stored state; show its slots, or the state after one of
     /// them
     Replay(ReplayArgs),
+    /// Show what a session waits for, who works on it, and what went wrong last
+    Describe(DescribeArgs),
     /// Show what each turn of a session did, how long it took and what it cost, as a tree of spans; made from the log,
     /// so no collector is needed
     Trace(TraceArgs),
@@ -109,6 +113,12 @@ pub enum CliCommand {
     ProbeModel(ProbeArgs),
     /// List the known tools; describe, try, watch and verify them
     Tools(ToolsArgs),
+    /// Check the fleet, and print what is wrong and what to do about it
+    Doctor(DoctorArgs),
+    /// Show the processes of the fleet with their versions and work, its queues and what it stores
+    Status(StatusArgs),
+    /// Show the status of the fleet again and again, until Ctrl-C
+    Top(TopArgs),
     /// Show the queues of the fleet
     Queues(QueuesArgs),
     /// Repeat the outstanding effects of sessions, after the server lost messages

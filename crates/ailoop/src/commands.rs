@@ -6,6 +6,8 @@ mod config;
 mod control;
 mod conversation;
 mod dead;
+mod describe;
+mod doctor;
 mod export_import;
 mod fleet_location;
 mod history;
@@ -21,6 +23,7 @@ mod run;
 mod serve;
 mod settings;
 mod stats;
+mod status;
 mod tools;
 mod trace;
 mod transcript;
@@ -56,6 +59,10 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Export(args) => export_import::export_session(&args, terminal).await,
         CliCommand::Import(args) => export_import::import_session(&args, terminal).await,
         CliCommand::Decisions(args) => history::list_decisions(&args, terminal).await,
+        CliCommand::Doctor(args) => doctor::check_fleet(&args, terminal).await,
+        CliCommand::Status(args) => status::show_status(&args, terminal).await,
+        CliCommand::Top(args) => status::watch_status(&args, terminal).await,
+        CliCommand::Describe(args) => describe::describe_session(&args, terminal).await,
         CliCommand::Queues(args) => lists::list_queues(&args, terminal).await,
         CliCommand::Repair(args) => repair::repair_sessions(&args, terminal).await,
         CliCommand::Dead(command) => dead::run(&command, terminal).await,

@@ -33,12 +33,17 @@ const READY_MAX: Duration = Duration::from_secs(20);
 /// Pause between checks of the readiness.
 const READY_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// How long the task that describes this process may take to end.
+const DESCRIBING_END_MAX: Duration = Duration::from_secs(1);
+
 /// A fleet that runs in this process.
 #[derive(Debug)]
 pub(crate) struct LocalFleet {
     services: Services,
     health: Health,
     watch: ReadinessWatch,
+    /// Answers requests for the status of the fleet.
+    describing: Tasks,
     bus: Bus,
     nats: Option<SupervisedNats>,
     run: RunFile,
@@ -122,6 +127,8 @@ impl LocalFleet {
         let watch = ReadinessWatch::of_bus(bus.clone(), reachable.clone());
         let readiness = Readiness::all([reachable, services.readiness()]);
         wait_until_ready(&readiness).await?;
+        let describing = Tasks::new();
+        service::status::serve(bus.clone(), contract::fleet::ALL_SERVICES, readiness.clone(), &describing);
         let health = health::serve(common.health, readiness);
         let health = health.await.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
 
@@ -139,7 +146,7 @@ impl LocalFleet {
         let telemetry::build::BuildInfo { version, commit } = telemetry::build::current();
         tracing::info!(home = %home.nats().display(), version, commit, "fleet started");
         let drain_max = common.drain_timeout;
-        Ok(Self { services, health, watch, bus, nats, run, token, drain_max, telemetry, lock })
+        Ok(Self { services, health, watch, describing, bus, nats, run, token, drain_max, telemetry, lock })
     }
 
     /// Returns the addresses as the run file has them.
@@ -181,6 +188,7 @@ impl LocalFleet {
     pub(crate) async fn drain(self) {
         self.lock.remove_run_file();
         self.services.drain(self.drain_max).await;
+        self.describing.end(DESCRIBING_END_MAX).await;
         self.watch.end().await;
         self.health.end().await;
         self.bus.close().await;

@@ -14,6 +14,26 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
+/// Formats an age in one unit: `45 s`, `12 min`, `5 h` or `3 d`.
+pub(crate) fn age(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3_600 => format!("{} min", seconds / 60),
+        seconds @ 3_600..86_400 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Formats a number of bytes in one unit: `512 B`, `1.5 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    let unit = UNITS.into_iter().find(|(_, size)| bytes >= *size);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(name, size)| format!("{}.{} {name}", bytes / size, (bytes % size) * 10 / size),
+    )
+}
+
 /// Formats a count with separators: `1,912`.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -43,6 +63,12 @@ mod tests {
         }
         for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(count(number), text);
+        }
+        for (seconds, text) in [(59, "59 s"), (60, "1 min"), (7_199, "1 h"), (200_000, "2 d")] {
+            assert_eq!(age(Duration::from_secs(seconds)), text);
+        }
+        for (number, text) in [(1_023, "1023 B"), (1_536, "1.5 KiB"), (5 << 30, "5.0 GiB")] {
+            assert_eq!(bytes(number), text);
         }
         assert_eq!((plural(1, "step").as_str(), plural(0, "step").as_str()), ("1 step", "0 steps"));
     }

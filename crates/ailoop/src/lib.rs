@@ -10,6 +10,7 @@ mod default_model;
 pub mod export_import;
 pub mod failure;
 mod fleet;
+mod fleet_status;
 mod format;
 mod gate_prompt;
 mod instance;

@@ -70,6 +70,12 @@ impl Terminal {
         write_stdout(&if self.is_stdout_tty { strip_unprintable(text) } else { strip_control(text) })
     }
 
+    /// Prints text in the place of the last one: on a terminal after `clear`, elsewhere below it.
+    pub(crate) fn print_screen(&self, clear: &str, text: &str) -> Result<(), StdoutClosed> {
+        let clear = if self.is_stdout_tty { clear } else { "" };
+        write_stdout(&format!("{clear}{}", strip_unprintable(text)))
+    }
+
     /// Prints JSON to stdout; its value stays as it is.
     pub fn print_json(&self, text: &str) -> Result<(), StdoutClosed> {
         write_stdout(&escape_json(text))

@@ -1,6 +1,10 @@
 //! The connection that services use.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use contract::fleet::WorkerLoad;
+use contract::streams::Queue;
 
 use crate::nats::NatsTransport;
 use crate::seq_cache::SeqCache;
@@ -11,12 +15,14 @@ use crate::{BusError, DriftPolicy, NatsConfig, Transport};
 pub struct Bus {
     transport: Arc<dyn Transport>,
     pub(crate) seq_cache: Arc<SeqCache>,
+    /// How busy the workers of this connection are, by queue.
+    loads: Arc<Mutex<BTreeMap<&'static str, WorkerLoad>>>,
 }
 
 impl Bus {
     /// A bus over any transport.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
-        Self { transport, seq_cache: Arc::default() }
+        Self { transport, seq_cache: Arc::default(), loads: Arc::default() }
     }
 
     /// Connects to NATS; [`BusError::Unusable`] where the server is missing, too old or has no JetStream.
@@ -27,6 +33,18 @@ impl Bus {
     /// The transport itself, for operations that [`Bus`] does not have.
     pub fn transport(&self) -> &dyn Transport {
         &*self.transport
+    }
+
+    /// How busy the workers of this connection are, by queue.
+    pub fn loads(&self) -> BTreeMap<&'static str, WorkerLoad> {
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes how busy the worker of a queue is, and counts it in the metrics.
+    pub(crate) fn note_load(&self, queue: Queue, running: usize, max: usize) {
+        telemetry::metric::work(queue.durable(), running, max);
+        let load = WorkerLoad { running: running as u64, max: max as u64 };
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.durable(), load);
     }
 
     /// Verifies every stream, consumer, bucket and store, and waits a while for missing ones. It only reads:

@@ -17,6 +17,7 @@ pub mod kv;
 pub mod log;
 pub mod mail;
 pub mod nats;
+pub mod replica;
 mod retry;
 pub mod rpc;
 mod seq_cache;
@@ -35,7 +36,7 @@ pub use kv::SummaryChange;
 pub use log::{Committed, Head, Offer};
 pub use mail::{Mailbox, PostOutcome};
 pub use nats::NatsConfig;
-pub use rpc::RpcServer;
+pub use rpc::{CallNote, RpcServer};
 pub use transport::{
     CoreMessage, Delivery, Depth, Doubt, DriftPolicy, Headers, Read, Storage, StorageSize, Stored, StreamRewind,
     Subscription, SubscriptionEvent, Transport,

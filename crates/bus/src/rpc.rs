@@ -1,10 +1,12 @@
-//! Requests between services: cancels, the holder of a call, the view of a reply, composing, repairs, mailboxes.
+//! Requests between services: cancels, the holder of a call, the view of a reply, composing, repairs, mailboxes, and
+//! the status of each process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest};
+use contract::fleet::{CallHolder, ReplicaStatus};
 use contract::ids::{CallAttempt, CallId};
 use contract::mail::{MailRequest, MailResponse};
 use contract::model::ReplySnapshot;
@@ -17,6 +19,7 @@ use futures::{FutureExt, StreamExt};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::headers::trace_headers;
@@ -38,6 +41,14 @@ const REPAIR_MAX: Duration = Duration::from_secs(10);
 const SERVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Timeout of a request to a mailbox, which takes several requests to its stream.
 const MAIL_MAX: Duration = Duration::from_secs(10);
+/// How long the processes of a fleet may take to describe themselves: nobody knows how many there are.
+const STATUS_WAIT: Duration = Duration::from_millis(700);
+/// Processes whose descriptions are read.
+const REPLICAS_MAX: usize = 1_000;
+/// Bytes of a description.
+const STATUS_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a note of a call.
+const NOTE_BYTES_MAX: usize = 1_000;
 /// Requests that one replica answers at the same time.
 const SERVED_AT_ONCE: usize = 64;
 
@@ -49,6 +60,25 @@ pub struct RpcServer {
 
 /// Handles one request; `None` sends no answer.
 pub type RpcHandler = Arc<dyn Fn(CoreMessage) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
+
+/// What a worker did or learned last about a call that it runs, for people who ask why it takes so long. Clones share
+/// it.
+#[derive(Debug, Clone, Default)]
+pub struct CallNote {
+    text: Arc<Mutex<Option<String>>>,
+}
+
+impl CallNote {
+    /// Replaces the note; more than 1,000 bytes are cut off.
+    pub fn set(&self, text: &str) {
+        let text = &text[..text.floor_char_boundary(NOTE_BYTES_MAX)];
+        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
+    }
+
+    fn get(&self) -> Option<String> {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 #[derive(Serialize, Deserialize)]
 struct CancelBody {
@@ -91,8 +121,13 @@ impl Bus {
 
     /// Answers for a call that this worker runs, from half a second on until the guard is dropped. Nobody asks before
     /// an item is delivered again, and most calls are over by then.
-    pub fn hold_call(&self, key: &SessionKey, call: &CallId) -> RpcServer {
-        let answer: RpcHandler = Arc::new(|_| std::future::ready(Some(Bytes::from_static(b"{}"))).boxed());
+    pub fn hold_call(&self, key: &SessionKey, call: &CallId, delivery: u64, note: CallNote) -> RpcServer {
+        let since = Instant::now();
+        let answer: RpcHandler = Arc::new(move |_| {
+            let held_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let holder = CallHolder { replica: crate::replica::name(), held_ms, delivery, note: note.get() };
+            std::future::ready(encode(&holder).ok()).boxed()
+        });
         let (bus, subject) = (self.clone(), subject::call_holder(key, call));
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -121,6 +156,47 @@ impl Bus {
             }
         }
         Ok(true)
+    }
+
+    /// The worker that runs this call now; none where nobody answers.
+    pub async fn call_holder(&self, key: &SessionKey, call: &CallId) -> Result<Option<CallHolder>, BusError> {
+        match self.transport().request(&subject::call_holder(key, call), Vec::new(), Bytes::new(), ASK_MAX).await {
+            Ok(message) => parse(&message.payload).map(Some),
+            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks every process of the fleet to describe itself; those that do not answer within 0.7 s are left out.
+    pub async fn replicas(&self) -> Result<Vec<ReplicaStatus>, BusError> {
+        let asked = self.transport().request_many(&subject::fleet_status(), Vec::new(), Bytes::new()).await;
+        let mut answers = match asked {
+            Ok(answers) => answers.take(REPLICAS_MAX),
+            Err(BusError::NoResponders { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let (mut replicas, end) = (Vec::new(), Instant::now() + STATUS_WAIT);
+        while let Ok(Some(event)) = timeout_at(end, answers.next()).await {
+            let SubscriptionEvent::Message(message) = event else { continue };
+            if message.payload.len() > STATUS_BYTES_MAX {
+                continue;
+            }
+            match parse::<ReplicaStatus>(&message.payload) {
+                Ok(replica) => replicas.push(replica),
+                Err(error) => tracing::debug!(%error, "the description of a process cannot be read"),
+            }
+        }
+        replicas.sort_by(|a, b| (&a.service, &a.replica).cmp(&(&b.service, &b.replica)));
+        Ok(replicas)
+    }
+
+    /// Answers with the description of this process, until the guard is dropped.
+    pub async fn serve_status<F>(&self, describe: F) -> Result<RpcServer, BusError>
+    where
+        F: Fn() -> ReplicaStatus + Send + Sync + 'static,
+    {
+        let answer: RpcHandler = Arc::new(move |_| std::future::ready(encode(&describe()).ok()).boxed());
+        self.serve(&subject::fleet_status(), None, answer).await
     }
 
     /// Answers late viewers of a session's reply, until the guard is dropped. The server knows the subscription before

@@ -10,6 +10,7 @@ pub mod commit;
 pub mod compose;
 pub mod error;
 pub mod event;
+pub mod fleet;
 pub mod hash;
 pub mod ids;
 pub mod json;

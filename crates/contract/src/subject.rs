@@ -216,6 +216,11 @@ pub fn repair() -> Subject {
     Subject("ai_rpc.session.repair".to_owned())
 }
 
+/// Where every process of the services describes itself.
+pub fn fleet_status() -> Subject {
+    Subject("ai_rpc.fleet.status".to_owned())
+}
+
 /// Subject of a mail: `ai_mail.<tenant>.<agent>.<mail>`.
 pub fn mail(at: &MailboxKey, mail: &MailId) -> Subject {
     Subject(format!("ai_mail.{}.{}.{mail}", at.tenant, at.agent))

@@ -86,7 +86,7 @@ fn orchestrator() -> Role {
         // Repair one session on request, and all of them after the server was restored to an older state.
         .publish([keys_list(Bucket::Sessions)])
         .subscribe([format!("{} {}", subject::repair(), subject::ORCHESTRATOR_QUEUE)])
-        .answers()
+        .describes_itself()
         .role("orchestrator", "Runs sessions: the only writer of the log.")
 }
 
@@ -99,7 +99,7 @@ fn gateway() -> Role {
         // Rates and budgets, which all gateways share.
         .publish([keys_get(Bucket::Limits), keys_put(Bucket::Limits)])
         .subscribe([text(&every::view())])
-        .answers()
+        .describes_itself()
         .role("gateway", "Runs model calls.")
 }
 
@@ -120,7 +120,7 @@ fn executor() -> Role {
         .publish([keys_list(Bucket::Tools), keys_put(Bucket::Tools)])
         .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
         .subscribe([text(&subject::tool_announce())])
-        .answers()
+        .describes_itself()
         .role("executor", "Runs tool calls, and keeps the catalogue.")
 }
 
@@ -140,7 +140,7 @@ fn composer() -> Role {
         .subscribe(
             [subject::compose(), subject::agents()].map(|subject| format!("{subject} {}", subject::COMPOSER_QUEUE)),
         )
-        .answers()
+        .describes_itself()
         .role("composer", "Composes prompts and lists agents: answers two requests, and reads nothing.")
 }
 
@@ -162,10 +162,13 @@ fn edge() -> Role {
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
         .publish([text(&every::view()), text(&subject::compose()), text(&subject::agents()), text(&subject::repair())])
         .publish([text(&every::mail_request())])
+        // Who works on what, for operators.
+        .publish([text(&every::call_holder()), text(&subject::fleet_status())])
         // Wide, since viewers come and go: see `clients::viewer` for what nats-server makes of it.
         .subscribe(every::events().map(|subject| text(&subject)))
         // The session index, as orchestrators write it.
         .subscribe([text(&every::done()), text(&every::bucket_entry(Bucket::Sessions))])
+        .describes_itself()
         .role("edge", "Serves clients: sends their commands, and shows them their sessions.")
 }
 
@@ -195,6 +198,11 @@ impl RoleBuilder {
     fn answers(mut self) -> Self {
         self.answers = Some(SINGLE_REPLY);
         self
+    }
+
+    /// Lets a service describe itself when the fleet is asked.
+    fn describes_itself(self) -> Self {
+        self.subscribe([text(&subject::fleet_status())]).answers()
     }
 
     /// Builds the role, and adds what every role of a service needs: its inbox, to which it also publishes to measure a

@@ -10,4 +10,5 @@ pub mod pace;
 pub mod process;
 pub mod reload;
 pub mod shutdown;
+pub mod status;
 pub mod tasks;

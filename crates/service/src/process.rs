@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::common::CommonSettings;
 use crate::health::{self, Readiness};
 use crate::shutdown::{self, Shutdown};
+use crate::status;
 use crate::tasks::Tasks;
 use configuration::Settings;
 use contract::streams::Queue;
@@ -53,13 +54,16 @@ where
         let running = start(own, bus.clone()).await?;
         let reachable = Readiness::new("nats");
         let watch = ReadinessWatch::of_bus(bus.clone(), reachable.clone());
-        let drain = running.drain;
+        let (drain, readiness) = (running.drain, Readiness::all([reachable, running.readiness]));
+        let describing = Tasks::new();
+        status::serve(bus.clone(), service, readiness.clone(), &describing);
         let drain = |timeout| async move {
             drain(timeout).await;
+            describing.end(WATCH_END_MAX).await;
             watch.end().await;
             bus.close().await;
         };
-        Ok(Running::new(Readiness::all([reachable, running.readiness]), drain))
+        Ok(Running::new(readiness, drain))
     }))
     .await
 }

@@ -28,12 +28,14 @@ mod shorten;
 mod state;
 mod tokens;
 mod transcript;
+mod waits;
 
 pub use child::OutboundCommand;
 pub use decide::{ask_user_spec, delegate_spec};
 pub use decision::Decision;
 pub use effect::SessionEffect;
 pub use input::{Body, ConfigureInput, Input, StartInput};
+pub use waits::Wait;
 
 use contract::Timestamp;
 use contract::command::{Command, ControlReason, Start};
@@ -242,6 +244,11 @@ impl Session {
         let begun = self.state.turns >= turn;
         let before = if begun { &self.state.previous_traceparent } else { &self.state.traceparent };
         before.as_deref()?.parse().ok()
+    }
+
+    /// What it waits for. Empty where it has ended, or where an orchestrator has the next step to take.
+    pub fn waits(&self) -> Vec<Wait> {
+        self.state.waits()
     }
 
     /// Number of the running turn, or of the last one; 0 before the first.

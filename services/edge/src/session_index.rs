@@ -74,18 +74,18 @@ impl SessionIndex {
         index
     }
 
-    /// Lists the newest sessions of a phase after a position; `None` while the index is not in memory.
+    /// Lists the newest selected sessions after a position; `None` while the index is not in memory.
     pub(crate) fn list_newest(
         &self,
         after: Option<&ListCursor>,
-        phase: Option<Phase>,
+        selects: impl Fn(&SessionSummary) -> bool,
         count: usize,
     ) -> Option<Vec<SessionSummary>> {
         let from = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.position()));
         self.read(|entries| {
             let all = entries.newest.range((from, Bound::Unbounded));
             let all = all.filter_map(|(_, Reverse(session))| entries.by_id.get(session));
-            let matching = all.filter(|entry| phase.is_none_or(|phase| entry.summary.phase == phase));
+            let matching = all.filter(|entry| selects(&entry.summary));
             matching.take(count).map(|entry| (*entry.summary).clone()).collect()
         })
     }

@@ -262,6 +262,7 @@ impl<'a> CallContext<'a> {
             retryable: true,
             during: format!("model call {}", self.job.call.call),
         };
+        self.job.note.set(&format!("{}: {}", notice.code, notice.message));
         state.publisher.publish_notice(&notice).await;
     }
 

@@ -1,5 +1,6 @@
 //! One delivered model call.
 
+use bus::CallNote;
 use bus::call::OpenCall;
 use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ModelItem, ResultMeta};
@@ -28,14 +29,16 @@ pub(crate) struct ModelJob {
     pub(crate) trace: Option<TraceContext>,
     /// Cancelled when the session cancels the call.
     pub(crate) cancelled: CancellationToken,
+    /// What people read who ask about the call.
+    pub(crate) note: CallNote,
 }
 
 impl ModelJob {
     pub(crate) fn new(open: OpenCall<ModelItem>) -> Self {
         let attempt = open.attempt();
         let run = uuid::Uuid::now_v7().simple().to_string().split_off(RUN_OFFSET);
-        let OpenCall { key, call, item, bytes, delivered, trace, cancelled, .. } = open;
-        Self { key, call, item, bytes, attempt, run, delivered, trace, cancelled }
+        let OpenCall { key, call, item, bytes, delivered, trace, cancelled, note, .. } = open;
+        Self { key, call, item, bytes, attempt, run, delivered, trace, cancelled, note }
     }
 
     pub(crate) fn meta(&self) -> &ItemMeta {

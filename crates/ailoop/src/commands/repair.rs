@@ -55,7 +55,12 @@ async fn list_open_sessions(client: &EdgeClient) -> Result<Vec<String>, CommandF
     for phase in ["running", "paused", "idle"] {
         let mut cursor = String::new();
         loop {
-            let request = bounded(ListRequest { phase: phase.to_owned(), limit: PAGE_SESSIONS_MAX, cursor });
+            let request = bounded(ListRequest {
+                phase: phase.to_owned(),
+                limit: PAGE_SESSIONS_MAX,
+                cursor,
+                ..ListRequest::default()
+            });
             let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?.into_inner();
             sessions.extend(reply.sessions.into_iter().map(|session| session.session_id));
             if reply.next_cursor.is_empty() {

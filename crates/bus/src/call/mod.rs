@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::headers::trace_context;
 use crate::work::call_of;
-use crate::{Bus, BusError, Delivery, Handler, SendOutcome, Settle, Worker};
+use crate::{Bus, BusError, CallNote, Delivery, Handler, SendOutcome, Settle, Worker};
 use cancels::Cancels;
 pub use status::CallStatus;
 
@@ -63,6 +63,8 @@ pub struct OpenCall<I> {
     pub trace: Option<TraceContext>,
     /// Cancelled when the loop cancels the call.
     pub cancelled: CancellationToken,
+    /// What people read who ask about the call.
+    pub note: CallNote,
 }
 
 impl<I> OpenCall<I> {
@@ -194,6 +196,7 @@ impl<H: CallHandler> Calls<H> {
             may_have_been_held: delivery.may_have_been_held(),
             trace: trace_context(&delivery.headers).map(|turn| turn.call(&call)),
             cancelled: registered.token.clone(),
+            note: CallNote::default(),
         };
         drop(body);
         if let Some(settle) = self.not_now(&open, slot).await? {
@@ -218,7 +221,7 @@ impl<H: CallHandler> Calls<H> {
             Self::close_earlier(&open, delivery);
         }
         // The call counts as held until its result is stored: even without a stored result it may have had its effect.
-        let _held = self.bus.hold_call(&key, &call.call);
+        let _held = self.bus.hold_call(&key, &call.call, open.delivered, open.note.clone());
         let trace = open.trace;
         let settled = async {
             Ok(match self.handler.run(open).await? {

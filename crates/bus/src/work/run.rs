@@ -74,7 +74,7 @@ pub(super) async fn run(
             Some(ended) = intake.running.join_next() => if let Ok(id) = ended { intake.release(id) },
             Some(()) = drive(&mut progress) => progress = None,
             _ = tick.tick(), if progress.is_none() => {
-                telemetry::metric::work(queue.durable(), intake.running.len(), concurrency);
+                bus.note_load(queue, intake.running.len(), concurrency);
                 let due = intake.held.since(Instant::now() - limits::ACK_PROGRESS_EVERY);
                 progress = (!due.is_empty()).then(|| extend_ack_wait(bus.clone(), due).boxed());
             }

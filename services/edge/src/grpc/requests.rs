@@ -1,7 +1,7 @@
 //! Conversion of messages to parameters.
 
-use contract::Json;
 use contract::command::{ControlReason, Start};
+use contract::{Json, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::api_error::ApiError;
@@ -42,6 +42,15 @@ pub(super) fn parse_control(message: &proto::ControlRequest) -> Result<CommandRe
     let reason = Some(message.reason.clone()).filter(|reason| !reason.is_empty());
     UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, ControlReason { reason })?
         .validate()
+}
+
+/// Parses an instant; an empty text means none.
+pub(super) fn parse_since(text: &str) -> Result<Option<Timestamp>, ApiError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = || ApiError::bad_request("`since` must be an instant such as 2026-01-15T10:30:45Z");
+    Timestamp::parse(text).ok_or_else(wrong).map(Some)
 }
 
 /// Parses a field that holds JSON or is empty.

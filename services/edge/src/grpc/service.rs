@@ -14,7 +14,7 @@ use super::GrpcService;
 use super::replies::{
     to_agent_info, to_gate, to_json, to_mail, to_model_info, to_session_info, to_tool_info, wait_for_command,
 };
-use super::requests::{parse_control, parse_dead_letter, parse_optional_json, parse_options, parse_start};
+use super::requests::{parse_control, parse_dead_letter, parse_optional_json, parse_options, parse_since, parse_start};
 use super::stream::{NotificationStream, stream_notifications};
 use crate::api_error::ApiError;
 use crate::client_queue::QueueEnd;
@@ -167,9 +167,19 @@ impl Service for GrpcService {
             let phase: Option<Phase> =
                 if message.phase.is_empty() { None } else { Some(params::parse_word("phase", &message.phase)?) };
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let cursor = if message.cursor.is_empty() { None } else { Some(params::parse("cursor", &message.cursor)?) };
-            let SessionPage { sessions, next_cursor } =
-                api.list_sessions(caller, &ListSessionsParams { phase, limit, cursor }).await?;
+            let params = ListSessionsParams {
+                phase,
+                limit,
+                cursor: params::parse_optional("cursor", &message.cursor)?,
+                agent: params::parse_optional("agent", &message.agent)?,
+                model: Some(message.model.clone()).filter(|model| !model.is_empty()),
+                since: parse_since(&message.since)?,
+                stop_reason: match message.stop_reason.as_str() {
+                    "" => None,
+                    text => Some(params::parse_word("stop_reason", text)?),
+                },
+            };
+            let SessionPage { sessions, next_cursor } = api.list_sessions(caller, &params).await?;
             let sessions = sessions.into_iter().map(to_session_info).collect();
             Ok(proto::ListReply { sessions, next_cursor: next_cursor.unwrap_or_default() })
         })
@@ -182,6 +192,19 @@ impl Service for GrpcService {
             let session_id = params::parse_session_id(&message.session_id)?;
             let traced = api.trace_session(caller, session_id).await?;
             Ok(proto::TraceReply { json: to_json(&traced)? })
+        })
+        .await
+    }
+
+    async fn describe(
+        &self,
+        request: Request<proto::SessionRequest>,
+    ) -> Result<Response<proto::DescribeReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::DescribeSession, &message.session_id, &request, async |api, caller| {
+            let session_id = params::parse_session_id(&message.session_id)?;
+            let described = api.describe_session(caller, session_id).await?;
+            Ok(proto::DescribeReply { json: to_json(&described)? })
         })
         .await
     }
@@ -200,12 +223,7 @@ impl Service for GrpcService {
     async fn stats(&self, request: Request<proto::StatsRequest>) -> Result<Response<proto::StatsReply>, Status> {
         let message = request.get_ref();
         self.call(Method::GetStats, "", &request, async |api, caller| {
-            let since = match message.since.as_str() {
-                "" => None,
-                text => Some(contract::Timestamp::parse(text).ok_or_else(|| {
-                    ApiError::bad_request("`since` must be an instant such as 2026-01-15T10:30:45Z".to_owned())
-                })?),
-            };
+            let since = parse_since(&message.since)?;
             let stats = api.get_stats(caller, &params::StatsParams { since }).await?;
             Ok(proto::StatsReply { json: to_json(&stats)? })
         })
@@ -256,6 +274,13 @@ impl Service for GrpcService {
                 waiting_calls_max: found.waiting_calls_max,
                 tenant_waiting_calls_max: found.tenant_waiting_calls_max,
             })
+        })
+        .await
+    }
+
+    async fn status(&self, request: Request<proto::StatusRequest>) -> Result<Response<proto::StatusReply>, Status> {
+        self.call(Method::GetStatus, "", &request, async |api, caller| {
+            Ok(proto::StatusReply { json: to_json(&api.get_status(caller).await?)? })
         })
         .await
     }

@@ -6,7 +6,8 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use contract::commit::Phase;
+use contract::commit::{Phase, SessionSummary};
+use contract::event::StopReason;
 use contract::subject::DeadKind;
 use contract::{AgentId, CallId, CommandId, SessionId, Timestamp};
 use serde::Deserialize;
@@ -62,9 +63,27 @@ pub(crate) struct ListSessionsParams {
     pub(crate) limit: usize,
     /// The list continues after this position, which an earlier list returned.
     pub(crate) cursor: Option<ListCursor>,
+    /// Only sessions of this agent, by key.
+    pub(crate) agent: Option<AgentId>,
+    /// Only sessions of this model, by id.
+    pub(crate) model: Option<String>,
+    /// Only sessions that started at or after this time.
+    pub(crate) since: Option<Timestamp>,
+    /// Only sessions whose last turn ended for this reason.
+    pub(crate) stop_reason: Option<StopReason>,
 }
 
 impl ListSessionsParams {
+    /// Whether a session is one of those that are asked for.
+    pub(crate) fn selects(&self, summary: &SessionSummary) -> bool {
+        let Self { phase, agent, model, since, stop_reason, limit: _, cursor: _ } = self;
+        phase.is_none_or(|phase| summary.phase == phase)
+            && agent.as_ref().is_none_or(|agent| summary.agent == agent.as_str())
+            && model.as_ref().is_none_or(|model| summary.model == *model)
+            && since.is_none_or(|since| summary.started >= since)
+            && stop_reason.is_none_or(|reason| summary.stop_reason == Some(reason))
+    }
+
     pub(crate) fn effective_limit(&self) -> usize {
         clamp_limit(self.limit)
     }

@@ -2,10 +2,12 @@
 
 mod api;
 mod catalogue;
+mod describe;
 mod gates;
 mod history;
 mod queues;
 mod sessions;
+mod status;
 mod trace;
 
 pub(crate) use api::SessionApi;

@@ -73,13 +73,13 @@ impl SessionApi {
         let (count, after) = (params.effective_limit(), params.cursor.as_ref());
         let in_memory = {
             let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
-            self.index().list_newest(after, params.phase, count + 1)
+            self.index().list_newest(after, |summary| params.selects(summary), count + 1)
         };
         let mut sessions = if let Some(sessions) = in_memory {
             sessions
         } else {
             let mut all = self.read_index(caller).await?;
-            all.retain(|summary| params.phase.is_none_or(|phase| summary.phase == phase));
+            all.retain(|summary| params.selects(summary));
             all.sort_by_cached_key(|summary| summary.place());
             let after = after.map(ListCursor::position);
             all.retain(|summary| after.as_ref().is_none_or(|after| summary.place() > *after));

@@ -163,6 +163,12 @@ async fn dispatch(
                 move |SessionParams { session_id }| async move { api.trace_session(&caller, session_id).await },
             )
         }
+        Method::DescribeSession => {
+            defer(
+                params,
+                move |SessionParams { session_id }| async move { api.describe_session(&caller, session_id).await },
+            )
+        }
         Method::GetStats => {
             defer(params, move |params| async move { Ok(json!({"stats": api.get_stats(&caller, &params).await?})) })
         }
@@ -182,6 +188,7 @@ async fn dispatch(
             defer(params, move |params| async move { api.get_full_result(&caller, &params).await })
         }
         Method::GetQueues => defer(params, move |NoParams {}| async move { api.get_queues(&caller).await }),
+        Method::GetStatus => defer(params, move |NoParams {}| async move { api.get_status(&caller).await }),
         Method::ListDeadLetters => {
             defer(
                 params,

@@ -144,6 +144,7 @@ impl<'a> CallDeadline<'a> {
             return;
         }
         self.last_published_at = Some(now);
+        self.work.note.set(&format!("progress: {text}"));
         self.progress_count += 1;
         let data = ToolCallProgress { call: self.work.call.call.clone(), tool: self.work.item.tool.clone(), text };
         let envelope = Envelope {

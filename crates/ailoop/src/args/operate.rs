@@ -1,0 +1,54 @@
+//! `ailoop status`, `top`, `doctor` and `describe`.
+
+use clap::Args;
+
+use super::target::FleetTarget;
+
+/// Arguments of `ailoop status`.
+#[derive(Debug, Clone, Args)]
+pub struct StatusArgs {
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop top`.
+#[derive(Debug, Clone, Args)]
+pub struct TopArgs {
+    /// Seconds between two looks
+    #[arg(long, default_value_t = 2, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub every: u64,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop doctor`.
+#[derive(Debug, Clone, Args)]
+pub struct DoctorArgs {
+    /// Fail on warnings, too
+    #[arg(long)]
+    pub strict: bool,
+    /// Print one line of JSON for each check
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop describe`.
+#[derive(Debug, Clone, Args)]
+pub struct DescribeArgs {
+    /// The id of the session
+    pub session: String,
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The fleet that the command is for.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}

@@ -1,0 +1,348 @@
+//! `ailoop doctor`: checks a fleet from the outside, and says what to do about what is wrong.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use contract::tool::{ASK_USER, DELEGATE};
+use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest};
+use serde::Serialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::fleet_location::connect;
+use super::lists::fetch_tools_of;
+use super::output::json_lines;
+use crate::args::DoctorArgs;
+use crate::client::{EdgeClient, bounded};
+use crate::failure::{CommandFailure, Exit};
+use crate::fleet_status::{FleetStatus, Queue, Replica};
+use crate::format;
+use crate::terminal::{Style, Terminal};
+
+/// The services of a fleet, with what is missing without them. A tool-host shows by its tools.
+const SERVICES: [(&str, &str); 5] = [
+    ("loop-orchestrator", "no session moves"),
+    ("model-gateway", "no model is asked"),
+    ("tool-executor", "no tool is called"),
+    ("prompt-composer", "no session starts"),
+    ("edge", "no client is served"),
+];
+/// A clock that is wrong by more than this is reported.
+const CLOCK_MAX: Duration = Duration::from_secs(1);
+/// An item that is older than this is reported.
+const ITEM_AGE_MAX: Duration = Duration::from_mins(5);
+/// An answer of the edge that takes longer is reported. It includes the 0.7 s in which the fleet answers.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// Gates that are counted.
+const GATES_MAX: u32 = 1_000;
+
+/// How a check came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Ok,
+    Warning,
+    Failed,
+}
+
+/// A check, with its outcome for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Check {
+    group: &'static str,
+    outcome: Outcome,
+    /// What the check found.
+    found: String,
+    /// What to do; empty where all is well.
+    advice: String,
+}
+
+impl Check {
+    fn ok(group: &'static str, found: impl Into<String>) -> Self {
+        Self { group, outcome: Outcome::Ok, found: found.into(), advice: String::new() }
+    }
+
+    fn warn(group: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { group, outcome: Outcome::Warning, found: found.into(), advice: advice.into() }
+    }
+
+    fn fail(group: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { group, outcome: Outcome::Failed, found: found.into(), advice: advice.into() }
+    }
+}
+
+/// Checks the fleet; fails if a check fails.
+pub(super) async fn check_fleet(args: &DoctorArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let client = connect(&args.target).await?;
+    let began = Instant::now();
+    let (status, _) = FleetStatus::fetch(&client).await?;
+    let mut checks = vec![check_answer(client.url(), began.elapsed())];
+    checks.extend(check_processes(&status));
+    checks.extend(check_queues(&status));
+    checks.extend(check_parts(&client).await);
+    checks.extend(check_sessions(&status));
+    let worst = checks.iter().map(|check| check.outcome).max().unwrap_or(Outcome::Ok);
+    let printed = if args.json {
+        terminal.print_data(&json_lines(checks.iter().map(|check| json!(check))))
+    } else {
+        terminal.print_data(&draw(&checks))
+    };
+    if printed.is_err() {
+        return Ok(Exit::Done);
+    }
+    let count = |outcome| checks.iter().filter(|check| check.outcome == outcome).count() as u64;
+    let (failed, warnings) = (count(Outcome::Failed), count(Outcome::Warning));
+    let style = match worst {
+        Outcome::Ok => Style::Good,
+        Outcome::Warning => Style::Warn,
+        Outcome::Failed => Style::Bad,
+    };
+    let total = format::plural(checks.len() as u64, "check");
+    terminal.note(style, &format!("{total}: {failed} failed, {}", format::plural(warnings, "warning")));
+    let is_bad = worst == Outcome::Failed || args.strict && worst == Outcome::Warning;
+    Ok(if is_bad { Exit::Failed } else { Exit::Done })
+}
+
+fn check_answer(url: &str, took: Duration) -> Check {
+    let found = format!("the edge at {url} answered in {}", format::duration(took));
+    if took > ANSWER_MAX {
+        return Check::warn("edge", found, "see whether NATS, the edge or this connection is slow");
+    }
+    Check::ok("edge", found)
+}
+
+/// The services are there, ready, of one version, and have the right time.
+fn check_processes(status: &FleetStatus) -> Vec<Check> {
+    const GROUP: &str = "processes";
+    let mut checks = Vec::new();
+    for (service, without) in SERVICES {
+        let count = status.replicas_of(service).count() as u64;
+        checks.push(if count == 0 {
+            let advice = format!("start one with `ailoop {}`; without it {without}", command_of(service));
+            Check::fail(GROUP, format!("no {service} answers"), advice)
+        } else {
+            Check::ok(GROUP, format!("{service}: {}", format::plural(count, "replica")))
+        });
+    }
+    for replica in &status.replicas {
+        let name = format!("{} {}", replica.status.service, replica.status.replica);
+        if !replica.status.waiting_for.is_empty() {
+            let found = format!("{name} waits for {}", replica.status.waiting_for.join(", "));
+            checks.push(Check::fail(GROUP, found, "see its log, and whether NATS answers it"));
+        }
+        for warning in &replica.status.warnings {
+            checks.push(Check::warn(GROUP, format!("{name}: {warning}"), "correct it; the last valid state is in use"));
+        }
+        let ahead = replica.clock_ahead_ms;
+        if Duration::from_millis(ahead.unsigned_abs()) > CLOCK_MAX {
+            let side = if ahead > 0 { "ahead of" } else { "behind" };
+            let off = format::duration(Duration::from_millis(ahead.unsigned_abs()));
+            let found = format!("the clock of {name} is {off} {side} that of nats-server");
+            checks.push(Check::warn(GROUP, found, "set the clocks of both hosts by NTP"));
+        }
+    }
+    let builds: BTreeSet<String> = status.replicas.iter().map(Replica::build).collect();
+    let builds: Vec<String> = builds.into_iter().collect();
+    checks.push(match builds.as_slice() {
+        [one] => Check::ok(GROUP, format!("all run version {one}")),
+        [] => Check::fail(GROUP, "no process answers", "see that the services run, and the permissions of their users"),
+        _ => Check::warn(
+            GROUP,
+            format!("there are {} versions: {}", builds.len(), builds.join(", ")),
+            "let the rollout end, or replace the old ones: sessions of a newer version wait for its replicas",
+        ),
+    });
+    checks
+}
+
+/// The command that runs a service.
+fn command_of(service: &str) -> &str {
+    service.rsplit_once('-').map_or(service, |(_, last)| last)
+}
+
+/// Somebody takes from each queue, and nothing waits for long.
+fn check_queues(status: &FleetStatus) -> Vec<Check> {
+    const GROUP: &str = "queues";
+    let check = |queue: &Queue| {
+        let Queue { name, waiting, held, pullers, oldest_ms } = queue;
+        let oldest = Duration::from_millis(oldest_ms.unwrap_or_default());
+        let found = format!("{name}: {waiting} waiting, {held} held, {pullers} requests of workers");
+        // A worker that is killed leaves its items held. One that lives asks for items unless all its places are taken.
+        let (service, worker) = match name.as_str() {
+            "model" => ("model-gateway", "a gateway"),
+            "tool" => ("tool-executor", "an executor"),
+            _ => ("loop-orchestrator", "an orchestrator"),
+        };
+        if *pullers == 0 && status.replicas_of(service).next().is_none() {
+            return Check::fail(GROUP, found, format!("nobody takes its items: start {worker}"));
+        }
+        if *pullers == 0 && *waiting > 0 {
+            return Check::warn(GROUP, found, "every place is taken: see `ailoop status`, and add replicas");
+        }
+        if oldest > ITEM_AGE_MAX && *waiting > 0 {
+            let found = format!("{found}; the oldest is {} old", format::age(oldest));
+            return Check::warn(GROUP, found, "see which sessions wait with `ailoop describe`");
+        }
+        Check::ok(GROUP, found)
+    };
+    status.queues.iter().map(check).collect()
+}
+
+/// What the edge reaches behind it: the composer with its agents and models, and the tools.
+async fn check_parts(client: &EdgeClient) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let agents =
+        client.sessions().list_agents(bounded(ListAgentsRequest {})).await.map(|reply| reply.into_inner().agents.len());
+    checks.push(counted(
+        "composer",
+        "agent",
+        agents.map_err(|status| client.failure(&status)),
+        "see the prompt-composer's log",
+    ));
+    let models =
+        client.sessions().list_models(bounded(ListModelsRequest {})).await.map(|reply| reply.into_inner().models.len());
+    checks.push(counted("composer", "model", models.map_err(|status| client.failure(&status)), "see models.yaml"));
+    let of_the_loop = |tool: &proto::ToolInfo| [ASK_USER, DELEGATE].contains(&tool.name.as_str());
+    let tools = fetch_tools_of(client).await.map(|tools| tools.iter().filter(|tool| !of_the_loop(tool)).count());
+    let mut check = counted("tools", "tool", tools, "start a tool-host or a tool; agents can only talk without tools");
+    if check.outcome == Outcome::Failed {
+        check.outcome = Outcome::Warning;
+    }
+    checks.push(check);
+    let gates =
+        client.sessions().list_gates(bounded(ListGatesRequest { limit: GATES_MAX, ..Default::default() })).await;
+    checks.push(match gates.map(|reply| reply.into_inner().gates.len()) {
+        Ok(0) => Check::ok("people", "nothing waits for a person"),
+        Ok(count) => Check::ok("people", format!("{} for a person: `ailoop approvals`", plural_wait(count as u64))),
+        Err(status) => Check::fail("people", client.failure(&status).message(), "see the log of the edge"),
+    });
+    checks
+}
+
+fn plural_wait(count: u64) -> String {
+    if count == 1 { "1 gate waits".to_owned() } else { format!("{} gates wait", format::count(count)) }
+}
+
+fn counted(group: &'static str, noun: &str, found: Result<usize, CommandFailure>, advice: &'static str) -> Check {
+    match found {
+        Ok(0) => Check::fail(group, format!("there is no {noun}"), advice),
+        Ok(count) => Check::ok(group, format::plural(count as u64, noun)),
+        Err(failure) => Check::fail(group, failure.message(), advice),
+    }
+}
+
+fn check_sessions(status: &FleetStatus) -> Vec<Check> {
+    const GROUP: &str = "sessions";
+    let letters = format::plural(status.dead_letters, "dead letter");
+    let mut checks = vec![if status.dead_letters == 0 {
+        Check::ok(GROUP, letters)
+    } else {
+        Check::warn(GROUP, letters, "look at them with `ailoop dead list`, and retry or drop each")
+    }];
+    if let Some(sessions) = status.sessions {
+        let (running, idle) = (format::count(sessions.running), format::count(sessions.idle));
+        checks.push(Check::ok(GROUP, format!("{running} running, {idle} idle")));
+    }
+    checks
+}
+
+fn draw(checks: &[Check]) -> String {
+    let mut lines = Vec::new();
+    let mut group = "";
+    for check in checks {
+        if group != check.group {
+            if !group.is_empty() {
+                lines.push(String::new());
+            }
+            group = check.group;
+            lines.push(group.to_owned());
+        }
+        let mark = match check.outcome {
+            Outcome::Ok => "ok  ",
+            Outcome::Warning => "WARN",
+            Outcome::Failed => "FAIL",
+        };
+        lines.push(format!("  {mark}  {}", one_line(&check.found)));
+        if !check.advice.is_empty() {
+            lines.push(format!("        {}", one_line(&check.advice)));
+        }
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// Warnings and errors are texts of others.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r', '\t'], " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn replica(service: &str, version: &str, more: &Value) -> Value {
+        let mut replica = json!({
+            "service": service, "replica": "host:1", "version": version, "commit": "unknown", "fold": 8,
+            "started": "2026-01-15T10:00:00.000Z", "now": "2026-01-15T10:30:00.000Z", "clock_ahead_ms": 3,
+        });
+        for (field, value) in more.as_object().unwrap() {
+            replica[field] = value.clone();
+        }
+        replica
+    }
+
+    fn status(replicas: &[Value], queue: &Value) -> FleetStatus {
+        serde_json::from_value(json!({
+            "now": "2026-01-15T10:30:00.000Z", "replicas": replicas, "queues": [queue], "dead_letters": 0, "storage": [],
+        }))
+        .unwrap()
+    }
+
+    fn bad(checks: Vec<Check>) -> Vec<String> {
+        checks.into_iter().filter(|check| check.outcome > Outcome::Ok).map(|check| check.found).collect()
+    }
+
+    #[test]
+    fn one_process_of_all_services_is_a_whole_fleet() {
+        let queue = json!({"queue": "model", "waiting": 0, "held": 0, "pullers": 1});
+        let status = status(&[replica("ailoop", "1.0.0", &json!({}))], &queue);
+        assert_eq!(bad(check_processes(&status)), Vec::<String>::new());
+        assert_eq!(bad(check_queues(&status)), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_is_wrong_with_processes_is_found() {
+        let queue = json!({"queue": "model", "waiting": 0, "held": 0, "pullers": 1});
+        let replicas = [
+            replica("model-gateway", "1.0.0", &json!({"waiting_for": ["nats"]})),
+            replica("edge", "1.0.0", &json!({"warnings": ["composer: agents.yaml:3:1: bad"]})),
+            replica("tool-executor", "1.1.0", &json!({"clock_ahead_ms": -5_000})),
+            replica("prompt-composer", "1.1.0", &json!({})),
+        ];
+        let found = [
+            "no loop-orchestrator answers",
+            "model-gateway host:1 waits for nats",
+            "edge host:1: composer: agents.yaml:3:1: bad",
+            "the clock of tool-executor host:1 is 5.0 s behind that of nats-server",
+            "there are 2 versions: 1.0.0, 1.1.0",
+        ];
+        assert_eq!(bad(check_processes(&status(&replicas, &queue))), found);
+    }
+
+    #[test]
+    fn queue_without_workers_fails_and_a_full_one_warns() {
+        let look = |replicas: &[Value], waiting: u64, held: u64, pullers: u64, oldest_ms: u64| {
+            let queue =
+                json!({"queue": "model", "waiting": waiting, "held": held, "pullers": pullers, "oldest_ms": oldest_ms});
+            check_queues(&status(replicas, &queue)).remove(0)
+        };
+        let gone = look(&[], 5, 1, 0, 0);
+        assert_eq!((gone.outcome, gone.advice.contains("start a gateway")), (Outcome::Failed, true));
+        let gateway = [replica("model-gateway", "1.0.0", &json!({}))];
+        let of = |waiting, held, pullers, oldest_ms| look(&gateway, waiting, held, pullers, oldest_ms);
+        assert_eq!(of(5, 64, 0, 0).outcome, Outcome::Warning);
+        assert_eq!(of(5, 64, 1, 400_000).outcome, Outcome::Warning);
+        assert_eq!(of(0, 64, 0, 0).outcome, Outcome::Ok);
+    }
+}

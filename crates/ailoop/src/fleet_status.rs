@@ -1,0 +1,95 @@
+//! The answer of the edge to `fleet.status`, as `ailoop status` and `ailoop doctor` read it.
+
+use std::time::Duration;
+
+use contract::fleet::{ALL_SERVICES, ReplicaStatus};
+use contract::{ErrorCode, Timestamp};
+use proto::StatusRequest;
+use serde::Deserialize;
+
+use crate::client::{EdgeClient, bounded};
+use crate::failure::CommandFailure;
+
+/// What an edge says of its fleet.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct FleetStatus {
+    pub(crate) now: Timestamp,
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) queues: Vec<Queue>,
+    #[serde(default)]
+    pub(crate) sessions: Option<Sessions>,
+    pub(crate) dead_letters: u64,
+    pub(crate) storage: Vec<Stored>,
+}
+
+/// A process of the fleet.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Replica {
+    #[serde(flatten)]
+    pub(crate) status: ReplicaStatus,
+    pub(crate) clock_ahead_ms: i64,
+}
+
+/// A queue and who takes from it.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Queue {
+    #[serde(rename = "queue")]
+    pub(crate) name: String,
+    pub(crate) waiting: u64,
+    pub(crate) held: u64,
+    pub(crate) pullers: u64,
+    #[serde(default)]
+    pub(crate) oldest_ms: Option<u64>,
+}
+
+/// Sessions of the tenant, by phase.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(crate) struct Sessions {
+    pub(crate) idle: u64,
+    pub(crate) running: u64,
+    pub(crate) paused: u64,
+    pub(crate) ended: u64,
+    pub(crate) with_gates: u64,
+}
+
+/// What a stream or an object store holds.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Stored {
+    pub(crate) name: String,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+impl FleetStatus {
+    /// Asks the edge. The second value is the answer as it came.
+    pub(crate) async fn fetch(client: &EdgeClient) -> Result<(Self, String), CommandFailure> {
+        let reply = client.sessions().status(bounded(StatusRequest {})).await;
+        let json = reply.map_err(|status| client.failure(&status))?.into_inner().json;
+        let status = serde_json::from_str(&json)
+            .map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}")))?;
+        Ok((status, json))
+    }
+
+    /// The processes that do the work of a service.
+    pub(crate) fn replicas_of(&self, service: &str) -> impl Iterator<Item = &Replica> {
+        self.replicas.iter().filter(move |replica| [service, ALL_SERVICES].contains(&replica.status.service.as_str()))
+    }
+}
+
+impl Replica {
+    /// Version, with the beginning of the commit where it is known.
+    pub(crate) fn build(&self) -> String {
+        let ReplicaStatus { version, commit, .. } = &self.status;
+        if commit == telemetry::build::UNKNOWN_COMMIT {
+            return version.clone();
+        }
+        let short = &commit[..commit.floor_char_boundary(8)];
+        let dirty = if commit.ends_with("-dirty") { "-dirty" } else { "" };
+        format!("{version} ({short}{dirty})")
+    }
+
+    /// How long it has run.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.status.now.since(self.status.started)
+    }
+}

@@ -1,0 +1,63 @@
+//! What the processes of a fleet say of themselves when an operator asks: `ai_rpc.fleet.status`, and the worker that
+//! holds a call.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
+
+/// The service name of a process that runs all services.
+pub const ALL_SERVICES: &str = "ailoop";
+
+/// One process of a service, as it describes itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaStatus {
+    /// Name of the service, such as `model-gateway`; [`ALL_SERVICES`] where one process runs them all.
+    pub service: String,
+    /// Host and process id, as in `gateway-5d8f:1`.
+    pub replica: String,
+    /// Version of its binary.
+    pub version: String,
+    /// Commit of its binary, or `unknown`.
+    pub commit: String,
+    /// Version of the rules by which it folds a log; a replica with an older one leaves newer sessions alone.
+    pub fold: u32,
+    /// When the process was ready for requests.
+    pub started: Timestamp,
+    /// The time by its own clock.
+    pub now: Timestamp,
+    /// Parts that are not ready; it takes no work until there are none.
+    #[serde(default)]
+    pub waiting_for: Vec<String>,
+    /// What is wrong although it works, such as a file that cannot be read.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// The items that it works on, by queue.
+    #[serde(default)]
+    pub work: BTreeMap<String, WorkerLoad>,
+}
+
+/// How busy a worker of a queue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct WorkerLoad {
+    /// Items that it holds.
+    pub running: u64,
+    /// Items that it may hold at the same time.
+    pub max: u64,
+}
+
+/// The worker that runs a call now, as it answers on [`crate::subject::call_holder`].
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CallHolder {
+    /// As in [`ReplicaStatus::replica`]; empty of an older version.
+    pub replica: String,
+    /// For how long it has held this delivery, in milliseconds.
+    pub held_ms: u64,
+    /// Which delivery of the item this is, from 1.
+    pub delivery: u64,
+    /// What it did or learned last, such as the failure of a request and the next try.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}

@@ -1,0 +1,126 @@
+//! What a session waits for, for people who ask why it does not move.
+
+use contract::Timestamp;
+use contract::commit::OpenGate;
+use contract::ids::{CallId, SessionId, ToolName};
+use contract::limits::{GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
+use contract::tool::EffectClass;
+use serde::Serialize;
+
+use crate::state::{Activity, CallStage, Lifecycle, ModelCall, State, ToolCallState};
+
+/// Something that a session waits for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Wait {
+    /// For the next message of its user.
+    User,
+    /// For `resume`, since it was paused.
+    Resume {
+        /// When it was paused.
+        since: Option<Timestamp>,
+    },
+    /// For the answer of a person.
+    Gate(OpenGate),
+    /// For a gateway and a model.
+    ModelCall {
+        /// Id of the call.
+        call: CallId,
+        /// Which attempt of it, from 1.
+        attempt: u32,
+        /// Id of the model that is asked.
+        model: String,
+        /// `step`, `summary` or `judge`.
+        purpose: &'static str,
+        /// The slot of the log that opened it.
+        slot: u64,
+        /// When the loop gives it up.
+        deadline: Timestamp,
+    },
+    /// For the time of the next attempt of a model call.
+    Retry {
+        /// The call that failed.
+        call: CallId,
+        /// The attempt that failed.
+        attempt: u32,
+        /// When the next attempt begins.
+        at: Timestamp,
+    },
+    /// For an executor and a tool, or for a child session.
+    ToolCall {
+        /// Id of the call.
+        call: CallId,
+        /// Which attempt of it, from 1.
+        attempt: u32,
+        /// The tool that is called.
+        tool: ToolName,
+        /// What a repetition of the call would do.
+        effect: EffectClass,
+        /// The session that performs it; none of a tool.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        child: Option<SessionId>,
+        /// The slot of the log that opened it.
+        slot: u64,
+        /// When the loop gives it up, unless it shows progress.
+        deadline: Timestamp,
+    },
+    /// For other calls of the same reply, before these calls begin.
+    PendingCalls {
+        /// How many of them there are.
+        count: usize,
+    },
+}
+
+impl State {
+    /// What the session waits for. Empty where it has ended, or where an orchestrator has the next step to take.
+    pub(crate) fn waits(&self) -> Vec<Wait> {
+        if self.life != Lifecycle::Alive {
+            return Vec::new();
+        }
+        let mut waits = Vec::new();
+        if self.paused {
+            waits.push(Wait::Resume { since: self.paused_at });
+        }
+        let Some(turn) = &self.turn else {
+            if !self.paused {
+                waits.push(Wait::User);
+            }
+            return waits;
+        };
+        waits.extend(self.open_gates(GATE_SHOWN_BYTES, GATES_SHOWN_MAX).into_iter().map(Wait::Gate));
+        let model = self.model().map(|model| model.id.clone()).unwrap_or_default();
+        match &turn.activity {
+            Activity::AwaitingModel(call) => waits.push(model_call(call, model, "step")),
+            Activity::Summarising { model: call, .. } => waits.push(model_call(call, model, "summary")),
+            Activity::Judging { judge, model } => waits.push(model_call(judge, model.clone(), "judge")),
+            Activity::Backoff { call, attempt, retry_at, .. } => {
+                waits.push(Wait::Retry { call: call.clone(), attempt: *attempt, at: *retry_at });
+            }
+            Activity::RunningTools(calls) => {
+                waits.extend(calls.iter().filter_map(tool_call));
+                let count = calls.iter().filter(|call| matches!(call.stage, CallStage::Pending(_))).count();
+                waits.extend((count > 0).then_some(Wait::PendingCalls { count }));
+            }
+            Activity::Ready | Activity::Deciding | Activity::AwaitingUser { .. } => {}
+        }
+        waits
+    }
+}
+
+fn model_call(call: &ModelCall, model: String, purpose: &'static str) -> Wait {
+    let ModelCall { call, attempt, slot, deadline, .. } = call.clone();
+    Wait::ModelCall { call, attempt, model, purpose, slot, deadline }
+}
+
+fn tool_call(state: &ToolCallState) -> Option<Wait> {
+    let CallStage::Open { request, attempt, slot, deadline, child } = &state.stage else { return None };
+    Some(Wait::ToolCall {
+        call: state.call.clone(),
+        attempt: *attempt,
+        tool: request.tool.clone(),
+        effect: request.effect,
+        child: child.as_ref().map(|child| child.session_id.clone()),
+        slot: *slot,
+        deadline: *deadline,
+    })
+}

@@ -1,0 +1,293 @@
+//! Why a session does not move: what it waits for, who works on it, and what went wrong last.
+
+use bus::DeadLetter;
+use contract::commit::{Commit, SessionSummary};
+use contract::event::{ErrorEvent, Event};
+use contract::fleet::{ALL_SERVICES, CallHolder, ReplicaStatus};
+use contract::streams::{Queue, Stream};
+use contract::subject::{self, DeadSubject, SessionKey};
+use contract::{CallId, ErrorCode, SessionId, Timestamp};
+use serde::Serialize;
+use session::Wait;
+
+use super::SessionApi;
+use super::status::QueueStatus;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::clock;
+use crate::fair_queue::RequestCost;
+use crate::session_log::fold_session;
+
+/// Errors of the log that are shown: the last ones.
+const ERRORS_SHOWN_MAX: usize = 5;
+/// Dead letters that are shown.
+const LETTERS_SHOWN_MAX: usize = 5;
+
+/// The answer to `session.describe`.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct SessionDescription {
+    pub(crate) now: Timestamp,
+    #[serde(flatten)]
+    pub(crate) summary: SessionSummary,
+    /// What the session waits for. Empty where it has ended, or where an orchestrator has the next step to take.
+    pub(crate) waits: Vec<WaitInfo>,
+    /// Inputs that no orchestrator has handled yet.
+    pub(crate) waiting_inputs: u64,
+    /// When the timer of the session is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) timer: Option<Timestamp>,
+    /// The queues of which the session waits for a worker.
+    pub(crate) queues: Vec<QueueStatus>,
+    /// The last errors of the log, the newest first, from as far back as its newest page goes.
+    pub(crate) errors: Vec<ErrorInfo>,
+    pub(crate) dead_letters: Vec<DeadLetterName>,
+    /// What keeps the session, for people, with what they can do.
+    pub(crate) findings: Vec<Finding>,
+}
+
+/// Something that a session waits for, with its worker.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct WaitInfo {
+    #[serde(flatten)]
+    pub(crate) wait: Wait,
+    /// When the log says that it began; absent where that is on an older page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<Timestamp>,
+    /// The worker that has the call now; absent where it waits in its queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) holder: Option<CallHolder>,
+}
+
+/// An error of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ErrorInfo {
+    pub(crate) time: Timestamp,
+    #[serde(flatten)]
+    pub(crate) error: ErrorEvent,
+}
+
+/// A dead letter of the session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct DeadLetterName {
+    /// As `ailoop dead` takes it: `<session>/<kind>/<id>`.
+    pub(crate) name: String,
+    pub(crate) code: ErrorCode,
+    pub(crate) reason: String,
+}
+
+/// What keeps a session, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) what: String,
+    pub(crate) advice: String,
+}
+
+impl Finding {
+    fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { what: what.into(), advice: advice.into() }
+    }
+}
+
+impl SessionApi {
+    /// Gathers what is known about a session: its log, the workers of its open calls, its queues and dead letters.
+    pub(crate) async fn describe_session(
+        &self,
+        caller: &ApiCaller,
+        session_id: SessionId,
+    ) -> Result<SessionDescription, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
+        let commits = self.bus().load_latest(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
+        let session = fold_session(&key, &commits)?;
+        if session.seq() == 0 {
+            return Err(Self::unknown_session(&key));
+        }
+        let mut waits = Vec::new();
+        for wait in session.waits() {
+            let holder = match worker_call(&wait) {
+                Some((_, call)) => self.bus().call_holder(&key, call).await?,
+                None => None,
+            };
+            waits.push(WaitInfo { since: began(&wait, &commits), holder, wait });
+        }
+        let waiting_inputs = self.bus().transport().count(Stream::Control, &subject::control_inbox(&key)).await?;
+        let mut wanted: Vec<Queue> = waits.iter().filter_map(|wait| Some(worker_call(&wait.wait)?.0)).collect();
+        wanted.extend((waiting_inputs > 0 || waits.is_empty()).then_some(Queue::Inputs));
+        wanted.dedup();
+        let mut queues = Vec::new();
+        for queue in wanted {
+            queues.push(self.queue_status(queue).await?);
+        }
+        let letters = self.bus().dead_letters(&key.tenant, Some(&key)).await?.unwrap_or_default();
+        let described = SessionDescription {
+            now: clock::now(),
+            summary: session.summary(),
+            waits,
+            waiting_inputs,
+            timer: session.timer(),
+            queues,
+            errors: last_errors(&commits),
+            dead_letters: letters.into_iter().take(LETTERS_SHOWN_MAX).map(letter_name).collect(),
+            findings: Vec::new(),
+        };
+        // They take 0.7 s to answer, and are asked only where a worker seems to be missing.
+        let replicas = if described.waits_for_a_worker() { self.bus().replicas().await? } else { Vec::new() };
+        Ok(SessionDescription { findings: find(&described, &replicas), ..described })
+    }
+}
+
+/// The queue and the id of a call that a worker runs.
+fn worker_call(wait: &Wait) -> Option<(Queue, &CallId)> {
+    match wait {
+        Wait::ModelCall { call, .. } => Some((Queue::Model, call)),
+        Wait::ToolCall { call, child: None, .. } => Some((Queue::Tool, call)),
+        Wait::ToolCall { child: Some(_), .. }
+        | Wait::User
+        | Wait::Resume { .. }
+        | Wait::Gate(_)
+        | Wait::Retry { .. }
+        | Wait::PendingCalls { .. } => None,
+    }
+}
+
+/// When the commit was made that opened a call.
+fn began(wait: &Wait, commits: &[(u64, Commit)]) -> Option<Timestamp> {
+    let opened = match wait {
+        Wait::ModelCall { slot, .. } | Wait::ToolCall { slot, .. } => *slot,
+        Wait::Resume { since } => return *since,
+        Wait::User | Wait::Gate(_) | Wait::Retry { .. } | Wait::PendingCalls { .. } => return None,
+    };
+    commits.iter().find(|(slot, _)| *slot == opened).map(|(_, commit)| commit.meta.time)
+}
+
+fn last_errors(commits: &[(u64, Commit)]) -> Vec<ErrorInfo> {
+    let newest_first = commits.iter().rev().flat_map(|(_, commit)| {
+        let error_of = |event: &Event| if let Event::Error(error) = event { Some(error.clone()) } else { None };
+        let errors = commit.events.iter().rev().filter_map(error_of);
+        errors.map(|error| ErrorInfo { time: commit.meta.time, error })
+    });
+    newest_first.take(ERRORS_SHOWN_MAX).collect()
+}
+
+fn letter_name((at, letter): (DeadSubject, DeadLetter)) -> DeadLetterName {
+    let name = format!("{}/{}/{}", at.key.session, at.kind, at.id);
+    DeadLetterName { name, code: letter.code, reason: letter.reason }
+}
+
+/// What keeps the session, the most important first.
+fn find(session: &SessionDescription, replicas: &[ReplicaStatus]) -> Vec<Finding> {
+    let id = &session.summary.session_id;
+    let mut findings = Vec::new();
+    if !session.dead_letters.is_empty() {
+        findings.push(Finding::new(
+            "messages of the session failed for good",
+            format!("look at them with `ailoop dead list --session {id}`"),
+        ));
+    }
+    findings.extend(session.queue(Queue::Inputs).and_then(|queue| no_worker(queue, &ORCHESTRATOR, replicas)));
+    for wait in &session.waits {
+        findings.extend(session.find_in(wait, replicas));
+    }
+    findings
+}
+
+impl SessionDescription {
+    fn queue(&self, queue: Queue) -> Option<&QueueStatus> {
+        self.queues.iter().find(|status| status.queue == queue.durable())
+    }
+
+    /// Whether it needs a worker of a queue that no worker asks for items.
+    fn waits_for_a_worker(&self) -> bool {
+        self.queues.iter().any(|queue| queue.pullers == 0)
+    }
+
+    fn find_in(&self, wait: &WaitInfo, replicas: &[ReplicaStatus]) -> Option<Finding> {
+        let id = &self.summary.session_id;
+        match &wait.wait {
+            Wait::User | Wait::PendingCalls { .. } => None,
+            Wait::Resume { .. } => {
+                Some(Finding::new("the session is paused", format!("`ailoop resume {id}` lets it go on")))
+            }
+            Wait::Gate(gate) => Some(Finding::new(
+                format!("a person must answer gate {}", gate.gate),
+                "see `ailoop approvals`; without an answer it closes by itself at the time that it names",
+            )),
+            Wait::Retry { .. } => Some(Finding::new(
+                "a model call failed, and is made again later",
+                "see the errors; the next attempt needs nothing from you",
+            )),
+            Wait::ToolCall { child: Some(child), .. } => {
+                Some(Finding::new(format!("session {child} does the work"), format!("see `ailoop describe {child}`")))
+            }
+            Wait::ModelCall { deadline, .. } => self.find_in_call(wait, Queue::Model, &GATEWAY, replicas, *deadline),
+            Wait::ToolCall { deadline, .. } => self.find_in_call(wait, Queue::Tool, &EXECUTOR, replicas, *deadline),
+        }
+    }
+
+    fn find_in_call(
+        &self,
+        wait: &WaitInfo,
+        queue: Queue,
+        worker: &WorkerService,
+        replicas: &[ReplicaStatus],
+        deadline: Timestamp,
+    ) -> Option<Finding> {
+        if let Some(note) = wait.holder.as_ref().and_then(|holder| holder.note.as_ref()) {
+            return Some(Finding::new(
+                format!("the {} that has the call says: {note}", worker.noun),
+                "the call goes on by itself until its deadline",
+            ));
+        }
+        if wait.holder.is_some() {
+            return None;
+        }
+        if let Some(finding) = self.queue(queue).and_then(|status| no_worker(status, worker, replicas)) {
+            return Some(finding);
+        }
+        (deadline <= self.now).then(|| {
+            Finding::new(
+                "the deadline of the call has passed, and no orchestrator has noticed",
+                "see `ailoop status`: is an orchestrator there, and does the queue `due` move? Else `ailoop repair`",
+            )
+        })
+    }
+}
+
+/// A service that takes items of a queue.
+struct WorkerService {
+    /// As it calls itself.
+    service: &'static str,
+    /// As people call it.
+    noun: &'static str,
+    /// The same with its article.
+    one: &'static str,
+}
+
+const ORCHESTRATOR: WorkerService =
+    WorkerService { service: "loop-orchestrator", noun: "orchestrator", one: "an orchestrator" };
+const GATEWAY: WorkerService = WorkerService { service: "model-gateway", noun: "gateway", one: "a gateway" };
+const EXECUTOR: WorkerService = WorkerService { service: "tool-executor", noun: "executor", one: "an executor" };
+
+/// Why nobody takes items of a queue, where nobody does. A worker that is killed leaves its items held.
+fn no_worker(queue: &QueueStatus, worker: &WorkerService, replicas: &[ReplicaStatus]) -> Option<Finding> {
+    let QueueStatus { queue, waiting, held, pullers, .. } = queue;
+    if *pullers > 0 {
+        return None;
+    }
+    let of_service = |replica: &&ReplicaStatus| [worker.service, ALL_SERVICES].contains(&replica.service.as_str());
+    let mut there = replicas.iter().filter(of_service).peekable();
+    if there.peek().is_none() {
+        return Some(Finding::new(
+            format!("no {} answers: the queue `{queue}` has {waiting} waiting, {held} held", worker.noun),
+            format!("start {}; `ailoop status` shows which processes there are", worker.one),
+        ));
+    }
+    let has_room = |replica: &ReplicaStatus| replica.work.get(*queue).is_none_or(|load| load.running < load.max);
+    if there.any(has_room) {
+        return None;
+    }
+    Some(Finding::new(
+        format!("every place of the queue `{queue}` is taken: {waiting} waiting, {held} held"),
+        format!("see who holds them with `ailoop status`; add {}, or wait", worker.one),
+    ))
+}

@@ -1,0 +1,142 @@
+//! The processes of the fleet, its queues and its sessions: what an operator looks at first.
+
+use std::time::Duration;
+
+use bus::transport::QueueState;
+use bus::{Storage, StorageSize};
+use contract::commit::Phase;
+use contract::fleet::ReplicaStatus;
+use contract::streams::{Objects, Queue, Stream};
+use contract::{Timestamp, subject};
+use serde::Serialize;
+
+use super::SessionApi;
+use crate::api_error::ApiError;
+use crate::authentication::ApiCaller;
+use crate::clock;
+use crate::fair_queue::RequestCost;
+use crate::session_index::SessionCounts;
+
+/// The answer to `fleet.status`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct FleetStatus {
+    /// The time of the server's clock.
+    pub(crate) now: Timestamp,
+    /// Processes that answered, by service.
+    pub(crate) replicas: Vec<ReplicaInfo>,
+    pub(crate) queues: Vec<QueueStatus>,
+    /// Sessions of the tenant; absent while the index is not in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sessions: Option<SessionNumbers>,
+    /// Dead letters of the tenant.
+    pub(crate) dead_letters: u64,
+    /// Streams and object stores of all tenants, on one replica.
+    pub(crate) storage: Vec<StorageStatus>,
+}
+
+/// A process in the answer to `fleet.status`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct ReplicaInfo {
+    #[serde(flatten)]
+    pub(crate) status: ReplicaStatus,
+    /// How far its clock is ahead of the server's, in milliseconds, to the accuracy of a request.
+    pub(crate) clock_ahead_ms: i64,
+}
+
+/// A queue in the answer to `fleet.status` and `session.describe`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct QueueStatus {
+    /// `drive` (inputs), `due` (timers), `model` or `tool` (calls).
+    pub(crate) queue: &'static str,
+    pub(crate) waiting: u64,
+    pub(crate) held: u64,
+    /// Requests of workers for items; none where all workers are gone, or have no free place.
+    pub(crate) pullers: u64,
+    /// Age of the oldest item; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) oldest_ms: Option<u64>,
+}
+
+impl QueueStatus {
+    pub(super) fn new(queue: Queue, state: QueueState, now: Timestamp) -> Self {
+        let QueueState { depth, pullers, oldest } = state;
+        let oldest_ms = oldest.map(|at| milliseconds(now.since(at)));
+        Self { queue: queue.durable(), waiting: depth.waiting, held: depth.held, pullers, oldest_ms }
+    }
+}
+
+/// Sessions by phase in the answer to `fleet.status`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct SessionNumbers {
+    pub(crate) idle: usize,
+    pub(crate) running: usize,
+    pub(crate) paused: usize,
+    pub(crate) ended: usize,
+    /// Sessions that wait for a person.
+    pub(crate) with_gates: usize,
+}
+
+impl From<SessionCounts> for SessionNumbers {
+    fn from(counts: SessionCounts) -> Self {
+        let of = |phase| counts.by_phase.get(&phase).copied().unwrap_or(0);
+        Self {
+            idle: of(Phase::Idle),
+            running: of(Phase::Running),
+            paused: of(Phase::Paused),
+            ended: of(Phase::Ended),
+            with_gates: counts.with_gates,
+        }
+    }
+}
+
+/// A stream or an object store in the answer to `fleet.status`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct StorageStatus {
+    pub(crate) name: &'static str,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+impl SessionApi {
+    /// Asks every process of the fleet, and measures queues and streams.
+    pub(crate) async fn get_status(&self, caller: &ApiCaller) -> Result<FleetStatus, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        let transport = self.bus().transport();
+        let now = transport.server_time().await?;
+        let replicas = self.bus().replicas().await?.into_iter();
+        let replicas = replicas.map(|status| ReplicaInfo { clock_ahead_ms: ahead_ms(status.now, now), status });
+        let mut queues = Vec::new();
+        for queue in Queue::ALL {
+            queues.push(QueueStatus::new(*queue, transport.queue_state(*queue).await?, now));
+        }
+        let mut storage = Vec::new();
+        let streams = Stream::ALL.iter().map(|stream| (stream.name(), Storage::Stream(*stream)));
+        for (name, what) in streams.chain(Objects::ALL.iter().map(|store| (store.name(), Storage::Objects(*store)))) {
+            let StorageSize { messages, bytes } = transport.storage_size(what).await?;
+            storage.push(StorageStatus { name, messages, bytes });
+        }
+        Ok(FleetStatus {
+            now,
+            replicas: replicas.collect(),
+            queues,
+            sessions: self.index().counts().map(SessionNumbers::from),
+            dead_letters: transport.count(Stream::Dead, &subject::dead_of(&caller.tenant)).await?,
+            storage,
+        })
+    }
+
+    pub(super) async fn queue_status(&self, queue: Queue) -> Result<QueueStatus, ApiError> {
+        let state = self.bus().transport().queue_state(queue).await?;
+        Ok(QueueStatus::new(queue, state, clock::now()))
+    }
+}
+
+/// How far a clock is ahead of another one.
+fn ahead_ms(clock: Timestamp, other: Timestamp) -> i64 {
+    let ms = |time: Timestamp| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    ms(clock).saturating_sub(ms(other))
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
