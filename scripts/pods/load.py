@@ -75,7 +75,7 @@ class Load:
 
     def __init__(self, cluster, client, ailoop, url, token, workers=4):
         self.cluster, self.client, self.ailoop = cluster, client, ailoop
-        self.env = {"AILOOP_URL": url, "AILOOP_TOKEN": token}
+        self.env = {"AILOOP_URL": url, "AILOOP_TOKEN": token, "AILOOP_PLAINTEXT": "true"}
         self.turns, self._stop, self._lock = [], threading.Event(), threading.Lock()
         self.worker_count = workers
         self._workers = [threading.Thread(target=self._work, args=(number,), daemon=True) for number in range(workers)]

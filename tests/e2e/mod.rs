@@ -1,6 +1,7 @@
 //! Ring 5: the whole fleet through its public interfaces: the command, the client API, tools and models.
 
 mod bad_input;
+mod contexts;
 mod control;
 mod delegate;
 mod events;

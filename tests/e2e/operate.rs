@@ -143,3 +143,48 @@ async fn describe_names_the_tool_and_its_worker() -> anyhow::Result<()> {
     assert_eq!((&ended["phase"], &ended["waits"], &ended["findings"]), (&json!("ended"), &json!([]), &json!([])));
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_sessions_are_selected_and_stopped_at_once() -> anyhow::Result<()> {
+    let model = ModelServer::with_replies((0..4).map(|_| ScriptedReply::hang()).collect()).await?;
+    let fleet = ProcessFleet::start(&[("test", &model.base_url()), ("other", &model.base_url())]).await?;
+    let services = start(&fleet, &["orchestrator", "gateway"]).await?;
+    let client = services.edge.client().await?;
+    for (session, model) in [("t1", "test"), ("t2", "test"), ("o1", "other"), ("o2", "other")] {
+        client.begin(session, "go", &json!({"model": model})).await?;
+    }
+    let (work_dir, url) = (WorkDir::new()?, services.edge.url());
+    let run = async |arguments: &[&str]| {
+        let all = arguments.iter().copied().chain(["--url", &url]);
+        work_dir.run(all).await
+    };
+    let listed = async |arguments: &[&str]| -> anyhow::Result<Vec<String>> {
+        let outcome = run(&[&["sessions", "--json"], arguments].concat()).await?;
+        let lines = outcome.stdout.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
+        let mut ids: Vec<_> =
+            lines.iter().map(|line| line["session_id"].as_str().unwrap_or_default().to_owned()).collect();
+        ids.sort();
+        Ok(ids)
+    };
+    let known = async |wanted: &[&str], arguments: &[&str]| -> anyhow::Result<()> {
+        let found = async || listed(arguments).await.is_ok_and(|found| found == wanted);
+        eventually(&format!("{arguments:?} list {wanted:?}"), found).await
+    };
+    known(&["o1", "o2", "t1", "t2"], &["--phase", "running"]).await?;
+    known(&["t1", "t2"], &["--model", "test"]).await?;
+    known(&["o1", "o2", "t1", "t2"], &["--since", "1h", "--agent", "e"]).await?;
+    known(&[], &["--since", "2099-01-01T00:00:00Z"]).await?;
+    known(&[], &["--error"]).await?;
+
+    let unasked = run(&["stop", "--all", "--model", "test"]).await?;
+    assert_eq!((unasked.code, unasked.error()?), (2, "bad_request"), "{}", unasked.stderr);
+    assert!(unasked.stderr.contains("2 sessions will be stopped"), "{}", unasked.stderr);
+    let stopped = run(&["stop", "--all", "--model", "test", "--yes", "--reason", "enough"]).await?;
+    assert_eq!(stopped.code, 0, "{}", stopped.stderr);
+    known(&["t1", "t2"], &["--phase", "ended"]).await?;
+    known(&["o1", "o2"], &["--phase", "running"]).await?;
+    known(&["t1", "t2"], &["--stop-reason", "stopped"]).await?;
+    let neither = run(&["stop"]).await?;
+    assert_eq!(neither.code, 2, "{}", neither.stderr);
+    Ok(())
+}

@@ -17,5 +17,6 @@ pub mod process_fleet;
 pub mod python;
 pub mod restored;
 pub mod seed;
+pub mod tls;
 pub mod tool_server;
 pub mod wait;

@@ -2,7 +2,9 @@
 
 mod approvals;
 mod config;
+mod context;
 mod dead;
+mod filter;
 mod fleet;
 mod history;
 mod mail;
@@ -23,7 +25,9 @@ pub use config::{
     AgentArgs, ConfigCommand, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand, PromptShowArgs,
     SchemaArgs,
 };
-pub use dead::{DeadArgs, DeadCommand, DeadListArgs};
+pub use context::{ContextCommand, ContextSetArgs};
+pub use dead::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
+pub use filter::SessionFilter;
 pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};
 pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TraceArgs};
 pub use mail::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
@@ -132,6 +136,9 @@ pub enum CliCommand {
     /// Check and explain the configuration of this directory
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Name the fleets that you work with, and choose one
+    #[command(subcommand)]
+    Context(ContextCommand),
     /// Show the composed prompts of agents
     #[command(subcommand)]
     Prompt(PromptCommand),

@@ -1,5 +1,7 @@
 //! Client of the edge's gRPC API. Its failures are made for people to read.
 
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use contract::{ErrorCode, SessionId};
@@ -7,7 +9,7 @@ use proto::sessions_client::SessionsClient;
 use tokio::time::{Instant, sleep};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 
 use crate::failure::CommandFailure;
@@ -26,19 +28,86 @@ const RESPONSE_BYTES_MAX: usize = 64 << 20;
 /// The generated client, with the token of each call.
 pub(crate) type SessionsApi = SessionsClient<InterceptedService<Channel, BearerToken>>;
 
+/// The address of an edge, and how it is reached.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EdgeTarget {
+    pub(crate) url: String,
+    pub(crate) token: Option<String>,
+    /// The PEM file of the authority of its certificate, if no public one signed it.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Whether the token may go over http:// to another machine.
+    pub(crate) plaintext: bool,
+}
+
+impl EdgeTarget {
+    /// Checks that a text is an address of an edge.
+    pub(crate) fn check_url(url: &str) -> Result<(), CommandFailure> {
+        Self { url: url.to_owned(), ..Self::default() }.endpoint().map(drop)
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, CommandFailure> {
+        let Self { url, token, ca_file, plaintext } = self;
+        let wrong =
+            |why: String| CommandFailure::usage(ErrorCode::BadRequest, format!("{url:?} is not an address: {why}"));
+        let endpoint = Endpoint::from_shared(url.clone()).map_err(|error| wrong(error.to_string()))?;
+        let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true);
+        match endpoint.uri().scheme_str() {
+            Some("https") => {}
+            Some("http") => {
+                let host = endpoint.uri().host().unwrap_or_default();
+                if token.is_some() && !plaintext && !is_this_machine(host) {
+                    let message = format!("the token is not sent over http:// to {host}, where others could read it");
+                    return Err(CommandFailure::usage(ErrorCode::Unauthorized, message)
+                        .help("use an https:// address, or pass --plaintext in a network that you trust"));
+                }
+                return Ok(endpoint);
+            }
+            _ => return Err(wrong("it must begin with http:// or https://".to_owned())),
+        }
+        let mut tls = ClientTlsConfig::new().with_enabled_roots();
+        if let Some(path) = ca_file {
+            let unreadable = |error: std::io::Error| {
+                CommandFailure::usage(
+                    ErrorCode::BadConfig,
+                    format!("the file {} cannot be read: {error}", path.display()),
+                )
+            };
+            tls = tls.ca_certificate(Certificate::from_pem(std::fs::read(path).map_err(unreadable)?));
+        }
+        endpoint.tls_config(tls).map_err(|error| {
+            CommandFailure::usage(ErrorCode::BadConfig, format!("TLS cannot be used: {}", root_cause(&error)))
+        })
+    }
+}
+
+/// Whether a host of an address is this machine itself.
+fn is_this_machine(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
 /// A connection to the edge.
 #[derive(Debug, Clone)]
 pub(crate) struct EdgeClient {
-    url: String,
-    token: BearerToken,
+    target: EdgeTarget,
     /// Directory in which the fleet writes its address; none if `--url` gave the address.
     home: Option<Home>,
     sessions: SessionsApi,
 }
 
 impl EdgeClient {
-    pub(crate) async fn connect(url: &str, token: Option<&str>) -> Result<Self, CommandFailure> {
-        Self::connect_with(url, BearerToken::new(token)?).await
+    pub(crate) async fn connect(target: EdgeTarget) -> Result<Self, CommandFailure> {
+        let has_scheme = target.url.contains("://");
+        let url = if has_scheme { target.url } else { format!("http://{}", target.url) };
+        let target = EdgeTarget { url, ..target };
+        let (endpoint, token) = (target.endpoint()?, BearerToken::new(target.token.as_deref())?);
+        let channel = endpoint.connect().await.map_err(|error| {
+            CommandFailure::new(ErrorCode::Unavailable, format!("the fleet cannot be reached ({})", root_cause(&error)))
+                .at(&target.url)
+        })?;
+        let sessions = SessionsClient::with_interceptor(channel, token);
+        let sessions = sessions.max_decoding_message_size(RESPONSE_BYTES_MAX);
+        Ok(Self { target, home: None, sessions })
     }
 
     /// Makes the client look for its fleet in this directory when the connection breaks.
@@ -50,8 +119,9 @@ impl EdgeClient {
     /// Connects again if the fleet of the directory has another address by now.
     pub(crate) async fn reconnect_if_moved(&mut self) -> Result<(), CommandFailure> {
         let Some(home) = self.home.clone() else { return Ok(()) };
-        let Some(run) = home.running().filter(|run| run.grpc != self.url) else { return Ok(()) };
-        *self = Self::connect_with(&run.grpc, self.token.clone()).await?.with_home(home);
+        let Some(run) = home.running().filter(|run| run.grpc != self.target.url) else { return Ok(()) };
+        let target = EdgeTarget { url: run.grpc, ..self.target.clone() };
+        *self = Self::connect(target).await?.with_home(home);
         Ok(())
     }
 
@@ -82,25 +152,8 @@ impl EdgeClient {
         }
     }
 
-    async fn connect_with(url: &str, token: BearerToken) -> Result<Self, CommandFailure> {
-        let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        let endpoint = Endpoint::from_shared(url.clone())
-            .map_err(|error| {
-                CommandFailure::usage(ErrorCode::BadRequest, format!("{url:?} is not an address: {error}"))
-            })?
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true);
-        let channel = endpoint.connect().await.map_err(|error| {
-            CommandFailure::new(ErrorCode::Unavailable, format!("the fleet cannot be reached ({})", root_cause(&error)))
-                .at(&url)
-        })?;
-        let sessions = SessionsClient::with_interceptor(channel, token.clone());
-        let sessions = sessions.max_decoding_message_size(RESPONSE_BYTES_MAX);
-        Ok(Self { url, token, home: None, sessions })
-    }
-
     pub(crate) fn url(&self) -> &str {
-        &self.url
+        &self.target.url
     }
 
     /// Returns the generated client; clones share the connection.
@@ -110,7 +163,7 @@ impl EdgeClient {
 
     /// Makes a failure that people can read from the status of a call.
     pub(crate) fn failure(&self, status: &Status) -> CommandFailure {
-        CommandFailure::new(error_code(status), describe(status)).at(&self.url)
+        CommandFailure::new(error_code(status), describe(status)).at(&self.target.url)
     }
 }
 
@@ -226,9 +279,35 @@ mod tests {
         assert_eq!(error_code(&Status::internal("our own mistake")), ErrorCode::Internal);
     }
 
+    #[test]
+    fn token_is_sent_in_clear_to_this_machine_only() {
+        let endpoint = |url: &str, token: Option<&str>, plaintext: bool| {
+            let (url, token) = (url.to_owned(), token.map(str::to_owned));
+            EdgeTarget { url, token, ca_file: None, plaintext }.endpoint().map(drop)
+        };
+        for url in ["http://127.0.0.1:7071", "http://localhost:7071", "http://[::1]:7071", "http://127.8.9.10"] {
+            assert_eq!(endpoint(url, Some("t"), false), Ok(()), "{url}");
+        }
+        for url in [
+            "http://ailoop.example.com",
+            "http://10.0.0.1:7071",
+            "http://localhost.example.com",
+            "http://[2001:db8::1]",
+        ] {
+            let refused = endpoint(url, Some("t"), false).unwrap_err();
+            assert_eq!((refused.code(), refused.exit().code()), (&ErrorCode::Unauthorized, 2), "{url}");
+            assert_eq!(endpoint(url, Some("t"), true), Ok(()), "{url}");
+            assert_eq!(endpoint(url, None, false), Ok(()), "{url}: there is nothing to hide");
+        }
+        for url in ["ftp://ailoop.example.com", "ailoop", "http://", "https://a b"] {
+            assert_eq!(endpoint(url, None, false).unwrap_err().exit().code(), 2, "{url}");
+        }
+    }
+
     #[tokio::test]
     async fn connect_no_listener_failure_names_address() {
-        let failure = EdgeClient::connect("127.0.0.1:1", None).await.unwrap_err();
+        let target = EdgeTarget { url: "127.0.0.1:1".to_owned(), ..EdgeTarget::default() };
+        let failure = EdgeClient::connect(target).await.unwrap_err();
         assert_eq!(failure.exit().code(), 3);
         assert!(failure.to_string().contains("http://127.0.0.1:1"), "{failure}");
     }

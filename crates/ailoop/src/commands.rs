@@ -3,6 +3,7 @@
 mod approvals;
 mod bootstrap;
 mod config;
+mod context;
 mod control;
 mod conversation;
 mod dead;
@@ -20,6 +21,7 @@ mod patterns;
 mod prompt;
 mod repair;
 mod run;
+mod selection;
 mod serve;
 mod settings;
 mod stats;
@@ -73,6 +75,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Patterns(PatternsCommand::Test(args)) => patterns::test_patterns(&args, terminal),
         CliCommand::Patterns(PatternsCommand::Suggest(args)) => patterns::suggest_patterns(&args, terminal).await,
         CliCommand::Config(command) => config::run(&command, terminal),
+        CliCommand::Context(command) => context::run(&command, terminal),
         CliCommand::Prompt(command) => prompt::run(&command, terminal),
         CliCommand::Completion { shell } => Ok(print_completion(shell, terminal)),
         CliCommand::Version(args) => Ok(version::print_version(args, terminal)),

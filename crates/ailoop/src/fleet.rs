@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep};
 use tool_executor::Executor;
 use tool_host::ToolHost;
 
-use crate::client::EdgeClient;
+use crate::client::{EdgeClient, EdgeTarget};
 use crate::failure::CommandFailure;
 use crate::instance::{Lock, RunFile};
 use crate::nats_server::{NatsServer, SUPERVISED_END_MAX};
@@ -169,7 +169,8 @@ impl LocalFleet {
 
     /// Connects a client to the edge.
     pub(crate) async fn connect(&self) -> Result<EdgeClient, CommandFailure> {
-        EdgeClient::connect(&self.run.grpc, self.token.as_deref()).await
+        let target = EdgeTarget { url: self.run.grpc.clone(), token: self.token.clone(), ..EdgeTarget::default() };
+        EdgeClient::connect(target).await
     }
 
     /// Waits until the private nats-server has ended too often, and returns the reason. Without such a server it never

@@ -6,6 +6,7 @@ mod commands;
 mod completion;
 mod compose;
 mod config_check;
+mod contexts;
 mod default_model;
 pub mod export_import;
 pub mod failure;

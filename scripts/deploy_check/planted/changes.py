@@ -23,6 +23,10 @@ def container(document):
     return spec(document)["containers"][0]
 
 
+def volume(document, name):
+    return next(entry for entry in spec(document)["volumes"] if entry["name"] == name)
+
+
 def variable(document, name):
     return next(entry for entry in container(document)["env"] if entry["name"] == name)
 
@@ -207,13 +211,13 @@ CHANGES = [
             (
                 "a Secret that nobody makes",
                 EDGE,
-                lambda d: variable(d, "AILOOP__EDGE__TOKEN")["valueFrom"]["secretKeyRef"].update(name="edge"),
+                lambda d: volume(d, "edge-token")["secret"].update(secretName="edge"),
                 "Secret edge",
             ),
             (
                 "a key that the Secret does not have",
                 EDGE,
-                lambda d: variable(d, "AILOOP__EDGE__TOKEN")["valueFrom"]["secretKeyRef"].update(key="tokn"),
+                lambda d: volume(d, "edge-token")["secret"].update(items=[{"key": "tokn", "path": "token"}]),
                 "tokn",
             ),
             (

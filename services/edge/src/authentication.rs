@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use contract::{ErrorCode, TenantId};
-use subtle::ConstantTimeEq;
 
 use crate::api_error::ApiError;
 use crate::config::EdgeConfig;
 use crate::fair_queue::Flow;
+use crate::tokens::Tokens;
 
 /// The client that sends a request, after authentication.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl<'a> CredentialHeader<'a> {
 /// Authentication rules of one listener.
 #[derive(Debug, Clone)]
 pub(crate) struct Authenticator {
-    token: Option<String>,
+    tokens: Tokens,
     tenant: TenantId,
     origins: Vec<String>,
     hosts: Vec<String>,
@@ -79,9 +79,9 @@ pub(crate) struct Authenticator {
 }
 
 impl Authenticator {
-    pub(crate) fn new(config: &EdgeConfig, listen: SocketAddr) -> Self {
+    pub(crate) fn new(config: &EdgeConfig, tokens: Tokens, listen: SocketAddr) -> Self {
         Self {
-            token: config.token.as_ref().map(|token| token.expose().to_owned()),
+            tokens,
             tenant: config.tenant.clone(),
             origins: config.allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
             hosts: config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
@@ -109,11 +109,10 @@ impl Authenticator {
                 ));
             }
         }
-        if let Some(token) = &self.token {
+        if self.tokens.are_needed() {
             let presented = authorization.and_then(|text| text.split_once(' '));
             let presented = presented.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-            // In constant time, so that the time does not reveal the token.
-            if !presented.is_some_and(|(_, presented)| token.as_bytes().ct_eq(presented.trim().as_bytes()).into()) {
+            if !presented.is_some_and(|(_, presented)| self.tokens.contain(presented.trim())) {
                 return unauthorized(
                     "the token is missing or wrong: send `Authorization: Bearer <edge.token>`".to_owned(),
                 );
@@ -148,7 +147,7 @@ mod tests {
             allowed_origins: vec!["https://console.example.org".to_owned()],
             ..EdgeConfig::default()
         };
-        Authenticator::new(&config, listen.parse().unwrap())
+        Authenticator::new(&config, Tokens::new(&config).unwrap(), listen.parse().unwrap())
     }
 
     fn header(text: Option<&str>) -> CredentialHeader<'_> {

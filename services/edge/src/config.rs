@@ -1,6 +1,7 @@
 //! The `edge` section of the configuration, and its checks.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use configuration::Secret;
@@ -26,6 +27,9 @@ pub struct EdgeConfig {
     /// Token that clients must send as `Authorization: Bearer <token>`. Without a token the edge listens on loopback
     /// only.
     pub token: Option<Secret>,
+    /// Directory of files with one token each, all of which are valid beside `token`. It is read again every 2 s, so that
+    /// a token is replaced without a restart.
+    pub tokens_dir: Option<PathBuf>,
     /// The tenant of every client.
     #[schemars(with = "String")]
     pub tenant: TenantId,
@@ -70,6 +74,7 @@ impl Default for EdgeConfig {
             ws: local(7070),
             grpc: local(7071),
             token: None,
+            tokens_dir: None,
             tenant: TenantId::default(),
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
@@ -114,9 +119,9 @@ impl EdgeConfig {
         }
         self.connections.check("edge.connections").map_err(EdgeStartError::BadConfig)?;
         for (field, listen) in [("edge.ws.listen", self.ws.listen), ("edge.grpc.listen", self.grpc.listen)] {
-            if self.token.is_none() && !listen.ip().is_loopback() {
+            if self.token.is_none() && self.tokens_dir.is_none() && !listen.ip().is_loopback() {
                 return Err(EdgeStartError::BadConfig(format!(
-                    "{field} is {listen}, which others can reach: set edge.token (AILOOP__EDGE__TOKEN), or listen on 127.0.0.1"
+                    "{field} is {listen}, which others can reach: set edge.token (AILOOP__EDGE__TOKEN) or edge.tokens_dir, or listen on 127.0.0.1"
                 )));
             }
         }

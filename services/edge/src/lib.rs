@@ -22,6 +22,7 @@ mod session_api;
 mod session_index;
 mod session_log;
 mod stats;
+mod tokens;
 mod watch;
 mod ws;
 
@@ -45,6 +46,7 @@ use authentication::Authenticator;
 pub use config::{EdgeConfig, EdgeStartError};
 use grpc::{AuthInterceptor, GrpcService};
 use session_api::SessionApi;
+use tokens::Tokens;
 
 /// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
@@ -85,6 +87,7 @@ impl Edge {
     /// Starts the listeners. It fails before it serves anything if the configuration or a port cannot be used.
     pub async fn start(config: EdgeConfig, bus: Bus) -> Result<Self, EdgeStartError> {
         config.check()?;
+        let tokens = Tokens::new(&config)?;
         let (ws, ws_address) = bind("edge.ws.listen", config.ws.listen).await?;
         let (grpc, grpc_address) = bind("edge.grpc.listen", config.grpc.listen).await?;
         let addresses = Addresses { ws: ws_address, grpc: grpc_address };
@@ -92,8 +95,12 @@ impl Edge {
         let connections = Connections::new(config.connections);
         let api =
             SessionApi::open(&config, bus, connections.budget().clone(), client_tasks.clone(), &shared_tasks).await?;
-        serve_ws(&api, ws, Authenticator::new(&config, addresses.ws), connections.clone());
-        serve_grpc(&api, grpc, Authenticator::new(&config, addresses.grpc), connections)?;
+        let (ending, followed) = (shared_tasks.token(), tokens.clone().follow(readiness.clone()));
+        shared_tasks.spawn("tokens", async move {
+            ending.run_until_cancelled(followed).await;
+        });
+        serve_ws(&api, ws, Authenticator::new(&config, tokens.clone(), addresses.ws), connections.clone());
+        serve_grpc(&api, grpc, Authenticator::new(&config, tokens, addresses.grpc), connections)?;
         readiness.set(true);
         tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %api.replica_id(), "edge listens");
         Ok(Self { api, addresses, readiness, client_tasks, shared_tasks })

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::filter::SessionFilter;
 use super::run::SessionSettings;
 use super::target::FleetTarget;
 use super::values::parse_duration;
@@ -11,9 +12,9 @@ use super::values::parse_duration;
 /// Arguments of `ailoop sessions`.
 #[derive(Debug, Clone, Args)]
 pub struct SessionsArgs {
-    /// List only sessions in this phase
-    #[arg(long)]
-    pub phase: Option<PhaseArg>,
+    /// The sessions to list.
+    #[command(flatten)]
+    pub filter: SessionFilter,
     /// The most sessions to list
     #[arg(long, default_value_t = 100)]
     pub limit: u32,
@@ -121,9 +122,19 @@ impl ModeArg {
 
 /// Arguments of `ailoop pause`, `resume` and `stop`.
 #[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["session", "all"]))]
 pub struct ControlArgs {
     /// The id of the session
-    pub session: String,
+    pub session: Option<String>,
+    /// Every session that has not ended and that the options below select
+    #[arg(long)]
+    pub all: bool,
+    /// Do not ask before many sessions are changed
+    #[arg(long, requires = "all")]
+    pub yes: bool,
+    /// The sessions of `--all`.
+    #[command(flatten)]
+    pub filter: SessionFilter,
     /// The reason, which is shown to viewers and kept in the log
     #[arg(long, default_value = "")]
     pub reason: String,

@@ -1,6 +1,8 @@
 //! Values of options that are more than a text.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use contract::Timestamp;
 
 /// Parses `90`, `90s`, `5m` or `1h`; zero is refused.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -27,6 +29,18 @@ pub(super) fn parse_lifetime(text: &str) -> Result<Duration, String> {
     (1..=3_650).contains(&days).then(|| Duration::from_hours(24 * days)).ok_or_else(wrong)
 }
 
+/// Parses a time as [`parse_lifetime`], which counts back from now, or an instant. Returns the instant, RFC 3339.
+pub(super) fn parse_since(text: &str) -> Result<String, String> {
+    if let Some(instant) = Timestamp::parse(text) {
+        return Ok(instant.to_string());
+    }
+    let wrong =
+        |_| format!("{text:?} is neither a time such as 30m, 2h or 7d nor an instant such as 2026-01-15T10:30:45Z");
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let back = parse_lifetime(text).map_err(wrong)?;
+    Ok(Timestamp::default().after(since_1970.saturating_sub(back)).to_string())
+}
+
 /// Parses a name and a value.
 pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
@@ -51,6 +65,8 @@ mod tests {
         }
         assert_eq!(parse_lifetime("90d").ok(), Some(Duration::from_hours(90 * 24)));
         assert_eq!(parse_lifetime("12h").ok(), Some(Duration::from_hours(12)));
+        assert_eq!(parse_since("2026-01-15T10:30:45Z").as_deref(), Ok("2026-01-15T10:30:45.000Z"));
+        assert!(parse_since("2h") < parse_since("1h") && parse_since("yesterday").is_err());
         for wrong in ["0d", "d", "99999d", "-1d", "soon"] {
             assert!(parse_lifetime(wrong).is_err(), "{wrong}");
         }

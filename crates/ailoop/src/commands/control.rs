@@ -6,10 +6,12 @@ use serde_json::{Map, Value};
 
 use super::fleet_location::connect;
 use super::output::finish;
+use super::selection::{confirm, list_selected};
 use super::settings::session_options;
 use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs};
-use crate::client::{self, bounded, command_id};
+use crate::client::{self, EdgeClient, bounded, command_id};
 use crate::failure::{CommandFailure, Exit};
+use crate::format;
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;
 
@@ -26,19 +28,73 @@ pub(super) async fn control_session(
     args: &ControlArgs,
     terminal: &Terminal,
 ) -> Result<Exit, CommandFailure> {
-    let session_id = client::session_id(&args.session)?;
+    let Some(session) = &args.session else { return control_selected(verb, args, terminal).await };
+    let session_id = client::session_id(session)?;
     let client = connect(&args.target).await?;
-    let mut sessions = client.sessions();
-    let request =
-        bounded(ControlRequest { session_id, command_id: command_id(), reason: args.reason.clone(), no_wait: false });
-    let (reply, done) = match verb {
-        ControlVerb::Pause => (sessions.pause(request).await, "paused"),
-        ControlVerb::Resume => (sessions.resume(request).await, "resumed"),
-        ControlVerb::Stop => (sessions.stop(request).await, "stopped"),
-    };
-    let reply = reply.map_err(|status| client.failure(&status))?;
-    note_result(terminal, &args.session, done, reply.get_ref());
+    let reply = verb.send(&client, session_id, &args.reason).await?;
+    note_result(terminal, session, verb.done(), &reply);
     Ok(Exit::Done)
+}
+
+/// Sends the command to every selected session that can take it. Each one is handled by itself: one that refuses does
+/// not keep the others from it.
+async fn control_selected(verb: ControlVerb, args: &ControlArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let client = connect(&args.target).await?;
+    let mut selected = list_selected(&client, &args.filter).await?;
+    selected.retain(|session| verb.is_for(&session.phase));
+    if selected.is_empty() {
+        terminal.note(Style::Plain, "no session is selected");
+        return Ok(Exit::Done);
+    }
+    let count = format::plural(selected.len() as u64, "session");
+    if !confirm(&format!("{count} will be {}.", verb.done()), args.yes, terminal)? {
+        return Ok(Exit::Failed);
+    }
+    let mut failed = 0_u64;
+    for session in &selected {
+        match verb.send(&client, session.session_id.clone(), &args.reason).await {
+            Ok(reply) => note_result(terminal, &session.session_id, verb.done(), &reply),
+            // Without the fleet the others would fail in the same way, and later.
+            Err(failure) if failure.exit() == Exit::Unreachable => return Err(failure),
+            Err(failure) => {
+                failed += 1;
+                terminal.note(Style::Bad, &format!("session {}: {failure}", session.session_id));
+            }
+        }
+    }
+    Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
+}
+
+impl ControlVerb {
+    /// What has become of the session, as people read it.
+    fn done(self) -> &'static str {
+        match self {
+            Self::Pause => "paused",
+            Self::Resume => "resumed",
+            Self::Stop => "stopped",
+        }
+    }
+
+    /// Whether a session in this phase can take the command.
+    fn is_for(self, phase: &str) -> bool {
+        match self {
+            Self::Pause => ["idle", "running"].contains(&phase),
+            Self::Resume => phase == "paused",
+            Self::Stop => phase != "ended",
+        }
+    }
+
+    async fn send(self, client: &EdgeClient, session_id: String, reason: &str) -> Result<CommandReply, CommandFailure> {
+        let mut sessions = client.sessions();
+        let reason = reason.to_owned();
+        let request = bounded(ControlRequest { session_id, command_id: command_id(), reason, no_wait: false });
+        let reply = match self {
+            Self::Pause => sessions.pause(request).await,
+            Self::Resume => sessions.resume(request).await,
+            Self::Stop => sessions.stop(request).await,
+        };
+        reply.map(tonic::Response::into_inner).map_err(|status| client.failure(&status))
+    }
 }
 
 pub(super) async fn send_message(args: &SendArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {

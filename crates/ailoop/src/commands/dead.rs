@@ -6,9 +6,11 @@ use serde::Deserialize;
 
 use super::fleet_location::connect;
 use super::output::{finish, format_table};
-use crate::args::{DeadArgs, DeadCommand, DeadListArgs};
-use crate::client::{self, bounded};
+use super::selection::confirm;
+use crate::args::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
+use crate::client::{self, EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
+use crate::format;
 use crate::terminal::{Style, Terminal};
 
 /// The fields of a dead letter that are printed.
@@ -33,8 +35,8 @@ pub(super) async fn run(command: &DeadCommand, terminal: &Terminal) -> Result<Ex
     match command {
         DeadCommand::List(args) => list_letters(args, terminal).await,
         DeadCommand::Show(args) => show_letter(args, terminal).await,
-        DeadCommand::Retry(args) => retry_letter(args, terminal).await,
-        DeadCommand::Drop(args) => drop_letter(args, terminal).await,
+        DeadCommand::Retry(args) => remedy(Remedy::Retry, args, terminal).await,
+        DeadCommand::Drop(args) => remedy(Remedy::Drop, args, terminal).await,
     }
 }
 
@@ -70,23 +72,77 @@ async fn show_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, Comma
     Ok(finish(terminal.print_data(&format!("{text}\n"))))
 }
 
-async fn retry_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let request = parse_letter(&args.letter)?;
+/// What is done with dead letters.
+#[derive(Debug, Clone, Copy)]
+enum Remedy {
+    Retry,
+    Drop,
+}
+
+impl Remedy {
+    /// Handles one dead letter; returns what became of it, as people read it.
+    async fn apply(self, client: &EdgeClient, request: DeadRequest) -> Result<String, CommandFailure> {
+        match self {
+            Self::Retry => {
+                let reply = client.sessions().retry_dead(bounded(request)).await;
+                let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
+                Ok(format!("sent to session {} again, as command {}", reply.session_id, reply.command_id))
+            }
+            Self::Drop => {
+                let reply = client.sessions().drop_dead(bounded(request)).await;
+                let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
+                let letter: DeadLetterSummary = parse_reply(&reply.json)?;
+                Ok(format!("{} is deleted: {}", letter.name(), letter.reason))
+            }
+        }
+    }
+
+    fn done(self) -> &'static str {
+        match self {
+            Self::Retry => "retried",
+            Self::Drop => "deleted",
+        }
+    }
+}
+
+async fn remedy(remedy: Remedy, args: &DeadSelection, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let Some(letter) = &args.letter else { return remedy_selected(remedy, args, terminal).await };
+    let request = parse_letter(letter)?;
     let client = connect(&args.target).await?;
-    let reply = client.sessions().retry_dead(bounded(request)).await.map_err(|status| client.failure(&status))?;
-    let reply = reply.into_inner();
-    let line = format!("sent to session {} again, as command {}", reply.session_id, reply.command_id);
-    terminal.note(Style::Good, &line);
+    terminal.note(Style::Good, &remedy.apply(&client, request).await?);
     Ok(Exit::Done)
 }
 
-async fn drop_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let request = parse_letter(&args.letter)?;
+/// Handles every selected dead letter. One that is refused stays, and does not keep the others from it.
+async fn remedy_selected(remedy: Remedy, args: &DeadSelection, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let session_id = args.session.as_deref().map(client::session_id).transpose()?.unwrap_or_default();
     let client = connect(&args.target).await?;
-    let reply = client.sessions().drop_dead(bounded(request)).await.map_err(|status| client.failure(&status))?;
-    let letter: DeadLetterSummary = parse_reply(&reply.into_inner().json)?;
-    terminal.note(Style::Good, &format!("{} is deleted: {}", letter.name(), letter.reason));
-    Ok(Exit::Done)
+    let reply = client.sessions().list_dead(bounded(ListDeadRequest { session_id })).await;
+    let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
+    let mut letters: Vec<DeadLetterSummary> = parse_reply(&reply.json)?;
+    letters.retain(|letter| args.code.as_ref().is_none_or(|code| letter.code == *code));
+    if letters.is_empty() {
+        terminal.note(Style::Good, "no dead letter is selected");
+        return Ok(Exit::Done);
+    }
+    let question = format!("{} will be {}.", format::plural(letters.len() as u64, "dead letter"), remedy.done());
+    if !confirm(&question, args.yes, terminal)? {
+        return Ok(Exit::Failed);
+    }
+    let mut failed = 0_u64;
+    for letter in &letters {
+        let DeadLetterSummary { session_id, kind, id, .. } = letter;
+        let request = DeadRequest { session_id: session_id.clone(), kind: kind.clone(), id: id.clone() };
+        match remedy.apply(&client, request).await {
+            Ok(done) => terminal.note(Style::Good, &done),
+            Err(failure) if failure.exit() == Exit::Unreachable => return Err(failure),
+            Err(failure) => {
+                failed += 1;
+                terminal.note(Style::Bad, &format!("{}: {failure}", letter.name()));
+            }
+        }
+    }
+    Ok(if failed == 0 { Exit::Done } else { Exit::Failed })
 }
 
 /// Parses a name of the form `<session>/<kind>/<id>`.

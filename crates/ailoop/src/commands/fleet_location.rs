@@ -8,37 +8,40 @@ use configuration::Settings;
 use contract::ErrorCode;
 
 use crate::args::FleetTarget;
-use crate::client::EdgeClient;
+use crate::client::{EdgeClient, EdgeTarget};
+use crate::contexts::{Context, Contexts};
 use crate::failure::CommandFailure;
 use crate::instance::{Home, RunFile};
 
 /// The fleet that a command is for.
 pub(super) enum FleetLocation {
-    /// The address in `--url` or `AILOOP_URL`.
-    Url(String),
-    /// The fleet that runs in this directory.
-    Directory(Home, RunFile),
+    /// The address in `--url` or `AILOOP_URL`, or that of a context.
+    Edge(EdgeTarget),
+    /// The fleet that runs in this directory, and its token.
+    Directory(Home, RunFile, Option<String>),
 }
 
 impl FleetLocation {
     pub(super) fn url(&self) -> &str {
         match self {
-            Self::Url(url) => url,
-            Self::Directory(_, run) => &run.grpc,
+            Self::Edge(target) => &target.url,
+            Self::Directory(_, run, _) => &run.grpc,
         }
     }
 
-    pub(super) async fn connect(&self, token: Option<&str>) -> Result<EdgeClient, CommandFailure> {
-        let client = EdgeClient::connect(self.url(), token).await?;
-        Ok(match self {
-            Self::Url(_) => client,
-            Self::Directory(home, _) => client.with_home(home.clone()),
-        })
+    pub(super) async fn connect(&self) -> Result<EdgeClient, CommandFailure> {
+        match self {
+            Self::Edge(target) => EdgeClient::connect(target.clone()).await,
+            Self::Directory(home, run, token) => {
+                let target = EdgeTarget { url: run.grpc.clone(), token: token.clone(), ..EdgeTarget::default() };
+                Ok(EdgeClient::connect(target).await?.with_home(home.clone()))
+            }
+        }
     }
 
     /// A warning about keys that this shell has and the fleet was started without: the fleet cannot use them.
     pub(super) fn key_hint(&self, is_set: impl Fn(&str) -> bool) -> Option<String> {
-        let Self::Directory(_, run) = self else { return None };
+        let Self::Directory(_, run, _) = self else { return None };
         let unused: Vec<&str> = run.missing_keys.iter().map(String::as_str).filter(|name| is_set(name)).collect();
         let (verb, it) = if unused.len() == 1 { ("is", "it") } else { ("are", "them") };
         (!unused.is_empty()).then(|| {
@@ -52,32 +55,50 @@ impl FleetLocation {
     }
 }
 
-/// Finds the fleet of a command: `--url`, `AILOOP_URL`, or the one that runs in this directory.
-pub(super) fn find_fleet(target: &FleetTarget) -> Option<FleetLocation> {
+/// Finds the fleet of a command: `--url`, `--context` or their variables, else the one that runs in this directory, else
+/// the current context.
+pub(super) fn find_fleet(target: &FleetTarget) -> Result<Option<FleetLocation>, CommandFailure> {
     find_fleet_where(target, |_| true)
 }
 
 /// As [`find_fleet`], without a fleet that `ailoop run` started for its own session: it accepts no other session.
-pub(super) fn find_shared_fleet(target: &FleetTarget) -> Option<FleetLocation> {
+pub(super) fn find_shared_fleet(target: &FleetTarget) -> Result<Option<FleetLocation>, CommandFailure> {
     find_fleet_where(target, |run| !run.one_session)
 }
 
-fn find_fleet_where(target: &FleetTarget, is_wanted: fn(&RunFile) -> bool) -> Option<FleetLocation> {
-    if let Some(url) = &target.url {
-        return Some(FleetLocation::Url(url.clone()));
+fn find_fleet_where(
+    target: &FleetTarget,
+    is_wanted: fn(&RunFile) -> bool,
+) -> Result<Option<FleetLocation>, CommandFailure> {
+    let FleetTarget { url, token, context, ca_file, plaintext } = target;
+    if let Some(url) = url {
+        let (url, token, ca_file) = (url.clone(), token.clone(), ca_file.clone());
+        return Ok(Some(FleetLocation::Edge(EdgeTarget { url, token, ca_file, plaintext: *plaintext })));
+    }
+    let of_context = |context: &Context| -> Result<FleetLocation, CommandFailure> {
+        let token = token.clone().map_or_else(|| context.token(), |token| Ok(Some(token)))?;
+        let ca_file = ca_file.clone().or_else(|| context.ca_file.clone());
+        let url = context.url.clone();
+        Ok(FleetLocation::Edge(EdgeTarget { url, token, ca_file, plaintext: *plaintext }))
+    };
+    if let Some(name) = context {
+        return of_context(Contexts::read()?.find(name)?).map(Some);
     }
     let home = Home::below(Path::new(""));
-    let run = home.running().filter(is_wanted)?;
-    Some(FleetLocation::Directory(home, run))
+    if let Some(run) = home.running().filter(is_wanted) {
+        return Ok(Some(FleetLocation::Directory(home, run, token.clone())));
+    }
+    let contexts = Contexts::read()?;
+    contexts.current.as_ref().map(|name| of_context(contexts.find(name)?)).transpose()
 }
 
 /// Connects to the fleet of a command, which must be running.
 pub(super) async fn connect(target: &FleetTarget) -> Result<EdgeClient, CommandFailure> {
-    let fleet = find_fleet(target).ok_or_else(|| {
+    let fleet = find_fleet(target)?.ok_or_else(|| {
         CommandFailure::new(ErrorCode::Unavailable, "no fleet runs in this directory")
-            .help("start one with `ailoop up`, or pass --url or set AILOOP_URL")
+            .help("start one with `ailoop up`, or name one with --url, AILOOP_URL or `ailoop context`")
     })?;
-    fleet.connect(target.token.as_deref()).await
+    fleet.connect().await
 }
 
 /// Returns how to reach NATS: at `url`, else where the fleet of this directory has it, else as configured.
@@ -105,10 +126,10 @@ mod tests {
             one_session: false,
             missing_keys: vec!["A_KEY".to_owned(), "B_KEY".to_owned()],
         };
-        let fleet = FleetLocation::Directory(Home::below(Path::new("")), run);
+        let fleet = FleetLocation::Directory(Home::below(Path::new("")), run, None);
         let hint = fleet.key_hint(|name| name == "B_KEY").unwrap();
         assert!(hint.starts_with("B_KEY is set here, but the fleet (process 7) was started without it"), "{hint}");
         assert_eq!(fleet.key_hint(|_| false), None);
-        assert_eq!(FleetLocation::Url("http://x".to_owned()).key_hint(|_| true), None);
+        assert_eq!(FleetLocation::Edge(EdgeTarget::default()).key_hint(|_| true), None);
     }
 }

@@ -1,11 +1,12 @@
 //! `ailoop sessions`, `ailoop tools` and `ailoop queues`.
 
-use proto::{ListRequest, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
+use proto::{ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
 use serde_json::{Value, json};
 
 use super::fleet_location::connect;
 use super::output::{finish, format_table, json_lines, shorten};
-use crate::args::{FleetTarget, PhaseArg, QueuesArgs, SessionsArgs, ToolsArgs};
+use super::selection::list_request;
+use crate::args::{FleetTarget, QueuesArgs, SessionsArgs, ToolsArgs};
 use crate::client::{EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
@@ -14,15 +15,19 @@ use crate::tools::describe;
 
 pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let phase = args.phase.map_or("", PhaseArg::as_str).to_owned();
-    let request = bounded(ListRequest { phase, limit: args.limit, ..ListRequest::default() });
+    let request = bounded(list_request(&args.filter, args.limit));
     let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?;
     let sessions = reply.into_inner().sessions;
     if args.json {
         return Ok(finish(terminal.print_data(&json_lines(sessions.iter().map(session_json)))));
     }
     if sessions.is_empty() {
-        terminal.note(Style::Plain, "there is no session; begin one with `ailoop run`");
+        let none = if args.filter.selects_all() {
+            "there is no session; begin one with `ailoop run`"
+        } else {
+            "no session is selected; `ailoop sessions` without options lists all"
+        };
+        terminal.note(Style::Plain, none);
         return Ok(Exit::Done);
     }
     let head = ["SESSION", "PHASE", "AGENT", "MODEL", "TURN", "STEP", "TOKENS", "UPDATED", "TITLE"];

@@ -1,17 +1,15 @@
 //! `ailoop repair`: repeats the outstanding effects of sessions, after the server was restored to an older state.
 
 use contract::ErrorCode;
-use proto::{ListRequest, SessionRequest};
+use proto::SessionRequest;
 use serde_json::json;
 
 use super::fleet_location::connect;
-use crate::args::RepairArgs;
+use super::selection::list_selected;
+use crate::args::{RepairArgs, SessionFilter};
 use crate::client::{EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
-
-/// Sessions that one request lists.
-const PAGE_SESSIONS_MAX: u32 = 1_000;
 
 pub(super) async fn repair_sessions(args: &RepairArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
@@ -51,23 +49,6 @@ pub(super) async fn repair_sessions(args: &RepairArgs, terminal: &Terminal) -> R
 
 /// Lists every session that has not ended, from the session index.
 async fn list_open_sessions(client: &EdgeClient) -> Result<Vec<String>, CommandFailure> {
-    let mut sessions = Vec::new();
-    for phase in ["running", "paused", "idle"] {
-        let mut cursor = String::new();
-        loop {
-            let request = bounded(ListRequest {
-                phase: phase.to_owned(),
-                limit: PAGE_SESSIONS_MAX,
-                cursor,
-                ..ListRequest::default()
-            });
-            let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?.into_inner();
-            sessions.extend(reply.sessions.into_iter().map(|session| session.session_id));
-            if reply.next_cursor.is_empty() {
-                break;
-            }
-            cursor = reply.next_cursor;
-        }
-    }
-    Ok(sessions)
+    let all = list_selected(client, &SessionFilter::default()).await?;
+    Ok(all.into_iter().filter(|session| session.phase != "ended").map(|session| session.session_id).collect())
 }

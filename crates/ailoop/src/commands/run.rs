@@ -17,12 +17,12 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
     let prompt = text_argument::read_text(&args.prompt, std::io::stdin())?;
     let session = args.session.as_deref().map(client::session_id).transpose()?;
     let mut interrupts = Interrupts::listen()?;
-    if let Some(fleet) = find_shared_fleet(&args.target) {
+    if let Some(fleet) = find_shared_fleet(&args.target)? {
         refuse_files(args, fleet.url())?;
         if let Some(hint) = fleet.key_hint(is_key_set) {
             terminal.note(Style::Warn, &hint);
         }
-        let client = fleet.connect(args.target.token.as_deref()).await?;
+        let client = fleet.connect().await?;
         let conversation =
             Conversation { args, prompt, session, client, terminal, fleet_lifetime: FleetLifetime::Independent };
         return conversation.run(&mut interrupts).await;

@@ -1,0 +1,116 @@
+//! The fleets that a person works with, by name: `contexts.json` in the directory for configuration of this user.
+//!
+//! The file holds no token: only where the token is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use configuration::env;
+use contract::ErrorCode;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::CommandFailure;
+
+/// Bytes of a token file.
+const TOKEN_BYTES_MAX: u64 = 64 << 10;
+
+/// A fleet, and how it is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Context {
+    /// The gRPC address of the edge.
+    pub(crate) url: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token_file: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) token_env: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ca_file: Option<PathBuf>,
+}
+
+/// The contexts of this user.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Contexts {
+    /// Name of the current one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) current: Option<String>,
+    pub(crate) contexts: BTreeMap<String, Context>,
+}
+
+impl Context {
+    /// Reads the token; none where the context names no place of it.
+    pub(crate) fn token(&self) -> Result<Option<String>, CommandFailure> {
+        let wrong = |message: String| CommandFailure::usage(ErrorCode::Unauthorized, message);
+        if let Some(path) = &self.token_file {
+            let unreadable = |why: &str| wrong(format!("the token file {} cannot be read: {why}", path.display()));
+            let size = fs::metadata(path).map_err(|error| unreadable(&error.to_string()))?.len();
+            if size > TOKEN_BYTES_MAX {
+                return Err(unreadable("it is too large"));
+            }
+            let text = fs::read_to_string(path).map_err(|error| unreadable(&error.to_string()))?;
+            return Ok(Some(text.trim().to_owned()));
+        }
+        let Some(name) = &self.token_env else { return Ok(None) };
+        env(name).map(Some).ok_or_else(|| wrong(format!("the environment variable {name} with the token is not set")))
+    }
+}
+
+impl Contexts {
+    /// Reads the file; no contexts where there is none.
+    pub(crate) fn read() -> Result<Self, CommandFailure> {
+        let Some(path) = path() else { return Ok(Self::default()) };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
+            Err(error) => return Err(unusable(&path, &error)),
+        };
+        serde_json::from_str(&text).map_err(|error| unusable(&path, &error))
+    }
+
+    /// Writes the file; a reader sees the old one or the new one.
+    pub(crate) fn write(&self) -> Result<(), CommandFailure> {
+        let Some(path) = path() else {
+            return Err(CommandFailure::new(
+                ErrorCode::BadConfig,
+                "there is no directory for the configuration of this user",
+            )
+            .help("set HOME or XDG_CONFIG_HOME"));
+        };
+        let write = || -> std::io::Result<()> {
+            let dir = path.parent().unwrap_or(&path);
+            fs::create_dir_all(dir)?;
+            let new = path.with_extension(format!("{}.new", std::process::id()));
+            let mut file = fs::File::create(&new)?;
+            serde_json::to_writer_pretty(&mut file, self)?;
+            file.write_all(b"\n")?;
+            file.sync_all()?;
+            fs::rename(new, &path)
+        };
+        write().map_err(|error| unusable(&path, &error))
+    }
+
+    /// Finds a context by its name.
+    pub(crate) fn find(&self, name: &str) -> Result<&Context, CommandFailure> {
+        self.contexts.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
+            let known =
+                if known.is_empty() { "there is none".to_owned() } else { format!("there are {}", known.join(", ")) };
+            CommandFailure::usage(ErrorCode::BadRequest, format!("there is no context {name:?}: {known}"))
+                .help("`ailoop context set NAME --url URL` adds one")
+        })
+    }
+}
+
+/// `$XDG_CONFIG_HOME/ailoop/contexts.json`, else the same below `~/.config`.
+fn path() -> Option<PathBuf> {
+    let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
+    Some(config.join("ailoop").join("contexts.json"))
+}
+
+fn unusable(path: &std::path::Path, error: &dyn std::fmt::Display) -> CommandFailure {
+    CommandFailure::new(ErrorCode::BadConfig, format!("{} cannot be used: {error}", path.display()))
+}
