@@ -188,3 +188,43 @@ async fn many_sessions_are_selected_and_stopped_at_once() -> anyhow::Result<()> 
     assert_eq!(neither.code, 2, "{}", neither.stderr);
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn budgets_are_listed_and_reset() -> anyhow::Result<()> {
+    let reply = ScriptedReply::signal("Done.", "TERMINATE").usage(1_000, 20);
+    let model = ModelServer::with_replies(vec![reply]).await?;
+    let fleet = ProcessFleet::guarded(&[("test", &model.base_url())], &[]).await?;
+    fleet.write_models(&json!({
+        "providers": {"local": {"kind": "openai_chat", "base_url": model.base_url()}},
+        "models": {"test": {"provider": "local"}},
+        "budgets": [
+            {"tenant": "*", "per": "month", "tokens": 10_000},
+            {"tenant": "*", "agent": "*", "per": "day", "tokens": 100_000},
+        ],
+        "default": "test",
+    }))?;
+    let services = start(&fleet, &["orchestrator", "gateway"]).await?;
+    let client = services.edge.client().await?;
+    client.start("s", "go").await?;
+    client.watch("s").await?.to_end().await?;
+
+    let (work_dir, url) = (WorkDir::new()?, services.edge.url());
+    let budgets = async || -> anyhow::Result<Vec<Value>> {
+        let outcome = work_dir.run(["budgets", "--json", "--url", &url]).await?;
+        anyhow::ensure!(outcome.code == 0, "{}", outcome.stderr);
+        Ok(outcome.stdout.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
+    };
+    let spent = async |budget: &str| -> anyhow::Result<Value> {
+        let all = budgets().await?;
+        let found = all.iter().find(|status| status["budget"] == budget);
+        Ok(found.map(|status| status["tokens_spent"].clone()).unwrap_or_default())
+    };
+    assert_eq!((spent("month").await?, spent("day.e").await?), (json!(1_020), json!(1_020)), "{:?}", budgets().await?);
+    let reset = work_dir.run(["budgets", "reset", "month", "--url", &url]).await?;
+    assert_eq!(reset.code, 0, "{}", reset.stderr);
+    assert_eq!((spent("month").await?, spent("day.e").await?), (json!(0), json!(1_020)));
+    let unknown = work_dir.run(["budgets", "reset", "year", "--url", &url]).await?;
+    assert_eq!((unknown.code, unknown.error()?), (1, "bad_request"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("day.e, month"), "{}", unknown.stderr);
+    Ok(())
+}

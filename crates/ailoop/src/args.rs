@@ -1,6 +1,7 @@
 //! The command line, as clap reads it.
 
 mod approvals;
+mod budgets;
 mod config;
 mod context;
 mod dead;
@@ -21,6 +22,7 @@ mod version;
 use clap::{Parser, Subcommand};
 
 pub use approvals::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, DenyArgs, GateArgs, ReplyArgs};
+pub use budgets::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
 pub use config::{
     AgentArgs, ConfigCommand, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand, PromptShowArgs,
     SchemaArgs,
@@ -123,6 +125,9 @@ pub enum CliCommand {
     Status(StatusArgs),
     /// Show the status of the fleet again and again, until Ctrl-C
     Top(TopArgs),
+    /// List the budgets with what was spent and reserved; reset one
+    #[command(args_conflicts_with_subcommands = true)]
+    Budgets(BudgetsArgs),
     /// Show the queues of the fleet
     Queues(QueuesArgs),
     /// Repeat the outstanding effects of sessions, after the server lost messages

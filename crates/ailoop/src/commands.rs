@@ -2,6 +2,7 @@
 
 mod approvals;
 mod bootstrap;
+mod budgets;
 mod config;
 mod context;
 mod control;
@@ -65,6 +66,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Status(args) => status::show_status(&args, terminal).await,
         CliCommand::Top(args) => status::watch_status(&args, terminal).await,
         CliCommand::Describe(args) => describe::describe_session(&args, terminal).await,
+        CliCommand::Budgets(args) => budgets::run(&args, terminal).await,
         CliCommand::Queues(args) => lists::list_queues(&args, terminal).await,
         CliCommand::Repair(args) => repair::repair_sessions(&args, terminal).await,
         CliCommand::Dead(command) => dead::run(&command, terminal).await,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use contract::budget::{BudgetReply, BudgetRequest};
 use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest};
 use contract::fleet::{CallHolder, ReplicaStatus};
 use contract::ids::{CallAttempt, CallId};
@@ -39,8 +40,8 @@ const COMPOSE_MAX: Duration = Duration::from_secs(5);
 const REPAIR_MAX: Duration = Duration::from_secs(10);
 /// Pause before a subscription that failed is tried again.
 const SERVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// Timeout of a request to a mailbox, which takes several requests to its stream.
-const MAIL_MAX: Duration = Duration::from_secs(10);
+/// Timeout of a request to a mailbox or to the budgets, which takes several requests to a stream.
+const STORE_MAX: Duration = Duration::from_secs(10);
 /// How long the processes of a fleet may take to describe themselves: nobody knows how many there are.
 const STATUS_WAIT: Duration = Duration::from_millis(700);
 /// Processes whose descriptions are read.
@@ -294,10 +295,27 @@ impl Bus {
         self.serve_requests(&subject::repair(), subject::ORCHESTRATOR_QUEUE, repair, refuse).await
     }
 
+    /// Asks a gateway about the budgets of a tenant.
+    pub async fn ask_budgets(&self, request: &BudgetRequest) -> Result<BudgetReply, BusError> {
+        let answer =
+            self.transport().request(&subject::budgets(), trace_headers(), encode(request)?, STORE_MAX).await?;
+        parse(&answer.payload)
+    }
+
+    /// Answers requests about budgets, shared among all gateways, until the guard is dropped. A request that is not what
+    /// the contract says is refused as such.
+    pub async fn serve_budgets<F>(&self, budgets: F) -> Result<RpcServer, BusError>
+    where
+        F: Fn(BudgetRequest) -> BoxFuture<'static, BudgetReply> + Send + Sync + 'static,
+    {
+        let refuse = |code, message| BudgetReply::Refused { code, message };
+        self.serve_requests(&subject::budgets(), subject::GATEWAY_QUEUE, budgets, refuse).await
+    }
+
     /// Asks a mailbox of a tenant, for a client.
     pub async fn ask_mail(&self, tenant: &TenantId, request: &MailRequest) -> Result<MailResponse, BusError> {
         let (subject, body) = (subject::mail_request(tenant), encode(request)?);
-        let answer = self.transport().request(&subject, trace_headers(), body, MAIL_MAX).await?;
+        let answer = self.transport().request(&subject, trace_headers(), body, STORE_MAX).await?;
         parse(&answer.payload)
     }
 

@@ -5,6 +5,7 @@
 
 pub mod ai_config;
 pub mod backoff;
+pub mod budget;
 pub mod command;
 pub mod commit;
 pub mod compose;

@@ -216,6 +216,11 @@ pub fn repair() -> Subject {
     Subject("ai_rpc.session.repair".to_owned())
 }
 
+/// Where gateways say what was spent of budgets.
+pub fn budgets() -> Subject {
+    Subject("ai_rpc.model.budgets".to_owned())
+}
+
 /// Where every process of the services describes itself.
 pub fn fleet_status() -> Subject {
     Subject("ai_rpc.fleet.status".to_owned())
@@ -260,6 +265,8 @@ pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) -> Subject {
 pub const TOOL_QUEUE: &str = "tools";
 /// The queue group in which orchestrators share requests.
 pub const ORCHESTRATOR_QUEUE: &str = "orchestrators";
+/// The queue group in which gateways share requests.
+pub const GATEWAY_QUEUE: &str = "gateways";
 /// The queue group in which composers share requests.
 pub const COMPOSER_QUEUE: &str = "composers";
 /// The queue group in which tool-hosts share requests to mailboxes.

@@ -97,8 +97,8 @@ fn gateway() -> Role {
         // An item that was returned often is stored anew, before it reaches the limit of deliveries.
         .publish([text(&every::model_item()), read_leader(Stream::Model)])
         // Rates and budgets, which all gateways share.
-        .publish([keys_get(Bucket::Limits), keys_put(Bucket::Limits)])
-        .subscribe([text(&every::view())])
+        .publish([keys_get(Bucket::Limits), keys_list(Bucket::Limits), keys_put(Bucket::Limits)])
+        .subscribe([text(&every::view()), format!("{} {}", subject::budgets(), subject::GATEWAY_QUEUE)])
         .describes_itself()
         .role("gateway", "Runs model calls.")
 }
@@ -163,7 +163,7 @@ fn edge() -> Role {
         .publish([text(&every::view()), text(&subject::compose()), text(&subject::agents()), text(&subject::repair())])
         .publish([text(&every::mail_request())])
         // Who works on what, for operators.
-        .publish([text(&every::call_holder()), text(&subject::fleet_status())])
+        .publish([text(&every::call_holder()), text(&subject::fleet_status()), text(&subject::budgets())])
         // Wide, since viewers come and go: see `clients::viewer` for what nats-server makes of it.
         .subscribe(every::events().map(|subject| text(&subject)))
         // The session index, as orchestrators write it.

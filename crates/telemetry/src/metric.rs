@@ -32,6 +32,7 @@ struct Metrics {
     nats_connected: Gauge<u64>,
     nats_reconnects: Counter<u64>,
     breaker_open: Gauge<u64>,
+    budget_spent: Gauge<f64>,
     build: Gauge<u64>,
     turn_duration: Histogram<f64>,
     turns: Counter<u64>,
@@ -102,6 +103,7 @@ pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registr
             nats_connected: now(names::NATS_CONNECTED),
             nats_reconnects: count(names::NATS_RECONNECTS),
             breaker_open: now(names::BREAKER_OPEN),
+            budget_spent: meter.f64_gauge(names::BUDGET_SPENT).build(),
             build: now(names::BUILD),
             turn_duration: seconds(&meter, names::TURN_DURATION, LONG),
             turns: count(names::TURNS),
@@ -235,6 +237,12 @@ pub fn nats_reconnect() {
 pub fn breaker(provider: &str, model: &str, is_open: bool) {
     let labels = || [label(attr::PROVIDER, provider), bounded(attr::MODEL, model)];
     with(|m| m.breaker_open.record(u64::from(is_open), &labels()));
+}
+
+/// Which part of a budget was spent, 0 to 1 and above. `budget` is its name within the tenant, such as `day` or `day.e`.
+pub fn budget(tenant: &str, budget: &str, spent: f64) {
+    let labels = || [bounded(names::TENANT, tenant), bounded(names::BUDGET, budget)];
+    with(|m| m.budget_spent.record(spent, &labels()));
 }
 
 /// Everything counted so far, as Prometheus text; empty before [`crate::init`].

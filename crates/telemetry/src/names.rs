@@ -176,6 +176,8 @@ pub mod metric {
     pub const NATS_RECONNECTS: &str = "ailoop.nats.reconnects";
     /// Gauge by provider and model: 1 while a circuit breaker sends no requests.
     pub const BREAKER_OPEN: &str = "ailoop.model.breaker.open";
+    /// Gauge by tenant and budget: the part of it that was spent in its period, 0 to 1 and above.
+    pub const BUDGET_SPENT: &str = "ailoop.budget.spent.ratio";
     /// Gauge: 1, with `version` and `commit` of the process.
     pub const BUILD: &str = "ailoop.build.info";
     /// Histogram by agent, model and `reason`, seconds: one turn.
@@ -235,6 +237,8 @@ pub mod metric {
     pub const QUEUE: &str = "queue";
     /// Label: a tenant, or `other`.
     pub const TENANT: &str = "tenant";
+    /// Label: a budget of a tenant, such as `day` or `day.e`.
+    pub const BUDGET: &str = "budget";
     /// Label: a tool or a model, or `other`.
     pub const RESOURCE: &str = "resource";
     /// Label: `input`, `output`, `cached`, `reasoning`.

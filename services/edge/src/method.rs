@@ -50,6 +50,8 @@ methods! {
     ListMail = "mail.list",
     SendMail = "mail.send",
     ReplyMail = "mail.reply",
+    ListBudgets = "budgets.list",
+    ResetBudget = "budgets.reset",
     GetQueues = "fleet.queues",
     GetStatus = "fleet.status",
     ListDeadLetters = "dead.list",

@@ -6,6 +6,7 @@
 
 pub mod adapter;
 mod breaker;
+mod budgets;
 mod call;
 mod chunks;
 pub mod failure;
@@ -104,6 +105,8 @@ impl Gateway {
     ) -> Self {
         let tasks = Tasks::new();
         tasks.spawn("files", providers.clone().follow(tasks.token()));
+        let budgets = budgets::Budgets { bus: bus.clone(), providers: providers.clone(), clock: clock.clone() };
+        tasks.spawn("budgets of operators", budgets.run(tasks.token()));
         let limits = limits::SharedLimits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
         let handler =
             worker::ModelCallHandler { bus: bus.clone(), providers, clock, limits, breakers: Breakers::default() };

@@ -141,6 +141,11 @@ impl Providers {
         self.models.budgets_of(tenant, agent)
     }
 
+    /// Every budget of models.yaml.
+    pub(crate) fn budgets(&self) -> &[BudgetRule] {
+        &self.models.budgets
+    }
+
     /// Finds the routes to a model. An unknown model is a bad request.
     pub fn find_routes(&self, model: &str) -> Result<ModelRoutes, CallFailure> {
         let bad_request = |message: String| CallFailure::new(FailureKind::BadRequest, message);

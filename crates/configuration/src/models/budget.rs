@@ -131,7 +131,7 @@ fn millis(at: OffsetDateTime) -> Timestamp {
 
 impl BudgetRule {
     /// How particular it is: one that names a tenant before one for each, then one that names an agent.
-    fn rank(&self) -> (bool, bool) {
+    pub fn rank(&self) -> (bool, bool) {
         (self.tenant.is_some(), matches!(self.scope, BudgetScope::Agent(_)))
     }
 

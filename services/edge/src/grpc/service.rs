@@ -278,6 +278,27 @@ impl Service for GrpcService {
         .await
     }
 
+    async fn list_budgets(
+        &self,
+        request: Request<proto::ListBudgetsRequest>,
+    ) -> Result<Response<proto::BudgetsReply>, Status> {
+        self.call(Method::ListBudgets, "", &request, async |api, caller| {
+            Ok(proto::BudgetsReply { json: to_json(&api.list_budgets(caller).await?)? })
+        })
+        .await
+    }
+
+    async fn reset_budget(
+        &self,
+        request: Request<proto::ResetBudgetRequest>,
+    ) -> Result<Response<proto::BudgetsReply>, Status> {
+        self.call(Method::ResetBudget, "", &request, async |api, caller| {
+            let budgets = api.reset_budget(caller, request.get_ref().budget.clone()).await?;
+            Ok(proto::BudgetsReply { json: to_json(&budgets)? })
+        })
+        .await
+    }
+
     async fn status(&self, request: Request<proto::StatusRequest>) -> Result<Response<proto::StatusReply>, Status> {
         self.call(Method::GetStatus, "", &request, async |api, caller| {
             Ok(proto::StatusReply { json: to_json(&api.get_status(caller).await?)? })

@@ -202,6 +202,14 @@ pub(crate) struct WatchParams {
     pub(crate) no_chunks: bool,
 }
 
+/// Parameters of the method `budgets.reset`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResetBudgetParams {
+    /// Name as `budgets.list` returns it.
+    pub(crate) budget: String,
+}
+
 /// Parameters of the methods that take none.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(deny_unknown_fields)]

@@ -1,6 +1,7 @@
 //! The methods of the client API, the same for both protocols.
 
 mod api;
+mod budgets;
 mod catalogue;
 mod describe;
 mod gates;

@@ -18,7 +18,9 @@ use crate::authentication::ApiCaller;
 use crate::commands::PendingCommand;
 use crate::jsonrpc::JsonRpcRequest;
 use crate::method::Method;
-use crate::params::{self, CommandBody, CommandRequest, NoParams, SessionParams, UnvalidatedCommand, WatchParams};
+use crate::params::{
+    self, CommandBody, CommandRequest, NoParams, ResetBudgetParams, SessionParams, UnvalidatedCommand, WatchParams,
+};
 use crate::request_trace::{self, RequestTrace};
 use crate::session_api::SessionApi;
 use crate::watch::viewer::{Viewer, WatchReply};
@@ -187,6 +189,12 @@ async fn dispatch(
         Method::GetFullResult => {
             defer(params, move |params| async move { api.get_full_result(&caller, &params).await })
         }
+        Method::ListBudgets => {
+            defer(params, move |NoParams {}| async move { Ok(json!({"budgets": api.list_budgets(&caller).await?})) })
+        }
+        Method::ResetBudget => defer(params, move |ResetBudgetParams { budget }| async move {
+            Ok(json!({"budgets": api.reset_budget(&caller, budget).await?}))
+        }),
         Method::GetQueues => defer(params, move |NoParams {}| async move { api.get_queues(&caller).await }),
         Method::GetStatus => defer(params, move |NoParams {}| async move { api.get_status(&caller).await }),
         Method::ListDeadLetters => {

@@ -224,17 +224,20 @@ fn rate_key(provider: &str) -> String {
 }
 
 fn budget_key(budget: &BudgetRule, job: &ModelJob) -> String {
-    let (tenant, per) = (&job.key.tenant, budget.per);
-    match budget.scope {
-        BudgetScope::Tenant => format!("budget.{tenant}.{per}"),
-        BudgetScope::EachAgent | BudgetScope::Agent(_) => {
-            format!("budget.{tenant}.{per}.{}", to_key_token(&job.meta().agent))
-        }
-    }
+    let name = match budget.scope {
+        BudgetScope::Tenant => budget.per.to_string(),
+        BudgetScope::EachAgent | BudgetScope::Agent(_) => format!("{}.{}", budget.per, to_key_token(&job.meta().agent)),
+    };
+    account_key(job.key.tenant.as_str(), &name)
+}
+
+/// The key of a budget's account, by the tenant and the name of the budget: `day`, or `day.<agent>`.
+pub(crate) fn account_key(tenant: &str, budget: &str) -> String {
+    format!("budget.{tenant}.{budget}")
 }
 
 /// A name as a token of a key. Characters that a key cannot have are escaped as `=` and two hexadecimal digits.
-fn to_key_token(name: &str) -> String {
+pub(crate) fn to_key_token(name: &str) -> String {
     let mut token = String::new();
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {

@@ -1,0 +1,68 @@
+//! `ailoop budgets`: what the tenant and its agents have spent, and of how much.
+
+use contract::ErrorCode;
+use contract::budget::BudgetStatus;
+use proto::{ListBudgetsRequest, ResetBudgetRequest};
+use serde_json::json;
+
+use super::fleet_location::connect;
+use super::output::{finish, format_table, json_lines};
+use crate::args::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
+use crate::client::bounded;
+use crate::failure::{CommandFailure, Exit};
+use crate::format;
+use crate::terminal::{Style, Terminal};
+
+pub(super) async fn run(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    match &args.command {
+        None => list(args, terminal).await,
+        Some(BudgetsCommand::Reset(args)) => reset(args, terminal).await,
+    }
+}
+
+async fn list(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let client = connect(&args.target).await?;
+    let reply = client.sessions().list_budgets(bounded(ListBudgetsRequest {})).await;
+    let budgets = parse(&reply.map_err(|status| client.failure(&status))?.into_inner().json)?;
+    if args.json {
+        return Ok(finish(terminal.print_data(&json_lines(budgets.iter().map(|budget| json!(budget))))));
+    }
+    if budgets.is_empty() {
+        terminal.note(Style::Plain, "models.yaml has no budget of this tenant, or none that was used");
+        return Ok(Exit::Done);
+    }
+    Ok(finish(terminal.print_data(&draw(&budgets))))
+}
+
+async fn reset(args: &BudgetResetArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let client = connect(&args.target).await?;
+    let request = bounded(ResetBudgetRequest { budget: args.budget.clone() });
+    let reply = client.sessions().reset_budget(request).await.map_err(|status| client.failure(&status))?;
+    parse(&reply.into_inner().json)?;
+    terminal.note(Style::Good, &format!("budget {} begins again with nothing spent", args.budget));
+    Ok(Exit::Done)
+}
+
+fn parse(json: &str) -> Result<Vec<BudgetStatus>, CommandFailure> {
+    serde_json::from_str(json).map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}")))
+}
+
+fn draw(budgets: &[BudgetStatus]) -> String {
+    let row = |budget: &BudgetStatus| {
+        let usd = budget.usd_max.map_or_else(String::new, |max| format!("{:.4} of {max}", budget.usd_spent));
+        let count = format::count;
+        let tokens = budget
+            .tokens_max
+            .map_or_else(String::new, |max| format!("{} of {}", count(budget.tokens_spent), count(max)));
+        let reserved = if budget.running == 0 {
+            String::new()
+        } else {
+            let calls = format::plural(budget.running, "call");
+            format!("${:.4} and {} tokens by {calls}", budget.usd_reserved, count(budget.tokens_reserved))
+        };
+        let spent = format!("{:.0} %", budget.spent_ratio() * 100.0);
+        vec![budget.budget.clone(), spent, usd, tokens, reserved, budget.ends.to_string()]
+    };
+    let rows: Vec<_> = budgets.iter().map(row).collect();
+    format_table(&["BUDGET", "SPENT", "USD", "TOKENS", "RESERVED", "ENDS"], &rows)
+}
