@@ -167,7 +167,8 @@ class Cluster:
         for (namespace, name), keys in needed.items():
             if self.lookup("Secret", name, namespace) is None:
                 # nats-server reads a value as configuration: it begins with a letter.
-                values = {key: f"p{secrets.token_hex(16)}" for key in sorted(keys)}
+                # A volume may take every key, whatever its name.
+                values = {key: f"p{secrets.token_hex(16)}" for key in sorted(keys) or ["token"]}
                 self.apply({"kind": "Secret", "metadata": {"name": name, "namespace": namespace}, "stringData": values})
         self.apply(documents)
 
