@@ -86,7 +86,7 @@ spec:
             {{- if .otlpEndpoint }}
             - {name: AILOOP__TELEMETRY__OTLP_ENDPOINT, value: {{ .otlpEndpoint | quote }}}
             {{- if eq .otlpProtocol "http" }}
-            - {name: OTEL_EXPORTER_OTLP_PROTOCOL, value: http/protobuf}
+            - {name: AILOOP__TELEMETRY__OTLP_PROTOCOL, value: http}
             {{- end }}
             {{- end }}
             {{- if ne .sampleRatio nil }}
