@@ -31,7 +31,8 @@ AGENTS = {
 
 def models(base_url):
     """The `models.yaml` with the scripted model alone. Its prices are invented."""
-    model = {"provider": "scripted", "multi_tool": True, "max_parallel_tools": 8, "prices": {"input": 1.0, "output": 4.0}}
+    prices = {"input": 1.0, "output": 4.0}
+    model = {"provider": "scripted", "multi_tool": True, "max_parallel_tools": 8, "prices": prices}
     return {
         "default": "scripted-model",
         "providers": {"scripted": {"kind": "openai_chat", "base_url": base_url}},
@@ -90,7 +91,7 @@ class Fleet:
         service = name.rpartition("-")[0]
         env = dict(self.env)
         if name not in self.silent:
-            env |= {"AILOOP__TELEMETRY__OTLP_ENDPOINT": self.otlp_endpoint}
+            env |= {"AILOOP__TELEMETRY__OTLP_ENDPOINT": self.otlp_endpoint, "OTEL_METRICS_EXPORTER": "none"}
         env |= {"AILOOP__TELEMETRY__SAMPLE_RATIO": "1"}
         self.processes.start(name, [self.ailoop, service], env, lambda log: " started" in log)
 

@@ -76,7 +76,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             calls = [("list_files", {}), ("look_up", {"about": f"message {len(messages)}"})]
         for index, (name, arguments) in enumerate(calls):
             function = {"name": name, "arguments": json.dumps(arguments)}
-            self._send({"tool_calls": [{"index": index, "id": f"call_{index}", "type": "function", "function": function}]})
+            call = {"index": index, "id": f"call_{index}", "type": "function", "function": function}
+            self._send({"tool_calls": [call]})
         self._send({}, finish="tool_calls")
         used = {"prompt_tokens": PROMPT_TOKENS_MIN + 50 * len(messages), "completion_tokens": len(words) * WORD_TOKENS}
         used["total_tokens"] = sum(used.values())

@@ -104,7 +104,10 @@ class Report:
             f"  traces of clients' requests, each with one span: {self.requests}",
         ]
         if not self.findings:
-            lines.append("  each turn is one trace with one root: 0 orphans, 0 spans without name or agent, tokens as in the log")
+            lines += [
+                "  each turn is one trace with one root: 0 orphans, 0 spans without a name, 0 turns without an agent",
+                "  tokens are integers, and the same in spans, in Phoenix's sums and in the log",
+            ]
         lines += [f"  finding: {finding}" for finding in self.findings[:FINDINGS_MAX]]
         if len(self.findings) > FINDINGS_MAX:
             lines.append(f"  and {len(self.findings) - FINDINGS_MAX} findings more")

@@ -13,7 +13,7 @@ def exported(trace_id):
     spent = {"usage": {"input": TOKENS[0], "output": TOKENS[1]}}
     started = {"type": "turn_started", "data": {"turn": 1, "traceparent": f"00-{trace_id}-00000000000000aa-01"}}
     completed = {"type": "turn.completed", "data": {"turn": 1, "iterations": 2, "spent": spent}}
-    return [{"format": "ailoop"}, {"slot": 0, "commit": {"events": [started]}}, {"slot": 1, "commit": {"events": [completed]}}]
+    return [{"format": "ailoop"}, {"commit": {"events": [started]}}, {"commit": {"events": [completed]}}]
 
 
 def span(trace_id, span_id, parent, name, kind="UNKNOWN", **attributes):
@@ -33,7 +33,8 @@ def chat(span_id, tokens):
 def complete():
     """Spans and the project of one turn, whose gateway and executor were killed."""
     root = span(
-        "t", "root", None, "invoke_agent e", "AGENT", gen_ai__agent__id="e", gen_ai__agent__name="Eamonn", ailoop__turn=1,
+        "t", "root", None, "invoke_agent e", "AGENT",
+        gen_ai__agent__id="e", gen_ai__agent__name="Eamonn", ailoop__turn=1,
         gen_ai__usage__input_tokens=TOKENS[0], gen_ai__usage__output_tokens=TOKENS[1],
     )
     spans = [
