@@ -20,6 +20,7 @@ SECRETS = {
     "ailoop-edge": {"token"},
     "ailoop-providers": None,
 }
+OTLP_HTTP_PORT = ":4318"
 CREDENTIALS = "/var/run/secrets/ailoop"
 # What each port of a service answers to.
 HEALTH_PATHS = {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}

@@ -16,6 +16,7 @@ def check(documents):
         if document["kind"] == "Deployment":
             check_drain(document, pod, container)
         check_memory(document, container)
+        check_telemetry(document, container)
     check_pre_stop(documents)
     check_store(documents)
 
@@ -101,6 +102,16 @@ def check_drain(document, pod, container):
     needed, grace = int(drain) + stop + facts.DRAIN_SLACK, pod["terminationGracePeriodSeconds"]
     problem, remedy = f"needs {needed} s to end and gets {grace} s", "raise terminationGracePeriodSeconds"
     refuse_unless(needed <= grace, name_of(document), problem, remedy)
+
+
+def check_telemetry(document, container):
+    """The variable that ailoop reads says HTTP where the port of the collector is that of OTLP over HTTP."""
+    endpoint = value_of(container, "AILOOP__TELEMETRY__OTLP_ENDPOINT")
+    if endpoint is None or not endpoint.endswith(facts.OTLP_HTTP_PORT):
+        return
+    protocol, place = value_of(container, "AILOOP__TELEMETRY__OTLP_PROTOCOL"), name_of(document)
+    problem, remedy = f"sends {protocol or 'grpc'} to {endpoint}", "set AILOOP__TELEMETRY__OTLP_PROTOCOL to http"
+    refuse_unless(protocol == "http", f"{place}, AILOOP__TELEMETRY__OTLP_PROTOCOL", problem, remedy)
 
 
 def check_pre_stop(documents):

@@ -2,6 +2,7 @@
 //! replicas take part and whichever of them die.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ailoop_tests::client::ReceivedEvent;
@@ -12,7 +13,11 @@ use ailoop_tests::tool_server::{RecordedCall, ToolAnswer, ToolServer, ToolServer
 use ailoop_tests::wait::{PATIENCE, eventually, soon};
 use ailoop_tool::{Effect, Tool};
 use anyhow::Context;
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode, Uri};
 use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 
 /// The log counts in milliseconds.
 const MILLI: u64 = 1_000_000;
@@ -300,6 +305,59 @@ async fn orchestrator_killed_after_the_last_commit_another_one_sends_the_turn() 
             anyhow::anyhow!("{error}: {:?} {}", mistakes(&spans), drawn(&spans))
         })?;
     }
+    Ok(())
+}
+
+/// Path, `authorization` and `x-langfuse-ingestion-version` of a request.
+type Export = (String, String, String);
+
+/// A collector for OTLP over HTTP on a free port: its address, and the requests that it got.
+async fn http_collector(tasks: &mut JoinSet<()>) -> anyhow::Result<(String, Arc<Mutex<Vec<Export>>>)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?.to_string();
+    let exports = Arc::new(Mutex::new(Vec::new()));
+    let received = exports.clone();
+    let router = Router::new().fallback(move |uri: Uri, headers: HeaderMap| {
+        let header =
+            |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+        let export = (uri.path().to_owned(), header("authorization"), header("x-langfuse-ingestion-version"));
+        received.lock().unwrap_or_else(PoisonError::into_inner).push(export);
+        async { StatusCode::OK }
+    });
+    tasks.spawn(async move {
+        // It ends with the task; an error of the listener shows as exports that are missing.
+        let _ = axum::serve(listener, router).await;
+    });
+    Ok((address, exports))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn otlp_over_http_has_the_path_and_the_headers_that_langfuse_needs() -> anyhow::Result<()> {
+    const AUTHORIZATION: &str = "Basic cGstbGYtMTpzay1sZi0yfj8=";
+    let model = ModelServer::with_replies(vec![ScriptedReply::signal("Done.", "TERMINATE")]).await?;
+    let mut tasks = JoinSet::new();
+    let (address, exports) = http_collector(&mut tasks).await?;
+    let environment = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}/api/public/otel")),
+        ("OTEL_EXPORTER_OTLP_HEADERS", format!("Authorization={AUTHORIZATION},x-langfuse-ingestion-version=4")),
+        ("OTEL_METRICS_EXPORTER", "none".to_owned()),
+        ("AILOOP__TELEMETRY__OTLP_PROTOCOL", "http".to_owned()),
+        ("AILOOP__TELEMETRY__SAMPLE_RATIO", "1".to_owned()),
+    ];
+    let environment: Vec<_> = environment.map(|(name, value)| (name.to_owned(), value)).into();
+    let process_fleet = fleet_with(&environment, &model).await?;
+    let mut orchestrator = process_fleet.spawn("orchestrator").await?;
+    let _gateway = process_fleet.spawn("gateway").await?;
+    let edge = process_fleet.edge().await?;
+    let client = edge.client().await?;
+    client.start("s", "go").await?;
+    client.watch("s").await?.to_end().await?;
+    // A process sends its last metrics when it ends, if it sends any.
+    orchestrator.terminate(PATIENCE).await?;
+
+    let exports = exports.lock().unwrap_or_else(PoisonError::into_inner);
+    let expected = ("/api/public/otel/v1/traces".to_owned(), AUTHORIZATION.to_owned(), "4".to_owned());
+    assert!(!exports.is_empty() && exports.iter().all(|export| *export == expected), "{exports:?}");
     Ok(())
 }
 

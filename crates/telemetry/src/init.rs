@@ -158,6 +158,11 @@ fn scope() -> InstrumentationScope {
         .build()
 }
 
+/// Whether metrics are sent to the collector, by OpenTelemetry's variable: most backends of traces take none.
+fn exports_metrics() -> bool {
+    std::env::var_os("OTEL_METRICS_EXPORTER").is_none_or(|exporter| exporter != "none")
+}
+
 fn metrics(
     config: &TelemetryConfig,
     resource: Resource,
@@ -170,7 +175,8 @@ fn metrics(
         .build()
         .map_err(|error| TelemetryError::Metrics(error.to_string()))?;
     let mut builder = SdkMeterProvider::builder().with_resource(resource).with_reader(text);
-    if let Some(endpoint) = config.otlp_endpoint.as_ref().filter(|_| !disabled) {
+    let is_sent = !disabled && exports_metrics();
+    if let Some(endpoint) = config.otlp_endpoint.as_ref().filter(|_| is_sent) {
         let exporter = exporter::metrics(endpoint, config)?;
         builder = builder.with_reader(PeriodicReader::builder(exporter).with_interval(METRICS_EVERY).build());
     }

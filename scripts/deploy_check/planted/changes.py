@@ -172,6 +172,12 @@ CHANGES = [
                 set_variable("AILOOP__ORCHESTRATOR__CACHE_BYTES", "1073741824"),
                 "ailoop-orchestrator",
             ),
+            (
+                "gRPC to the port of OTLP over HTTP",
+                EDGE,
+                drop("AILOOP__TELEMETRY__OTLP_PROTOCOL"),
+                "AILOOP__TELEMETRY__OTLP_PROTOCOL",
+            ),
             ("nats-server without GOMEMLIMIT", NATS, drop("GOMEMLIMIT"), "GOMEMLIMIT"),
             (
                 "a store as large as the volume",

@@ -64,7 +64,10 @@ impl SessionApi {
         let command_waiters = CommandWaiters::start(bus.clone(), replica_id.clone(), shared_tasks).await?;
         let feeds = Feeds::new(bus.clone(), shared_tasks.clone());
         let index = SessionIndex::start(bus.clone(), config.tenant.clone(), shared_tasks);
-        shared_tasks.spawn("fleet metrics", fleet_metrics::follow(bus.clone(), index.clone()));
+        let (ending, measuring) = (shared_tasks.token(), fleet_metrics::follow(bus.clone(), index.clone()));
+        shared_tasks.spawn("fleet metrics", async move {
+            ending.run_until_cancelled(measuring).await;
+        });
         let (draining, command_wait) = (CancellationToken::new(), config.command_wait());
         Ok(Self {
             inner: Arc::new(Inner {
