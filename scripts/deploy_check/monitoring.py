@@ -15,6 +15,7 @@ from .refused import refuse_unless
 RULES = DEPLOY / "monitoring/rules.yaml"
 DASHBOARDS = DEPLOY / "monitoring/dashboards"
 RUNBOOK = ROOT / "docs/runbook"
+TRIALS = ROOT / "scripts/alerts/trials.py"
 NAMES = ROOT / "crates/telemetry/src/names.rs"
 INSTRUMENTS = ROOT / "crates/telemetry/src/metric.rs"
 
@@ -148,6 +149,14 @@ def check_pages(rules, directory=RUNBOOK):
         refuse_unless(known, f"docs/runbook, {page}", "no alert has this page", "delete it, or add the alert")
 
 
+def check_trials(rules, text=None):
+    """`make alerts` has a trial for each alert."""
+    text = TRIALS.read_text() if text is None else text
+    trials = set(re.findall(r"^@trial\(\"(\w+)\"", text, re.M))
+    for alert in {rule["alert"] for rule in alerts_of(rules)} ^ trials:
+        refuse_unless(False, alert, "is not both an alert and a trial", "add what is missing to scripts/alerts/trials.py")
+
+
 def queries_of(dashboard):
     """(panel, query) of a dashboard."""
     for panel in dashboard["panels"]:
@@ -185,6 +194,7 @@ def check():
     rules = read_rules()
     check_rules(rules)
     check_pages(rules)
+    check_trials(rules)
     dashboards = sorted(DASHBOARDS.glob("*.json"))
     for path in dashboards:
         check_dashboard(path.name, path.read_text())

@@ -92,6 +92,8 @@ def plant_rules():
         index = directory / "README.md"
         index.write_text(index.read_text().replace("(queue-old.md) | page", "(queue-old.md) | ticket"))
         yield must_refuse("a list with another severity", "queue-old.md", monitoring.check_pages, rules, directory)
+    trials = monitoring.TRIALS.read_text().replace('@trial("AiloopQueueOld"', '@trial("AiloopQueueSlow"')
+    yield must_refuse("an alert that nobody tries", "AiloopQueue", monitoring.check_trials, rules, trials)
 
 
 def plant_dashboards():
