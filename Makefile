@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check advisories deploy-check manifests pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp phoenix faulty garbage clean
+.PHONY: help setup run up up-apart test check advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp phoenix faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -73,6 +73,10 @@ publish: ## Sign and publish the images below OUT to REPOSITORY; for the release
 
 manifests: ## Render deploy/kubernetes/base from the Helm chart
 	@scripts/deploy-check.sh manifests
+
+alerts: setup ## Prometheus beside a fleet: each alert fires when its condition holds, and only then; ONLY=AiloopQueueOld names alerts; needs prometheus
+	@$(CARGO) build --locked --bin ailoop
+	@PYTHONPATH=scripts python3 -m alerts --ailoop $(TARGET)/debug/ailoop $(ONLY)
 
 pods: setup ## Helm chart and overlays without a cluster, disturbed under load; ONLY=helm/local|local|prod|FILE, KEEP=1, TRIAL=rotation; needs root
 	@$(CARGO) build --locked --bin ailoop

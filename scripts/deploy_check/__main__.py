@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from . import files, manifests, matrix, outside, package, parity, planted, render
+from . import files, manifests, matrix, monitoring, outside, package, parity, planted, render
 from .paths import CHART, OVERLAYS
 from .refused import Refused
 
@@ -33,6 +33,8 @@ def check(verbose):
         print(f"ok  chart with {setup.name()}: {matrix.check_setup(setup)} manifests")
     package.check()
     print("ok  the packaged chart is the same, and takes rules and dashboards of deploy/monitoring")
+    alerts, dashboards = monitoring.check()
+    print(f"ok  {alerts} alerts, each with a page, and {dashboards} dashboards name metrics and labels that exist")
     print(f"ok  {manifests.check()} files of deploy/kubernetes/base are as the chart renders them")
     check_overlays()
     print(f"ok  {planted.plant(verbose)} planted mistakes are refused")

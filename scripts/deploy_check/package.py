@@ -13,7 +13,14 @@ from .refused import refuse_unless
 from .render import documents_of, helm, render_text
 from .workloads import of_kind
 
-RULE = {"alert": "AiloopDeadLetters", "expr": "increase(ailoop_dead_letters_total[5m]) > 0", "for": "1m"}
+PAGE = "docs/runbook/dead-letters.md"
+RULE = {
+    "alert": "AiloopDeadLetters",
+    "expr": "increase(ailoop_dead_letters_total[5m]) > 0",
+    "for": "1m",
+    "annotations": {"runbook_url": PAGE},
+}
+BASE_URL = "https://git.example.org/ailoop/blob/main/"
 # Files as deploy/monitoring may have them. The last one has no rules, and is not for Prometheus.
 SAMPLES = {
     "alerts.yaml": yaml.safe_dump({"groups": [{"name": "ailoop", "rules": [RULE]}]}),
@@ -46,12 +53,19 @@ def check_monitoring(chart):
     for name, text in SAMPLES.items():
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
         (directory / name).write_text(text)
-    values = {"monitoring": {"rules": {"enabled": True}, "dashboards": {"enabled": True}}}
+    values = {"monitoring": {"rules": {"enabled": True, "runbookBase": BASE_URL}, "dashboards": {"enabled": True}}}
     documents = documents_of(render_text(values, chart=chart))
     schemas.check(documents)
     rules = sorted(d["metadata"]["name"] for d in of_kind(documents, "PrometheusRule"))
     remedy = "read every file of files/monitoring that has groups of rules"
     refuse_unless(rules == ["ailoop-alerts", "ailoop-objectives"], place, f"renders the rules {rules}", remedy)
+    pages = {
+        rule["annotations"]["runbook_url"]
+        for document in of_kind(documents, "PrometheusRule")
+        for group in document["spec"]["groups"]
+        for rule in group["rules"]
+    }
+    refuse_unless(pages == {BASE_URL + PAGE}, place, f"names the pages {pages}", "put runbookBase before their paths")
     boards = [d for d in of_kind(documents, "ConfigMap") if "grafana_dashboard" in d["metadata"]["labels"]]
     texts = [text.strip() for board in boards for text in board["data"].values()]
     refuse_unless(

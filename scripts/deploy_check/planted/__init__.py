@@ -7,10 +7,11 @@ import tempfile
 
 import yaml
 
-from .. import files, manifests, parity
+from .. import files, manifests, monitoring, parity
 from ..paths import BASE, CHART, DEPLOY
 from ..refused import Refused
 from ..render import render_chart
+from .alerts import DASHBOARD_CHANGES, RULE_CHANGES
 from .changes import CHANGES, EDGE, EVERYTHING, find, set_variable
 from .values import VALUES
 
@@ -70,9 +71,41 @@ def plant_files():
     yield must_refuse("an overlay that lacks an object", "PodDisruptionBudget", parity.check, "local", overlay, chart)
 
 
+def plant_rules():
+    rules = monitoring.read_rules()
+    for what, change, place in RULE_CHANGES:
+        copies = copy.deepcopy(rules)
+        change({rule["alert"]: rule for rule in monitoring.alerts_of(copies)})
+        yield must_refuse(what, place, monitoring.check_rules, copies)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = pathlib.Path(shutil.copytree(monitoring.RUNBOOK, pathlib.Path(scratch) / "runbook"))
+        page = directory / "queue-old.md"
+        text = page.read_text()
+        page.write_text(text.replace("# AiloopQueueOld", "# AiloopQueue", 1))
+        yield must_refuse("a page of another title", "queue-old.md", monitoring.check_pages, rules, directory)
+        page.unlink()
+        yield must_refuse("an alert without a page", "AiloopQueueOld", monitoring.check_pages, rules, directory)
+        page.write_text(text)
+        (directory / "queue-slow.md").write_text("# AiloopQueueSlow\n")
+        yield must_refuse("a page without an alert", "queue-slow.md", monitoring.check_pages, rules, directory)
+        (directory / "queue-slow.md").unlink()
+        index = directory / "README.md"
+        index.write_text(index.read_text().replace("(queue-old.md) | page", "(queue-old.md) | ticket"))
+        yield must_refuse("a list with another severity", "queue-old.md", monitoring.check_pages, rules, directory)
+    trials = monitoring.TRIALS.read_text().replace('@trial("AiloopQueueOld"', '@trial("AiloopQueueSlow"')
+    yield must_refuse("an alert that nobody tries", "AiloopQueue", monitoring.check_trials, rules, trials)
+
+
+def plant_dashboards():
+    path = monitoring.DASHBOARDS / "fleet.json"
+    for what, change, place in DASHBOARD_CHANGES:
+        text = change(path.read_text())
+        yield must_refuse(what, place, monitoring.check_dashboard, path.name, text)
+
+
 def plant(verbose=False):
     """How many mistakes were planted, which all were refused."""
-    said = [*plant_changes(), *plant_values(), *plant_files()]
+    said = [*plant_changes(), *plant_values(), *plant_files(), *plant_rules(), *plant_dashboards()]
     if verbose:
         print(*said, sep="\n")
     return len(said)
