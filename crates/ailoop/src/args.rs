@@ -29,7 +29,7 @@ pub use config::{
 };
 pub use context::{ContextCommand, ContextSetArgs};
 pub use dead::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
-pub use filter::SessionFilter;
+pub use filter::{PhaseArg, SessionFilter};
 pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};
 pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TraceArgs};
 pub use mail::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
@@ -40,9 +40,7 @@ pub use nats_auth::{
 };
 pub use operate::{DescribeArgs, DoctorArgs, StatusArgs, TopArgs};
 pub use run::{ApproveArg, RunArgs, SessionSettings};
-pub use session::{
-    ConfigureArgs, ControlArgs, ForkArgs, ModeArg, PhaseArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs,
-};
+pub use session::{ConfigureArgs, ControlArgs, ForkArgs, ModeArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs};
 pub use target::{FleetTarget, NatsTarget};
 pub use tools::{ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs};
 pub use version::VersionArgs;

@@ -1,8 +1,7 @@
 //! Which sessions a command is for.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use super::session::PhaseArg;
 use super::values::parse_since;
 
 /// Which sessions a command is for; all where no option is given.
@@ -33,5 +32,30 @@ impl SessionFilter {
     pub fn selects_all(&self) -> bool {
         let Self { phase, agent, model, since, stop_reason, error } = self;
         phase.is_none() && agent.is_none() && model.is_none() && since.is_none() && stop_reason.is_none() && !error
+    }
+}
+
+/// The phase of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PhaseArg {
+    /// The session waits for the user
+    Idle,
+    /// The session is in a turn
+    Running,
+    /// The session starts no new call
+    Paused,
+    /// The session has ended
+    Ended,
+}
+
+impl PhaseArg {
+    /// Returns the name in the client API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Ended => "ended",
+        }
     }
 }

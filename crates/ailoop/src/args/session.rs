@@ -26,31 +26,6 @@ pub struct SessionsArgs {
     pub target: FleetTarget,
 }
 
-/// The phase of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PhaseArg {
-    /// The session waits for the user
-    Idle,
-    /// The session is in a turn
-    Running,
-    /// The session starts no new call
-    Paused,
-    /// The session has ended
-    Ended,
-}
-
-impl PhaseArg {
-    /// Returns the name in the client API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Ended => "ended",
-        }
-    }
-}
-
 /// Arguments of `ailoop watch`.
 #[derive(Debug, Clone, Args)]
 pub struct WatchArgs {
