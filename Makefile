@@ -45,6 +45,8 @@ check: ## Format, lints, layout, documentation, and licences, sources and use of
 	python3 scripts/layout.py --check
 	python3 scripts/workflows.py
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@# A target without tests of its own is in no `--all-targets`.
+	$(CARGO) clippy --workspace --test campaigns --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	@scripts/dependencies.sh
 

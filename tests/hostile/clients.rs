@@ -19,7 +19,7 @@ use crate::hostile::fleet::Target;
 /// Silent connections, and how many of them are opened at the same time.
 const SILENT: usize = 1_100;
 const OPENING: usize = 16;
-/// WebSockets: most of the descriptors that the edge may have.
+/// Connections by `WebSocket`: most of the descriptors that the edge may have.
 const IDLE: usize = 900;
 /// Sessions with waiting turns, and the number of waiting turns in each.
 const WAITING: usize = 30;
@@ -50,7 +50,7 @@ pub(crate) async fn silent(at: SocketAddr, target: Target) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Opens WebSockets and sends nothing.
+/// Opens `WebSocket` connections and sends nothing.
 pub(crate) async fn idle(target: Target) -> anyhow::Result<()> {
     let end = Instant::now() + target.length;
     let mut open = Vec::with_capacity(IDLE);
@@ -148,7 +148,7 @@ pub(crate) async fn waiting_turns(target: Target) -> anyhow::Result<()> {
         let _ = target.begin(&client, &session, true).await;
         let sending = (0..TURNS).map(|_| client.send(&session, "hostile", "queue"));
         target.count(TURNS as u64);
-        let sent = join_all(sending).await.into_iter().filter(Result::is_ok).count();
+        let sent = join_all(sending).await.into_iter().flatten().count();
         target.accept(sent as u64);
         if Instant::now() > end {
             break;

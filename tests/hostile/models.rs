@@ -29,7 +29,7 @@ pub(crate) struct HostileModel {
 impl HostileModel {
     pub(crate) async fn start(reply: fn(&RecordedRequest) -> ScriptedReply) -> anyhow::Result<Self> {
         let (ready_sender, ready) = oneshot::channel();
-        let (_end, end) = oneshot::channel();
+        let (end_sender, end) = oneshot::channel();
         let serving = low_priority::run(move || async move {
             let server = ModelServer::start(reply).await?;
             // The trial may have failed meanwhile.
@@ -38,7 +38,7 @@ impl HostileModel {
             Ok(())
         });
         match ready.await {
-            Ok(base_url) => Ok(Self { base_url, _end }),
+            Ok(base_url) => Ok(Self { base_url, _end: end_sender }),
             Err(_) => Err(serving.await.err().context("the hostile model server did not start")?),
         }
     }

@@ -4,6 +4,7 @@
 //! `AILOOP_RANDOM_FAULTS` sets how many faults; `AILOOP_RANDOM_FAULTS_SEED` chooses them: a number, which repeats the
 //! choices of a run, though not its timing, or `random`.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use ailoop_tests::client::{Control, TestClient};
@@ -145,11 +146,12 @@ async fn queues(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<S
         let consumer = server.request(format!("$JS.API.CONSUMER.INFO.{stream}.{durable}"), "".into()).await?;
         let consumer: Value = serde_json::from_slice(&consumer.payload)?;
         let body = json!({"last_by_subj": items}).to_string();
-        let item = server.request(format!("$JS.API.STREAM.MSG.GET.{stream}"), request.into()).await?;
+        let item = server.request(format!("$JS.API.STREAM.MSG.GET.{stream}"), body.into()).await?;
         let item: Value = serde_json::from_slice(&item.payload)?;
         let of = |name: &str| consumer[name].clone();
-        text += &format!(
-            "{stream}: delivered {} ack_floor {} ack_pending {} redelivered {} pending {} waiting {}; item {} {} {}\n",
+        writeln!(
+            text,
+            "{stream}: delivered {} ack_floor {} ack_pending {} redelivered {} pending {} waiting {}; item {} {} {}",
             of("delivered"),
             of("ack_floor"),
             of("num_ack_pending"),
@@ -159,7 +161,7 @@ async fn queues(process_fleet: &ProcessFleet, session: &str) -> anyhow::Result<S
             item["message"]["subject"],
             item["message"]["seq"],
             item["message"]["time"],
-        );
+        )?;
     }
     Ok(text)
 }

@@ -74,7 +74,7 @@ pub(crate) struct Trial {
 }
 
 struct Fleet {
-    process_fleet: ProcessFleet,
+    processes: ProcessFleet,
     _services: Vec<Replica>,
     executor: Replica,
     edge: EdgeReplica,
@@ -86,7 +86,7 @@ impl Trial {
     pub(crate) async fn run(variant: Variant) -> anyhow::Result<Self> {
         let model = Arc::new(ModelServer::start(reply).await?);
         let mut fleet = Fleet::start(&model).await?;
-        let sessions = Sessions::new(fleet.edge.url(), fleet.process_fleet.bus.clone());
+        let sessions = Sessions::new(fleet.edge.url(), fleet.processes.bus.clone());
         let mut sent_before: Vec<CommandOutcome> = Vec::new();
 
         // At the copy some sessions are idle and some are in a turn.
@@ -102,12 +102,12 @@ impl Trial {
 
         let copy = TempDir::with_prefix("ailoop-copy-")?;
         if variant.snapshot == Snapshot::Stopped {
-            fleet.process_fleet.nats.terminate().await?;
+            fleet.processes.nats.terminate().await?;
         }
-        fleet.process_fleet.nats.copy_store(copy.path())?;
+        fleet.processes.nats.copy_store(copy.path())?;
         let copied = SystemTime::now();
         if variant.snapshot == Snapshot::Stopped {
-            fleet.process_fleet.nats.resume().await?;
+            fleet.processes.nats.resume().await?;
         }
 
         // These commits will be lost.
@@ -126,11 +126,11 @@ impl Trial {
 
         // The executor is killed too, so that another one gets the calls that it held.
         fleet.executor.kill()?;
-        fleet.process_fleet.nats.kill();
-        fleet.process_fleet.nats.put_store_back(copy.path(), variant.stream)?;
-        fleet.process_fleet.nats.resume().await?;
+        fleet.processes.nats.kill();
+        fleet.processes.nats.put_store_back(copy.path(), variant.stream)?;
+        fleet.processes.nats.resume().await?;
         let restored = SystemTime::now();
-        fleet.executor = fleet.process_fleet.spawn("executor").await?;
+        fleet.executor = fleet.processes.spawn("executor").await?;
 
         // A message to each session, and new sessions.
         let old = ["idle1", "idle2", "busy1", "busy2", "late1", "late2", "open1", "open2", "hangs", "held1", "held2"];
@@ -141,23 +141,16 @@ impl Trial {
         let restore = Restore { loses_log, loses_claims, begun_after_copy, copied, restored };
         let all: Vec<&str> = old.into_iter().chain(["new1", "new2"]).collect();
         let sent_after: Vec<CommandOutcome> = after.into_iter().chain(new).collect();
-        let judged = restored::judge(
-            &restore,
-            &sessions,
-            &fleet.effects,
-            &all,
-            &sent_before,
-            &sent_after,
-            &fleet.process_fleet.bus,
-        )
-        .await?;
+        let judged =
+            restored::judge(&restore, &sessions, &fleet.effects, &all, &sent_before, &sent_after, &fleet.processes.bus)
+                .await?;
         Ok(Self { findings: judged.findings, notes: judged.notes, fleet })
     }
 
     /// Copies the logs of the processes.
     pub(crate) fn keep_logs(&self, to: &Path) -> anyhow::Result<()> {
-        self.fleet.process_fleet.keep_logs(to)?;
-        Ok(std::fs::write(to.join("nats.log"), self.fleet.process_fleet.nats.log())?)
+        self.fleet.processes.keep_logs(to)?;
+        Ok(std::fs::write(to.join("nats.log"), self.fleet.processes.nats.log())?)
     }
 }
 
@@ -171,18 +164,18 @@ impl Fleet {
     async fn start(model: &ModelServer) -> anyhow::Result<Self> {
         let scratch = TempDir::with_prefix("ailoop-restore-")?;
         let filter = ("AILOOP__TELEMETRY__FILTER", FILTER);
-        let process_fleet = ProcessFleet::with(&[("test", &model.base_url())], &[filter]).await?;
-        let effects = EffectRecorder::serve(&process_fleet.nats.url(), &scratch.path().join("effects")).await?;
+        let processes = ProcessFleet::with(&[("test", &model.base_url())], &[filter]).await?;
+        let effects = EffectRecorder::serve(&processes.nats.url(), &scratch.path().join("effects")).await?;
         let mut services = Vec::new();
         for service in ["orchestrator", "orchestrator", "gateway"] {
-            services.push(process_fleet.spawn(service).await?);
+            services.push(processes.spawn(service).await?);
         }
-        let executor = process_fleet.spawn("executor").await?;
-        process_fleet.wait_for_tools(&EFFECTS.map(Effect::as_str)).await?;
-        let edge = process_fleet.edge().await?;
+        let executor = processes.spawn("executor").await?;
+        processes.wait_for_tools(&EFFECTS.map(Effect::as_str)).await?;
+        let edge = processes.edge().await?;
         // The connection of the test is lost as well.
-        eventually("the server answers", async || process_fleet.bus.ping().await.is_ok()).await?;
-        Ok(Self { process_fleet, _services: services, executor, edge, effects, _scratch: scratch })
+        eventually("the server answers", async || processes.bus.ping().await.is_ok()).await?;
+        Ok(Self { processes, _services: services, executor, edge, effects, _scratch: scratch })
     }
 }
 

@@ -58,7 +58,7 @@ fn busy(seed: u64, languages: &[Language], request: &RecordedRequest) -> Scripte
         return ScriptedReply::signal("Done.", "TERMINATE");
     }
     let mut rng = Rng::new(seed ^ ((request.number as u64) << 20));
-    let calls: Vec<(&str, Value)> = (0..1 + rng.below(4))
+    let calls: Vec<(&str, Value)> = (0..=rng.below(4))
         .map(|number| {
             let language = *rng.pick(languages);
             match rng.below(3) {
