@@ -78,8 +78,10 @@ def hanging(world):
 def gateways_killed(world):
     world.fleet.kill("gateway-1", "gateway-2")
     sessions = world.start_turns(["steady"] * 4)
-    yield
-    world.fleet.start("gateway-1", "gateway-2")
+    try:
+        yield
+    finally:
+        world.fleet.start("gateway-1", "gateway-2")
     world.wait_turns(sessions)
 
 
@@ -104,9 +106,9 @@ def consumer_paused(world):
 
 @trial("AiloopWorkersSaturated")
 def gateways_full(world):
-    """No model has more than half of the places."""
+    """No model has more than half of the places. So many calls wait that workers hardly ask for items."""
     with hanging(world):
-        sessions = world.start_turns(HANGING * 5)
+        sessions = world.start_turns(HANGING * 15)
         yield
     world.wait_turns(sessions)
 
@@ -131,12 +133,14 @@ def gateways_die_with_calls(world):
     names = ("gateway-1", "gateway-2")
     world.fleet.restart(*names, **MANY_PLACES)
     time.sleep(3)
-    with hanging(world):
-        sessions = world.start_turns(HANGING * 10)
-        with killed_in_turn(world, names):
-            yield
-    world.wait_turns(sessions)
-    world.fleet.restart(*names)
+    try:
+        with hanging(world):
+            sessions = world.start_turns(HANGING * 10)
+            with killed_in_turn(world, names):
+                yield
+        world.wait_turns(sessions)
+    finally:
+        world.fleet.restart(*names)
 
 
 def killed_in_turn(world, names):
@@ -148,15 +152,19 @@ def killed_in_turn(world, names):
 @trial("AiloopServiceMissing", consequences=["AiloopProcessDown"])
 def composer_killed(world):
     world.fleet.kill("composer")
-    yield
-    world.fleet.start("composer")
+    try:
+        yield
+    finally:
+        world.fleet.start("composer")
 
 
 @trial("AiloopProcessDown")
 def orchestrator_killed(world):
     world.fleet.kill("orchestrator-2")
-    yield
-    world.fleet.start("orchestrator-2")
+    try:
+        yield
+    finally:
+        world.fleet.start("orchestrator-2")
 
 
 @trial("AiloopProcessRestarts")
@@ -218,8 +226,11 @@ def key_refused(world):
 def model_fails(world):
     world.server.statuses["failing"] = 503
     with world.traffic(["failing"], threads=4):
-        yield
-        del world.server.statuses["failing"]
+        try:
+            yield
+        finally:
+            del world.server.statuses["failing"]
+        # Each gateway needs a call that succeeds.
         time.sleep(5)
 
 
@@ -242,8 +253,10 @@ def starts_without_composer(world):
     world.fleet.kill("composer")
     refused = Traffic(world.fleet.edge(), lambda client: client.call("session.start", agent="w", prompt="Hello"), threads=8)
     with refused:
-        yield
-        world.fleet.start("composer")
+        try:
+            yield
+        finally:
+            world.fleet.start("composer")
 
 
 @trial("AiloopEdgeConnectionsRefused")
