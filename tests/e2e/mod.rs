@@ -1,9 +1,11 @@
 //! Ring 5: the whole fleet through its public interfaces: the command, the client API, tools and models.
 
+mod backup;
 mod bad_input;
 mod contexts;
 mod control;
 mod delegate;
+mod erase;
 mod events;
 mod example;
 mod failures;

@@ -1,10 +1,12 @@
 //! The command line, as clap reads it.
 
 mod approvals;
+mod backup;
 mod budgets;
 mod config;
 mod context;
 mod dead;
+mod erase;
 mod filter;
 mod fleet;
 mod history;
@@ -22,6 +24,7 @@ mod version;
 use clap::{Parser, Subcommand};
 
 pub use approvals::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, DenyArgs, GateArgs, ReplyArgs};
+pub use backup::{BackupArgs, RestoreArgs};
 pub use budgets::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
 pub use config::{
     AgentArgs, ConfigCommand, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand, PromptShowArgs,
@@ -29,6 +32,7 @@ pub use config::{
 };
 pub use context::{ContextCommand, ContextSetArgs};
 pub use dead::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
+pub use erase::{SessionsCommand, SessionsRmArgs};
 pub use filter::{PhaseArg, SessionFilter};
 pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};
 pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TraceArgs};
@@ -71,7 +75,8 @@ pub enum CliCommand {
     Up(UpArgs),
     /// Run one prompt to its end and print the answer
     Run(RunArgs),
-    /// List the sessions, newest first
+    /// List the sessions, newest first; erase sessions
+    #[command(args_conflicts_with_subcommands = true)]
     Sessions(SessionsArgs),
     /// Show a session from its beginning, and follow it to its end
     Watch(WatchArgs),
@@ -101,6 +106,10 @@ pub enum CliCommand {
     Export(ExportArgs),
     /// Import a session from a file that `ailoop export` wrote; uses NATS directly
     Import(ImportArgs),
+    /// Back up every stream, bucket and object store to a directory, while the fleet runs; uses NATS directly
+    Backup(BackupArgs),
+    /// Restore a backup to a nats-server, before the fleet starts; uses NATS directly
+    Restore(RestoreArgs),
     /// List every decision of a session on whether to continue, with its source and reason
     Decisions(DecisionsArgs),
     /// Count how turns ended, by agent and model

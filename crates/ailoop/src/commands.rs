@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod approvals;
+mod backup;
 mod bootstrap;
 mod budgets;
 mod config;
@@ -10,6 +11,7 @@ mod conversation;
 mod dead;
 mod describe;
 mod doctor;
+mod erase;
 mod export_import;
 mod fleet_location;
 mod history;
@@ -61,6 +63,8 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Replay(args) => history::replay_log(&args, terminal).await,
         CliCommand::Export(args) => export_import::export_session(&args, terminal).await,
         CliCommand::Import(args) => export_import::import_session(&args, terminal).await,
+        CliCommand::Backup(args) => Box::pin(backup::backup_streams(&args, terminal)).await,
+        CliCommand::Restore(args) => Box::pin(backup::restore_streams(&args, terminal)).await,
         CliCommand::Decisions(args) => history::list_decisions(&args, terminal).await,
         CliCommand::Doctor(args) => doctor::check_fleet(&args, terminal).await,
         CliCommand::Status(args) => status::show_status(&args, terminal).await,

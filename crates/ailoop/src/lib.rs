@@ -1,6 +1,7 @@
 //! The `ailoop` command: a fleet in one process, and sessions from the command line.
 
 pub mod args;
+mod backup;
 mod client;
 mod commands;
 mod completion;
@@ -8,6 +9,7 @@ mod compose;
 mod config_check;
 mod contexts;
 mod default_model;
+mod erase;
 pub mod export_import;
 pub mod failure;
 mod fleet;

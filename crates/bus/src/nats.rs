@@ -6,6 +6,7 @@ mod connect;
 mod connection;
 mod core;
 mod ensure;
+mod erase;
 mod header_map;
 mod keys;
 mod losses;
@@ -18,8 +19,12 @@ mod rewound;
 mod seen_seqs;
 mod settings;
 mod shared_inbox;
+mod snapshot;
 mod transport;
 mod uptime;
 
 pub use config::NatsConfig;
 pub use connection::NatsTransport;
+pub use snapshot::{
+    CHUNK_BYTES, EncodedMessage, RESTORE_MARK, RestoreWriter, SnapshotReader, StreamDescription, StreamState,
+};

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::erase::SessionsCommand;
 use super::filter::SessionFilter;
 use super::run::SessionSettings;
 use super::target::FleetTarget;
@@ -12,6 +13,9 @@ use super::values::parse_duration;
 /// Arguments of `ailoop sessions`.
 #[derive(Debug, Clone, Args)]
 pub struct SessionsArgs {
+    /// The subcommand; without one the command lists.
+    #[command(subcommand)]
+    pub command: Option<SessionsCommand>,
     /// The sessions to list.
     #[command(flatten)]
     pub filter: SessionFilter,

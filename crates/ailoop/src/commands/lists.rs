@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::fleet_location::connect;
 use super::output::{finish, format_table, json_lines, shorten};
 use super::selection::list_request;
-use crate::args::{FleetTarget, QueuesArgs, SessionsArgs, ToolsArgs};
+use crate::args::{FleetTarget, QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
 use crate::client::{EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
@@ -14,6 +14,9 @@ use crate::terminal::{Style, Terminal};
 use crate::tools::describe;
 
 pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    if let Some(SessionsCommand::Rm(args)) = &args.command {
+        return super::erase::erase_sessions(args, terminal).await;
+    }
     let client = connect(&args.target).await?;
     let request = bounded(list_request(&args.filter, args.limit));
     let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?;
