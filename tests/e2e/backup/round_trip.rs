@@ -164,8 +164,8 @@ async fn fleet_restored_from_a_backup_under_load_goes_on() -> anyhow::Result<()>
     client.watch("gate").await?.until("gate.opened", |_| true).await?;
     soon("the tools run", tool_server.wait_for_calls(2)).await?;
     let archived = async |session: &str| {
-        let head = fleet.bus.head(&key(session)?, Read::Leader).await?;
-        anyhow::Ok(head.is_some_and(|head| head.meta.is_archived()))
+        let last = fleet.bus.head(&key(session)?, Read::Leader).await?;
+        anyhow::Ok(last.is_some_and(|last| last.meta.is_archived()))
     };
     eventually("a session is archived", async || archived("ended").await.unwrap_or(false)).await?;
     let (from, id) = (AgentId::new("p")?, MailId::sent_by("idle-c1-1-1"));
