@@ -13,4 +13,4 @@ pub(crate) use directory::PartialDirectory;
 pub(crate) use manifest::{Manifest, check_files, read_manifest};
 pub(crate) use restore::{Existing, Restore};
 pub(crate) use source::Source;
-pub(crate) use write::{show_bytes, write_backup};
+pub(crate) use write::write_backup;

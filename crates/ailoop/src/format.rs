@@ -24,13 +24,14 @@ pub(crate) fn age(time: Duration) -> String {
     }
 }
 
-/// Formats a number of bytes in one unit: `512 B`, `1.5 MiB`.
+/// Formats a number of bytes in one decimal unit: `512 B`, `1.5 MB`.
 pub(crate) fn bytes(bytes: u64) -> String {
-    const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    const UNITS: [(&str, u64); 4] =
+        [("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)];
     let unit = UNITS.into_iter().find(|(_, size)| bytes >= *size);
     unit.map_or_else(
         || format!("{bytes} B"),
-        |(name, size)| format!("{}.{} {name}", bytes / size, (bytes % size) * 10 / size),
+        |(name, size)| format!("{}.{} {name}", bytes / size, (bytes % size) / (size / 10)),
     )
 }
 
@@ -67,7 +68,7 @@ mod tests {
         for (seconds, text) in [(59, "59 s"), (60, "1 min"), (7_199, "1 h"), (200_000, "2 d")] {
             assert_eq!(age(Duration::from_secs(seconds)), text);
         }
-        for (number, text) in [(1_023, "1023 B"), (1_536, "1.5 KiB"), (5 << 30, "5.0 GiB")] {
+        for (number, text) in [(999, "999 B"), (1_500, "1.5 kB"), (12_345_678, "12.3 MB"), (7_000_000_000, "7.0 GB")] {
             assert_eq!(bytes(number), text);
         }
         assert_eq!((plural(1, "step").as_str(), plural(0, "step").as_str()), ("1 step", "0 steps"));

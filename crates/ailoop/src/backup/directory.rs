@@ -10,8 +10,10 @@ use contract::ErrorCode;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::manifest::MANIFEST;
 use crate::failure::CommandFailure;
+
+/// Name of the manifest in its directory; it is written last.
+pub(crate) const MANIFEST: &str = "manifest.json";
 
 /// Size and checksum of a file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

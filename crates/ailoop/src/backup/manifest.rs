@@ -8,12 +8,10 @@ use contract::{ErrorCode, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::directory::{FileEntry, read_entry};
+use super::directory::{FileEntry, MANIFEST, read_entry};
 use super::source::Source;
 use crate::failure::CommandFailure;
 
-/// Name of the manifest in its directory; it is written last.
-pub(crate) const MANIFEST: &str = "manifest.json";
 /// The format that this version writes, and the newest one that it reads.
 pub(super) const FORMAT: u32 = 1;
 

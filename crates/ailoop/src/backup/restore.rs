@@ -16,7 +16,6 @@ use tokio::time::Instant;
 
 use super::manifest::{Manifest, StreamEntry, snapshot_file, tail_file};
 use super::source::Source;
-use super::write::show_bytes;
 use crate::failure::CommandFailure;
 use crate::format;
 use crate::terminal::{Style, Terminal};
@@ -123,7 +122,7 @@ impl Restore<'_> {
             sent += read as u64;
             if shown.elapsed() >= PROGRESS_EVERY {
                 shown = Instant::now();
-                let (done, all) = (show_bytes(sent), show_bytes(entry.snapshot.bytes));
+                let (done, all) = (format::bytes(sent), format::bytes(entry.snapshot.bytes));
                 self.terminal.note(Style::Faint, &format!("{}: {done} of {all}", entry.name));
             }
         }

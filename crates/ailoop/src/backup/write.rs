@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use bus::nats::{NatsTransport, StreamState};
 use contract::ErrorCode;
-use loop_orchestrator::{Clock as _, SystemClock};
 
-use super::directory::PartialDirectory;
-use super::manifest::{FORMAT, MANIFEST, Manifest, StreamEntry, TailEntry, snapshot_file, tail_file};
+use service::clock::{Clock as _, SystemClock};
+
+use super::directory::{MANIFEST, PartialDirectory};
+use super::manifest::{FORMAT, Manifest, StreamEntry, TailEntry, snapshot_file, tail_file};
 use super::source::Source;
 use crate::failure::CommandFailure;
 use crate::format;
@@ -30,7 +31,7 @@ pub(crate) async fn write_backup(
     let mut streams = Vec::with_capacity(sources.len());
     for source in Source::ORDER.into_iter().filter(|source| sources.contains(source)) {
         let entry = write_stream(nats, directory, source, terminal).await?;
-        let (messages, bytes) = (format::plural(entry.state.messages, "message"), show_bytes(entry.snapshot.bytes));
+        let (messages, bytes) = (format::plural(entry.state.messages, "message"), format::bytes(entry.snapshot.bytes));
         terminal.note(Style::Faint, &format!("{}: {messages}, {bytes}", entry.name));
         streams.push(entry);
     }
@@ -72,7 +73,7 @@ async fn write_stream(
         file.write(&chunk)?;
         if shown.elapsed() >= PROGRESS_EVERY {
             shown = Instant::now();
-            terminal.note(Style::Faint, &format!("{name}: {} so far", show_bytes(file.bytes())));
+            terminal.note(Style::Faint, &format!("{name}: {} so far", format::bytes(file.bytes())));
         }
     }
     drop(chunks);
@@ -119,19 +120,6 @@ fn in_snapshot_for_certain(begun: &StreamState, after: &StreamState) -> u64 {
     after.messages.saturating_sub(after.last_seq.saturating_sub(begun.last_seq)).min(begun.messages)
 }
 
-/// Formats a number of bytes for people.
-pub(crate) fn show_bytes(bytes: u64) -> String {
-    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
-    if bytes < 1_000 {
-        return format!("{bytes} B");
-    }
-    let (mut whole, mut tenths, mut unit) = (bytes / 1_000, bytes % 1_000 / 100, 0);
-    while whole >= 1_000 && unit + 1 < UNITS.len() {
-        (tenths, whole, unit) = (whole % 1_000 / 100, whole / 1_000, unit + 1);
-    }
-    format!("{whole}.{tenths} {}", UNITS[unit])
-}
-
 fn explain(error: bus::BusError) -> CommandFailure {
     let is_silent = matches!(error, bus::BusError::Timeout { .. });
     let failure = CommandFailure::from(error);
@@ -158,13 +146,6 @@ mod tests {
             ((0, 0), (5, 5), 0),
         ] {
             assert_eq!(in_snapshot_for_certain(&state(begun.0, begun.1), &state(after.0, after.1)), certain);
-        }
-    }
-
-    #[test]
-    fn bytes_are_shown_with_one_digit() {
-        for (bytes, text) in [(999, "999 B"), (1_500, "1.5 kB"), (12_345_678, "12.3 MB"), (7_000_000_000, "7.0 GB")] {
-            assert_eq!(show_bytes(bytes), text);
         }
     }
 }

@@ -10,9 +10,7 @@ use contract::ErrorCode;
 use super::fleet_location::nats_config;
 use super::output::finish;
 use crate::args::{BackupArgs, RestoreArgs};
-use crate::backup::{
-    Existing, Manifest, PartialDirectory, Restore, Source, check_files, read_manifest, show_bytes, write_backup,
-};
+use crate::backup::{Existing, Manifest, PartialDirectory, Restore, Source, check_files, read_manifest, write_backup};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::signals::Interrupts;
@@ -44,14 +42,14 @@ pub(super) async fn backup_streams(args: &BackupArgs, terminal: &Terminal) -> Re
         }
     };
     directory.complete()?;
-    let (streams, bytes) = (format::plural(manifest.streams.len() as u64, "stream"), show_bytes(manifest.bytes()));
+    let (streams, bytes) = (format::plural(manifest.streams.len() as u64, "stream"), format::bytes(manifest.bytes()));
     let log = manifest.log_read_at();
     Ok(finish(terminal.print_data(&format!("{}\t{streams}\t{bytes}\tas of {log}\n", args.out.display()))))
 }
 
 pub(super) async fn restore_streams(args: &RestoreArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let manifest = read_manifest(&args.directory)?;
-    terminal.note(Style::Faint, &format!("checking {}", show_bytes(manifest.bytes())));
+    terminal.note(Style::Faint, &format!("checking {}", format::bytes(manifest.bytes())));
     check_files(&args.directory, &manifest)?;
     let nats_config = nats_config(args.nats.as_ref())?;
     let nats = Box::pin(connect(&nats_config)).await?;
