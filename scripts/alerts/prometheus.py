@@ -1,6 +1,7 @@
 """A Prometheus of the test, with rules of its own, and its HTTP API."""
 
 import json
+import pathlib
 import shutil
 import socket
 import subprocess
@@ -21,9 +22,12 @@ def binary(name):
 
 
 def check_rules(path):
-    done = subprocess.run([binary("promtool"), "check", "rules", path], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Failed(f"promtool refuses {path}: {done.stdout}{done.stderr}")
+    """Refuses rules that promtool refuses, and those that fail new_series.yaml."""
+    cases = pathlib.Path(__file__).with_name("new_series.yaml")
+    for command in (["check", "rules", path], ["test", "rules", cases]):
+        done = subprocess.run([binary("promtool"), *command], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Failed(f"promtool {' '.join(map(str, command))}: {done.stdout}{done.stderr}")
 
 
 def free_port():

@@ -127,19 +127,20 @@ def unreadable_command(world):
     yield
 
 
-@trial("AiloopRedeliveries", seconds_max=120, consequences=["AiloopProcessRestarts"])
+@trial("AiloopRedeliveries", seconds_max=120, consequences=["AiloopProcessRestarts", "AiloopProcessDown"])
 def gateways_die_with_calls(world):
     """Each of two gateways dies in turn with calls, which go to the other one."""
     names = ("gateway-1", "gateway-2")
     world.fleet.restart(*names, **MANY_PLACES)
     time.sleep(3)
+    sessions = []
     try:
         with hanging(world):
             sessions = world.start_turns(HANGING * 10)
             with killed_in_turn(world, names):
                 yield
-        world.wait_turns(sessions)
     finally:
+        world.wait_turns(sessions)
         world.fleet.restart(*names)
 
 
