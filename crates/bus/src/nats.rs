@@ -18,8 +18,12 @@ mod rewound;
 mod seen_seqs;
 mod settings;
 mod shared_inbox;
+mod snapshot;
 mod transport;
 mod uptime;
 
 pub use config::NatsConfig;
 pub use connection::NatsTransport;
+pub use snapshot::{
+    CHUNK_BYTES, EncodedMessage, RESTORE_MARK, RestoreWriter, SnapshotReader, StreamDescription, StreamState,
+};

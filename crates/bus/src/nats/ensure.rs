@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::connection::NatsTransport;
 use super::refusal::Refusal;
 use super::settings::{self, Settings};
+use super::snapshot::RESTORE_MARK;
 use crate::transport::DriftPolicy;
 use crate::{BusError, retry};
 
@@ -73,6 +74,10 @@ impl NatsTransport {
             }
             Err(refusal) => return Err(refusal.into_error()),
         };
+        if found.get("metadata").is_some_and(|metadata| metadata.get(RESTORE_MARK).is_some()) {
+            let message = format!("{}: a restore of it has not ended; repeat `ailoop restore`", resource.what);
+            return Err(BusError::Unusable { code: ErrorCode::NotNow, message });
+        }
         let Some((setting, wanted, found)) = drifted(resource, &found) else { return Ok(()) };
         match drift {
             DriftPolicy::Repair => {
