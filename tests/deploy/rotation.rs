@@ -32,7 +32,7 @@ const SERVICES: [&str; 5] = ["orchestrator", "gateway", "executor", "composer", 
 /// Tools that this process serves, by role: one of the shipped examples, and one as the tool-host serves MCP servers.
 const TOOLS: [(&str, &str); 2] = [("word_count", "word_count"), ("bridge", "bridged")];
 /// Roles of commands: this process holds a connection of each.
-const COMMANDS: [&str; 6] = ["bootstrap", "archivist", "viewer", "toolsmith", "admin", "operator"];
+const COMMANDS: [&str; 7] = ["bootstrap", "archivist", "viewer", "toolsmith", "admin", "restorer", "operator"];
 /// Calls of a session; each may be made again after a loss.
 const CALLS: [&str; 6] = ["read_file", "word_count", "bridged", "check_mail", "list_plans", "list_sessions"];
 

@@ -145,6 +145,12 @@ pub(super) fn restore() -> Vec<String> {
     streams().into_iter().flat_map(puts).collect()
 }
 
+/// Deletes every stream, and changes the settings of every stream.
+pub(super) fn delete_streams() -> Vec<String> {
+    let verbs = |name: String| ["DELETE", "UPDATE"].map(|verb| format!("$JS.API.STREAM.{verb}.{name}"));
+    streams().into_iter().flat_map(verbs).collect()
+}
+
 fn streams() -> Vec<String> {
     let streams = Stream::ALL.iter().map(|stream| stream.name().to_owned());
     let buckets = Bucket::ALL.iter().map(|bucket| format!("KV_{}", bucket.name()));

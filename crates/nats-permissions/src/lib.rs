@@ -22,7 +22,7 @@ pub fn roles() -> Vec<Role> {
     roles.extend(services::services());
     roles.extend(clients::tools());
     roles.extend([clients::bridge(), clients::viewer(), clients::toolsmith()]);
-    roles.extend([operators::admin(), operators::operator()]);
+    roles.extend([operators::admin(), operators::restorer(), operators::operator()]);
     roles
 }
 

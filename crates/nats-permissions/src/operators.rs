@@ -1,9 +1,11 @@
 //! The roles of people who operate the fleet and its nats-servers, for the commands of docs/operations.md.
 
 use contract::streams::{Bucket, Stream};
+use contract::subject::every;
 
 use super::jetstream::{
-    backup, consumers_look, keys_put, lead, names, purge, read_key_any, read_leader, restore, view,
+    backup, consumers_look, delete_streams, keys_get, keys_put, lead, names, purge, read_key_any, read_leader, restore,
+    view,
 };
 use super::role::{Account, Permissions, Role, inbox};
 use super::services::RoleBuilder;
@@ -28,10 +30,24 @@ pub(super) fn admin() -> Role {
         .publish([keys_put(Bucket::Limits), purge(Stream::Mail)])
         // Move leaders and replicas of streams.
         .publish(lead())
-        // Back up and restore.
+        // Back up, with what comes meanwhile, and restore.
         .publish(backup())
+        .publish([Stream::Log, Stream::Timer, Stream::Archive, Stream::Mail, Stream::Dead].map(read_leader))
+        .publish([Bucket::Sessions, Bucket::Claims, Bucket::Limits].map(keys_get))
         .publish(restore())
         .role("admin", "Looks at streams, repairs, backs up and restores them: for operators.")
+}
+
+/// The role that restores a backup: the only one that deletes streams. It has no other use, so that no slip of an
+/// operator deletes anything. It writes what came during the backup, and so is as powerful as an orchestrator.
+pub(super) fn restorer() -> Role {
+    let later = [every::log_slot(), every::archive_page(), every::timer_set(), every::mail(), every::dead()];
+    RoleBuilder::default()
+        .publish(delete_streams())
+        .publish(restore())
+        .publish(later.map(|subject| subject.to_string()))
+        .publish([Bucket::Sessions, Bucket::Claims, Bucket::Limits].map(keys_put))
+        .role("restorer", "Restores a backup, and deletes the streams in its way: `ailoop restore`.")
 }
 
 /// The role of an operator in the system account: it looks at servers, moves leaders, removes servers that are lost, and
