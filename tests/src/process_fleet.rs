@@ -120,6 +120,13 @@ impl ProcessFleet {
         self.composer.as_ref().context("the fleet has no composer")
     }
 
+    /// Kills the composer and starts another one.
+    pub async fn restart_composer(&mut self) -> anyhow::Result<()> {
+        self.composer = None;
+        self.composer = Some(self.spawn("composer").await?);
+        Ok(())
+    }
+
     /// Replaces the `models.yaml` that the processes read.
     pub fn write_models(&self, models: &serde_json::Value) -> anyhow::Result<()> {
         Ok(std::fs::write(self.launcher.config.path().join("models.yaml"), models.to_string())?)

@@ -1,6 +1,7 @@
 //! The command line, as clap reads it.
 
 mod approvals;
+mod backup;
 mod config;
 mod dead;
 mod fleet;
@@ -18,6 +19,7 @@ mod version;
 use clap::{Parser, Subcommand};
 
 pub use approvals::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, DenyArgs, GateArgs, ReplyArgs};
+pub use backup::{BackupArgs, RestoreArgs};
 pub use config::{
     AgentArgs, ConfigCommand, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand, PromptShowArgs,
     SchemaArgs,
@@ -93,6 +95,10 @@ pub enum CliCommand {
     Export(ExportArgs),
     /// Import a session from a file that `ailoop export` wrote; uses NATS directly
     Import(ImportArgs),
+    /// Back up every stream, bucket and object store to a directory, while the fleet runs; uses NATS directly
+    Backup(BackupArgs),
+    /// Restore a backup to a nats-server, before the fleet starts; uses NATS directly
+    Restore(RestoreArgs),
     /// List every decision of a session on whether to continue, with its source and reason
     Decisions(DecisionsArgs),
     /// Count how turns ended, by agent and model

@@ -1,6 +1,7 @@
 //! The commands, one file each.
 
 mod approvals;
+mod backup;
 mod bootstrap;
 mod config;
 mod control;
@@ -55,6 +56,8 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Replay(args) => history::replay_log(&args, terminal).await,
         CliCommand::Export(args) => export_import::export_session(&args, terminal).await,
         CliCommand::Import(args) => export_import::import_session(&args, terminal).await,
+        CliCommand::Backup(args) => Box::pin(backup::backup_streams(&args, terminal)).await,
+        CliCommand::Restore(args) => Box::pin(backup::restore_streams(&args, terminal)).await,
         CliCommand::Decisions(args) => history::list_decisions(&args, terminal).await,
         CliCommand::Queues(args) => lists::list_queues(&args, terminal).await,
         CliCommand::Repair(args) => repair::repair_sessions(&args, terminal).await,

@@ -1,6 +1,7 @@
 //! The `ailoop` command: a fleet in one process, and sessions from the command line.
 
 pub mod args;
+mod backup;
 mod client;
 mod commands;
 mod completion;

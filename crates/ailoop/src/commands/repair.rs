@@ -37,6 +37,12 @@ pub(super) async fn repair_sessions(args: &RepairArgs, terminal: &Terminal) -> R
             }
             Err(status) => {
                 let failure = client.failure(&status);
+                // After a restore the index may have a session that began after the log was saved.
+                if *failure.code() == ErrorCode::UnknownSession && args.sessions.is_empty() {
+                    terminal
+                        .note(Style::Warn, &format!("{session}: it is in the index only, so nothing is owed to it"));
+                    continue;
+                }
                 failed += 1;
                 terminal.note(Style::Bad, &format!("{session}: {failure}"));
             }
