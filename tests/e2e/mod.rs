@@ -4,6 +4,7 @@ mod backup;
 mod bad_input;
 mod control;
 mod delegate;
+mod erase;
 mod events;
 mod example;
 mod failures;

@@ -4,6 +4,7 @@ mod approvals;
 mod backup;
 mod config;
 mod dead;
+mod erase;
 mod fleet;
 mod history;
 mod mail;
@@ -25,6 +26,7 @@ pub use config::{
     SchemaArgs,
 };
 pub use dead::{DeadArgs, DeadCommand, DeadListArgs};
+pub use erase::{SessionsCommand, SessionsRmArgs};
 pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};
 pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TraceArgs};
 pub use mail::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
@@ -67,7 +69,8 @@ pub enum CliCommand {
     Up(UpArgs),
     /// Run one prompt to its end and print the answer
     Run(RunArgs),
-    /// List the sessions, newest first
+    /// List the sessions, newest first; erase sessions
+    #[command(args_conflicts_with_subcommands = true)]
     Sessions(SessionsArgs),
     /// Show a session from its beginning, and follow it to its end
     Watch(WatchArgs),

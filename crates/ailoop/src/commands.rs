@@ -7,6 +7,7 @@ mod config;
 mod control;
 mod conversation;
 mod dead;
+mod erase;
 mod export_import;
 mod fleet_location;
 mod history;

@@ -8,6 +8,7 @@ mod completion;
 mod compose;
 mod config_check;
 mod default_model;
+mod erase;
 pub mod export_import;
 pub mod failure;
 mod fleet;

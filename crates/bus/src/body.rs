@@ -100,6 +100,11 @@ pub(crate) fn blob(body: &[u8]) -> Option<String> {
     reference(body).map(|(blob, _)| blob)
 }
 
+/// The object that a body refers to; `None` for a body that stands in its message.
+pub fn object_of(body: &[u8]) -> Option<String> {
+    blob(body)
+}
+
 /// Reads a reference; `None` for an inline body. Only top-level keys count, so that no content can look like one.
 fn reference(body: &[u8]) -> Option<(String, usize)> {
     if body.len() > REFERENCE_BYTES_MAX || !std::str::from_utf8(body).ok()?.contains("\"$blob\"") {

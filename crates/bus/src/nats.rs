@@ -6,6 +6,7 @@ mod connect;
 mod connection;
 mod core;
 mod ensure;
+mod erase;
 mod header_map;
 mod keys;
 mod losses;

@@ -138,6 +138,26 @@ pub fn tool_item(key: &SessionKey, tool: &ToolName, call: &CallAttempt) -> Subje
     Subject(format!("ai_loop.tool.call.{}.{tool}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
 }
 
+/// Every model call of a session.
+pub fn model_items_of_session(key: &SessionKey) -> Subject {
+    Subject(format!("ai_loop.model.call.{}.{}.*.*", key.tenant, key.session))
+}
+
+/// Every tool call of a session.
+pub fn tool_items_of_session(key: &SessionKey) -> Subject {
+    Subject(format!("ai_loop.tool.call.{}.*.{}.*.*", key.tenant, key.session))
+}
+
+/// Every claim of a session.
+pub fn claims_of(key: &SessionKey) -> Subject {
+    Subject(format!("$KV.{}.{}.{}.>", Bucket::Claims.name(), key.tenant, key.session))
+}
+
+/// A session's line of the index.
+pub fn index_entry(key: &SessionKey) -> Subject {
+    Subject(format!("$KV.{}.{}.{}", Bucket::Sessions.name(), key.tenant, key.session))
+}
+
 /// `ai_timer.set.<tenant>.<session>.wake`: publishing again re-arms, purging cancels.
 pub fn timer_set(key: &SessionKey) -> Subject {
     Subject(format!("ai_timer.set.{}.{}.wake", key.tenant, key.session))
@@ -224,6 +244,11 @@ pub fn mail(at: &MailboxKey, mail: &MailId) -> Subject {
 /// `ai_rpc.mail.<tenant>`: where clients reach the mailboxes of a tenant.
 pub fn mail_request(tenant: &TenantId) -> Subject {
     Subject(format!("ai_rpc.mail.{tenant}"))
+}
+
+/// Every mail in every mailbox of a tenant.
+pub fn mail_of(tenant: &TenantId) -> Subject {
+    Subject(format!("ai_mail.{tenant}.*.*"))
 }
 
 /// Every mail in one mailbox.

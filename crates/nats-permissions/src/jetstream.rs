@@ -91,6 +91,17 @@ pub(super) fn objects_put(store: Objects) -> [String; 4] {
     ]
 }
 
+/// Finds the messages of objects by their sequence, and removes them.
+pub(super) fn objects_erase(store: Objects) -> [String; 2] {
+    let name = store.name();
+    [format!("$JS.API.STREAM.MSG.GET.OBJ_{name}"), format!("$JS.API.STREAM.MSG.DELETE.OBJ_{name}")]
+}
+
+/// Removes entries of a bucket, with the marks that deletions leave.
+pub(super) fn keys_purge(bucket: Bucket) -> String {
+    format!("$JS.API.STREAM.PURGE.KV_{}", bucket.name())
+}
+
 /// Lists the streams of the account.
 pub(super) fn names() -> [String; 2] {
     ["$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST"].map(str::to_owned)

@@ -8,8 +8,8 @@ use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::{self, Subject, every};
 
 use super::jetstream::{
-    create, delete, info, keys_get, keys_list, keys_put, objects_get, objects_put, purge, read_any, read_leader, take,
-    verify,
+    create, delete, info, keys_get, keys_list, keys_purge, keys_put, objects_erase, objects_get, objects_put, purge,
+    read_any, read_leader, take, verify,
 };
 use super::role::{Account, Answers, Permissions, Role, inbox};
 
@@ -28,8 +28,8 @@ pub(super) fn bootstrap() -> Role {
     permissions.role("bootstrap", "Makes and repairs the streams: `ailoop bootstrap`.")
 }
 
-/// The role that moves sessions from one fleet to another. It can write any history into the log, so it is for
-/// operators only, and the edge has no method for it.
+/// The role that moves sessions from one fleet to another, and erases them. It can write any history into the log, so it
+/// is for operators only, and the edge has no method for it.
 pub(super) fn archivist() -> Role {
     RoleBuilder::default()
         .publish([read_any(Stream::Log), read_leader(Stream::Log)])
@@ -41,7 +41,15 @@ pub(super) fn archivist() -> Role {
         .publish(objects_put(Objects::Blobs))
         .publish(objects_put(Objects::Archive))
         .publish([text(&every::timer_set()), read_leader(Stream::Timer), keys_put(Bucket::Sessions)])
-        .role("archivist", "Carries sessions from one fleet to another: `ailoop export`, `ailoop import`.")
+        // Erase a session that has ended, everywhere.
+        .publish(Stream::ALL.iter().flat_map(|stream| [read_leader(*stream), delete(*stream)]))
+        .publish([Objects::Blobs, Objects::Archive, Objects::Results].into_iter().flat_map(objects_erase))
+        .publish(objects_get(Objects::Results))
+        .publish([keys_get(Bucket::Sessions), keys_purge(Bucket::Sessions), keys_purge(Bucket::Claims)])
+        .role(
+            "archivist",
+            "Carries sessions from one fleet to another, and erases them: `ailoop export`, `import`, `sessions rm`.",
+        )
 }
 
 /// The five services that have a role; the tools of the tool-host have roles by kind.

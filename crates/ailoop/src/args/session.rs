@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::erase::SessionsCommand;
 use super::run::SessionSettings;
 use super::target::FleetTarget;
 use super::values::parse_duration;
@@ -11,6 +12,9 @@ use super::values::parse_duration;
 /// Arguments of `ailoop sessions`.
 #[derive(Debug, Clone, Args)]
 pub struct SessionsArgs {
+    /// The subcommand; without one the command lists.
+    #[command(subcommand)]
+    pub command: Option<SessionsCommand>,
     /// List only sessions in this phase
     #[arg(long)]
     pub phase: Option<PhaseArg>,

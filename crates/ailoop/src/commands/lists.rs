@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::fleet_location::connect;
 use super::output::{finish, format_table, json_lines, shorten};
-use crate::args::{FleetTarget, PhaseArg, QueuesArgs, SessionsArgs, ToolsArgs};
+use crate::args::{FleetTarget, PhaseArg, QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
 use crate::client::{EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
@@ -13,6 +13,9 @@ use crate::terminal::{Style, Terminal};
 use crate::tools::describe;
 
 pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    if let Some(SessionsCommand::Rm(args)) = &args.command {
+        return super::erase::erase_sessions(args, terminal).await;
+    }
     let client = connect(&args.target).await?;
     let phase = args.phase.map_or("", PhaseArg::as_str).to_owned();
     let request = bounded(ListRequest { phase, limit: args.limit, ..ListRequest::default() });
