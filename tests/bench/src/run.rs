@@ -45,10 +45,15 @@ pub(crate) async fn run(plan: &RunOptions) -> anyhow::Result<()> {
         first.get_or_insert(anatomy);
         all.extend(levels);
     }
-    if plan.rows.contains(&Row::Together) {
-        tools.extend(crate::gateway::figures().await?);
-    }
-    report::report(first.as_ref(), &all, tools)
+    // What was measured so far is printed even if this fails.
+    let gateway = if plan.rows.contains(&Row::Together) { crate::gateway::figures().await } else { Ok(Vec::new()) };
+    let (gateway, failed) = match gateway {
+        Ok(figures) => (figures, None),
+        Err(error) => (Vec::new(), Some(error.context("the gateway alone"))),
+    };
+    tools.extend(gateway);
+    report::report(first.as_ref(), &all, tools)?;
+    failed.map_or(Ok(()), Err)
 }
 
 async fn levels(plan: &RunOptions, row: Row, fixture: &Fixture) -> anyhow::Result<(anatomy::Anatomy, Vec<Level>)> {
