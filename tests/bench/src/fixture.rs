@@ -153,7 +153,10 @@ impl Fixture {
             }
             match shape.telemetry {
                 Telemetry::Off => drop(command.env("OTEL_SDK_DISABLED", "true")),
-                Telemetry::Scraped => drop(command.env("AILOOP__HEALTH__LISTEN", "127.0.0.1:0")),
+                // It says its address in a line that is not printed by default.
+                Telemetry::Scraped => {
+                    command.env("AILOOP__HEALTH__LISTEN", "127.0.0.1:0").env("RUST_LOG", "warn,service::health=info");
+                }
                 Telemetry::Full => drop(command.env("AILOOP__TELEMETRY__SAMPLE_RATIO", "1")),
                 Telemetry::Unread | Telemetry::Sampled => {}
             }
