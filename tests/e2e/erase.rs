@@ -102,7 +102,7 @@ async fn erased_session_is_unknown_everywhere_and_its_id_is_free() -> anyhow::Re
     ensure!(objects(&fleet).await? != before, "nothing large was stored");
 
     // A session that has not ended stays.
-    let rm = ["sessions", "rm", "gone", "--nats", &nats_url];
+    let rm = ["sessions", "rm", "gone", "--yes", "--nats", &nats_url];
     let refused = work.run(rm).await?;
     ensure!(
         refused.code == 1 && refused.error()? == "not_now" && refused.stderr.contains("ailoop stop gone"),

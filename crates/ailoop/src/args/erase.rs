@@ -15,6 +15,9 @@ pub struct SessionsRmArgs {
     /// The ids of the sessions
     #[arg(value_name = "SESSION", required = true)]
     pub sessions: Vec<String>,
+    /// Do not ask before they are erased
+    #[arg(long)]
+    pub yes: bool,
     /// The tenant of the sessions
     #[arg(long, default_value = "default")]
     pub tenant: String,

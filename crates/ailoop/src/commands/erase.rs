@@ -8,6 +8,7 @@ use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
 
 use super::fleet_location::nats_config;
+use super::selection::confirm;
 use crate::args::SessionsRmArgs;
 use crate::compose::parse_tenant;
 use crate::erase::Eraser;
@@ -23,6 +24,10 @@ pub(super) async fn erase_sessions(args: &SessionsRmArgs, terminal: &Terminal) -
         Ok(SessionKey { tenant: tenant.clone(), session })
     };
     let keys = args.sessions.iter().map(parse).collect::<Result<Vec<_>, CommandFailure>>()?;
+    let question = format!("{} will be erased for ever.", format::plural(keys.len() as u64, "session"));
+    if !confirm(&question, args.yes, terminal)? {
+        return Ok(Exit::Failed);
+    }
     let config = nats_config(args.nats.as_ref())?;
     let nats = NatsTransport::connect(&config).await.map_err(|error| CommandFailure::from(error).at(&config.url))?;
     let nats = Arc::new(nats);
