@@ -241,6 +241,8 @@ fn service(name: &str, nats: &NatsNodes, replicas: usize, dir: &TempDir) -> anyh
         command.env(name, value);
     }
     command.env("AILOOP__NATS__REPLICAS", replicas.to_string());
+    // Sessions of the load share connections, as those of no client do: the pace of one connection would be measured.
+    command.env("AILOOP__EDGE__CONNECTIONS__REQUESTS_PER_S", "100000");
     command.env("AILOOP__EDGE__WS__LISTEN", "127.0.0.1:0").env("AILOOP__EDGE__GRPC__LISTEN", "127.0.0.1:0");
     Ok(command)
 }

@@ -107,7 +107,7 @@ async fn scrape_once(address: &str) -> anyhow::Result<()> {
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await?;
-    anyhow::ensure!(answer.contains("ailoop_steps_total"), "no metrics: {answer}");
+    anyhow::ensure!(answer.contains("target_info{"), "no metrics: {answer}");
     Ok(())
 }
 
