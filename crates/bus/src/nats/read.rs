@@ -36,6 +36,11 @@ struct Config {
     num_replicas: u64,
 }
 
+/// How long a read waits for a connection that broke.
+const BACK_MAX: Duration = Duration::from_millis(500);
+/// Pause between two looks at the connection.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 impl NatsTransport {
     /// Whether a stream has one replica; `false` also where its info cannot be read.
     pub(super) async fn has_one_replica(&self, stream: &str) -> bool {
@@ -49,12 +54,23 @@ impl NatsTransport {
         is_one
     }
 
-    /// Whether a read had no answer over a connection that held, so that it is made once more. While nats-server replaces
-    /// an account, it loses requests to JetStream that arrive in that instant. Where a server is away, the connection
-    /// does not hold; where a leader is away, this costs a second timeout.
-    fn is_lost<T>(&self, connects: u64, answer: &Result<T, BusError>) -> bool {
-        let has_none = matches!(answer, Err(BusError::Timeout { .. } | BusError::Unavailable(_)));
-        has_none && self.connects() == connects && self.client.connection_state() == State::Connected
+    /// Whether a read that had no answer is made once more. While nats-server replaces an account, it loses requests to
+    /// JetStream that arrive in that instant; and it closes the connection of a credential that is revoked, which is
+    /// back at once with the next one. Where a server or a leader is away, this costs half a second or a second timeout.
+    async fn is_lost<T: Sync>(&self, connects: u64, answer: &Result<T, BusError>) -> bool {
+        if !matches!(answer, Err(BusError::Timeout { .. } | BusError::Unavailable(_))) {
+            return false;
+        }
+        let is_connected = || self.client.connection_state() == State::Connected;
+        if self.connects() == connects && is_connected() {
+            return true;
+        }
+        let is_back = async {
+            while self.connects() == connects || !is_connected() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        tokio::time::timeout(BACK_MAX, is_back).await.is_ok()
     }
 
     fn connects(&self) -> u64 {
@@ -65,7 +81,7 @@ impl NatsTransport {
     pub(super) async fn direct_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
         let connects = self.connects();
         let answer = self.direct_last_once(stream, filter).await;
-        if self.is_lost(connects, &answer) { self.direct_last_once(stream, filter).await } else { answer }
+        if self.is_lost(connects, &answer).await { self.direct_last_once(stream, filter).await } else { answer }
     }
 
     async fn direct_last_once(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
@@ -83,7 +99,7 @@ impl NatsTransport {
     pub(super) async fn leader_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
         let connects = self.connects();
         let answer = self.leader_last_once(stream, filter).await;
-        if self.is_lost(connects, &answer) { self.leader_last_once(stream, filter).await } else { answer }
+        if self.is_lost(connects, &answer).await { self.leader_last_once(stream, filter).await } else { answer }
     }
 
     async fn leader_last_once(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
@@ -116,7 +132,7 @@ impl NatsTransport {
     pub(super) async fn direct_last_many(&self, stream: &str, filters: &[&str]) -> Result<ReadMany, BusError> {
         let connects = self.connects();
         let answer = self.direct_last_many_once(stream, filters).await;
-        if self.is_lost(connects, &answer) { self.direct_last_many_once(stream, filters).await } else { answer }
+        if self.is_lost(connects, &answer).await { self.direct_last_many_once(stream, filters).await } else { answer }
     }
 
     async fn direct_last_many_once(&self, stream: &str, filters: &[&str]) -> Result<ReadMany, BusError> {

@@ -69,6 +69,15 @@ fn list_methods() -> Vec<MethodCase> {
         ("tools", List),
         ("streaming", Object),
     ];
+    let list = [
+        ("phase", Word),
+        ("limit", Count),
+        ("cursor", Word),
+        ("agent", Id),
+        ("model", Text),
+        ("since", Word),
+        ("stop_reason", Word),
+    ];
     let gate = [
         ("gate", Id),
         ("arguments_sha256", Text),
@@ -94,9 +103,10 @@ fn list_methods() -> Vec<MethodCase> {
         method("session.transcript", one.clone(), &[("session_id", Id), ("after", Count), ("limit", Count)]),
         method("session.get", one.clone(), &session),
         method("session.repair", one.clone(), &session),
-        method("session.list", json!({}), &[("phase", Word), ("limit", Count), ("cursor", Word)]),
+        method("session.list", json!({}), &list),
         method("session.replay", one.clone(), &[("session_id", Id), ("at", Count)]),
         method("session.trace", one.clone(), &session),
+        method("session.describe", one.clone(), &session),
         method("session.stats", json!({}), &[("since", Word)]),
         method("session.watch", one.clone(), &[("session_id", Id), ("from_seq", Count), ("no_chunks", Flag)]),
         method("session.unwatch", one, &session),
@@ -109,6 +119,9 @@ fn list_methods() -> Vec<MethodCase> {
         method("mail.send", json!({"to": "e", "subject": "x", "text": "x"}), &mail),
         method("mail.reply", json!({"id": "m", "text": ""}), &reply),
         method("fleet.queues", json!({}), &[]),
+        method("fleet.status", json!({}), &[]),
+        method("budgets.list", json!({}), &[]),
+        method("budgets.reset", json!({"budget": "day"}), &[("budget", Text)]),
         method("dead.list", json!({}), &session),
         method("dead.show", letter.clone(), &dead),
         method("dead.retry", letter.clone(), &dead),
