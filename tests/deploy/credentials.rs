@@ -183,6 +183,19 @@ async fn call_in_flight_is_answered_while_another_user_is_revoked() -> anyhow::R
     let tool = Probe::of(&server, "word_count").await?.client;
     let mut calls = tool.queue_subscribe("ai_tool.default.word_count", "tools".to_owned()).await?;
     tool.flush().await?;
+    // A user was added just now: nats-server loses requests that arrive while it replaces the account.
+    eventually("calls reach the tool", async || {
+        use futures::StreamExt as _;
+        let asked = call(&executor, "default", "word_count");
+        let came = async {
+            let call = calls.next().await?;
+            tool.publish(call.reply?, "here".into()).await.ok()
+        };
+        tokio::time::timeout(Duration::from_secs(2), async { tokio::join!(asked, came) })
+            .await
+            .is_ok_and(|(_, came)| came.is_some())
+    })
+    .await?;
     let asking = call(&executor, "default", "word_count");
     let answering = async {
         use futures::StreamExt as _;

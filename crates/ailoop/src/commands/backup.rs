@@ -2,10 +2,12 @@
 //! there is no fleet while it is restored.
 
 use std::io::{self, BufRead as _};
+use std::time::Duration;
 
 use bus::NatsConfig;
 use bus::nats::NatsTransport;
 use contract::ErrorCode;
+use tokio::time::Instant;
 
 use super::fleet_location::nats_config;
 use super::output::finish;
@@ -15,6 +17,11 @@ use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
+
+/// How long a cluster may take to elect the leader that answers for JetStream.
+const LEADER_MAX: Duration = Duration::from_secs(30);
+/// Pause between two tries to reach that leader.
+const LEADER_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a person types to delete streams.
 const CONFIRMATION: &str = "delete";
@@ -71,8 +78,18 @@ pub(super) async fn restore_streams(args: &RestoreArgs, terminal: &Terminal) -> 
     Ok(finish(terminal.print_data(&format!("{streams} restored, as of {}\n", manifest.log_read_at()))))
 }
 
+/// Connects. A new cluster answers when it has elected a leader, so that is waited for.
 async fn connect(config: &NatsConfig) -> Result<NatsTransport, CommandFailure> {
-    NatsTransport::connect(config).await.map_err(|error| CommandFailure::from(error).at(&config.url))
+    let began = Instant::now();
+    loop {
+        match NatsTransport::connect(config).await {
+            Ok(nats) => return Ok(nats),
+            Err(error) if error.code() == ErrorCode::Unavailable && began.elapsed() < LEADER_MAX => {
+                tokio::time::sleep(LEADER_PAUSE).await;
+            }
+            Err(error) => return Err(CommandFailure::from(error).at(&config.url)),
+        }
+    }
 }
 
 /// The streams to back up: those that were named, else all.
