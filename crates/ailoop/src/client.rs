@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use contract::{ErrorCode, SessionId};
 use proto::sessions_client::SessionsClient;
+use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::interceptor::InterceptedService;
@@ -172,6 +173,11 @@ pub(crate) fn bounded<T>(body: T) -> Request<T> {
     let mut request = Request::new(body);
     request.set_timeout(RESPONSE_TIMEOUT);
     request
+}
+
+/// Reads an answer of the edge that is JSON.
+pub(crate) fn read_answer<T: DeserializeOwned>(json: &str) -> Result<T, CommandFailure> {
+    serde_json::from_str(json).map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}")))
 }
 
 /// Makes a new command id.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use contract::fleet::{ALL_SERVICES, ReplicaStatus};
-use contract::{ErrorCode, Timestamp};
+use contract::Timestamp;
+use contract::fleet::ReplicaStatus;
 use proto::StatusRequest;
 use serde::Deserialize;
 
-use crate::client::{EdgeClient, bounded};
+use crate::client::{EdgeClient, bounded, read_answer};
 use crate::failure::CommandFailure;
 
 /// What an edge says of its fleet.
@@ -65,14 +65,12 @@ impl FleetStatus {
     pub(crate) async fn fetch(client: &EdgeClient) -> Result<(Self, String), CommandFailure> {
         let reply = client.sessions().status(bounded(StatusRequest {})).await;
         let json = reply.map_err(|status| client.failure(&status))?.into_inner().json;
-        let status = serde_json::from_str(&json)
-            .map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}")))?;
-        Ok((status, json))
+        Ok((read_answer(&json)?, json))
     }
 
     /// The processes that do the work of a service.
     pub(crate) fn replicas_of(&self, service: &str) -> impl Iterator<Item = &Replica> {
-        self.replicas.iter().filter(move |replica| [service, ALL_SERVICES].contains(&replica.status.service.as_str()))
+        self.replicas.iter().filter(move |replica| replica.status.serves(service))
     }
 }
 

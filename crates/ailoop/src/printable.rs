@@ -15,6 +15,11 @@ pub(crate) fn strip_unprintable(text: &str) -> String {
     text.chars().filter(|c| matches!(c, '\n' | '\t') || !(c.is_control() || is_directional(*c))).collect()
 }
 
+/// As [`strip_unprintable`], on one line: for texts of others in a line of ours.
+pub(crate) fn one_line(text: &str) -> String {
+    strip_unprintable(&text.replace(['\n', '\r', '\t'], " "))
+}
+
 /// Replaces invisible characters, for example by `<U+200B>`, so that nobody approves what they cannot see.
 pub(crate) fn reveal_invisible(text: &str) -> String {
     let mut revealed = String::with_capacity(text.len());

@@ -161,11 +161,7 @@ impl Bus {
 
     /// The worker that runs this call now; none where nobody answers.
     pub async fn call_holder(&self, key: &SessionKey, call: &CallId) -> Result<Option<CallHolder>, BusError> {
-        match self.transport().request(&subject::call_holder(key, call), Vec::new(), Bytes::new(), ASK_MAX).await {
-            Ok(message) => parse(&message.payload).map(Some),
-            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.ask_if_served(&subject::call_holder(key, call)).await
     }
 
     /// Asks every process of the fleet to describe itself; those that do not answer within 0.7 s are left out.
@@ -217,7 +213,12 @@ impl Bus {
 
     /// The reply of a session so far; `None` when no gateway streams to it now.
     pub async fn view(&self, key: &SessionKey) -> Result<Option<ReplySnapshot>, BusError> {
-        match self.transport().request(&subject::view(key), Vec::new(), Bytes::new(), ASK_MAX).await {
+        self.ask_if_served(&subject::view(key)).await
+    }
+
+    /// Sends an empty request; none where nobody answers.
+    async fn ask_if_served<T: DeserializeOwned>(&self, subject: &Subject) -> Result<Option<T>, BusError> {
+        match self.transport().request(subject, Vec::new(), Bytes::new(), ASK_MAX).await {
             Ok(message) => parse(&message.payload).map(Some),
             Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Ok(None),
             Err(error) => Err(error),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
+use crate::streams::Queue;
 
 /// The service name of a process that runs all services.
 pub const ALL_SERVICES: &str = "ailoop";
@@ -36,6 +37,37 @@ pub struct ReplicaStatus {
     /// The items that it works on, by queue.
     #[serde(default)]
     pub work: BTreeMap<String, WorkerLoad>,
+}
+
+impl ReplicaStatus {
+    /// Whether the process does the work of a service.
+    pub fn serves(&self, service: &str) -> bool {
+        [service, ALL_SERVICES].contains(&self.service.as_str())
+    }
+}
+
+/// The service whose processes take the items of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkerService {
+    /// As it calls itself in [`ReplicaStatus::service`].
+    pub service: &'static str,
+    /// As people call it.
+    pub noun: &'static str,
+    /// The same with its article.
+    pub one: &'static str,
+}
+
+impl WorkerService {
+    /// The service that takes the items of a queue.
+    pub const fn of(queue: Queue) -> Self {
+        match queue {
+            Queue::Inputs | Queue::Timers => {
+                Self { service: "loop-orchestrator", noun: "orchestrator", one: "an orchestrator" }
+            }
+            Queue::Model => Self { service: "model-gateway", noun: "gateway", one: "a gateway" },
+            Queue::Tool => Self { service: "tool-executor", noun: "executor", one: "an executor" },
+        }
+    }
 }
 
 /// How busy a worker of a queue is.

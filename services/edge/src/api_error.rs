@@ -26,6 +26,12 @@ impl ApiError {
         Self { code, message: message.into(), retry_after: None, seq: None }
     }
 
+    /// Creates the error for a request that no process of a service answered.
+    pub(crate) fn no_answer(service: &str) -> Self {
+        let message = format!("no {service} answers: check that one runs, and try again");
+        Self::new(ErrorCode::Unavailable, message).with_retry_after(Duration::from_secs(1))
+    }
+
     /// Creates the error for an invalid request.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::BadRequest, message)

@@ -48,22 +48,20 @@ impl Budgets {
 
     async fn answer(&self, request: BudgetRequest) -> BudgetReply {
         let answered = match &request {
-            BudgetRequest::List { tenant } => self.list(tenant).await,
+            BudgetRequest::List { tenant } => self.list(tenant).await.map(BudgetReply::Budgets),
             BudgetRequest::Reset { tenant, budget } => self.reset(tenant, budget).await,
         };
         answered.unwrap_or_else(|error| BudgetReply::Refused { code: error.code(), message: error.to_string() })
     }
 
-    async fn list(&self, tenant: &TenantId) -> Result<BudgetReply, BusError> {
+    async fn list(&self, tenant: &TenantId) -> Result<Vec<BudgetStatus>, BusError> {
         let providers = self.providers.get();
         let accounts = self.accounts(tenant).await?;
-        Ok(BudgetReply::Budgets(statuses(providers.budgets(), tenant, &accounts, self.clock.now())))
+        Ok(statuses(providers.budgets(), tenant, &accounts, self.clock.now()))
     }
 
     async fn reset(&self, tenant: &TenantId, budget: &str) -> Result<BudgetReply, BusError> {
-        let BudgetReply::Budgets(before) = self.list(tenant).await? else {
-            return Ok(BudgetReply::Budgets(Vec::new()));
-        };
+        let before = self.list(tenant).await?;
         if !before.iter().any(|status| status.budget == budget) {
             let known: Vec<&str> = before.iter().map(|status| status.budget.as_str()).collect();
             let known = if known.is_empty() { "models.yaml has none".to_owned() } else { known.join(", ") };
@@ -72,7 +70,7 @@ impl Budgets {
         }
         self.bus.transport().kv_delete(Bucket::Limits, &account_key(tenant.as_str(), budget)).await?;
         tracing::warn!(%tenant, budget, "a budget was reset by an operator");
-        self.list(tenant).await
+        self.list(tenant).await.map(BudgetReply::Budgets)
     }
 
     /// The accounts of a tenant by the names of their budgets.

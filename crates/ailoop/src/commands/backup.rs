@@ -2,12 +2,11 @@
 //! there is no fleet while it is restored.
 
 use std::io::{self, BufRead as _};
-use std::time::Duration;
 
-use bus::NatsConfig;
 use bus::nats::NatsTransport;
+use bus::{BusError, NatsConfig};
 use contract::ErrorCode;
-use tokio::time::Instant;
+use service::process::retry_while_away;
 
 use super::fleet_location::nats_config;
 use super::output::finish;
@@ -18,10 +17,8 @@ use crate::format;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
 
-/// How long a cluster may take to elect the leader that answers for JetStream.
-const LEADER_MAX: Duration = Duration::from_secs(30);
-/// Pause between two tries to reach that leader.
-const LEADER_PAUSE: Duration = Duration::from_millis(500);
+/// Seconds that a cluster may take to elect the leader that answers for JetStream.
+const LEADER_SECONDS_MAX: u32 = 30;
 
 /// What a person types to delete streams.
 const CONFIRMATION: &str = "delete";
@@ -80,16 +77,10 @@ pub(super) async fn restore_streams(args: &RestoreArgs, terminal: &Terminal) -> 
 
 /// Connects. A new cluster answers when it has elected a leader, so that is waited for.
 async fn connect(config: &NatsConfig) -> Result<NatsTransport, CommandFailure> {
-    let began = Instant::now();
-    loop {
-        match NatsTransport::connect(config).await {
-            Ok(nats) => return Ok(nats),
-            Err(error) if error.code() == ErrorCode::Unavailable && began.elapsed() < LEADER_MAX => {
-                tokio::time::sleep(LEADER_PAUSE).await;
-            }
-            Err(error) => return Err(CommandFailure::from(error).at(&config.url)),
-        }
-    }
+    let patient = NatsConfig { start_wait_seconds: LEADER_SECONDS_MAX, ..config.clone() };
+    let has_no_leader = |error: &BusError| error.code() == ErrorCode::Unavailable;
+    let connected = retry_while_away(&patient, has_no_leader, async || NatsTransport::connect(config).await).await;
+    connected.map_err(|error| CommandFailure::from(error).at(&config.url))
 }
 
 /// The streams to back up: those that were named, else all.

@@ -1,6 +1,5 @@
 //! `ailoop budgets`: what the tenant and its agents have spent, and of how much.
 
-use contract::ErrorCode;
 use contract::budget::BudgetStatus;
 use proto::{ListBudgetsRequest, ResetBudgetRequest};
 use serde_json::json;
@@ -8,7 +7,7 @@ use serde_json::json;
 use super::fleet_location::connect;
 use super::output::{finish, format_table, json_lines};
 use crate::args::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
-use crate::client::bounded;
+use crate::client::{bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::terminal::{Style, Terminal};
@@ -23,7 +22,7 @@ pub(super) async fn run(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit,
 async fn list(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let reply = client.sessions().list_budgets(bounded(ListBudgetsRequest {})).await;
-    let budgets = parse(&reply.map_err(|status| client.failure(&status))?.into_inner().json)?;
+    let budgets: Vec<BudgetStatus> = read_answer(&reply.map_err(|status| client.failure(&status))?.into_inner().json)?;
     if args.json {
         return Ok(finish(terminal.print_data(&json_lines(budgets.iter().map(|budget| json!(budget))))));
     }
@@ -37,14 +36,9 @@ async fn list(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFa
 async fn reset(args: &BudgetResetArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let request = bounded(ResetBudgetRequest { budget: args.budget.clone() });
-    let reply = client.sessions().reset_budget(request).await.map_err(|status| client.failure(&status))?;
-    parse(&reply.into_inner().json)?;
+    client.sessions().reset_budget(request).await.map_err(|status| client.failure(&status))?;
     terminal.note(Style::Good, &format!("budget {} begins again with nothing spent", args.budget));
     Ok(Exit::Done)
-}
-
-fn parse(json: &str) -> Result<Vec<BudgetStatus>, CommandFailure> {
-    serde_json::from_str(json).map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}")))
 }
 
 fn draw(budgets: &[BudgetStatus]) -> String {

@@ -8,7 +8,7 @@ use super::fleet_location::connect;
 use super::output::{finish, format_table};
 use super::selection::confirm;
 use crate::args::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
-use crate::client::{self, EdgeClient, bounded};
+use crate::client::{self, EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::terminal::{Style, Terminal};
@@ -48,7 +48,7 @@ async fn list_letters(args: &DeadListArgs, terminal: &Terminal) -> Result<Exit, 
     if args.json {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }
-    let letters: Vec<DeadLetterSummary> = parse_reply(&reply.json)?;
+    let letters: Vec<DeadLetterSummary> = read_answer(&reply.json)?;
     if letters.is_empty() {
         terminal.note(Style::Good, "no dead letters");
         return Ok(Exit::Done);
@@ -67,7 +67,7 @@ async fn show_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, Comma
     let request = parse_letter(&args.letter)?;
     let client = connect(&args.target).await?;
     let reply = client.sessions().show_dead(bounded(request)).await.map_err(|status| client.failure(&status))?;
-    let letter: serde_json::Value = parse_reply(&reply.into_inner().json)?;
+    let letter: serde_json::Value = read_answer(&reply.into_inner().json)?;
     let text = serde_json::to_string_pretty(&letter).unwrap_or_default();
     Ok(finish(terminal.print_data(&format!("{text}\n"))))
 }
@@ -91,7 +91,7 @@ impl Remedy {
             Self::Drop => {
                 let reply = client.sessions().drop_dead(bounded(request)).await;
                 let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
-                let letter: DeadLetterSummary = parse_reply(&reply.json)?;
+                let letter: DeadLetterSummary = read_answer(&reply.json)?;
                 Ok(format!("{} is deleted: {}", letter.name(), letter.reason))
             }
         }
@@ -119,7 +119,7 @@ async fn remedy_selected(remedy: Remedy, args: &DeadSelection, terminal: &Termin
     let client = connect(&args.target).await?;
     let reply = client.sessions().list_dead(bounded(ListDeadRequest { session_id })).await;
     let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
-    let mut letters: Vec<DeadLetterSummary> = parse_reply(&reply.json)?;
+    let mut letters: Vec<DeadLetterSummary> = read_answer(&reply.json)?;
     letters.retain(|letter| args.code.as_ref().is_none_or(|code| letter.code == *code));
     if letters.is_empty() {
         terminal.note(Style::Good, "no dead letter is selected");
@@ -155,8 +155,4 @@ fn parse_letter(letter: &str) -> Result<DeadRequest, CommandFailure> {
         return Err(CommandFailure::usage(ErrorCode::BadRequest, message));
     };
     Ok(DeadRequest { session_id: client::session_id(session)?, kind: kind.to_owned(), id: id.to_owned() })
-}
-
-fn parse_reply<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, CommandFailure> {
-    serde_json::from_str(json).map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}")))
 }

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
+use contract::Timestamp;
 use contract::fleet::CallHolder;
-use contract::{ErrorCode, Timestamp};
 use proto::SessionRequest;
 use serde::Deserialize;
 
 use super::fleet_location::connect;
 use super::output::{finish, shorten};
 use crate::args::DescribeArgs;
-use crate::client::{self, bounded};
+use crate::client::{self, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::Queue;
 use crate::format;
+use crate::printable::one_line;
 use crate::terminal::Terminal;
 
 /// The printed fields of the answer of the edge.
@@ -103,8 +104,7 @@ pub(super) async fn describe_session(args: &DescribeArgs, terminal: &Terminal) -
     if args.json {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }
-    let description: Description = serde_json::from_str(&reply.json)
-        .map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}")))?;
+    let description: Description = read_answer(&reply.json)?;
     Ok(finish(terminal.print_data(&description.draw())))
 }
 
@@ -213,9 +213,4 @@ impl Description {
         }
         format!("in {}", format::duration(at.since(self.now)))
     }
-}
-
-/// Names, errors and notes are texts of others.
-fn one_line(text: &str) -> String {
-    text.replace(['\n', '\r', '\t'], " ")
 }

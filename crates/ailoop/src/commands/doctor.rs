@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use contract::fleet::WorkerService;
 use contract::tool::{ASK_USER, DELEGATE};
 use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest};
 use serde::Serialize;
@@ -17,6 +18,7 @@ use crate::client::{EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::{FleetStatus, Queue, Replica};
 use crate::format;
+use crate::printable::one_line;
 use crate::terminal::{Style, Terminal};
 
 /// The services of a fleet, with what is missing without them. A tool-host shows by its tools.
@@ -167,13 +169,12 @@ fn check_queues(status: &FleetStatus) -> Vec<Check> {
         let oldest = Duration::from_millis(oldest_ms.unwrap_or_default());
         let found = format!("{name}: {waiting} waiting, {held} held, {pullers} requests of workers");
         // A worker that is killed leaves its items held. One that lives asks for items unless all its places are taken.
-        let (service, worker) = match name.as_str() {
-            "model" => ("model-gateway", "a gateway"),
-            "tool" => ("tool-executor", "an executor"),
-            _ => ("loop-orchestrator", "an orchestrator"),
-        };
-        if *pullers == 0 && status.replicas_of(service).next().is_none() {
-            return Check::fail(GROUP, found, format!("nobody takes its items: start {worker}"));
+        let known = contract::streams::Queue::ALL.iter().find(|known| known.durable() == name);
+        if let Some(worker) = known.map(|known| WorkerService::of(*known))
+            && *pullers == 0
+            && status.replicas_of(worker.service).next().is_none()
+        {
+            return Check::fail(GROUP, found, format!("nobody takes its items: start {}", worker.one));
         }
         if *pullers == 0 && *waiting > 0 {
             return Check::warn(GROUP, found, "every place is taken: see `ailoop status`, and add replicas");
@@ -268,11 +269,6 @@ fn draw(checks: &[Check]) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
-}
-
-/// Warnings and errors are texts of others.
-fn one_line(text: &str) -> String {
-    text.replace(['\n', '\r', '\t'], " ")
 }
 
 #[cfg(test)]

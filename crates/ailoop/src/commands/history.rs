@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::fleet_location::connect;
 use super::output::{finish, format_table};
 use crate::args::{DecisionsArgs, ReplayArgs};
-use crate::client::{self, EdgeClient, bounded};
+use crate::client::{self, EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::stream::{SessionStream, StreamEvent};
@@ -51,9 +51,7 @@ pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result
     let client = connect(&args.target).await?;
     let request = bounded(ReplayRequest { session_id, at: args.at });
     let reply = client.sessions().replay(request).await.map_err(|status| client.failure(&status))?.into_inner();
-    let unreadable =
-        |error: serde_json::Error| CommandFailure::new(contract::ErrorCode::Internal, format!("the answer: {error}"));
-    let report: ReplayReport = serde_json::from_str(&reply.json).map_err(unreadable)?;
+    let report: ReplayReport = read_answer(&reply.json)?;
     let printed = if args.json {
         terminal.print_data(&format!("{}\n", reply.json))
     } else if args.at.is_some() {

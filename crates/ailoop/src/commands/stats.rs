@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use contract::ErrorCode;
 use contract::event::Spent;
 use proto::StatsRequest;
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use serde::Deserialize;
 use super::fleet_location::connect;
 use super::output::{finish, format_table};
 use crate::args::StatsArgs;
-use crate::client::bounded;
+use crate::client::{bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::terminal::{Style, Terminal};
@@ -40,8 +39,7 @@ pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<
     if args.json {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }
-    let rows: Vec<StatsRow> = serde_json::from_str(&reply.json)
-        .map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}")))?;
+    let rows: Vec<StatsRow> = read_answer(&reply.json)?;
     if rows.is_empty() {
         terminal.note(Style::Plain, "no session yet");
         return Ok(Exit::Done);

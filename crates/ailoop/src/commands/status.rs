@@ -9,6 +9,7 @@ use crate::client::EdgeClient;
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::{FleetStatus, Queue, Replica, Stored};
 use crate::format;
+use crate::printable::one_line;
 use crate::terminal::{Style, Terminal};
 
 /// Clears the screen and goes to its first line.
@@ -90,7 +91,7 @@ fn replica_row(replica: &Replica) -> Vec<String> {
         replica.build(),
         format::age(replica.uptime()),
         work.collect::<Vec<_>>().join(", "),
-        state.replace(['\n', '\t'], " "),
+        one_line(&state),
     ]
 }
 

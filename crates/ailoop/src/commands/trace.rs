@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use contract::ErrorCode;
 use proto::SessionRequest;
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,9 +10,10 @@ use serde_json::Value;
 use super::fleet_location::connect;
 use super::output::finish;
 use crate::args::TraceArgs;
-use crate::client::{self, bounded};
+use crate::client::{self, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::printable::one_line;
 use crate::terminal::{Style, Terminal};
 
 /// Columns of the picture of when a span began and ended.
@@ -92,9 +92,7 @@ pub(super) async fn show_trace(args: &TraceArgs, terminal: &Terminal) -> Result<
     if args.json {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }
-    let unreadable =
-        |error: serde_json::Error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}"));
-    let trace: SessionTrace = serde_json::from_str(&reply.json).map_err(unreadable)?;
+    let trace: SessionTrace = read_answer(&reply.json)?;
     let turns: Vec<&TurnTrace> =
         trace.turns.iter().filter(|turn| args.turn.is_none_or(|number| number == turn.turn)).collect();
     if turns.is_empty() {
@@ -142,11 +140,6 @@ fn line(branch: &str, span: &TraceSpan, turn: &TraceSpan) -> String {
     let details = one_line(&span.details());
     let (bar, took) = (bar(span, turn), format::duration(span.took()));
     format!("{name:<40} {bar} {took:>9}  {details}").trim_end().to_owned() + "\n"
-}
-
-/// Names of tools and agents are texts of others.
-fn one_line(text: &str) -> String {
-    crate::printable::strip_unprintable(text).replace(['\n', '\t'], " ")
 }
 
 /// When the span ran within its turn.

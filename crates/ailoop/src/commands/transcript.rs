@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
-use contract::ErrorCode;
 use proto::TranscriptRequest;
 use serde::Serialize;
 use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 
 use super::fleet_location::connect;
 use crate::args::TranscriptArgs;
-use crate::client::{self, bounded};
+use crate::client::{self, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
@@ -23,9 +22,7 @@ pub(super) async fn print_transcript(args: &TranscriptArgs, terminal: &Terminal)
     loop {
         let request = bounded(TranscriptRequest { session_id: session_id.clone(), after, limit: 0 });
         let reply = client.sessions().transcript(request).await.map_err(|status| client.failure(&status))?.into_inner();
-        let unreadable =
-            |error: serde_json::Error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}"));
-        let turns: Vec<ReadableTurn> = serde_json::from_str(&reply.turns_json).map_err(unreadable)?;
+        let turns: Vec<ReadableTurn> = read_answer(&reply.turns_json)?;
         is_empty &= turns.is_empty();
         is_incomplete |= reply.is_incomplete;
         for turn in &turns {

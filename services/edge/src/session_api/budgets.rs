@@ -1,9 +1,6 @@
 //! Budgets of the tenant, as a gateway knows them.
 
-use std::time::Duration;
-
 use bus::BusError;
-use contract::ErrorCode;
 use contract::budget::{BudgetReply, BudgetRequest, BudgetStatus};
 
 use super::SessionApi;
@@ -27,10 +24,7 @@ impl SessionApi {
         match self.bus().ask_budgets(&request).await {
             Ok(BudgetReply::Budgets(budgets)) => Ok(budgets),
             Ok(BudgetReply::Refused { code, message }) => Err(ApiError::new(code, message)),
-            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
-                let message = "no gateway answers: check that one runs, and try again";
-                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(Duration::from_secs(1)))
-            }
+            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("gateway")),
             Err(error) => Err(error.into()),
         }
     }

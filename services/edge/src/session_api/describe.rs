@@ -3,7 +3,7 @@
 use bus::DeadLetter;
 use contract::commit::{Commit, SessionSummary};
 use contract::event::{ErrorEvent, Event};
-use contract::fleet::{ALL_SERVICES, CallHolder, ReplicaStatus};
+use contract::fleet::{CallHolder, ReplicaStatus, WorkerService};
 use contract::streams::{Queue, Stream};
 use contract::subject::{self, DeadSubject, SessionKey};
 use contract::{CallId, ErrorCode, SessionId, Timestamp};
@@ -184,7 +184,9 @@ fn find(session: &SessionDescription, replicas: &[ReplicaStatus]) -> Vec<Finding
             format!("look at them with `ailoop dead list --session {id}`"),
         ));
     }
-    findings.extend(session.queue(Queue::Inputs).and_then(|queue| no_worker(queue, &ORCHESTRATOR, replicas)));
+    findings.extend(
+        session.queue(Queue::Inputs).and_then(|queue| no_worker(queue, WorkerService::of(Queue::Inputs), replicas)),
+    );
     for wait in &session.waits {
         findings.extend(session.find_in(wait, replicas));
     }
@@ -219,8 +221,8 @@ impl SessionDescription {
             Wait::ToolCall { child: Some(child), .. } => {
                 Some(Finding::new(format!("session {child} does the work"), format!("see `ailoop describe {child}`")))
             }
-            Wait::ModelCall { deadline, .. } => self.find_in_call(wait, Queue::Model, &GATEWAY, replicas, *deadline),
-            Wait::ToolCall { deadline, .. } => self.find_in_call(wait, Queue::Tool, &EXECUTOR, replicas, *deadline),
+            Wait::ModelCall { deadline, .. } => self.find_in_call(wait, Queue::Model, replicas, *deadline),
+            Wait::ToolCall { deadline, .. } => self.find_in_call(wait, Queue::Tool, replicas, *deadline),
         }
     }
 
@@ -228,10 +230,10 @@ impl SessionDescription {
         &self,
         wait: &WaitInfo,
         queue: Queue,
-        worker: &WorkerService,
         replicas: &[ReplicaStatus],
         deadline: Timestamp,
     ) -> Option<Finding> {
+        let worker = WorkerService::of(queue);
         if let Some(note) = wait.holder.as_ref().and_then(|holder| holder.note.as_ref()) {
             return Some(Finding::new(
                 format!("the {} that has the call says: {note}", worker.noun),
@@ -253,29 +255,13 @@ impl SessionDescription {
     }
 }
 
-/// A service that takes items of a queue.
-struct WorkerService {
-    /// As it calls itself.
-    service: &'static str,
-    /// As people call it.
-    noun: &'static str,
-    /// The same with its article.
-    one: &'static str,
-}
-
-const ORCHESTRATOR: WorkerService =
-    WorkerService { service: "loop-orchestrator", noun: "orchestrator", one: "an orchestrator" };
-const GATEWAY: WorkerService = WorkerService { service: "model-gateway", noun: "gateway", one: "a gateway" };
-const EXECUTOR: WorkerService = WorkerService { service: "tool-executor", noun: "executor", one: "an executor" };
-
 /// Why nobody takes items of a queue, where nobody does. A worker that is killed leaves its items held.
-fn no_worker(queue: &QueueStatus, worker: &WorkerService, replicas: &[ReplicaStatus]) -> Option<Finding> {
+fn no_worker(queue: &QueueStatus, worker: WorkerService, replicas: &[ReplicaStatus]) -> Option<Finding> {
     let QueueStatus { queue, waiting, held, pullers, .. } = queue;
     if *pullers > 0 {
         return None;
     }
-    let of_service = |replica: &&ReplicaStatus| [worker.service, ALL_SERVICES].contains(&replica.service.as_str());
-    let mut there = replicas.iter().filter(of_service).peekable();
+    let mut there = replicas.iter().filter(|replica| replica.serves(worker.service)).peekable();
     if there.peek().is_none() {
         return Some(Finding::new(
             format!("no {} answers: the queue `{queue}` has {waiting} waiting, {held} held", worker.noun),

@@ -1,13 +1,12 @@
 //! Sessions: lists, statistics and repair.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bus::{BusError, Read};
+use contract::SessionId;
 use contract::commit::SessionSummary;
 use contract::repair::RepairReply;
 use contract::subject::SessionKey;
-use contract::{ErrorCode, SessionId};
 use serde::Serialize;
 
 use super::SessionApi;
@@ -55,10 +54,7 @@ impl SessionApi {
         match self.bus().repair_session(&key).await {
             Ok(RepairReply::Repaired(performed)) => Ok(RepairReport { session_id: key.session, performed }),
             Ok(RepairReply::Refused { code, message }) => Err(ApiError::new(code, message)),
-            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
-                let message = "no orchestrator answers: check that one runs, and try again";
-                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(Duration::from_secs(1)))
-            }
+            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("orchestrator")),
             Err(error) => Err(error.into()),
         }
     }
