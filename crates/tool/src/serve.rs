@@ -27,6 +27,8 @@ const CONNECTION_NAME: &str = "ailoop-tool";
 const CONCURRENCY_DEFAULT: usize = 16;
 /// Time for running calls after a signal to end.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
+/// Time to send the last replies at the end: while NATS is away, a process must end all the same.
+const FLUSH_MAX: Duration = Duration::from_secs(2);
 /// How long after its deadline a call is dropped: the caller has given up by then, with a better message.
 const OVERDUE_AFTER: Duration = Duration::from_secs(1);
 /// Calls of one tool that wait for a permit: they can be cancelled, and are not begun after their deadline.
@@ -146,9 +148,14 @@ impl Serving {
         self.stop.send_replace(true);
         let _in_time = tokio::time::timeout(timeout, async { while self.tasks.join_next().await.is_some() {} }).await;
         self.tasks.shutdown().await;
-        self.announce("down").await;
-        if let Err(error) = self.client.flush().await {
-            tracing::debug!(%error, "the last replies may be lost");
+        let sent = tokio::time::timeout(FLUSH_MAX, async {
+            self.announce("down").await;
+            self.client.flush().await
+        });
+        match sent.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "the last replies may be lost"),
+            Err(_) => tracing::warn!("the last replies may be lost: NATS does not answer"),
         }
     }
 

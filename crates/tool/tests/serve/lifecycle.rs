@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::server::Server;
-use crate::{SOON, call_headers, world};
+use crate::{SOON, World, call_headers, world};
 
 #[tokio::test]
 async fn services_protocol_describes_the_tool() {
@@ -72,6 +72,14 @@ async fn stop_finishes_running_calls_and_is_announced() {
     assert!(announced.next().await.is_some());
     let again = world.client.request("ai_tool.default.slow", "".into()).await.unwrap_err();
     assert_eq!(again.kind(), async_nats::RequestErrorKind::NoResponders);
+}
+
+#[tokio::test]
+async fn stop_while_nats_is_away_ends_in_time() {
+    let World { serving, _server: server, .. } = world([Tool::new("look").handler(|_| async { Ok("") })]).await;
+    drop(server);
+    let stopped = tokio::time::timeout(SOON, serving.stop(Duration::from_millis(100))).await;
+    stopped.expect("the tools end without a server");
 }
 
 #[tokio::test]
