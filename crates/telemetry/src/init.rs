@@ -11,8 +11,10 @@ use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
 use opentelemetry_sdk::trace::{
     BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider, SpanExporter, SpanProcessor,
 };
-use tracing::Subscriber;
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::fmt::format::{DefaultFields, JsonFields, Writer};
+use tracing_subscriber::fmt::{self, FmtContext, FormatEvent, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -102,7 +104,34 @@ fn logs<S: Subscriber + for<'a> LookupSpan<'a>>(format: LogFormat) -> Box<dyn La
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match format {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed(),
+        LogFormat::Json => json_lines(lines).boxed(),
+    }
+}
+
+fn json_lines<S, W>(lines: fmt::Layer<S, DefaultFields, fmt::format::Format, W>) -> impl Layer<S>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let json = fmt::format().json().flatten_event(true).with_current_span(true).with_span_list(false);
+    lines.fmt_fields(JsonFields::new()).event_format(WithTrace(json))
+}
+
+/// A line of JSON that begins with the trace of the current task, so that a trace's backend finds the lines of a turn.
+struct WithTrace(fmt::format::Format<fmt::format::Json>);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> FormatEvent<S, JsonFields> for WithTrace {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, JsonFields>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let Some(at) = crate::trace::scoped() else { return self.0.format_event(context, writer, event) };
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        let rest = line.strip_prefix('{').ok_or(std::fmt::Error)?;
+        write!(writer, "{{\"trace_id\":\"{:032x}\",\"span_id\":\"{:016x}\",{rest}", at.trace_id, at.span_id)
     }
 }
 
@@ -288,6 +317,40 @@ mod tests {
         let one = || span::edge_request("m", None).in_scope(|| assert!(trace::current().is_some()));
         assert_eq!(collected(1.0, one).len(), 1);
         assert_eq!(collected(0.0, one).len(), 0);
+    }
+
+    /// What a JSON layer writes.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn json_line_names_the_trace_of_its_task() {
+        let written = Lines::default();
+        let writer = written.clone();
+        let layer = fmt::layer().with_writer(move || writer.clone());
+        listened_by(tracing_subscriber::registry().with(json_lines(layer)), || {
+            let turn = "00-0af7651916cd43dd8448eb211c80319c-07ad6b7169203331-01".parse().unwrap();
+            let work = trace::scope(Some(turn), async { tracing::info!(session = "a/s", "within") });
+            tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(work);
+            tracing::info!("without");
+        });
+        let written = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<serde_json::Value> = written.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0]["trace_id"], "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(lines[0]["span_id"], "07ad6b7169203331");
+        assert_eq!((&lines[0]["message"], &lines[0]["session"]), (&"within".into(), &"a/s".into()));
+        assert_eq!(lines[1]["message"], "without");
+        assert!(lines[1].get("trace_id").is_none());
     }
 
     #[test]

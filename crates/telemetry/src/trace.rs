@@ -36,7 +36,12 @@ tokio::task_local! {
 /// The position in a trace of the current task: that of its [`scope`], else that of its span. None where nothing is
 /// traced.
 pub fn current() -> Option<TraceContext> {
-    SCOPE.try_with(|scope| *scope).ok().flatten().or_else(|| of(&Span::current()))
+    scoped().or_else(|| of(&Span::current()))
+}
+
+/// The position in a trace of the current task's [`scope`]; none outside of one.
+pub(crate) fn scoped() -> Option<TraceContext> {
+    SCOPE.try_with(|scope| *scope).ok().flatten()
 }
 
 /// The position of a span; none where nothing is traced.
@@ -56,8 +61,7 @@ pub fn of(span: &Span) -> Option<TraceContext> {
 
 /// Runs `future` at a position in a trace: its messages carry this position, whichever span is open.
 pub async fn scope<F: Future>(context: Option<TraceContext>, future: F) -> F::Output {
-    let outer = SCOPE.try_with(|scope| *scope).ok().flatten();
-    SCOPE.scope(context.or(outer), future).await
+    SCOPE.scope(context.or_else(scoped), future).await
 }
 
 /// Begins a trace, which is sampled by `telemetry.sample_ratio`. Without a collector it is not sampled.
