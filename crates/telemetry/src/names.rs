@@ -162,7 +162,8 @@ pub mod metric {
     pub const QUEUE_WAITING: &str = "ailoop.queue.waiting";
     /// Gauge by `queue`: items that were delivered and not settled; each edge says the same.
     pub const QUEUE_HELD: &str = "ailoop.queue.held";
-    /// Gauge by `queue`, seconds: age of the oldest item, held or not; each edge says the same.
+    /// Gauge by `queue`, seconds: age of the oldest item, held or not; of `due` that of any timer, also a future one.
+    /// Each edge says the same.
     pub const QUEUE_OLDEST: &str = "ailoop.queue.oldest";
     /// Gauge by `queue`: requests of workers for items; 0 where no worker takes items. Each edge says the same.
     pub const QUEUE_PULLERS: &str = "ailoop.queue.pullers";
@@ -174,7 +175,7 @@ pub mod metric {
     pub const NATS_CONNECTED: &str = "ailoop.nats.connected";
     /// Counter: connections to NATS after the first one.
     pub const NATS_RECONNECTS: &str = "ailoop.nats.reconnects";
-    /// Gauge by provider and model: 1 while a circuit breaker sends no requests.
+    /// Gauge by provider and model: 1 from the failures that open a circuit breaker until a request succeeds.
     pub const BREAKER_OPEN: &str = "ailoop.model.breaker.open";
     /// Gauge by tenant and budget: the part of it that was spent in its period, 0 to 1 and above.
     pub const BUDGET_SPENT: &str = "ailoop.budget.spent.ratio";

@@ -148,7 +148,7 @@ async fn bind(field: &'static str, listen: SocketAddr) -> Result<(TcpListener, S
 
 fn serve_ws(api: &SessionApi, listener: TcpListener, authenticator: Authenticator, connections: Connections) {
     let server = Server {
-        name: "ws",
+        name: "websocket",
         protocol: HttpVersion::Http1,
         router: ws::routes(api.clone(), authenticator),
         connections,

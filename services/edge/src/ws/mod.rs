@@ -72,7 +72,7 @@ async fn upgrade(
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &SessionApi::draining_error());
     }
     if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
-        telemetry::metric::connection_closed("ws", "limit");
+        telemetry::metric::connection_closed("websocket", "limit");
         let error = ApiError::new(ErrorCode::Overloaded, refusal.to_string());
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &error);
     }
