@@ -1,13 +1,10 @@
 //! What this binary was built from, and which data of other versions it can read.
 
-use contract::commit::FOLD;
+use contract::commit::{FOLD, FOLD_OLDEST};
 use serde_json::{Value, json};
 
 /// Version, commit and date, as `ailoop --version` shows them: `0.1.0 (a96bb824 2026-11-25)`.
 pub(crate) const TEXT: &str = env!("AILOOP_BUILD_TEXT");
-
-/// The oldest fold whose sessions can be read; `tests/suite/old_log.rs` of the package `session` reads one of its logs.
-const FOLD_OLDEST: u32 = 1;
 
 /// The full commit, with `-dirty` behind it if the sources differed from it. None if it was unknown.
 pub(crate) fn commit() -> Option<&'static str> {

@@ -5,10 +5,12 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ai_config::AiConfig;
+use crate::commit::FOLD;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
 use crate::model::{Content, Message, Streaming};
 use crate::settings::ContinuationSettings;
 use crate::timestamp::Timestamp;
+use crate::version::VERSION;
 use crate::{ErrorCode, Json};
 
 /// The verb of a control subject.
@@ -120,6 +122,32 @@ pub struct CommandMeta {
     /// after one of a higher index changes nothing.
     #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
     pub parent_command_number: Option<u64>,
+    /// [`FOLD`] of the sender; 0 where an older version sent it. A replica of a lower one that cannot read the command
+    /// leaves it to newer replicas.
+    #[serde(default)]
+    pub fold: u32,
+}
+
+impl CommandMeta {
+    /// That of a command of this version, from nobody in particular.
+    pub fn new(time: Timestamp) -> Self {
+        Self { v: VERSION, time, by: None, edge: None, parent_command_number: None, fold: FOLD }
+    }
+}
+
+/// The fold of the sender of a command, where it is newer than this version. The body may be one that this version
+/// cannot read.
+pub fn newer_sender(payload: &[u8]) -> Option<u32> {
+    #[derive(Deserialize)]
+    struct Sender {
+        fold: u32,
+    }
+    #[derive(Deserialize)]
+    struct Sent {
+        meta: Sender,
+    }
+    let sent: Sent = serde_json::from_slice(payload).ok()?;
+    (sent.meta.fold > FOLD).then_some(sent.meta.fold)
 }
 
 /// A command of a client, as published on its control subject.

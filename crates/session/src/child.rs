@@ -146,7 +146,7 @@ impl State {
 
     fn meta(&self, number: Option<u64>) -> CommandMeta {
         let agent = self.setup.as_ref().map(|setup| format!("{} of {}", setup.agent.id, self.session()));
-        CommandMeta { v: VERSION, time: self.updated, by: agent, edge: None, parent_command_number: number }
+        CommandMeta { by: agent, parent_command_number: number, ..CommandMeta::new(self.updated) }
     }
 
     /// The `start` of the child that performs an open call.

@@ -7,7 +7,7 @@ use contract::backoff::Backoff;
 use contract::command::{
     Answer, Command, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
 };
-use contract::commit::{Commit, Phase, VERSION};
+use contract::commit::{Commit, Phase};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{Event, InputKind, InputRef};
 use contract::limits::WAITING_COMMANDS_MAX;
@@ -201,13 +201,7 @@ impl SessionApi {
             self.admission().admit_session(self.index(), &key.session)?;
         }
         let edge = is_awaited.then(|| self.replica_id().clone());
-        let meta = CommandMeta {
-            v: VERSION,
-            time: clock::now(),
-            by: Some(caller.by.clone()),
-            edge,
-            parent_command_number: None,
-        };
+        let meta = CommandMeta { by: Some(caller.by.clone()), edge, ..CommandMeta::new(clock::now()) };
         let body = serde_json::to_vec(&Command { meta, body })
             .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
         let waiter = self.command_waiters().register((key.clone(), verb, id.clone()));

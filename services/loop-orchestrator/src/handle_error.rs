@@ -10,7 +10,7 @@ use crate::skew::Skew;
 pub(crate) enum HandleError {
     /// The bus failed; the input is retried.
     Bus(BusError),
-    /// A newer version of the loop wrote this session; one of its replicas handles the input.
+    /// A newer version of the loop wrote this session or sent the input; one of its replicas handles the input.
     Newer { fold: u32 },
     /// Other replicas won the slot in every round, or the command is not visible in its inbox yet.
     Busy,

@@ -8,6 +8,7 @@ use bus::control::Inbox;
 use bus::work::{Handler, Settle};
 use bus::{BusError, Delivery, Stored};
 use contract::ErrorCode;
+use contract::command::newer_sender;
 use contract::event::ErrorEvent;
 use contract::subject::{self, SessionKey};
 
@@ -135,27 +136,35 @@ impl InputHandler {
         cached: &mut Option<Loaded>,
         message: Stored,
     ) -> Result<(), HandleError> {
-        let Some(subject) = subject::parse_control(&message.subject).filter(|subject| subject.verb.is_client()) else {
-            return Ok(());
+        let Some(subject) = subject::parse_control(&message.subject) else {
+            return check_sender(&message.payload);
         };
+        if !subject.verb.is_client() {
+            return Ok(());
+        }
+        let payload = message.payload.clone();
         match DeliveredInput::read(&self.runner.bus, subject, message).await {
             Ok(input) => match self.runner.handle(key, cached, &[input]).await {
                 // The log has it as poison; its own delivery makes it a dead letter.
                 Err(HandleError::Poison) | Ok(_) => Ok(()),
                 Err(error) => Err(error),
             },
-            Err(ReadError::Malformed(_)) => Ok(()),
+            Err(ReadError::Malformed(_)) => check_sender(&payload),
             Err(ReadError::Later(error)) => Err(error.into()),
         }
     }
 
     /// Rejects a message that cannot be read, so that it becomes a dead letter, and reports it to the session's
-    /// viewers.
+    /// viewers. What a newer version sent is left to newer replicas.
     async fn reject_malformed(&self, delivery: &Delivery, why: &str) -> Settle {
-        if let Some(key) = subject::parse_control_key(&delivery.subject)
-            && let Err(error) = self.report_malformed(&key, delivery, why).await
-        {
-            return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(error.into()));
+        if let Some(key) = subject::parse_control_key(&delivery.subject) {
+            let reported = match check_sender(&delivery.payload) {
+                Ok(()) => self.report_malformed(&key, delivery, why).await.map_err(HandleError::from),
+                Err(newer) => Err(newer),
+            };
+            if let Err(error) = reported {
+                return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(error));
+            }
         }
         Settle::Reject { code: ErrorCode::BadRequest, reason: why.to_owned() }
     }
@@ -169,4 +178,10 @@ impl InputHandler {
         };
         self.runner.publish_error(key, format!("{}-control-{}", key.session, delivery.seq), &data).await
     }
+}
+
+/// Fails where a newer version sent a command that cannot be read. Its replicas handle it, and before that no later
+/// command of the session is: a commit about that would claim this one as handled.
+fn check_sender(payload: &[u8]) -> Result<(), HandleError> {
+    newer_sender(payload).map_or(Ok(()), |fold| Err(HandleError::Newer { fold }))
 }

@@ -81,7 +81,7 @@ pub(crate) fn settle(failures: &FailureCounts, delivery: DeliveryRef<'_>, result
         }
         Err(HandleError::Busy | HandleError::Split) => Settle::Retry(RETRY.pause(0)),
         Err(HandleError::Newer { fold }) => {
-            tracing::warn!(session = %key, fold, "a newer version runs this session; its replicas handle the input");
+            tracing::warn!(session = %key, fold, "a newer version wrote this session or sent the input; its replicas handle the input");
             Settle::Retry(RETRY_MAX)
         }
         Err(HandleError::Poison) => {

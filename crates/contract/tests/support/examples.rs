@@ -78,13 +78,7 @@ fn key() -> SessionKey {
 }
 
 fn command<T>(body: T) -> Command<T> {
-    let meta = CommandMeta {
-        parent_command_number: None,
-        v: VERSION,
-        time: at(),
-        by: Some("client".to_owned()),
-        edge: Some(id("edge-1")),
-    };
+    let meta = CommandMeta { by: Some("client".to_owned()), edge: Some(id("edge-1")), ..CommandMeta::new(at()) };
     Command { meta, body }
 }
 

@@ -8,7 +8,7 @@ use bus::{Bus, Read, Stored, Subscription, SubscriptionEvent};
 use bus_memory::{Fault, Faults, MemoryServer, Operation};
 use contract::Timestamp;
 use contract::command::{Command, CommandMeta, ControlReason, SendUserMessage, Start, Verb};
-use contract::commit::{Commit, VERSION};
+use contract::commit::Commit;
 use contract::compose::{ComposeReply, Composed};
 use contract::event::{Event, Topic};
 use contract::ids::{AgentId, CallAttempt, CallId, CommandId, SessionId, TenantId};
@@ -97,10 +97,13 @@ impl World {
 
     /// Sends a command without waiting for it; returns its id.
     pub(crate) async fn send<T: Serialize>(&mut self, verb: Verb, body: T) -> CommandId {
+        self.send_as(verb, CommandMeta::new(self.server.now()), body).await
+    }
+
+    /// Sends a command with this head without waiting for it; returns its id.
+    pub(crate) async fn send_as<T: Serialize>(&mut self, verb: Verb, meta: CommandMeta, body: T) -> CommandId {
         self.commands_sent += 1;
         let id = CommandId::new(&format!("u{}", self.commands_sent)).unwrap();
-        let meta =
-            CommandMeta { parent_command_number: None, v: VERSION, time: self.server.now(), by: None, edge: None };
         let body = serde_json::to_vec(&Command { meta, body }).unwrap();
         self.bus.send_control(&key(), verb, &id, body.into()).await.unwrap();
         id

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bus::Bus;
 use bus_memory::MemoryServer;
 use contract::command::{Command, CommandMeta, ControlReason, MessageMode, SendUserMessage, Start, Verb};
-use contract::commit::{Phase, VERSION};
+use contract::commit::Phase;
 use contract::model::Content;
 use contract::subject::SessionKey;
 use contract::{CommandId, SessionId, TenantId, Timestamp};
@@ -222,7 +222,7 @@ async fn send<T: Serialize>(
 ) -> Result<(), String> {
     *sent += 1;
     let id = CommandId::new(&format!("u{sent}")).map_err(|error| error.to_string())?;
-    let meta = CommandMeta { parent_command_number: None, v: VERSION, time: server.now(), by: None, edge: None };
+    let meta = CommandMeta::new(server.now());
     let body = serde_json::to_vec(&Command { meta, body }).map_err(|error| error.to_string())?;
     client.send_control(key, verb, &id, body.into()).await.map(drop).map_err(|error| error.to_string())
 }
