@@ -139,15 +139,15 @@ impl CommandMeta {
 /// cannot read.
 pub fn newer_sender(payload: &[u8]) -> Option<u32> {
     #[derive(Deserialize)]
-    struct Sender {
+    struct FoldOnly {
         fold: u32,
     }
     #[derive(Deserialize)]
-    struct Sent {
-        meta: Sender,
+    struct MetaOnly {
+        meta: FoldOnly,
     }
-    let sent: Sent = serde_json::from_slice(payload).ok()?;
-    (sent.meta.fold > FOLD).then_some(sent.meta.fold)
+    let MetaOnly { meta: FoldOnly { fold } } = serde_json::from_slice(payload).ok()?;
+    (fold > FOLD).then_some(fold)
 }
 
 /// A command of a client, as published on its control subject.
