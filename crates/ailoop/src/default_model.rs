@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use configuration::models::ModelsFile;
+use configuration::models::{MODEL_BY_KEY, ModelsFile, is_key_set};
 use serde::Deserialize;
 
 /// Longest wait for a model server on this machine.
@@ -11,13 +11,6 @@ const LOCAL_TIMEOUT: Duration = Duration::from_millis(300);
 const LIST_BYTES_MAX: usize = 1 << 20;
 /// The scripted model, which needs no server and no key.
 pub(crate) const REHEARSAL: &str = "rehearsal";
-/// The model that each key chooses, by the environment variable of the key.
-const MODEL_BY_KEY: &[(&str, &str)] = &[
-    ("OPENAI_API_KEY", "gpt-4o-mini"),
-    ("ANTHROPIC_API_KEY", "claude-sonnet-4-5"),
-    ("GEMINI_API_KEY", "gemini-2.5-flash"),
-    ("OPENROUTER_API_KEY", "openrouter/openai/gpt-4o-mini"),
-];
 /// Providers of models.yaml whose servers may run on this machine.
 const LOCAL_PROVIDERS: &[&str] = &["ollama", "llamacpp"];
 
@@ -75,8 +68,7 @@ async fn choose_with_timeout(timeout: Duration, sources: &ModelSources, models: 
 
 /// Returns the environment variables that hold a key.
 pub(crate) fn find_keys() -> Vec<String> {
-    let set = |name: &str| configuration::env(name).is_some_and(|key| !key.trim().is_empty());
-    MODEL_BY_KEY.iter().map(|(name, _)| *name).filter(|name| set(name)).map(str::to_owned).collect()
+    MODEL_BY_KEY.iter().map(|(name, _)| *name).filter(|name| is_key_set(name)).map(str::to_owned).collect()
 }
 
 fn choose_without_server(sources: &ModelSources) -> Option<ModelChoice> {

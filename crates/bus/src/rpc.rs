@@ -11,6 +11,7 @@ use contract::fleet::{CallHolder, ReplicaStatus};
 use contract::ids::{CallAttempt, CallId};
 use contract::mail::{MailRequest, MailResponse};
 use contract::model::ReplySnapshot;
+use contract::proposal::ModelProposal;
 use contract::repair::{RepairReply, RepairRequest};
 use contract::subject::{self, SessionKey, Subject};
 use contract::{ErrorCode, TenantId};
@@ -311,6 +312,20 @@ impl Bus {
     {
         let refuse = |code, message| BudgetReply::Refused { code, message };
         self.serve_requests(&subject::budgets(), subject::GATEWAY_QUEUE, budgets, refuse).await
+    }
+
+    /// Asks a gateway which model it proposes for agents that name none; none where no gateway answers.
+    pub async fn ask_model_proposal(&self) -> Result<Option<ModelProposal>, BusError> {
+        self.ask_if_served(&subject::model_proposal()).await
+    }
+
+    /// Answers which model is proposed, shared among all gateways, until the guard is dropped.
+    pub async fn serve_model_proposal<F>(&self, propose: F) -> Result<RpcServer, BusError>
+    where
+        F: Fn() -> ModelProposal + Send + Sync + 'static,
+    {
+        let answer: RpcHandler = Arc::new(move |_: CoreMessage| std::future::ready(encode(&propose()).ok()).boxed());
+        self.serve(&subject::model_proposal(), Some(subject::GATEWAY_QUEUE), answer).await
     }
 
     /// Asks a mailbox of a tenant, for a client.

@@ -19,6 +19,7 @@ pub mod limits;
 pub mod mail;
 pub mod model;
 pub mod progress;
+pub mod proposal;
 pub mod repair;
 pub mod settings;
 pub mod spent;

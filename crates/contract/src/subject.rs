@@ -241,6 +241,11 @@ pub fn budgets() -> Subject {
     Subject("ai_rpc.model.budgets".to_owned())
 }
 
+/// Where gateways propose a model for agents that name none.
+pub fn model_proposal() -> Subject {
+    Subject("ai_rpc.model.default".to_owned())
+}
+
 /// Where every process of the services describes itself.
 pub fn fleet_status() -> Subject {
     Subject("ai_rpc.fleet.status".to_owned())

@@ -106,7 +106,10 @@ fn gateway() -> Role {
         .publish([text(&every::model_item()), read_leader(Stream::Model)])
         // Rates and budgets, which all gateways share.
         .publish([keys_get(Bucket::Limits), keys_list(Bucket::Limits), keys_put(Bucket::Limits)])
-        .subscribe([text(&every::view()), format!("{} {}", subject::budgets(), subject::GATEWAY_QUEUE)])
+        .subscribe([text(&every::view())])
+        .subscribe(
+            [subject::budgets(), subject::model_proposal()].map(|asked| format!("{asked} {}", subject::GATEWAY_QUEUE)),
+        )
         .describes_itself()
         .role("gateway", "Runs model calls.")
 }
@@ -148,8 +151,10 @@ fn composer() -> Role {
         .subscribe(
             [subject::compose(), subject::agents()].map(|subject| format!("{subject} {}", subject::COMPOSER_QUEUE)),
         )
+        // Which model to take where nothing names one: the keys are at the gateways.
+        .publish([text(&subject::model_proposal())])
         .describes_itself()
-        .role("composer", "Composes prompts and lists agents: answers two requests, and reads nothing.")
+        .role("composer", "Composes prompts and lists agents: answers two requests, and reads nothing else.")
 }
 
 fn edge() -> Role {

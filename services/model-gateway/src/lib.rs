@@ -16,6 +16,7 @@ mod limits;
 mod mask;
 mod observe;
 pub mod probe;
+mod proposal;
 pub mod provider;
 mod provider_request;
 mod recording;
@@ -107,6 +108,7 @@ impl Gateway {
         tasks.spawn("files", providers.clone().follow(tasks.token()));
         let budgets = budgets::Budgets { bus: bus.clone(), providers: providers.clone(), clock: clock.clone() };
         tasks.spawn("budgets of operators", budgets.run(tasks.token()));
+        tasks.spawn("model proposal", proposal::serve(bus.clone(), providers.clone(), tasks.token()));
         let limits = limits::SharedLimits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
         let handler =
             worker::ModelCallHandler { bus: bus.clone(), providers, clock, limits, breakers: Breakers::default() };

@@ -21,6 +21,7 @@ use crate::config::ComposerConfig;
 use crate::features;
 use crate::library::Library;
 use crate::placeholders::PROMPT_BYTES_MAX;
+use crate::proposed_model::ProposedModel;
 use crate::reply_cache::{CachedReply, ReplyCache};
 
 /// Longest serialised reply in bytes, below the default limit of nats-server. A prompt of control characters takes six
@@ -35,6 +36,7 @@ pub struct Catalog {
     library: Library,
     features: Vec<String>,
     default_model: Option<String>,
+    proposed_model: ProposedModel,
     replies: ReplyCache,
 }
 
@@ -69,7 +71,8 @@ impl Catalog {
         }
         let default_model = config.default_model.clone().filter(|model| !model.is_empty());
         let default_model = default_model.or_else(|| models.default.clone());
-        let catalog = Self { agents, models, library, features, default_model, replies: ReplyCache::default() };
+        let (proposed_model, replies) = (ProposedModel::default(), ReplyCache::default());
+        let catalog = Self { agents, models, library, features, default_model, proposed_model, replies };
         for warning in catalog.warnings() {
             tracing::warn!(warning, "configuration accepted with a warning");
         }
@@ -78,7 +81,20 @@ impl Catalog {
 
     /// Reads all files, and reads them again when one of them changes.
     pub fn watch(config: ComposerConfig, readiness: Readiness) -> Result<Arc<Reload<Self>>, ConfigError> {
-        Reload::start("composer", readiness, move |pass, _| Self::read_in(pass, &config))
+        let proposed_model = ProposedModel::default();
+        Reload::start("composer", readiness, move |pass, _| {
+            Ok(Self { proposed_model: proposed_model.clone(), ..Self::read_in(pass, &config)? })
+        })
+    }
+
+    /// What gateways propose; the same for all catalogs that follow the files.
+    pub(crate) fn proposed_model(&self) -> &ProposedModel {
+        &self.proposed_model
+    }
+
+    /// The model of agents that name none.
+    fn default_model(&self) -> Option<String> {
+        self.default_model.clone().or_else(|| self.proposed_model.get())
     }
 
     /// The agents of `agents.yaml`.
@@ -116,7 +132,11 @@ impl Catalog {
             let refused = ComposeReply::Refused { code: ErrorCode::TooLarge, message };
             return serde_json::to_vec(&refused).ok().map(Bytes::from);
         }
-        if let ComposeReply::Composed(composed) = reply {
+        // What is proposed may change, unlike a catalog.
+        let is_lasting = self.default_model.is_some() || self.proposed_model.get().is_none();
+        if let ComposeReply::Composed(composed) = reply
+            && is_lasting
+        {
             let cached = CachedReply {
                 body: body.clone(),
                 agent: agent_label(&parsed).to_owned(),
@@ -131,9 +151,10 @@ impl Catalog {
 
     /// Lists the agents by the names under which others address them, and the described models.
     pub fn list_known(&self) -> AgentsReply {
+        let default_model = self.default_model();
         let known = |id: &String| {
             let model = self.models.resolve(id).ok()?;
-            let is_default = self.default_model.as_ref() == Some(id);
+            let is_default = default_model.as_ref() == Some(id);
             Some(KnownModel { settings: model.settings(), provider: model.provider, is_default })
         };
         AgentsReply { agents: self.agents.addresses(), models: self.models.models.keys().filter_map(known).collect() }
@@ -241,12 +262,14 @@ impl Catalog {
     /// Resolves the model of the request, else of the agent, else the default.
     fn resolve_model(&self, request: &ComposeRequest, agent: &Agent) -> Result<Resolved, String> {
         let requested = request.model.as_deref().filter(|model| !model.is_empty() && *model != "default");
-        let Some(id) = requested.or(agent.model.as_deref()).or(self.default_model.as_deref()) else {
+        let named = requested.or(agent.model.as_deref()).map(str::to_owned);
+        let Some(id) = named.or_else(|| self.default_model()) else {
             return Err("no model is named: give one with the request, or to the agent in agents.yaml, or set \
-                        `default` in models.yaml or AILOOP__COMPOSER__DEFAULT_MODEL; `rehearsal` needs no key"
+                        `default` in models.yaml or AILOOP__COMPOSER__DEFAULT_MODEL, or give the gateways a key such \
+                        as OPENAI_API_KEY; `rehearsal` needs no key"
                 .to_owned());
         };
-        self.models.resolve(id).map_err(|unknown| unknown.to_string())
+        self.models.resolve(&id).map_err(|unknown| unknown.to_string())
     }
 }
 

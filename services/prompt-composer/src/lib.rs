@@ -10,6 +10,7 @@ mod config;
 pub mod features;
 pub mod library;
 mod placeholders;
+mod proposed_model;
 pub mod reply_cache;
 
 use std::time::{Duration, Instant};
@@ -60,6 +61,10 @@ impl Composer {
         let (readiness, tasks) = (Readiness::new(SECTION), Tasks::new());
         let catalog = Catalog::watch(config, readiness.clone())?;
         tasks.spawn("files", catalog.clone().follow(tasks.token()));
+        let proposed = catalog.get().proposed_model().clone();
+        // Before the first request, so that it finds a model.
+        proposed.refresh(&bus, &catalog.get()).await;
+        tasks.spawn("model proposal", proposed.follow(bus.clone(), catalog.clone(), tasks.token()));
         let for_agents = catalog.clone();
         let agents = bus.serve_agents(move |_| for_agents.get().list_known()).await?;
         let compose = bus

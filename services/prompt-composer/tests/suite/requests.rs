@@ -6,6 +6,7 @@ use bus_memory::MemoryServer;
 use contract::ErrorCode;
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::ids::TenantId;
+use contract::proposal::ModelProposal;
 use prompt_composer::{Composer, ComposerConfig};
 
 fn request(model: Option<&str>) -> ComposeRequest {
@@ -48,6 +49,48 @@ async fn composer_replies_until_it_is_drained() {
     second.drain(Duration::from_secs(1)).await;
     assert!(asking.compose(&request(Some("rehearsal"))).await.is_err());
     assert!(asking.agents(&TenantId::default()).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn model_that_nothing_names_is_the_one_that_gateways_propose() {
+    let server = MemoryServer::new();
+    let asking = server.bus();
+    let empty = tempfile::tempdir().unwrap();
+    let config = ComposerConfig { config_dir: Some(empty.path().to_owned()), ..ComposerConfig::default() };
+    let composer = Composer::start(config.clone(), server.bus()).await.unwrap();
+    assert!(matches!(asking.compose(&request(None)).await.unwrap(), ComposeReply::Refused { .. }), "no gateway");
+
+    let propose = async |model: &'static str| {
+        server.bus().serve_model_proposal(|| ModelProposal { model: Some(model.to_owned()) }).await.unwrap()
+    };
+    let until = async |model: &str| {
+        for _ in 0..100 {
+            if let ComposeReply::Composed(composed) = asking.compose(&request(None)).await.unwrap()
+                && composed.model.id == model
+            {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        unreachable!("nobody proposes {model:?} within 100 s")
+    };
+    let gateway = propose("rehearsal").await;
+    until("rehearsal").await;
+    let known = asking.agents(&TenantId::default()).await.unwrap();
+    assert!(known.models.iter().any(|model| model.is_default && model.settings.id == "rehearsal"));
+    // A composer that starts later asks before it serves.
+    composer.drain(Duration::from_secs(1)).await;
+    let composer = Composer::start(config, server.bus()).await.unwrap();
+    assert!(matches!(asking.compose(&request(None)).await.unwrap(), ComposeReply::Composed(_)));
+    drop(gateway);
+    let _gateway = propose("gpt-4o-mini").await;
+    until("gpt-4o-mini").await;
+    // What the request names counts first.
+    let ComposeReply::Composed(named) = asking.compose(&request(Some("rehearsal"))).await.unwrap() else {
+        unreachable!("composed before")
+    };
+    assert_eq!(named.model.id, "rehearsal");
+    composer.drain(Duration::from_secs(1)).await;
 }
 
 /// End to end: a file is written, and after a while requests get its content.
