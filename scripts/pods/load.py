@@ -33,8 +33,9 @@ STEPS = """
 TURNS = 3
 MAILBOXES = ("a", "e", "p", "t", "d", "user")
 PAUSE_SECONDS = 0.5
+AGENT = "d"
 # Options of the first turn of a session.
-FIRST = ("--agent", "d", "--model", "rehearsal")
+FIRST = ("--agent", AGENT, "--model", "rehearsal")
 # A turn that takes longer is lost.
 TURN_SECONDS_MAX = 120
 
@@ -78,6 +79,7 @@ class Load:
         self.env = {"AILOOP_URL": url, "AILOOP_TOKEN": token, "AILOOP_PLAINTEXT": "true"}
         self.turns, self._stop, self._lock = [], threading.Event(), threading.Lock()
         self.worker_count = workers
+        self.models = ["rehearsal"]  # of the sessions, in turn
         self._workers = [threading.Thread(target=self._work, args=(number,), daemon=True) for number in range(workers)]
 
     def __enter__(self):
@@ -99,7 +101,8 @@ class Load:
             number += 1
             session = f"load-{worker}-{number}"
             mailbox = MAILBOXES[(number + worker) % len(MAILBOXES)]
-            turns = [(f"pods-load mail to {mailbox} {session}-1", FIRST)]
+            first = ("--agent", AGENT, "--model", self.models[worker % len(self.models)])
+            turns = [(f"pods-load mail to {mailbox} {session}-1", first)]
             turns += [(f"pods-load list {session}-{turn}", ()) for turn in range(2, TURNS + 1)]
             for prompt, settings in turns:
                 is_answered = self.turn(session, prompt, settings)
