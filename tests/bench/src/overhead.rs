@@ -1,7 +1,8 @@
 //! The cost of traces and metrics: the same load on fleets that differ only in what they send, in turns.
 //!
-//! A virtual machine is faster in one minute than in the next one. So each round measures every fleet, each ratio is
-//! that of one round, and the result is the median of the rounds.
+//! A virtual machine is faster in one minute than in the next one, by a half. So the CPU of the fleet is compared with
+//! the CPU that the model server, the tool and the load generator took in the same seconds for the same steps. Each round
+//! measures every fleet, and the result is the median of the rounds.
 
 use std::time::Duration;
 
@@ -41,8 +42,11 @@ pub(crate) struct OverheadOptions {
 /// What one fleet did in one round.
 #[derive(Debug, Clone, Copy)]
 struct Observed {
-    steps_per_s: f64,
-    cpu_s_per_1000_steps: f64,
+    /// Steps in the time in which the yardstick takes a second of CPU: both cores are busy, so this is the throughput of
+    /// a machine that does not change.
+    throughput: f64,
+    /// CPU of the services and of nats-server, as a multiple of the yardstick.
+    cpu: f64,
 }
 
 /// Measures, prints and writes `overhead.json`.
@@ -52,16 +56,16 @@ pub(crate) async fn run(options: &OverheadOptions) -> anyhow::Result<()> {
     for round in 1..=options.rounds {
         report::note(&format!("overhead: round {round} of {}", options.rounds));
         let off = observe(Telemetry::Off, options).await?;
-        for ((name, telemetry), [steps, cpu]) in COMPARED.into_iter().zip(&mut ratios) {
+        for ((name, telemetry), [throughput, cpu]) in COMPARED.into_iter().zip(&mut ratios) {
             let with = observe(telemetry, options).await?;
-            steps.push(with.steps_per_s / off.steps_per_s);
-            cpu.push(with.cpu_s_per_1000_steps / off.cpu_s_per_1000_steps);
+            throughput.push(with.throughput / off.throughput);
+            cpu.push(with.cpu / off.cpu);
             report::note(&format!("overhead: {name}: {with:?}, without telemetry {off:?}"));
         }
     }
     let mut figures = Vec::new();
-    for ((name, _), [steps, cpu]) in COMPARED.into_iter().zip(ratios) {
-        figures.push(Figure::new(format!("overhead.{name}.steps_per_s_ratio"), median(steps), "x"));
+    for ((name, _), [throughput, cpu]) in COMPARED.into_iter().zip(ratios) {
+        figures.push(Figure::new(format!("overhead.{name}.throughput_ratio"), median(throughput), "x"));
         figures.push(Figure::new(format!("overhead.{name}.cpu_per_step_ratio"), median(cpu), "x"));
     }
     report::write("overhead.json", &figures)?;
@@ -83,9 +87,10 @@ async fn observe(telemetry: Telemetry, options: &OverheadOptions) -> anyhow::Res
         }
     };
     let measured = measured.await.with_context(|| fixture.warnings())?;
+    let yardstick = report::yardstick_cpu_s_per_1000_steps(&measured);
     Ok(Observed {
-        steps_per_s: report::steps_per_s(&measured),
-        cpu_s_per_1000_steps: report::cpu_s_per_1000_steps(&measured),
+        throughput: report::steps_per_s(&measured) * yardstick,
+        cpu: report::cpu_s_per_1000_steps(&measured) / yardstick,
     })
 }
 

@@ -112,6 +112,7 @@ fn figures(level: &Level) -> Vec<Figure> {
             "s",
             Some(floor.nats_cpu_s_per_1000_steps),
         ),
+        figure("services_cpu_of_yardstick", services_of_yardstick(measured), "x", None),
         figure("rss_mb", all.rss_mb, "MiB", None),
         figure("rss_mb_peak", all.rss_mb_max, "MiB", None),
         figure("nats_rss_mb", used.nats.rss_mb, "MiB", None),
@@ -131,6 +132,17 @@ pub(crate) fn steps_per_s(measured: &Measured) -> f64 {
 /// CPU seconds of the loop for 1 000 steps.
 pub(crate) fn cpu_s_per_1000_steps(measured: &Measured) -> f64 {
     cpu(measured, counted)
+}
+
+/// CPU seconds for 1 000 steps of what is not measured: model server, tool and load generator. Their work is always the
+/// same, so they show how fast the machine was in these seconds.
+pub(crate) fn yardstick_cpu_s_per_1000_steps(measured: &Measured) -> f64 {
+    cpu(measured, |used| used.model.cpu_s + used.tool.cpu_s + used.load.cpu_s)
+}
+
+/// CPU of the services, as a multiple of the yardstick.
+fn services_of_yardstick(measured: &Measured) -> f64 {
+    cpu(measured, |used| counted(used) - used.nats.cpu_s) / yardstick_cpu_s_per_1000_steps(measured)
 }
 
 /// CPU seconds of 1 000 steps.
