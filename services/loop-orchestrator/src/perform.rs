@@ -18,7 +18,7 @@ use telemetry::metric::Who;
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
 use crate::session_runner::{Handled, SessionRunner};
-use crate::turn_trace;
+use crate::turn_trace::{self, EndedTurn};
 
 impl SessionRunner {
     /// Publishes the events of a new commit while it performs its effects, and then acknowledges the commands. If
@@ -70,9 +70,8 @@ impl SessionRunner {
             let Some(commit) = self.bus.commit_at(key, slot).await? else { continue };
             publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
             self.acknowledge_command(key, input, session, slot, &commit.events).await?;
-            if let Some(turn) = turn_trace::ended_turn(&commit.events) {
-                let facts = turn_trace::facts(session, turn);
-                handled.sent_spans |= turn_trace::send_turn(&self.bus, &facts, key, turn, slot).await?;
+            if let Some(ended) = EndedTurn::find(session, &commit.events) {
+                handled.sent_spans |= turn_trace::send_turn(&self.bus, &ended, key, slot).await?;
             }
         }
         Ok((effects, handled))

@@ -15,7 +15,6 @@ use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Json, Timestamp, command::Refusal};
 use session::{Decision, Input, Session, SessionEffect};
-use session_trace::TurnFacts;
 use telemetry::metric::Who;
 use telemetry::trace::scope;
 
@@ -26,7 +25,7 @@ use crate::failure_counts::FailureCounts;
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
 use crate::skew::SkewCheck;
-use crate::turn_trace;
+use crate::turn_trace::{self, EndedTurn};
 use service::clock::Clock;
 
 /// Decisions about one input while other replicas win the slot, before the input is returned to the queue.
@@ -215,12 +214,12 @@ impl SessionRunner {
             }
             let decision = decided.unwrap_or_else(|| self.poison_decision(&resolved));
             *is_repair_due |= self.is_timer_lost(&session);
-            let facts = turn_trace::ended_turn(&decision.events).map(|turn| turn_trace::facts(&session, turn));
+            let ended = EndedTurn::find(&session, &decision.events);
             let began = session.turn_began();
             let prepared = prepare(session, &decision).map_err(|error| HandleError::Internal(error.to_string()))?;
             match scope(position, self.commit(key, &prepared)).await? {
                 Committed::Ours => {
-                    count_turn(facts.as_ref(), began, &decision);
+                    count_turn(ended.as_ref(), began, &decision);
                     let Prepared { slot, meta, after, .. } = prepared;
                     let performed = self.perform(key, &after, slot, &meta, &decision, inputs, *is_repair_due);
                     let result = scope(after.turn_trace(), performed).await;
@@ -230,8 +229,8 @@ impl SessionRunner {
                     *cached = (loaded.session.phase() != Phase::Ended).then_some(loaded);
                     result?;
                     let mut handled = Handled::default();
-                    if let (Some(facts), Some(turn)) = (facts, turn_trace::ended_turn(&decision.events)) {
-                        handled.sent_spans = turn_trace::send_turn(&self.bus, &facts, key, turn, slot).await?;
+                    if let Some(ended) = ended {
+                        handled.sent_spans = turn_trace::send_turn(&self.bus, &ended, key, slot).await?;
                     }
                     return if is_poison { Err(HandleError::Poison) } else { Ok(handled) };
                 }
@@ -424,9 +423,9 @@ impl SessionRunner {
 }
 
 /// Measures a turn that ended with this commit.
-fn count_turn(facts: Option<&TurnFacts>, began: Option<Timestamp>, decision: &Decision) {
-    let (Some(facts), Some(began)) = (facts, began) else { return };
-    let who = Who { agent: &facts.agent_id, model: &facts.model };
+fn count_turn(ended: Option<&EndedTurn>, began: Option<Timestamp>, decision: &Decision) {
+    let (Some(ended), Some(began)) = (ended, began) else { return };
+    let who = Who { agent: &ended.facts.agent_id, model: &ended.facts.model };
     for event in &decision.events {
         if let Event::TurnCompleted(completed) = event {
             telemetry::metric::turn_duration(who, completed.stop_reason.as_str(), decision.at.since(began));
