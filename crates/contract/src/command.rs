@@ -5,12 +5,11 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ai_config::AiConfig;
-use crate::commit::FOLD;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
 use crate::model::{Content, Message, Streaming};
 use crate::settings::ContinuationSettings;
 use crate::timestamp::Timestamp;
-use crate::version::VERSION;
+use crate::version::{FOLD, VERSION};
 use crate::{ErrorCode, Json};
 
 /// The verb of a control subject.

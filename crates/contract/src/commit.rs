@@ -9,11 +9,7 @@ use crate::event::{Envelope, Event, Topic};
 use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
-/// Version of the fold. A replica that meets a greater one never decides nor snapshots: it hands back.
-pub const FOLD: u32 = 8;
-/// The oldest fold whose sessions can be read; `tests/suite/old_log.rs` of the package `session` reads one of its logs.
-pub const FOLD_OLDEST: u32 = 1;
-pub use crate::version::VERSION;
+pub use crate::version::{FOLD, FOLD_OLDEST, VERSION};
 
 /// What stands first in a commit: enough for workers and viewers, without reading the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -62,9 +62,13 @@ impl Composer {
         let catalog = Catalog::watch(config, readiness.clone())?;
         tasks.spawn("files", catalog.clone().follow(tasks.token()));
         let proposed = catalog.get().proposed_model().clone();
-        // Before the first request, so that it finds a model.
-        proposed.refresh(&bus, &catalog.get()).await;
-        tasks.spawn("model proposal", proposed.follow(bus.clone(), catalog.clone(), tasks.token()));
+        let followed = catalog.clone();
+        let is_needed = move || !followed.get().has_default_model();
+        if is_needed() {
+            // Before the first request, so that it finds a model.
+            proposed.refresh(&bus).await;
+        }
+        tasks.spawn("model proposal", proposed.follow(bus.clone(), is_needed, tasks.token()));
         let for_agents = catalog.clone();
         let agents = bus.serve_agents(move |_| for_agents.get().list_known()).await?;
         let compose = bus

@@ -4,10 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bus::Bus;
-use service::reload::Reload;
 use tokio_util::sync::CancellationToken;
-
-use crate::Catalog;
 
 /// Pause between requests as long as nothing is proposed: a gateway may start, or get a key.
 const ASK_PAUSE: Duration = Duration::from_secs(2);
@@ -31,11 +28,8 @@ impl ProposedModel {
         }
     }
 
-    /// Asks a gateway, unless the configuration has a default. Where none answers, the last proposal stands.
-    pub(crate) async fn refresh(&self, bus: &Bus, catalog: &Catalog) {
-        if catalog.has_default_model() {
-            return;
-        }
+    /// Asks a gateway. Where none answers, the last proposal stands.
+    pub(crate) async fn refresh(&self, bus: &Bus) {
         match bus.ask_model_proposal().await {
             Ok(Some(proposal)) => self.set(proposal.model),
             Ok(None) => {}
@@ -43,12 +37,14 @@ impl ProposedModel {
         }
     }
 
-    /// Asks again and again, until the end.
-    pub(crate) async fn follow(self, bus: Bus, catalog: Arc<Reload<Catalog>>, ending: CancellationToken) {
-        let is_known = || catalog.get().has_default_model() || self.get().is_some();
-        let pause = || tokio::time::sleep(if is_known() { REFRESH_PAUSE } else { ASK_PAUSE });
+    /// Asks again and again, as long as a proposal is needed, until the end.
+    pub(crate) async fn follow(self, bus: Bus, is_needed: impl Fn() -> bool, ending: CancellationToken) {
+        let is_settled = || !is_needed() || self.get().is_some();
+        let pause = || tokio::time::sleep(if is_settled() { REFRESH_PAUSE } else { ASK_PAUSE });
         while ending.run_until_cancelled(pause()).await.is_some() {
-            self.refresh(&bus, &catalog.get()).await;
+            if is_needed() {
+                self.refresh(&bus).await;
+            }
         }
     }
 }
