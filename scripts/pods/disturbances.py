@@ -4,7 +4,7 @@ import dataclasses
 import time
 
 from . import manifests
-from .load import Load, with_steps
+from .load import Load, first_options, with_steps
 from .manifests import Refused, key_of
 
 BASELINE_SECONDS = 10
@@ -131,7 +131,7 @@ def wait_for_script(load):
     """Until the gateway plays the steps of the load."""
     deadline = time.monotonic() + 60
     while True:
-        code, output = load.command("run", "--agent", "d", "--model", "rehearsal", "pods-load list try")
+        code, output = load.command("run", *first_options(), "pods-load list try")
         if code == 0 and "Answer to pods-load list try." in output:
             return
         if time.monotonic() > deadline:

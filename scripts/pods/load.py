@@ -33,11 +33,13 @@ STEPS = """
 TURNS = 3
 MAILBOXES = ("a", "e", "p", "t", "d", "user")
 PAUSE_SECONDS = 0.5
-AGENT = "d"
-# Options of the first turn of a session.
-FIRST = ("--agent", AGENT, "--model", "rehearsal")
 # A turn that takes longer is lost.
 TURN_SECONDS_MAX = 120
+
+
+def first_options(model="rehearsal"):
+    """Options of the first turn of a session."""
+    return "--agent", "d", "--model", model
 
 
 def with_steps(documents):
@@ -101,7 +103,7 @@ class Load:
             number += 1
             session = f"load-{worker}-{number}"
             mailbox = MAILBOXES[(number + worker) % len(MAILBOXES)]
-            first = ("--agent", AGENT, "--model", self.models[worker % len(self.models)])
+            first = first_options(self.models[worker % len(self.models)])
             turns = [(f"pods-load mail to {mailbox} {session}-1", first)]
             turns += [(f"pods-load list {session}-{turn}", ()) for turn in range(2, TURNS + 1)]
             for prompt, settings in turns:

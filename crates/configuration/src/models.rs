@@ -9,6 +9,8 @@ pub use entries::{
     Alternative, ModelEntry, ModelsFile, Prices, ProviderEntry, ProviderKind, Quirk, Quirks, RESERVED_PARAMETERS,
     Rates, Resolved, UnknownModel,
 };
+pub use file::{FILE, load, mistakes, parse, schema};
+
 /// The model that each key chooses where nothing names one, by the environment variable of the key; the first one counts.
 pub const MODEL_BY_KEY: &[(&str, &str)] = &[
     ("OPENAI_API_KEY", "gpt-4o-mini"),
@@ -21,5 +23,3 @@ pub const MODEL_BY_KEY: &[(&str, &str)] = &[
 pub fn is_key_set(name: &str) -> bool {
     crate::env(name).is_some_and(|key| !key.trim().is_empty())
 }
-
-pub use file::{FILE, load, mistakes, parse, schema};

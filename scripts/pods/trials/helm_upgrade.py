@@ -6,7 +6,7 @@ import sys
 import yaml
 
 from .. import disturbances, report
-from ..load import FIRST, with_steps
+from ..load import first_options, with_steps
 from . import expect, followed
 
 UPGRADE = "helm upgrade ailoop deploy/helm/ailoop --namespace ailoop --values deploy/helm/ailoop/values-local.yaml --values "
@@ -50,7 +50,7 @@ with followed("helm/local") as (cluster, operator):
         across(when)  # pods are being replaced now
 
     plan = [
-        ("a session begins", lambda: across("before", FIRST)),
+        ("a session begins", lambda: across("before", first_options())),
         ("helm upgrade", lambda: then(lambda: upgrade(90), "during-upgrade")),
         ("helm rollback", lambda: then(rollback, "during-rollback")),
         ("the session goes on", lambda: across("after")),

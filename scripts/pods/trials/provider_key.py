@@ -8,6 +8,7 @@ import time
 import yaml
 
 from .. import disturbances, report
+from ..load import first_options
 from ..probes import http_get
 from . import expect, started
 
@@ -57,7 +58,7 @@ with started("local") as cluster:
         restart()  # a variable is read at the start
         load.models = [f"{name}/{name}" for name in MODELS]
         for model in load.models:
-            code, output = load.command("run", "--agent", "d", "--model", model, "pods-load try")
+            code, output = load.command("run", *first_options(model), "pods-load try")
             expect(code == 0 and "Answer to pods-load try." in output, f"{model} answers: {output.strip()[-300:]}")
         expect((status(FIRST), status(SECOND)) == (200, 401), "the provider accepts the first key, not the second one")
 

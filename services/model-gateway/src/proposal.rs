@@ -14,8 +14,7 @@ use crate::provider::Providers;
 pub(crate) async fn serve(bus: Bus, providers: Arc<Reload<Providers>>, ending: CancellationToken) {
     bus::rpc::serve_until_cancelled(&ending, || {
         let providers = providers.clone();
-        let bus = bus.clone();
-        async move { bus.serve_model_proposal(move || propose(&providers.get(), is_key_set)).await }
+        bus.serve_model_proposal(move || propose(&providers.get(), is_key_set))
     })
     .await;
 }

@@ -132,10 +132,8 @@ impl Catalog {
             let refused = ComposeReply::Refused { code: ErrorCode::TooLarge, message };
             return serde_json::to_vec(&refused).ok().map(Bytes::from);
         }
-        // What is proposed may change, unlike a catalog.
-        let is_lasting = self.default_model.is_some() || self.proposed_model.get().is_none();
         if let ComposeReply::Composed(composed) = reply
-            && is_lasting
+            && self.is_lasting(&parsed)
         {
             let cached = CachedReply {
                 body: body.clone(),
@@ -259,10 +257,15 @@ impl Catalog {
         })
     }
 
+    /// Whether the reply to a request is the same as long as the catalog is. What is proposed may change.
+    fn is_lasting(&self, request: &ComposeRequest) -> bool {
+        let names_model = |agent| named_model(request, agent).is_some();
+        self.default_model.is_some() || self.agents.find(request.agent.as_ref()).is_ok_and(names_model)
+    }
+
     /// Resolves the model of the request, else of the agent, else the default.
     fn resolve_model(&self, request: &ComposeRequest, agent: &Agent) -> Result<Resolved, String> {
-        let requested = request.model.as_deref().filter(|model| !model.is_empty() && *model != "default");
-        let named = requested.or(agent.model.as_deref()).map(str::to_owned);
+        let named = named_model(request, agent).map(str::to_owned);
         let Some(id) = named.or_else(|| self.default_model()) else {
             return Err("no model is named: give one with the request, or to the agent in agents.yaml, or set \
                         `default` in models.yaml or AILOOP__COMPOSER__DEFAULT_MODEL, or give the gateways a key such \
@@ -271,6 +274,12 @@ impl Catalog {
         };
         self.models.resolve(&id).map_err(|unknown| unknown.to_string())
     }
+}
+
+/// The model of the request, else of the agent.
+fn named_model<'a>(request: &'a ComposeRequest, agent: &'a Agent) -> Option<&'a str> {
+    let requested = request.model.as_deref().filter(|model| !model.is_empty() && *model != "default");
+    requested.or(agent.model.as_deref())
 }
 
 /// The span of a composition for a turn. A composition for no turn has none: an edge tries an agent, or a test.

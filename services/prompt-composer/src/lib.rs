@@ -1,7 +1,7 @@
 //! The prompt-composer resolves agents and models, and composes system prompts from tested parts.
 //!
-//! It only reads files and writes nothing, so any number of replicas share the requests on `ai_rpc.prompt.compose` and
-//! `ai_rpc.prompt.agents`.
+//! It reads files, asks gateways for a default model where the files have none, and writes nothing. So any number of
+//! replicas share the requests on `ai_rpc.prompt.compose` and `ai_rpc.prompt.agents`.
 
 pub mod agents;
 mod catalog;

@@ -1,5 +1,6 @@
 //! `ailoop run`: one prompt to its end, in the running fleet or in a fleet of its own.
 
+use configuration::models::is_key_set;
 use contract::ErrorCode;
 
 use super::conversation::{Conversation, FleetLifetime};
@@ -8,7 +9,7 @@ use crate::args::RunArgs;
 use crate::client;
 use crate::default_model::ModelChoice;
 use crate::failure::{CommandFailure, Exit};
-use crate::fleet::{FleetPlan, LocalFleet, is_key_set};
+use crate::fleet::{FleetPlan, LocalFleet};
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;

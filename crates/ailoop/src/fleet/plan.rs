@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use configuration::models;
+use configuration::models::{self, is_key_set};
 use configuration::{ConfigError, Settings, env};
 use contract::ErrorCode;
 use service::common::CommonSettings;
@@ -188,11 +188,6 @@ impl FleetPlan {
             NatsSource::Existing { .. } => None,
         }
     }
-}
-
-/// Whether an environment variable holds a key.
-pub(crate) fn is_key_set(name: &str) -> bool {
-    env(name).is_some_and(|key| !key.trim().is_empty())
 }
 
 fn search_paths() -> nats_binary::SearchPaths {
