@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use configuration::models::{MODEL_BY_KEY, ModelsFile, is_key_set};
+use configuration::models::{ModelsFile, ProviderEntry, Resolved};
 use serde::Deserialize;
 
 /// Longest wait for a model server on this machine.
@@ -40,8 +40,8 @@ pub(crate) struct ModelSources {
     pub(crate) requested: Option<String>,
     /// The default of the configuration.
     pub(crate) configured: Option<String>,
-    /// Names of environment variables that hold a key.
-    pub(crate) keys: Vec<String>,
+    /// The model of a provider whose key is there.
+    pub(crate) with_key: Option<ModelChoice>,
 }
 
 /// Chooses a model. Model servers on this machine are only asked if nothing else names one.
@@ -66,9 +66,18 @@ async fn choose_with_timeout(timeout: Duration, sources: &ModelSources, models: 
     })
 }
 
-/// Returns the environment variables that hold a key.
-pub(crate) fn find_keys() -> Vec<String> {
-    MODEL_BY_KEY.iter().map(|(name, _)| *name).filter(|name| is_key_set(name)).map(str::to_owned).collect()
+/// The model of a provider whose key is there.
+pub(crate) fn find_with_key(models: &ModelsFile) -> Option<ModelChoice> {
+    models.find_default_model(ProviderEntry::has_key).map(|model| choose_by_key(&model))
+}
+
+fn choose_by_key(model: &Resolved) -> ModelChoice {
+    let entry = &model.provider_entry;
+    let reason = match &entry.api_key_file {
+        Some(path) => format!("{} holds a key", path.display()),
+        None => format!("{} is set", entry.api_key_env.as_deref().unwrap_or("its key")),
+    };
+    ModelChoice::new(&model.id, reason)
 }
 
 fn choose_without_server(sources: &ModelSources) -> Option<ModelChoice> {
@@ -78,8 +87,7 @@ fn choose_without_server(sources: &ModelSources) -> Option<ModelChoice> {
     if let Some(model) = &sources.configured {
         return Some(ModelChoice::new(model, "the configured default"));
     }
-    let with_key = MODEL_BY_KEY.iter().find(|(name, _)| sources.keys.iter().any(|key| key == name));
-    with_key.map(|(name, model)| ModelChoice::new(*model, format!("{name} is set")))
+    sources.with_key.clone()
 }
 
 /// Finds the first model of a server on this machine; none if it does not answer in time.
@@ -151,15 +159,36 @@ mod tests {
 
     #[test]
     fn choose_several_sources_first_in_precedence_is_chosen() {
-        let mut sources = ModelSources { keys: vec!["OPENROUTER_API_KEY".into()], ..ModelSources::default() };
-        assert_eq!(choose_without_server(&ModelSources::default()), None);
-        assert_eq!(choose_without_server(&sources).unwrap().model, "openrouter/openai/gpt-4o-mini");
-        sources.keys.push("OPENAI_API_KEY".into());
-        assert_eq!(choose_without_server(&sources).unwrap(), ModelChoice::new("gpt-4o-mini", "OPENAI_API_KEY is set"));
+        let mut sources = ModelSources::default();
+        assert_eq!(choose_without_server(&sources), None);
+        sources.with_key = Some(ModelChoice::new("k", "K is set"));
+        assert_eq!(choose_without_server(&sources), sources.with_key);
         sources.configured = Some("c".into());
         assert_eq!(choose_without_server(&sources).unwrap().model, "c");
         sources.requested = Some("a".into());
         assert_eq!(choose_without_server(&sources).unwrap().model, "a");
+    }
+
+    #[test]
+    fn choose_by_key_first_model_that_has_a_provider_with_a_key() {
+        let text = "providers:\n  anthropic: {kind: anthropic, base_url: https://a.example/v1, api_key_env: A_KEY}\n  \
+                    openai: {kind: openai_chat, base_url: https://o.example/v1, api_key_env: O_KEY}\n  \
+                    gemini: {kind: gemini, base_url: https://g.example/v1, api_key_file: /run/keys/g}\n\
+                    models:\n  claude: {provider: anthropic}\n  gpt: {provider: openai}\n  gemini: {provider: gemini}\n";
+        let file = TextFile { origin: "models.yaml".to_owned(), text: text.to_owned() };
+        let models = configuration::models::parse(&file).unwrap();
+        let choose = |keys: &[&str]| {
+            let has_key = |entry: &ProviderEntry| match &entry.api_key_env {
+                Some(name) => keys.contains(&name.as_str()),
+                None => keys.contains(&"/run/keys/g"),
+            };
+            models.find_default_model(has_key).map(|model| choose_by_key(&model))
+        };
+        assert_eq!(choose(&[]), None);
+        assert_eq!(choose(&["A_KEY"]), Some(ModelChoice::new("claude-sonnet-4-5", "A_KEY is set")));
+        assert_eq!(choose(&["A_KEY", "O_KEY"]), Some(ModelChoice::new("gpt-4o-mini", "O_KEY is set")));
+        let in_file = ModelChoice::new("gemini-2.5-flash", "/run/keys/g holds a key");
+        assert_eq!(choose(&["/run/keys/g"]), Some(in_file));
     }
 
     #[tokio::test]

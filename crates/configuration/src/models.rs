@@ -11,13 +11,17 @@ pub use entries::{
 };
 pub use file::{FILE, load, mistakes, parse, schema};
 
-/// The model that each key chooses where nothing names one, by the environment variable of the key; the first one counts.
-pub const MODEL_BY_KEY: &[(&str, &str)] = &[
-    ("OPENAI_API_KEY", "gpt-4o-mini"),
-    ("ANTHROPIC_API_KEY", "claude-sonnet-4-5"),
-    ("GEMINI_API_KEY", "gemini-2.5-flash"),
-    ("OPENROUTER_API_KEY", "openrouter/openai/gpt-4o-mini"),
-];
+/// Models for agents where nothing names one: the first whose provider has its key.
+const DEFAULT_MODELS: &[&str] =
+    &["gpt-4o-mini", "claude-sonnet-4-5", "gemini-2.5-flash", "openrouter/openai/gpt-4o-mini"];
+
+impl ModelsFile {
+    /// The model for agents where nothing names one; none if no provider of such a model has a key.
+    pub fn find_default_model(&self, has_key: impl Fn(&ProviderEntry) -> bool) -> Option<Resolved> {
+        let mut known = DEFAULT_MODELS.iter().filter_map(|model| self.resolve(model).ok());
+        known.find(|model| has_key(&model.provider_entry))
+    }
+}
 
 /// Whether an environment variable holds a key.
 pub fn is_key_set(name: &str) -> bool {

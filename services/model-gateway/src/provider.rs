@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use configuration::ConfigError;
-use configuration::models::{self, Alternative, BudgetRule, ModelsFile, Prices, Rates, Resolved};
+use configuration::models::{self, Alternative, BudgetRule, ModelsFile, Prices, ProviderEntry, Rates, Resolved};
 use configuration::{Paths, TextFile};
 use contract::TenantId;
 use contract::model::FailureKind;
@@ -129,6 +129,11 @@ impl Providers {
             by_name.insert(name.clone(), Arc::new(provider));
         }
         Ok(Self { models, by_name })
+    }
+
+    /// The model for agents that name none, by the keys that are there now.
+    pub(crate) fn find_default_model(&self) -> Option<String> {
+        self.models.find_default_model(ProviderEntry::has_key).map(|model| model.id)
     }
 
     /// Whether `models.yaml` has a model of this id, or a provider for it.

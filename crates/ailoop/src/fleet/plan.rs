@@ -128,7 +128,7 @@ impl FleetPlan {
         let is_named = model.is_some() || configured.is_some();
         let configured = configured.or_else(|| models.default.clone());
         let choice = default_model::choose_model(
-            &ModelSources { requested: model, configured, keys: default_model::find_keys() },
+            &ModelSources { requested: model, configured, with_key: default_model::find_with_key(&models) },
             &models,
         )
         .await;

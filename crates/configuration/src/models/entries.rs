@@ -317,4 +317,9 @@ impl ProviderEntry {
             None => Err(ConfigError::NoSecret(format!("the environment variable {name} is not set"))),
         }
     }
+
+    /// Whether it names a key, and the key is there.
+    pub fn has_key(&self) -> bool {
+        matches!(self.api_key(), Ok(Some(_)))
+    }
 }
