@@ -18,8 +18,8 @@ import root
 import run
 from errors import Refused
 
-# Of all files together, uncompressed. The image has 52 MB today, of which 38 MB are the code of the binary.
-SIZE_MAX = 55_000_000
+# Of all files together, uncompressed. The image has 38 MB today, of which 25 MB are the code of the binary.
+SIZE_MAX = 40_000_000
 
 
 def assemble(binary, folder, debug):
