@@ -70,6 +70,7 @@ impl CompletionTracker {
             | Event::ModelCallInterrupted(_)
             | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
+            | Event::ClientCallOpened(_)
             | Event::ToolCallExtended(_)
             | Event::ModelFellBack(_)
             | Event::LimitReached(_)

@@ -106,6 +106,7 @@ impl GatePrompts {
             | Event::ModelCallInterrupted(_)
             | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
+            | Event::ClientCallOpened(_)
             | Event::ToolCallExtended(_)
             | Event::ModelFellBack(_)
             | Event::LimitReached(_)

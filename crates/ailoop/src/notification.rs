@@ -52,6 +52,7 @@ fn parse_content(topic: &str, data: &str) -> Option<NotificationContent> {
         | Topic::UserProcessed
         | Topic::AiFullReceived
         | Topic::ToolCallIdentified
+        | Topic::ToolCallWaiting
         | Topic::ToolCallResult
         | Topic::StatusPaused
         | Topic::StatusResumed

@@ -5,7 +5,8 @@ mod turn_summary;
 
 use contract::Timestamp;
 use contract::event::{
-    AiFullReceived, EndReason, ErrorEvent, Event, GateKind, GateOpened, SessionEnded, SessionStarted, ToolCallResult,
+    AiFullReceived, ClientCallOpened, EndReason, ErrorEvent, Event, GateKind, GateOpened, SessionEnded, SessionStarted,
+    ToolCallResult,
 };
 use contract::tool::Outcome;
 
@@ -109,6 +110,9 @@ impl SessionRenderer {
             Event::ToolCallResult(result) => {
                 self.turn.tools += 1;
                 vec![render_tool_result(result)]
+            }
+            Event::ClientCallOpened(ClientCallOpened { call, tool, deadline, .. }) => {
+                self.note(Style::Warn, &format!("waits for the client: call {call} of tool {tool} until {deadline}"))
             }
             Event::StatusPaused(status) => {
                 let reason = format_reason(status.reason.as_deref());

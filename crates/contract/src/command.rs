@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::ai_config::AiConfig;
+use crate::client_tool::ClientTool;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
 use crate::model::{Content, Message, Streaming};
 use crate::settings::ContinuationSettings;
@@ -32,6 +33,8 @@ pub enum Verb {
     ClearHistory,
     /// Change settings of a session that runs.
     Configure,
+    /// A client's answer to a call of a tool that a client brought.
+    AnswerToolCall,
     /// Result of a tool call, by an executor.
     ProvideToolResult,
     /// An executor's word that a call may take longer.
@@ -53,6 +56,7 @@ impl Verb {
         Self::Answer,
         Self::ClearHistory,
         Self::Configure,
+        Self::AnswerToolCall,
         Self::ProvideToolResult,
         Self::ExtendToolCall,
         Self::ModelFinished,
@@ -70,6 +74,7 @@ impl Verb {
             Self::Answer => "answer",
             Self::ClearHistory => "clear_history",
             Self::Configure => "configure",
+            Self::AnswerToolCall => "answer_tool_call",
             Self::ProvideToolResult => "provide_tool_result",
             Self::ExtendToolCall => "extend_tool_call",
             Self::ModelFinished => "model_finished",
@@ -92,7 +97,8 @@ impl Verb {
             | Self::Stop
             | Self::Answer
             | Self::ClearHistory
-            | Self::Configure => true,
+            | Self::Configure
+            | Self::AnswerToolCall => true,
             Self::ProvideToolResult | Self::ExtendToolCall | Self::ModelFinished | Self::ModelFailed => false,
         }
     }
@@ -195,6 +201,9 @@ pub struct Start {
     /// Tools that this session may use, of those that its agent may; all of them where none is given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// Tools that the client performs itself, beside those of the agent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub client_tools: Vec<ClientTool>,
     /// How replies are streamed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub streaming: Option<Streaming>,
@@ -258,6 +267,9 @@ pub struct Configure {
     /// anew.
     #[serde(skip_serializing_if = "AiConfig::is_empty")]
     pub ai_config: AiConfig,
+    /// Tools that clients perform, in place of all that they brought before. They hold from the next model call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_tools: Option<Vec<ClientTool>>,
 }
 
 impl Start {
@@ -468,6 +480,17 @@ pub struct SendUserMessage {
     /// How it meets a running turn.
     #[serde(default)]
     pub mode: MessageMode,
+    /// Tools that clients perform, in place of all that they brought before. They hold from the step that reads the
+    /// message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_tools: Option<Vec<ClientTool>>,
+}
+
+impl SendUserMessage {
+    /// A message that changes no tools.
+    pub fn new(content: Content, mode: MessageMode) -> Self {
+        Self { content, mode, client_tools: None }
+    }
 }
 
 /// Payload of `pause`, `resume`, `stop` and `clear_history`.

@@ -205,6 +205,9 @@ pub struct SessionSummary {
     /// What waits for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<OpenGate>,
+    /// What waits for a client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_calls: Vec<crate::client_tool::OpenClientCall>,
 }
 
 /// A gate that waits for a person, as lists show it.

@@ -247,3 +247,17 @@ pub const MAILS_SHOWN_MAX: usize = 20;
 pub const MAIL_AGE_MAX: Duration = Duration::from_hours(30 * 24);
 /// How long a closed mail is remembered: no tool call is made again later.
 pub const MAIL_CLOSED_AGE_MAX: Duration = Duration::from_hours(1);
+/// Tools that a client brings with one session.
+pub const CLIENT_TOOLS_MAX: usize = 128;
+/// Bytes of all of them together, as JSON: each snapshot and each request to a model carries them.
+pub const CLIENT_TOOLS_BYTES_MAX: usize = 256 << 10;
+/// How long a call waits for its client where the tool names no time: a person may have to be found.
+pub const CLIENT_TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
+/// Longest time that a client's tool may name.
+pub const CLIENT_TOOL_TIMEOUT_MAX: Duration = Duration::from_hours(24);
+/// Bytes of a client's answer to a call; the model reads as many of them as the tool allows.
+pub const CLIENT_RESULT_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a waiting call's arguments that the session index shows.
+pub const CLIENT_CALL_SHOWN_BYTES: usize = 2 << 10;
+/// Waiting calls of one session that its index shows.
+pub const CLIENT_CALLS_SHOWN_MAX: usize = 32;

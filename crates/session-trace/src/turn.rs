@@ -217,6 +217,7 @@ impl<'a> Builder<'a> {
                 self.tools.insert(call.call.clone(), (call.tool.to_string(), arguments));
             }
             Event::ToolCallOpened(opened) => self.open_tool_call(now, &opened.call, opened.attempt),
+            Event::ClientCallOpened(opened) => self.open_tool_call(now, &opened.call, 1),
             Event::ToolCallResult(result) => self.close_result(now, result),
             Event::ContinuationProgress(progress) => self.decide(now, progress),
             Event::GateOpened(opened) => {

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 
 use contract::Timestamp;
+use contract::client_tool::Performer;
 use contract::command::{AnswerDecision, MessageMode};
 use contract::event::{
-    AiFullReceived, DecisionSource, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed,
+    AiFullReceived, Child, DecisionSource, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed,
     ModelCallOpened, StopReason,
 };
 use contract::model::{FailureKind, FinishReason};
 use contract::settings::OnExpiry;
 use contract::tool::{ApprovalPolicy, ChildUsage, Outcome};
 
+use crate::check;
 use crate::clock::Clock;
 use crate::repetition_guard::RepetitionGuard;
 use crate::state::{
-    Activity, CallStage, LastStep, Lifecycle, ModelCall, ParentCommand, PendingMessage, Question, Report, Setup, State,
-    ToolCallState, ToolRequest, ToolSet, TurnState,
+    Activity, CallStage, ClientToolSet, LastStep, Lifecycle, ModelCall, ParentCommand, PendingMessage, Question,
+    Report, Setup, State, ToolCallState, ToolRequest, ToolSet, TurnState,
 };
 
 impl State {
@@ -85,6 +87,7 @@ impl State {
                     only_tools: started.only_tools.clone(),
                     parent: started.parent.clone(),
                 }));
+                self.client_tools = Arc::new(ClientToolSet::new(started.client_tools.clone()));
             }
             Event::SessionEnded(ended) => {
                 self.report = self.reported(at, ended);
@@ -103,14 +106,16 @@ impl State {
                     MessageMode::Queue => false,
                 };
                 let nudges = self.turn.is_none() && reply::is_nudge(&message.content.text());
-                let bytes = message.content.bytes();
-                self.waiting.push(PendingMessage { id: message.message_id.clone(), steers, nudges, bytes });
+                let bytes = message.content.bytes() + check::client_tools_bytes(message.client_tools.as_deref());
+                let client_tools = message.client_tools.clone().map(|tools| Arc::new(ClientToolSet::new(tools)));
+                let id = message.message_id.clone();
+                self.waiting.push(PendingMessage { id, steers, nudges, bytes, client_tools });
             }
             Event::TurnStarted(started) => {
                 self.turns = started.turn;
                 self.tally.premature += u32::from(started.premature);
                 self.previous_traceparent = std::mem::replace(&mut self.traceparent, started.traceparent.clone());
-                self.waiting.retain(|waiting| !started.messages.contains(&waiting.id));
+                self.place_messages(|waiting| started.messages.contains(&waiting.id));
                 self.cancels.clear();
                 let limit = self.setup.as_ref().map(|s| s.agent.continuation.turn_timeout()).unwrap_or_default();
                 self.turn = Some(TurnState {
@@ -173,23 +178,19 @@ impl State {
                     },
                 };
                 self.set_stage(&identified.call, |_| stage);
+                if let Some(state) = self.turn.as_mut().and_then(|turn| turn.call_mut(&identified.call)) {
+                    state.performer = identified.performer;
+                }
             }
             Event::ToolCallOpened(opened) => {
-                let slot = self.slot();
                 let child = opened.child.clone().map(Box::new);
-                self.set_stage(&opened.call, |stage| match stage {
-                    CallStage::Pending(request) => {
-                        CallStage::Open { request, attempt: opened.attempt, slot, deadline: opened.deadline, child }
-                    }
-                    other @ (CallStage::Announced
-                    | CallStage::Gated { .. }
-                    | CallStage::Open { .. }
-                    | CallStage::Done(_)) => other,
-                });
+                self.call_opened(at, &opened.call, opened.attempt, opened.deadline, child);
             }
+            // Nobody takes it from a queue, so there is no second attempt.
+            Event::ClientCallOpened(opened) => self.call_opened(at, &opened.call, 1, opened.deadline, None),
             Event::ToolCallExtended(extended) => self.set_stage(&extended.call, |stage| match stage {
-                CallStage::Open { request, attempt, slot, child, .. } => {
-                    CallStage::Open { request, attempt, slot, deadline: extended.deadline, child }
+                CallStage::Open { request, attempt, slot, child, since, .. } => {
+                    CallStage::Open { request, attempt, slot, deadline: extended.deadline, child, since }
                 }
                 other @ (CallStage::Announced
                 | CallStage::Pending(_)
@@ -322,7 +323,11 @@ impl State {
         if let Some(turn) = &mut self.turn {
             let asking = matches!(turn.activity, Activity::AwaitingUser { .. });
             let gated = asking || turn.calls().iter().any(ToolCallState::is_gated);
-            turn.clock.run(at, !paused && !gated);
+            // The time of a turn is for the work of the fleet: a client that is alone with the turn has its own.
+            let calls = turn.calls();
+            let at_client =
+                calls.iter().any(ToolCallState::waits_for_client) && !calls.iter().any(ToolCallState::runs_in_fleet);
+            turn.clock.run(at, !paused && !gated && !at_client);
         }
     }
 
@@ -392,6 +397,10 @@ impl State {
     }
 
     fn model_call_opened(&mut self, opened: &ModelCallOpened) {
+        // What the user says in the last step is for the next turn.
+        if opened.attempt == 1 && self.turn.as_ref().is_some_and(|turn| turn.last_step.is_none()) {
+            self.place_messages(|waiting| waiting.steers);
+        }
         let (slot, form) = (self.slot(), self.next_signal_form());
         let Some(turn) = &mut self.turn else { return };
         turn.form = Some(form);
@@ -417,10 +426,8 @@ impl State {
         });
         if opened.attempt == 1 {
             turn.guard.step(opened.step);
-            match &mut turn.last_step {
-                // What the user says now is for the next turn.
-                Some(last) => last.opened = true,
-                None => self.waiting.retain(|waiting| !waiting.steers),
+            if let Some(last) = &mut turn.last_step {
+                last.opened = true;
             }
         }
     }
@@ -470,6 +477,7 @@ impl State {
                     stage: CallStage::Announced,
                     changed: None,
                     opened_by: String::new(),
+                    performer: Performer::Fleet,
                 })
             })
             .collect();
@@ -481,6 +489,23 @@ impl State {
             (true, _) => Activity::Deciding,
             (false, _) => Activity::RunningTools(calls),
         };
+    }
+
+    fn call_opened(
+        &mut self,
+        at: Timestamp,
+        call: &contract::CallId,
+        attempt: u32,
+        deadline: Timestamp,
+        child: Option<Box<Child>>,
+    ) {
+        let slot = self.slot();
+        self.set_stage(call, |stage| match stage {
+            CallStage::Pending(request) => CallStage::Open { request, attempt, slot, deadline, child, since: at },
+            other @ (CallStage::Announced | CallStage::Gated { .. } | CallStage::Open { .. } | CallStage::Done(_)) => {
+                other
+            }
+        });
     }
 
     fn set_stage(&mut self, call: &contract::CallId, next: impl FnOnce(CallStage) -> CallStage) {

@@ -2,18 +2,21 @@
 //! the loop asks again, since others may send commands too.
 
 use contract::ErrorCode;
+use contract::client_tool::{AnswerToolCall, ClientTool};
 use contract::command::{
     Answer, Configure, ContinuationOverride, ControlReason, Features, Refusal, SendUserMessage, Start,
 };
 use contract::json::{Size, depth};
 use contract::limits::{
-    CHUNK_BYTES_MAX, CHUNK_TIME_MAX, FEATURES_MAX, ITERATIONS_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX, LIMIT_COUNT_MAX,
-    LIMIT_TOKENS_MAX, LIMIT_USD_MAX, MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX, MODEL_RETRIES_LIMIT, NAME_BYTES_MAX,
-    PARAMETER_VALUES_MAX, PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX,
-    STREAM_TIMEOUT_MAX, TOOL_OUTPUT_BYTES_MAX, TURN_MAX,
+    CHUNK_BYTES_MAX, CHUNK_TIME_MAX, CLIENT_RESULT_BYTES_MAX, CLIENT_TOOL_TIMEOUT_MAX, CLIENT_TOOLS_BYTES_MAX,
+    CLIENT_TOOLS_MAX, FEATURES_MAX, ITERATIONS_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX, LIMIT_COUNT_MAX, LIMIT_TOKENS_MAX,
+    LIMIT_USD_MAX, MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX, MODEL_RETRIES_LIMIT, NAME_BYTES_MAX, PARAMETER_VALUES_MAX,
+    PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX, STREAM_TIMEOUT_MAX,
+    TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TURN_MAX,
 };
-use contract::model::{Content, Message, Part, ReasoningParts, Streaming};
+use contract::model::{Content, Message, Part, ReasoningParts, SIGNAL_TOOL, Streaming};
 use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
+use contract::tool::{ASK_USER, DELEGATE};
 use contract::{AiConfig, Json, ToolName};
 use reply::Patterns;
 use serde_json::Value;
@@ -32,6 +35,7 @@ pub fn start(start: &Start) -> Result<(), Refusal> {
         continuation: over,
         features: switched,
         tools,
+        client_tools: brought,
         streaming: how,
         parent: _,
     } = start;
@@ -53,21 +57,76 @@ pub fn start(start: &Start) -> Result<(), Refusal> {
             ToolName::new(tool).map_err(|error| bad(format!("tools[{index}]: {error}; `tools.list` has the names")))?;
         }
     }
+    client_tools(brought)?;
     how.as_ref().map_or(Ok(()), streaming)
+}
+
+/// Checks the tools that a client brings, by themselves. Which names its agent's tools have only the loop knows.
+pub fn client_tools(tools: &[ClientTool]) -> Result<(), Refusal> {
+    at_most(tools.len(), CLIENT_TOOLS_MAX, "`client_tools`", "tools", "bring fewer")?;
+    for (index, tool) in tools.iter().enumerate() {
+        let field = format!("client_tools[{index}]");
+        let ClientTool { name, description: _, parameters, effect: _, timeout_ms, max_output } = tool;
+        if [ASK_USER, DELEGATE, SIGNAL_TOOL].contains(&name.as_str()) {
+            return Err(bad(format!("{field}.name: the loop itself performs {name}; choose another name")));
+        }
+        if tools[..index].iter().any(|other| other.name == *name) {
+            return Err(bad(format!("{field}.name: another tool of `client_tools` is {name}; choose another name")));
+        }
+        schema(parameters, &format!("{field}.parameters"))?;
+        if let Some(timeout_ms) = timeout_ms {
+            let most = u64::try_from(CLIENT_TOOL_TIMEOUT_MAX.as_millis()).unwrap_or(u64::MAX);
+            between(*timeout_ms, 1, most, &format!("{field}.timeout_ms"), " milliseconds")?;
+        }
+        if let Some(bytes) = max_output {
+            between(*bytes, 1, TOOL_OUTPUT_BYTES_MAX, &format!("{field}.max_output"), " bytes")?;
+        }
+    }
+    let bytes = client_tools_bytes(Some(tools));
+    at_most(bytes, CLIENT_TOOLS_BYTES_MAX, "`client_tools`", "bytes", "shorten descriptions and schemas")
+}
+
+/// Bytes of the tools that a client brings, as JSON; 0 where it brings none.
+pub(crate) fn client_tools_bytes(tools: Option<&[ClientTool]>) -> usize {
+    tools.filter(|tools| !tools.is_empty()).map_or(0, |tools| Json::of(tools).get().len())
+}
+
+/// Providers take only schemas of objects.
+fn schema(parameters: &Json, field: &str) -> Result<(), Refusal> {
+    let bytes = parameters.get().len();
+    at_most(bytes, TOOL_SCHEMA_BYTES_MAX, &format!("`{field}`"), "bytes", "shorten it")?;
+    json(field, parameters.size())?;
+    let schema: Value = serde_json::from_str(parameters.get()).unwrap_or_default();
+    if !schema.is_object() || schema.get("type").is_none_or(|kind| kind != "object") {
+        return Err(bad(format!("{field}: must be a JSON Schema with `\"type\": \"object\"`")));
+    }
+    match parameters.ambiguity() {
+        Some(why) => Err(bad(format!("{field}: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// Checks an `answer_tool_call`, as far as that can be done without its call.
+pub fn answer_tool_call(answer: &AnswerToolCall) -> Result<(), Refusal> {
+    let AnswerToolCall { call: _, outcome: _, content } = answer;
+    at_most(content.len(), CLIENT_RESULT_BYTES_MAX, "`content`", "bytes", "shorten it, or put it where a tool reads it")
 }
 
 /// Checks the limits of a `configure`.
 pub fn configure(configure: &Configure) -> Result<(), Refusal> {
-    let Configure { agent, continuation: over, features: switched, model, ai_config: own } = configure;
+    let Configure { agent, continuation: over, features: switched, model, ai_config: own, client_tools: brought } =
+        configure;
     let is_named = agent.is_some() || model.is_some();
-    if !over.as_ref().is_some_and(sets_anything) && switched.is_empty() && !is_named && own.is_empty() {
-        let why =
-            "nothing to change: give a setting in `continuation`, `ai_config` or `features`, an `agent` or a `model`";
+    let sets = over.as_ref().is_some_and(sets_anything) || brought.is_some();
+    if !sets && switched.is_empty() && !is_named && own.is_empty() {
+        let why = "nothing to change: give a setting in `continuation`, `ai_config` or `features`, an `agent`, a `model` \
+                   or `client_tools`";
         return Err(bad(why));
     }
     ai_config(own)?;
     name(model.as_deref(), "model")?;
     continuation(over.as_ref())?;
+    client_tools(brought.as_deref().unwrap_or_default())?;
     features(switched)
 }
 
@@ -78,7 +137,8 @@ fn sets_anything(over: &ContinuationOverride) -> bool {
 
 /// Checks the limits of a `send_user_message`.
 pub fn message(message: &SendUserMessage) -> Result<(), Refusal> {
-    content(&message.content, "content")
+    content(&message.content, "content")?;
+    client_tools(message.client_tools.as_deref().unwrap_or_default())
 }
 
 /// Checks a `pause`, `resume`, `stop` or `clear_history`.

@@ -18,7 +18,7 @@ use contract::tool::{ChildUsage, Outcome, ToolResult};
 use serde_json::json;
 use std::sync::Arc;
 
-use crate::state::{Activity, CallStage, ParentCommand, Report, Setup, State, ToolCallState};
+use crate::state::{Activity, CallStage, ClientToolSet, ParentCommand, Report, RunsAt, Setup, State, ToolCallState};
 
 /// A command for the inbox of another session. It may be sent twice.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +74,7 @@ impl State {
     }
 
     /// Moves deadlines after a pause of the length `stood`. The calls of children move by it, since children were
-    /// paused too. Any other open call has its whole timeout again, but no longer than its turn: workers postpone calls
+    /// paused too, and so do those that wait for a client. Any other open call has its whole timeout again, but no longer than its turn: workers postpone calls
     /// that did not begin before the pause, and the session does not know which did.
     pub(crate) fn shift_deadlines(&mut self, at: Timestamp, stood: Duration) {
         let Some(turn) = &mut self.turn else { return };
@@ -89,12 +89,16 @@ impl State {
             }
             Activity::RunningTools(calls) => {
                 for state in calls {
-                    let CallStage::Open { request, deadline, child, .. } = &mut state.stage else { continue };
-                    *deadline = if child.is_some() {
-                        deadline.after(stood)
-                    } else {
+                    let is_postponed = match state.runs_at() {
+                        Some(RunsAt::Executor) => true,
+                        Some(RunsAt::Child(_) | RunsAt::Client) | None => false,
+                    };
+                    let CallStage::Open { request, deadline, .. } = &mut state.stage else { continue };
+                    *deadline = if is_postponed {
                         let whole = PAUSE_SEEN_MAX + Duration::from_millis(request.timeout_ms);
                         (*deadline).max(end.min(at.after(whole)))
+                    } else {
+                        deadline.after(stood)
                     };
                 }
             }
@@ -116,6 +120,9 @@ impl State {
             tool_choice: setup.tool_choice.clone(),
             ai_config: setup.ai_config.clone(),
         };
+        if let Some(tools) = &configured.client_tools {
+            self.client_tools = Arc::new(ClientToolSet::new(tools.clone()));
+        }
         let Requests { parameters, tool_choice, ai_config } = configured.requests.clone().unwrap_or_else(kept);
         self.setup = Some(Arc::new(Setup {
             agent: configured.agent.clone(),
@@ -197,6 +204,6 @@ impl State {
 impl ToolCallState {
     /// Whether a child session performs it now.
     pub(crate) fn is_child(&self) -> bool {
-        matches!(self.stage, CallStage::Open { child: Some(_), .. })
+        matches!(self.runs_at(), Some(RunsAt::Child(_)))
     }
 }

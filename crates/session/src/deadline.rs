@@ -28,6 +28,7 @@ impl State {
                 for state in calls {
                     match &state.stage {
                         CallStage::Open { .. } if self.paused => {}
+                        CallStage::Open { deadline, .. } if state.waits_for_client() => at = at.min(*deadline),
                         CallStage::Open { deadline, .. } => at = at.min(deadline.after(TOOL_CALL_GRACE)),
                         CallStage::Gated { expires, .. } => at = at.min(*expires),
                         CallStage::Announced | CallStage::Pending(_) | CallStage::Done(_) => {}

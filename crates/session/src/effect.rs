@@ -5,7 +5,7 @@ use contract::event::{CallCancelled, Event, JudgeOpened, SummaryOpened};
 use contract::ids::{CallAttempt, CallId, ToolName};
 use contract::limits::{PAGES_BEHIND_MAX, SLOTS_PER_PAGE};
 
-use crate::state::{Activity, CallStage, Lifecycle, State};
+use crate::state::{Activity, CallStage, Lifecycle, RunsAt, State};
 
 /// A wish to the world. It may be performed twice: each has a key under which the second one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,9 +74,11 @@ pub(crate) fn of(event: &Event) -> Vec<SessionEffect> {
         | Event::TurnCompleted(_)
         | Event::StatusPaused(_)
         | Event::StatusResumed(_)
-        // The index shows what waits for a person.
+        // The index shows what waits for a person, and what waits for a client.
+        | Event::ClientCallOpened(_)
         | Event::GateOpened(_)
         | Event::GateClosed(_) => vec![SessionEffect::Index],
+        Event::ToolCallResult(result) if !result.performer.is_fleet() => vec![SessionEffect::Index],
         Event::InputHandled(_)
         | Event::InputIgnored(_)
         | Event::UserProcessed(_)
@@ -163,9 +165,14 @@ pub(crate) fn outstanding(state: &State) -> Vec<SessionEffect> {
                 effects.push(SessionEffect::CallModel(model.id()));
             }
             Activity::RunningTools(calls) => effects.extend(calls.iter().filter_map(|state| match &state.stage {
-                CallStage::Open { attempt, child, .. } => {
+                CallStage::Open { attempt, .. } => {
                     let call = CallAttempt { call: state.call.clone(), attempt: *attempt };
-                    Some(if child.is_some() { SessionEffect::StartChild(call) } else { SessionEffect::CallTool(call) })
+                    match state.runs_at()? {
+                        RunsAt::Executor => Some(SessionEffect::CallTool(call)),
+                        RunsAt::Child(_) => Some(SessionEffect::StartChild(call)),
+                        // The event and the index tell the client.
+                        RunsAt::Client => None,
+                    }
                 }
                 CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
             })),

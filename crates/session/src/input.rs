@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::Timestamp;
+use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, Configure, ControlReason, Refusal, SendUserMessage, Start};
 use contract::compose::Composed;
 use contract::event::InputRef;
@@ -50,6 +51,8 @@ pub enum Body {
     Stop(ControlReason),
     /// Command `answer`: a decision at a gate.
     Answer(Answer),
+    /// Command `answer_tool_call`: a client's answer to a call of a tool that a client brought.
+    AnswerToolCall(AnswerToolCall),
     /// Command `clear_history`: remove the transcript.
     Clear(ControlReason),
     /// `configure`, with the reply of the composer.

@@ -8,7 +8,7 @@ use contract::tool::ToolItem;
 use contract::{AiConfig, Json};
 
 use crate::judge;
-use crate::state::{Activity, CallStage, State};
+use crate::state::{Activity, CallStage, RunsAt, State};
 use crate::transcript::Transcript;
 
 /// What a model is called for.
@@ -42,8 +42,8 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
     let mut tools: Vec<Json> = Vec::new();
     let mut response_format = None;
     let is_step = matches!(purpose, Purpose::Step);
-    if is_step && !state.tools.resolved.tools.is_empty() {
-        tools.extend_from_slice(state.tools.definitions());
+    if is_step && state.offers_tools() {
+        tools = state.tool_definitions();
         match state.signal_form() {
             SignalForm::Envelope => response_format = Some(reply::response_format()),
             SignalForm::Call => tools.push(reply::definition()),
@@ -102,9 +102,10 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
 pub(crate) fn tool(session: &State, call: &CallAttempt) -> Option<ToolItem> {
     let (setup, turn) = (session.setup.as_ref()?, session.turn.as_ref()?);
     let state = turn.call(&call.call)?;
-    let CallStage::Open { request, attempt, slot, deadline, child: None } = &state.stage else { return None };
-    if *attempt != call.attempt {
-        return None;
+    let CallStage::Open { request, attempt, slot, deadline, .. } = &state.stage else { return None };
+    match state.runs_at() {
+        Some(RunsAt::Executor) if *attempt == call.attempt => {}
+        Some(RunsAt::Executor | RunsAt::Child(_) | RunsAt::Client) | None => return None,
     }
     let meta = ItemMeta {
         v: VERSION,

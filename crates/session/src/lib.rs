@@ -292,6 +292,7 @@ impl Session {
             Body::Pause(_)
             | Body::Stop(_)
             | Body::Answer(_)
+            | Body::AnswerToolCall(_)
             | Body::Clear(_)
             | Body::Configure(_)
             | Body::ToolResult(_)
@@ -370,6 +371,11 @@ impl Session {
     /// What waits for a person, with all of its arguments.
     pub fn gates(&self) -> Vec<contract::commit::OpenGate> {
         self.state.open_gates(usize::MAX, usize::MAX)
+    }
+
+    /// What waits for a client, with all of its arguments.
+    pub fn client_calls(&self) -> Vec<contract::client_tool::OpenClientCall> {
+        self.state.open_client_calls(usize::MAX, usize::MAX)
     }
 
     /// The messages that the model sees, the system prompt first.

@@ -5,6 +5,7 @@ use contract::event::{ContextPruned, Event, Spent};
 use contract::limits::RESULT_KEEP_BYTES;
 use contract::model::{Content, Message};
 
+use crate::check;
 use crate::shorten::read;
 use crate::tokens::{TokenBudget, TokenMeasurement};
 use crate::transcript::{MessageKind, MessagePosition, Transcript};
@@ -131,7 +132,10 @@ fn bytes_of(event: &Event) -> usize {
         Event::SessionStarted(started) => Json::of(started).get().len() + FRAME,
         Event::ToolsResolved(tools) => Json::of(tools).get().len(),
         Event::ContinuationProgress(progress) => progress.nudge.as_ref().map_or(0, |nudge| 2 * nudge.len() + FRAME),
-        Event::Configured(configured) => configured.prompt.as_ref().map_or(0, |prompt| 2 * prompt.text.len() + FRAME),
+        Event::Configured(configured) => {
+            let prompt = configured.prompt.as_ref().map_or(0, |prompt| 2 * prompt.text.len() + FRAME);
+            prompt + check::client_tools_bytes(configured.client_tools.as_deref())
+        }
         Event::InputHandled(_)
         | Event::InputIgnored(_)
         | Event::SessionEnded(_)
@@ -142,6 +146,7 @@ fn bytes_of(event: &Event) -> usize {
         | Event::ModelCallInterrupted(_)
         | Event::ToolCallIdentified(_)
         | Event::ToolCallOpened(_)
+        | Event::ClientCallOpened(_)
         | Event::ToolCallExtended(_)
         | Event::StatusPaused(_)
         | Event::StatusResumed(_)

@@ -10,7 +10,6 @@ mod weight;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use contract::Timestamp;
 use contract::command::{Parent, Verb};
 use contract::commit::{Phase, SessionCounters};
 use contract::event::{CallCancelled, Spent, StopReason, TimerSet, ToolsResolved};
@@ -19,11 +18,12 @@ use contract::model::SignalForm;
 use contract::settings::ModelSettings;
 use contract::subject::SessionKey;
 use contract::tool::Outcome;
+use contract::{Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use setup::Setup;
-pub(crate) use tool_call::{CallStage, ToolCallState, ToolRequest};
-pub(crate) use tool_set::ToolSet;
+pub(crate) use tool_call::{CallStage, RunsAt, ToolCallState, ToolRequest};
+pub(crate) use tool_set::{ClientToolSet, ToolSet};
 pub(crate) use turn::{Activity, LastStep, ModelCall, Question, TurnState};
 
 /// The state without the transcript and the handled inputs. A clone is cheap.
@@ -47,6 +47,9 @@ pub(crate) struct State {
     pub(crate) paused: bool,
     pub(crate) setup: Option<Arc<Setup>>,
     pub(crate) tools: Arc<ToolSet>,
+    /// The tools that clients brought.
+    #[serde(default, skip_serializing_if = "has_no_tools")]
+    pub(crate) client_tools: Arc<ClientToolSet>,
     pub(crate) turns: u32,
     pub(crate) turn: Option<TurnState>,
     /// User messages that the model has not seen, in order.
@@ -124,7 +127,7 @@ pub(crate) enum Lifecycle {
 }
 
 /// A user message that waits for its place in the transcript.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct PendingMessage {
     pub(crate) id: CommandId,
     /// Whether it goes into the running turn; otherwise it begins one.
@@ -132,9 +135,17 @@ pub(crate) struct PendingMessage {
     /// Whether it only asks to go on.
     #[serde(default)]
     pub(crate) nudges: bool,
-    /// Bytes of its content; 0 where an older version took it in.
+    /// Bytes of its content, and of the tools that it brings; 0 where an older version took it in.
     #[serde(default)]
     pub(crate) bytes: usize,
+    /// The tools of clients from the step that reads it; none: as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) client_tools: Option<Arc<ClientToolSet>>,
+}
+
+/// Whether no client brought a tool.
+fn has_no_tools(tools: &Arc<ClientToolSet>) -> bool {
+    tools.is_empty()
 }
 
 impl State {
@@ -150,6 +161,7 @@ impl State {
             paused: false,
             setup: None,
             tools: Arc::new(ToolSet::new(ToolsResolved { sha256: String::new(), tools: Vec::new() })),
+            client_tools: Arc::default(),
             turns: 0,
             turn: None,
             waiting: Vec::new(),
@@ -215,7 +227,9 @@ impl State {
             Activity::AwaitingModel(model) if model.interrupted.is_none() => vec![model.id()],
             Activity::RunningTools(calls) => calls
                 .iter()
+                // No worker may run what waits for a client.
                 .filter_map(|state| match &state.stage {
+                    CallStage::Open { .. } if state.waits_for_client() => None,
                     CallStage::Open { attempt, .. } => {
                         Some(CallAttempt { call: state.call.clone(), attempt: *attempt })
                     }
@@ -251,11 +265,39 @@ impl State {
             return SignalForm::Off;
         }
         // Without tools neither the pseudo-call nor the envelope is asked for.
-        match (self.tools.resolved.tools.is_empty(), model.structured_output, model.multi_tool) {
+        match (!self.offers_tools(), model.structured_output, model.multi_tool) {
             (false, true, _) => SignalForm::Envelope,
             (false, false, true) => SignalForm::Call,
             (false, false, false) | (true, _, _) => SignalForm::Text,
         }
+    }
+
+    /// Whether the model is offered any tool.
+    pub(crate) fn offers_tools(&self) -> bool {
+        !self.client_tools.is_empty() || !self.tools.resolved.tools.is_empty()
+    }
+
+    /// The tools of the agent on offer, then those of clients. A tool that a client brought stands in place of one of
+    /// the agent that got its name later.
+    pub(crate) fn tool_definitions(&self) -> Vec<Json> {
+        let resolved = self.tools.resolved.tools.iter().zip(self.tools.definitions());
+        let of_agent =
+            resolved.filter(|(spec, _)| !self.client_tools.has(&spec.name)).map(|(_, definition)| definition);
+        of_agent.chain(self.client_tools.definitions()).cloned().collect()
+    }
+
+    /// Takes the tools that the messages bring which the model reads from now on; the last ones count.
+    fn take_client_tools(&mut self, is_read: impl Fn(&PendingMessage) -> bool) {
+        let brought = self.waiting.iter().filter(|waiting| is_read(waiting));
+        if let Some(tools) = brought.filter_map(|waiting| waiting.client_tools.clone()).last() {
+            self.client_tools = tools;
+        }
+    }
+
+    /// Places messages that a turn begins with, or that steer it: they wait no longer.
+    pub(crate) fn place_messages(&mut self, is_read: impl Fn(&PendingMessage) -> bool) {
+        self.take_client_tools(&is_read);
+        self.waiting.retain(|waiting| !is_read(waiting));
     }
 
     /// Whether it was archived: what others may still ask of it is all that is left.
@@ -266,6 +308,7 @@ impl State {
     /// Drops the state that an archived session needs no more.
     pub(crate) fn drop_tools(&mut self) {
         self.tools = Arc::new(ToolSet::new(ToolsResolved { sha256: String::new(), tools: Vec::new() }));
+        self.client_tools = Arc::default();
         self.timer = None;
     }
 

@@ -9,6 +9,7 @@ use contract::tool::Outcome;
 use contract::{CallId as Id, Json};
 use serde::{Deserialize, Serialize};
 
+use crate::check;
 use crate::shorten::{cut, shorten};
 use crate::tokens::TokenMeasurement;
 
@@ -26,6 +27,9 @@ pub(crate) struct Transcript {
     /// Bytes of the tools that go along.
     #[serde(default)]
     tools: usize,
+    /// Bytes of the tools of clients that go along.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    client_tools: usize,
     /// Bytes of the request that is open, or was last.
     #[serde(default)]
     sent: usize,
@@ -75,6 +79,14 @@ struct UnplacedMessage {
     id: CommandId,
     message: Json,
     steers: bool,
+    /// Bytes of the tools of clients that go along from then on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_tools: Option<usize>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(bytes: &usize) -> bool {
+    *bytes == 0
 }
 
 impl Transcript {
@@ -85,6 +97,7 @@ impl Transcript {
                 for message in &started.messages {
                     self.push(Json::of(message), MessageKind::User);
                 }
+                self.client_tools = check::client_tools_bytes(Some(&started.client_tools));
             }
             Event::UserProcessed(user) => self.waiting.push(UnplacedMessage {
                 id: user.message_id.clone(),
@@ -93,6 +106,7 @@ impl Transcript {
                     MessageMode::Steer | MessageMode::Interrupt => true,
                     MessageMode::Queue => false,
                 },
+                client_tools: user.client_tools.as_deref().map(|tools| check::client_tools_bytes(Some(tools))),
             }),
             Event::TurnStarted(turn) => {
                 self.at = (turn.turn, 0);
@@ -135,6 +149,9 @@ impl Transcript {
                 if let Some(prompt) = &configured.prompt {
                     self.system = Some(Json::of(&Message::System { content: prompt.text.clone() }));
                 }
+                if let Some(tools) = &configured.client_tools {
+                    self.client_tools = check::client_tools_bytes(Some(tools));
+                }
             }
             Event::ContextPruned(pruned) => self.prune(pruned),
             Event::InputHandled(_)
@@ -149,6 +166,7 @@ impl Transcript {
             | Event::ModelCallInterrupted(_)
             | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
+            | Event::ClientCallOpened(_)
             | Event::ToolCallExtended(_)
             | Event::StatusPaused(_)
             | Event::StatusResumed(_)
@@ -169,6 +187,12 @@ impl Transcript {
             expected.content.as_ref().map(|content| tool_message(&expected.call, content.clone()))
         });
         self.system.iter().cloned().chain(self.messages.iter().cloned()).chain(known).collect()
+    }
+
+    /// Whether the transcript has the result of a call.
+    pub(crate) fn has_result_of(&self, call: &CallId) -> bool {
+        let kinds = self.positioned_messages().filter(|(_, place)| place.kind == MessageKind::Result);
+        kinds.into_iter().any(|(message, _)| is_result_of(message, |id| id == call.as_str()))
     }
 
     /// Text of the last user message.
@@ -300,7 +324,7 @@ impl Transcript {
         let results: usize = self.results.iter().map(|r| FRAME + r.content.as_ref().map_or(0, String::len)).sum();
         let waiting: usize = self.waiting.iter().map(|unplaced| unplaced.message.get().len()).sum();
         let nudge = self.nudge.as_ref().map_or(0, |nudge| FRAME + nudge.len());
-        texts + results + waiting + nudge + self.tools
+        texts + results + waiting + nudge + self.tools + self.client_tools
     }
 
     /// Bytes of memory that it takes, about.
@@ -308,7 +332,7 @@ impl Transcript {
         /// What keeps one message besides its text.
         const ENTRY_BYTES: usize = 64;
         let entries = self.messages.len() + self.results.len() + self.waiting.len() + 1;
-        self.bytes() - self.tools.min(self.bytes()) + entries * ENTRY_BYTES
+        self.bytes().saturating_sub(self.tools + self.client_tools) + entries * ENTRY_BYTES
     }
 
     fn insert_waiting(&mut self, chosen: impl Fn(&UnplacedMessage) -> bool) {
@@ -316,6 +340,7 @@ impl Transcript {
         self.waiting = waiting;
         let placed: Vec<UnplacedMessage> = placed;
         for unplaced in placed {
+            self.client_tools = unplaced.client_tools.unwrap_or(self.client_tools);
             self.push(unplaced.message, MessageKind::User);
         }
     }

@@ -1,13 +1,14 @@
 //! What a session waits for, for people who ask why it does not move.
 
 use contract::Timestamp;
+use contract::client_tool::OpenClientCall;
 use contract::commit::OpenGate;
 use contract::ids::{CallId, SessionId, ToolName};
-use contract::limits::{GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
+use contract::limits::{CLIENT_CALL_SHOWN_BYTES, CLIENT_CALLS_SHOWN_MAX, GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
 use contract::tool::EffectClass;
 use serde::Serialize;
 
-use crate::state::{Activity, CallStage, Lifecycle, ModelCall, State, ToolCallState};
+use crate::state::{Activity, CallStage, Lifecycle, ModelCall, RunsAt, State, ToolCallState};
 
 /// Something that a session waits for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -64,6 +65,8 @@ pub enum Wait {
         /// When the loop gives it up, unless it shows progress.
         deadline: Timestamp,
     },
+    /// For the answer of a client.
+    ClientCall(OpenClientCall),
     /// For other calls of the same reply, before these calls begin.
     PendingCalls {
         /// How many of them there are.
@@ -97,6 +100,8 @@ impl State {
                 waits.push(Wait::Retry { call: call.clone(), attempt: *attempt, at: *retry_at });
             }
             Activity::RunningTools(calls) => {
+                let waiting = self.open_client_calls(CLIENT_CALL_SHOWN_BYTES, CLIENT_CALLS_SHOWN_MAX);
+                waits.extend(waiting.into_iter().map(Wait::ClientCall));
                 waits.extend(calls.iter().filter_map(tool_call));
                 let count = calls.iter().filter(|call| matches!(call.stage, CallStage::Pending(_))).count();
                 waits.extend((count > 0).then_some(Wait::PendingCalls { count }));
@@ -113,13 +118,18 @@ fn model_call(call: &ModelCall, model: String, purpose: &'static str) -> Wait {
 }
 
 fn tool_call(state: &ToolCallState) -> Option<Wait> {
-    let CallStage::Open { request, attempt, slot, deadline, child } = &state.stage else { return None };
+    let CallStage::Open { request, attempt, slot, deadline, .. } = &state.stage else { return None };
+    let child = match state.runs_at()? {
+        RunsAt::Executor => None,
+        RunsAt::Child(child) => Some(child.session_id.clone()),
+        RunsAt::Client => return None,
+    };
     Some(Wait::ToolCall {
         call: state.call.clone(),
         attempt: *attempt,
         tool: request.tool.clone(),
         effect: request.effect,
-        child: child.as_ref().map(|child| child.session_id.clone()),
+        child,
         slot: *slot,
         deadline: *deadline,
     })

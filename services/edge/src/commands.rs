@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bus::{Bus, BusError, Inbox, Read, SendOutcome};
 use contract::backoff::Backoff;
+use contract::client_tool::AnswerToolCall;
 use contract::command::{
     Answer, Command, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
 };
@@ -143,6 +144,15 @@ impl SessionApi {
         request: CommandRequest<Answer>,
     ) -> Result<PendingCommand, ApiError> {
         self.submit(caller, Verb::Answer, request, None).await
+    }
+
+    /// Answers a call of a tool that a client brought.
+    pub(crate) async fn answer_call(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<AnswerToolCall>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit(caller, Verb::AnswerToolCall, request, None).await
     }
 
     /// Clears the transcript of a session.

@@ -44,6 +44,8 @@ struct IndexEntries {
     newest: BTreeSet<ListPlace>,
     /// Sessions with open gates.
     with_gates: BTreeSet<SessionId>,
+    /// Sessions with calls that wait for a client.
+    with_client_calls: BTreeSet<SessionId>,
     open_count: usize,
     bytes: usize,
 }
@@ -94,6 +96,14 @@ impl SessionIndex {
     pub(crate) fn list_with_gates(&self) -> Option<Vec<Arc<SessionSummary>>> {
         self.read(|entries| {
             let found = entries.with_gates.iter().filter_map(|session| entries.by_id.get(session));
+            found.map(|entry| entry.summary.clone()).collect()
+        })
+    }
+
+    /// Lists the sessions with calls that wait for a client; `None` while the index is not in memory.
+    pub(crate) fn list_with_client_calls(&self) -> Option<Vec<Arc<SessionSummary>>> {
+        self.read(|entries| {
+            let found = entries.with_client_calls.iter().filter_map(|session| entries.by_id.get(session));
             found.map(|entry| entry.summary.clone()).collect()
         })
     }
@@ -235,6 +245,9 @@ impl IndexEntries {
                 if !summary.gates.is_empty() {
                     self.with_gates.insert(session.clone());
                 }
+                if !summary.client_calls.is_empty() {
+                    self.with_client_calls.insert(session.clone());
+                }
                 self.by_id.insert(session, IndexEntry { summary: Arc::new(*summary), bytes });
             }
             SummaryChange::Removed(session) => self.remove(&session),
@@ -249,5 +262,6 @@ impl IndexEntries {
         self.open_count -= usize::from(summary.phase != Phase::Ended);
         self.newest.remove(&summary.place());
         self.with_gates.remove(session);
+        self.with_client_calls.remove(session);
     }
 }

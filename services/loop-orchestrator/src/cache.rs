@@ -217,7 +217,8 @@ mod tests {
         let message_id = CommandId::new("u1").unwrap();
         let content = Content::from("x".repeat(bytes).as_str());
         let mut session = Session::new(key(number));
-        let processed = Event::UserProcessed(UserProcessed { message_id, content, mode: MessageMode::Queue });
+        let processed =
+            Event::UserProcessed(UserProcessed { message_id, content, mode: MessageMode::Queue, client_tools: None });
         session.fold(0, Timestamp::from_millis(1), &[processed]);
         session
     }

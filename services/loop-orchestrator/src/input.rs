@@ -1,6 +1,7 @@
 //! Parses a delivered message into an input of the loop, and reads what the loop needs to decide about it.
 
 use bus::{Bus, BusError, Read, Stored};
+use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb};
 use contract::compose::{ComposeReply, ComposeRequest};
 use contract::event::{InputKind, InputRef};
@@ -108,6 +109,7 @@ impl DeliveredInput {
             Verb::Resume => DeliveredBody::Ready(Body::Resume(input.command::<ControlReason>(&body)?)),
             Verb::Stop => DeliveredBody::Ready(Body::Stop(input.command::<ControlReason>(&body)?)),
             Verb::Answer => DeliveredBody::Ready(Body::Answer(input.command::<Answer>(&body)?)),
+            Verb::AnswerToolCall => DeliveredBody::Ready(Body::AnswerToolCall(input.command::<AnswerToolCall>(&body)?)),
             Verb::ClearHistory => DeliveredBody::Ready(Body::Clear(input.command::<ControlReason>(&body)?)),
             Verb::Configure => DeliveredBody::Configure(Box::new(input.command::<Configure>(&body)?)),
             Verb::ProvideToolResult => {

@@ -240,6 +240,7 @@ fn count_events(after: &Session, events: &[Event]) {
             | Event::AiFullReceived(_)
             | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
+            | Event::ClientCallOpened(_)
             | Event::ToolCallExtended(_)
             | Event::ToolCallResult(_)
             | Event::StatusPaused(_)

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::Json;
+use contract::client_tool::{AnswerToolCall, Performer};
 use contract::command::{Answer, AnswerDecision, Verb};
 use contract::event::{Event, GateKind, InputRef, StopReason};
 use contract::model::ModelItem;
@@ -34,6 +35,10 @@ pub struct Oracle {
     /// Arguments that an answer to a gate sets, by the input of the answer.
     answers: BTreeMap<String, Option<Json>>,
     open_tools: BTreeSet<String>,
+    /// Calls of tools that a client brought.
+    client_calls: BTreeSet<String>,
+    /// The calls that clients answer, by the input of the answer.
+    client_answers: BTreeMap<String, String>,
     /// Calls that children perform, with the last command to each child.
     children: BTreeMap<String, Option<Verb>>,
     child_commands: u64,
@@ -275,19 +280,25 @@ impl Oracle {
                 let call = identified.call.to_string();
                 ensure!(self.in_reply(&call), "{call} is in no reply");
                 ensure!(self.identified.insert(call.clone()), "{call} was identified twice");
+                if identified.performer == Performer::Client {
+                    self.client_calls.insert(call.clone());
+                }
                 self.arguments.insert(call, identified.arguments.clone());
             }
             Event::ToolCallOpened(opened) => {
                 let call = opened.call.to_string();
-                ensure!(!self.paused, "I5: a tool call opened in a pause");
-                ensure!(self.identified.contains(&call), "{call} runs but was never identified");
-                ensure!(!self.gates.contains(&call), "{call} runs without an approval");
-                ensure!(!self.results.contains_key(&call), "{call} runs after its result");
-                ensure!(self.opened.insert(call.clone()), "{call} was opened twice");
+                ensure!(!self.client_calls.contains(&call), "{call} is a client's and was opened for the fleet");
                 if opened.child.is_some() {
                     self.children.insert(call.clone(), None);
                 }
-                self.open_tools.insert(call);
+                self.open_call(call)?;
+            }
+            Event::ClientCallOpened(opened) => {
+                let call = opened.call.to_string();
+                ensure!(self.client_calls.contains(&call), "{call} waits for a client and is not a client's");
+                let approved = self.arguments.get(&call) == Some(&opened.arguments);
+                ensure!(approved, "{call} waits for a client with arguments that were not approved");
+                self.open_call(call)?;
             }
             Event::ToolCallExtended(extended) => {
                 let call = extended.call.to_string();
@@ -296,6 +307,15 @@ impl Oracle {
             Event::ToolCallResult(result) => {
                 let call = result.call.to_string();
                 ensure!(self.in_reply(&call), "I3: a result of {call}, which is in no reply of this step");
+                let is_client = result.performer == Performer::Client;
+                ensure!(
+                    is_client == self.client_calls.contains(&call),
+                    "{call} was performed by {:?}",
+                    result.performer
+                );
+                let is_answer = matches!(result.outcome, Outcome::Ok | Outcome::Error);
+                let answered = self.client_answers.get(&self.input) == Some(&call);
+                ensure!(!is_client || is_answer == answered, "{call} has an answer that no client gave");
                 self.spend(result.used.map_or(0.0, |used| used.spent.cost_usd));
                 let performed = self.children.remove(&call).is_some();
                 let own = matches!(result.outcome, Outcome::Cancelled | Outcome::Timeout | Outcome::Unknown);
@@ -393,9 +413,26 @@ impl Oracle {
         self.answers.insert(input, answer.arguments.clone());
     }
 
+    /// Records that an input answers a call that waits for a client.
+    pub fn record_client_answer(&mut self, input: String, answer: &AnswerToolCall) {
+        self.client_answers.insert(input, answer.call.to_string());
+    }
+
+    /// A call begins, wherever it is performed.
+    fn open_call(&mut self, call: String) -> Result<(), String> {
+        ensure!(!self.paused, "I5: a tool call opened in a pause");
+        ensure!(self.identified.contains(&call), "{call} runs but was never identified");
+        ensure!(!self.gates.contains(&call), "{call} runs without an approval");
+        ensure!(!self.results.contains_key(&call), "{call} runs after its result");
+        ensure!(self.opened.insert(call.clone()), "{call} was opened twice");
+        self.open_tools.insert(call);
+        Ok(())
+    }
+
     /// Checks an item for the executors: its arguments were approved, and it is no question to a person.
     pub fn check_tool_item(&self, item: &ToolItem) -> Result<(), String> {
         let call = item.meta.call.as_str();
+        ensure!(!self.client_calls.contains(call), "{call} waits for a client, and is sent to the executors");
         ensure!(item.tool.as_str() != ASK_USER, "{call} is a question to a person, and is sent to the executors");
         ensure!(self.arguments.get(call) == Some(&item.arguments), "{call} runs with arguments that were not approved");
         Ok(())

@@ -1,6 +1,8 @@
 //! Bugs of ring 2, planted to show that the oracle finds them.
 
-use contract::event::{Event, ToolCallIdentified, ToolCallOpened, ToolCallResult};
+use contract::client_tool::Performer;
+use contract::event::{ClientCallOpened, Event, ToolCallIdentified, ToolCallOpened, ToolCallResult};
+use contract::tool::Outcome;
 
 /// A plausible bug of the loop or its shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +57,12 @@ pub enum PlantedBug {
     ForgetLimitAfterLastWord,
     /// The cost of a judge is not recorded.
     ForgetJudgeCost,
+    /// A call that waits for a client goes to the executors.
+    AskExecutorsForClient,
+    /// A call waits for its client for ever.
+    ForgetClientDeadline,
+    /// A result is recorded as that of a client although no client gave it.
+    InventClientAnswer,
 }
 
 impl PlantedBug {
@@ -84,6 +92,9 @@ impl PlantedBug {
         Self::ForgetLastStep,
         Self::ForgetLimitAfterLastWord,
         Self::ForgetJudgeCost,
+        Self::AskExecutorsForClient,
+        Self::ForgetClientDeadline,
+        Self::InventClientAnswer,
     ];
 
     /// Changes the events of a decision, for bugs of the decision itself.
@@ -129,6 +140,30 @@ impl PlantedBug {
                 for event in events {
                     if let Event::ContinuationProgress(progress) = event {
                         progress.spent = contract::event::Spent::default();
+                    }
+                }
+            }
+            Self::AskExecutorsForClient => {
+                for event in events {
+                    if let Event::ClientCallOpened(ClientCallOpened { call, deadline, .. }) = event {
+                        let (call, deadline) = (call.clone(), *deadline);
+                        *event = Event::ToolCallOpened(ToolCallOpened { call, attempt: 1, deadline, child: None });
+                    }
+                }
+            }
+            Self::ForgetClientDeadline => {
+                for event in events {
+                    if let Event::ClientCallOpened(opened) = event {
+                        opened.deadline = contract::Timestamp::from_millis(u64::MAX);
+                    }
+                }
+            }
+            Self::InventClientAnswer => {
+                for event in events {
+                    if let Event::ToolCallResult(result) = event
+                        && result.performer == Performer::Client
+                    {
+                        result.outcome = Outcome::Ok;
                     }
                 }
             }
@@ -189,6 +224,7 @@ fn rename_call(event: &mut Event) {
     }
     if let Event::ToolCallIdentified(ToolCallIdentified { call, .. })
     | Event::ToolCallOpened(ToolCallOpened { call, .. })
+    | Event::ClientCallOpened(ClientCallOpened { call, .. })
     | Event::ToolCallResult(ToolCallResult { call, .. }) = event
         && let Ok(renamed) = contract::CallId::new(&first(call.as_str()))
     {

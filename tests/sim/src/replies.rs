@@ -8,6 +8,9 @@ use crate::rng::Rng;
 /// loop.
 pub const TOOLS: &[&str] = &["look", "put", "pay", "launch", "delegate", "ask_user"];
 
+/// The tool that clients of the world bring.
+pub const CLIENT_TOOL: &str = "click";
+
 /// The result of a model call.
 #[derive(Debug, Clone)]
 pub enum ModelAnswer {
@@ -79,7 +82,11 @@ fn calls(rng: &mut Rng, reply: &mut ModelFinished) {
         signal(rng, reply);
     }
     for _ in 0..=rng.below(4) {
-        let name = if rng.chance(5) { "no_such_tool" } else { rng.pick(TOOLS) };
+        let name = match rng.below(100) {
+            0..5 => "no_such_tool",
+            5..20 => CLIENT_TOOL,
+            _ => *rng.pick(TOOLS),
+        };
         let arguments = match rng.below(20) {
             0..17 if name == "delegate" => r#"{"agent":"p","task":"plan it"}"#,
             17..19 if name == "delegate" => r#"{"agent":"e","task":"go round in circles"}"#,

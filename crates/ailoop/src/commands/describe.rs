@@ -176,6 +176,11 @@ impl Description {
                 };
                 format!("{who}, call {call}, attempt {attempt}; deadline {}", until(wait.deadline))
             }
+            "client_call" => {
+                let tool = wait.tool.as_deref().unwrap_or_default();
+                let since = wait.since.map_or_else(|| "-".to_owned(), |at| self.ago(at));
+                format!("the client: call {call} of tool {tool}, opened {since}; deadline {}", until(wait.deadline))
+            }
             "pending_calls" => format!("{} that begin after others", format::plural(wait.count, "call")),
             other => other.to_owned(),
         }

@@ -190,6 +190,7 @@ impl TurnReplies {
                 | Event::ModelCallInterrupted(_)
                 | Event::ToolCallIdentified(_)
                 | Event::ToolCallOpened(_)
+                | Event::ClientCallOpened(_)
                 | Event::ToolCallExtended(_)
                 | Event::ModelFellBack(_)
                 | Event::LimitReached(_)

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::client_tool::ClientTool;
 use crate::command::{MessageMode, Parent, Refusal, Verb};
 use crate::ids::CommandId;
 use crate::model::Content;
@@ -83,4 +84,7 @@ pub struct UserProcessed {
     pub content: Content,
     /// How it meets a running turn.
     pub mode: MessageMode,
+    /// Tools of clients from the step that reads it; none: as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_tools: Option<Vec<ClientTool>>,
 }

@@ -30,7 +30,9 @@ pub use session::{
     ChildCommanded, Configured, EndReason, Requests, SessionArchived, SessionEnded, SessionImported, SessionStarted,
     SystemPrompt,
 };
-pub use tool::{Child, ToolCallExtended, ToolCallIdentified, ToolCallOpened, ToolCallProgress, ToolCallResult};
+pub use tool::{
+    Child, ClientCallOpened, ToolCallExtended, ToolCallIdentified, ToolCallOpened, ToolCallProgress, ToolCallResult,
+};
 pub use turn::{
     ContinuationProgress, DecisionSource, LimitReached, Progress, StatusChanged, StopReason, ToolsResolved,
     TurnCompleted, TurnStarted,
@@ -76,6 +78,8 @@ topics! {
     ToolCallPartial = "tool_call.partial",
     /// A complete tool call.
     ToolCallIdentified = "tool_call.identified",
+    /// A call waits for the answer of a client.
+    ToolCallWaiting = "tool_call.waiting",
     /// A tool says how far it is; never logged.
     ToolCallProgress = "tool_call.progress",
     /// The one result of a tool call.
@@ -180,6 +184,8 @@ events! {
     ToolCallIdentified(ToolCallIdentified) = "tool_call.identified", public as ToolCallIdentified;
     /// A tool call went to the executors.
     ToolCallOpened(ToolCallOpened) = "tool_call_opened";
+    /// A tool call waits for the answer of a client.
+    ClientCallOpened(ClientCallOpened) = "tool_call.waiting", public as ToolCallWaiting;
     /// A tool call that shows progress may take longer.
     ToolCallExtended(ToolCallExtended) = "tool_call_extended";
     /// The one result of a tool call.
@@ -319,6 +325,7 @@ pub struct ErrorEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client_tool::Performer;
     use crate::command::Verb;
     use crate::ids::{CallId, CommandId, ToolName};
     use crate::tool::{ApprovalPolicy, EffectClass};
@@ -359,6 +366,7 @@ mod tests {
             approval: ApprovalPolicy::Never,
             timeout_ms: 1,
             max_output: 1,
+            performer: Performer::Fleet,
         });
         let text = serde_json::to_string(&event).unwrap();
         assert!(text.contains("\"arguments\":{\"a\": 1.50}"), "{text}");

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StopReason;
 use crate::ai_config::AiConfig;
+use crate::client_tool::ClientTool;
 use crate::command::{ContinuationOverride, Features, Parent, Verb};
 use crate::ids::CallId;
 use crate::model::{Message, Streaming};
@@ -66,6 +67,9 @@ pub struct SessionStarted {
     /// The tools to which the session limits itself, of those that its agent may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only_tools: Option<Vec<String>>,
+    /// Tools that clients perform.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_tools: Vec<ClientTool>,
     /// The call of another session that this one performs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Box<Parent>>,
@@ -96,6 +100,9 @@ pub struct Configured {
     /// Requests to the model from now on; none: as they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
+    /// Tools that clients perform, from the next model call; none: as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_tools: Option<Vec<ClientTool>>,
 }
 
 /// How requests to the model are made.

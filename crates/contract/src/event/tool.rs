@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::client_tool::Performer;
 use crate::command::Budget;
 use crate::ids::{AgentId, CallId, SessionId, ToolName};
 use crate::timestamp::Timestamp;
@@ -25,6 +26,26 @@ pub struct ToolCallIdentified {
     pub timeout_ms: u64,
     /// Bytes of its result that the model reads.
     pub max_output: usize,
+    /// Who performs the call; `fleet` where it is absent.
+    #[serde(default, skip_serializing_if = "Performer::is_fleet")]
+    pub performer: Performer,
+}
+
+/// A call that waits for the answer of a client, with everything that is needed to perform it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientCallOpened {
+    /// Id of the call: unique in its session.
+    pub call: CallId,
+    /// Name of the tool that is called.
+    pub tool: ToolName,
+    /// Arguments of the call: a JSON object.
+    pub arguments: Json,
+    /// What a call may change.
+    pub effect: EffectClass,
+    /// Bytes of an answer that the model reads.
+    pub max_output: usize,
+    /// When the model reads that nobody answered.
+    pub deadline: Timestamp,
 }
 
 /// A tool call on its way.
@@ -103,4 +124,10 @@ pub struct ToolCallResult {
     /// Whether it takes the place of an earlier `unknown` or `timeout`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
+    /// Who performed the call, or should have; `fleet` where it is absent.
+    #[serde(default, skip_serializing_if = "Performer::is_fleet")]
+    pub performer: Performer,
+    /// The client that answered, of a client's call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }

@@ -1,5 +1,6 @@
 //! One real value of each message, serialised: what the protocol page shows.
 
+use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{Command, CommandAck, CommandMeta, Features, MessageMode, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, Phase, VERSION};
 use contract::compose::{AgentsReply, ComposeRequest, KnownAgent, KnownModel};
@@ -50,6 +51,8 @@ fn all() -> Vec<(&'static str, String)> {
         ("tool_item", pretty(&tool_item())),
         ("provide_tool_result", pretty(&tool_result())),
         ("tool", pretty(&tool_spec())),
+        ("client_tool", pretty(&vec![client_tool()])),
+        ("answer_tool_call", pretty(&command(answer_tool_call()))),
         ("mail", pretty(&MailEntry::Open(mail()))),
         ("closed_mail", pretty(&MailEntry::Closed(closed_mail()))),
         ("compose", pretty(&compose())),
@@ -91,7 +94,22 @@ fn start() -> Start {
 }
 
 fn send() -> SendUserMessage {
-    SendUserMessage { content: Content::from("Only the Rust ones."), mode: MessageMode::Steer }
+    SendUserMessage::new(Content::from("Only the Rust ones."), MessageMode::Steer)
+}
+
+fn client_tool() -> ClientTool {
+    ClientTool {
+        name: ToolName::new("read_selection").unwrap(),
+        description: "Returns the text that the user has selected in the editor.".to_owned(),
+        parameters: Json::of(&json!({"type": "object", "properties": {"trim": {"type": "boolean"}}})),
+        effect: EffectClass::Pure,
+        timeout_ms: Some(60_000),
+        max_output: None,
+    }
+}
+
+fn answer_tool_call() -> AnswerToolCall {
+    AnswerToolCall { call: CallId::tool(1, 1, 1), outcome: ClientOutcome::Ok, content: "fn main() {}".to_owned() }
 }
 
 fn done() -> CommandAck {
@@ -115,8 +133,12 @@ fn commit() -> Commit {
         trace_id: String::new(),
         archived: None,
     };
-    let message =
-        UserProcessed { message_id: input.id.clone(), content: Content::from("Hello"), mode: MessageMode::Steer };
+    let message = UserProcessed {
+        message_id: input.id.clone(),
+        content: Content::from("Hello"),
+        mode: MessageMode::Steer,
+        client_tools: None,
+    };
     let turn = TurnStarted { premature: false, turn: 1, traceparent: None, messages: vec![input.id.clone()] };
     let call = ModelCallOpened { call: CallId::model(1, 1), attempt: 1, turn: 1, step: 1, deadline: later() };
     Commit {

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use contract::event::{Event, ModelCallOpened, StopReason, ToolCallOpened, ToolsResolved, TurnStarted};
+use contract::client_tool::Performer;
+use contract::event::{
+    ClientCallOpened, Event, ModelCallOpened, StopReason, ToolCallOpened, ToolsResolved, TurnStarted,
+};
 use contract::ids::{CallId, CommandId};
 use contract::limits::{JSON_DEPTH_MAX, MODEL_CALL_MAX};
+use contract::settings::ToolFilter;
 use contract::subject::SessionKey;
 use contract::tool::{DELEGATE, ToolSpec, sha256_hex};
 use contract::trace::TraceContext;
@@ -75,15 +79,7 @@ impl DecisionBuilder<'_> {
 
     pub(super) fn resolve_tools(&mut self) {
         let (Some(catalogue), Some(setup)) = (&self.input.tools, &self.state.setup) else { return };
-        let mut seen = BTreeSet::new();
-        let mut tools: Vec<ToolSpec> = catalogue
-            .iter()
-            // A schema is embedded in the log and in requests to models.
-            .filter(|spec| spec.parameters.size().depth <= JSON_DEPTH_MAX)
-            .filter(|spec| setup.agent.tools.permits(&spec.name) && seen.insert(spec.name.clone()))
-            .cloned()
-            .collect();
-        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        let tools = permitted(catalogue, &setup.agent.tools);
         let sha256 = sha256_hex(contract::Json::of(&tools).get().as_bytes());
         if sha256 != self.state.tools.resolved.sha256 {
             self.emit(Event::ToolsResolved(ToolsResolved { sha256, tools }));
@@ -115,25 +111,37 @@ impl DecisionBuilder<'_> {
         self.emit(Event::ModelCallOpened(ModelCallOpened { call, attempt, turn, step, deadline }));
     }
 
-    fn dispatchable(&self, calls: &[ToolCallState]) -> Vec<(CallId, ToolRequest)> {
+    fn dispatchable(&self, calls: &[ToolCallState]) -> Vec<(CallId, Performer, ToolRequest)> {
         let parallel = self.state.model().map_or(1, |model| model.max_parallel_tools.max(1));
         let open = calls.iter().filter(|state| state.is_open()).count();
         let free = usize::try_from(parallel).unwrap_or(usize::MAX).saturating_sub(open);
         calls
             .iter()
             .filter_map(|state| match &state.stage {
-                CallStage::Pending(request) => Some((state.call.clone(), (**request).clone())),
+                CallStage::Pending(request) => Some((state.call.clone(), state.performer, (**request).clone())),
                 CallStage::Announced | CallStage::Gated { .. } | CallStage::Open { .. } | CallStage::Done(_) => None,
             })
             .take(free)
             .collect()
     }
 
-    fn dispatch(&mut self, calls: &[(CallId, ToolRequest)]) {
+    fn dispatch(&mut self, calls: &[(CallId, Performer, ToolRequest)]) {
         let Some(turn) = &self.state.turn else { return };
         let end = turn.clock.deadline_from(self.at);
-        for (call, request) in calls {
-            let deadline = self.at.after(std::time::Duration::from_millis(request.timeout_ms)).min(end);
+        for (call, performer, request) in calls {
+            let whole = self.at.after(std::time::Duration::from_millis(request.timeout_ms));
+            if !performer.is_fleet() {
+                self.emit(Event::ClientCallOpened(ClientCallOpened {
+                    call: call.clone(),
+                    tool: request.tool.clone(),
+                    arguments: request.arguments.clone(),
+                    effect: request.effect,
+                    max_output: request.max_output,
+                    deadline: whole,
+                }));
+                continue;
+            }
+            let deadline = whole.min(end);
             let child = (request.tool.as_str() == DELEGATE)
                 .then(|| self.child(call, &request.arguments, self.delegates_waiting(), deadline))
                 .flatten();
@@ -150,4 +158,18 @@ impl DecisionBuilder<'_> {
         let calls = self.state.turn.as_ref().map_or(&[][..], |turn| turn.calls());
         u32::try_from(calls.iter().filter(waits).count()).unwrap_or(u32::MAX)
     }
+}
+
+/// The tools of a tenant that an agent may use, by name.
+pub(super) fn permitted(catalogue: &[ToolSpec], filter: &ToolFilter) -> Vec<ToolSpec> {
+    let mut seen = BTreeSet::new();
+    let mut tools: Vec<ToolSpec> = catalogue
+        .iter()
+        // A schema is embedded in the log and in requests to models.
+        .filter(|spec| spec.parameters.size().depth <= JSON_DEPTH_MAX)
+        .filter(|spec| filter.permits(&spec.name) && seen.insert(spec.name.clone()))
+        .cloned()
+        .collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools
 }

@@ -104,6 +104,7 @@ impl DecisionBuilder<'_> {
                 Ok(())
             }
             Body::Answer(answer) => self.answer(answer),
+            Body::AnswerToolCall(answer) => self.answer_tool_call(answer),
             Body::Clear(control_reason) => self.clear(control_reason),
             Body::Configure(configure) => self.configure(configure),
             Body::ToolResult(result) => self.tool_result(result),
@@ -153,6 +154,7 @@ impl DecisionBuilder<'_> {
             | Body::Stop(control_reason)
             | Body::Clear(control_reason) => check::reason(control_reason),
             Body::Answer(answer) => check::answer(answer),
+            Body::AnswerToolCall(answer) => check::answer_tool_call(answer),
             Body::Configure(input) => check::configure(&input.configure),
             Body::ToolResult(_) | Body::Extend(_) | Body::ModelFinished(_) | Body::ModelFailed(_) | Body::Timer => {
                 Ok(())

@@ -9,7 +9,7 @@ use contract::{ErrorCode, Json, Timestamp};
 use serde::Deserialize;
 
 use super::builder::DecisionBuilder;
-use crate::state::{Activity, CallStage, ToolCallState};
+use crate::state::{Activity, CallStage, RunsAt, ToolCallState};
 
 /// What the model says.
 #[derive(Deserialize)]
@@ -113,10 +113,13 @@ impl DecisionBuilder<'_> {
 
     /// A call that runs is no longer wanted.
     pub(super) fn call_off(&mut self, state: &ToolCallState, attempt: u32, tool: ToolName) {
-        if state.is_child() {
-            self.command_child(state.call.clone(), Verb::Stop);
-        } else {
-            self.emit(Event::CallCancelled(CallCancelled { call: state.call.clone(), attempt, tool: Some(tool) }));
+        match state.runs_at() {
+            Some(RunsAt::Child(_)) => self.command_child(state.call.clone(), Verb::Stop),
+            Some(RunsAt::Executor) => {
+                self.emit(Event::CallCancelled(CallCancelled { call: state.call.clone(), attempt, tool: Some(tool) }));
+            }
+            // No worker has it, and its result tells the client.
+            Some(RunsAt::Client) | None => {}
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{ConfigureInput, check};
 
 impl DecisionBuilder<'_> {
     pub(super) fn configure(&mut self, input: &ConfigureInput) -> Result<(), Rejection> {
-        let Configure { agent: to, continuation, features, model: _, ai_config } = &input.configure;
+        let Configure { agent: to, continuation, features, model: _, ai_config, client_tools } = &input.configure;
         let Some(setup) = self.state.setup.clone() else { return Ok(()) };
         let overrides = setup.overrides_with(continuation.as_ref());
         let composed = match &input.composed {
@@ -33,7 +33,6 @@ impl DecisionBuilder<'_> {
         let own = ai_config.over(setup.ai_config.clone());
         check::features(&features)?;
         check::ai_config(&own)?;
-        self.handled();
         let requests = composed.map(|composed| {
             // An older composer lays nothing over anything: what held goes on.
             let kept = || {
@@ -49,6 +48,10 @@ impl DecisionBuilder<'_> {
             Some(_) => (session_settings::narrowed(&agent.tools, setup.only_tools.as_deref()), agent.approvals.clone()),
             None => (setup.agent.tools.clone(), setup.agent.approvals.clone()),
         };
+        if to.is_some() || client_tools.is_some() {
+            self.check_tool_names(client_tools.as_ref().unwrap_or(&self.state.client_tools.tools), &tools)?;
+        }
+        self.handled();
         let prompt = composed
             .map(|composed| SystemPrompt { text: composed.prompt.clone(), fingerprint: composed.fingerprint.clone() });
         self.emit(Event::Configured(Box::new(Configured {
@@ -60,6 +63,7 @@ impl DecisionBuilder<'_> {
             features,
             overrides,
             requests,
+            client_tools: client_tools.clone(),
         })));
         if to.is_some() {
             // Nothing of the other agent's stays on offer, in a running turn either.

@@ -4,9 +4,9 @@ use contract::ErrorCode;
 use contract::command::{MessageMode, SendUserMessage};
 use contract::event::{CallCancelled, Event, ModelCallInterrupted, UserProcessed};
 use contract::limits::{INTERRUPT_GRACE, QUEUED_BYTES_MAX, QUEUED_MESSAGES_MAX};
-use contract::model::Content;
 
 use super::builder::{DecisionBuilder, Rejection};
+use crate::check;
 use crate::state::{Activity, ModelCall};
 
 impl DecisionBuilder<'_> {
@@ -15,15 +15,19 @@ impl DecisionBuilder<'_> {
             let message = format!("{QUEUED_MESSAGES_MAX} messages wait already; let the session catch up");
             return Err(Rejection::new(ErrorCode::TooManyWaiting, message));
         }
-        let bytes = self.state.waiting_bytes() + message.content.bytes();
+        let brought = message.client_tools.as_deref();
+        let bytes = self.state.waiting_bytes() + message.content.bytes() + check::client_tools_bytes(brought);
         if bytes > QUEUED_BYTES_MAX {
             let message = format!(
                 "the messages that wait for their turn would have {bytes} bytes; at most {QUEUED_BYTES_MAX}: let the session catch up"
             );
             return Err(Rejection::new(ErrorCode::TooManyWaiting, message));
         }
+        if let (Some(brought), Some(setup)) = (brought, self.state.setup.clone()) {
+            self.check_tool_names(brought, &setup.agent.tools)?;
+        }
         self.handled();
-        self.user_message(&message.content, message.mode);
+        self.user_message(message);
         self.overrule_judge();
         if message.mode == MessageMode::Interrupt {
             self.interrupt();
@@ -31,9 +35,10 @@ impl DecisionBuilder<'_> {
         Ok(())
     }
 
-    pub(super) fn user_message(&mut self, content: &Content, mode: MessageMode) {
+    pub(super) fn user_message(&mut self, message: &SendUserMessage) {
         let message_id = self.input.reference.id.clone();
-        self.emit(Event::UserProcessed(UserProcessed { message_id, content: content.clone(), mode }));
+        let SendUserMessage { content, mode, client_tools } = message.clone();
+        self.emit(Event::UserProcessed(UserProcessed { message_id, content, mode, client_tools }));
     }
 
     /// Takes the floor from the model. Tools that run are not interrupted: the message is seen right after them.

@@ -4,6 +4,7 @@ mod advance;
 mod ask;
 mod builder;
 mod child;
+mod client_tool;
 mod configure;
 mod context;
 mod control;

@@ -1,7 +1,7 @@
 //! `start`: the session's beginning.
 
 use contract::ErrorCode;
-use contract::command::{MessageMode, Verb};
+use contract::command::{MessageMode, SendUserMessage, Verb};
 use contract::event::{Event, SessionStarted, StatusChanged};
 use contract::settings::AgentSettings;
 
@@ -34,6 +34,7 @@ impl DecisionBuilder<'_> {
         }
         let tools = session_settings::narrowed(&composed.agent.tools, start.tools.as_deref());
         let agent = AgentSettings { continuation, tools, ..composed.agent.clone() };
+        self.check_tool_names(&start.client_tools, &agent.tools)?;
         let own = start.own_ai_config();
         crate::check::ai_config(&own)?;
         // An older composer lays nothing over anything.
@@ -54,10 +55,11 @@ impl DecisionBuilder<'_> {
             features: start.features.clone(),
             overrides: start.continuation.clone(),
             only_tools: start.tools.clone(),
+            client_tools: start.client_tools.clone(),
             parent: start.parent.clone().map(Box::new),
         })));
         if let Some(prompt) = &start.prompt {
-            self.user_message(prompt, MessageMode::Queue);
+            self.user_message(&SendUserMessage::new(prompt.clone(), MessageMode::Queue));
         }
         if before == Some(Verb::Pause) {
             self.emit(Event::StatusPaused(StatusChanged { by: self.input.by.clone(), reason: None }));

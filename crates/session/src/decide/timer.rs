@@ -110,6 +110,9 @@ impl DecisionBuilder<'_> {
             }
             // Nobody knows whether it began: its deadline moves when the pause is over.
             CallStage::Open { .. } if self.state.paused => {}
+            CallStage::Open { request, deadline, .. } if state.waits_for_client() && *deadline <= now => {
+                self.client_is_late(state, request.effect);
+            }
             CallStage::Open { request, attempt, deadline, .. } if deadline.after(TOOL_CALL_GRACE) <= now => {
                 self.call_off(state, *attempt, request.tool.clone());
                 let (outcome, content) = match request.effect {

@@ -1,5 +1,8 @@
 //! Tool calls: identified in a reply, approved by a person, answered by an executor.
 
+use std::time::Duration;
+
+use contract::client_tool::Performer;
 use contract::command::{Answer, AnswerDecision};
 use contract::event::{Event, GateClosed, GateKind, GateOpened, ToolCallExtended, ToolCallIdentified, ToolCallResult};
 use contract::ids::{CallId, ToolName};
@@ -15,7 +18,7 @@ use contract::{ErrorCode, Json};
 use super::ask;
 use super::builder::{DecisionBuilder, Rejection};
 use crate::check;
-use crate::state::{Activity, CallStage, Question, ToolCallState, ToolRequest};
+use crate::state::{Activity, CallStage, Question, RunsAt, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {
     /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on.
@@ -24,21 +27,22 @@ impl DecisionBuilder<'_> {
             let Ok(id) = CallId::new(&call.id) else { continue };
             let Some(state) = self.state.turn.as_ref().and_then(|turn| turn.call(&id)).cloned() else { continue };
             match self.runnable(index, call) {
-                Ok((spec, arguments)) => self.identified(id, &spec, arguments),
+                Ok((called, arguments)) => self.identified(id, &called, arguments),
                 Err((code, message)) => self.result(&state, Outcome::Error, Some(code), &message, 0),
             }
         }
     }
 
-    fn runnable(&self, index: usize, call: &ToolCall) -> Result<(ToolSpec, Json), (ErrorCode, String)> {
+    fn runnable(&self, index: usize, call: &ToolCall) -> Result<(CalledTool, Json), (ErrorCode, String)> {
         if index >= TOOL_CALLS_PER_REPLY_MAX {
             let message = format!("at most {TOOL_CALLS_PER_REPLY_MAX} calls in one reply");
             return Err((ErrorCode::TooLarge, message));
         }
         let name = &call.function.name;
-        let spec = self.state.tools.resolved.tools.iter().find(|spec| spec.name.as_str() == name);
-        let Some(spec) = spec else {
-            let known: Vec<&str> = self.state.tools.resolved.tools.iter().map(|spec| spec.name.as_str()).collect();
+        let Some(called) = self.called(name) else {
+            let of_agent = self.state.tools.resolved.tools.iter().map(|spec| spec.name.as_str());
+            let of_clients = self.state.client_tools.tools.iter().map(|tool| tool.name.as_str());
+            let known: Vec<&str> = of_agent.chain(of_clients).collect();
             let message = format!("there is no tool {name:?}; there are: {}", known.join(", "));
             return Err((ErrorCode::UnknownTool, message));
         };
@@ -62,10 +66,20 @@ impl DecisionBuilder<'_> {
         if let Some(why) = arguments.ambiguity() {
             return Err((ErrorCode::InvalidArguments, format!("the arguments are ambiguous: {why}")));
         }
-        Ok((spec.clone(), arguments))
+        Ok((called, arguments))
     }
 
-    fn identified(&mut self, call: CallId, spec: &ToolSpec, arguments: Json) {
+    /// The tool of this name. That of a client was there first, if the agent has got one of its name since.
+    fn called(&self, name: &str) -> Option<CalledTool> {
+        if let Some(tool) = self.state.client_tools.get(name) {
+            return Some(CalledTool { spec: tool.spec(), performer: Performer::Client, timeout: tool.timeout() });
+        }
+        let spec = self.state.tools.resolved.tools.iter().find(|spec| spec.name.as_str() == name)?;
+        Some(CalledTool { spec: spec.clone(), performer: Performer::Fleet, timeout: spec.timeout() })
+    }
+
+    fn identified(&mut self, call: CallId, called: &CalledTool, arguments: Json) {
+        let CalledTool { spec, performer, timeout } = called;
         let question = spec.name.as_str() == ASK_USER;
         let Some(mut asked) = self.state.setup.as_ref().map(|setup| setup.approvals().of(spec, &arguments)) else {
             return;
@@ -79,8 +93,9 @@ impl DecisionBuilder<'_> {
             arguments: arguments.clone(),
             effect: spec.effect,
             approval: asked.approval,
-            timeout_ms: u64::try_from(spec.timeout().as_millis()).unwrap_or(u64::MAX),
+            timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
             max_output: spec.output_bytes_max(),
+            performer: *performer,
         }));
         match asked.approval {
             ApprovalPolicy::Never => {}
@@ -169,6 +184,8 @@ impl DecisionBuilder<'_> {
             return Err(self.late(ErrorCode::NotNow, "the call was answered, cancelled or superseded"));
         };
         let takes = match &state.stage {
+            // An executor has nothing to say about the call of a client.
+            _ if !state.performer.is_fleet() => false,
             CallStage::Open { attempt, .. } => *attempt == result.meta.attempt,
             // The truth about a call that was given up, while the model has not read otherwise.
             CallStage::Done(Outcome::Unknown | Outcome::Timeout) => result.outcome == Outcome::Ok,
@@ -191,6 +208,8 @@ impl DecisionBuilder<'_> {
             whole: result.whole.clone(),
             used: result.used,
             replaces: state.is_done(),
+            performer: Performer::Fleet,
+            by: None,
         }));
         Ok(())
     }
@@ -200,8 +219,9 @@ impl DecisionBuilder<'_> {
         let (call, attempt) = (&extension.meta.call, extension.meta.attempt);
         let turn = self.state.turn.as_ref();
         let open = turn.and_then(|turn| Some((turn.clock.deadline_from(self.at), turn.call(call)?)));
-        let Some((end, CallStage::Open { attempt: current, deadline, child: None, .. })) =
-            open.map(|(end, state)| (end, &state.stage))
+        let at_executor = open.filter(|(_, state)| matches!(state.runs_at(), Some(RunsAt::Executor)));
+        let Some((end, CallStage::Open { attempt: current, deadline, .. })) =
+            at_executor.map(|(end, state)| (end, &state.stage))
         else {
             return Err(Rejection::new(ErrorCode::NotNow, "the call is not running"));
         };
@@ -221,6 +241,13 @@ pub(super) fn annotate_result(state: &ToolCallState, content: &str) -> String {
     let shown = &changed[..changed.floor_char_boundary(GATE_SHOWN_BYTES)];
     let more = if shown.len() < changed.len() { " …" } else { "" };
     format!("(A person changed the arguments to {shown}{more}.)\n{content}")
+}
+
+/// The tool that a call names, and who performs it.
+struct CalledTool {
+    spec: ToolSpec,
+    performer: Performer,
+    timeout: Duration,
 }
 
 /// What an answer to the gate of a call decides.

@@ -260,6 +260,8 @@ impl DecisionBuilder<'_> {
             whole: None,
             used: None,
             replaces: state.is_done(),
+            performer: state.performer,
+            by: None,
         }));
     }
 }

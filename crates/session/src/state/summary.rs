@@ -1,8 +1,9 @@
 //! What the session index and clients see of a state.
 
+use contract::client_tool::OpenClientCall;
 use contract::commit::{OpenGate, SessionSummary};
 use contract::event::GateKind;
-use contract::limits::{GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
+use contract::limits::{CLIENT_CALL_SHOWN_BYTES, CLIENT_CALLS_SHOWN_MAX, GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
 use contract::text::{show, show_json};
 use contract::tool::{arguments_sha256, sha256_hex};
 
@@ -27,7 +28,30 @@ impl State {
             parent: self.setup.as_ref().and_then(|s| s.parent.as_ref()).map(|parent| parent.session_id.clone()),
             tally: self.tally.clone(),
             gates: self.open_gates(GATE_SHOWN_BYTES, GATES_SHOWN_MAX),
+            client_calls: self.open_client_calls(CLIENT_CALL_SHOWN_BYTES, CLIENT_CALLS_SHOWN_MAX),
         }
+    }
+
+    /// What waits for a client, at most so many, their arguments shortened to so many bytes.
+    pub(crate) fn open_client_calls(&self, shown_max: usize, most: usize) -> Vec<OpenClientCall> {
+        let calls = self.turn.as_ref().map_or(&[][..], |turn| turn.calls());
+        let open = calls.iter().filter(|state| state.waits_for_client()).filter_map(|state| match &state.stage {
+            CallStage::Open { request, deadline, since, .. } => Some((state, request, *deadline, *since)),
+            CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
+        });
+        let shown = open.take(most).map(|(state, request, deadline, since)| {
+            let text = request.arguments.get();
+            let beginning = &text[..text.floor_char_boundary(shown_max)];
+            OpenClientCall {
+                call: state.call.clone(),
+                tool: request.tool.clone(),
+                arguments: beginning.to_owned(),
+                shortened: beginning.len() < text.len(),
+                since,
+                deadline,
+            }
+        });
+        shown.collect()
     }
 
     /// What waits for a person, at most so many, their arguments shortened to so many bytes.

@@ -1,5 +1,6 @@
 //! One tool call of a reply, from its announcement to its result.
 
+use contract::client_tool::Performer;
 use contract::event::Child;
 use contract::ids::{CallId, ToolName};
 use contract::settings::OnExpiry;
@@ -20,6 +21,9 @@ pub(crate) struct ToolCallState {
     /// The id of the commit that opened it first; empty before, and where an older version opened it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) opened_by: String,
+    /// Who performs it. It stays with the call, whatever becomes of the tool of its name.
+    #[serde(default, skip_serializing_if = "Performer::is_fleet")]
+    pub(crate) performer: Performer,
 }
 
 /// How far a tool call is.
@@ -37,7 +41,7 @@ pub(crate) enum CallStage {
         #[serde(default)]
         on_expiry: OnExpiry,
     },
-    /// Sent to the executors, or to a child session.
+    /// Sent to the executors or to a child session, or waits for a client.
     Open {
         request: Box<ToolRequest>,
         attempt: u32,
@@ -46,9 +50,23 @@ pub(crate) enum CallStage {
         /// The session that performs it, where the loop does.
         #[serde(default)]
         child: Option<Box<Child>>,
+        /// When it was opened; 1970 where an older fold did not say.
+        #[serde(default)]
+        since: Timestamp,
     },
     /// Has its one result.
     Done(Outcome),
+}
+
+/// Who performs an open call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RunsAt<'a> {
+    /// A tool, called by an executor.
+    Executor,
+    /// A child session.
+    Child(&'a Child),
+    /// A client, which no work item reaches.
+    Client,
 }
 
 /// What is asked of a tool.
@@ -79,6 +97,26 @@ impl ToolCallState {
 
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.stage, CallStage::Open { .. })
+    }
+
+    /// Who performs the call now; none where it is not open.
+    pub(crate) fn runs_at(&self) -> Option<RunsAt<'_>> {
+        let CallStage::Open { child, .. } = &self.stage else { return None };
+        Some(match (self.performer, child) {
+            (Performer::Client, _) => RunsAt::Client,
+            (Performer::Fleet, Some(child)) => RunsAt::Child(child),
+            (Performer::Fleet, None) => RunsAt::Executor,
+        })
+    }
+
+    /// Whether the fleet performs the call now.
+    pub(crate) fn runs_in_fleet(&self) -> bool {
+        matches!(self.runs_at(), Some(RunsAt::Executor | RunsAt::Child(_)))
+    }
+
+    /// Whether the call waits for a client now.
+    pub(crate) fn waits_for_client(&self) -> bool {
+        matches!(self.runs_at(), Some(RunsAt::Client))
     }
 
     pub(crate) fn request(&self) -> Option<&ToolRequest> {

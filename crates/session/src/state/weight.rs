@@ -32,6 +32,10 @@ impl State {
             let words = tool.description.len() + tool.instructions.as_ref().map_or(0, String::len);
             TOOL_BYTES + 2 * (words + tool.parameters.get().len())
         });
+        let sets = self.waiting.iter().filter_map(|waiting| waiting.client_tools.as_ref()).chain([&self.client_tools]);
+        let brought = sets
+            .flat_map(|set| &set.tools)
+            .map(|tool| TOOL_BYTES + 2 * (tool.description.len() + tool.parameters.get().len()));
         let calls = self.turn.as_ref().map_or(&[][..], |turn| turn.calls()).iter();
         let arguments = calls.map(|state| {
             let changed = state.changed.as_ref().map_or(0, |changed| changed.get().len());
@@ -39,6 +43,6 @@ impl State {
         });
         let user_message = self.turn.as_ref().map_or(0, |turn| turn.text.len());
         let report = self.report.as_ref().map_or(0, |report| report.content.len());
-        SMALL_BYTES + setup + tools.sum::<usize>() + arguments.sum::<usize>() + user_message + report
+        SMALL_BYTES + setup + tools.chain(brought).sum::<usize>() + arguments.sum::<usize>() + user_message + report
     }
 }

@@ -112,7 +112,7 @@ fn command_that_bypasses_the_edge_is_refused_and_changes_nothing() {
         assert_eq!(talk.refused(), expected, "features add up");
     }
     let parts = vec![Part::Text { text: "x".to_owned() }; 65];
-    talk.send(SendUserMessage { content: Content::Parts(parts), mode: MessageMode::Queue });
+    talk.send(SendUserMessage::new(Content::Parts(parts), MessageMode::Queue));
     refused_alone(&talk, "too_large", &["`content`", "64"]);
     talk.answer_with(AnswerDecision::Deny, |answer| answer.note = Some("x".repeat(4_097)));
     refused_alone(&talk, "too_large", &["`note`", "4096"]);

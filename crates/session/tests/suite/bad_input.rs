@@ -29,7 +29,7 @@ fn answer(talk: &mut Talk, gate: &str, sha256: &str, decision: AnswerDecision, m
 }
 
 fn send_message(talk: &mut Talk, content: Content, mode: MessageMode) {
-    talk.command(Verb::SendUserMessage, Body::Send(SendUserMessage { content, mode }));
+    talk.command(Verb::SendUserMessage, Body::Send(SendUserMessage::new(content, mode)));
 }
 
 fn set(talk: &mut Talk, continuation: ContinuationOverride) {

@@ -13,6 +13,7 @@ mod attempts;
 mod bad_commands;
 mod bad_input;
 mod children;
+mod client_tools;
 mod commands;
 mod configure;
 mod context;

@@ -12,7 +12,7 @@ use session::{Body, Session};
 use crate::talk::{Cast, Talk};
 
 fn send() -> Body {
-    Body::Send(SendUserMessage { content: Content::Text("More.".to_owned()), mode: MessageMode::Steer })
+    Body::Send(SendUserMessage::new(Content::Text("More.".to_owned()), MessageMode::Steer))
 }
 
 fn finished() -> Body {
@@ -69,6 +69,7 @@ fn tools_are_resolved_only_where_a_turn_may_begin() {
 fn configure_recomposes_only_for_model_or_features() {
     let talk = Talk::begin(ContinuationSettings::default());
     let configure = |model: Option<&str>, enable: &[&str]| contract::command::Configure {
+        client_tools: None,
         agent: None,
         model: model.map(str::to_owned),
         features: Features { enable: enable.iter().map(ToString::to_string).collect(), disable: Vec::new() },

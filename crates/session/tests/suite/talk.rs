@@ -43,6 +43,8 @@ pub(crate) struct Talk {
     /// Tools of the tenant besides those that every test has.
     pub(crate) more_tools: Vec<ToolSpec>,
     waits: usize,
+    /// Who sends the next command.
+    pub(crate) by: Option<String>,
     /// When the edge took the next command in.
     pub(crate) sent: Option<Timestamp>,
     /// The log, as its writer writes it.
@@ -91,6 +93,7 @@ impl Talk {
             replay: None,
             more_tools: Vec::new(),
             waits: 0,
+            by: None,
             sent: None,
             log: Vec::new(),
             story: String::new(),
@@ -149,7 +152,7 @@ impl Talk {
             control_seq: client.then_some(self.inputs),
             control_at: None,
             sent: self.sent,
-            by: None,
+            by: self.by.clone(),
             traceparent: client.then(|| format!("00-{:032x}-{:016x}-01", self.inputs, self.inputs)),
             tools: Some(Arc::new(
                 [look, act, session::delegate_spec(), session::ask_user_spec()]
@@ -225,7 +228,7 @@ impl Talk {
 
     /// The user says something.
     pub(crate) fn send_message(&mut self, text: &str, mode: MessageMode) {
-        self.send(SendUserMessage { content: Content::Text(text.to_owned()), mode });
+        self.send(SendUserMessage::new(Content::Text(text.to_owned()), mode));
     }
 
     /// The same, with all that a message may hold.

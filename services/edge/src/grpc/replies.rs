@@ -1,6 +1,7 @@
 //! Conversion of results to messages.
 
 use contract::ErrorCode;
+use contract::client_tool::OpenClientCall;
 use contract::commit::SessionSummary;
 use contract::compose::KnownModel;
 use contract::event::GateKind;
@@ -10,7 +11,7 @@ use serde_json::Value;
 
 use crate::api_error::ApiError;
 use crate::commands::{CommandReply, PendingCommand};
-use crate::session_api::{AgentInfo, PendingGate};
+use crate::session_api::{AgentInfo, PendingClientCall, PendingGate};
 
 pub(super) fn to_mail(mail: WaitingMail) -> proto::Mail {
     let WaitingMail { id, from, subject, text, sent, answers } = mail;
@@ -51,7 +52,25 @@ pub(super) fn to_session_info(summary: SessionSummary) -> proto::SessionInfo {
         output_tokens: summary.spent.usage.output,
         cost_usd: summary.spent.cost_usd,
         stop_reason: summary.stop_reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
+        client_calls: summary.client_calls.into_iter().map(to_client_call).collect(),
     }
+}
+
+fn to_client_call(open: OpenClientCall) -> proto::ClientCall {
+    let OpenClientCall { call, tool, arguments, shortened, since, deadline } = open;
+    proto::ClientCall {
+        call: call.to_string(),
+        tool: tool.to_string(),
+        arguments,
+        shortened,
+        since: since.to_string(),
+        deadline: deadline.to_string(),
+    }
+}
+
+pub(super) fn to_pending_call(pending: PendingClientCall) -> proto::PendingClientCall {
+    let PendingClientCall { session_id, agent, title, call } = pending;
+    proto::PendingClientCall { session_id: session_id.into(), agent, title, call: Some(to_client_call(call)) }
 }
 
 pub(super) fn to_gate(pending: PendingGate) -> proto::Gate {

@@ -1,7 +1,7 @@
 //! Conversion of messages to parameters.
 
 use contract::command::{ControlReason, Start};
-use contract::{Json, Timestamp};
+use contract::{ClientTool, Json, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::api_error::ApiError;
@@ -42,6 +42,16 @@ pub(super) fn parse_control(message: &proto::ControlRequest) -> Result<CommandRe
     let reason = Some(message.reason.clone()).filter(|reason| !reason.is_empty());
     UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, ControlReason { reason })?
         .validate()
+}
+
+/// Parses the tools that a message brings; an empty text means that they stay as they are.
+pub(super) fn parse_client_tools(text: &str) -> Result<Option<Vec<ClientTool>>, ApiError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    params::check_size("`client_tools_json`", text)?;
+    let wrong = |error| ApiError::bad_request(format!("`client_tools_json` must be a list of tools: {error}"));
+    serde_json::from_str(text).map(Some).map_err(wrong)
 }
 
 /// Parses an instant; an empty text means none.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bus::Depth;
 use contract::ErrorCode;
+use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, AnswerDecision, Configure, MessageMode, SendUserMessage};
 use contract::commit::Phase;
 use contract::model::Content;
@@ -12,9 +13,12 @@ use tonic::{Request, Response, Status};
 
 use super::GrpcService;
 use super::replies::{
-    to_agent_info, to_gate, to_json, to_mail, to_model_info, to_session_info, to_tool_info, wait_for_command,
+    to_agent_info, to_gate, to_json, to_mail, to_model_info, to_pending_call, to_session_info, to_tool_info,
+    wait_for_command,
 };
-use super::requests::{parse_control, parse_dead_letter, parse_optional_json, parse_options, parse_since, parse_start};
+use super::requests::{
+    parse_client_tools, parse_control, parse_dead_letter, parse_optional_json, parse_options, parse_since, parse_start,
+};
 use super::stream::{NotificationStream, stream_notifications};
 use crate::api_error::ApiError;
 use crate::client_queue::QueueEnd;
@@ -47,7 +51,10 @@ impl Service for GrpcService {
             } else {
                 params::parse_word("mode", &message.mode)?
             };
-            let body = SendUserMessage { content: Content::from(message.text.as_str()), mode };
+            let body = SendUserMessage {
+                client_tools: parse_client_tools(&message.client_tools_json)?,
+                ..SendUserMessage::new(Content::from(message.text.as_str()), mode)
+            };
             let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
             let command = api.validate_command(caller, command).await?;
             wait_for_command(api.send(caller, command).await?).await
@@ -114,6 +121,38 @@ impl Service for GrpcService {
             let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
             let command = api.validate_command(caller, command).await?;
             wait_for_command(api.answer(caller, command).await?).await
+        })
+        .await
+    }
+
+    async fn answer_call(
+        &self,
+        request: Request<proto::AnswerCallRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::AnswerToolCall, &message.session_id, &request, async |api, caller| {
+            let body = AnswerToolCall {
+                call: params::parse("call", &message.call)?,
+                outcome: params::parse_word("outcome", &message.outcome)?,
+                content: message.content.clone(),
+            };
+            let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
+            let command = api.validate_command(caller, command).await?;
+            wait_for_command(api.answer_call(caller, command).await?).await
+        })
+        .await
+    }
+
+    async fn list_calls(
+        &self,
+        request: Request<proto::ListCallsRequest>,
+    ) -> Result<Response<proto::ListCallsReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::ListClientCalls, &message.session_id, &request, async |api, caller| {
+            let session_id = params::parse_optional("session_id", &message.session_id)?;
+            let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
+            let calls = api.list_client_calls(caller, &params::ListPendingParams { session_id, limit }).await?;
+            Ok(proto::ListCallsReply { calls: calls.into_iter().map(to_pending_call).collect() })
         })
         .await
     }
@@ -257,7 +296,7 @@ impl Service for GrpcService {
                 text => Some(params::parse_session_id(text)?),
             };
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let gates = api.list_gates(caller, &params::ListGatesParams { session_id, limit }).await?;
+            let gates = api.list_gates(caller, &params::ListPendingParams { session_id, limit }).await?;
             Ok(proto::ListGatesReply { gates: gates.into_iter().map(to_gate).collect() })
         })
         .await

@@ -1,5 +1,6 @@
 //! Commands of clients: address, body and validation.
 
+use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, Configure, ContinuationOverride, ControlReason, SendUserMessage, Start};
 use contract::{CommandId, ErrorCode, SessionId};
 use serde::de::DeserializeOwned;
@@ -136,6 +137,12 @@ impl CommandBody for ControlReason {
 impl CommandBody for Answer {
     fn validate(&self) -> Result<(), ApiError> {
         Ok(check::answer(self)?)
+    }
+}
+
+impl CommandBody for AnswerToolCall {
+    fn validate(&self) -> Result<(), ApiError> {
+        Ok(check::answer_tool_call(self)?)
     }
 }
 

@@ -37,17 +37,17 @@ pub(crate) struct ToolResultParams {
     pub(crate) call: CallId,
 }
 
-/// Parameters of the method `gates.list`.
+/// Parameters of the methods `gates.list` and `calls.list`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct ListGatesParams {
+pub(crate) struct ListPendingParams {
     /// All sessions if none is given.
     pub(crate) session_id: Option<SessionId>,
     /// Maximum number of entries; 0 means 100.
     pub(crate) limit: usize,
 }
 
-impl ListGatesParams {
+impl ListPendingParams {
     pub(crate) fn effective_limit(&self) -> usize {
         clamp_limit(self.limit)
     }

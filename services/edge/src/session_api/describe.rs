@@ -1,6 +1,7 @@
 //! Why a session does not move: what it waits for, who works on it, and what went wrong last.
 
 use bus::DeadLetter;
+use contract::client_tool::OpenClientCall;
 use contract::commit::{Commit, SessionSummary};
 use contract::event::{ErrorEvent, Event};
 use contract::fleet::{CallHolder, ReplicaStatus, WorkerService};
@@ -145,6 +146,8 @@ fn worker_call(wait: &Wait) -> Option<(Queue, &CallId)> {
         | Wait::User
         | Wait::Resume { .. }
         | Wait::Gate(_)
+        // Nobody in the fleet performs it.
+        | Wait::ClientCall(_)
         | Wait::Retry { .. }
         | Wait::PendingCalls { .. } => None,
     }
@@ -155,7 +158,10 @@ fn began(wait: &Wait, commits: &[(u64, Commit)]) -> Option<Timestamp> {
     let opened = match wait {
         Wait::ModelCall { slot, .. } | Wait::ToolCall { slot, .. } => *slot,
         Wait::Resume { since } => return *since,
-        Wait::User | Wait::Gate(_) | Wait::Retry { .. } | Wait::PendingCalls { .. } => return None,
+        // That of a client's call says so itself.
+        Wait::User | Wait::Gate(_) | Wait::ClientCall(_) | Wait::Retry { .. } | Wait::PendingCalls { .. } => {
+            return None;
+        }
     };
     commits.iter().find(|(slot, _)| *slot == opened).map(|(_, commit)| commit.meta.time)
 }
@@ -213,6 +219,10 @@ impl SessionDescription {
             Wait::Gate(gate) => Some(Finding::new(
                 format!("a person must answer gate {}", gate.gate),
                 "see `ailoop approvals`; without an answer it closes by itself at the time that it names",
+            )),
+            Wait::ClientCall(OpenClientCall { call, tool, deadline, .. }) => Some(Finding::new(
+                format!("the session waits for the client: call {call} of tool {tool} until {deadline}"),
+                "a client answers it with `session.answer_call`; without an answer the model reads `timeout` then",
             )),
             Wait::Retry { .. } => Some(Finding::new(
                 "a model call failed, and is made again later",

@@ -36,7 +36,7 @@ impl SessionApi {
     pub(crate) async fn list_gates(
         &self,
         caller: &ApiCaller,
-        params: &params::ListGatesParams,
+        params: &params::ListPendingParams,
     ) -> Result<Vec<PendingGate>, ApiError> {
         let mut gates: Vec<PendingGate> = if let Some(session) = &params.session_id {
             let _permit = self.acquire_permit(caller, RequestCost::Read).await?;

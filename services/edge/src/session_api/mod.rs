@@ -3,6 +3,7 @@
 mod api;
 mod budgets;
 mod catalogue;
+mod client_calls;
 mod describe;
 mod gates;
 mod history;
@@ -13,6 +14,7 @@ mod trace;
 
 pub(crate) use api::SessionApi;
 pub(crate) use catalogue::AgentInfo;
+pub(crate) use client_calls::PendingClientCall;
 pub(crate) use gates::PendingGate;
 pub(crate) use history::TranscriptPage;
 pub(crate) use queues::QueueDepth;

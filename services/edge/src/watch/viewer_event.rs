@@ -94,6 +94,7 @@ impl ViewerEvent {
             Topic::SessionStarted
             | Topic::UserProcessed
             | Topic::ToolCallIdentified
+            | Topic::ToolCallWaiting
             | Topic::ToolCallResult
             | Topic::StatusPaused
             | Topic::StatusResumed

@@ -132,6 +132,9 @@ async fn dispatch(
         Method::AnswerGate => {
             Ok(wait_for_command(api.answer(&caller, parse_command(&api, &caller, params).await?).await?))
         }
+        Method::AnswerToolCall => {
+            Ok(wait_for_command(api.answer_call(&caller, parse_command(&api, &caller, params).await?).await?))
+        }
         Method::ConfigureSession => {
             Ok(wait_for_command(api.configure(&caller, parse_command(&api, &caller, params).await?).await?))
         }
@@ -176,6 +179,12 @@ async fn dispatch(
         }
         Method::ListGates => {
             defer(params, move |params| async move { Ok(json!({"gates": api.list_gates(&caller, &params).await?})) })
+        }
+        Method::ListClientCalls => {
+            defer(
+                params,
+                move |params| async move { Ok(json!({"calls": api.list_client_calls(&caller, &params).await?})) },
+            )
         }
         Method::ListAgents => {
             defer(params, move |NoParams {}| async move { Ok(json!({"agents": api.list_agents(&caller).await?})) })

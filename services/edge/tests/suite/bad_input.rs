@@ -67,6 +67,7 @@ fn list_methods() -> Vec<MethodCase> {
         ("continuation", Object),
         ("features", Object),
         ("tools", List),
+        ("client_tools", List),
         ("streaming", Object),
     ];
     let list = [
@@ -88,16 +89,25 @@ fn list_methods() -> Vec<MethodCase> {
     ];
     vec![
         command("session.start", json!({"interactive": true}), &start),
-        command("session.send", json!({"session_id": "s", "text": "x"}), &[("text", Content), ("mode", Word)]),
+        command(
+            "session.send",
+            json!({"session_id": "s", "text": "x"}),
+            &[("text", Content), ("mode", Word), ("client_tools", List)],
+        ),
         command("session.pause", one.clone(), &reason),
         command("session.resume", one.clone(), &reason),
         command("session.stop", one.clone(), &reason),
         command("session.answer", answer, &gate),
+        command(
+            "session.answer_call",
+            json!({"session_id": "s", "call": "c1-1-1", "outcome": "ok", "content": "x"}),
+            &[("call", Id), ("outcome", Word), ("content", Text)],
+        ),
         command("session.clear", one.clone(), &reason),
         command(
             "session.configure",
             json!({"session_id": "s", "model": "rehearsal"}),
-            &[("agent", Id), ("continuation", Object), ("features", Object), ("model", Text)],
+            &[("agent", Id), ("continuation", Object), ("features", Object), ("model", Text), ("client_tools", List)],
         ),
         method("session.history", one.clone(), &session),
         method("session.transcript", one.clone(), &[("session_id", Id), ("after", Count), ("limit", Count)]),
@@ -115,6 +125,7 @@ fn list_methods() -> Vec<MethodCase> {
         method("tools.list", json!({}), &[]),
         method("tools.result", json!({"session_id": "s", "call": "c"}), &[("session_id", Id), ("call", Id)]),
         method("gates.list", json!({}), &[("session_id", Id), ("limit", Count)]),
+        method("calls.list", json!({}), &[("session_id", Id), ("limit", Count)]),
         method("mail.list", json!({}), &[("mailbox", Id)]),
         method("mail.send", json!({"to": "e", "subject": "x", "text": "x"}), &mail),
         method("mail.reply", json!({"id": "m", "text": ""}), &reply),

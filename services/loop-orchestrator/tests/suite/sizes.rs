@@ -22,7 +22,7 @@ async fn command_body_lost_command_is_a_dead_letter_and_stop_is_handled() {
     drain(orchestrator).await;
     let mut errors = world.errors().await;
     let content = Content::from("x".repeat(INLINE_BYTES_MAX + 1).as_str());
-    let lost = world.send(Verb::SendUserMessage, SendUserMessage { content, mode: MessageMode::Queue }).await;
+    let lost = world.send(Verb::SendUserMessage, SendUserMessage::new(content, MessageMode::Queue)).await;
     let stored = world.wait_for_message(Stream::Control, &subject::control(&key(), Verb::SendUserMessage, &lost)).await;
     let reference: serde_json::Value = serde_json::from_slice(&stored.payload).unwrap();
     world.bus.transport().delete_object(Objects::Work, reference["$blob"].as_str().unwrap()).await.unwrap();

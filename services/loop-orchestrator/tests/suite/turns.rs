@@ -180,7 +180,7 @@ async fn replica_dies_after_commit_another_publishes_the_call() {
     world.start().await;
     world.faults.set(Some(|op| if is_commit(op) { Fault::Crash { done: true } } else { Fault::None }));
     let length = world.log().await.len();
-    let message = SendUserMessage { content: "Hello".into(), mode: MessageMode::Queue };
+    let message = SendUserMessage::new("Hello".into(), MessageMode::Queue);
     world.send(Verb::SendUserMessage, message).await;
     while world.log().await.len() == length {
         tokio::time::sleep(Duration::from_millis(50)).await;

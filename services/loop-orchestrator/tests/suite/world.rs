@@ -117,7 +117,7 @@ impl World {
 
     /// Sends a message and waits until it is in the log.
     pub(crate) async fn send_message(&mut self, text: &str) -> Event {
-        let message = SendUserMessage { content: Content::from(text), mode: contract::command::MessageMode::Queue };
+        let message = SendUserMessage::new(Content::from(text), contract::command::MessageMode::Queue);
         let id = self.send(Verb::SendUserMessage, message).await;
         self.wait_until_handled(&id).await
     }

@@ -109,6 +109,7 @@ fn follows_failure(event: &Event) -> bool {
         | Event::ModelCallInterrupted(_)
         | Event::AiFullReceived(_)
         | Event::ToolCallIdentified(_)
+        | Event::ClientCallOpened(_)
         | Event::ToolCallExtended(_)
         | Event::StatusPaused(_)
         | Event::StatusResumed(_)

@@ -88,7 +88,7 @@ async fn run(seed: u64, mistake: PlantedMistake) -> Result<FleetStats, String> {
         match rng.below(12) {
             0..5 => {
                 let mode = *rng.pick(&[MessageMode::Steer, MessageMode::Queue, MessageMode::Interrupt]);
-                let message = SendUserMessage { content: Content::Text(plan(&mut rng)), mode };
+                let message = SendUserMessage::new(Content::Text(plan(&mut rng)), mode);
                 send(&client, &server, &key, Verb::SendUserMessage, &mut sent, message).await?;
             }
             5..7 => {

@@ -109,6 +109,9 @@ impl World {
             if let Event::TurnStarted(turn) = event {
                 self.turn_messages.insert(turn.turn, turn.messages.clone());
             }
+            if let Event::ClientCallOpened(opened) = event {
+                self.perform_as_client(&opened.call);
+            }
             if let Event::GateOpened(gate) = event {
                 // No answer, one, or two at the same time.
                 for _ in 0..*self.rng.pick(&[0, 1, 1, 1, 2]) {

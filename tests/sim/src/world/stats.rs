@@ -42,6 +42,8 @@ pub struct RareEvents {
     pub last_steps: u64,
     /// Replies that a judge assessed.
     pub judged: u64,
+    /// Calls that waited for a client.
+    pub client_calls: u64,
 }
 
 impl RareEvents {
@@ -57,6 +59,7 @@ impl RareEvents {
             Event::TurnCompleted(turn) if turn.stop_reason.is_limit() => &mut self.limits,
             Event::LimitReached(_) => &mut self.last_steps,
             Event::JudgeOpened(_) => &mut self.judged,
+            Event::ClientCallOpened(_) => &mut self.client_calls,
             Event::InputHandled(_)
             | Event::InputIgnored(_)
             | Event::SessionStarted(_)
@@ -103,6 +106,7 @@ impl RareEvents {
             limits: self.limits + other.limits,
             last_steps: self.last_steps + other.last_steps,
             judged: self.judged + other.judged,
+            client_calls: self.client_calls + other.client_calls,
         }
     }
 
@@ -119,9 +123,21 @@ impl RareEvents {
             limits,
             last_steps,
             judged,
+            client_calls,
         } = self;
-        let all =
-            [pruned, summaries, fallbacks, children, child_commands, questions, configured, limits, last_steps, judged];
+        let all = [
+            pruned,
+            summaries,
+            fallbacks,
+            children,
+            child_commands,
+            questions,
+            configured,
+            limits,
+            last_steps,
+            judged,
+            client_calls,
+        ];
         all.into_iter().min().unwrap_or(0)
     }
 }

@@ -1,5 +1,6 @@
 //! The user: commands at random times, settings, and answers to gates.
 
+use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{
     Answer, AnswerDecision, Configure, ContinuationOverride, ControlReason, MessageMode, SendUserMessage, Start, Verb,
 };
@@ -9,10 +10,12 @@ use contract::model::Content;
 use contract::settings::{
     AgentSettings, ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune, ToolFilter,
 };
+use contract::tool::EffectClass;
 use contract::{AgentId, CommandId, Json, Timestamp};
 use session::{Body, ConfigureInput, Input, StartInput};
 
 use crate::planted_bug::PlantedBug;
+use crate::replies::CLIENT_TOOL;
 use crate::world::catalogue::CATALOGUE;
 use crate::world::state::{Action, World};
 
@@ -31,7 +34,7 @@ impl World {
                 0..45 => {
                     let mode = *self.rng.pick(&[MessageMode::Steer, MessageMode::Queue, MessageMode::Interrupt]);
                     let content = Content::Text(format!("message {}", self.inputs.len()));
-                    (Verb::SendUserMessage, Body::Send(SendUserMessage { content, mode }))
+                    (Verb::SendUserMessage, Body::Send(SendUserMessage::new(content, mode)))
                 }
                 45..58 => (Verb::Pause, Body::Pause(reason)),
                 58..84 => (Verb::Resume, Body::Resume(reason)),
@@ -39,7 +42,12 @@ impl World {
                 86..89 => (Verb::Configure, self.configure()),
                 89..92 => (Verb::ClearHistory, Body::Clear(reason)),
                 92..95 => (Verb::Start, self.start(true)),
-                95..98 => (Verb::Answer, self.blind_answer("c1-1-1", b"{\"a\":1}")),
+                95..97 => (Verb::Answer, self.blind_answer("c1-1-1", b"{\"a\":1}")),
+                97..98 => {
+                    let call = contract::CallId::tool(1, 1, 1);
+                    let answer = self.client_answer(&call);
+                    (Verb::AnswerToolCall, Body::AnswerToolCall(answer))
+                }
                 _ => (Verb::Answer, self.blind_answer("limit-1-1", b"max_iterations")),
             };
             self.command(verb, body, time);
@@ -61,7 +69,8 @@ impl World {
             prune: self.rng.chance(50).then_some(Prune::Summarise),
             ..ContinuationOverride::default()
         };
-        let configure = Configure { continuation: Some(continuation), ..Configure::default() };
+        let client_tools = self.rng.chance(30).then(|| self.client_tools());
+        let configure = Configure { continuation: Some(continuation), client_tools, ..Configure::default() };
         Body::Configure(Box::new(ConfigureInput { configure, composed: None }))
     }
 
@@ -110,8 +119,38 @@ impl World {
             },
         };
         let prompt = self.rng.chance(90).then(|| Content::Text(format!("message {}", self.inputs.len())));
-        let start = Start { prompt, interactive, ..Start::default() };
+        let start = Start { prompt, interactive, client_tools: self.client_tools(), ..Start::default() };
         Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(Box::new(composed)) }))
+    }
+
+    /// The tools that the client brings, if it brings any.
+    pub(super) fn client_tools(&mut self) -> Vec<ClientTool> {
+        if self.rng.chance(20) {
+            return Vec::new();
+        }
+        vec![ClientTool {
+            name: contract::ToolName::new(CLIENT_TOOL).unwrap_or_else(|_| unreachable!("a valid id")),
+            description: String::new(),
+            parameters: Json::of(&serde_json::json!({"type": "object"})),
+            effect: *self.rng.pick(&[EffectClass::Pure, EffectClass::AtMostOnce]),
+            timeout_ms: Some(20_000),
+            max_output: None,
+        }]
+    }
+
+    /// An answer of a client to a call, which may not be open.
+    pub(super) fn client_answer(&mut self, call: &contract::CallId) -> AnswerToolCall {
+        let outcome = *self.rng.pick(&[ClientOutcome::Ok, ClientOutcome::Ok, ClientOutcome::Error]);
+        AnswerToolCall { call: call.clone(), outcome, content: "clicked".to_owned() }
+    }
+
+    /// What the client of a call does: it is dead, or answers, or answers twice; in time, or late.
+    pub(super) fn perform_as_client(&mut self, call: &contract::CallId) {
+        for _ in 0..*self.rng.pick(&[0, 1, 1, 1, 2]) {
+            let answer = self.client_answer(call);
+            let delay = self.rng.below(30_000);
+            self.command(Verb::AnswerToolCall, Body::AnswerToolCall(answer), delay);
+        }
     }
 
     /// An answer to a gate that may not be open.
@@ -145,6 +184,9 @@ impl World {
         self.control_seq += 1;
         let seq = self.control_seq;
         let id = format!("u{}", self.inputs.len());
+        if let Body::AnswerToolCall(answer) = &body {
+            self.oracle.record_client_answer(id.clone(), answer);
+        }
         let index = self.input(InputKind::Control(verb), &id, Some(seq), body);
         self.waiting.insert(seq, index);
         let jitter = if self.fault(10) { self.rng.below(9_000) } else { 0 };

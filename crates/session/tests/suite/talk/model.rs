@@ -132,6 +132,7 @@ fn tool_of(arguments: &str) -> &'static str {
     match arguments {
         arguments if arguments.contains("\"agent\"") => contract::tool::DELEGATE,
         arguments if arguments.contains("\"act\"") => "act",
+        arguments if arguments.contains("\"click\"") => "click",
         arguments if arguments.contains("\"question\"") => ASK_USER,
         _ => "look",
     }

@@ -109,6 +109,7 @@ pub(crate) fn session_started(agent: &str) -> Event {
         features: contract::command::Features::default(),
         overrides: None,
         only_tools: None,
+        client_tools: Vec::new(),
         agent,
         model: ModelSettings { id: "rehearsal".to_owned(), ..ModelSettings::default() },
         interactive: true,
@@ -141,6 +142,7 @@ pub(crate) fn user_message(id: &str, text: &str) -> Event {
         message_id: CommandId::new(id).unwrap(),
         content: Content::from(text),
         mode: contract::command::MessageMode::Steer,
+        client_tools: None,
     })
 }
 
@@ -202,6 +204,7 @@ impl Inner {
             Verb::Pause => (None, vec![Event::StatusPaused(StatusChanged::default())]),
             Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
             Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
+            Verb::AnswerToolCall => (refuse(ErrorCode::UnknownCall), vec![]),
             Verb::Stop => (None, vec![session_ended()]),
             Verb::ClearHistory
             | Verb::Configure
