@@ -2,6 +2,7 @@
 
 mod backup;
 mod bad_input;
+mod client_tools;
 mod contexts;
 mod control;
 mod delegate;

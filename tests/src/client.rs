@@ -183,6 +183,30 @@ impl TestClient {
         with_code(self.0.clone().answer(request).await)
     }
 
+    /// The calls of a session that wait for a client.
+    pub async fn client_calls(&self, session: &str) -> anyhow::Result<Vec<proto::PendingClientCall>> {
+        let request = proto::ListCallsRequest { session_id: session.to_owned(), limit: 0 };
+        Ok(with_code(self.0.clone().list_calls(request).await)?.calls)
+    }
+
+    /// Answers a call that waits for a client.
+    pub async fn answer_call(
+        &self,
+        session: &str,
+        call: &str,
+        outcome: &str,
+        content: &str,
+    ) -> anyhow::Result<CommandReply> {
+        let request = proto::AnswerCallRequest {
+            session_id: session.to_owned(),
+            call: call.to_owned(),
+            outcome: outcome.to_owned(),
+            content: content.to_owned(),
+            ..proto::AnswerCallRequest::default()
+        };
+        with_code(self.0.clone().answer_call(request).await)
+    }
+
     /// The transcript as the model sees it.
     pub async fn history(&self, session: &str) -> anyhow::Result<Vec<Value>> {
         let reply = with_code(self.0.clone().history(SessionRequest { session_id: session.to_owned() }).await)?;

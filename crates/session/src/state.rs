@@ -264,8 +264,9 @@ impl State {
         if !setup.agent.continuation.enabled {
             return SignalForm::Off;
         }
-        // Without tools neither the pseudo-call nor the envelope is asked for.
-        match (!self.offers_tools(), model.structured_output, model.multi_tool) {
+        // Without tools neither the pseudo-call nor the envelope is asked for. Those of clients do not count: the prompt
+        // says how to signal, and its composer knows the agent's tools alone.
+        match (self.tools.resolved.tools.is_empty(), model.structured_output, model.multi_tool) {
             (false, true, _) => SignalForm::Envelope,
             (false, false, true) => SignalForm::Call,
             (false, false, false) | (true, _, _) => SignalForm::Text,

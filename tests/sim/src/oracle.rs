@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::Json;
 use contract::client_tool::{AnswerToolCall, Performer};
 use contract::command::{Answer, AnswerDecision, Verb};
-use contract::event::{Event, GateKind, InputRef, StopReason};
+use contract::event::{Event, GateKind, InputKind, InputRef, StopReason};
 use contract::model::ModelItem;
 use contract::tool::{ASK_USER, Outcome, ToolItem};
 use serde_json::Value;
@@ -37,7 +37,9 @@ pub struct Oracle {
     open_tools: BTreeSet<String>,
     /// Calls of tools that a client brought.
     client_calls: BTreeSet<String>,
-    /// The calls that clients answer, by the input of the answer.
+    /// Whether the input of the current commit is the answer of a client to a call.
+    is_client_answer: bool,
+    /// The calls that clients answer, by the input of the answer, where that is known.
     client_answers: BTreeMap<String, String>,
     /// Calls that children perform, with the last command to each child.
     children: BTreeMap<String, Option<Verb>>,
@@ -122,6 +124,7 @@ impl Oracle {
         match event {
             Event::InputHandled(handled) => {
                 self.input = handled.input.id.to_string();
+                self.is_client_answer = handled.input.kind == InputKind::Control(Verb::AnswerToolCall);
                 ensure!(self.inputs.insert(handled.input.clone()), "input {:?} was handled twice", handled.input);
             }
             Event::InputIgnored(ignored) => {
@@ -314,8 +317,9 @@ impl Oracle {
                     result.performer
                 );
                 let is_answer = matches!(result.outcome, Outcome::Ok | Outcome::Error);
-                let answered = self.client_answers.get(&self.input) == Some(&call);
-                ensure!(!is_client || is_answer == answered, "{call} has an answer that no client gave");
+                ensure!(!is_client || is_answer == self.is_client_answer, "{call} has an answer that no client gave");
+                let answered = self.client_answers.get(&self.input).is_none_or(|answered| *answered == call);
+                ensure!(answered, "{call} has the answer that a client gave to another call");
                 self.spend(result.used.map_or(0.0, |used| used.spent.cost_usd));
                 let performed = self.children.remove(&call).is_some();
                 let own = matches!(result.outcome, Outcome::Cancelled | Outcome::Timeout | Outcome::Unknown);

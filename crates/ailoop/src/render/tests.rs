@@ -142,6 +142,14 @@ fn gate_shows_how_to_answer() {
 }
 
 #[test]
+fn call_of_a_client_tool_shows_what_the_session_waits_for() {
+    let data = r#"{"call":"c1-1-1","tool":"click","arguments":{},"effect":"pure","max_output":1,
+        "deadline":"2026-01-15T10:30:45.123Z"}"#;
+    let expected = "[waits for the client: call c1-1-1 of tool click until 2026-01-15T10:30:45.123Z]\n";
+    check(true, &[notification("tool_call.waiting", 0, data)], expected);
+}
+
+#[test]
 fn progress_of_several_lines_shows_first() {
     let progress = r#"{"call":"c1-1-1","tool":"scan","text":"half\nway"}"#;
     check(false, &[notification("tool_call.progress", 0, progress)], "[  tool scan  … half]\n");

@@ -117,8 +117,10 @@ fn client_tool_is_offered_beside_the_tools_of_the_agent_however_they_are_narrowe
         let mut talk = Talk::not_started("s");
         talk.start("start", start, Ok(Cast::default()));
         let mut names = offered(&talk);
+        let asked = names.iter().any(|name| name == contract::model::SIGNAL_TOOL);
         names.retain(|name| name != contract::model::SIGNAL_TOOL);
-        assert_eq!(names, expected);
+        // The prompt is composed for the tools of the agent: without them it asks for a signal in prose.
+        assert_eq!((asked, names), (expected.len() > 1, expected.iter().map(ToString::to_string).collect()));
     }
 }
 
