@@ -191,8 +191,10 @@ impl Transcript {
 
     /// Whether the transcript has the result of a call.
     pub(crate) fn has_result_of(&self, call: &CallId) -> bool {
-        let kinds = self.positioned_messages().filter(|(_, place)| place.kind == MessageKind::Result);
-        kinds.into_iter().any(|(message, _)| is_result_of(message, |id| id == call.as_str()))
+        let mut results = self.positioned_messages().filter(|(_, place)| place.kind == MessageKind::Result);
+        // The last ones are not behind their reply until the next step begins.
+        self.results.iter().any(|expected| expected.call == *call && expected.content.is_some())
+            || results.any(|(message, _)| is_result_of(message, |id| id == call.as_str()))
     }
 
     /// Text of the last user message.

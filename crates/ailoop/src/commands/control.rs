@@ -102,7 +102,7 @@ pub(super) async fn send_message(args: &SendArgs, terminal: &Terminal) -> Result
     let text = text_argument::read_text(&args.text, std::io::stdin())?;
     let client = connect(&args.target).await?;
     let mode = args.mode.as_str().to_owned();
-    let request = bounded(SendRequest { session_id, command_id: command_id(), text, mode, no_wait: false });
+    let request = bounded(SendRequest { session_id, command_id: command_id(), text, mode, ..SendRequest::default() });
     let reply = client.sessions().send(request).await.map_err(|status| client.failure(&status))?;
     note_result(terminal, &args.session, "accepted", reply.get_ref());
     Ok(Exit::Done)

@@ -176,7 +176,7 @@ impl Conversation<'_> {
             command_id: message_id.clone(),
             text: self.prompt.clone(),
             mode: if takes_over { "interrupt".to_owned() } else { String::new() },
-            no_wait: false,
+            ..SendRequest::default()
         };
         let report = |reason: &str| report_outage(self.terminal, reason, &session);
         self.client.call(report, async |mut sessions| sessions.send(bounded(request.clone())).await).await?;

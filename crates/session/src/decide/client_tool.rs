@@ -67,7 +67,7 @@ impl DecisionBuilder<'_> {
         let refuse = |code, why: &str| Err(Rejection::new(code, format!("call {call}: {why}")));
         let Some(state) = self.state.turn.as_ref().and_then(|turn| turn.call(call)) else {
             return if self.transcript.has_result_of(call) {
-                refuse(ErrorCode::NotNow, "it has its result already, and the model has read it")
+                refuse(ErrorCode::NotNow, "it has its result already; no answer changes it")
             } else {
                 refuse(ErrorCode::UnknownCall, "the session has no such call; `session.get` lists those that wait")
             };

@@ -198,7 +198,7 @@ fn answer_to_a_call_that_takes_none_is_refused_with_the_reason() {
     assert_eq!(talk.model_call().call.as_str(), "m1-2");
     answer_ok(&mut talk, "c1-1-1");
     let (code, message) = refusal(&talk);
-    assert!(code == "not_now" && message.contains("the model has read it"), "{message}");
+    assert!(code == "not_now" && message.contains("no answer changes it"), "{message}");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn turn_alone_with_a_client_uses_none_of_its_time() {
 }
 
 #[test]
-fn stop_cancels_a_call_that_waits_and_its_client_is_told_by_the_result() {
+fn stop_cancels_a_call_that_waits_and_its_result_says_so() {
     let mut talk = begin();
     talk.reply("", &[CLICK]);
     talk.stop();
@@ -298,6 +298,8 @@ fn deadline_of_a_client_call_stands_still_in_a_pause() {
     talk.pause();
     answer_ok(&mut talk, "c1-1-1");
     assert_eq!((talk.result().0, talk.open().len()), (Outcome::Ok, 0), "it may answer in a pause");
+    answer_ok(&mut talk, "c1-1-1");
+    assert_eq!(talk.refused(), Some("not_now"), "all calls have their results, and no step has read them");
     talk.resume();
     assert_eq!(talk.model_call().call.as_str(), "m1-2");
 }

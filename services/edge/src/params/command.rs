@@ -66,7 +66,7 @@ pub(crate) trait CommandBody {
     /// Refuses a body that the loop could not use.
     fn validate(&self) -> Result<(), ApiError>;
 
-    /// Whether the validation takes milliseconds, since it compiles patterns.
+    /// Whether the validation takes milliseconds, since it compiles patterns or reads schemas.
     fn is_costly(&self) -> bool {
         false
     }
@@ -96,7 +96,7 @@ impl CommandBody for Start {
     }
 
     fn is_costly(&self) -> bool {
-        self.continuation.as_ref().is_some_and(has_patterns)
+        self.continuation.as_ref().is_some_and(has_patterns) || !self.client_tools.is_empty()
     }
 }
 
@@ -106,13 +106,17 @@ impl CommandBody for Configure {
     }
 
     fn is_costly(&self) -> bool {
-        self.continuation.as_ref().is_some_and(has_patterns)
+        self.continuation.as_ref().is_some_and(has_patterns) || self.client_tools.is_some()
     }
 }
 
 impl CommandBody for SendUserMessage {
     fn validate(&self) -> Result<(), ApiError> {
         Ok(check::message(self)?)
+    }
+
+    fn is_costly(&self) -> bool {
+        self.client_tools.is_some()
     }
 
     fn rename_fields(params: &mut Map<String, Value>) -> Result<(), ApiError> {

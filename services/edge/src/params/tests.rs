@@ -1,6 +1,7 @@
 //! Commands that are refused, and those that are accepted.
 
 use contract::ErrorCode;
+use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, AnswerDecision, Configure, ControlReason, MessageMode, SendUserMessage, Start};
 use contract::model::Content;
 use serde::de::DeserializeOwned;
@@ -57,6 +58,12 @@ fn refusals() -> Vec<((ErrorCode, String), ErrorCode, Vec<&'static str>)> {
         object(more).into_iter().for_each(|(field, value)| params[field] = value);
         refuse::<Answer>(params)
     };
+    let answer_call = |more: Value| {
+        let mut params = json!({"session_id": "s", "call": "c1-1-1", "outcome": "ok", "content": "x"});
+        object(more).into_iter().for_each(|(field, value)| params[field] = value);
+        refuse::<AnswerToolCall>(params)
+    };
+    let client_tools = |count: usize| (0..count).map(|n| json!({"name": format!("t{n}")})).collect::<Vec<_>>();
     let nested = |levels: usize| (1..levels).fold(json!(1), |inner, _| json!([inner]));
     let user = |text: &str| json!({"role": "user", "content": text});
     let part = json!({"type": "text", "text": "x"});
@@ -77,6 +84,18 @@ fn refusals() -> Vec<((ErrorCode, String), ErrorCode, Vec<&'static str>)> {
         (start(json!({"agent": "E!"})), BadRequest, vec!["`agent`", "E!"]),
         (start(json!({"agent": 1})), BadRequest, vec!["`agent`"]),
         (start(json!({"model": " "})), BadRequest, vec!["`model`", "leave it out"]),
+        (start(json!({"client_tools": [{"name": "a b"}]})), BadRequest, vec!["`client_tools[0].name`"]),
+        (
+            start(json!({"client_tools": [{"name": "a", "x": 1}]})),
+            BadRequest,
+            vec!["`client_tools[0].x`", "unknown field"],
+        ),
+        (start(json!({"client_tools": client_tools(129)})), TooLarge, vec!["`client_tools`", "129 tools", "128"]),
+        (start(json!({"client_tools": [{"name": "delegate"}]})), BadRequest, vec!["client_tools[0].name", "delegate"]),
+        // answer_call
+        (answer_call(json!({"outcome": "denied"})), BadRequest, vec!["`outcome`", "denied"]),
+        (answer_call(json!({"call": "a.b"})), BadRequest, vec!["`call`", "a.b"]),
+        (answer_call(json!({"content": long(1_048_577)})), TooLarge, vec!["`content`", "1048577", "1048576"]),
         (start(json!({"model": long(1_025)})), TooLarge, vec!["`model`", "1025", "1024"]),
         (start(json!({"interactive": "yes"})), BadRequest, vec!["`interactive`", "boolean"]),
         (
