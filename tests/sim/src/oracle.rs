@@ -37,8 +37,8 @@ pub struct Oracle {
     open_tools: BTreeSet<String>,
     /// Calls of tools that a client brought.
     client_calls: BTreeSet<String>,
-    /// Whether the input of the current commit is the answer of a client to a call.
-    is_client_answer: bool,
+    /// Kind of the input of the current commit.
+    input_kind: Option<InputKind>,
     /// The calls that clients answer, by the input of the answer, where that is known.
     client_answers: BTreeMap<String, String>,
     /// Calls that children perform, with the last command to each child.
@@ -124,7 +124,7 @@ impl Oracle {
         match event {
             Event::InputHandled(handled) => {
                 self.input = handled.input.id.to_string();
-                self.is_client_answer = handled.input.kind == InputKind::Control(Verb::AnswerToolCall);
+                self.input_kind = Some(handled.input.kind);
                 ensure!(self.inputs.insert(handled.input.clone()), "input {:?} was handled twice", handled.input);
             }
             Event::InputIgnored(ignored) => {
@@ -317,7 +317,8 @@ impl Oracle {
                     result.performer
                 );
                 let is_answer = matches!(result.outcome, Outcome::Ok | Outcome::Error);
-                ensure!(!is_client || is_answer == self.is_client_answer, "{call} has an answer that no client gave");
+                let by_client = self.input_kind == Some(InputKind::Control(Verb::AnswerToolCall));
+                ensure!(!is_client || is_answer == by_client, "{call} has an answer that no client gave");
                 let answered = self.client_answers.get(&self.input).is_none_or(|answered| *answered == call);
                 ensure!(answered, "{call} has the answer that a client gave to another call");
                 self.spend(result.used.map_or(0.0, |used| used.spent.cost_usd));

@@ -98,6 +98,7 @@ impl PlantedBug {
     ];
 
     /// Changes the events of a decision, for bugs of the decision itself.
+    #[allow(clippy::too_many_lines, reason = "one arm per bug, each a few lines: a table reads best whole")]
     pub fn apply(self, events: &mut Vec<Event>) {
         match self {
             Self::SkipResult => {

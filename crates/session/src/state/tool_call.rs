@@ -63,7 +63,7 @@ pub(crate) enum CallStage {
 pub(crate) enum RunsAt<'a> {
     /// A tool, called by an executor.
     Executor,
-    /// A child session.
+    /// A child session of this one.
     Child(&'a Child),
     /// A client, which no work item reaches.
     Client,

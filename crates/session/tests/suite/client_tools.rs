@@ -203,13 +203,13 @@ fn answer_to_a_call_that_takes_none_is_refused_with_the_reason() {
 
 #[test]
 fn result_or_extension_of_an_executor_for_a_call_of_a_client_is_ignored() {
-    let mut talk = begin();
+    let mut talk = with(vec![ClientTool { timeout_ms: Some(60_000), ..tool("click") }], Cast::default());
     talk.reply("", &[CLICK]);
     let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
     talk.result_of("c1-1-1-1", call.clone(), Outcome::Ok, "forged");
     assert_eq!(talk.refused(), Some("not_now"));
     let deadline = waiting(&talk)[0].deadline;
-    talk.extend(&call, deadline.after(Duration::from_hours(1)));
+    talk.extend(&call, deadline.after(Duration::from_mins(1)));
     assert_eq!((talk.refused(), waiting(&talk)[0].deadline), (Some("not_now"), deadline));
 }
 
