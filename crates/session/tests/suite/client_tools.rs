@@ -447,11 +447,11 @@ fn long_arguments_are_shortened_in_lists_and_whole_where_one_session_is_asked() 
 #[test]
 fn calls_of_clients_and_of_the_fleet_run_at_the_same_time() {
     let mut talk = begin();
-    talk.reply("", &[CLICK, LOOK, CLICK, CLICK, CLICK]);
+    talk.reply("", &[CLICK, LOOK, CLICK, CLICK, CLICK, CLICK]);
     assert_eq!((waiting(&talk).len(), talk.open().len()), (3, 1), "four at once, of either kind");
     answer_ok(&mut talk, "c1-1-3");
-    assert_eq!(waiting(&talk).len(), 3, "the last one takes the free place");
-    for call in ["c1-1-1", "c1-1-4", "c1-1-5"] {
+    assert_eq!(waiting(&talk).len(), 3, "the next one takes the free place");
+    for call in ["c1-1-1", "c1-1-4", "c1-1-5", "c1-1-6"] {
         answer_ok(&mut talk, call);
     }
     talk.results("found");
