@@ -1,5 +1,6 @@
 //! The command line, as clap reads it.
 
+mod api_key;
 mod approvals;
 mod backup;
 mod budgets;
@@ -23,6 +24,7 @@ mod version;
 
 use clap::{Parser, Subcommand};
 
+pub use api_key::{ApiKeyCommand, ApiKeyNewArgs, ScopeArg};
 pub use approvals::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, DenyArgs, GateArgs, ReplyArgs};
 pub use backup::{BackupArgs, RestoreArgs};
 pub use budgets::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
@@ -151,6 +153,9 @@ pub enum CliCommand {
     /// Name the fleets that you work with, and choose one
     #[command(subcommand)]
     Context(ContextCommand),
+    /// Make API keys for the clients of an edge
+    #[command(subcommand)]
+    ApiKey(ApiKeyCommand),
     /// Show the composed prompts of agents
     #[command(subcommand)]
     Prompt(PromptCommand),

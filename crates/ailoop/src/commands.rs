@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod api_key;
 mod approvals;
 mod backup;
 mod bootstrap;
@@ -81,6 +82,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Patterns(PatternsCommand::Test(args)) => patterns::test_patterns(&args, terminal),
         CliCommand::Patterns(PatternsCommand::Suggest(args)) => patterns::suggest_patterns(&args, terminal).await,
         CliCommand::Config(command) => config::run(&command, terminal),
+        CliCommand::ApiKey(command) => api_key::run(&command, terminal),
         CliCommand::Context(command) => context::run(&command, terminal),
         CliCommand::Prompt(command) => prompt::run(&command, terminal),
         CliCommand::Completion { shell } => Ok(print_completion(shell, terminal)),

@@ -121,6 +121,7 @@ impl LocalFleet {
         bus.ensure().await.map_err(|error| at_server(error.into()))?;
 
         let token = plan.edge.token.as_ref().map(|token| token.expose().to_owned());
+        let tls = plan.edge.tls.clone();
         let (common, home, missing_keys) = (plan.common.clone(), plan.home.clone(), plan.missing_keys.clone());
         let services = Services::start(plan, nats_config, &bus).await?;
         let reachable = Readiness::new("nats");
@@ -136,8 +137,8 @@ impl LocalFleet {
         let run = RunFile {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            grpc: format!("http://{}", addresses.grpc),
-            ws: format!("ws://{}/ws", addresses.ws),
+            grpc: format!("{}://{}", if tls.is_some() { "https" } else { "http" }, addresses.grpc),
+            ws: format!("{}://{}/ws", if tls.is_some() { "wss" } else { "ws" }, addresses.ws),
             nats: url,
             one_session: false,
             missing_keys,

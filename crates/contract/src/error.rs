@@ -52,6 +52,10 @@ codes! {
     UnknownModel = "unknown_model",
     /// No prompt feature of that name.
     UnknownFeature = "unknown_feature",
+    /// There is no budget of this name.
+    UnknownBudget = "unknown_budget",
+    /// There is no dead letter of this name.
+    UnknownDeadLetter = "unknown_dead_letter",
     /// There is no session of this id.
     UnknownSession = "unknown_session",
     /// The session has ended.
@@ -68,8 +72,10 @@ codes! {
     ApprovalNeeded = "approval_needed",
     /// No such method or verb.
     UnknownMethod = "unknown_method",
-    /// No or a wrong token.
+    /// No credential, a wrong one, or one that is no longer valid.
     Unauthorized = "unauthorized",
+    /// The credential does not grant this.
+    Forbidden = "forbidden",
     /// A limit of the fleet is reached; try again later.
     Overloaded = "overloaded",
     /// Too many commands wait for this session.

@@ -110,6 +110,16 @@ pub const WAITING_CALLS_MAX: u64 = 2_000;
 pub const TENANT_SHARE_PERCENT: u64 = 80;
 /// Sessions of one tenant that have not ended, where the configuration says nothing else.
 pub const TENANT_SESSIONS_MAX: usize = 50_000;
+/// Tenants whose session index one edge keeps in memory.
+pub const EDGE_TENANTS_MAX: usize = 256;
+/// API keys of one file.
+pub const API_KEYS_MAX: usize = 10_000;
+/// Agents that one API key names.
+pub const API_KEY_AGENTS_MAX: usize = 64;
+/// Issuers whose access tokens one edge accepts.
+pub const ISSUERS_MAX: usize = 8;
+/// Verified access tokens that one edge keeps.
+pub const ACCESS_TOKENS_MAX: usize = 10_000;
 /// Bytes of one tenant in the log and the archive, where the configuration says nothing else.
 pub const TENANT_STORED_BYTES_MAX: u64 = 64 << 30;
 /// Bytes of the session index that an edge keeps in memory; a larger one is read from its bucket for each call.

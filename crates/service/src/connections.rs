@@ -213,6 +213,8 @@ pub struct Connection {
     address: IpAddr,
     protocol: &'static str,
     evicted: CancellationToken,
+    /// Bytes that its transport takes beside those of its protocol.
+    transport_bytes: usize,
     /// Bytes that it took from the budget; 0 while it is pending.
     bytes: AtomicUsize,
     pace: Pace,
@@ -260,6 +262,11 @@ impl Connections {
     /// Adds a connection as pending. Where there are too many, the oldest pending one is told to close: first of the
     /// same address, then of the address that has most.
     pub fn open(&self, protocol: &'static str, peer: IpAddr) -> Arc<Connection> {
+        self.open_with(protocol, peer, 0)
+    }
+
+    /// As [`Connections::open`], with bytes that its transport takes beside those of its protocol.
+    pub(crate) fn open_with(&self, protocol: &'static str, peer: IpAddr, transport_bytes: usize) -> Arc<Connection> {
         let limits = &self.inner.limits;
         let address = network(peer);
         let evicted = CancellationToken::new();
@@ -277,7 +284,8 @@ impl Connections {
         state.by_address.entry(address).or_default().push_back(id);
         drop(state);
         let (registry, pace) = (self.inner.clone(), Pace::new(limits.rate()));
-        Arc::new(Connection { registry, id, address, protocol, evicted, bytes: AtomicUsize::new(0), pace })
+        let bytes = AtomicUsize::new(0);
+        Arc::new(Connection { registry, id, address, protocol, evicted, transport_bytes, bytes, pace })
     }
 
     /// Closes the oldest pending connection of the address that has most: the process has no descriptor left.
@@ -320,6 +328,7 @@ impl Connection {
     /// Notes that valid credentials were shown, and takes its bytes from the budget. Doing it again changes nothing.
     pub fn accept(&self, bytes: usize) -> Result<(), ConnectionRefusal> {
         let Registry { limits, budget, .. } = &*self.registry;
+        let bytes = bytes.saturating_add(self.transport_bytes);
         let mut state = self.registry.lock();
         if !self.is_pending() {
             return Ok(());

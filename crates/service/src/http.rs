@@ -15,12 +15,17 @@ use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use crate::connections::{Connection, Connections};
 use crate::tasks::Tasks;
+use crate::tls::Tls;
 
 /// The pauses after accepting failed.
 const ACCEPT: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -36,13 +41,15 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 const WINDOW_BYTES: u32 = 256 << 10;
 /// Bytes that one HTTP/2 stream buffers for a client that does not read.
 const SEND_BYTES_MAX: usize = 256 << 10;
+/// Bytes that TLS takes of an idle connection, as measured by `tests/suite/idle_memory.rs` of the edge, with a margin.
+pub const TLS_BYTES: usize = 16 << 10;
 
 /// What a listener speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.1, with upgrades to WebSocket.
     Http1,
-    /// HTTP/2 without TLS, with at most so many streams on one connection.
+    /// HTTP/2 with prior knowledge or by ALPN, with at most so many streams on one connection.
     Http2 {
         /// Streams of one connection.
         streams_max: u32,
@@ -70,6 +77,8 @@ pub struct Server {
     pub protocol: HttpVersion,
     /// What answers. Requests carry their [`Arc<Connection>`] as an extension.
     pub router: Router,
+    /// Its certificate; none for a listener without TLS.
+    pub tls: Option<Tls>,
     /// The registry of its connections.
     pub connections: Connections,
     /// The owner of the tasks of its connections.
@@ -112,18 +121,96 @@ impl Server {
     fn open(&self, stream: TcpStream, peer: SocketAddr) {
         // Without it small frames wait for each other; a refusal costs only that.
         let _ = stream.set_nodelay(true);
-        let connection = self.connections.open(self.name, peer.ip());
-        let (router, ending, protocol) = (self.router.clone(), self.ending.clone(), self.protocol);
-        let handshake = self.connections.limits().handshake();
-        self.tasks.spawn(self.name, async move {
-            let io = TokioIo::new(stream);
-            match protocol {
-                HttpVersion::Http1 => serve_http1(io, router, &connection, handshake, ending).await,
-                HttpVersion::Http2 { streams_max } => {
-                    serve_http2(io, router, &connection, handshake, ending, streams_max).await;
+        let limits = self.connections.limits();
+        let tls = self.tls.as_ref().map(|tls| tls.acceptor(self.protocol));
+        let transport_bytes = if tls.is_some() { TLS_BYTES } else { 0 };
+        let session = Session {
+            router: self.router.clone(),
+            connection: self.connections.open_with(self.name, peer.ip(), transport_bytes),
+            handshake: limits.handshake(),
+            deadline: Instant::now() + limits.handshake(),
+            ending: self.ending.clone(),
+        };
+        let protocol = self.protocol;
+        match tls {
+            None => self.tasks.spawn(self.name, session.serve(stream, protocol)),
+            Some(acceptor) => self.tasks.spawn(self.name, async move {
+                if let Some(stream) = session.accept_tls(&acceptor, stream).await {
+                    session.serve(stream, protocol).await;
                 }
-            }
-        });
+            }),
+        }
+    }
+}
+
+/// What serves one connection.
+struct Session {
+    router: Router,
+    connection: Arc<Connection>,
+    /// Time for the head of a request.
+    handshake: Duration,
+    /// When the connection must have shown valid credentials.
+    deadline: Instant,
+    ending: CancellationToken,
+}
+
+impl Session {
+    /// Waits for the handshake of TLS, as long as the connection may be without credentials.
+    async fn accept_tls(&self, acceptor: &TlsAcceptor, stream: TcpStream) -> Option<Box<TlsStream<TcpStream>>> {
+        let accepted = acceptor.accept(stream);
+        let reason = tokio::select! {
+            accepted = accepted => match accepted {
+                Ok(stream) => return Some(Box::new(stream)),
+                // A client that does not trust the certificate, or that speaks no TLS.
+                Err(error) => {
+                    tracing::debug!(listener = self.connection.protocol(), %error, "TLS handshake failed");
+                    "tls"
+                }
+            },
+            () = self.connection.evicted().cancelled() => "evicted",
+            () = tokio::time::sleep_until(self.deadline) => "timeout",
+            () = self.ending.cancelled() => return None,
+        };
+        telemetry::metric::connection_closed(self.connection.protocol(), reason);
+        None
+    }
+
+    async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, protocol: HttpVersion) {
+        let io = TokioIo::new(stream);
+        match protocol {
+            HttpVersion::Http1 => self.serve_http1(io).await,
+            HttpVersion::Http2 { streams_max } => self.serve_http2(io, streams_max).await,
+        }
+    }
+
+    async fn serve_http1(self, io: impl Read + Write + Unpin + Send + 'static) {
+        let Self { router, connection, handshake, deadline, ending } = self;
+        let service = service_fn(|request| call(&router, &connection, request));
+        let served = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(handshake)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(io, service)
+            .with_upgrades();
+        drive(served, &connection, deadline, ending).await;
+    }
+
+    async fn serve_http2(self, io: impl Read + Write + Unpin + Send + 'static, streams_max: u32) {
+        let Self { router, connection, handshake: _, deadline, ending } = self;
+        // hyper gives each stream a task of its own, so the service owns what it needs.
+        let own = connection.clone();
+        let service = service_fn(move |request| call(&router, &own, request));
+        let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEPALIVE)
+            .keep_alive_timeout(KEEPALIVE)
+            .max_concurrent_streams(streams_max)
+            .max_header_list_size(HEADERS_BYTES_MAX)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .max_send_buf_size(SEND_BYTES_MAX)
+            .serve_connection(io, service);
+        drive(served, &connection, deadline, ending).await;
     }
 }
 
@@ -161,47 +248,6 @@ where
     }
 }
 
-async fn serve_http1(
-    io: TokioIo<TcpStream>,
-    router: Router,
-    connection: &Arc<Connection>,
-    handshake: Duration,
-    ending: CancellationToken,
-) {
-    let service = service_fn(|request| call(&router, connection, request));
-    let served = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(handshake)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(io, service)
-        .with_upgrades();
-    drive(served, connection, handshake, ending).await;
-}
-
-async fn serve_http2(
-    io: TokioIo<TcpStream>,
-    router: Router,
-    connection: &Arc<Connection>,
-    handshake: Duration,
-    ending: CancellationToken,
-    streams_max: u32,
-) {
-    // hyper gives each stream a task of its own, so the service owns what it needs.
-    let (router, own) = (router, connection.clone());
-    let service = service_fn(move |request| call(&router, &own, request));
-    let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(KEEPALIVE)
-        .keep_alive_timeout(KEEPALIVE)
-        .max_concurrent_streams(streams_max)
-        .max_header_list_size(HEADERS_BYTES_MAX)
-        .initial_stream_window_size(WINDOW_BYTES)
-        .initial_connection_window_size(WINDOW_BYTES)
-        .max_send_buf_size(SEND_BYTES_MAX)
-        .serve_connection(io, service);
-    drive(served, connection, handshake, ending).await;
-}
-
 fn call(
     router: &Router,
     connection: &Arc<Connection>,
@@ -216,9 +262,9 @@ fn call(
 }
 
 /// Serves a connection to its end, which comes by itself, or for a reason of ours.
-async fn drive(served: impl Graceful, connection: &Arc<Connection>, handshake: Duration, ending: CancellationToken) {
+async fn drive(served: impl Graceful, connection: &Arc<Connection>, deadline: Instant, ending: CancellationToken) {
     let mut served = pin!(served);
-    let mut deadline = pin!(tokio::time::sleep(handshake));
+    let mut deadline = pin!(tokio::time::sleep_until(deadline));
     let mut watches = true;
     loop {
         let reason = tokio::select! {
@@ -275,6 +321,7 @@ mod tests {
             name: "test",
             protocol: HttpVersion::Http1,
             router: Router::new(),
+            tls: None,
             connections: Connections::new(ConnectionLimits::default()),
             tasks: Tasks::new(),
             ending: ending.clone(),

@@ -1,4 +1,4 @@
-//! What runs a process: its start, readiness, health server, connections, tasks, reloading and shutdown.
+//! What runs a process: its start, readiness, health server, connections, TLS, tasks, reloading and shutdown.
 
 pub mod clock;
 pub mod common;
@@ -12,3 +12,4 @@ pub mod reload;
 pub mod shutdown;
 pub mod status;
 pub mod tasks;
+pub mod tls;

@@ -17,8 +17,8 @@ use contract::{CommandId, ErrorCode, SessionId};
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::clock;
 use crate::command_waiters::CommandWaiter;
 use crate::fair_queue::RequestCost;
@@ -99,6 +99,9 @@ impl SessionApi {
             only_tools: None,
             ..ComposeRequest::of_start(caller.tenant.clone(), &request.body, Vec::new())
         };
+        if let Some(resumed) = &request.body.resume_from {
+            self.check_reach(caller, resumed.session_id.as_str()).await?;
+        }
         // A start that resumes another session takes its agent and model, which only the loop reads.
         let check = request.body.resume_from.is_none().then_some(check);
         self.submit(caller, Verb::Start, request, check).await
@@ -170,6 +173,9 @@ impl SessionApi {
         caller: &ApiCaller,
         request: CommandRequest<Configure>,
     ) -> Result<PendingCommand, ApiError> {
+        if let Some(agent) = &request.body.agent {
+            check_agent(caller, agent.as_str())?;
+        }
         self.submit(caller, Verb::Configure, request, None).await
     }
 
@@ -197,7 +203,7 @@ impl SessionApi {
             return Err(SessionApi::unknown_session(&key));
         }
         if let (SessionState::NotStarted, Some(check)) = (state, check) {
-            check_composition(&bus, &check).await?;
+            check_agent(caller, &check_composition(&bus, &check).await?)?;
         }
         if inbox.commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
             let message = format!("{} commands wait for session {} already", inbox.commands, key.session);
@@ -205,13 +211,14 @@ impl SessionApi {
         }
 
         if matches!(verb, Verb::Start | Verb::SendUserMessage) {
-            self.admission().admit_turn(&bus, &key.tenant).await?;
+            self.tenant(caller).admission.admit_turn(&bus, &key.tenant).await?;
         }
         if is_new && verb == Verb::Start {
-            self.admission().admit_session(self.index(), &key.session)?;
+            let tenant = self.tenant(caller);
+            tenant.admission.admit_session(&tenant.index, &key.session)?;
         }
         let edge = is_awaited.then(|| self.replica_id().clone());
-        let meta = CommandMeta { by: Some(caller.by.clone()), edge, ..CommandMeta::new(clock::now()) };
+        let meta = CommandMeta { by: Some(caller.subject().to_owned()), edge, ..CommandMeta::new(clock::now()) };
         let body = serde_json::to_vec(&Command { meta, body })
             .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
         let waiter = self.command_waiters().register((key.clone(), verb, id.clone()));
@@ -227,6 +234,34 @@ impl SessionApi {
 }
 
 impl SessionApi {
+    /// Whether a session has begun, or is about to.
+    pub(crate) async fn is_session_known(&self, caller: &ApiCaller, session: &SessionId) -> Result<bool, ApiError> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
+        Ok(self.load_head(&key).await?.is_some() || self.is_start_waiting(&key).await?)
+    }
+
+    /// Whether a message of this id is stored in a session, or was handled by it.
+    pub(crate) async fn is_message_known(
+        &self,
+        caller: &ApiCaller,
+        session: &SessionId,
+        id: &CommandId,
+    ) -> Result<bool, ApiError> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
+        for verb in [Verb::SendUserMessage, Verb::Start] {
+            if find_outcome(self.bus(), &key, verb, id).await?.is_some() {
+                return Ok(true);
+            }
+        }
+        match self.bus().inbox(&key).await? {
+            Inbox::TooMany => Ok(false),
+            Inbox::Messages(messages) => {
+                let controls = messages.iter().filter_map(|stored| subject::parse_control(&stored.subject));
+                Ok(controls.into_iter().any(|control| control.id == *id))
+            }
+        }
+    }
+
     /// Whether the start of a session is stored and not handled yet.
     pub(crate) async fn is_start_waiting(&self, key: &SessionKey) -> Result<bool, ApiError> {
         Ok(load_inbox(self.bus(), key).await?.has_start)
@@ -357,9 +392,19 @@ async fn load_inbox(bus: &Bus, key: &SessionKey) -> Result<InboxLoad, BusError> 
     Ok(inbox)
 }
 
-async fn check_composition(bus: &Bus, request: &ComposeRequest) -> Result<(), ApiError> {
+/// Refuses an agent that the caller does not reach.
+fn check_agent(caller: &ApiCaller, agent: &str) -> Result<(), ApiError> {
+    if caller.grant.allows_agent(agent) {
+        return Ok(());
+    }
+    let message = format!("{} may not use the agent {agent}", caller.subject());
+    Err(ApiError::new(ErrorCode::Forbidden, message))
+}
+
+/// Lets a composer check the names of a request; returns the key of the agent.
+async fn check_composition(bus: &Bus, request: &ComposeRequest) -> Result<String, ApiError> {
     match compose(bus, request).await {
-        Ok(ComposeReply::Composed(_)) => Ok(()),
+        Ok(ComposeReply::Composed(composed)) => Ok(composed.agent.id.to_string()),
         Ok(ComposeReply::Refused { code, message }) => Err(ApiError::new(code, message)),
         Err(error @ (BusError::NoResponders { .. } | BusError::Timeout { .. })) => {
             let message = "no prompt-composer answers: start one (`ailoop up` does), or look at its log";

@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use configuration::Secret;
 use contract::limits::{
-    CLIENT_QUEUE_MAX, TENANT_SESSIONS_MAX, TENANT_SHARE_PERCENT, TENANT_STORED_BYTES_MAX, WAITING_CALLS_MAX,
+    CLIENT_QUEUE_MAX, ISSUERS_MAX, TENANT_SESSIONS_MAX, TENANT_SHARE_PERCENT, TENANT_STORED_BYTES_MAX,
+    WAITING_CALLS_MAX,
 };
 use contract::{ErrorCode, TenantId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::connections::ConnectionLimits;
+use service::tls::TlsConfig;
 
+use crate::access::IssuerConfig;
 use crate::admission::AdmissionLimits;
 
 /// Listeners, authentication and limits of the edge.
@@ -30,7 +33,14 @@ pub struct EdgeConfig {
     /// Directory of files with one token each, all of which are valid beside `token`. It is read again every 2 s, so that
     /// a token is replaced without a restart.
     pub tokens_dir: Option<PathBuf>,
-    /// The tenant of every client.
+    /// File of API keys, each with a tenant, a subject and scopes. It is read again every 2 s. See `ailoop api-key new`.
+    pub keys_file: Option<PathBuf>,
+    /// Issuers of access tokens (JWT), at most 8, whose tokens are valid beside tokens and API keys.
+    #[schemars(length(max = ISSUERS_MAX))]
+    pub issuers: Vec<IssuerConfig>,
+    /// Certificate and key of both listeners. They are read again every 2 s. Without them the listeners have no TLS.
+    pub tls: Option<TlsConfig>,
+    /// The tenant of clients that show a token or nothing, and of API keys and access tokens that name none.
     #[schemars(with = "String")]
     pub tenant: TenantId,
     /// Origins of web pages that may connect beside the edge's own: `https://console.example.org`.
@@ -75,6 +85,9 @@ impl Default for EdgeConfig {
             grpc: local(7071),
             token: None,
             tokens_dir: None,
+            keys_file: None,
+            issuers: Vec::new(),
+            tls: None,
             tenant: TenantId::default(),
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
@@ -110,6 +123,22 @@ impl EdgeConfig {
         Duration::from_secs(self.command_wait)
     }
 
+    /// Whether clients must show a credential.
+    fn has_credentials(&self) -> bool {
+        let Self { token, tokens_dir, keys_file, issuers, .. } = self;
+        token.is_some() || tokens_dir.is_some() || keys_file.is_some() || !issuers.is_empty()
+    }
+
+    /// Returns the listeners that others can reach, on which credentials travel in clear.
+    pub(crate) fn clear_listeners(&self) -> Vec<(&'static str, SocketAddr)> {
+        let is_clear = |listen: SocketAddr| self.tls.is_none() && self.has_credentials() && !listen.ip().is_loopback();
+        self.listeners().into_iter().filter(|(_, listen)| is_clear(*listen)).collect()
+    }
+
+    fn listeners(&self) -> [(&'static str, SocketAddr); 2] {
+        [("edge.ws.listen", self.ws.listen), ("edge.grpc.listen", self.grpc.listen)]
+    }
+
     /// Refuses a configuration that would let anyone connect from another host.
     pub fn check(&self) -> Result<(), EdgeStartError> {
         if let Some(token) = &self.token
@@ -118,10 +147,11 @@ impl EdgeConfig {
             return Err(EdgeStartError::BadConfig("edge.token is empty: remove it, or give it a value".to_owned()));
         }
         self.connections.check("edge.connections").map_err(EdgeStartError::BadConfig)?;
-        for (field, listen) in [("edge.ws.listen", self.ws.listen), ("edge.grpc.listen", self.grpc.listen)] {
-            if self.token.is_none() && self.tokens_dir.is_none() && !listen.ip().is_loopback() {
+        IssuerConfig::check_all(&self.issuers).map_err(EdgeStartError::BadConfig)?;
+        for (field, listen) in self.listeners() {
+            if !self.has_credentials() && !listen.ip().is_loopback() {
                 return Err(EdgeStartError::BadConfig(format!(
-                    "{field} is {listen}, which others can reach: set edge.token (AILOOP__EDGE__TOKEN) or edge.tokens_dir, or listen on 127.0.0.1"
+                    "{field} is {listen}, which others can reach: set edge.keys_file, edge.issuers, edge.token (AILOOP__EDGE__TOKEN) or edge.tokens_dir, or listen on 127.0.0.1"
                 )));
             }
         }
@@ -191,5 +221,22 @@ mod tests {
         assert!(guarded.check().is_ok());
         assert!(!format!("{guarded:?}").contains("\"t\""), "a token is not printed");
         assert!(EdgeConfig { token: Some(Secret::new("")), ..EdgeConfig::default() }.check().is_err());
+    }
+
+    #[test]
+    fn credentials_in_clear_are_found_on_listeners_that_others_reach() {
+        let fields =
+            |config: &EdgeConfig| config.clear_listeners().into_iter().map(|(field, _)| field).collect::<Vec<_>>();
+        let issuer = serde_json::json!({"issuer": "https://login.example.org", "audience": "ailoop"});
+        let issuers = vec![serde_json::from_value(issuer).unwrap()];
+        let open = ListenConfig { listen: "0.0.0.0:7070".parse().unwrap() };
+        let config = EdgeConfig { ws: open, issuers, ..EdgeConfig::default() };
+        assert!(config.check().is_ok(), "issuers are credentials");
+        assert_eq!(fields(&config), ["edge.ws.listen"]);
+        let tls = Some(TlsConfig { certificate: "c".into(), key: "k".into() });
+        assert!(fields(&EdgeConfig { tls: tls.clone(), ..config.clone() }).is_empty());
+        assert!(fields(&EdgeConfig { token: Some(Secret::new("t")), ..EdgeConfig::default() }).is_empty());
+        let without = EdgeConfig { issuers: Vec::new(), tls, ..config };
+        assert!(without.check().is_err(), "TLS alone lets anyone connect");
     }
 }

@@ -9,8 +9,8 @@ use contract::{CommandId, ErrorCode, Json, SessionId, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::clock;
 use crate::fair_queue::RequestCost;
 use crate::params;
@@ -139,7 +139,7 @@ impl SessionApi {
         let at = DeadSubject { key: SessionKey { tenant: caller.tenant.clone(), session }, kind, id };
         let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| {
             let message = format!("there is no {}; `ailoop dead list` lists those that exist", format_name(&at));
-            ApiError::new(ErrorCode::BadRequest, message)
+            ApiError::new(ErrorCode::UnknownDeadLetter, message)
         })?;
         Ok((at, letter))
     }

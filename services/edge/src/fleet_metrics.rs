@@ -1,6 +1,7 @@
 //! Measures the queues and the sessions for the metrics: a queue whose workers are all gone has no other process that
 //! could.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bus::Bus;
@@ -10,13 +11,13 @@ use contract::streams::Queue;
 use telemetry::metric::{self, QueueLevel};
 
 use crate::clock;
-use crate::session_index::SessionIndex;
+use crate::tenants::Tenants;
 
 /// Pause between two measurements.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
 
 /// Measures until the task ends.
-pub(crate) async fn follow(bus: Bus, index: SessionIndex) {
+pub(crate) async fn follow(bus: Bus, tenants: Arc<Tenants>) {
     loop {
         for queue in Queue::ALL {
             match bus.transport().queue_state(*queue).await {
@@ -24,7 +25,7 @@ pub(crate) async fn follow(bus: Bus, index: SessionIndex) {
                 Err(error) => tracing::debug!(queue = queue.durable(), %error, "the queue was not measured"),
             }
         }
-        if let Some(counts) = index.counts() {
+        if let Some(counts) = tenants.count_sessions() {
             for (phase, name) in
                 [(Phase::Idle, "idle"), (Phase::Running, "running"), (Phase::Paused, "paused"), (Phase::Ended, "ended")]
             {

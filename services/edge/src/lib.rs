@@ -1,8 +1,8 @@
-//! The edge serves the client API over WebSocket JSON-RPC and gRPC, with the same code for both.
+//! The edge serves the client API over HTTP, WebSocket JSON-RPC and gRPC, with the same code for all of them.
 
+mod access;
 mod admission;
 mod api_error;
-mod authentication;
 mod client_queue;
 mod clock;
 mod command_waiters;
@@ -12,9 +12,12 @@ mod dead_letters;
 mod fair_queue;
 mod fleet_metrics;
 mod grpc;
+mod http;
+mod invoke;
 mod jsonrpc;
 mod mail;
 mod method;
+mod openai;
 mod params;
 mod request_body;
 mod request_trace;
@@ -22,7 +25,8 @@ mod session_api;
 mod session_index;
 mod session_log;
 mod stats;
-mod tokens;
+mod tenants;
+mod turn;
 mod watch;
 mod ws;
 
@@ -38,15 +42,15 @@ use service::health::Readiness;
 use service::http::{HttpVersion, Server};
 use service::process::Running;
 use service::tasks::Tasks;
+use service::tls::Tls;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
-use tonic::service::interceptor::InterceptedService;
 
-use authentication::Authenticator;
+use access::{Authenticator, Grants};
+pub use access::{IssuerConfig, KeyEntry, KeysFile, Scope, SignatureAlgorithm, generate_key};
 pub use config::{EdgeConfig, EdgeStartError};
-use grpc::{AuthInterceptor, GrpcService};
+use grpc::GrpcService;
 use session_api::SessionApi;
-use tokens::Tokens;
 
 /// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
@@ -78,6 +82,8 @@ pub struct Edge {
     api: SessionApi,
     addresses: Addresses,
     readiness: Readiness,
+    /// Warnings about files and keys that could not be read again.
+    warnings: Readiness,
     client_tasks: Tasks,
     /// Feeds, acknowledgements and the session index, which end after the clients.
     shared_tasks: Tasks,
@@ -87,7 +93,15 @@ impl Edge {
     /// Starts the listeners. It fails before it serves anything if the configuration or a port cannot be used.
     pub async fn start(config: EdgeConfig, bus: Bus) -> Result<Self, EdgeStartError> {
         config.check()?;
-        let tokens = Tokens::new(&config)?;
+        let grants = Grants::new(&config)?;
+        let tls = config.tls.as_ref().map(|files| Tls::load("edge.tls", files)).transpose();
+        let tls = tls.map_err(EdgeStartError::BadConfig)?;
+        for (field, listen) in config.clear_listeners() {
+            tracing::warn!(
+                field, %listen,
+                "credentials of clients travel in clear: set edge.tls, unless a proxy in front of the edge ends TLS"
+            );
+        }
         let (ws, ws_address) = bind("edge.ws.listen", config.ws.listen).await?;
         let (grpc, grpc_address) = bind("edge.grpc.listen", config.grpc.listen).await?;
         let addresses = Addresses { ws: ws_address, grpc: grpc_address };
@@ -95,15 +109,17 @@ impl Edge {
         let connections = Connections::new(config.connections);
         let api =
             SessionApi::open(&config, bus, connections.budget().clone(), client_tasks.clone(), &shared_tasks).await?;
-        let (ending, followed) = (shared_tasks.token(), tokens.clone().follow(readiness.clone()));
-        shared_tasks.spawn("tokens", async move {
+        let (ending, followed) = (shared_tasks.token(), grants.clone().follow(readiness.clone()));
+        shared_tasks.spawn("credentials", async move {
             ending.run_until_cancelled(followed).await;
         });
-        serve_ws(&api, ws, Authenticator::new(&config, tokens.clone(), addresses.ws), connections.clone());
-        serve_grpc(&api, grpc, Authenticator::new(&config, tokens, addresses.grpc), connections)?;
+        let warnings = follow_issuers_and_tls(&shared_tasks, &grants, tls.as_ref());
+        let http_authenticator = Authenticator::new(&config, grants.clone(), addresses.ws);
+        serve_ws(&api, ws, tls.clone(), http_authenticator, connections.clone());
+        serve_grpc(&api, grpc, tls, Authenticator::new(&config, grants, addresses.grpc), connections)?;
         readiness.set(true);
         tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %api.replica_id(), "edge listens");
-        Ok(Self { api, addresses, readiness, client_tasks, shared_tasks })
+        Ok(Self { api, addresses, readiness, warnings, client_tasks, shared_tasks })
     }
 
     /// Returns the addresses of the listeners.
@@ -119,7 +135,7 @@ impl Edge {
     /// Returns whether this replica accepts clients. The owner of the bus watches whether the bus answers:
     /// [`service::process::ReadinessWatch`].
     pub fn readiness(&self) -> Readiness {
-        self.readiness.clone()
+        Readiness::all([self.readiness.clone(), self.warnings.clone()])
     }
 
     /// Tells clients to reconnect elsewhere, accepts nothing more, and ends. The bus stays open.
@@ -131,6 +147,26 @@ impl Edge {
         }
         self.shared_tasks.end(SHARED_TASKS_END_MAX).await;
     }
+}
+
+/// Follows the keys of issuers and the certificate; returns a readiness that is for warnings only.
+fn follow_issuers_and_tls(tasks: &Tasks, grants: &Grants, tls: Option<&Tls>) -> Readiness {
+    let issuers = grants.issuers().clone();
+    let mut warnings = issuers.readiness();
+    let (ending, followed) = (tasks.token(), issuers.follow(warnings.clone()));
+    tasks.spawn("issuers", async move {
+        ending.run_until_cancelled(followed).await;
+    });
+    if let Some(tls) = tls {
+        let readiness = Readiness::new("tls");
+        readiness.set(true);
+        let (ending, followed) = (tasks.token(), tls.clone().follow(readiness.clone()));
+        tasks.spawn("tls", async move {
+            ending.run_until_cancelled(followed).await;
+        });
+        warnings.push(readiness);
+    }
+    Readiness::all(warnings)
 }
 
 async fn bind(field: &'static str, listen: SocketAddr) -> Result<(TcpListener, SocketAddr), EdgeStartError> {
@@ -146,11 +182,18 @@ async fn bind(field: &'static str, listen: SocketAddr) -> Result<(TcpListener, S
     Ok((listener, address))
 }
 
-fn serve_ws(api: &SessionApi, listener: TcpListener, authenticator: Authenticator, connections: Connections) {
+fn serve_ws(
+    api: &SessionApi,
+    listener: TcpListener,
+    tls: Option<Tls>,
+    authenticator: Authenticator,
+    connections: Connections,
+) {
     let server = Server {
         name: "websocket",
         protocol: HttpVersion::Http1,
-        router: ws::routes(api.clone(), authenticator),
+        router: ws::routes(api.clone(), authenticator, tls.is_some()),
+        tls,
         connections,
         tasks: api.tasks().clone(),
         ending: api.draining().clone(),
@@ -161,6 +204,7 @@ fn serve_ws(api: &SessionApi, listener: TcpListener, authenticator: Authenticato
 fn serve_grpc(
     api: &SessionApi,
     listener: TcpListener,
+    tls: Option<Tls>,
     authenticator: Authenticator,
     connections: Connections,
 ) -> Result<(), EdgeStartError> {
@@ -170,13 +214,9 @@ fn serve_grpc(
     // Most clients, such as those in Python, still use v1alpha.
     let v1 = reflection().build_v1().map_err(|error| internal(&error))?;
     let v1alpha = reflection().build_v1alpha().map_err(|error| internal(&error))?;
-    let interceptor = AuthInterceptor(Arc::new(authenticator));
     let service = SessionsServer::new(GrpcService::new(api.clone())).max_decoding_message_size(FRAME_BYTES_MAX);
     let (reporter, health) = tonic_health::server::health_reporter();
-    let routes = Routes::new(health)
-        .add_service(InterceptedService::new(v1, interceptor.clone()))
-        .add_service(InterceptedService::new(v1alpha, interceptor.clone()))
-        .add_service(InterceptedService::new(service, interceptor));
+    let routes = Routes::new(health).add_service(v1).add_service(v1alpha).add_service(service);
     let draining = api.draining().clone();
     let server = Server {
         name: "grpc",
@@ -184,8 +224,10 @@ fn serve_grpc(
         router: routes
             .prepare()
             .into_axum_router()
+            .layer(axum::middleware::from_fn_with_state(Arc::new(authenticator), grpc::authenticate))
             .layer(axum::middleware::map_response(grpc::add_error_code))
             .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::limit_body)),
+        tls,
         connections,
         tasks: api.tasks().clone(),
         ending: draining.clone(),

@@ -6,8 +6,8 @@ use bus::BusError;
 use contract::mail::{MailAction, MailList, MailRequest, MailResponse, PEOPLE, RepliedMail, SentMail};
 use contract::{AgentId, CommandId, ErrorCode};
 
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 use crate::params::{self, ListMailParams, ReplyMailParams, SendMailParams};
 use crate::session_api::SessionApi;

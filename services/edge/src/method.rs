@@ -1,4 +1,6 @@
-//! The methods of the client API by name.
+//! The methods of the client API by name, and what a caller needs for each.
+
+use crate::access::Scope;
 
 macro_rules! methods {
     ($($variant:ident = $name:literal,)*) => {
@@ -10,7 +12,7 @@ macro_rules! methods {
 
         impl Method {
             /// All methods, in the order in which the error for an unknown one lists them.
-            const ALL: &[Self] = &[$(Self::$variant,)*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// Returns the name in JSON-RPC, spans and metrics.
             pub(crate) const fn name(self) -> &'static str {
@@ -63,6 +65,93 @@ methods! {
 }
 
 impl Method {
+    /// Returns the scope that a caller needs.
+    pub(crate) const fn scope(self) -> Scope {
+        match self {
+            Self::StartSession
+            | Self::SendMessage
+            | Self::PauseSession
+            | Self::ResumeSession
+            | Self::StopSession
+            | Self::ClearSession
+            | Self::ConfigureSession
+            | Self::AnswerToolCall
+            | Self::SendMail
+            | Self::ReplyMail => Scope::Run,
+            Self::AnswerGate => Scope::Approve,
+            Self::GetHistory
+            | Self::GetTranscript
+            | Self::GetSession
+            | Self::ListSessions
+            | Self::ReplaySession
+            | Self::TraceSession
+            | Self::DescribeSession
+            | Self::GetStats
+            | Self::WatchSession
+            | Self::UnwatchSession
+            | Self::ListAgents
+            | Self::ListModels
+            | Self::ListTools
+            | Self::GetFullResult
+            | Self::ListGates
+            | Self::ListClientCalls
+            | Self::ListMail
+            | Self::ListBudgets => Scope::Observe,
+            Self::RepairSession
+            | Self::ResetBudget
+            | Self::GetQueues
+            | Self::GetStatus
+            | Self::ListDeadLetters
+            | Self::GetDeadLetter
+            | Self::RetryDeadLetter
+            | Self::DropDeadLetter => Scope::Administer,
+        }
+    }
+
+    /// Whether a caller that is limited to some agents may use it: what it shows or changes belongs to one session, or
+    /// is filtered by agent.
+    pub(crate) const fn is_of_agents(self) -> bool {
+        match self {
+            Self::StartSession
+            | Self::SendMessage
+            | Self::PauseSession
+            | Self::ResumeSession
+            | Self::StopSession
+            | Self::ClearSession
+            | Self::ConfigureSession
+            | Self::AnswerGate
+            | Self::GetHistory
+            | Self::GetTranscript
+            | Self::GetSession
+            | Self::ListSessions
+            | Self::ReplaySession
+            | Self::TraceSession
+            | Self::DescribeSession
+            | Self::GetStats
+            | Self::WatchSession
+            | Self::UnwatchSession
+            | Self::ListAgents
+            | Self::ListModels
+            | Self::ListTools
+            | Self::GetFullResult
+            | Self::ListGates
+            | Self::AnswerToolCall
+            | Self::ListClientCalls
+            | Self::RepairSession => true,
+            Self::SendMail
+            | Self::ReplyMail
+            | Self::ListMail
+            | Self::ListBudgets
+            | Self::ResetBudget
+            | Self::GetQueues
+            | Self::GetStatus
+            | Self::ListDeadLetters
+            | Self::GetDeadLetter
+            | Self::RetryDeadLetter
+            | Self::DropDeadLetter => false,
+        }
+    }
+
     /// Finds a method by its name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|method| method.name() == name)

@@ -1,4 +1,4 @@
-//! Limits of the body of a gRPC request: it must be complete in time, its bytes are taken from the budget until then,
+//! Limits of the body of a request over gRPC or HTTP: it must be complete in time, its bytes are taken from the budget until then,
 //! and they count for the pace of the connection.
 
 use std::pin::Pin;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::{Extension, Request, State};
 use contract::ErrorCode;
+use contract::limits::FRAME_BYTES_MAX;
 use hyper::body::Frame;
 use service::connections::{ByteBudget, Connection};
 use tokio::time::Sleep;
@@ -30,9 +31,11 @@ struct LimitedBody {
     budget: ByteBudget,
     booked: usize,
     deadline: Pin<Box<Sleep>>,
+    /// The error in the form that the reader of the body expects.
+    to_error: fn(ApiError) -> axum::Error,
 }
 
-/// Applies the limits to the body of a request.
+/// Applies the limits to the body of a gRPC request.
 pub(crate) async fn limit_body(
     State(budget): State<ByteBudget>,
     Extension(connection): Extension<Arc<Connection>>,
@@ -41,12 +44,41 @@ pub(crate) async fn limit_body(
     if !request.uri().path().starts_with(SESSIONS_PATH) {
         return request;
     }
-    request.map(|inner| Body::new(LimitedBody::new(inner, connection, budget)))
+    request.map(|inner| {
+        Body::new(LimitedBody::new(inner, connection, budget, |error| axum::Error::new(to_status(&error))))
+    })
+}
+
+/// Applies the limits to the body of a request over HTTP; [`to_api_error`] reads its errors.
+pub(crate) fn limit(body: Body, connection: Arc<Connection>, budget: ByteBudget) -> Body {
+    Body::new(LimitedBody::new(body, connection, budget, axum::Error::new))
+}
+
+/// Reads the error of a body that was not read to its end.
+pub(crate) fn to_api_error(error: &axum::Error) -> ApiError {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = source {
+        if let Some(known) = current.downcast_ref::<ApiError>() {
+            return known.clone();
+        }
+        if current.is::<http_body_util::LengthLimitError>() {
+            let message = format!("the body has more than {FRAME_BYTES_MAX} bytes");
+            return ApiError::new(ErrorCode::TooLarge, message);
+        }
+        source = current.source();
+    }
+    ApiError::bad_request(format!("the body cannot be read: {error}"))
 }
 
 impl LimitedBody {
-    fn new(inner: Body, connection: Arc<Connection>, budget: ByteBudget) -> Self {
-        Self { inner, connection, budget, booked: 0, deadline: Box::pin(tokio::time::sleep(REQUEST_MAX)) }
+    fn new(
+        inner: Body,
+        connection: Arc<Connection>,
+        budget: ByteBudget,
+        to_error: fn(ApiError) -> axum::Error,
+    ) -> Self {
+        let deadline = Box::pin(tokio::time::sleep(REQUEST_MAX));
+        Self { inner, connection, budget, booked: 0, deadline, to_error }
     }
 }
 
@@ -81,7 +113,7 @@ impl hyper::body::Body for LimitedBody {
                 }
             },
         };
-        Poll::Ready(Some(Err(axum::Error::new(to_status(&error)))))
+        Poll::Ready(Some(Err((self.to_error)(error))))
     }
 }
 
@@ -110,7 +142,7 @@ mod tests {
 
     fn body_of(chunks: Vec<Bytes>, budget: &ByteBudget, connection: Arc<Connection>) -> Body {
         let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)).chain(stream::pending());
-        Body::new(LimitedBody::new(Body::from_stream(chunks), connection, budget.clone()))
+        limit(Body::from_stream(chunks), connection, budget.clone())
     }
 
     #[tokio::test(start_paused = true)]

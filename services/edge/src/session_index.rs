@@ -14,6 +14,7 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use service::tasks::Tasks;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::params::ListCursor;
 
@@ -66,12 +67,13 @@ enum FollowEnd {
 }
 
 impl SessionIndex {
-    /// Starts to follow the index of a tenant, until the tasks end.
-    pub(crate) fn start(bus: Bus, tenant: TenantId, tasks: &Tasks) -> Self {
+    /// Starts to follow the index of a tenant, until the tasks or this one end.
+    pub(crate) fn start(bus: Bus, tenant: TenantId, tasks: &Tasks, ending: CancellationToken) -> Self {
         let index = Self { entries: Arc::default() };
-        let (ending, follower) = (tasks.token(), index.clone());
+        let (all_ending, follower) = (tasks.token(), index.clone());
         tasks.spawn("session index", async move {
-            ending.run_until_cancelled(follower.run(bus, tenant)).await;
+            let following = ending.run_until_cancelled(follower.run(bus, tenant));
+            all_ending.run_until_cancelled(following).await;
         });
         index
     }

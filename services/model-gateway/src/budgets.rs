@@ -66,7 +66,7 @@ impl Budgets {
             let known: Vec<&str> = before.iter().map(|status| status.budget.as_str()).collect();
             let known = if known.is_empty() { "models.yaml has none".to_owned() } else { known.join(", ") };
             let message = format!("there is no budget {budget:?} with an account: {known}");
-            return Ok(BudgetReply::Refused { code: ErrorCode::BadRequest, message });
+            return Ok(BudgetReply::Refused { code: ErrorCode::UnknownBudget, message });
         }
         self.bus.transport().kv_delete(Bucket::Limits, &account_key(tenant.as_str(), budget)).await?;
         tracing::warn!(%tenant, budget, "a budget was reset by an operator");

@@ -1,6 +1,6 @@
 //! The gRPC service `ailoop.v1.Sessions`: the same methods as JSON-RPC.
 
-mod interceptor;
+mod authentication;
 mod replies;
 mod requests;
 mod service;
@@ -11,13 +11,14 @@ use contract::ErrorCode;
 use tonic::{Request, Response, Status};
 use tracing::Instrument;
 
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
+use crate::invoke;
 use crate::method::Method;
 use crate::request_trace::{self, RequestTrace};
 use crate::session_api::SessionApi;
 
-pub(crate) use interceptor::AuthInterceptor;
+pub(crate) use authentication::authenticate;
 pub(crate) use status::{add_error_code, to_status};
 
 /// Serves the gRPC methods with the [`SessionApi`].
@@ -46,18 +47,15 @@ impl GrpcService {
             let unknown = || {
                 ApiError::new(
                     ErrorCode::Unauthorized,
-                    "the request is not authenticated: send `authorization: Bearer <edge.token>`",
+                    "the request is not authenticated: send `authorization: Bearer <API key, access token or edge.token>`",
                 )
             };
             let caller = request.extensions().get::<ApiCaller>().ok_or_else(unknown)?;
+            self.api.authorize(caller, method, session).await?;
             call(&self.api, caller).await
         };
         let outcome = telemetry::trace::scope(turn, outcome.instrument(span.clone())).await;
-        let code = outcome.as_ref().err().map(|error| error.code.clone());
-        if let Some(code) = &code {
-            telemetry::span::failed(&span, code.as_str());
-        }
-        telemetry::metric::request(method.name(), code.as_ref().map_or("ok", ErrorCode::as_str));
+        invoke::record(method.name(), &span, outcome.as_ref().err());
         outcome.map(Response::new).map_err(|error| to_status(&error))
     }
 }

@@ -1,7 +1,5 @@
 //! The methods of the service.
 
-use std::sync::Arc;
-
 use bus::Depth;
 use contract::ErrorCode;
 use contract::client_tool::AnswerToolCall;
@@ -21,10 +19,9 @@ use super::requests::{
 };
 use super::stream::{NotificationStream, stream_notifications};
 use crate::api_error::ApiError;
-use crate::client_queue::QueueEnd;
 use crate::method::Method;
 use crate::params::{self, ListSessionsParams, UnvalidatedCommand, WatchParams};
-use crate::session_api::{QueueDepth, SessionApi, SessionPage, TranscriptPage};
+use crate::session_api::{QueueDepth, SessionPage, TranscriptPage};
 
 #[tonic::async_trait]
 impl Service for GrpcService {
@@ -439,20 +436,8 @@ impl Service for GrpcService {
         self.call(Method::WatchSession, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_session_id(&message.session_id)?;
             let watch = WatchParams { session_id, from_seq: message.from_seq, no_chunks: message.no_chunks };
-            let (_, viewer) = match api.watch(caller, &watch).await {
-                Err(error) if error.code == ErrorCode::UnknownSession => api.watch_after_start(caller, &watch).await?,
-                outcome => outcome?,
-            };
-            let queue = Arc::new(api.client_queue());
-            let (filled, draining) = (queue.clone(), api.draining().clone());
-            api.tasks().spawn("viewer", async move {
-                let end = tokio::select! {
-                    () = draining.cancelled() => QueueEnd::Failed(SessionApi::draining_error()),
-                    outcome = viewer.run(&filled) => outcome.map_or_else(QueueEnd::Failed, |()| QueueEnd::Complete),
-                };
-                filled.end(end);
-            });
-            Ok(stream_notifications(queue))
+            let (_, events) = api.open_stream(caller, &watch).await?;
+            Ok(stream_notifications(events))
         })
         .await
     }

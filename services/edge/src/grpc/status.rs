@@ -66,7 +66,7 @@ pub(crate) fn to_status(error: &ApiError) -> Status {
 }
 
 fn to_grpc_code(code: &ErrorCode) -> Code {
-    let rows: [(&[ErrorCode], Code); 9] = [
+    let rows: [(&[ErrorCode], Code); 10] = [
         (
             &[ErrorCode::BadRequest, ErrorCode::TooLarge, ErrorCode::EmptyMessage, ErrorCode::InvalidArguments],
             Code::InvalidArgument,
@@ -74,7 +74,9 @@ fn to_grpc_code(code: &ErrorCode) -> Code {
         (
             &[
                 ErrorCode::UnknownAgent,
+                ErrorCode::UnknownBudget,
                 ErrorCode::UnknownCall,
+                ErrorCode::UnknownDeadLetter,
                 ErrorCode::UnknownFeature,
                 ErrorCode::UnknownMail,
                 ErrorCode::UnknownModel,
@@ -94,6 +96,7 @@ fn to_grpc_code(code: &ErrorCode) -> Code {
         ),
         (&[ErrorCode::SessionExists], Code::AlreadyExists),
         (&[ErrorCode::Unauthorized], Code::Unauthenticated),
+        (&[ErrorCode::Forbidden], Code::PermissionDenied),
         (&[ErrorCode::Overloaded, ErrorCode::TooManyWaiting, ErrorCode::SlowClient], Code::ResourceExhausted),
         (&[ErrorCode::Unavailable, ErrorCode::NatsUnreachable, ErrorCode::Draining], Code::Unavailable),
         (&[ErrorCode::Resync], Code::OutOfRange),

@@ -11,17 +11,17 @@ use service::tasks::Tasks;
 use session::Session;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::AdmissionControl;
+use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::client_queue::{CLIENT_BYTES_MAX, ClientQueue};
 use crate::command_waiters::CommandWaiters;
 use crate::config::{EdgeConfig, EdgeStartError};
 use crate::fair_queue::{FairQueue, RequestCost, RequestPermit};
 use crate::fleet_metrics;
+use crate::method::Method;
 use crate::params::{self, CommandBody, CommandRequest, UnvalidatedCommand};
-use crate::session_index::SessionIndex;
 use crate::session_log::fold_session;
+use crate::tenants::{TenantState, Tenants};
 use crate::watch::feed::Feeds;
 
 /// When a client of a draining replica should reconnect.
@@ -43,11 +43,10 @@ struct Inner {
     draining: CancellationToken,
     command_wait: Duration,
     client_queue: usize,
-    admission: AdmissionControl,
     budget: ByteBudget,
     fair_queue: FairQueue,
     check_queue: FairQueue,
-    index: SessionIndex,
+    tenants: Arc<Tenants>,
 }
 
 impl SessionApi {
@@ -63,8 +62,9 @@ impl SessionApi {
         let replica_id: CommandId = params::generate_id().map_err(|error| EdgeStartError::Internal(error.message))?;
         let command_waiters = CommandWaiters::start(bus.clone(), replica_id.clone(), shared_tasks).await?;
         let feeds = Feeds::new(bus.clone(), shared_tasks.clone());
-        let index = SessionIndex::start(bus.clone(), config.tenant.clone(), shared_tasks);
-        let (ending, measuring) = (shared_tasks.token(), fleet_metrics::follow(bus.clone(), index.clone()));
+        let (own, limits) = (config.tenant.clone(), config.admission_limits());
+        let tenants = Arc::new(Tenants::start(bus.clone(), own, limits, shared_tasks.clone()));
+        let (ending, measuring) = (shared_tasks.token(), fleet_metrics::follow(bus.clone(), tenants.clone()));
         shared_tasks.spawn("fleet metrics", async move {
             ending.run_until_cancelled(measuring).await;
         });
@@ -79,11 +79,10 @@ impl SessionApi {
                 draining,
                 command_wait,
                 client_queue: config.client_queue,
-                admission: AdmissionControl::new(config.admission_limits()),
                 budget,
                 fair_queue: FairQueue::default(),
                 check_queue: FairQueue::new(RequestCost::Light.units()),
-                index,
+                tenants,
             }),
         })
     }
@@ -103,6 +102,45 @@ impl SessionApi {
         let session = fold_session(&key, &commits)?;
         // A log may have nothing but refused commands; such a session never started.
         if session.seq() == 0 { Err(Self::unknown_session(&key)) } else { Ok(session) }
+    }
+
+    /// Checks that a caller may use a method now, and reaches the session that it names.
+    pub(crate) async fn authorize(
+        &self,
+        caller: &ApiCaller,
+        method: Method,
+        session: Option<&str>,
+    ) -> Result<(), ApiError> {
+        access::authorize(caller, method, session)?;
+        match session {
+            // A new session is checked by its agent.
+            Some(session) if method != Method::StartSession => self.check_reach(caller, session).await,
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses a session of an agent that is out of the caller's reach, as one that is not there.
+    pub(crate) async fn check_reach(&self, caller: &ApiCaller, session: &str) -> Result<(), ApiError> {
+        if caller.grant.agents.is_none() {
+            return Ok(());
+        }
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(session)? };
+        match self.bus().summary(&key).await? {
+            Some(summary) if caller.grant.allows_agent(&summary.agent) => Ok(()),
+            Some(_) | None => Err(Self::unknown_session(&key)),
+        }
+    }
+
+    /// As [`SessionApi::check_reach`], but a session that is not there yet is in reach.
+    pub(crate) async fn check_reach_of_known(&self, caller: &ApiCaller, session: &str) -> Result<(), ApiError> {
+        if caller.grant.agents.is_none() {
+            return Ok(());
+        }
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(session)? };
+        match self.bus().summary(&key).await? {
+            Some(summary) if !caller.grant.allows_agent(&summary.agent) => Err(Self::unknown_session(&key)),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Error for clients of a draining replica.
@@ -149,17 +187,14 @@ impl SessionApi {
             .unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "the validation of the command failed")))
     }
 
-    pub(crate) fn index(&self) -> &SessionIndex {
-        &self.inner.index
+    /// What this replica keeps for the caller's tenant.
+    pub(crate) fn tenant(&self, caller: &ApiCaller) -> Arc<TenantState> {
+        self.inner.tenants.get(&caller.tenant)
     }
 
     /// Budget of the bytes that wait for clients and from them.
     pub(crate) fn budget(&self) -> &ByteBudget {
         &self.inner.budget
-    }
-
-    pub(crate) fn admission(&self) -> &AdmissionControl {
-        &self.inner.admission
     }
 
     pub(crate) fn replica_id(&self) -> &CommandId {

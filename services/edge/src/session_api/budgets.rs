@@ -4,8 +4,8 @@ use bus::BusError;
 use contract::budget::{BudgetReply, BudgetRequest, BudgetStatus};
 
 use super::SessionApi;
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 
 impl SessionApi {

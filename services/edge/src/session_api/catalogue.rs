@@ -6,8 +6,8 @@ use contract::tool::ToolSpec;
 use serde::Serialize;
 
 use super::SessionApi;
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 
 /// An agent in the answer to `agents.list`.
@@ -49,7 +49,8 @@ impl SessionApi {
             model,
             is_default,
         };
-        Ok(known.agents.into_iter().map(agent).collect())
+        let reached = known.agents.into_iter().filter(|known| caller.grant.allows_agent(known.id.as_str()));
+        Ok(reached.map(agent).collect())
     }
 
     /// Lists the models that are described, by id.

@@ -6,8 +6,8 @@ use contract::commit::SessionSummary;
 use serde::Serialize;
 
 use super::SessionApi;
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 use crate::params;
 
@@ -45,13 +45,14 @@ impl SessionApi {
         } else {
             let known = {
                 let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
-                self.index().list_with_client_calls()
+                self.tenant(caller).index.list_with_client_calls()
             };
             let summaries = match known {
                 Some(summaries) => summaries,
                 None => self.read_index(caller).await?,
             };
-            summaries.iter().flat_map(|summary| PendingClientCall::all(summary, summary.client_calls.clone())).collect()
+            let reached = summaries.iter().filter(|summary| caller.grant.allows_agent(&summary.agent));
+            reached.flat_map(|summary| PendingClientCall::all(summary, summary.client_calls.clone())).collect()
         };
         calls.sort_by(|a, b| (a.call.deadline, &a.session_id).cmp(&(b.call.deadline, &b.session_id)));
         calls.truncate(params.effective_limit());

@@ -13,8 +13,8 @@ use session::Wait;
 
 use super::SessionApi;
 use super::status::QueueStatus;
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::clock;
 use crate::fair_queue::RequestCost;
 use crate::session_log::fold_session;

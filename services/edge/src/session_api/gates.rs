@@ -7,8 +7,8 @@ use contract::commit::{OpenGate, SessionSummary};
 use serde::Serialize;
 
 use super::SessionApi;
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 use crate::params;
 
@@ -46,7 +46,7 @@ impl SessionApi {
         } else {
             let known = {
                 let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
-                self.index().list_with_gates()
+                self.tenant(caller).index.list_with_gates()
             };
             let summaries = match known {
                 Some(summaries) => summaries,
@@ -55,7 +55,8 @@ impl SessionApi {
             let of = |summary: &Arc<SessionSummary>| {
                 summary.gates.iter().map(|gate| PendingGate::new(summary, gate.clone())).collect::<Vec<_>>()
             };
-            summaries.iter().flat_map(of).collect()
+            let reached = summaries.iter().filter(|summary| caller.grant.allows_agent(&summary.agent));
+            reached.flat_map(of).collect()
         };
         gates.sort_by(|a, b| (a.gate.expires, &a.session_id).cmp(&(b.gate.expires, &b.session_id)));
         gates.truncate(params.effective_limit());

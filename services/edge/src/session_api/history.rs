@@ -11,8 +11,8 @@ use session::audit::Difference;
 use session::readable;
 
 use super::SessionApi;
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 use crate::params;
 use crate::session_log::fold_session;
@@ -140,7 +140,7 @@ impl SessionApi {
         let Some((last, _)) = commits.last() else { return Err(Self::unknown_session(&key)) };
         if let Some(at) = params.at.filter(|at| at > last) {
             let message = format!("there is no slot {at}: the log of session {} ends with slot {last}", key.session);
-            return Err(ApiError::bad_request(message));
+            return Err(ApiError::new(ErrorCode::NotNow, message));
         }
         let slot = params.at.unwrap_or(*last);
         if let Some((_, commit)) = commits.iter().find(|(_, commit)| commit.is_newer()) {

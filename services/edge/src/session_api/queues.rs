@@ -5,9 +5,9 @@ use contract::streams::Queue;
 use serde::Serialize;
 
 use super::SessionApi;
+use crate::access::ApiCaller;
 use crate::admission::AdmissionLimits;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 
 /// The answer to `fleet.queues`.
@@ -38,7 +38,7 @@ impl SessionApi {
             let depth = self.bus().transport().depth(*queue).await?;
             queues.push(QueueDepth { queue: queue.durable(), depth });
         }
-        let AdmissionLimits { all, tenant, .. } = self.admission().limits();
+        let AdmissionLimits { all, tenant, .. } = self.tenant(caller).admission.limits();
         Ok(FleetQueues { queues, waiting_calls_max: all, tenant_waiting_calls_max: tenant })
     }
 }

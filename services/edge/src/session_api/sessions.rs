@@ -10,8 +10,8 @@ use contract::subject::SessionKey;
 use serde::Serialize;
 
 use super::SessionApi;
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 use crate::params::{self, ListCursor, ListSessionsParams};
 use crate::stats::{self, AgentStats};
@@ -67,15 +67,16 @@ impl SessionApi {
     ) -> Result<SessionPage, ApiError> {
         // One more than the limit shows whether there is another page.
         let (count, after) = (params.effective_limit(), params.cursor.as_ref());
+        let selects = |summary: &SessionSummary| caller.grant.allows_agent(&summary.agent) && params.selects(summary);
         let in_memory = {
             let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
-            self.index().list_newest(after, |summary| params.selects(summary), count + 1)
+            self.tenant(caller).index.list_newest(after, selects, count + 1)
         };
         let mut sessions = if let Some(sessions) = in_memory {
             sessions
         } else {
             let mut all = self.read_index(caller).await?;
-            all.retain(|summary| params.selects(summary));
+            all.retain(|summary| selects(summary));
             all.sort_by_cached_key(|summary| summary.place());
             let after = after.map(ListCursor::position);
             all.retain(|summary| after.as_ref().is_none_or(|after| summary.place() > *after));
@@ -98,14 +99,16 @@ impl SessionApi {
     ) -> Result<Vec<AgentStats>, ApiError> {
         let known = {
             let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-            self.index().list_all()
+            self.tenant(caller).index.list_all()
         };
         let summaries = match known {
             Some(summaries) => summaries,
             None => self.read_index(caller).await?,
         };
-        let is_in_range = |summary: &&SessionSummary| params.since.is_none_or(|since| summary.started >= since);
-        Ok(stats::summarize(summaries.iter().map(|summary| &**summary).filter(is_in_range)))
+        let is_counted = |summary: &&SessionSummary| {
+            caller.grant.allows_agent(&summary.agent) && params.since.is_none_or(|since| summary.started >= since)
+        };
+        Ok(stats::summarize(summaries.iter().map(|summary| &**summary).filter(is_counted)))
     }
 
     /// Reads the index from its bucket, for when it is not in memory.

@@ -11,8 +11,8 @@ use contract::{Timestamp, subject};
 use serde::Serialize;
 
 use super::SessionApi;
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::clock;
 use crate::fair_queue::RequestCost;
 use crate::session_index::SessionCounts;
@@ -119,7 +119,7 @@ impl SessionApi {
             now,
             replicas: replicas.collect(),
             queues,
-            sessions: self.index().counts().map(SessionNumbers::from),
+            sessions: self.tenant(caller).index.counts().map(SessionNumbers::from),
             dead_letters: transport.count(Stream::Dead, &subject::dead_of(&caller.tenant)).await?,
             storage,
         })

@@ -8,8 +8,8 @@ use session_trace::{TurnSpans, session_spans};
 use telemetry::trace::FinishedSpan;
 
 use super::SessionApi;
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::fair_queue::RequestCost;
 
 /// The answer to `session.trace`.

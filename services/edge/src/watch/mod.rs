@@ -1,5 +1,6 @@
 //! Watching a session: the log from a cursor on, then live events, in order and without gaps.
 
+pub(crate) mod event_stream;
 pub(crate) mod feed;
 mod log_range;
 pub(crate) mod merger;

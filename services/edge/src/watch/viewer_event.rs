@@ -156,17 +156,30 @@ impl ViewerEvent {
         self.rendered.get_or_init(|| self.format_json_rpc().into()).clone()
     }
 
+    /// Formats what the event tells, without the frame of a protocol.
+    pub(crate) fn params_json(&self) -> String {
+        match self.progress() {
+            Some(params) => serde_json::to_string(&params),
+            None => serde_json::to_string(&self.envelope),
+        }
+        .unwrap_or_default()
+    }
+
     fn format_json_rpc(&self) -> String {
-        let progress = match (self.topic == Topic::ContinuationProgress, self.envelope.seq) {
+        let method = self.topic.as_str();
+        match self.progress() {
+            Some(params) => format_notification(method, &params),
+            None => format_notification(method, &self.envelope),
+        }
+    }
+
+    /// The progress of a turn, which has a form of its own.
+    fn progress(&self) -> Option<ProgressParams> {
+        match (self.topic == Topic::ContinuationProgress, self.envelope.seq) {
             (true, Some(seq)) => serde_json::from_str::<ContinuationProgress>(self.envelope.data.get())
                 .ok()
                 .map(|event| ProgressParams::new(self.envelope.session_id.clone(), seq, self.envelope.time, &event)),
             (true | false, _) => None,
-        };
-        let method = self.topic.as_str();
-        match progress {
-            Some(params) => format_notification(method, &params),
-            None => format_notification(method, &self.envelope),
         }
     }
 }

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::dispatch::{self, FollowUp, PendingWatches};
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::authentication::ApiCaller;
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
 use crate::jsonrpc::{self, RequestFrame};
 use crate::session_api::SessionApi;
@@ -50,6 +50,7 @@ pub(super) async fn serve(socket: WebSocket, api: SessionApi, caller: ApiCaller,
     let queue = Arc::new(api.client_queue());
     let (frames, waiting) = mpsc::channel(FRAMES_MAX);
     let budgets = [api.budget().clone(), ByteBudget::new(FRAMES_BYTES_MAX)];
+    let grant = caller.grant.clone();
     let request_loop =
         RequestLoop { api, caller, queue: queue.clone(), viewers: HashMap::new(), waiting: PendingWatches::default() };
     let inward = async {
@@ -57,6 +58,7 @@ pub(super) async fn serve(socket: WebSocket, api: SessionApi, caller: ApiCaller,
             () = read_frames(stream, connection, &frames, &budgets, &queue) => queue.end(QueueEnd::Disconnected),
             () = request_loop.run(waiting) => {}
             _ = queue.wait_for_end() => {}
+            error = grant.wait_for_end() => queue.end(QueueEnd::Failed(error)),
         }
     };
     let outward = async {
@@ -167,6 +169,7 @@ fn close_frame(end: &QueueEnd) -> CloseFrame {
         QueueEnd::Slow { .. } => close_code::AGAIN,
         QueueEnd::Failed(error) if error.code == ErrorCode::Draining => close_code::RESTART,
         QueueEnd::Failed(error) if error.code == ErrorCode::TooLarge => close_code::SIZE,
+        QueueEnd::Failed(error) if error.code == ErrorCode::Unauthorized => close_code::POLICY,
         QueueEnd::Failed(_) => close_code::ERROR,
     };
     let mut reason = serde_json::Map::new();

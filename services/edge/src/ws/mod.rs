@@ -1,4 +1,4 @@
-//! The HTTP listener: JSON-RPC over WebSocket on `/ws`, and a description for people on `/`.
+//! The HTTP listener: JSON-RPC over WebSocket on `/ws`, JSON below `/v1`, and a description for people on `/`.
 
 mod connection;
 mod dispatch;
@@ -9,16 +9,18 @@ use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
 use service::connections::Connection;
 
+use crate::access::{self, Authenticator, CredentialHeader, Credentials, SUBPROTOCOL};
 use crate::api_error::ApiError;
-use crate::authentication::{Authenticator, CredentialHeader, Credentials};
 use crate::fair_queue::Flow;
+use crate::http::{self, HttpState};
+use crate::openai;
 use crate::session_api::SessionApi;
 
 /// Size of the read buffer of tungstenite, which each connection has all the time.
@@ -29,38 +31,38 @@ const WRITE_BUFFER_BYTES: usize = 4 << 10;
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
 const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n\
+    HTTP with JSON and server-sent events: /v1/sessions, …; the OpenAPI document: /v1/openapi.json.\n\
     JSON-RPC 2.0 over WebSocket: /ws (session.start, session.send, session.watch, …).\n\
     gRPC with reflection: the next port, unless it was configured otherwise.\n";
 
-/// What the handlers of the HTTP listener share.
-#[derive(Clone)]
-struct WsState {
-    api: SessionApi,
-    authenticator: Arc<Authenticator>,
-}
-
 /// Builds the routes of the HTTP listener.
-pub(crate) fn routes(api: SessionApi, authenticator: Authenticator) -> Router {
-    let state = WsState { api, authenticator: Arc::new(authenticator) };
-    Router::new().route("/", get(async || ABOUT)).route("/ws", get(upgrade)).with_state(state)
+pub(crate) fn routes(api: SessionApi, authenticator: Authenticator, is_tls: bool) -> Router {
+    let issuers = authenticator.issuers().clone();
+    let state = HttpState { api, authenticator: Arc::new(authenticator) };
+    let own = Router::new().route("/", get(async || ABOUT)).route("/ws", get(upgrade)).with_state(state.clone());
+    let own = own.merge(http::routes(state.clone())).merge(openai::routes(state));
+    access::describe_issuers(own, &issuers, is_tls)
 }
 
 async fn upgrade(
-    State(state): State<WsState>,
+    State(state): State<HttpState>,
     Extension(connection): Extension<Arc<Connection>>,
     headers: HeaderMap,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let header = |name| CredentialHeader::from_values(headers.get_all(name));
+    let protocols = header(header::SEC_WEBSOCKET_PROTOCOL);
     let credentials = Credentials {
         authorization: header(header::AUTHORIZATION),
+        api_key: header(HeaderName::from_static("x-api-key")),
+        subprotocols: protocols,
         origin: header(header::ORIGIN),
         host: header(header::HOST),
         flow: Flow { address: connection.address(), connection: connection.id() },
     };
-    let caller = match state.authenticator.authenticate(credentials) {
+    let caller = match state.authenticator.authenticate(credentials).await {
         Ok(caller) => caller,
-        Err(error) => return refuse(StatusCode::UNAUTHORIZED, &error),
+        Err(error) => return refuse(http::to_status(&error.code), &error),
     };
     let socket = match socket {
         Ok(socket) => socket,
@@ -78,6 +80,8 @@ async fn upgrade(
     }
     let api = state.api;
     let socket = socket
+        // A browser that names protocols wants one of them back. The credential is never echoed.
+        .protocols([SUBPROTOCOL])
         .max_message_size(FRAME_BYTES_MAX)
         .max_frame_size(FRAME_BYTES_MAX)
         .read_buffer_size(READ_BUFFER_BYTES)
@@ -94,5 +98,7 @@ async fn upgrade(
 
 fn refuse(status: StatusCode, error: &ApiError) -> Response {
     let body = serde_json::json!({"code": error.code, "message": error.message});
-    (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response();
+    http::add_headers(error, response.headers_mut());
+    response
 }

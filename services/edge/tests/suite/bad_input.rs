@@ -13,7 +13,7 @@ use crate::support::{Fixture, TEST_TIMEOUT, Ws, key, read_code};
 
 /// Kind of values that a field of a request takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FieldKind {
+pub(crate) enum FieldKind {
     /// An id: one token of a subject.
     Id,
     Text,
@@ -32,10 +32,10 @@ enum FieldKind {
 use FieldKind::{Any, Content, Count, Flag, Id, List, Object, Text, Word};
 
 /// A method with its fields, and valid values for the required ones.
-struct MethodCase {
-    name: &'static str,
-    needed: Value,
-    fields: Vec<(&'static str, FieldKind)>,
+pub(crate) struct MethodCase {
+    pub(crate) name: &'static str,
+    pub(crate) needed: Value,
+    pub(crate) fields: Vec<(&'static str, FieldKind)>,
 }
 
 fn method(name: &'static str, needed: Value, fields: &[(&'static str, FieldKind)]) -> MethodCase {
@@ -47,7 +47,7 @@ fn command(name: &'static str, needed: Value, fields: &[(&'static str, FieldKind
     method(name, needed, &[&address, fields].concat())
 }
 
-fn list_methods() -> Vec<MethodCase> {
+pub(crate) fn list_methods() -> Vec<MethodCase> {
     let one = json!({"session_id": "s"});
     let answer = json!({"session_id": "s", "gate": "g", "arguments_sha256": "0".repeat(64), "decision": "approve"});
     let letter = json!({"session_id": "s", "kind": "control", "id": "x"});

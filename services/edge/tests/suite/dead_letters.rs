@@ -97,7 +97,11 @@ async fn letter_that_cannot_be_retried_names_reason_and_can_be_dropped() {
         assert_eq!(read_code(&refused), "not_now");
         assert!(refused.message().contains(why), "{}", refused.message());
         client.drop_dead(letter(kind, id)).await.unwrap();
-        assert_eq!(read_code(&client.drop_dead(letter(kind, id)).await.unwrap_err()), "bad_request", "it is gone");
+        assert_eq!(
+            read_code(&client.drop_dead(letter(kind, id)).await.unwrap_err()),
+            "unknown_dead_letter",
+            "it is gone"
+        );
     }
 
     // JSON-RPC gives the same answers, and no letter of another tenant.
@@ -106,8 +110,8 @@ async fn letter_that_cannot_be_retried_names_reason_and_can_be_dropped() {
     let mut ws = fixture.ws().await;
     assert_eq!(ws.expect_ok("dead.list", json!({})).await["dead"], json!([]));
     let params = json!({"session_id": "s", "kind": "control", "id": "theirs"});
-    assert_eq!(ws.expect_code("dead.show", params.clone()).await, "bad_request");
-    assert_eq!(ws.expect_code("dead.drop", params).await, "bad_request");
+    assert_eq!(ws.expect_code("dead.show", params.clone()).await, "unknown_dead_letter");
+    assert_eq!(ws.expect_code("dead.drop", params).await, "unknown_dead_letter");
     assert_eq!(ws.expect_code("dead.show", json!({"session_id": "s", "kind": "wish", "id": "x"})).await, "bad_request");
 }
 

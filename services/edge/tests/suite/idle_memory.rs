@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 
 use bus_memory::MemoryServer;
 use edge::{Edge, EdgeConfig};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use service::http::TLS_BYTES;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::tls::{connect, files, write_certificate};
 
 /// Number of connections of one measurement.
 const CONNECTIONS: usize = 500;
@@ -20,9 +23,8 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// Opens a connection, sends a request that authenticates it, and reads until the server has answered.
-async fn open(address: SocketAddr, request: &[u8], answered: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.unwrap();
+/// Sends a request that authenticates the connection, and reads until the server has answered.
+async fn ask<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, request: &[u8], answered: &[u8]) -> S {
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();
     while !answer.windows(answered.len()).any(|window| window == answered) {
@@ -32,22 +34,33 @@ async fn open(address: SocketAddr, request: &[u8], answered: &[u8]) -> TcpStream
 }
 
 /// Measures the bytes of one of many connections; the first ones fill pools and are not counted.
-async fn measure(address: SocketAddr, request: &[u8], answered: &[u8]) -> usize {
+async fn measure<S>(open: impl AsyncFn() -> S) -> usize {
     let mut streams = Vec::with_capacity(CONNECTIONS * 2);
     for _ in 0..CONNECTIONS {
-        streams.push(open(address, request, answered).await);
+        streams.push(open().await);
     }
     let before = resident();
     for _ in 0..CONNECTIONS {
-        streams.push(open(address, request, answered).await);
+        streams.push(open().await);
     }
     (resident() - before) / CONNECTIONS
+}
+
+async fn measure_plain(address: SocketAddr, request: &[u8], answered: &[u8]) -> usize {
+    measure(async || ask(TcpStream::connect(address).await.unwrap(), request, answered).await).await
 }
 
 /// A frame of a client, masked with zeros.
 fn frame(text: &str) -> Vec<u8> {
     let length = u8::try_from(text.len()).unwrap();
     [&[0x81, 0x80 | length, 0, 0, 0, 0], text.as_bytes()].concat()
+}
+
+/// An upgrade to WebSocket with a call right after it.
+fn upgrade_and_call() -> Vec<u8> {
+    let handshake = b"GET /ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    [handshake, &frame(r#"{"jsonrpc":"2.0","id":1,"method":"session.list"}"#)[..]].concat()
 }
 
 #[tokio::test]
@@ -61,10 +74,8 @@ async fn idle_connection_takes_at_most_what_is_booked_for_it() {
         .await
         .unwrap();
 
-    let handshake = b"GET /ws HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
-        sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
-    let call = frame(r#"{"jsonrpc":"2.0","id":1,"method":"session.list"}"#);
-    let ws = measure(edge.addresses().ws, &[handshake, &call[..]].concat(), br#""sessions":[]"#).await;
+    let (handshake, answered) = (upgrade_and_call(), br#""sessions":[]"#);
+    let ws = measure_plain(edge.addresses().ws, &handshake, answered).await;
 
     // The preface, empty settings, and `List` without fields. Indexed are POST, http and the name of `:authority`; the
     // other headers are literals without Huffman coding.
@@ -87,10 +98,32 @@ async fn idle_connection_takes_at_most_what_is_booked_for_it() {
     ]
     .concat();
     // Trailers come as a frame of type 1 that ends the stream.
-    let grpc = measure(edge.addresses().grpc, &request, &[1, 5, 0, 0, 0, 1]).await;
+    let grpc = measure_plain(edge.addresses().grpc, &request, &[1, 5, 0, 0, 0, 1]).await;
 
     assert!(ws <= IDLE_BYTES_MAX[0] && grpc <= IDLE_BYTES_MAX[1], "WebSocket {ws}, gRPC {grpc} bytes");
     // To print the figures: AILOOP_TEST_ALONE=1 cargo test -p edge idle_memory -- --nocapture
     std::io::Write::write_all(&mut std::io::stdout(), format!("idle: WebSocket {ws}, gRPC {grpc} bytes\n").as_bytes())
         .unwrap();
+}
+
+#[tokio::test]
+async fn idle_connection_with_tls_takes_at_most_what_is_booked_for_it() {
+    let name = "idle_memory::idle_connection_with_tls_takes_at_most_what_is_booked_for_it";
+    if !crate::own_process::is_alone(name) {
+        return;
+    }
+    service::process::raise_open_files();
+    let directory = tempfile::tempdir().unwrap();
+    let authority = write_certificate(directory.path());
+    let listen = edge::config::ListenConfig { listen: "127.0.0.1:0".parse().unwrap() };
+    let config = EdgeConfig { ws: listen, grpc: listen, tls: Some(files(directory.path())), ..EdgeConfig::default() };
+    let edge = Edge::start(config, MemoryServer::new().bus()).await.unwrap();
+    let (handshake, answered) = (upgrade_and_call(), br#""sessions":[]"#);
+    let address = edge.addresses().ws;
+    let open = async || ask(connect(address, &authority, &[]).await.unwrap(), &handshake, answered).await;
+    let both = measure(open).await;
+    // The client of each connection is in this process too, and holds no less.
+    let text = format!("idle: WebSocket over TLS {both} bytes with its client\n");
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes()).unwrap();
+    assert!(both <= IDLE_BYTES_MAX[0] + 2 * TLS_BYTES, "{text}");
 }

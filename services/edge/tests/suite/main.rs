@@ -2,18 +2,23 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod access;
 mod admission;
 mod bad_input;
 mod commands;
 mod connections;
 mod dead_letters;
+mod http;
 mod idle_memory;
 mod listeners;
 mod lists;
 mod mail;
+mod openai;
 #[path = "../../../../crates/service/tests/suite/own_process.rs"]
 mod own_process;
 mod support;
+mod tls;
+mod tokens;
 mod watching;
 
 /// That of the shipped binary, whose memory is measured.

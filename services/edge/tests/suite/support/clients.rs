@@ -8,6 +8,7 @@ use proto::sessions_client::SessionsClient;
 use serde_json::{Value, json};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 use tonic::Status;
@@ -39,6 +40,22 @@ impl Ws {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let (socket, _) = tokio_tungstenite::connect_async(format!("ws://{address}/ws")).await.unwrap();
         Self { socket, notifications: VecDeque::new(), next_id: 1 }
+    }
+
+    pub(crate) async fn connect_with_key(address: SocketAddr, key: &str) -> Self {
+        let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
+        request.headers_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+        let (socket, _) = tokio_tungstenite::connect_async(request).await.unwrap();
+        Self { socket, notifications: VecDeque::new(), next_id: 1 }
+    }
+
+    /// Connects as a web page does, which can set no header; returns the subprotocol that the edge chose.
+    pub(crate) async fn connect_with_protocols(address: SocketAddr, protocols: &str) -> (Self, Option<String>) {
+        let mut request = format!("ws://{address}/ws").into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", protocols.parse().unwrap());
+        let (socket, response) = tokio_tungstenite::connect_async(request).await.unwrap();
+        let chosen = response.headers().get("sec-websocket-protocol").map(|chosen| chosen.to_str().unwrap().to_owned());
+        (Self { socket, notifications: VecDeque::new(), next_id: 1 }, chosen)
     }
 
     /// Connects with a small receive buffer.

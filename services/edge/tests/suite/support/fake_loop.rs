@@ -2,19 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use async_trait::async_trait;
 use bus::{Bus, Delivery, Handler, RpcServer, Settle, Worker};
-use contract::command::{Command, CommandAck, CommandMeta, Refusal, SendUserMessage, Start, Verb};
+use contract::command::{CommandAck, CommandMeta, Refusal, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
 use contract::event::{
-    EndReason, Event, InputHandled, InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent,
-    StatusChanged, UserProcessed,
+    AiFullReceived, ClientCallOpened, EndReason, ErrorEvent, Event, InputHandled, InputIgnored, InputKind, InputRef,
+    SessionEnded, SessionStarted, Spent, StatusChanged, StopReason, TurnCompleted, UserProcessed,
 };
 use contract::limits::SLOTS_PER_PAGE;
-use contract::model::{Content, Streaming};
+use contract::model::{Content, FinishReason, Streaming, ToolCall, Usage};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
 use contract::streams::{Objects, Queue};
 use contract::subject::{self, SessionKey};
@@ -45,6 +45,9 @@ struct Inner {
     sessions: Mutex<HashMap<SessionKey, Session>>,
     live: AtomicU8,
     mode: AtomicU8,
+    senders: Mutex<Vec<String>>,
+    reply: Mutex<Option<String>>,
+    calls: AtomicBool,
 }
 
 impl FakeLoop {
@@ -54,6 +57,9 @@ impl FakeLoop {
             sessions: Mutex::default(),
             live: AtomicU8::new(LiveDelivery::Normal as u8),
             mode: AtomicU8::new(0),
+            senders: Mutex::default(),
+            reply: Mutex::default(),
+            calls: AtomicBool::new(false),
         });
         let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
         let agents = bus.serve_agents(|_| list_agents()).await.unwrap();
@@ -79,6 +85,21 @@ impl FakeLoop {
     /// From now on commands are handled and acknowledged again.
     pub(crate) fn resume(&self) {
         self.inner.mode.store(0, Ordering::SeqCst);
+    }
+
+    /// From now on each message of a user has a turn with this reply; with an empty one, the turn fails.
+    pub(crate) async fn reply_with(&self, text: &str) {
+        *self.inner.reply.lock().await = Some(text.to_owned());
+    }
+
+    /// From now on each message of a user is answered with a call of the client's tool `weather` first.
+    pub(crate) fn call_client_first(&self) {
+        self.inner.calls.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns who sent the commands that were handled, in their order.
+    pub(crate) async fn senders(&self) -> Vec<String> {
+        self.inner.senders.lock().await.clone()
     }
 
     /// Commits events and publishes the public ones.
@@ -159,6 +180,59 @@ pub(crate) fn session_ended() -> Event {
     })
 }
 
+/// The events of a turn that answers with a text, or fails if there is none.
+fn turn_with_reply(text: &str) -> Vec<Event> {
+    let spent = Spent { usage: Usage { input: 7, output: 3, ..Usage::default() }, cost_usd: 0.0 };
+    let completed = |stop_reason| {
+        let final_response = text.to_owned();
+        Event::TurnCompleted(TurnCompleted { turn: 1, stop_reason, status: None, iterations: 1, final_response, spent })
+    };
+    if text.is_empty() {
+        let error = ErrorEvent {
+            code: ErrorCode::ModelOverloaded,
+            message: "the model is overloaded".to_owned(),
+            retryable: true,
+            during: "model".to_owned(),
+        };
+        return vec![Event::Error(error), completed(StopReason::Error)];
+    }
+    vec![ai_full_received(text, Vec::new()), completed(StopReason::Completed)]
+}
+
+/// The events of a turn that waits for the client.
+fn reply_with_calls() -> Vec<Event> {
+    let call = ToolCall::new("c1-1-1", "weather", "{\"city\":\"Bonn\"}");
+    let waiting = ClientCallOpened {
+        call: contract::CallId::new("c1-1-1").unwrap(),
+        tool: contract::ToolName::new("weather").unwrap(),
+        arguments: Json::parse("{\"city\":\"Bonn\"}").unwrap(),
+        effect: contract::tool::EffectClass::AtMostOnce,
+        max_output: 1_024,
+        deadline: Timestamp::from_millis(2_000_000_000_000),
+    };
+    vec![ai_full_received("Let me look.", vec![call]), Event::ClientCallOpened(waiting)]
+}
+
+fn ai_full_received(text: &str, tool_calls: Vec<ToolCall>) -> Event {
+    let spent = Spent { usage: Usage { input: 7, output: 3, ..Usage::default() }, cost_usd: 0.0 };
+    Event::AiFullReceived(Box::new(AiFullReceived {
+        call: contract::CallId::new("c1-1").unwrap(),
+        turn: 1,
+        step: 1,
+        text: text.to_owned(),
+        raw: None,
+        reasoning: String::new(),
+        tool_calls,
+        finish_reason: FinishReason::Stop,
+        raw_finish_reason: String::new(),
+        spent,
+        provider: String::new(),
+        model: String::new(),
+        latency_ms: 1,
+        replay: None,
+    }))
+}
+
 struct InputHandler(Arc<Inner>);
 
 #[async_trait]
@@ -178,7 +252,8 @@ impl Inner {
         let (key, verb, id) = (control.key, control.verb, control.id);
         let body = self.bus.open(Objects::Work, delivery.payload.clone()).await.unwrap();
         let input = InputRef { kind: InputKind::Control(verb), id: id.clone() };
-        let edge = serde_json::from_slice::<CommandEnvelope>(&body).unwrap().meta.edge;
+        let CommandMeta { edge, by, .. } = serde_json::from_slice::<CommandEnvelope>(&body).unwrap().meta;
+        self.senders.lock().await.extend(by);
         let (is_handled, is_started) = {
             let sessions = self.sessions.lock().await;
             let session = sessions.get(&key);
@@ -191,19 +266,20 @@ impl Inner {
         let (refused, mut events) = match verb {
             Verb::Start if is_started => (refuse(ErrorCode::SessionExists), vec![]),
             Verb::Start => {
-                let start: Command<Start> = serde_json::from_slice(&body).unwrap();
-                let agent = start.body.agent.map_or("a".to_owned(), |agent| agent.to_string());
+                let start: Start = read_fields(&body);
+                let agent = start.agent.map_or("a".to_owned(), |agent| agent.to_string());
                 let mut events = vec![session_started(&agent)];
-                events.extend(start.body.prompt.map(|prompt| user_message(id.as_str(), &prompt.text())));
+                events.extend(start.prompt.map(|prompt| user_message(id.as_str(), &prompt.text())));
                 (None, events)
             }
             Verb::SendUserMessage => {
-                let send: Command<SendUserMessage> = serde_json::from_slice(&body).unwrap();
-                (None, vec![user_message(id.as_str(), &send.body.content.text())])
+                let send: SendUserMessage = read_fields(&body);
+                (None, vec![user_message(id.as_str(), &send.content.text())])
             }
             Verb::Pause => (None, vec![Event::StatusPaused(StatusChanged::default())]),
             Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
             Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
+            Verb::AnswerToolCall if self.calls.load(Ordering::SeqCst) => (None, vec![]),
             Verb::AnswerToolCall => (refuse(ErrorCode::UnknownCall), vec![]),
             Verb::Stop => (None, vec![session_ended()]),
             Verb::ClearHistory
@@ -230,7 +306,17 @@ impl Inner {
             }),
         };
         events.insert(0, first);
+        let has_message = events.iter().any(|event| matches!(event, Event::UserProcessed(_)));
         let (slot, seq) = self.commit(&key, events).await;
+        let calls = self.calls.load(Ordering::SeqCst);
+        let turn = match &*self.reply.lock().await {
+            Some(_) if has_message && calls => reply_with_calls(),
+            Some(text) if has_message || verb == Verb::AnswerToolCall => turn_with_reply(text),
+            Some(_) | None => Vec::new(),
+        };
+        for event in turn {
+            self.commit(&key, vec![event]).await;
+        }
         if let Some(edge) = edge
             && self.mode.load(Ordering::SeqCst) == 0
         {
@@ -288,6 +374,13 @@ impl Inner {
     }
 }
 
+/// Reads the fields of a command beside its `meta`.
+fn read_fields<T: serde::de::DeserializeOwned>(body: &[u8]) -> T {
+    let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(body).unwrap();
+    fields.remove("meta");
+    serde_json::from_value(serde_json::Value::Object(fields)).unwrap()
+}
+
 #[derive(serde::Deserialize)]
 struct CommandEnvelope {
     meta: CommandMeta,
@@ -319,7 +412,8 @@ fn compose(request: &ComposeRequest) -> ComposeReply {
     if request.model.as_deref().is_some_and(|model| model != "rehearsal") {
         return ComposeReply::Refused { code: ErrorCode::UnknownModel, message: "no such model".to_owned() };
     }
-    let Event::SessionStarted(started) = session_started("a") else { unreachable!() };
+    let agent = request.agent.as_ref().map_or("a", AgentId::as_str);
+    let Event::SessionStarted(started) = session_started(agent) else { unreachable!() };
     ComposeReply::Composed(Box::new(Composed {
         ai_config: None,
         fallbacks: Vec::new(),

@@ -1,28 +1,31 @@
 //! Authentication of requests by token, origin and host. A web page that a user visits must not control their sessions.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use contract::{ErrorCode, TenantId};
+use contract::ErrorCode;
 
+use super::grant::{ApiCaller, Grant};
+use super::grants::Grants;
+use super::issuers::Issuers;
+use super::permission;
 use crate::api_error::ApiError;
 use crate::config::EdgeConfig;
 use crate::fair_queue::Flow;
-use crate::tokens::Tokens;
 
-/// The client that sends a request, after authentication.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ApiCaller {
-    pub(crate) tenant: TenantId,
-    /// Name of the client in the log.
-    pub(crate) by: String,
-    /// Share of the fair queue that pays for the client's requests.
-    pub(crate) flow: Flow,
-}
+/// Subprotocol of WebSocket that the edge speaks, for web pages that name protocols.
+pub(crate) const SUBPROTOCOL: &str = "ailoop.v1";
+/// Beginning of the subprotocol that carries the credential of a web page.
+const BEARER_SUBPROTOCOL: &str = "ailoop.bearer.";
 
 /// Headers and origin of a request, as far as authentication needs them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Credentials<'a> {
     pub(crate) authorization: CredentialHeader<'a>,
+    /// `x-api-key`, which some SDKs send in place of `authorization`.
+    pub(crate) api_key: CredentialHeader<'a>,
+    /// `Sec-WebSocket-Protocol`: web pages cannot set other headers of a WebSocket.
+    pub(crate) subprotocols: CredentialHeader<'a>,
     /// Browsers always send it.
     pub(crate) origin: CredentialHeader<'a>,
     pub(crate) host: CredentialHeader<'a>,
@@ -71,28 +74,46 @@ impl<'a> CredentialHeader<'a> {
 /// Authentication rules of one listener.
 #[derive(Debug, Clone)]
 pub(crate) struct Authenticator {
-    tokens: Tokens,
-    tenant: TenantId,
+    grants: Grants,
     origins: Vec<String>,
     hosts: Vec<String>,
     is_host_checked: bool,
 }
 
 impl Authenticator {
-    pub(crate) fn new(config: &EdgeConfig, tokens: Tokens, listen: SocketAddr) -> Self {
+    pub(crate) fn new(config: &EdgeConfig, grants: Grants, listen: SocketAddr) -> Self {
         Self {
-            tokens,
-            tenant: config.tenant.clone(),
+            grants,
             origins: config.allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
             hosts: config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
             is_host_checked: listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
         }
     }
 
-    /// Authenticates a request, or returns the reason why it is refused.
-    pub(crate) fn authenticate(&self, credentials: Credentials<'_>) -> Result<ApiCaller, ApiError> {
-        let (origin, authorization) =
-            (credentials.origin.text("Origin")?, credentials.authorization.text("Authorization")?);
+    /// Returns the issuers of access tokens.
+    pub(crate) fn issuers(&self) -> &Issuers {
+        self.grants.issuers()
+    }
+
+    /// Authenticates a request, or returns the reason why it is refused, which goes to the audit log too.
+    pub(crate) async fn authenticate(&self, credentials: Credentials<'_>) -> Result<ApiCaller, ApiError> {
+        let checked = self.check_page(&credentials);
+        let authenticated = match checked {
+            Ok(()) => self.find_grant(&credentials).await,
+            Err(error) => Err(error),
+        };
+        match authenticated {
+            Ok(grant) => Ok(ApiCaller::new(grant, credentials.flow)),
+            Err(error) => {
+                permission::audit_refused_connection(credentials.flow, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Refuses web pages that may not use the edge, and names that a page could have made for its address.
+    fn check_page(&self, credentials: &Credentials<'_>) -> Result<(), ApiError> {
+        let origin = credentials.origin.text("Origin")?;
         let host = credentials.host.text("Host")?.map(str::to_ascii_lowercase);
         if self.is_host_checked
             && let Some(host) = &host
@@ -109,29 +130,43 @@ impl Authenticator {
                 ));
             }
         }
-        if self.tokens.are_needed() {
-            let presented = authorization.and_then(|text| text.split_once(' '));
-            let presented = presented.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-            if !presented.is_some_and(|(_, presented)| self.tokens.contain(presented.trim())) {
-                return unauthorized(
-                    "the token is missing or wrong: send `Authorization: Bearer <edge.token>`".to_owned(),
-                );
-            }
+        Ok(())
+    }
+
+    async fn find_grant(&self, credentials: &Credentials<'_>) -> Result<Arc<Grant>, ApiError> {
+        let authorization = credentials.authorization.text("Authorization")?;
+        let api_key = credentials.api_key.text("x-api-key")?;
+        if !self.grants.are_needed() {
+            return Ok(self.grants.without_credential());
         }
-        Ok(ApiCaller { tenant: self.tenant.clone(), by: "client".to_owned(), flow: credentials.flow })
+        let bearer = authorization.and_then(|text| text.split_once(' '));
+        let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, key)| key.trim());
+        let mut protocols = credentials.subprotocols.text("Sec-WebSocket-Protocol")?.unwrap_or_default().split(',');
+        let of_protocol = protocols.find_map(|protocol| protocol.trim().strip_prefix(BEARER_SUBPROTOCOL));
+        let presented = bearer.or(api_key.map(str::trim)).or(of_protocol);
+        self.grants.authenticate(presented).await
     }
 
     fn is_known_host(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[') {
-            Some(ipv6) => ipv6.split(']').next().unwrap_or_default(),
-            None => host.split(':').next().unwrap_or_default(),
-        };
-        let is_local = name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
-        is_local || self.hosts.iter().any(|known| known == name || known == host)
+        is_local(host) || self.hosts.iter().any(|known| known == host_name(host) || known == host)
     }
 }
 
-fn unauthorized(message: String) -> Result<ApiCaller, ApiError> {
+/// Whether a header `Host` names this machine.
+pub(super) fn is_local(host: &str) -> bool {
+    let name = host_name(host);
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// A header `Host` without its port.
+fn host_name(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(ipv6) => ipv6.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    }
+}
+
+fn unauthorized(message: String) -> Result<(), ApiError> {
     Err(ApiError::new(ErrorCode::Unauthorized, message))
 }
 
@@ -147,15 +182,15 @@ mod tests {
             allowed_origins: vec!["https://console.example.org".to_owned()],
             ..EdgeConfig::default()
         };
-        Authenticator::new(&config, Tokens::new(&config).unwrap(), listen.parse().unwrap())
+        Authenticator::new(&config, Grants::new(&config).unwrap(), listen.parse().unwrap())
     }
 
     fn header(text: Option<&str>) -> CredentialHeader<'_> {
         text.map_or(CredentialHeader::Absent, CredentialHeader::Text)
     }
 
-    #[test]
-    fn header_outside_ascii_or_repeated_is_refused() {
+    #[tokio::test]
+    async fn header_outside_ascii_or_repeated_is_refused() {
         let rows: [(&[&[u8]], CredentialHeader<'_>); 5] = [
             (&[], CredentialHeader::Absent),
             (&[b"localhost"], CredentialHeader::Text("localhost")),
@@ -167,13 +202,13 @@ mod tests {
         for (values, wanted) in rows {
             let found = CredentialHeader::from_values(values);
             assert_eq!(found, wanted, "{values:?}");
-            let authenticated = authenticator.authenticate(Credentials { host: found, ..Credentials::default() });
+            let authenticated = authenticator.authenticate(Credentials { host: found, ..Credentials::default() }).await;
             assert_eq!(authenticated.is_ok(), wanted != CredentialHeader::Unusable, "{values:?}");
         }
     }
 
-    #[test]
-    fn foreign_origin_or_host_is_refused() {
+    #[tokio::test]
+    async fn foreign_origin_or_host_is_refused() {
         let authenticator = authenticator(None, "127.0.0.1:7070");
         let rows = [
             (None, Some("127.0.0.1:7070"), true),
@@ -196,12 +231,13 @@ mod tests {
                 host: header(host),
                 ..Credentials::default()
             });
+            let authenticated = authenticated.await;
             assert_eq!(authenticated.is_ok(), wanted, "{origin:?} {host:?}");
         }
     }
 
-    #[test]
-    fn wrong_or_missing_token_is_refused() {
+    #[tokio::test]
+    async fn wrong_or_missing_token_is_refused() {
         let authenticator = authenticator(Some("s3cret"), "0.0.0.0:7070");
         let rows = [
             (None, false),
@@ -220,6 +256,7 @@ mod tests {
                 host,
                 ..Credentials::default()
             });
+            let authenticated = authenticated.await;
             assert_eq!(authenticated.is_ok(), wanted, "{authorization:?}");
         }
     }

@@ -1,0 +1,192 @@
+//! What a credential grants.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use contract::{AgentId, ErrorCode, TenantId, Timestamp};
+use governor::clock::Clock as _;
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::api_error::ApiError;
+use crate::clock;
+use crate::fair_queue::Flow;
+
+/// What a request may be for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Start and steer sessions, answer calls of the client's own tools, send mail.
+    Run,
+    /// Read sessions, lists and the catalogue.
+    Observe,
+    /// Answer gates: approve and deny calls, answer questions.
+    Approve,
+    /// Repair sessions, reset budgets, look at the fleet, retry and drop dead letters.
+    Administer,
+}
+
+impl Scope {
+    /// All scopes, in the order in which they are listed.
+    pub const ALL: [Self; 4] = [Self::Run, Self::Observe, Self::Approve, Self::Administer];
+
+    /// Returns the name in configuration, tokens and messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Observe => "observe",
+            Self::Approve => "approve",
+            Self::Administer => "administer",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What the holder of a credential may do, and as whom.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) tenant: TenantId,
+    /// Name of the holder in the log.
+    pub(crate) subject: String,
+    pub(crate) scopes: BTreeSet<Scope>,
+    /// The agents whose sessions the holder reaches; all of them where none are given.
+    pub(crate) agents: Option<BTreeSet<AgentId>>,
+    pub(crate) expires: Option<Timestamp>,
+    /// Cancelled when the credential is removed or replaced.
+    pub(crate) revoked: CancellationToken,
+    pub(super) requests: Option<RequestLimit>,
+}
+
+/// Requests in a minute of one credential, on this replica.
+#[derive(Debug)]
+pub(super) struct RequestLimit {
+    per_minute: NonZeroU32,
+    limiter: DefaultDirectRateLimiter,
+}
+
+impl Grant {
+    /// Grants everything in a tenant, without an end.
+    pub(crate) fn full(tenant: TenantId, subject: impl Into<String>) -> Self {
+        Self {
+            tenant,
+            subject: subject.into(),
+            scopes: Scope::ALL.into(),
+            agents: None,
+            expires: None,
+            revoked: CancellationToken::new(),
+            requests: None,
+        }
+    }
+
+    /// Limits the requests of a minute; a minute's requests may come at once.
+    #[must_use]
+    pub(crate) fn with_requests_per_minute(mut self, limit: Option<NonZeroU32>) -> Self {
+        self.requests = limit
+            .map(|per_minute| RequestLimit { per_minute, limiter: RateLimiter::direct(Quota::per_minute(per_minute)) });
+        self
+    }
+
+    /// Refuses a credential that was removed or is too old.
+    pub(crate) fn check_valid(&self) -> Result<(), ApiError> {
+        if self.revoked.is_cancelled() {
+            let message = format!("the credential of {} was revoked: use another one", self.subject);
+            return Err(ApiError::new(ErrorCode::Unauthorized, message));
+        }
+        match self.expires {
+            Some(expires) if clock::now() >= expires => {
+                let message = format!("the credential of {} expired at {expires}: get a new one", self.subject);
+                Err(ApiError::new(ErrorCode::Unauthorized, message))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Counts a request, and refuses it over the limit.
+    pub(crate) fn count_request(&self) -> Result<(), ApiError> {
+        let Some(RequestLimit { per_minute, limiter }) = &self.requests else { return Ok(()) };
+        limiter.check().map_err(|until| {
+            let message = format!("{} made more than {per_minute} requests in a minute", self.subject);
+            let after = until.wait_time_from(governor::clock::DefaultClock::default().now());
+            ApiError::new(ErrorCode::Overloaded, message).with_retry_after(after)
+        })
+    }
+
+    /// Whether the holder reaches sessions of an agent.
+    pub(crate) fn allows_agent(&self, agent: &str) -> bool {
+        self.agents.as_ref().is_none_or(|agents| agents.iter().any(|allowed| allowed.as_str() == agent))
+    }
+
+    /// Waits until the credential is no longer valid; returns why.
+    pub(crate) async fn wait_for_end(&self) -> ApiError {
+        loop {
+            if let Err(error) = self.check_valid() {
+                return error;
+            }
+            let left = self.expires.map(|expires| expires.since(clock::now()));
+            let expired = async {
+                match left {
+                    Some(left) => tokio::time::sleep(left).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = self.revoked.cancelled() => {}
+                () = expired => {}
+            }
+        }
+    }
+}
+
+/// The client that sends a request, after authentication.
+#[derive(Debug, Clone)]
+pub(crate) struct ApiCaller {
+    pub(crate) tenant: TenantId,
+    pub(crate) grant: Arc<Grant>,
+    /// Share of the fair queue that pays for the client's requests.
+    pub(crate) flow: Flow,
+}
+
+impl ApiCaller {
+    pub(crate) fn new(grant: Arc<Grant>, flow: Flow) -> Self {
+        Self { tenant: grant.tenant.clone(), grant, flow }
+    }
+
+    /// Name of the client in the log.
+    pub(crate) fn subject(&self) -> &str {
+        &self.grant.subject
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_over_the_limit_are_refused_with_a_time() {
+        let grant = Grant::full(TenantId::default(), "ci").with_requests_per_minute(NonZeroU32::new(3));
+        assert!((0..3).all(|_| grant.count_request().is_ok()));
+        let refused = grant.count_request().unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Overloaded);
+        let after = refused.retry_after.unwrap();
+        assert!(after > std::time::Duration::from_secs(15) && after <= std::time::Duration::from_secs(20), "{after:?}");
+    }
+
+    #[tokio::test]
+    async fn revoked_or_expired_grant_ends() {
+        let grant = Grant::full(TenantId::default(), "ci");
+        assert!(grant.check_valid().is_ok());
+        grant.revoked.cancel();
+        assert!(grant.wait_for_end().await.message.contains("revoked"));
+        let old = Grant { expires: Some(clock::now()), ..Grant::full(TenantId::default(), "ci") };
+        assert!(old.wait_for_end().await.message.contains("expired"));
+    }
+}

@@ -1,0 +1,195 @@
+//! `edge.issuers`: whose access tokens are accepted, and what their claims grant.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use contract::TenantId;
+use contract::limits::ISSUERS_MAX;
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::jws::SignatureAlgorithm;
+
+/// Bytes of a setting that is compared with a token.
+const TEXT_BYTES_MAX: usize = 2_048;
+
+/// An `OpenID` Connect issuer whose access tokens are accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "issuer")]
+pub struct IssuerConfig {
+    /// URL of the issuer, exactly as the claim `iss` of its tokens has it.
+    pub issuer: String,
+    /// The name of this edge at the issuer, which the claim `aud` must contain.
+    pub audience: String,
+    /// URL of the issuer's keys; by default the one that `<issuer>/.well-known/openid-configuration` names.
+    #[serde(default)]
+    pub jwks_url: Option<String>,
+    /// File of the issuer's keys, in place of a URL. It is read again every 2 s.
+    #[serde(default)]
+    pub jwks_file: Option<PathBuf>,
+    /// The tenant of all tokens of the issuer; that of the edge where none is given.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub tenant: Option<TenantId>,
+    /// Claim with the tenant of a token, in place of `tenant`. A token without it is refused.
+    #[serde(default)]
+    pub tenant_claim: Option<String>,
+    /// Claim with the name of the holder in the log; `sub`.
+    #[serde(default = "default_subject_claim")]
+    pub subject_claim: String,
+    /// Claim with the scopes, as a list or as words with spaces between them; `scope`.
+    #[serde(default = "default_scope_claim")]
+    pub scope_claim: String,
+    /// Beginning of the scopes that concern ailoop, before `run`, `observe`, `approve` or `administer`; `ailoop:`.
+    #[serde(default = "default_scope_prefix")]
+    pub scope_prefix: String,
+    /// Claim with the agents whose sessions a token reaches. A token without it is refused; all agents where no claim is
+    /// given.
+    #[serde(default)]
+    pub agents_claim: Option<String>,
+    /// Algorithms of signatures that are accepted; all of them by default.
+    #[serde(default)]
+    pub algorithms: Option<BTreeSet<SignatureAlgorithm>>,
+}
+
+fn default_subject_claim() -> String {
+    "sub".to_owned()
+}
+
+fn default_scope_claim() -> String {
+    "scope".to_owned()
+}
+
+fn default_scope_prefix() -> String {
+    "ailoop:".to_owned()
+}
+
+impl IssuerConfig {
+    /// Checks all issuers of an edge; the message names the field.
+    pub(crate) fn check_all(issuers: &[Self]) -> Result<(), String> {
+        if issuers.len() > ISSUERS_MAX {
+            return Err(format!("edge.issuers has {} entries, at most {ISSUERS_MAX} are allowed", issuers.len()));
+        }
+        let mut known = BTreeSet::new();
+        for (index, issuer) in issuers.iter().enumerate() {
+            issuer.check().map_err(|(field, why)| format!("{} {why}", field_of(index, field)))?;
+            if !known.insert(&issuer.issuer) {
+                return Err(format!("{} is that of another entry: name each issuer once", field_of(index, "issuer")));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), (&'static str, String)> {
+        let at = |field: &'static str| move |why: String| (field, why);
+        let url = parse_url(&self.issuer).map_err(at("issuer"))?;
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(("issuer", "has a query or a fragment: an issuer has neither".to_owned()));
+        }
+        if let Some(jwks_url) = &self.jwks_url {
+            parse_url(jwks_url).map_err(at("jwks_url"))?;
+            if self.jwks_file.is_some() {
+                return Err(("jwks_file", "is set beside jwks_url: remove one of them".to_owned()));
+            }
+        }
+        if self.tenant.is_some() && self.tenant_claim.is_some() {
+            return Err(("tenant_claim", "is set beside tenant: remove one of them".to_owned()));
+        }
+        let texts = [
+            ("audience", Some(&self.audience)),
+            ("tenant_claim", self.tenant_claim.as_ref()),
+            ("subject_claim", Some(&self.subject_claim)),
+            ("scope_claim", Some(&self.scope_claim)),
+            ("agents_claim", self.agents_claim.as_ref()),
+        ];
+        for (field, text) in texts {
+            if text.is_some_and(|text| text.is_empty() || text.len() > TEXT_BYTES_MAX) {
+                return Err((field, format!("must have 1 to {TEXT_BYTES_MAX} bytes")));
+            }
+        }
+        if self.scope_prefix.len() > TEXT_BYTES_MAX || self.scope_prefix.contains(char::is_whitespace) {
+            return Err(("scope_prefix", format!("must have at most {TEXT_BYTES_MAX} bytes, without white space")));
+        }
+        if self.algorithms.as_ref().is_some_and(BTreeSet::is_empty) {
+            return Err(("algorithms", "is empty, so that every token would be refused: remove it".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Whether signatures of the algorithm are accepted.
+    pub(super) fn allows(&self, algorithm: SignatureAlgorithm) -> bool {
+        self.algorithms.as_ref().is_none_or(|algorithms| algorithms.contains(&algorithm))
+    }
+}
+
+/// Names a field of an entry, as messages show it.
+pub(super) fn field_of(index: usize, field: &str) -> String {
+    format!("edge.issuers[{index}].{field}")
+}
+
+/// Parses a URL from which keys may come: https, or http on this machine.
+pub(super) fn parse_url(text: &str) -> Result<Url, String> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(format!("has more than {TEXT_BYTES_MAX} bytes"));
+    }
+    let url = Url::parse(text).map_err(|error| format!("is no URL: {error}"))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has a user or a password: keys of an issuer are public".to_owned());
+    }
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if is_loopback(&url) => Ok(url),
+        scheme => Err(format!("begins with {scheme}: use https (http only on this machine)")),
+    }
+}
+
+/// Whether the host of a URL is this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(fields: &str) -> Result<(), String> {
+        let issuers: Vec<IssuerConfig> = serde_json::from_str(&format!("[{fields}]")).map_err(|e| e.to_string())?;
+        IssuerConfig::check_all(&issuers)
+    }
+
+    #[test]
+    fn configuration_with_a_mistake_is_refused_with_its_field() {
+        let entry = |issuer: &str, more: &str| format!(r#"{{"issuer": "{issuer}", "audience": "ailoop"{more}}}"#);
+        let url = "https://login.example.org/realms/a";
+        for good in [entry(url, ""), entry("http://127.0.0.1:1/", ""), entry("http://[::1]:1", "")] {
+            assert_eq!(check(&good), Ok(()), "{good}");
+        }
+        let rows = [
+            (entry("login.example.org", ""), "edge.issuers[0].issuer is no URL"),
+            (entry("http://login.example.org", ""), "use https"),
+            (entry("http://localhost.example.org", ""), "use https"),
+            (entry("file:///keys", ""), "use https"),
+            (entry("https://u:p@example.org", ""), "password"),
+            (entry("https://example.org?a", ""), "query"),
+            (entry(url, r#", "jwks_url": "http://example.org""#), "edge.issuers[0].jwks_url begins"),
+            (entry(url, r#", "jwks_url": "https://example.org", "jwks_file": "k""#), "edge.issuers[0].jwks_file"),
+            (entry(url, r#", "tenant": "a", "tenant_claim": "t""#), "edge.issuers[0].tenant_claim"),
+            (entry(url, r#", "scope_claim": """#), "edge.issuers[0].scope_claim"),
+            (entry(url, r#", "scope_prefix": "a b""#), "edge.issuers[0].scope_prefix"),
+            (entry(url, r#", "algorithms": []"#), "edge.issuers[0].algorithms"),
+            (entry(url, r#", "algorithms": ["HS256"]"#), "HS256"),
+            (entry(url, r#", "algorithms": ["none"]"#), "none"),
+            (entry(url, r#", "audiences": []"#), "audiences"),
+            (format!("{},{}", entry(url, ""), entry(url, "")), "edge.issuers[1].issuer is that of another"),
+            (vec![entry(url, ""); 9].join(","), "at most 8"),
+        ];
+        for (fields, wanted) in rows {
+            let refused = check(&fields).unwrap_err();
+            assert!(refused.contains(wanted), "{wanted}: {refused}");
+            assert!(!refused.contains("u:p"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Who may do what: credentials, what they grant, and the check of each request.
+
+mod authentication;
+mod grant;
+mod grants;
+mod issuers;
+mod keys;
+mod metadata;
+mod permission;
+mod tokens;
+
+pub(crate) use authentication::{Authenticator, CredentialHeader, Credentials, SUBPROTOCOL};
+pub(crate) use grant::ApiCaller;
+pub use grant::Scope;
+pub(crate) use grants::Grants;
+pub use issuers::{IssuerConfig, SignatureAlgorithm};
+pub use keys::{KeyEntry, KeysFile, generate_key};
+pub(crate) use metadata::describe_issuers;
+pub(crate) use permission::authorize;

@@ -1,0 +1,65 @@
+//! Authentication of gRPC requests, before they reach a service.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::middleware::Next;
+use axum::response::Response;
+use contract::ErrorCode;
+use service::connections::Connection;
+
+use super::status::to_status;
+use crate::access::{ApiCaller, Authenticator, CredentialHeader, Credentials};
+use crate::api_error::ApiError;
+use crate::fair_queue::Flow;
+
+/// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
+const CONNECTION_BYTES: usize = 40 << 10;
+/// Load balancers ask for the health without a credential.
+const HEALTH_PATH: &str = "/grpc.health.v1.Health/";
+
+/// Authenticates each request, and adds the [`ApiCaller`] to it.
+pub(crate) async fn authenticate(
+    State(authenticator): State<Arc<Authenticator>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if request.uri().path().starts_with(HEALTH_PATH) {
+        return next.run(request).await;
+    }
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let caller = match connection {
+        Some(connection) => find_caller(&authenticator, request.headers(), &connection).await,
+        None => Err(ApiError::new(ErrorCode::Internal, "the request has no connection")),
+    };
+    match caller {
+        Ok(caller) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
+        Err(error) => to_status(&error).into_http(),
+    }
+}
+
+async fn find_caller(
+    authenticator: &Authenticator,
+    headers: &HeaderMap,
+    connection: &Connection,
+) -> Result<ApiCaller, ApiError> {
+    let header = |name: &str| CredentialHeader::from_values(headers.get_all(name));
+    let credentials = Credentials {
+        authorization: header("authorization"),
+        api_key: header("x-api-key"),
+        subprotocols: CredentialHeader::Absent,
+        origin: header("origin"),
+        host: CredentialHeader::Absent,
+        flow: Flow { address: connection.address(), connection: connection.id() },
+    };
+    let caller = authenticator.authenticate(credentials).await?;
+    if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
+        telemetry::metric::connection_closed("grpc", "limit");
+        return Err(ApiError::new(ErrorCode::Overloaded, refusal.to_string()));
+    }
+    Ok(caller)
+}

@@ -1,0 +1,72 @@
+//! A session as server-sent events.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use contract::ErrorCode;
+use futures::{Stream, stream};
+
+use super::errors::{Problem, to_response};
+use super::request::ClientRequest;
+use crate::api_error::ApiError;
+use crate::invoke;
+use crate::method::Method;
+use crate::params::{self, WatchParams};
+use crate::request_trace::{self, RequestTrace};
+use crate::session_api::SessionApi;
+use crate::watch::event_stream::EventStream;
+use crate::watch::viewer_event::ViewerEvent;
+
+/// Pause between comments that keep an idle stream open through proxies.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Answers with the events of a session, or with the error of the watch.
+pub(super) async fn respond(api: &SessionApi, request: ClientRequest) -> Response {
+    let ClientRequest { caller, params, trace } = request;
+    let session = params.get("session_id").and_then(serde_json::Value::as_str).map(str::to_owned);
+    let RequestTrace { span, .. } = request_trace::open(Method::WatchSession.name(), session.as_deref(), trace);
+    let opened = async {
+        api.authorize(&caller, Method::WatchSession, session.as_deref()).await?;
+        let watch: WatchParams = params::parse_object(params)?;
+        api.open_stream(&caller, &watch).await
+    };
+    let opened = tracing::Instrument::instrument(Box::pin(opened), span.clone()).await;
+    invoke::record(Method::WatchSession.name(), &span, opened.as_ref().err());
+    match opened {
+        Ok((_, events)) => {
+            Sse::new(to_events(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+        }
+        Err(error) => to_response(&error),
+    }
+}
+
+fn to_events(events: EventStream) -> impl Stream<Item = Result<Event, Infallible>> {
+    stream::unfold(Some(events), async |events| {
+        let events = events?;
+        match events.next().await {
+            Ok(event) => Some((Ok(to_event(&event)), Some(events))),
+            Err(end) => end.error().map(|error| (Ok(to_error_event(&error)), None)),
+        }
+    })
+}
+
+/// Makes the frame of an event. A chunk has no `seq`, and so no `id`: a client goes on after the last event of the log.
+fn to_event(event: &ViewerEvent) -> Event {
+    let frame = Event::default().event(event.topic.as_str()).data(event.params_json());
+    match event.envelope.seq {
+        Some(seq) => frame.id(seq.to_string()),
+        None => frame,
+    }
+}
+
+/// Makes the last frame of a stream that failed. A client of a draining edge connects again at once.
+fn to_error_event(error: &ApiError) -> Event {
+    let body = serde_json::to_string(&Problem::new(error)).unwrap_or_default();
+    let frame = Event::default().event("error").data(body);
+    match error.retry_after {
+        Some(after) if error.code == ErrorCode::Draining => frame.retry(after),
+        Some(_) | None => frame,
+    }
+}

@@ -1,0 +1,111 @@
+//! The session API over HTTP: JSON requests and server-sent events below `/v1`, with an `OpenAPI` document.
+
+mod errors;
+mod events;
+mod openapi;
+mod request;
+mod route;
+mod routes;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{Method as HttpMethod, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, get, on};
+use contract::{ErrorCode, Json};
+
+use crate::access::Authenticator;
+use crate::api_error::ApiError;
+use crate::invoke;
+use crate::method::Method;
+use crate::session_api::SessionApi;
+use errors::to_response;
+pub(crate) use errors::{add_headers, to_status};
+use request::ClientRequest;
+pub(crate) use request::{authenticate, read_body};
+use route::{HttpVerb, Route};
+use routes::ROUTES;
+
+/// What the handlers share.
+#[derive(Debug, Clone)]
+pub(crate) struct HttpState {
+    pub(crate) api: SessionApi,
+    pub(crate) authenticator: Arc<Authenticator>,
+}
+
+/// Builds the routes below `/v1`.
+pub(crate) fn routes(state: HttpState) -> Router {
+    let mut router = Router::new().route("/v1/openapi.json", get(async || openapi_response()));
+    for route in ROUTES {
+        let filter = match route.verb {
+            HttpVerb::Get => MethodFilter::GET,
+            HttpVerb::Post => MethodFilter::POST,
+            HttpVerb::Delete => MethodFilter::DELETE,
+        };
+        let handler = async move |State(state): State<HttpState>, request: Request| handle(state, route, request).await;
+        router = router.route(route.path, on(filter, handler));
+    }
+    router
+        .route("/v1/{*path}", axum::routing::any(unknown_path))
+        .method_not_allowed_fallback(wrong_verb)
+        .with_state(state)
+}
+
+async fn handle(state: HttpState, route: &'static Route, request: Request) -> Response {
+    match ClientRequest::read(&state, route, request).await {
+        Ok(request) if route.method == Method::WatchSession => events::respond(&state.api, request).await,
+        Ok(request) => respond(&state.api, route, request).await,
+        Err(error) => to_response(&error),
+    }
+}
+
+async fn respond(api: &SessionApi, route: &Route, request: ClientRequest) -> Response {
+    let ClientRequest { caller, params, trace } = request;
+    match invoke::call(api, &caller, route.method, params, trace).await {
+        Ok(result) => to_success(route, &result),
+        Err(error) => to_response(&error),
+    }
+}
+
+/// A command that is stored and not handled yet was accepted, and a new session was created.
+fn to_success(route: &Route, result: &Json) -> Response {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    if !route.is_command() {
+        return (json, result.get().to_owned()).into_response();
+    }
+    let reply: CommandOutcome = serde_json::from_str(result.get()).unwrap_or_default();
+    if !reply.done {
+        return (StatusCode::ACCEPTED, json, result.get().to_owned()).into_response();
+    }
+    if route.method == Method::StartSession {
+        let location = [(header::LOCATION, format!("/v1/sessions/{}", reply.session_id))];
+        return (StatusCode::CREATED, json, location, result.get().to_owned()).into_response();
+    }
+    (json, result.get().to_owned()).into_response()
+}
+
+#[derive(Default, serde::Deserialize)]
+struct CommandOutcome {
+    session_id: String,
+    done: bool,
+}
+
+fn openapi_response() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], openapi::document().to_string()).into_response()
+}
+
+async fn unknown_path(method: HttpMethod, request: Request) -> Response {
+    let path: String = request.uri().path().chars().take(120).collect();
+    let message = format!("there is no {method} {path}: see /v1/openapi.json");
+    to_response(&ApiError::new(ErrorCode::UnknownMethod, message))
+}
+
+async fn wrong_verb(method: HttpMethod, request: Request) -> Response {
+    let path: String = request.uri().path().chars().take(120).collect();
+    let message = format!("{path} does not take {method}: see /v1/openapi.json");
+    let mut response = to_response(&ApiError::new(ErrorCode::UnknownMethod, message));
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response
+}

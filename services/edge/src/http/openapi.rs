@@ -1,0 +1,233 @@
+//! The `OpenAPI` document of the session API, made of its routes.
+
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+
+use super::route::{Field, FieldKind, HttpVerb, Route};
+use super::routes::ROUTES;
+use crate::method::Method;
+
+/// Times as RFC 3339 has them, in UTC and of this century.
+const TIME_PATTERN: &str = "20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])\
+                            T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?Z";
+
+/// Returns the document, which is built once.
+pub(super) fn document() -> &'static Value {
+    static DOCUMENT: OnceLock<Value> = OnceLock::new();
+    DOCUMENT.get_or_init(build)
+}
+
+fn build() -> Value {
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.verb.as_str()] = operation(route);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ailoop",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Sessions of AI agents. The same methods are served by JSON-RPC over WebSocket and by gRPC.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"bearer": []}, {"apiKey": []}, {}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or `edge.token`."},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
+            "schemas": {"Problem": problem(), "CommandReply": command_reply()},
+            "responses": {"Problem": {
+                "description": "The request failed: problem details of RFC 9457.",
+                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            }},
+        },
+    })
+}
+
+fn operation(route: &Route) -> Value {
+    let variables = route
+        .variables()
+        .map(|(name, kind)| json!({"name": name, "in": "path", "required": true, "schema": schema(kind)}));
+    let mut parameters: Vec<Value> = variables.collect();
+    let mut operation = json!({
+        "operationId": route.method.name().replace('.', "_"),
+        "summary": route.about,
+        "description": format!("Needs the scope `{}`. JSON-RPC: `{}`.", route.method.scope(), route.method.name()),
+        "tags": [route.method.name().split('.').next().unwrap_or_default()],
+        "responses": responses(route),
+    });
+    // What waits in all sessions and in one is one method.
+    if matches!(route.path, "/v1/gates" | "/v1/calls") {
+        operation["operationId"] = json!(format!("{}_all", route.method.name().replace('.', "_")));
+    }
+    match route.verb {
+        HttpVerb::Get | HttpVerb::Delete => parameters.extend(route.fields.iter().map(query_parameter)),
+        HttpVerb::Post if route.fields.is_empty() => {}
+        HttpVerb::Post => {
+            let is_required = route.fields.iter().any(|field| field.is_required);
+            operation["requestBody"] =
+                json!({"required": is_required, "content": {"application/json": {"schema": body(route)}}});
+        }
+    }
+    if !parameters.is_empty() {
+        operation["parameters"] = Value::Array(parameters);
+    }
+    operation
+}
+
+fn responses(route: &Route) -> Value {
+    let problem = json!({"$ref": "#/components/responses/Problem"});
+    let json_body = |schema: Value| json!({"application/json": {"schema": schema}});
+    let mut responses = Map::new();
+    if route.method == Method::WatchSession {
+        let content = json!({"text/event-stream": {"schema": {"type": "string"}}});
+        responses.insert("200".to_owned(), json!({"description": "The events.", "content": content}));
+    } else if route.is_command() {
+        let reply = json_body(json!({"$ref": "#/components/schemas/CommandReply"}));
+        let done = if route.method == Method::StartSession { "201" } else { "200" };
+        responses.insert(done.to_owned(), json!({"description": "The commit is in the log.", "content": reply}));
+        let stored = "The command is stored, and will be handled.";
+        responses.insert("202".to_owned(), json!({"description": stored, "content": reply}));
+    } else {
+        let content = json_body(json!({"type": "object"}));
+        responses.insert("200".to_owned(), json!({"description": "The result.", "content": content}));
+    }
+    for status in ["400", "401", "403", "404", "409", "410", "413", "429", "500", "503"] {
+        responses.insert(status.to_owned(), problem.clone());
+    }
+    Value::Object(responses)
+}
+
+fn query_parameter(field: &Field) -> Value {
+    json!({
+        "name": field.name, "in": "query", "required": field.is_required, "description": field.about,
+        "schema": schema(field.kind),
+    })
+}
+
+fn body(route: &Route) -> Value {
+    let fields = route.fields;
+    let mut properties = Map::new();
+    for field in fields {
+        let mut property = schema(field.kind);
+        property["description"] = json!(field.about);
+        properties.insert(field.name.to_owned(), property);
+    }
+    let required: Vec<&str> = fields.iter().filter(|field| field.is_required).map(|field| field.name).collect();
+    let mut body =
+        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+    if route.method == Method::ConfigureSession {
+        // A change of nothing is refused.
+        body["anyOf"] = json!([{"required": ["model"]}, {"required": ["agent"]}]);
+    }
+    body
+}
+
+fn schema(kind: FieldKind) -> Value {
+    match kind {
+        FieldKind::Text => json!({"type": "string"}),
+        FieldKind::Words => json!({"type": "string", "pattern": "[A-Za-z0-9]"}),
+        FieldKind::Id => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}),
+        FieldKind::Agent => json!({"type": "string", "pattern": "^[a-z0-9_-]{1,32}$"}),
+        FieldKind::Sha256 => json!({"type": "string", "pattern": "^[0-9a-f]{64}$"}),
+        FieldKind::Count => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
+        FieldKind::Flag => json!({"type": "boolean"}),
+        FieldKind::Time => json!({"type": "string", "pattern": format!("^{TIME_PATTERN}$")}),
+        FieldKind::Cursor => json!({"type": "string", "pattern": format!("^{TIME_PATTERN}~[A-Za-z0-9_-]{{1,64}}$")}),
+        FieldKind::SessionPoint => json!({
+            "type": "object",
+            "properties": {"session_id": schema(FieldKind::Id), "at": schema(FieldKind::Count)},
+            "required": ["session_id"],
+            "additionalProperties": false,
+        }),
+        FieldKind::Content => content(),
+        FieldKind::Object => json!({"type": "object"}),
+        FieldKind::ClientTools => json!({"type": "array", "maxItems": 8, "items": {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "pattern": "^[a-z]{1,20}_of_client$"},
+                "description": {"type": "string"},
+                "parameters": {"const": {"type": "object"}},
+                "effect": {"enum": ["pure", "idempotent", "at_most_once"]},
+                "timeout_ms": {"type": "integer", "minimum": 1_000, "maximum": 86_400_000},
+            },
+            "required": ["name"],
+            "additionalProperties": false,
+        }}),
+        FieldKind::Messages => json!({"type": "array", "items": {
+            "type": "object",
+            "properties": {"role": {"enum": ["user", "assistant"]}, "content": {"type": "string", "pattern": "[A-Za-z0-9]"}},
+            "required": ["role", "content"],
+            "additionalProperties": false,
+        }}),
+        FieldKind::Names => json!({"type": "array", "items": {"type": "string"}}),
+        FieldKind::OneOf(words) => json!({"type": "string", "enum": words}),
+    }
+}
+
+/// A message: a text, or texts and images in their order.
+fn content() -> Value {
+    let text = json!({"type": "string", "pattern": "[A-Za-z0-9]"});
+    let part = |kind: &str, field: &str, schema: &Value| {
+        json!({
+            "type": "object",
+            "properties": {"type": {"const": kind}, field: schema},
+            "required": ["type", field],
+            "additionalProperties": false,
+        })
+    };
+    let url = json!({"type": "string", "pattern": "^https://[a-z]{1,20}$"});
+    let image = json!({
+        "type": "object", "properties": {"url": url}, "required": ["url"], "additionalProperties": false,
+    });
+    let parts = json!([part("text", "text", &text), part("image_url", "image_url", &image)]);
+    json!({"oneOf": [text, {"type": "array", "items": {"oneOf": parts}, "minItems": 1, "maxItems": 16}]})
+}
+
+fn problem() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "status": {"type": "integer"},
+            "title": {"type": "string"},
+            "detail": {"type": "string", "description": "What failed, and what to do."},
+            "code": {"type": "string", "description": "Stable code for programs."},
+            "retry_after_ms": {"type": "integer", "description": "Time after which a retry may succeed."},
+            "seq": {"type": "integer", "description": "The last `seq`, for errors about a cursor."},
+        },
+        "required": ["status", "title", "detail", "code"],
+    })
+}
+
+fn command_reply() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "session_id": {"type": "string"},
+            "command_id": {"type": "string"},
+            "done": {"type": "boolean", "description": "Whether the commit is in the log."},
+            "seq": {"type": "integer", "description": "The last `seq` after the commit; 0 if it is not known."},
+        },
+        "required": ["session_id", "command_id", "done", "seq"],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn document_has_each_route_once() {
+        let paths = document()["paths"].as_object().unwrap();
+        let operations: Vec<&Value> = paths.values().flat_map(|path| path.as_object().unwrap().values()).collect();
+        assert_eq!(operations.len(), ROUTES.len());
+        let ids: std::collections::BTreeSet<&str> =
+            operations.iter().map(|operation| operation["operationId"].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), operations.len(), "an operation id is used twice");
+    }
+}

@@ -1,0 +1,194 @@
+//! A request over HTTP: who sends it, and its parameters from path, query, headers and body as one object.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{FromRequestParts, RawPathParams, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use contract::ErrorCode;
+use contract::limits::FRAME_BYTES_MAX;
+use contract::trace::TraceContext;
+use serde_json::{Map, Value};
+use service::connections::Connection;
+
+use super::HttpState;
+use super::route::{FieldKind, HttpVerb, Route};
+use crate::access::{ApiCaller, CredentialHeader, Credentials};
+use crate::api_error::ApiError;
+use crate::fair_queue::Flow;
+use crate::method::Method;
+use crate::params;
+use crate::request_body;
+use crate::session_api::SessionApi;
+use crate::ws::CONNECTION_BYTES;
+
+/// An authenticated request with its parameters.
+#[derive(Debug)]
+pub(super) struct ClientRequest {
+    pub(super) caller: ApiCaller,
+    pub(super) params: Map<String, Value>,
+    /// The client's own trace.
+    pub(super) trace: Option<TraceContext>,
+}
+
+impl ClientRequest {
+    /// Authenticates a request before its body is read, and gathers its parameters.
+    pub(super) async fn read(state: &HttpState, route: &Route, request: Request) -> Result<Self, ApiError> {
+        let (mut parts, body) = request.into_parts();
+        let connection = parts.extensions.get::<Arc<Connection>>().cloned();
+        let connection =
+            connection.ok_or_else(|| ApiError::new(ErrorCode::Internal, "the request has no connection"))?;
+        let caller = authenticate(state, &parts.headers, &connection).await?;
+        let variables = path_variables(&mut parts).await?;
+        let trace = parts.headers.get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok());
+        let mut params = match route.verb {
+            HttpVerb::Get | HttpVerb::Delete => parse_query(route, parts.uri.query().unwrap_or_default())?,
+            HttpVerb::Post => {
+                let bytes = read_body(state, body, connection).await?;
+                parse_body(&parts.headers, &bytes)?
+            }
+        };
+        for (name, value) in variables {
+            if params.insert(name.clone(), Value::from(value)).is_some() {
+                return Err(ApiError::bad_request(format!("`{name}` stands in the path: leave it out elsewhere")));
+            }
+        }
+        add_headers(route, &parts.headers, &mut params)?;
+        Ok(Self { caller, params, trace })
+    }
+}
+
+/// Authenticates a request, and lets its connection stay open.
+pub(crate) async fn authenticate(
+    state: &HttpState,
+    headers: &HeaderMap,
+    connection: &Arc<Connection>,
+) -> Result<ApiCaller, ApiError> {
+    let header = |name: &str| CredentialHeader::from_values(headers.get_all(name));
+    let credentials = Credentials {
+        authorization: header("authorization"),
+        api_key: header("x-api-key"),
+        subprotocols: CredentialHeader::Absent,
+        origin: header("origin"),
+        host: header("host"),
+        flow: Flow { address: connection.address(), connection: connection.id() },
+    };
+    let caller = state.authenticator.authenticate(credentials).await?;
+    if state.api.draining().is_cancelled() {
+        return Err(SessionApi::draining_error());
+    }
+    if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
+        telemetry::metric::connection_closed("http", "limit");
+        return Err(ApiError::new(ErrorCode::Overloaded, refusal.to_string()));
+    }
+    Ok(caller)
+}
+
+async fn path_variables(parts: &mut Parts) -> Result<Vec<(String, String)>, ApiError> {
+    let variables = RawPathParams::from_request_parts(parts, &()).await;
+    let variables = variables.map_err(|rejection| ApiError::bad_request(rejection.body_text()))?;
+    Ok(variables.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+}
+
+/// Reads the body within the limits of the edge.
+pub(crate) async fn read_body(
+    state: &HttpState,
+    body: Body,
+    connection: Arc<Connection>,
+) -> Result<axum::body::Bytes, ApiError> {
+    let body = request_body::limit(body, connection, state.api.budget().clone());
+    axum::body::to_bytes(body, FRAME_BYTES_MAX).await.map_err(|error| request_body::to_api_error(&error))
+}
+
+fn parse_body(headers: &HeaderMap, bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    if bytes.is_empty() {
+        return Ok(Map::new());
+    }
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    // A form of a foreign page can be sent without a preflight, JSON cannot.
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(ApiError::bad_request(format!(
+            "the body has the type {essence:?}: send JSON with `Content-Type: application/json`"
+        )));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| ApiError::bad_request(format!("not UTF-8: {error}")))?;
+    params::check_size("the body", text)?;
+    match serde_json::from_str(text) {
+        Ok(Value::Object(params)) => Ok(params),
+        Ok(_) => Err(ApiError::bad_request("the body must be a JSON object")),
+        Err(error) => Err(ApiError::bad_request(format!("not JSON: {error}"))),
+    }
+}
+
+fn parse_query(route: &Route, query: &str) -> Result<Map<String, Value>, ApiError> {
+    let mut params = Map::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let field = route.fields.iter().find(|field| field.name == name);
+        let Some(field) = field else {
+            let known: Vec<&str> = route.fields.iter().map(|field| field.name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let name: String = name.chars().take(80).collect();
+            return Err(ApiError::bad_request(format!("unknown parameter {name:?}; there are: {known}")));
+        };
+        if params.insert(field.name.to_owned(), parse_value(field.name, field.kind, &value)?).is_some() {
+            return Err(ApiError::bad_request(format!("`{name}` stands in the query twice")));
+        }
+    }
+    Ok(params)
+}
+
+fn parse_value(name: &str, kind: FieldKind, text: &str) -> Result<Value, ApiError> {
+    let wrong = |wanted: &str| {
+        let text: String = text.chars().take(80).collect();
+        ApiError::bad_request(format!("`{name}` is {text:?}, it must be {wanted}"))
+    };
+    match kind {
+        FieldKind::Count => text.parse::<u32>().map(Value::from).map_err(|_| wrong("a whole number below 2^32")),
+        FieldKind::Flag => text.parse::<bool>().map(Value::from).map_err(|_| wrong("true or false")),
+        FieldKind::Text
+        | FieldKind::Words
+        | FieldKind::Id
+        | FieldKind::Agent
+        | FieldKind::Sha256
+        | FieldKind::Time
+        | FieldKind::Cursor
+        | FieldKind::OneOf(_) => Ok(Value::from(text)),
+        FieldKind::Content
+        | FieldKind::ClientTools
+        | FieldKind::SessionPoint
+        | FieldKind::Object
+        | FieldKind::Messages
+        | FieldKind::Names => Err(wrong("in the body of a POST")),
+    }
+}
+
+/// Adds what stands in headers by the standards of HTTP.
+fn add_headers(route: &Route, headers: &HeaderMap, params: &mut Map<String, Value>) -> Result<(), ApiError> {
+    let text = |name: &str| {
+        let value = headers.get(name)?;
+        Some(value.to_str().map_err(|_| ApiError::bad_request(format!("the header {name} is not ASCII"))))
+    };
+    if route.fields.iter().any(|field| field.name == "command_id")
+        && let Some(key) = text("idempotency-key").transpose()?
+    {
+        let key = Value::from(key);
+        if params.get("command_id").is_some_and(|given| *given != key) {
+            return Err(ApiError::bad_request(
+                "`command_id` and the header `Idempotency-Key` differ: send one of them",
+            ));
+        }
+        params.insert("command_id".to_owned(), key);
+    }
+    if route.method == Method::WatchSession
+        && !params.contains_key("from_seq")
+        && let Some(last) = text("last-event-id").transpose()?
+    {
+        let last: u64 = last
+            .parse()
+            .map_err(|_| ApiError::bad_request("the header `Last-Event-ID` must be a `seq`: leave it out"))?;
+        params.insert("from_seq".to_owned(), Value::from(last.saturating_add(1)));
+    }
+    Ok(())
+}

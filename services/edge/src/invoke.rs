@@ -1,0 +1,190 @@
+//! Runs a method with its parameters as JSON: the part of a request that WebSocket and HTTP share.
+
+use contract::trace::TraceContext;
+use contract::{ErrorCode, Json};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use tracing::{Instrument, Span};
+
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::commands::PendingCommand;
+use crate::method::Method;
+use crate::params::{
+    self, CommandBody, CommandRequest, NoParams, ResetBudgetParams, SessionParams, UnvalidatedCommand,
+};
+use crate::request_trace::{self, RequestTrace};
+use crate::session_api::SessionApi;
+
+/// The part of a request that may run while later requests begin.
+pub(crate) type ReplyFuture = BoxFuture<'static, Result<Json, ApiError>>;
+
+/// Runs a method from its authorization to its result, under a span of its own.
+pub(crate) async fn call(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    method: Method,
+    params: Map<String, Value>,
+    trace: Option<TraceContext>,
+) -> Result<Json, ApiError> {
+    let session = params.get("session_id").and_then(Value::as_str).map(str::to_owned);
+    let RequestTrace { span, turn } = request_trace::open(method.name(), session.as_deref(), trace);
+    let outcome = async {
+        api.authorize(caller, method, session.as_deref()).await?;
+        begin(api, caller, method, params).await?.await
+    };
+    let outcome = Box::pin(telemetry::trace::scope(turn, outcome.instrument(span.clone()))).await;
+    record(method.name(), &span, outcome.as_ref().err());
+    outcome
+}
+
+/// Notes the outcome of a request in its span and in the metrics.
+pub(crate) fn record(method: &'static str, span: &Span, error: Option<&ApiError>) {
+    if let Some(error) = error {
+        telemetry::span::failed(span, error.code.as_str());
+    }
+    telemetry::metric::request(method, error.map_or("ok", |error| error.code.as_str()));
+}
+
+/// Does the part of an authorized request that must keep the order of the requests: for a command, sending it.
+pub(crate) async fn begin(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    method: Method,
+    params: Map<String, Value>,
+) -> Result<ReplyFuture, ApiError> {
+    let (api, caller) = (api.clone(), caller.clone());
+    macro_rules! command {
+        ($send:ident) => {
+            Ok(wait_for_command(api.$send(&caller, parse_command(&api, &caller, params).await?).await?))
+        };
+    }
+    match method {
+        Method::StartSession => command!(start),
+        Method::SendMessage => command!(send),
+        Method::PauseSession => command!(pause),
+        Method::ResumeSession => command!(resume),
+        Method::StopSession => command!(stop),
+        Method::AnswerGate => command!(answer),
+        Method::AnswerToolCall => command!(answer_call),
+        Method::ConfigureSession => command!(configure),
+        Method::ClearSession => command!(clear),
+        Method::WatchSession | Method::UnwatchSession => {
+            Err(ApiError::new(ErrorCode::UnknownMethod, format!("{} needs a connection that streams", method.name())))
+        }
+        // Later requests do not wait for the executor, so mails of one connection may be stored in another order.
+        Method::SendMail => defer(params, move |params| async move { api.send_mail(&caller, params).await }),
+        Method::ReplyMail => defer(params, move |params| async move { api.reply_mail(&caller, params).await }),
+        Method::ListMail => defer(params, move |params| async move { api.list_mail(&caller, params).await }),
+        Method::GetHistory => {
+            defer(params, move |SessionParams { session_id }| async move { api.get_history(&caller, session_id).await })
+        }
+        Method::GetTranscript => defer(params, move |params| async move { api.get_transcript(&caller, params).await }),
+        Method::GetSession => {
+            defer(params, move |SessionParams { session_id }| async move { api.get_session(&caller, session_id).await })
+        }
+        Method::RepairSession => {
+            defer(
+                params,
+                move |SessionParams { session_id }| async move { api.repair_session(&caller, session_id).await },
+            )
+        }
+        Method::ReplaySession => defer(params, move |params| async move { api.replay_session(&caller, params).await }),
+        Method::ListSessions => defer(params, move |params| async move { api.list_sessions(&caller, &params).await }),
+        Method::TraceSession => {
+            defer(
+                params,
+                move |SessionParams { session_id }| async move { api.trace_session(&caller, session_id).await },
+            )
+        }
+        Method::DescribeSession => {
+            defer(
+                params,
+                move |SessionParams { session_id }| async move { api.describe_session(&caller, session_id).await },
+            )
+        }
+        Method::GetStats => {
+            defer(params, move |params| async move { Ok(json!({"stats": api.get_stats(&caller, &params).await?})) })
+        }
+        Method::ListClientCalls => {
+            defer(
+                params,
+                move |params| async move { Ok(json!({"calls": api.list_client_calls(&caller, &params).await?})) },
+            )
+        }
+        Method::ListGates => {
+            defer(params, move |params| async move { Ok(json!({"gates": api.list_gates(&caller, &params).await?})) })
+        }
+        Method::ListAgents => {
+            defer(params, move |NoParams {}| async move { Ok(json!({"agents": api.list_agents(&caller).await?})) })
+        }
+        Method::ListModels => {
+            defer(params, move |NoParams {}| async move { Ok(json!({"models": api.list_models(&caller).await?})) })
+        }
+        Method::ListTools => {
+            defer(params, move |NoParams {}| async move { Ok(ToolList { tools: api.list_tools(&caller).await? }) })
+        }
+        Method::GetFullResult => {
+            defer(params, move |params| async move { api.get_full_result(&caller, &params).await })
+        }
+        Method::ListBudgets => {
+            defer(params, move |NoParams {}| async move { Ok(json!({"budgets": api.list_budgets(&caller).await?})) })
+        }
+        Method::ResetBudget => defer(params, move |ResetBudgetParams { budget }| async move {
+            Ok(json!({"budgets": api.reset_budget(&caller, budget).await?}))
+        }),
+        Method::GetQueues => defer(params, move |NoParams {}| async move { api.get_queues(&caller).await }),
+        Method::GetStatus => defer(params, move |NoParams {}| async move { api.get_status(&caller).await }),
+        Method::ListDeadLetters => {
+            defer(
+                params,
+                move |params| async move { Ok(json!({"dead": api.list_dead_letters(&caller, &params).await?})) },
+            )
+        }
+        Method::GetDeadLetter => defer(params, move |params| async move { api.get_dead_letter(&caller, params).await }),
+        Method::RetryDeadLetter => {
+            defer(params, move |params| async move { api.retry_dead_letter(&caller, params).await })
+        }
+        Method::DropDeadLetter => {
+            defer(params, move |params| async move { api.drop_dead_letter(&caller, params).await })
+        }
+    }
+}
+
+/// Parses the parameters now, and runs the method beside later requests.
+fn defer<P, T, F>(params: Map<String, Value>, run: impl FnOnce(P) -> F) -> Result<ReplyFuture, ApiError>
+where
+    P: DeserializeOwned,
+    T: Serialize,
+    F: Future<Output = Result<T, ApiError>> + Send + 'static,
+{
+    let outcome = run(params::parse_object(params)?);
+    Ok(async move { to_reply(outcome.await) }.boxed())
+}
+
+#[derive(Serialize)]
+struct ToolList {
+    tools: Vec<contract::tool::ToolSpec>,
+}
+
+async fn parse_command<T>(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    params: Map<String, Value>,
+) -> Result<CommandRequest<T>, ApiError>
+where
+    T: CommandBody + DeserializeOwned + Send + 'static,
+{
+    api.validate_command(caller, UnvalidatedCommand::from_json(params)?).await
+}
+
+fn wait_for_command(pending: PendingCommand) -> ReplyFuture {
+    async move { to_reply(pending.wait().await) }.boxed()
+}
+
+fn to_reply<T: Serialize>(outcome: Result<T, ApiError>) -> Result<Json, ApiError> {
+    outcome.map(|result| Json::of(&result))
+}

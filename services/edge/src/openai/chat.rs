@@ -1,0 +1,262 @@
+//! `POST /chat/completions`: a request is a turn of a session.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
+use contract::command::{MessageMode, SendUserMessage, Start};
+use contract::tool::sha256_hex;
+use contract::{AgentId, CommandId, ErrorCode, SessionId};
+use service::connections::Connection;
+use tracing::Instrument;
+
+use super::chat_reply::{self, ChatReply};
+use super::chat_request::{CallResult, ChatRequest, ChatTurn};
+use super::errors::to_response;
+use super::retry::RequestIdentity;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::clock;
+use crate::commands::CommandReply;
+use crate::http::{HttpState, authenticate, read_body};
+use crate::invoke;
+use crate::method::Method;
+use crate::params::{self, UnvalidatedCommand};
+use crate::request_trace::{self, RequestTrace};
+use crate::session_api::SessionApi;
+use crate::turn::TurnStream;
+
+/// Name of the request in spans and metrics.
+const NAME: &str = "openai.chat_completions";
+/// Names the session of a request: one of these headers, the first that is there.
+const SESSION_HEADERS: [&str; 2] = ["x-ailoop-session", "x-openwebui-chat-id"];
+/// What a chat program wants beside the conversation, such as a title: agents are not started for it.
+const TASK_HEADER: &str = "x-ailoop-task";
+/// Sessions of one name, of which all but the last have ended.
+const GENERATIONS_MAX: u32 = 16;
+
+/// Answers `POST /chat/completions`.
+pub(super) async fn complete(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let trace = parts.headers.get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok());
+    let RequestTrace { span, turn } = request_trace::open(NAME, None, trace);
+    let answered = Box::pin(answer(&state, &parts.headers, connection, body));
+    let answered = telemetry::trace::scope(turn, answered.instrument(span.clone())).await;
+    invoke::record(NAME, &span, answered.as_ref().err());
+    answered.unwrap_or_else(|error| to_response(&error))
+}
+
+async fn answer(
+    state: &HttpState,
+    headers: &HeaderMap,
+    connection: Arc<Connection>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let caller = authenticate(state, headers, &connection).await?;
+    let api = &state.api;
+    for method in [Method::StartSession, Method::SendMessage, Method::WatchSession] {
+        api.authorize(&caller, method, None).await?;
+    }
+    let body = read_body(state, body, connection).await?;
+    let request = ChatRequest::parse(&body)?;
+    if headers.get(TASK_HEADER).is_some_and(|task| !task.is_empty()) {
+        let message = "an agent is not started for titles, tags and the like: use another model for tasks";
+        return Err(ApiError::bad_request(message));
+    }
+    let identity =
+        RequestIdentity::new(&format!("{}/{}", caller.tenant, caller.subject()), headers, &body, clock::now());
+    let reply = begin_turn(api, &caller, headers, &request, &identity).await?;
+    let turn =
+        TurnStream::open(api, &caller, reply.session_id.clone(), reply.seq, request.stream == Some(true)).await?;
+    let reply = ChatReply::new(&request, &reply, clock::now())?;
+    if request.stream == Some(true) {
+        return Ok(chat_reply::stream(reply, turn).into_response());
+    }
+    Ok(axum::Json(chat_reply::collect(reply, turn).await?).into_response())
+}
+
+/// Begins the turn of a request, or finds the one that an earlier try of it has begun.
+async fn begin_turn(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    headers: &HeaderMap,
+    request: &ChatRequest,
+    identity: &RequestIdentity,
+) -> Result<CommandReply, ApiError> {
+    let named = SESSION_HEADERS.iter().find_map(|name| headers.get(*name)).map(|value| value.to_str());
+    let named = named.transpose().map_err(|_| ApiError::bad_request("the name of the session is not ASCII"))?;
+    let results = request.call_results()?;
+    if !results.is_empty() {
+        return answer_calls(api, caller, results).await;
+    }
+    let turn = request.turn()?;
+    let tools = request.client_tools()?;
+    let agent: AgentId = params::parse("model", &request.model)?;
+    let started = match named.filter(|name| !name.is_empty()).or_else(|| request.session()) {
+        Some(name) => continue_session(api, caller, name, (agent, turn, tools), identity).await?,
+        None => start_session(api, caller, (agent, turn, tools), identity).await?,
+    };
+    if started.done {
+        return Ok(started);
+    }
+    // A repeated request finds the turn.
+    let message = "the message is stored, but its turn has not begun in time: repeat the request";
+    Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(std::time::Duration::from_secs(1)))
+}
+
+/// Starts a session for one request, whose messages are its history.
+async fn start_session(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    (agent, turn, client_tools): (AgentId, ChatTurn, Vec<ClientTool>),
+    identity: &RequestIdentity,
+) -> Result<CommandReply, ApiError> {
+    let id = choose_id(api, caller, identity).await?;
+    let ChatTurn { prompt, history } = turn;
+    let (agent, prompt) = (Some(agent), Some(prompt));
+    let start = Start { agent, prompt, messages: history, client_tools, ..Start::default() };
+    send_start(api, caller, &id, &id, start).await
+}
+
+/// Sends the message to the session of a name, and starts the session if there is none.
+async fn continue_session(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    name: &str,
+    (agent, turn, tools): (AgentId, ChatTurn, Vec<ClientTool>),
+    identity: &RequestIdentity,
+) -> Result<CommandReply, ApiError> {
+    for generation in 0..GENERATIONS_MAX {
+        let digest = sha256_hex(format!("{}\0{name}\0{generation}", caller.tenant).as_bytes());
+        let session = format!("chat-{}", &digest[..32]);
+        api.check_reach_of_known(caller, &session).await?;
+        let key = params::parse_session_id(&session)?;
+        let command = choose_message_id(api, caller, &key, identity).await?;
+        let body = SendUserMessage {
+            content: turn.prompt.clone(),
+            mode: MessageMode::Queue,
+            client_tools: Some(tools.clone()),
+        };
+        let send = UnvalidatedCommand::new(&session, &command, true, body)?;
+        let send = api.validate_command(caller, send).await?;
+        let outcome = match api.send(caller, send).await {
+            Ok(pending) => pending.wait().await,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Err(error) if error.code == ErrorCode::SessionEnded => {}
+            Err(error) if error.code == ErrorCode::UnknownSession => {
+                let ChatTurn { prompt, history } = turn;
+                let (agent, prompt) = (Some(agent), Some(prompt));
+                let start = Start {
+                    agent,
+                    prompt,
+                    messages: history,
+                    interactive: true,
+                    client_tools: tools,
+                    ..Start::default()
+                };
+                return send_start(api, caller, &session, &command, start).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    let message = format!("the last {GENERATIONS_MAX} sessions of this name have ended: choose another name");
+    Err(ApiError::new(ErrorCode::SessionEnded, message))
+}
+
+/// Answers the calls of the client, after which their turn goes on. A repeated answer changes nothing.
+async fn answer_calls(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    results: Vec<CallResult>,
+) -> Result<CommandReply, ApiError> {
+    let mut last: Option<CommandReply> = None;
+    for CallResult { session, call, content } in results {
+        api.authorize(caller, Method::AnswerToolCall, Some(session.as_str())).await?;
+        let id = format!("answer-{}", &sha256_hex(format!("{call} {content}").as_bytes())[..32]);
+        let body = AnswerToolCall { call, outcome: ClientOutcome::Ok, content };
+        let command = UnvalidatedCommand::new(session.as_str(), &id, true, body)?;
+        let reply = api.answer_call(caller, api.validate_command(caller, command).await?).await?.wait().await?;
+        // The turn goes on after the last of them, whatever their order.
+        last = Some(last.filter(|last| last.seq > reply.seq).unwrap_or(reply));
+    }
+    last.ok_or_else(|| ApiError::bad_request("there is no result"))
+}
+
+async fn send_start(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &str,
+    command: &str,
+    start: Start,
+) -> Result<CommandReply, ApiError> {
+    let start = UnvalidatedCommand::new(session, command, true, start)?;
+    let start = api.validate_command(caller, start).await?;
+    Box::pin(api.start(caller, start)).await?.wait().await
+}
+
+/// Chooses the id of a session: that of the earlier try of the same request, or one that is free.
+async fn choose_id(api: &SessionApi, caller: &ApiCaller, identity: &RequestIdentity) -> Result<String, ApiError> {
+    let [current, before] = identity.ids();
+    if identity.is_retry
+        && let Some(found) =
+            find_last_used(api, caller, &current).await?.or(find_last_used(api, caller, &before).await?)
+    {
+        return Ok(found);
+    }
+    for id in current {
+        if !api.is_session_known(caller, &params::parse_session_id(&id)?).await? {
+            return Ok(id);
+        }
+    }
+    let message = "too many equal requests in a quarter of an hour: name a session in the header X-Ailoop-Session";
+    Err(ApiError::new(ErrorCode::Overloaded, message))
+}
+
+async fn find_last_used(api: &SessionApi, caller: &ApiCaller, ids: &[String]) -> Result<Option<String>, ApiError> {
+    let mut last = None;
+    for id in ids {
+        if !api.is_session_known(caller, &params::parse_session_id(id)?).await? {
+            break;
+        }
+        last = Some(id.clone());
+    }
+    Ok(last)
+}
+
+/// Chooses the id of a message in the same way, among the commands that its session has handled.
+async fn choose_message_id(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    identity: &RequestIdentity,
+) -> Result<String, ApiError> {
+    let [current, before] = identity.ids();
+    let mut free = None;
+    let mut used = None;
+    for ids in [&current, &before] {
+        for id in ids {
+            let command: CommandId = params::parse("command_id", id)?;
+            if api.is_message_known(caller, session, &command).await? {
+                used = Some(id.clone());
+            } else {
+                free = free.or_else(|| Some(id.clone()));
+                break;
+            }
+        }
+        if used.is_some() || !identity.is_retry {
+            break;
+        }
+    }
+    let chosen = if identity.is_retry { used.or(free) } else { free };
+    chosen.ok_or_else(|| ApiError::new(ErrorCode::Overloaded, "too many equal messages in a quarter of an hour"))
+}

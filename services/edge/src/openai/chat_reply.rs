@@ -1,0 +1,262 @@
+//! The answer to a request for a chat completion, at once or as it streams.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use contract::event::{ClientCallOpened, StopReason};
+use contract::model::FinishReason;
+use contract::spent::Spent;
+use contract::{CallId, ErrorCode, SessionId, Timestamp};
+use futures::{Stream, stream};
+use serde_json::{Value, json};
+
+use super::chat_request::{ChatRequest, call_id};
+use super::errors::to_body;
+use crate::api_error::ApiError;
+use crate::commands::CommandReply;
+use crate::turn::{TurnEnd, TurnPart, TurnStream};
+
+/// Pause between comments that reset the time-outs of clients.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Stands between the texts of two steps.
+const BETWEEN_STEPS: &str = "\n\n";
+
+/// What all chunks of an answer have in common, and what went out.
+#[derive(Debug)]
+pub(super) struct ChatReply {
+    id: String,
+    created: u64,
+    model: String,
+    has_usage: bool,
+    /// The step whose text went out last; the texts of steps are set apart.
+    last_step: Option<u32>,
+    finish_reason: Option<FinishReason>,
+    session: SessionId,
+    /// Names of the tools that the client brought.
+    client_tools: BTreeSet<String>,
+    /// Calls of the last reply that the client will get, and those that wait for it.
+    expected: BTreeSet<CallId>,
+    waiting: Vec<ClientCallOpened>,
+}
+
+impl ChatReply {
+    pub(super) fn new(request: &ChatRequest, begun: &CommandReply, now: Timestamp) -> Result<Self, ApiError> {
+        let client_tools = request.client_tools()?.into_iter().map(|tool| tool.name.to_string()).collect();
+        Ok(Self {
+            id: format!("chatcmpl-{}-{}", begun.session_id, begun.seq),
+            created: now.as_millis() / 1_000,
+            model: request.model.clone(),
+            has_usage: request.has_usage(),
+            last_step: None,
+            finish_reason: None,
+            session: begun.session_id.clone(),
+            client_tools,
+            expected: BTreeSet::new(),
+            waiting: Vec::new(),
+        })
+    }
+
+    /// Notes what a part says about calls for the client. Returns whether the answer is complete: the turn waits for all
+    /// of them.
+    fn note(&mut self, part: &TurnPart) -> bool {
+        match part {
+            TurnPart::ReplyEnd { reply, .. } => {
+                self.finish_reason = Some(reply.finish_reason);
+                let of_client = reply.tool_calls.iter().filter(|call| self.client_tools.contains(&call.function.name));
+                self.expected = of_client.filter_map(|call| CallId::new(&call.id).ok()).collect();
+                self.waiting.clear();
+            }
+            TurnPart::ClientCall(call) => {
+                self.expected.insert(call.call.clone());
+                self.waiting.push((**call).clone());
+            }
+            // A call that was denied, or could not be made.
+            TurnPart::Result(result) => {
+                self.expected.remove(&result.call);
+            }
+            TurnPart::Text { .. }
+            | TurnPart::Reasoning { .. }
+            | TurnPart::Call(_)
+            | TurnPart::GateOpened(_)
+            | TurnPart::GateClosed(_)
+            | TurnPart::End(_) => {}
+        }
+        !self.waiting.is_empty() && self.waiting.len() >= self.expected.len()
+    }
+
+    /// Returns the calls that wait, in the form of OpenAI.
+    fn tool_calls(&self) -> Vec<Value> {
+        let calls = self.waiting.iter().enumerate();
+        let call = |(index, call): (usize, &ClientCallOpened)| {
+            json!({
+                "index": index, "id": call_id(&self.session, &call.call), "type": "function",
+                "function": {"name": call.tool, "arguments": call.arguments.get()},
+            })
+        };
+        calls.map(call).collect()
+    }
+
+    /// Returns the text of a step as it stands in the answer.
+    fn set_apart(&mut self, step: u32, delta: String) -> String {
+        let is_next = self.last_step.is_some_and(|last| last != step);
+        self.last_step = Some(step);
+        if is_next { BETWEEN_STEPS.to_owned() + &delta } else { delta }
+    }
+
+    fn finish_reason(&self, end: &TurnEnd) -> &'static str {
+        if end.stop_reason.is_limit() || self.finish_reason == Some(FinishReason::Length) {
+            "length"
+        } else if self.finish_reason == Some(FinishReason::ContentFilter) {
+            "content_filter"
+        } else {
+            "stop"
+        }
+    }
+
+    fn chunk(&self, choices: &Value, usage: Option<Value>) -> Value {
+        let mut chunk = json!({
+            "id": self.id, "object": "chat.completion.chunk", "created": self.created, "model": self.model,
+            "choices": choices,
+        });
+        if self.has_usage {
+            chunk["usage"] = usage.unwrap_or_default();
+        }
+        chunk
+    }
+
+    fn delta(&self, delta: &Value, finish_reason: Option<&str>) -> Value {
+        self.chunk(&json!([{"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": null}]), None)
+    }
+}
+
+/// Waits for the end of the turn, or for calls of the client, and returns the whole answer.
+pub(super) async fn collect(mut reply: ChatReply, mut turn: TurnStream) -> Result<Value, ApiError> {
+    let (mut text, mut reasoning) = (String::new(), String::new());
+    let end = loop {
+        let part = turn.next().await?;
+        if reply.note(&part) {
+            break None;
+        }
+        match part {
+            TurnPart::Text { step, delta } => text.push_str(&reply.set_apart(step, delta)),
+            TurnPart::Reasoning { delta, .. } => reasoning.push_str(&delta),
+            TurnPart::End(end) => break Some(end),
+            TurnPart::ReplyEnd { .. }
+            | TurnPart::Call(_)
+            | TurnPart::ClientCall(_)
+            | TurnPart::Result(_)
+            | TurnPart::GateOpened(_)
+            | TurnPart::GateClosed(_) => {}
+        }
+    };
+    if let Some(error) = end.as_ref().and_then(|end| failure(end, !text.is_empty())) {
+        return Err(error);
+    }
+    let mut message = json!({"role": "assistant", "content": text, "refusal": null});
+    if !reasoning.is_empty() {
+        message["reasoning_content"] = json!(reasoning);
+    }
+    let finish_reason = end.as_ref().map_or("tool_calls", |end| reply.finish_reason(end));
+    if end.is_none() {
+        message["tool_calls"] = json!(reply.tool_calls());
+    }
+    let spent = end.map(|end| end.spent).unwrap_or_default();
+    Ok(json!({
+        "id": reply.id, "object": "chat.completion", "created": reply.created, "model": reply.model,
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason, "logprobs": null}],
+        "usage": to_usage(&spent),
+    }))
+}
+
+/// A stream in its progress.
+enum Progress {
+    /// The first chunk, which names the role, has not gone out.
+    First(Box<(ChatReply, TurnStream)>),
+    Running(Box<(ChatReply, TurnStream)>),
+    /// Frames that are left after the end of the turn.
+    Rest(std::vec::IntoIter<String>),
+}
+
+/// Streams the answer as server-sent events.
+pub(super) fn stream(
+    reply: ChatReply,
+    turn: TurnStream,
+) -> Sse<axum::response::sse::KeepAliveStream<impl Stream<Item = Result<Event, Infallible>>>> {
+    let frames = stream::unfold(Progress::First(Box::new((reply, turn))), async |progress| {
+        let (frame, next) = match progress {
+            Progress::First(state) => {
+                let frame = state.0.delta(&json!({"role": "assistant", "content": ""}), None).to_string();
+                (frame, Progress::Running(state))
+            }
+            Progress::Running(state) => next_frame(state).await,
+            Progress::Rest(mut frames) => (frames.next()?, Progress::Rest(frames)),
+        };
+        Some((Ok(Event::default().data(frame)), next))
+    });
+    Sse::new(frames).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+}
+
+async fn next_frame(mut state: Box<(ChatReply, TurnStream)>) -> (String, Progress) {
+    let (reply, turn) = &mut *state;
+    loop {
+        let part = match turn.next().await {
+            Ok(part) => part,
+            Err(error) => return (to_body(&error).to_string(), Progress::Rest(Vec::new().into_iter())),
+        };
+        if reply.note(&part) {
+            let calls = reply.delta(&json!({"tool_calls": reply.tool_calls()}), None).to_string();
+            return (calls, Progress::Rest(last_frames(reply, "tool_calls", &Spent::default())));
+        }
+        let delta = match part {
+            TurnPart::Text { step, delta } => json!({"content": reply.set_apart(step, delta)}),
+            TurnPart::Reasoning { delta, .. } => json!({"reasoning_content": delta}),
+            TurnPart::End(end) => {
+                if let Some(error) = failure(&end, reply.last_step.is_some()) {
+                    return (to_body(&error).to_string(), Progress::Rest(Vec::new().into_iter()));
+                }
+                let mut frames = last_frames(reply, reply.finish_reason(&end), &end.spent);
+                return (frames.next().unwrap_or_default(), Progress::Rest(frames));
+            }
+            TurnPart::ReplyEnd { .. }
+            | TurnPart::Call(_)
+            | TurnPart::ClientCall(_)
+            | TurnPart::Result(_)
+            | TurnPart::GateOpened(_)
+            | TurnPart::GateClosed(_) => continue,
+        };
+        return (reply.delta(&delta, None).to_string(), Progress::Running(state));
+    }
+}
+
+/// Returns the frames that end a stream. Nothing may follow the usage but the word of the end.
+fn last_frames(reply: &ChatReply, finish_reason: &str, spent: &Spent) -> std::vec::IntoIter<String> {
+    let mut frames = vec![reply.delta(&json!({}), Some(finish_reason)).to_string()];
+    if reply.has_usage {
+        frames.push(reply.chunk(&json!([]), Some(to_usage(spent))).to_string());
+    }
+    frames.push("[DONE]".to_owned());
+    frames.into_iter()
+}
+
+/// Returns the error of a turn that has no answer. A turn that a limit or a person ended has what it has written so far.
+fn failure(end: &TurnEnd, has_text: bool) -> Option<ApiError> {
+    if end.stop_reason == StopReason::Error {
+        let (code, message) = end.error.clone().unwrap_or((ErrorCode::Internal, "the turn failed".to_owned()));
+        return Some(ApiError::new(code, message));
+    }
+    let is_stopped = end.stop_reason == StopReason::Stopped && !has_text;
+    is_stopped.then(|| ApiError::new(ErrorCode::SessionEnded, "the session was stopped before it answered"))
+}
+
+fn to_usage(spent: &Spent) -> Value {
+    let usage = &spent.usage;
+    json!({
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    })
+}

@@ -1,0 +1,23 @@
+//! The API of OpenAI, where a model is an agent: models and chat completions, below `/openai/v1`.
+
+mod chat;
+mod chat_reply;
+mod chat_request;
+mod errors;
+mod models;
+mod retry;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use crate::http::HttpState;
+
+/// Builds the routes below `/openai/v1`.
+pub(crate) fn routes(state: HttpState) -> Router {
+    Router::new()
+        .route("/openai/v1/models", get(models::list))
+        .route("/openai/v1/models/{model}", get(models::show))
+        .route("/openai/v1/chat/completions", post(chat::complete))
+        .route("/openai/v1/{*path}", axum::routing::any(errors::unknown_path))
+        .with_state(state)
+}

@@ -1,0 +1,81 @@
+//! Ids for requests that SDKs repeat without an idempotency key. A repeated request must not begin a second turn.
+
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use contract::Timestamp;
+use contract::tool::sha256_hex;
+
+/// How long a request may be repeated.
+const WINDOW: Duration = Duration::from_mins(15);
+/// Requests with the same body within [`WINDOW`] that are told apart.
+pub(super) const SAME_MAX: u32 = 32;
+
+/// What a request says about being a repetition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RequestIdentity {
+    digest: String,
+    /// Numbers of the current window and the one before.
+    windows: [u128; 2],
+    pub(super) is_retry: bool,
+}
+
+impl RequestIdentity {
+    /// Reads the identity of a request of a caller. SDKs count repetitions in a header.
+    pub(super) fn new(caller: &str, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
+        let explicit = headers.get("idempotency-key").map_or(&[][..], |value| value.as_bytes());
+        let count = headers.get("x-stainless-retry-count").and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+        let digest = if explicit.is_empty() {
+            sha256_hex(&[caller.as_bytes(), b"\0", body].concat())
+        } else {
+            sha256_hex(&[caller.as_bytes(), b"\0key\0", explicit].concat())
+        };
+        let window = u128::from(now.as_millis()) / WINDOW.as_millis();
+        Self {
+            digest,
+            windows: [window, window.saturating_sub(1)],
+            is_retry: count.is_some_and(|count| count > 0) || !explicit.is_empty(),
+        }
+    }
+
+    /// Returns the ids of requests with the same body, by window: the current one first, and in it the earliest first.
+    pub(super) fn ids(&self) -> [Vec<String>; 2] {
+        self.windows.map(|window| (0..SAME_MAX).map(|index| self.id(window, index)).collect())
+    }
+
+    fn id(&self, window: u128, index: u32) -> String {
+        let digest = sha256_hex(format!("{}.{window}.{index}", self.digest).as_bytes());
+        format!("chat-{}", &digest[..32])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(caller: &str, headers: &[(&'static str, &str)], body: &str, minute: u64) -> RequestIdentity {
+        let headers = headers.iter().map(|(name, value)| {
+            (axum::http::HeaderName::from_static(name), axum::http::HeaderValue::from_str(value).unwrap())
+        });
+        let now = Timestamp::default().after(Duration::from_mins(minute));
+        RequestIdentity::new(caller, &headers.collect(), body.as_bytes(), now)
+    }
+
+    #[test]
+    fn repeated_request_has_the_ids_of_the_first_one_also_in_the_next_window() {
+        let first = identity("a", &[], "x", 14);
+        let again = identity("a", &[("x-stainless-retry-count", "1")], "x", 16);
+        assert!(!first.is_retry && again.is_retry);
+        assert_eq!(first.ids()[0], again.ids()[1]);
+        for other in [identity("b", &[], "x", 14), identity("a", &[], "y", 14), identity("a", &[], "x", 60)] {
+            assert!(other.ids().concat().iter().all(|id| !first.ids().concat().contains(id)));
+        }
+    }
+
+    #[test]
+    fn idempotency_key_counts_more_than_the_body() {
+        let keyed = |body| identity("a", &[("idempotency-key", "k")], body, 1);
+        assert_eq!(keyed("x"), keyed("y"));
+        assert!(keyed("x").is_retry);
+    }
+}

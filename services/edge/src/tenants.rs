@@ -1,0 +1,90 @@
+//! What this replica keeps for each tenant: its session index and its limits. A tenant is loaded by its first request,
+//! and forgotten when it is idle.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bus::Bus;
+use contract::TenantId;
+use contract::limits::EDGE_TENANTS_MAX;
+use service::tasks::Tasks;
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::admission::{AdmissionControl, AdmissionLimits};
+use crate::session_index::{SessionCounts, SessionIndex};
+
+/// How long the index of a tenant without requests stays in memory.
+const IDLE_MAX: Duration = Duration::from_mins(10);
+
+/// The state of one tenant on this replica. Its tasks end when it is forgotten.
+#[derive(Debug)]
+pub(crate) struct TenantState {
+    pub(crate) index: SessionIndex,
+    pub(crate) admission: AdmissionControl,
+    _ending: DropGuard,
+}
+
+/// The tenants that had requests lately, and the edge's own one.
+#[derive(Debug)]
+pub(crate) struct Tenants {
+    bus: Bus,
+    tasks: Tasks,
+    limits: AdmissionLimits,
+    own: TenantId,
+    loaded: Mutex<HashMap<TenantId, LoadedTenant>>,
+}
+
+#[derive(Debug)]
+struct LoadedTenant {
+    state: Arc<TenantState>,
+    used: Instant,
+}
+
+impl Tenants {
+    /// Loads the edge's own tenant, which stays.
+    pub(crate) fn start(bus: Bus, own: TenantId, limits: AdmissionLimits, tasks: Tasks) -> Self {
+        let tenants = Self { bus, tasks, limits, own, loaded: Mutex::default() };
+        tenants.get(&tenants.own);
+        tenants
+    }
+
+    /// Returns the state of a tenant. Above [`EDGE_TENANTS_MAX`] tenants, the one that was idle longest is forgotten.
+    pub(crate) fn get(&self, tenant: &TenantId) -> Arc<TenantState> {
+        let (mut loaded, now) = (self.loaded.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        if let Some(found) = loaded.get_mut(tenant) {
+            found.used = now;
+            return found.state.clone();
+        }
+        loaded.retain(|known, entry| *known == self.own || now.duration_since(entry.used) < IDLE_MAX);
+        if loaded.len() >= EDGE_TENANTS_MAX {
+            let others = loaded.iter().filter(|(known, _)| **known != self.own);
+            if let Some(oldest) = others.min_by_key(|(_, entry)| entry.used).map(|(known, _)| known.clone()) {
+                loaded.remove(&oldest);
+            }
+        }
+        let state = Arc::new(self.load(tenant));
+        loaded.insert(tenant.clone(), LoadedTenant { state: state.clone(), used: now });
+        state
+    }
+
+    /// Counts the sessions of the tenants in memory; `None` while no index is.
+    pub(crate) fn count_sessions(&self) -> Option<SessionCounts> {
+        let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = loaded.values().filter_map(|entry| entry.state.index.counts());
+        counts.reduce(|mut all, more| {
+            all.with_gates += more.with_gates;
+            for (phase, count) in more.by_phase {
+                *all.by_phase.entry(phase).or_default() += count;
+            }
+            all
+        })
+    }
+
+    fn load(&self, tenant: &TenantId) -> TenantState {
+        let ending = CancellationToken::new();
+        let index = SessionIndex::start(self.bus.clone(), tenant.clone(), &self.tasks, ending.clone());
+        TenantState { index, admission: AdmissionControl::new(self.limits), _ending: ending.drop_guard() }
+    }
+}

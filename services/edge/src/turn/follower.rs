@@ -1,0 +1,164 @@
+//! Turns the events of a session into the parts of a turn.
+
+use std::collections::BTreeMap;
+
+use contract::ErrorCode;
+use contract::event::{
+    AiFullReceived, ClientCallOpened, ErrorEvent, GateClosed, GateOpened, SessionEnded, StopReason, ToolCallIdentified,
+    ToolCallResult, Topic, TurnCompleted,
+};
+use contract::model::{Channel, Chunk};
+use contract::spent::Spent;
+use serde::de::DeserializeOwned;
+
+use super::reply_text::ReplyText;
+use crate::watch::viewer_event::ViewerEvent;
+
+/// A part of a turn.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TurnPart {
+    /// Text of the reply of a step.
+    Text { step: u32, delta: String },
+    /// Reasoning of the model in a step, where its provider shows it.
+    Reasoning { step: u32, delta: String },
+    /// The reply of a step is complete.
+    ReplyEnd { step: u32, reply: Box<AiFullReceived> },
+    /// A tool is called.
+    Call(Box<ToolCallIdentified>),
+    /// The result of a call.
+    Result(Box<ToolCallResult>),
+    /// A call waits for the client.
+    ClientCall(Box<ClientCallOpened>),
+    /// A person is asked.
+    GateOpened(Box<GateOpened>),
+    /// A person answered.
+    GateClosed(Box<GateClosed>),
+    /// The turn ended; nothing follows.
+    End(Box<TurnEnd>),
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TurnEnd {
+    pub(crate) turn: u32,
+    pub(crate) stop_reason: StopReason,
+    pub(crate) final_response: String,
+    pub(crate) spent: Spent,
+    /// What went wrong last, if the turn could not go on.
+    pub(crate) error: Option<(ErrorCode, String)>,
+}
+
+/// Follows one turn, from the events after its message on.
+#[derive(Debug, Default)]
+pub(crate) struct TurnFollower {
+    /// The replies of the turn by step.
+    replies: BTreeMap<u32, StepReply>,
+    last_error: Option<(ErrorCode, String)>,
+    is_over: bool,
+}
+
+#[derive(Debug, Default)]
+struct StepReply {
+    text: ReplyText,
+    reasoning: ReplyText,
+}
+
+impl TurnFollower {
+    /// Takes the next event, and adds the parts that follow from it. Events after the end of the turn are left out.
+    pub(crate) fn push(&mut self, event: &ViewerEvent, parts: &mut Vec<TurnPart>) {
+        if self.is_over {
+            return;
+        }
+        match event.topic {
+            Topic::AiChunkReceived => {
+                if let Some(chunk) = read::<Chunk>(event) {
+                    self.push_chunk(&chunk, parts);
+                }
+            }
+            Topic::AiFullReceived => {
+                if let Some(reply) = read::<AiFullReceived>(event) {
+                    self.push_reply(reply, parts);
+                }
+            }
+            Topic::ToolCallIdentified => parts.extend(read(event).map(|call| TurnPart::Call(Box::new(call)))),
+            Topic::ToolCallResult => parts.extend(read(event).map(|result| TurnPart::Result(Box::new(result)))),
+            Topic::GateOpened => parts.extend(read(event).map(|gate| TurnPart::GateOpened(Box::new(gate)))),
+            Topic::GateClosed => parts.extend(read(event).map(|gate| TurnPart::GateClosed(Box::new(gate)))),
+            Topic::Error => {
+                let error = read::<ErrorEvent>(event);
+                self.last_error = error.map(|error| (error.code, error.message)).or(self.last_error.take());
+            }
+            Topic::TurnCompleted => {
+                if let Some(completed) = read::<TurnCompleted>(event) {
+                    let TurnCompleted { turn, stop_reason, final_response, spent, .. } = completed;
+                    self.end(TurnEnd { turn, stop_reason, final_response, spent, error: None }, parts);
+                }
+            }
+            // A session that ends in a turn, or before its first one.
+            Topic::SessionEnded => {
+                let ended = read::<SessionEnded>(event);
+                let (stop_reason, final_response, spent) = match ended {
+                    Some(ended) => (ended.stop_reason, ended.final_response, ended.spent),
+                    None => (None, String::new(), Spent::default()),
+                };
+                let stop_reason = stop_reason.unwrap_or(StopReason::Stopped);
+                self.end(TurnEnd { turn: 0, stop_reason, final_response, spent, error: None }, parts);
+            }
+            Topic::ToolCallWaiting => parts.extend(read(event).map(|call| TurnPart::ClientCall(Box::new(call)))),
+            Topic::SessionStarted
+            | Topic::UserProcessed
+            | Topic::ToolCallPartial
+            | Topic::ToolCallProgress
+            | Topic::StatusPaused
+            | Topic::StatusResumed
+            | Topic::ContinuationProgress
+            | Topic::Configured
+            | Topic::ContextPruned
+            | Topic::ContextCleared => {}
+        }
+    }
+
+    fn push_chunk(&mut self, chunk: &Chunk, parts: &mut Vec<TurnPart>) {
+        let Some(attempt) = parse_attempt(&chunk.attempt) else { return };
+        let step = chunk.step;
+        let reply = self.replies.entry(step).or_default();
+        match chunk.channel {
+            Channel::Text => {
+                let delta = reply.text.push(attempt, &chunk.delta);
+                parts.extend((!delta.is_empty()).then_some(TurnPart::Text { step, delta }));
+            }
+            Channel::Reasoning => {
+                let delta = reply.reasoning.push(attempt, &chunk.delta);
+                parts.extend((!delta.is_empty()).then_some(TurnPart::Reasoning { step, delta }));
+            }
+        }
+    }
+
+    fn push_reply(&mut self, reply: AiFullReceived, parts: &mut Vec<TurnPart>) {
+        let step = reply.step;
+        let mut before = self.replies.remove(&step).unwrap_or_default();
+        // Reasoning that comes after text cannot stand before it any more.
+        if !before.text.is_begun() {
+            let delta = before.reasoning.finish(&reply.reasoning);
+            parts.extend((!delta.is_empty()).then_some(TurnPart::Reasoning { step, delta }));
+        }
+        let delta = before.text.finish(&reply.text);
+        parts.extend((!delta.is_empty()).then_some(TurnPart::Text { step, delta }));
+        parts.push(TurnPart::ReplyEnd { step, reply: Box::new(reply) });
+    }
+
+    fn end(&mut self, mut end: TurnEnd, parts: &mut Vec<TurnPart>) {
+        self.is_over = true;
+        end.error = self.last_error.take().filter(|_| end.stop_reason == StopReason::Error);
+        parts.push(TurnPart::End(Box::new(end)));
+    }
+}
+
+fn read<T: DeserializeOwned>(event: &ViewerEvent) -> Option<T> {
+    serde_json::from_str(event.envelope.data.get()).ok()
+}
+
+fn parse_attempt(text: &str) -> Option<(u32, u32)> {
+    let (orchestrator, delivery) = text.split_once('.')?;
+    Some((orchestrator.parse().ok()?, delivery.parse().ok()?))
+}

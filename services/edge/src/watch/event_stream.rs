@@ -1,0 +1,68 @@
+//! The events of one watch for a client that follows nothing else on its connection: gRPC and server-sent events.
+
+use std::sync::Arc;
+
+use contract::ErrorCode;
+
+use super::viewer::WatchReply;
+use super::viewer_event::ViewerEvent;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
+use crate::params::WatchParams;
+use crate::session_api::SessionApi;
+
+/// The events of a watch. The watch ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct EventStream {
+    queue: Arc<ClientQueue>,
+}
+
+impl EventStream {
+    /// Waits for the next event, and returns the end once there is none.
+    pub(crate) async fn next(&self) -> Result<Arc<ViewerEvent>, QueueEnd> {
+        loop {
+            match self.queue.pop().await {
+                Ok(QueueItem::Event(event)) => return Ok(event),
+                Ok(QueueItem::Text(_)) => {}
+                Err(end) => {
+                    if let QueueEnd::Slow { .. } = end {
+                        telemetry::metric::slow_client();
+                    }
+                    return Err(end);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.queue.end(QueueEnd::Disconnected);
+    }
+}
+
+impl SessionApi {
+    /// Starts to watch a session, which may be about to start.
+    pub(crate) async fn open_stream(
+        &self,
+        caller: &ApiCaller,
+        params: &WatchParams,
+    ) -> Result<(WatchReply, EventStream), ApiError> {
+        let (reply, viewer) = match self.watch(caller, params).await {
+            Err(error) if error.code == ErrorCode::UnknownSession => self.watch_after_start(caller, params).await?,
+            outcome => outcome?,
+        };
+        let queue = Arc::new(self.client_queue());
+        let (filled, draining, grant) = (queue.clone(), self.draining().clone(), caller.grant.clone());
+        self.tasks().spawn("viewer", async move {
+            let end = tokio::select! {
+                () = draining.cancelled() => QueueEnd::Failed(Self::draining_error()),
+                error = grant.wait_for_end() => QueueEnd::Failed(error),
+                outcome = viewer.run(&filled) => outcome.map_or_else(QueueEnd::Failed, |()| QueueEnd::Complete),
+            };
+            filled.end(end);
+        });
+        Ok((reply, EventStream { queue }))
+    }
+}

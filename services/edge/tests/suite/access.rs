@@ -1,0 +1,233 @@
+//! API keys: tenants, scopes and agents, over every protocol.
+
+use std::collections::BTreeSet;
+
+use contract::subject::SessionKey;
+use contract::tool::sha256_hex;
+use contract::{SessionId, TenantId};
+use edge::{EdgeConfig, Scope};
+use serde_json::{Map, Value, json};
+use tonic::Code;
+use tonic::metadata::MetadataValue;
+
+use crate::bad_input::list_methods;
+use crate::support::http::Http;
+use crate::support::{Fixture, Ws, config, events, wait_until};
+
+/// An edge with a file of keys.
+struct Guarded {
+    fixture: Fixture,
+    directory: tempfile::TempDir,
+    entries: Vec<(String, String)>,
+}
+
+impl Guarded {
+    /// Starts an edge with a key for each entry, whose other fields are given as YAML.
+    async fn new(entries: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let entries: Vec<(String, String)> =
+            entries.iter().map(|(_, rest)| (edge::generate_key(), (*rest).to_owned())).collect();
+        let file = directory.path().join("keys.yaml");
+        write_keys(&file, &entries);
+        let fixture = Fixture::with(EdgeConfig { keys_file: Some(file), ..config() }).await;
+        Self { fixture, directory, entries }
+    }
+
+    fn key(&self, index: usize) -> &str {
+        &self.entries[index].0
+    }
+
+    fn http(&self, index: usize) -> Http {
+        Http::new(self.fixture.edge.addresses().ws, Some(self.key(index)))
+    }
+
+    async fn ws(&self, index: usize) -> Ws {
+        Ws::connect_with_key(self.fixture.edge.addresses().ws, self.key(index)).await
+    }
+
+    /// Commits the start of a session of a tenant.
+    async fn add_session(&self, tenant: &str, session: &str, agent: &str) {
+        self.fixture.fake_loop.commit(&key_of(tenant, session), vec![events::session_started(agent)]).await;
+    }
+}
+
+fn write_keys(file: &std::path::Path, entries: &[(String, String)]) {
+    let rows = entries
+        .iter()
+        .enumerate()
+        .map(|(index, (key, rest))| format!("  - {{id: k{index}, sha256: {}, {rest}}}\n", sha256_hex(key.as_bytes())));
+    std::fs::write(file, format!("keys:\n{}", rows.collect::<String>())).unwrap();
+}
+
+fn key_of(tenant: &str, session: &str) -> SessionKey {
+    SessionKey { tenant: TenantId::new(tenant).unwrap(), session: SessionId::new(session).unwrap() }
+}
+
+#[tokio::test]
+async fn key_names_its_subject_in_the_log_and_reaches_only_its_scopes() {
+    let guarded = Guarded::new(&[
+        ("runner", "scopes: [run, observe], subject: ci@example.org"),
+        ("observer", "scopes: [observe]"),
+    ])
+    .await;
+    let (runner, observer) = (guarded.http(0), guarded.http(1));
+    let (status, reply) = runner.post("/v1/sessions", json!({"session_id": "s", "interactive": true})).await;
+    assert_eq!(status, 201, "{reply}");
+    assert_eq!(guarded.fixture.fake_loop.senders().await, ["ci@example.org"]);
+    assert_eq!(observer.get("/v1/sessions/s").await.0, 200);
+    let (status, problem) = observer.post("/v1/sessions/s/stop", json!({})).await;
+    assert_eq!((status, &problem["code"]), (403, &json!("forbidden")));
+    assert!(problem["detail"].as_str().unwrap().contains("`run`, and k1 has only: observe"), "{problem}");
+    assert_eq!(runner.get("/v1/status").await.0, 403);
+    assert_eq!(guarded.ws(1).await.expect_code("session.stop", json!({"session_id": "s"})).await, "forbidden");
+
+    let mut grpc = guarded.fixture.grpc().await.0;
+    let mut request = tonic::Request::new(proto::ControlRequest { session_id: "s".to_owned(), ..Default::default() });
+    let bearer = MetadataValue::try_from(format!("Bearer {}", guarded.key(1))).unwrap();
+    request.metadata_mut().insert("authorization", bearer);
+    assert_eq!(grpc.stop(request).await.unwrap_err().code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn credential_that_is_missing_wrong_or_expired_is_refused_without_a_hint() {
+    let guarded =
+        Guarded::new(&[("good", "scopes: [observe]"), ("old", "scopes: [observe], expires: 2020-01-01T00:00:00Z")])
+            .await;
+    let address = guarded.fixture.edge.addresses().ws;
+    let other = edge::generate_key();
+    for (key, wanted) in [
+        (None, "no credential"),
+        (Some("ailoop_x"), "mistyped"),
+        (Some(&*other), "not known"),
+        (Some("x"), "not known"),
+    ] {
+        let (status, problem) = Http::new(address, key).get("/v1/sessions").await;
+        assert_eq!((status, &problem["code"]), (401, &json!("unauthorized")), "{problem}");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(wanted) && key.is_none_or(|key| key == "x" || !detail.contains(key)), "{detail}");
+    }
+    let (status, problem) = guarded.http(1).get("/v1/sessions").await;
+    assert_eq!((status, problem["detail"].as_str().unwrap().contains("expired")), (401, true), "{problem}");
+    let response = Http::new(address, None).request("GET", "/v1/sessions").header("x-api-key", guarded.key(0));
+    assert_eq!(response.send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn revoked_key_ends_its_open_connections() {
+    let guarded = Guarded::new(&[("one", "scopes: [observe]"), ("two", "scopes: [observe]")]).await;
+    let (mut revoked, mut kept) = (guarded.ws(0).await, guarded.ws(1).await);
+    write_keys(&guarded.directory.path().join("keys.yaml"), &[("other".to_owned(), "scopes: [run]".to_owned())]);
+    let mut entries = guarded.entries.clone();
+    entries.remove(0);
+    write_keys(&guarded.directory.path().join("keys.yaml"), &entries);
+    // The remaining key has another id now, and so another grant.
+    for ws in [&mut revoked, &mut kept] {
+        let close = ws.receive_frame().await.unwrap_err().unwrap();
+        assert_eq!(u16::from(close.code), 1008);
+        assert!(close.reason.contains("unauthorized"), "{}", close.reason);
+    }
+    assert_eq!(guarded.http(0).get("/v1/sessions").await.0, 401);
+    assert_eq!(guarded.http(1).get("/v1/sessions").await.0, 200);
+}
+
+#[tokio::test]
+async fn browser_sends_its_key_as_a_subprotocol_and_gets_another_one_back() {
+    let guarded = Guarded::new(&[("page", "scopes: [observe]")]).await;
+    let address = guarded.fixture.edge.addresses().ws;
+    let (mut ws, protocol) =
+        Ws::connect_with_protocols(address, &format!("ailoop.v1, ailoop.bearer.{}", guarded.key(0))).await;
+    assert_eq!(protocol.as_deref(), Some("ailoop.v1"));
+    ws.expect_ok("session.list", json!({})).await;
+}
+
+#[tokio::test]
+async fn key_of_some_agents_reaches_nothing_of_the_others() {
+    let guarded = Guarded::new(&[
+        ("some", "scopes: [run, observe, approve, administer], agents: [a]"),
+        ("all", "scopes: [run, observe, approve, administer]"),
+    ])
+    .await;
+    guarded.add_session("default", "mine", "a").await;
+    guarded.add_session("default", "other", "b").await;
+    let http = guarded.http(0);
+    let listed = async || {
+        let (_, listed) = http.get("/v1/sessions").await;
+        let ids = listed["sessions"].as_array().unwrap().iter().map(|session| session["session_id"].clone());
+        ids.collect::<Vec<_>>()
+    };
+    wait_until("the index has the session", async || listed().await == [json!("mine")]).await;
+    wait_until("the index has both", async || {
+        guarded.http(1).get("/v1/sessions").await.1["sessions"].as_array().unwrap().len() == 2
+    })
+    .await;
+    assert_eq!(listed().await, [json!("mine")]);
+    assert_eq!(http.get("/v1/sessions/mine").await.0, 200);
+    for path in ["", "/transcript", "/history", "/events", "/describe", "/trace", "/gates", "/replay"] {
+        let (status, problem) = http.get(&format!("/v1/sessions/other{path}")).await;
+        assert_eq!((status, &problem["code"]), (404, &json!("unknown_session")), "{path}: {problem}");
+    }
+    let (status, problem) = http.post("/v1/sessions", json!({"agent": "e", "prompt": "x"})).await;
+    assert_eq!(status, 403, "{problem}");
+    let resumed = json!({"prompt": "x", "resume_from": {"session_id": "other"}});
+    assert_eq!(http.post("/v1/sessions", resumed).await.0, 404);
+    assert_eq!(http.get("/v1/mail").await.0, 403);
+}
+
+/// Every method, with the ids of another tenant: the answer is the same as for ids that nobody has.
+#[tokio::test]
+async fn ids_of_another_tenant_are_as_unknown_as_any_in_every_method() {
+    let every = "scopes: [run, observe, approve, administer]";
+    let guarded = Guarded::new(&[("a", &format!("{every}, tenant: a")), ("b", &format!("{every}, tenant: b"))]).await;
+    guarded.add_session("a", "s", "e").await;
+    let log = |fixture: &Fixture| {
+        let bus = fixture.bus.clone();
+        async move { bus.history(&key_of("a", "s"), 0).await.unwrap().len() }
+    };
+    let before = log(&guarded.fixture).await;
+    let (mut own, mut ws) = (guarded.ws(0).await, guarded.ws(1).await);
+    own.expect_ok("session.get", json!({"session_id": "s"})).await;
+    let mut leaks = Vec::new();
+    for method in list_methods() {
+        let Value::Object(needed) = method.needed.clone() else { panic!("{}: not an object", method.name) };
+        // A session of one's own may have any id, also one that another tenant has.
+        if needed.get("session_id") != Some(&json!("s")) {
+            continue;
+        }
+        let mut answers = Vec::new();
+        for session in ["s", "z"] {
+            let mut params: Map<String, Value> = needed.clone();
+            params.insert("session_id".to_owned(), json!(session));
+            if method.name.starts_with("session.w") || method.fields.iter().any(|(field, _)| *field == "command_id") {
+                // Without a wait, and with an id that stays the same in both answers.
+                params.extend(
+                    method.fields.iter().find(|(field, _)| *field == "wait").map(|_| ("wait".into(), json!(false))),
+                );
+            }
+            let answer = ws.call(method.name, Value::Object(params)).await;
+            let mut answer = json!({"result": answer["result"], "error": answer["error"]}).to_string();
+            answer = answer
+                .replace(&format!("session {session}"), "session ?")
+                .replace(&format!("letter {session}/"), "letter ?/");
+            answer = answer.replace(&format!("\"session_id\":\"{session}\""), "\"session_id\":?");
+            answers.push(answer);
+        }
+        if answers[0] != answers[1] {
+            leaks.push(format!("{}: {} is not {}", method.name, answers[0], answers[1]));
+        }
+    }
+    assert_eq!(leaks, Vec::<String>::new());
+    for path in ["/v1/sessions", "/v1/gates", "/v1/stats", "/v1/dead-letters"] {
+        let (status, answer) = guarded.http(1).get(path).await;
+        assert!(status == 200 && !answer.to_string().contains("\"s\""), "{path}: {answer}");
+    }
+    assert_eq!(log(&guarded.fixture).await, before, "another tenant wrote into the log");
+    // The same id of another tenant is another session.
+    guarded.http(1).post("/v1/sessions", json!({"session_id": "s", "interactive": true})).await;
+    assert_eq!(log(&guarded.fixture).await, before);
+}
+
+#[test]
+fn scopes_are_those_that_the_documentation_lists() {
+    let names: BTreeSet<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
+    assert_eq!(names, ["administer", "approve", "observe", "run"].into());
+}

@@ -1,0 +1,181 @@
+//! Chat completions: a request is a turn, a repeated request is the same turn, and errors have their form.
+
+use serde_json::{Value, json};
+
+use crate::support::Fixture;
+use crate::support::http::{Http, SseReader, read};
+
+const PATH: &str = "/openai/v1/chat/completions";
+
+async fn fixture(reply: &str) -> (Fixture, Http) {
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.reply_with(reply).await;
+    let http = Http::new(fixture.edge.addresses().ws, None);
+    (fixture, http)
+}
+
+fn request(text: &str) -> Value {
+    json!({"model": "e", "messages": [{"role": "user", "content": text}]})
+}
+
+async fn send(http: &Http, body: &Value, headers: &[(&'static str, &str)]) -> (u16, Value) {
+    let mut request = http.request("POST", PATH).header("content-type", "application/json").body(body.to_string());
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    read(request.send().await.unwrap()).await
+}
+
+async fn count_sessions(http: &Http) -> usize {
+    http.get("/v1/sessions").await.1["sessions"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn models_are_the_agents() {
+    let (_fixture, http) = fixture("x").await;
+    let (status, listed) = http.get("/openai/v1/models").await;
+    assert_eq!((status, &listed["data"][0]["id"], &listed["object"]), (200, &json!("e"), &json!("list")));
+    assert_eq!(http.get("/openai/v1/models/eamonn").await.1["id"], "e");
+    let (status, error) = http.get("/openai/v1/models/nobody").await;
+    assert_eq!((status, &error["error"]["code"]), (404, &json!("model_not_found")), "{error}");
+}
+
+#[tokio::test]
+async fn completion_is_the_answer_of_a_new_session() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let (status, answer) = send(&http, &request("Hi"), &[]).await;
+    assert_eq!(status, 200, "{answer}");
+    let choice = &answer["choices"][0];
+    assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!("Good day."), &json!("stop")));
+    assert_eq!(answer["usage"]["total_tokens"], 10);
+    send(&http, &request("Hi"), &[]).await;
+    assert_eq!(count_sessions(&http).await, 2, "an equal request is another conversation");
+}
+
+#[tokio::test]
+async fn streamed_completion_has_one_role_then_text_then_usage_and_the_end() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let mut body = request("Hi");
+    body["stream"] = json!(true);
+    body["stream_options"] = json!({"include_usage": true});
+    let response = http.request("POST", PATH).header("content-type", "application/json").body(body.to_string());
+    let mut stream = SseReader::new(response.send().await.unwrap());
+    let mut frames = Vec::new();
+    while let Some(event) = stream.next().await {
+        frames.push(event.data);
+    }
+    assert_eq!(frames.pop().as_deref(), Some("[DONE]"));
+    let frames: Vec<Value> = frames.iter().map(|frame| serde_json::from_str(frame).unwrap()).collect();
+    let deltas: Vec<&Value> = frames.iter().map(|frame| &frame["choices"][0]["delta"]).collect();
+    assert_eq!(
+        deltas[..3],
+        [&json!({"role": "assistant", "content": ""}), &json!({"content": "Good day."}), &json!({})]
+    );
+    assert_eq!(frames[2]["choices"][0]["finish_reason"], "stop");
+    assert_eq!((&frames[3]["choices"], &frames[3]["usage"]["prompt_tokens"]), (&json!([]), &json!(7)));
+    assert_eq!(frames[0]["usage"], Value::Null);
+    assert!(frames.iter().all(|frame| frame["id"] == frames[0]["id"]));
+}
+
+#[tokio::test]
+async fn request_repeated_by_an_sdk_begins_no_second_turn() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let first = send(&http, &request("Hi"), &[("x-stainless-retry-count", "0")]).await;
+    let again = send(&http, &request("Hi"), &[("x-stainless-retry-count", "1")]).await;
+    assert_eq!((first.0, &first.1["id"], &first.1["choices"]), (200, &again.1["id"], &again.1["choices"]));
+    assert_eq!(count_sessions(&http).await, 1);
+    for _ in 0..2 {
+        send(&http, &request("Hi"), &[("x-ailoop-session", "chat"), ("x-stainless-retry-count", "1")]).await;
+    }
+    let named = http.get("/v1/sessions").await.1["sessions"].as_array().unwrap().len();
+    assert_eq!(named, 2, "one of the name, and the one before");
+}
+
+#[tokio::test]
+async fn requests_that_name_a_session_are_turns_of_it() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let mut ids = Vec::new();
+    for text in ["One", "Two", "Two"] {
+        let (status, answer) = send(&http, &request(text), &[("x-openwebui-chat-id", "c-1")]).await;
+        assert_eq!(status, 200, "{answer}");
+        ids.push(answer["id"].as_str().unwrap().to_owned());
+    }
+    ids.dedup();
+    assert_eq!((ids.len(), count_sessions(&http).await), (3, 1), "an equal message is another message");
+    let session = ids[0].trim_start_matches("chatcmpl-").rsplit_once('-').unwrap().0.to_owned();
+    http.post(&format!("/v1/sessions/{session}/stop"), json!({})).await;
+    let (status, answer) = send(&http, &request("Three"), &[("x-openwebui-chat-id", "c-1")]).await;
+    assert_eq!(
+        (status, count_sessions(&http).await),
+        (200, 2),
+        "a session that ended is followed by another: {answer}"
+    );
+}
+
+#[tokio::test]
+async fn failure_is_an_error_in_the_form_of_openai() {
+    let (_fixture, http) = fixture("").await;
+    let (status, answer) = send(&http, &request("Hi"), &[]).await;
+    assert_eq!((status, &answer["error"]["code"]), (503, &json!("model_overloaded")), "{answer}");
+    for (body, status, code) in [
+        (json!({"model": "nobody", "messages": [{"role": "user", "content": "x"}]}), 404, "model_not_found"),
+        (json!({"model": "e", "messages": []}), 400, "empty_message"),
+        (json!({"model": "e"}), 400, "bad_request"),
+        (json!({"model": "e", "messages": [{"role": "user", "content": "x"}], "n": 3}), 400, "bad_request"),
+        (json!({"model": "a.b", "messages": [{"role": "user", "content": "x"}]}), 400, "bad_request"),
+    ] {
+        let (found, answer) = send(&http, &body, &[]).await;
+        assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)), "{body}: {answer}");
+        assert!(["message", "type", "param", "code"].iter().all(|field| answer["error"].get(field).is_some()));
+    }
+    let (status, _) = send(&http, &request("Title?"), &[("x-ailoop-task", "title_generation")]).await;
+    assert_eq!(status, 400);
+    assert_eq!(http.get("/openai/v1/unheard").await.1["error"]["code"], "unknown_method");
+}
+
+#[tokio::test]
+async fn call_of_a_tool_that_the_client_brings_is_given_to_it_and_its_result_goes_on() {
+    let (fixture, http) = fixture("It rains in Bonn.").await;
+    fixture.fake_loop.call_client_first();
+    let tools = json!([{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]);
+    for stream in [false, true] {
+        let mut body = request(&format!("Weather? {stream}"));
+        body["tools"] = tools.clone();
+        let call = if stream {
+            body["stream"] = json!(true);
+            let response = http.request("POST", PATH).header("content-type", "application/json").body(body.to_string());
+            let mut frames = SseReader::new(response.send().await.unwrap());
+            let (mut call, mut finish) = (Value::Null, Value::Null);
+            while let Some(event) = frames.next().await {
+                let frame: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                let choice = &frame["choices"][0];
+                if choice["delta"]["tool_calls"].is_array() {
+                    call = choice["delta"]["tool_calls"][0].clone();
+                }
+                finish = if choice["finish_reason"].is_null() { finish } else { choice["finish_reason"].clone() };
+            }
+            assert_eq!(finish, "tool_calls");
+            call
+        } else {
+            let (status, answer) = send(&http, &body, &[]).await;
+            assert_eq!((status, &answer["choices"][0]["finish_reason"]), (200, &json!("tool_calls")), "{answer}");
+            assert_eq!(answer["choices"][0]["message"]["content"], "Let me look.");
+            answer["choices"][0]["message"]["tool_calls"][0].clone()
+        };
+        let function = json!({"name": "weather", "arguments": "{\"city\":\"Bonn\"}"});
+        assert_eq!((&call["type"], &call["function"]), (&json!("function"), &function), "{call}");
+
+        let mut answer = json!({"model": "e", "tools": tools.clone(), "messages": [
+            {"role": "user", "content": "Weather?"},
+            {"role": "assistant", "content": null, "tool_calls": [call.clone()]},
+            {"role": "tool", "tool_call_id": call["id"], "content": "rain"},
+        ]});
+        let (status, answered) = send(&http, &answer, &[]).await;
+        assert_eq!((status, &answered["choices"][0]["finish_reason"]), (200, &json!("stop")), "{answered}");
+        assert_eq!(answered["choices"][0]["message"]["content"], "It rains in Bonn.");
+        let again = send(&http, &answer, &[("x-stainless-retry-count", "1")]).await;
+        assert_eq!((again.0, &again.1["choices"]), (200, &answered["choices"]), "a repeated result changes nothing");
+        answer["messages"][2]["tool_call_id"] = json!("call_of_another_server");
+        assert_eq!(send(&http, &answer, &[]).await.0, 404);
+    }
+}
