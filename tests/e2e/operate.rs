@@ -224,7 +224,7 @@ async fn budgets_are_listed_and_reset() -> anyhow::Result<()> {
     assert_eq!(reset.code, 0, "{}", reset.stderr);
     assert_eq!((spent("month").await?, spent("day.e").await?), (json!(0), json!(1_020)));
     let unknown = work_dir.run(["budgets", "reset", "year", "--url", &url]).await?;
-    assert_eq!((unknown.code, unknown.error()?), (1, "bad_request"), "{}", unknown.stderr);
+    assert_eq!((unknown.code, unknown.error()?), (1, "unknown_budget"), "{}", unknown.stderr);
     assert!(unknown.stderr.contains("day.e, month"), "{}", unknown.stderr);
     Ok(())
 }

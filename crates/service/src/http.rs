@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use crate::connections::{Connection, Connections};
+pub use crate::http_version::HttpVersion;
 use crate::tasks::Tasks;
 use crate::tls::Tls;
 
@@ -43,18 +44,6 @@ const WINDOW_BYTES: u32 = 256 << 10;
 const SEND_BYTES_MAX: usize = 256 << 10;
 /// Bytes that TLS takes of an idle connection, as measured by `tests/suite/idle_memory.rs` of the edge, with a margin.
 pub const TLS_BYTES: usize = 16 << 10;
-
-/// What a listener speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpVersion {
-    /// HTTP/1.1, with upgrades to WebSocket.
-    Http1,
-    /// HTTP/2 with prior knowledge or by ALPN, with at most so many streams on one connection.
-    Http2 {
-        /// Streams of one connection.
-        streams_max: u32,
-    },
-}
 
 /// Where connections come from.
 pub trait Accept: Send + 'static {

@@ -5,6 +5,7 @@ pub mod common;
 pub mod connections;
 pub mod health;
 pub mod http;
+mod http_version;
 pub mod network;
 pub mod pace;
 pub mod process;

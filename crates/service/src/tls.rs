@@ -13,8 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_rustls::TlsAcceptor;
 
-use crate::health::Readiness;
-use crate::http::HttpVersion;
+use crate::http_version::HttpVersion;
 
 /// Pause between two looks at the files.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -82,8 +81,8 @@ impl Tls {
     }
 
     /// Reads the files again and again, until the task ends. A new pair is for new connections; while the files cannot
-    /// be used, the last pair stays.
-    pub async fn follow(self, readiness: Readiness) {
+    /// be used, the last pair stays, and `warn` gets the reason, or none once they can.
+    pub async fn follow(self, warn: impl Fn(Option<&str>)) {
         let (mut seen, mut used) = (None, None);
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -96,19 +95,19 @@ impl Tls {
                 }
             };
             match read {
-                Ok(found) if used.as_ref() == Some(&found) => readiness.warn(None),
+                Ok(found) if used.as_ref() == Some(&found) => warn(None),
                 // A change counts when the next look finds the same: one of the files may not be written yet.
                 Ok(found) if seen.as_ref() == Some(&found) => match self.files.parse(&found) {
                     Ok(configs) => {
                         *self.current.write().unwrap_or_else(PoisonError::into_inner) = configs;
-                        readiness.warn(None);
+                        warn(None);
                         used = Some(found);
                         tracing::info!(certificate = %self.files.config.certificate.display(), "certificate is in use");
                     }
-                    Err(reason) => readiness.warn(Some(&reason)),
+                    Err(reason) => warn(Some(&reason)),
                 },
                 Ok(found) => seen = Some(found),
-                Err(reason) => readiness.warn(Some(&reason)),
+                Err(reason) => warn(Some(&reason)),
             }
         }
     }

@@ -151,7 +151,7 @@ impl EdgeConfig {
         for (field, listen) in self.listeners() {
             if !self.has_credentials() && !listen.ip().is_loopback() {
                 return Err(EdgeStartError::BadConfig(format!(
-                    "{field} is {listen}, which others can reach: set edge.keys_file, edge.issuers, edge.token (AILOOP__EDGE__TOKEN) or edge.tokens_dir, or listen on 127.0.0.1"
+                    "{field} is {listen}, which others can reach: set edge.token (AILOOP__EDGE__TOKEN), edge.tokens_dir, edge.keys_file or edge.issuers, or listen on 127.0.0.1"
                 )));
             }
         }

@@ -4,6 +4,7 @@ mod access;
 mod admission;
 mod api_error;
 mod client_queue;
+mod client_request;
 mod clock;
 mod command_waiters;
 mod commands;
@@ -160,7 +161,8 @@ fn follow_issuers_and_tls(tasks: &Tasks, grants: &Grants, tls: Option<&Tls>) -> 
     if let Some(tls) = tls {
         let readiness = Readiness::new("tls");
         readiness.set(true);
-        let (ending, followed) = (tasks.token(), tls.clone().follow(readiness.clone()));
+        let (ending, part) = (tasks.token(), readiness.clone());
+        let followed = tls.clone().follow(move |reason| part.warn(reason));
         tasks.spawn("tls", async move {
             ending.run_until_cancelled(followed).await;
         });

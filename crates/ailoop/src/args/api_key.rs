@@ -59,7 +59,7 @@ pub enum ScopeArg {
     Run,
     /// Read sessions and lists
     Observe,
-    /// Answer gates
+    /// Answer gates: approve and deny calls
     Approve,
     /// Repair, reset budgets, look at the fleet
     Administer,

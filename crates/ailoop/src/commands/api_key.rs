@@ -26,15 +26,12 @@ pub(super) fn run(command: &ApiKeyCommand, terminal: &Terminal) -> Result<Exit, 
 fn make_key(args: &ApiKeyNewArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let key = edge::generate_key();
     let entry = format_entry(args, &key);
-    match &args.file {
-        Some(file) => {
-            add_entry(file, &entry)?;
-            terminal.note(Style::Good, &format!("{} is in {}; edges take it within seconds", args.id, file.display()));
-        }
-        None => {
-            parse(&format!("keys:\n{entry}"), "the entry")?;
-            terminal.note(Style::Plain, &format!("Add this below `keys:` in the file of edge.keys_file:\n{entry}"));
-        }
+    if let Some(file) = &args.file {
+        add_entry(file, &entry)?;
+        terminal.note(Style::Good, &format!("{} is in {}; edges take it within seconds", args.id, file.display()));
+    } else {
+        parse(&format!("keys:\n{entry}"), "the entry")?;
+        terminal.note(Style::Plain, &format!("Add this below `keys:` in the file of edge.keys_file:\n{entry}"));
     }
     terminal.note(Style::Warn, "This is the only time that the key is shown:");
     Ok(finish(terminal.print_data(&format!("{key}\n"))))

@@ -7,8 +7,6 @@ mod request;
 mod route;
 mod routes;
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method as HttpMethod, StatusCode, header};
@@ -16,24 +14,16 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on};
 use contract::{ErrorCode, Json};
 
-use crate::access::Authenticator;
 use crate::api_error::ApiError;
+use crate::client_request::HttpState;
 use crate::invoke;
 use crate::method::Method;
 use crate::session_api::SessionApi;
 use errors::to_response;
 pub(crate) use errors::{add_headers, to_status};
 use request::ClientRequest;
-pub(crate) use request::{authenticate, read_body};
 use route::{HttpVerb, Route};
 use routes::ROUTES;
-
-/// What the handlers share.
-#[derive(Debug, Clone)]
-pub(crate) struct HttpState {
-    pub(crate) api: SessionApi,
-    pub(crate) authenticator: Arc<Authenticator>,
-}
 
 /// Builds the routes below `/v1`.
 pub(crate) fn routes(state: HttpState) -> Router {

@@ -2,15 +2,12 @@
 
 use std::sync::OnceLock;
 
+use contract::limits::CLIENT_TOOLS_MAX;
 use serde_json::{Map, Value, json};
 
 use super::route::{Field, FieldKind, HttpVerb, Route};
 use super::routes::ROUTES;
 use crate::method::Method;
-
-/// Times as RFC 3339 has them, in UTC and of this century.
-const TIME_PATTERN: &str = "20[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])\
-                            T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?Z";
 
 /// Returns the document, which is built once.
 pub(super) fn document() -> &'static Value {
@@ -71,7 +68,7 @@ fn operation(route: &Route) -> Value {
         HttpVerb::Post => {
             let is_required = route.fields.iter().any(|field| field.is_required);
             operation["requestBody"] =
-                json!({"required": is_required, "content": {"application/json": {"schema": body(route)}}});
+                json!({"required": is_required, "content": {"application/json": {"schema": body(route.fields)}}});
         }
     }
     if !parameters.is_empty() {
@@ -110,83 +107,73 @@ fn query_parameter(field: &Field) -> Value {
     })
 }
 
-fn body(route: &Route) -> Value {
-    let fields = route.fields;
+fn body(fields: &[Field]) -> Value {
     let mut properties = Map::new();
     for field in fields {
-        let mut property = schema(field.kind);
+        let of_kind = schema(field.kind);
+        // Null is as absent.
+        let mut property = if field.is_required { of_kind } else { json!({"anyOf": [of_kind, {"type": "null"}]}) };
         property["description"] = json!(field.about);
         properties.insert(field.name.to_owned(), property);
     }
     let required: Vec<&str> = fields.iter().filter(|field| field.is_required).map(|field| field.name).collect();
-    let mut body =
-        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-    if route.method == Method::ConfigureSession {
-        // A change of nothing is refused.
-        body["anyOf"] = json!([{"required": ["model"]}, {"required": ["agent"]}]);
-    }
-    body
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
 fn schema(kind: FieldKind) -> Value {
     match kind {
-        FieldKind::Text => json!({"type": "string"}),
-        FieldKind::Words => json!({"type": "string", "pattern": "[A-Za-z0-9]"}),
+        FieldKind::Text | FieldKind::Cursor => json!({"type": "string"}),
+        FieldKind::Words => json!({"type": "string", "pattern": "\\S"}),
         FieldKind::Id => json!({"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}),
         FieldKind::Agent => json!({"type": "string", "pattern": "^[a-z0-9_-]{1,32}$"}),
         FieldKind::Sha256 => json!({"type": "string", "pattern": "^[0-9a-f]{64}$"}),
         FieldKind::Count => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
         FieldKind::Flag => json!({"type": "boolean"}),
-        FieldKind::Time => json!({"type": "string", "pattern": format!("^{TIME_PATTERN}$")}),
-        FieldKind::Cursor => json!({"type": "string", "pattern": format!("^{TIME_PATTERN}~[A-Za-z0-9_-]{{1,64}}$")}),
+        FieldKind::Time => json!({"type": "string", "format": "date-time"}),
         FieldKind::SessionPoint => json!({
             "type": "object",
-            "properties": {"session_id": schema(FieldKind::Id), "at": schema(FieldKind::Count)},
+            "properties": {"session_id": schema(FieldKind::Id), "at": {"type": ["integer", "null"], "minimum": 0}},
             "required": ["session_id"],
             "additionalProperties": false,
         }),
         FieldKind::Content => content(),
         FieldKind::Object => json!({"type": "object"}),
-        FieldKind::ClientTools => json!({"type": "array", "maxItems": 8, "items": {
+        FieldKind::ClientTools => json!({"type": "array", "maxItems": CLIENT_TOOLS_MAX, "items": {
             "type": "object",
             "properties": {
-                "name": {"type": "string", "pattern": "^[a-z]{1,20}_of_client$"},
+                "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
                 "description": {"type": "string"},
-                "parameters": {"const": {"type": "object"}},
+                "parameters": {"type": "object", "description": "JSON Schema of the arguments."},
                 "effect": {"enum": ["pure", "idempotent", "at_most_once"]},
-                "timeout_ms": {"type": "integer", "minimum": 1_000, "maximum": 86_400_000},
+                "timeout_ms": {"type": ["integer", "null"], "minimum": 0},
+                "max_output": {"type": ["integer", "null"], "minimum": 0},
             },
             "required": ["name"],
             "additionalProperties": false,
         }}),
         FieldKind::Messages => json!({"type": "array", "items": {
             "type": "object",
-            "properties": {"role": {"enum": ["user", "assistant"]}, "content": {"type": "string", "pattern": "[A-Za-z0-9]"}},
+            "properties": {"role": {"enum": ["user", "assistant"]}, "content": {"type": "string", "pattern": "\\S"}},
             "required": ["role", "content"],
             "additionalProperties": false,
         }}),
-        FieldKind::Names => json!({"type": "array", "items": {"type": "string"}}),
+        FieldKind::Names => json!({"type": "array", "items": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}}),
         FieldKind::OneOf(words) => json!({"type": "string", "enum": words}),
     }
 }
 
-/// A message: a text, or texts and images in their order.
+/// A message: a text, or texts and images in their order, of which one at least is not empty.
 fn content() -> Value {
-    let text = json!({"type": "string", "pattern": "[A-Za-z0-9]"});
-    let part = |kind: &str, field: &str, schema: &Value| {
-        json!({
-            "type": "object",
-            "properties": {"type": {"const": kind}, field: schema},
-            "required": ["type", field],
-            "additionalProperties": false,
-        })
-    };
-    let url = json!({"type": "string", "pattern": "^https://[a-z]{1,20}$"});
-    let image = json!({
-        "type": "object", "properties": {"url": url}, "required": ["url"], "additionalProperties": false,
+    let part = |kind: &str, field: &str, schema: Value| json!({"type": "object", "properties": {"type": {"const": kind}, field: schema}, "required": ["type", field]});
+    let text = json!({"type": "string", "pattern": "\\S"});
+    let url = json!({"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]});
+    let image = part("image_url", "image_url", url);
+    let parts = json!({
+        "type": "array",
+        "items": {"oneOf": [part("text", "text", json!({"type": "string"})), image]},
+        "contains": {"oneOf": [part("text", "text", text.clone()), image]},
     });
-    let parts = json!([part("text", "text", &text), part("image_url", "image_url", &image)]);
-    json!({"oneOf": [text, {"type": "array", "items": {"oneOf": parts}, "minItems": 1, "maxItems": 16}]})
+    json!({"oneOf": [text, parts]})
 }
 
 fn problem() -> Value {

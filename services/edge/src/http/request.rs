@@ -2,26 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use contract::ErrorCode;
-use contract::limits::FRAME_BYTES_MAX;
 use contract::trace::TraceContext;
 use serde_json::{Map, Value};
 use service::connections::Connection;
 
-use super::HttpState;
 use super::route::{FieldKind, HttpVerb, Route};
-use crate::access::{ApiCaller, CredentialHeader, Credentials};
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::fair_queue::Flow;
+use crate::client_request::{HttpState, authenticate, read_body};
 use crate::method::Method;
 use crate::params;
-use crate::request_body;
-use crate::session_api::SessionApi;
-use crate::ws::CONNECTION_BYTES;
 
 /// An authenticated request with its parameters.
 #[derive(Debug)]
@@ -59,46 +53,10 @@ impl ClientRequest {
     }
 }
 
-/// Authenticates a request, and lets its connection stay open.
-pub(crate) async fn authenticate(
-    state: &HttpState,
-    headers: &HeaderMap,
-    connection: &Arc<Connection>,
-) -> Result<ApiCaller, ApiError> {
-    let header = |name: &str| CredentialHeader::from_values(headers.get_all(name));
-    let credentials = Credentials {
-        authorization: header("authorization"),
-        api_key: header("x-api-key"),
-        subprotocols: CredentialHeader::Absent,
-        origin: header("origin"),
-        host: header("host"),
-        flow: Flow { address: connection.address(), connection: connection.id() },
-    };
-    let caller = state.authenticator.authenticate(credentials).await?;
-    if state.api.draining().is_cancelled() {
-        return Err(SessionApi::draining_error());
-    }
-    if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
-        telemetry::metric::connection_closed("http", "limit");
-        return Err(ApiError::new(ErrorCode::Overloaded, refusal.to_string()));
-    }
-    Ok(caller)
-}
-
 async fn path_variables(parts: &mut Parts) -> Result<Vec<(String, String)>, ApiError> {
     let variables = RawPathParams::from_request_parts(parts, &()).await;
     let variables = variables.map_err(|rejection| ApiError::bad_request(rejection.body_text()))?;
     Ok(variables.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
-}
-
-/// Reads the body within the limits of the edge.
-pub(crate) async fn read_body(
-    state: &HttpState,
-    body: Body,
-    connection: Arc<Connection>,
-) -> Result<axum::body::Bytes, ApiError> {
-    let body = request_body::limit(body, connection, state.api.budget().clone());
-    axum::body::to_bytes(body, FRAME_BYTES_MAX).await.map_err(|error| request_body::to_api_error(&error))
 }
 
 fn parse_body(headers: &HeaderMap, bytes: &[u8]) -> Result<Map<String, Value>, ApiError> {
@@ -116,7 +74,11 @@ fn parse_body(headers: &HeaderMap, bytes: &[u8]) -> Result<Map<String, Value>, A
     let text = std::str::from_utf8(bytes).map_err(|error| ApiError::bad_request(format!("not UTF-8: {error}")))?;
     params::check_size("the body", text)?;
     match serde_json::from_str(text) {
-        Ok(Value::Object(params)) => Ok(params),
+        Ok(Value::Object(mut params)) => {
+            // Null is as absent.
+            params.retain(|_, value| !value.is_null());
+            Ok(params)
+        }
         Ok(_) => Err(ApiError::bad_request("the body must be a JSON object")),
         Err(error) => Err(ApiError::bad_request(format!("not JSON: {error}"))),
     }

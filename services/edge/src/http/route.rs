@@ -73,7 +73,7 @@ pub(super) enum FieldKind {
     Sha256,
     Count,
     Flag,
-    /// RFC 3339.
+    /// A time as RFC 3339 has it.
     Time,
     /// `next_cursor` of a list.
     Cursor,

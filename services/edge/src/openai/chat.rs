@@ -20,9 +20,9 @@ use super::errors::to_response;
 use super::retry::RequestIdentity;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate, read_body};
 use crate::clock;
 use crate::commands::CommandReply;
-use crate::http::{HttpState, authenticate, read_body};
 use crate::invoke;
 use crate::method::Method;
 use crate::params::{self, UnvalidatedCommand};
@@ -39,7 +39,7 @@ const TASK_HEADER: &str = "x-ailoop-task";
 /// Sessions of one name, of which all but the last have ended.
 const GENERATIONS_MAX: u32 = 16;
 
-/// Answers `POST /chat/completions`.
+/// Runs a turn for `POST /chat/completions`.
 pub(super) async fn complete(
     State(state): State<HttpState>,
     Extension(connection): Extension<Arc<Connection>>,

@@ -91,7 +91,7 @@ pub(super) struct ChatTurn {
 }
 
 impl ChatRequest {
-    /// Parses a body.
+    /// Parses a body, and refuses what no agent can do.
     pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let request: Self = serde_json::from_slice(body).map_err(ApiError::bad_request_by_parser)?;
         if request.n.is_some_and(|n| n != 1) {

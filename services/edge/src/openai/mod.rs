@@ -10,7 +10,7 @@ mod retry;
 use axum::Router;
 use axum::routing::{get, post};
 
-use crate::http::HttpState;
+use crate::client_request::HttpState;
 
 /// Builds the routes below `/openai/v1`.
 pub(crate) fn routes(state: HttpState) -> Router {

@@ -12,11 +12,11 @@ use service::connections::Connection;
 
 use super::errors::to_response;
 use crate::api_error::ApiError;
-use crate::http::{HttpState, authenticate};
+use crate::client_request::{HttpState, authenticate};
 use crate::method::Method;
 use crate::session_api::AgentInfo;
 
-/// Answers `GET /models`.
+/// Lists the agents for `GET /models`.
 pub(super) async fn list(
     State(state): State<HttpState>,
     Extension(connection): Extension<Arc<Connection>>,
@@ -31,7 +31,7 @@ pub(super) async fn list(
     }
 }
 
-/// Answers `GET /models/{model}`.
+/// Finds one agent for `GET /models/{model}`.
 pub(super) async fn show(
     State(state): State<HttpState>,
     Extension(connection): Extension<Arc<Connection>>,

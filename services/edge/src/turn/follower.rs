@@ -31,7 +31,7 @@ pub(crate) enum TurnPart {
     ClientCall(Box<ClientCallOpened>),
     /// A person is asked.
     GateOpened(Box<GateOpened>),
-    /// A person answered.
+    /// A person answered, or nobody did in time.
     GateClosed(Box<GateClosed>),
     /// The turn ended; nothing follows.
     End(Box<TurnEnd>),

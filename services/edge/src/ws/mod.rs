@@ -18,8 +18,9 @@ use service::connections::Connection;
 
 use crate::access::{self, Authenticator, CredentialHeader, Credentials, SUBPROTOCOL};
 use crate::api_error::ApiError;
+use crate::client_request::{CONNECTION_BYTES, HttpState};
 use crate::fair_queue::Flow;
-use crate::http::{self, HttpState};
+use crate::http;
 use crate::openai;
 use crate::session_api::SessionApi;
 
@@ -27,9 +28,6 @@ use crate::session_api::SessionApi;
 const READ_BUFFER_BYTES: usize = 4 << 10;
 /// Bytes that are written at once; the buffer grows for a larger frame.
 const WRITE_BUFFER_BYTES: usize = 4 << 10;
-/// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
-pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
-
 const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n\
     HTTP with JSON and server-sent events: /v1/sessions, …; the OpenAPI document: /v1/openapi.json.\n\
     JSON-RPC 2.0 over WebSocket: /ws (session.start, session.send, session.watch, …).\n\

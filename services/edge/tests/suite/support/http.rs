@@ -56,7 +56,7 @@ pub(crate) async fn read(response: Response) -> (u16, Value) {
     (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
 }
 
-/// A server-sent event.
+/// A server-sent event with its fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SseEvent {
     pub(crate) id: String,

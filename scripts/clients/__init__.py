@@ -1,0 +1,1 @@
+"""Public SDKs against an edge: `make clients`."""

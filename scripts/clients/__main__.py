@@ -1,0 +1,39 @@
+"""Runs each client against a fleet, and says what it saw."""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+import traceback
+
+from . import checks
+from .fleet import Fleet
+from .model import ModelServer
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="make clients", description=__doc__)
+    parser.add_argument("--ailoop", type=pathlib.Path, required=True, help="the binary to test")
+    parser.add_argument("--only", default="", help="a part of the names of the checks to run")
+    arguments = parser.parse_args()
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="ailoop-clients-"))
+    print(f"    logs in {directory}", flush=True)
+    fleet = Fleet(arguments.ailoop.resolve(), directory, ModelServer().base_url)
+    failed = 0
+    try:
+        fleet.start()
+        for name, check in checks.ALL:
+            if arguments.only not in name:
+                continue
+            try:
+                print(f"ok  {name}: {str(check(fleet)).strip()[:140]}", flush=True)
+            except Exception:  # pylint: disable=broad-exception-caught
+                failed += 1
+                print(f"BAD {name}\n{traceback.format_exc()}", flush=True)
+    finally:
+        fleet.end()
+    print(f"{failed} of {len(checks.ALL)} failed" if failed else "every client ran its agent", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+main()
