@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import pathlib
+import subprocess
+import sys
 import threading
 import time
 
@@ -161,6 +164,20 @@ def openai_agents(fleet):
     return expect("rain in Bonn" in result.final_output, result.final_output)
 
 
+def openapi_document(fleet):
+    """Requests that the document allows and forbids. Rules that no schema can say may refuse a request that it allows."""
+    tool_path = pathlib.Path(sys.executable).with_name("schemathesis")
+    command = [
+        tool_path, "run", f"{fleet.open_url}/v1/openapi.json", "--checks", "all",
+        "--exclude-checks", "positive_data_acceptance", "--max-examples", "15", "--request-timeout", "40",
+        # A stream does not end.
+        "--exclude-path", "/v1/sessions/{session_id}/events", "--continue-on-failure", "--no-color",
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=fleet.directory, check=False)
+    expect(result.returncode == 0, result.stdout[-3000:] + result.stderr[-500:])
+    return next(line.strip() for line in result.stdout.splitlines() if "generated," in line)
+
+
 ALL = [
     ("openai: models", models),
     ("openai: completion", completion),
@@ -172,4 +189,5 @@ ALL = [
     ("langchain-openai: invoke, stream, tools", langchain),
     ("pydantic-ai: tools", pydantic_ai),
     ("openai-agents: tools", openai_agents),
+    ("schemathesis: the OpenAPI document", openapi_document),
 ]
