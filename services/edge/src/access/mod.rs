@@ -16,4 +16,4 @@ pub(crate) use grants::Grants;
 pub use issuers::{IssuerConfig, SignatureAlgorithm};
 pub use keys::{KeyEntry, KeysFile, generate_key};
 pub(crate) use metadata::describe_issuers;
-pub(crate) use permission::authorize;
+pub(crate) use permission::{authorize, authorize_part};

@@ -9,7 +9,20 @@ use crate::method::Method;
 
 /// Checks that a caller may use a method now, and counts the request.
 pub(crate) fn authorize(caller: &ApiCaller, method: Method, session: Option<&str>) -> Result<(), ApiError> {
+    let outcome = check(caller, method).and_then(|()| caller.grant.count_request());
+    audit(caller, method, session, &outcome);
+    outcome
+}
+
+/// Checks that a caller may use another method for a request that was authorized and counted already.
+pub(crate) fn authorize_part(caller: &ApiCaller, method: Method) -> Result<(), ApiError> {
     let outcome = check(caller, method);
+    audit(caller, method, None, &outcome);
+    outcome
+}
+
+/// Writes what was refused, and all administration, to the audit log. A caller over its rate would fill it.
+fn audit(caller: &ApiCaller, method: Method, session: Option<&str>, outcome: &Result<(), ApiError>) {
     let is_refused = outcome.as_ref().is_err_and(|error| error.code != ErrorCode::Overloaded);
     if is_refused || method.scope() == Scope::Administer {
         let outcome = outcome.as_ref().map_or_else(|error| error.code.as_str(), |()| "allowed");
@@ -20,7 +33,6 @@ pub(crate) fn authorize(caller: &ApiCaller, method: Method, session: Option<&str
             "access"
         );
     }
-    outcome
 }
 
 /// Writes a refused connection or request to the audit log.
@@ -53,7 +65,7 @@ fn check(caller: &ApiCaller, method: Method) -> Result<(), ApiError> {
             grant.subject
         ));
     }
-    grant.count_request()
+    Ok(())
 }
 
 #[cfg(test)]

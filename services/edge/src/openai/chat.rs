@@ -18,7 +18,7 @@ use super::chat_reply::{self, ChatReply};
 use super::chat_request::{CallResult, ChatRequest, ChatTurn};
 use super::errors::to_response;
 use super::retry::RequestIdentity;
-use crate::access::ApiCaller;
+use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::clock;
@@ -62,8 +62,9 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let caller = authenticate(state, headers, &connection).await?;
     let api = &state.api;
-    for method in [Method::StartSession, Method::SendMessage, Method::WatchSession] {
-        api.authorize(&caller, method, None).await?;
+    api.authorize(&caller, Method::StartSession, None).await?;
+    for method in [Method::SendMessage, Method::WatchSession] {
+        access::authorize_part(&caller, method)?;
     }
     let body = read_body(state, body, connection).await?;
     let request = ChatRequest::parse(&body)?;
@@ -181,7 +182,8 @@ async fn answer_calls(
 ) -> Result<CommandReply, ApiError> {
     let mut last: Option<CommandReply> = None;
     for CallResult { session, call, content } in results {
-        api.authorize(caller, Method::AnswerToolCall, Some(session.as_str())).await?;
+        access::authorize_part(caller, Method::AnswerToolCall)?;
+        api.check_reach(caller, session.as_str()).await?;
         let id = format!("answer-{}", &sha256_hex(format!("{call} {content}").as_bytes())[..32]);
         let body = AnswerToolCall { call, outcome: ClientOutcome::Ok, content };
         let command = UnvalidatedCommand::new(session.as_str(), &id, true, body)?;

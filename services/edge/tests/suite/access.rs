@@ -173,6 +173,18 @@ async fn key_of_some_agents_reaches_nothing_of_the_others() {
     assert_eq!(http.get("/v1/mail").await.0, 403);
 }
 
+#[tokio::test]
+async fn request_for_a_completion_counts_once_for_the_rate_of_its_key() {
+    let guarded = Guarded::new(&[("slow", "scopes: [run, observe], requests_per_minute: 2")]).await;
+    guarded.fixture.fake_loop.reply_with("Good day.").await;
+    let request = json!({"model": "e", "messages": [{"role": "user", "content": "Hi"}]});
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(guarded.http(0).post("/openai/v1/chat/completions", request.clone()).await.0);
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+}
+
 /// Every method, with the ids of another tenant: the answer is the same as for ids that nobody has.
 #[tokio::test]
 async fn ids_of_another_tenant_are_as_unknown_as_any_in_every_method() {
