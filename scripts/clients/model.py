@@ -13,14 +13,14 @@ def reply(body):
     """The text and the calls that answer a request."""
     messages = body["messages"]
     user = [message for message in messages if message["role"] == "user"]
-    said = text_of(user[-1]["content"])
+    asked = text_of(user[-1]["content"])
     tools = {tool["function"]["name"] for tool in body.get("tools", [])}
     done = [("continuation", {"status": "TERMINATE", "reason": "The question is answered."})]
     if messages[-1]["role"] == "tool":
         return f"The tool says: {text_of(messages[-1]['content'])}.", done
-    if "weather" in said and "weather" in tools:
+    if "weather" in asked and "weather" in tools:
         return "Let me look.", [("weather", {"city": "Bonn"})]
-    return f"Message {len(user)} was: {said}", done
+    return f"Message {len(user)} was: {asked}", done
 
 
 def text_of(content):

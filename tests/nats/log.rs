@@ -30,10 +30,16 @@ pub(crate) async fn slot_with_many_writers_has_one_winner(world: &mut World) -> 
         assert_eq!(ours.len(), 1, "slot {slot}");
         winners.insert(slot, ours[0].1.clone());
     }
-    let history = buses[1].history(&key, 0).await?;
+    // A history is read from any replica, which may be behind the leader.
+    let (reader, key) = (&buses[1], &key);
+    eventually("the replica has caught up", || async {
+        matches!(reader.history(key, 0).await, Ok(history) if history.len() as u64 == SLOTS)
+    })
+    .await?;
+    let history = reader.history(key, 0).await?;
     let found: BTreeMap<u64, String> = history.into_iter().map(|(slot, commit)| (slot, commit.meta.commit)).collect();
     assert_eq!(found, winners);
-    let page = buses[2].load_from(&key, SLOTS - 1).await?.unwrap_or_default();
+    let page = buses[2].load_from(key, SLOTS - 1).await?.unwrap_or_default();
     assert_eq!(page.iter().map(|(slot, _)| *slot).collect::<Vec<_>>(), (64..SLOTS).collect::<Vec<_>>());
     Ok(())
 }
