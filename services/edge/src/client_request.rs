@@ -8,9 +8,8 @@ use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
 use service::connections::Connection;
 
-use crate::access::{ApiCaller, Authenticator, CredentialHeader, Credentials};
+use crate::access::{ApiCaller, Authenticator, Credentials};
 use crate::api_error::ApiError;
-use crate::fair_queue::Flow;
 use crate::request_body;
 use crate::session_api::SessionApi;
 
@@ -30,24 +29,20 @@ pub(crate) async fn authenticate(
     headers: &HeaderMap,
     connection: &Arc<Connection>,
 ) -> Result<ApiCaller, ApiError> {
-    let header = |name: &str| CredentialHeader::from_values(headers.get_all(name));
-    let credentials = Credentials {
-        authorization: header("authorization"),
-        api_key: header("x-api-key"),
-        subprotocols: CredentialHeader::Absent,
-        origin: header("origin"),
-        host: header("host"),
-        flow: Flow { address: connection.address(), connection: connection.id() },
-    };
-    let caller = state.authenticator.authenticate(credentials).await?;
+    let caller = state.authenticator.authenticate(Credentials::of_request(headers, connection)).await?;
     if state.api.draining().is_cancelled() {
         return Err(SessionApi::draining_error());
     }
-    if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
-        telemetry::metric::connection_closed("http", "limit");
-        return Err(ApiError::new(ErrorCode::Overloaded, refusal.to_string()));
-    }
+    accept(connection, CONNECTION_BYTES, "http")?;
     Ok(caller)
+}
+
+/// Lets the connection of an authenticated client stay open, if there is room for it. `protocol` is for the metrics.
+pub(crate) fn accept(connection: &Connection, bytes: usize, protocol: &'static str) -> Result<(), ApiError> {
+    connection.accept(bytes).map_err(|refusal| {
+        telemetry::metric::connection_closed(protocol, "limit");
+        ApiError::new(ErrorCode::Overloaded, refusal.to_string())
+    })
 }
 
 /// Reads the body within the limits of the edge.

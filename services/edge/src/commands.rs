@@ -248,8 +248,10 @@ impl SessionApi {
         id: &CommandId,
     ) -> Result<bool, ApiError> {
         let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
-        for verb in [Verb::SendUserMessage, Verb::Start] {
-            if find_outcome(self.bus(), &key, verb, id).await?.is_some() {
+        if let Some(commits) = self.bus().load(&key).await? {
+            let state = fold_session(&key, &commits)?;
+            let input = |verb| InputRef { kind: InputKind::Control(verb), id: id.clone() };
+            if [Verb::SendUserMessage, Verb::Start].iter().any(|verb| state.handled(&input(*verb)).is_some()) {
                 return Ok(true);
             }
         }

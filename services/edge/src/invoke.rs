@@ -1,5 +1,7 @@
 //! Runs a method with its parameters as JSON: the part of a request that WebSocket and HTTP share.
 
+use contract::client_tool::OpenClientCall;
+use contract::commit::OpenGate;
 use contract::trace::TraceContext;
 use contract::{ErrorCode, Json};
 use futures::FutureExt;
@@ -7,7 +9,6 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use tracing::{Instrument, Span};
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -16,7 +17,7 @@ use crate::method::Method;
 use crate::params::{
     self, CommandBody, CommandRequest, NoParams, ResetBudgetParams, SessionParams, UnvalidatedCommand,
 };
-use crate::request_trace::{self, RequestTrace};
+use crate::request_trace;
 use crate::session_api::SessionApi;
 
 /// The part of a request that may run while later requests begin.
@@ -31,22 +32,11 @@ pub(crate) async fn call(
     trace: Option<TraceContext>,
 ) -> Result<Json, ApiError> {
     let session = params.get("session_id").and_then(Value::as_str).map(str::to_owned);
-    let RequestTrace { span, turn } = request_trace::open(method.name(), session.as_deref(), trace);
-    let outcome = async {
+    request_trace::run(method.name(), session.as_deref(), trace, async {
         api.authorize(caller, method, session.as_deref()).await?;
         begin(api, caller, method, params).await?.await
-    };
-    let outcome = Box::pin(telemetry::trace::scope(turn, outcome.instrument(span.clone()))).await;
-    record(method.name(), &span, outcome.as_ref().err());
-    outcome
-}
-
-/// Notes the outcome of a request in its span and in the metrics.
-pub(crate) fn record(method: &'static str, span: &Span, error: Option<&ApiError>) {
-    if let Some(error) = error {
-        telemetry::span::failed(span, error.code.as_str());
-    }
-    telemetry::metric::request(method, error.map_or("ok", |error| error.code.as_str()));
+    })
+    .await
 }
 
 /// Does the part of an authorized request that must keep the order of the requests: for a command, sending it.
@@ -109,15 +99,12 @@ pub(crate) async fn begin(
         Method::GetStats => {
             defer(params, move |params| async move { Ok(json!({"stats": api.get_stats(&caller, &params).await?})) })
         }
-        Method::ListClientCalls => {
-            defer(
-                params,
-                move |params| async move { Ok(json!({"calls": api.list_client_calls(&caller, &params).await?})) },
-            )
-        }
-        Method::ListGates => {
-            defer(params, move |params| async move { Ok(json!({"gates": api.list_gates(&caller, &params).await?})) })
-        }
+        Method::ListClientCalls => defer(params, move |params| async move {
+            Ok(json!({"calls": api.list_pending::<OpenClientCall>(&caller, &params).await?}))
+        }),
+        Method::ListGates => defer(params, move |params| async move {
+            Ok(json!({"gates": api.list_pending::<OpenGate>(&caller, &params).await?}))
+        }),
         Method::ListAgents => {
             defer(params, move |NoParams {}| async move { Ok(json!({"agents": api.list_agents(&caller).await?})) })
         }

@@ -2,8 +2,17 @@
 
 use crate::access::Scope;
 
+/// What a method shows or changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// It belongs to one session, or is filtered by agent.
+    Agents,
+    /// It belongs to the whole tenant, or to the fleet.
+    Tenant,
+}
+
 macro_rules! methods {
-    ($($variant:ident = $name:literal,)*) => {
+    ($($variant:ident = $name:literal, $scope:ident, $reach:ident;)*) => {
         /// A method of the client API, by JSON-RPC or by gRPC.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Method {
@@ -20,136 +29,67 @@ macro_rules! methods {
                     $(Self::$variant => $name,)*
                 }
             }
+
+            /// Returns the scope that a caller needs.
+            pub(crate) const fn scope(self) -> Scope {
+                match self {
+                    $(Self::$variant => Scope::$scope,)*
+                }
+            }
+
+            const fn reach(self) -> Reach {
+                match self {
+                    $(Self::$variant => Reach::$reach,)*
+                }
+            }
         }
     };
 }
 
 methods! {
-    StartSession = "session.start",
-    SendMessage = "session.send",
-    PauseSession = "session.pause",
-    ResumeSession = "session.resume",
-    StopSession = "session.stop",
-    AnswerGate = "session.answer",
-    AnswerToolCall = "session.answer_call",
-    ClearSession = "session.clear",
-    ConfigureSession = "session.configure",
-    GetHistory = "session.history",
-    GetTranscript = "session.transcript",
-    GetSession = "session.get",
-    ListSessions = "session.list",
-    ReplaySession = "session.replay",
-    TraceSession = "session.trace",
-    DescribeSession = "session.describe",
-    GetStats = "session.stats",
-    RepairSession = "session.repair",
-    WatchSession = "session.watch",
-    UnwatchSession = "session.unwatch",
-    ListAgents = "agents.list",
-    ListModels = "models.list",
-    ListTools = "tools.list",
-    GetFullResult = "tools.result",
-    ListGates = "gates.list",
-    ListClientCalls = "calls.list",
-    ListMail = "mail.list",
-    SendMail = "mail.send",
-    ReplyMail = "mail.reply",
-    ListBudgets = "budgets.list",
-    ResetBudget = "budgets.reset",
-    GetQueues = "fleet.queues",
-    GetStatus = "fleet.status",
-    ListDeadLetters = "dead.list",
-    GetDeadLetter = "dead.show",
-    RetryDeadLetter = "dead.retry",
-    DropDeadLetter = "dead.drop",
+    StartSession = "session.start", Run, Agents;
+    SendMessage = "session.send", Run, Agents;
+    PauseSession = "session.pause", Run, Agents;
+    ResumeSession = "session.resume", Run, Agents;
+    StopSession = "session.stop", Run, Agents;
+    AnswerGate = "session.answer", Approve, Agents;
+    AnswerToolCall = "session.answer_call", Run, Agents;
+    ClearSession = "session.clear", Run, Agents;
+    ConfigureSession = "session.configure", Run, Agents;
+    GetHistory = "session.history", Observe, Agents;
+    GetTranscript = "session.transcript", Observe, Agents;
+    GetSession = "session.get", Observe, Agents;
+    ListSessions = "session.list", Observe, Agents;
+    ReplaySession = "session.replay", Observe, Agents;
+    TraceSession = "session.trace", Observe, Agents;
+    DescribeSession = "session.describe", Observe, Agents;
+    GetStats = "session.stats", Observe, Agents;
+    RepairSession = "session.repair", Administer, Agents;
+    WatchSession = "session.watch", Observe, Agents;
+    UnwatchSession = "session.unwatch", Observe, Agents;
+    ListAgents = "agents.list", Observe, Agents;
+    ListModels = "models.list", Observe, Agents;
+    ListTools = "tools.list", Observe, Agents;
+    GetFullResult = "tools.result", Observe, Agents;
+    ListGates = "gates.list", Observe, Agents;
+    ListClientCalls = "calls.list", Observe, Agents;
+    ListMail = "mail.list", Observe, Tenant;
+    SendMail = "mail.send", Run, Tenant;
+    ReplyMail = "mail.reply", Run, Tenant;
+    ListBudgets = "budgets.list", Observe, Tenant;
+    ResetBudget = "budgets.reset", Administer, Tenant;
+    GetQueues = "fleet.queues", Administer, Tenant;
+    GetStatus = "fleet.status", Administer, Tenant;
+    ListDeadLetters = "dead.list", Administer, Tenant;
+    GetDeadLetter = "dead.show", Administer, Tenant;
+    RetryDeadLetter = "dead.retry", Administer, Tenant;
+    DropDeadLetter = "dead.drop", Administer, Tenant;
 }
 
 impl Method {
-    /// Returns the scope that a caller needs.
-    pub(crate) const fn scope(self) -> Scope {
-        match self {
-            Self::StartSession
-            | Self::SendMessage
-            | Self::PauseSession
-            | Self::ResumeSession
-            | Self::StopSession
-            | Self::ClearSession
-            | Self::ConfigureSession
-            | Self::AnswerToolCall
-            | Self::SendMail
-            | Self::ReplyMail => Scope::Run,
-            Self::AnswerGate => Scope::Approve,
-            Self::GetHistory
-            | Self::GetTranscript
-            | Self::GetSession
-            | Self::ListSessions
-            | Self::ReplaySession
-            | Self::TraceSession
-            | Self::DescribeSession
-            | Self::GetStats
-            | Self::WatchSession
-            | Self::UnwatchSession
-            | Self::ListAgents
-            | Self::ListModels
-            | Self::ListTools
-            | Self::GetFullResult
-            | Self::ListGates
-            | Self::ListClientCalls
-            | Self::ListMail
-            | Self::ListBudgets => Scope::Observe,
-            Self::RepairSession
-            | Self::ResetBudget
-            | Self::GetQueues
-            | Self::GetStatus
-            | Self::ListDeadLetters
-            | Self::GetDeadLetter
-            | Self::RetryDeadLetter
-            | Self::DropDeadLetter => Scope::Administer,
-        }
-    }
-
-    /// Whether a caller that is limited to some agents may use it: what it shows or changes belongs to one session, or
-    /// is filtered by agent.
-    pub(crate) const fn is_of_agents(self) -> bool {
-        match self {
-            Self::StartSession
-            | Self::SendMessage
-            | Self::PauseSession
-            | Self::ResumeSession
-            | Self::StopSession
-            | Self::ClearSession
-            | Self::ConfigureSession
-            | Self::AnswerGate
-            | Self::GetHistory
-            | Self::GetTranscript
-            | Self::GetSession
-            | Self::ListSessions
-            | Self::ReplaySession
-            | Self::TraceSession
-            | Self::DescribeSession
-            | Self::GetStats
-            | Self::WatchSession
-            | Self::UnwatchSession
-            | Self::ListAgents
-            | Self::ListModels
-            | Self::ListTools
-            | Self::GetFullResult
-            | Self::ListGates
-            | Self::AnswerToolCall
-            | Self::ListClientCalls
-            | Self::RepairSession => true,
-            Self::SendMail
-            | Self::ReplyMail
-            | Self::ListMail
-            | Self::ListBudgets
-            | Self::ResetBudget
-            | Self::GetQueues
-            | Self::GetStatus
-            | Self::ListDeadLetters
-            | Self::GetDeadLetter
-            | Self::RetryDeadLetter
-            | Self::DropDeadLetter => false,
-        }
+    /// Whether a caller that is limited to some agents may use it.
+    pub(crate) fn is_of_agents(self) -> bool {
+        self.reach() == Reach::Agents
     }
 
     /// Finds a method by its name.

@@ -1,7 +1,10 @@
 //! The trace of a client's request.
 
+use axum::http::HeaderMap;
 use contract::trace::TraceContext;
-use tracing::Span;
+use tracing::{Instrument, Span};
+
+use crate::api_error::ApiError;
 
 /// The span of a request, and the trace under which its command is sent.
 pub(crate) struct RequestTrace {
@@ -24,4 +27,31 @@ pub(crate) fn open(method: &str, session: Option<&str>, client: Option<TraceCont
         telemetry::trace::link(&span, turn);
     }
     RequestTrace { span, turn }
+}
+
+/// Reads the client's own trace from the headers of a request; one that cannot be read is left out.
+pub(crate) fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
+    headers.get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok())
+}
+
+/// Runs a request under a span of its own, and notes its outcome.
+pub(crate) async fn run<T>(
+    method: &'static str,
+    session: Option<&str>,
+    client: Option<TraceContext>,
+    request: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, ApiError> {
+    let RequestTrace { span, turn } = open(method, session, client);
+    // On the heap, since a caller may hold several of them.
+    let outcome = Box::pin(telemetry::trace::scope(turn, request.instrument(span.clone()))).await;
+    record(method, &span, outcome.as_ref().err());
+    outcome
+}
+
+/// Notes the outcome of a request in its span and in the metrics.
+pub(crate) fn record(method: &'static str, span: &Span, error: Option<&ApiError>) {
+    if let Some(error) = error {
+        telemetry::span::failed(span, error.code.as_str());
+    }
+    telemetry::metric::request(method, error.map_or("ok", |error| error.code.as_str()));
 }

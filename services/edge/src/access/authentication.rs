@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::http::HeaderMap;
 use contract::ErrorCode;
+use service::connections::Connection;
 
 use super::grant::{ApiCaller, Grant};
 use super::grants::Grants;
@@ -30,6 +32,21 @@ pub(crate) struct Credentials<'a> {
     pub(crate) origin: CredentialHeader<'a>,
     pub(crate) host: CredentialHeader<'a>,
     pub(crate) flow: Flow,
+}
+
+impl<'a> Credentials<'a> {
+    /// Reads the headers of a request. A protocol leaves out what it does not use.
+    pub(crate) fn of_request(headers: &'a HeaderMap, connection: &Connection) -> Self {
+        let header = |name: &str| CredentialHeader::from_values(headers.get_all(name));
+        Self {
+            authorization: header("authorization"),
+            api_key: header("x-api-key"),
+            subprotocols: CredentialHeader::Absent,
+            origin: header("origin"),
+            host: header("host"),
+            flow: Flow { address: connection.address(), connection: connection.id() },
+        }
+    }
 }
 
 /// A header that authentication reads.

@@ -28,6 +28,7 @@ const CLIENT: &str = "client";
 #[derive(Debug, Clone)]
 pub(crate) struct Grants {
     sources: Arc<Sources>,
+    without_credential: Arc<Grant>,
     issuers: Issuers,
     /// A lock since it is held for a look-up only.
     known: Arc<RwLock<Known>>,
@@ -68,7 +69,8 @@ impl Grants {
         };
         let found = sources.read().map_err(EdgeStartError::BadConfig)?;
         let issuers = Issuers::new(&config.issuers, &config.tenant).map_err(EdgeStartError::BadConfig)?;
-        let grants = Self { sources: Arc::new(sources), issuers, known: Arc::default() };
+        let without_credential = Arc::new(Grant::full(config.tenant.clone(), CLIENT));
+        let grants = Self { sources: Arc::new(sources), without_credential, issuers, known: Arc::default() };
         grants.replace(&found).map_err(EdgeStartError::BadConfig)?;
         Ok(grants)
     }
@@ -98,9 +100,9 @@ impl Grants {
         Ok(grant)
     }
 
-    /// Makes the grant of a client that needs no credential.
+    /// Returns the grant of a client that needs no credential.
     pub(crate) fn without_credential(&self) -> Arc<Grant> {
-        Arc::new(Grant::full(self.sources.tenant.clone(), CLIENT))
+        self.without_credential.clone()
     }
 
     /// Finds the grant of a token or an API key.

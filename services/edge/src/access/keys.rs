@@ -17,7 +17,7 @@ use super::grant::{Grant, Scope};
 const PREFIX: &str = "ailoop_";
 /// Hexadecimal digits of the random part: 160 bits.
 const RANDOM_DIGITS: usize = 40;
-/// Hexadecimal digits of the checksum, by which a mistyped key is told from a wrong one.
+/// Hexadecimal digits of the checksum, which distinguishes a mistyped key from a wrong one.
 const CHECK_DIGITS: usize = 8;
 
 /// A file of API keys: `edge.keys_file`.

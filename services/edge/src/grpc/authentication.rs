@@ -12,7 +12,7 @@ use service::connections::Connection;
 use super::status::to_status;
 use crate::access::{ApiCaller, Authenticator, CredentialHeader, Credentials};
 use crate::api_error::ApiError;
-use crate::fair_queue::Flow;
+use crate::client_request;
 
 /// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
 const CONNECTION_BYTES: usize = 40 << 10;
@@ -47,19 +47,8 @@ async fn find_caller(
     headers: &HeaderMap,
     connection: &Connection,
 ) -> Result<ApiCaller, ApiError> {
-    let header = |name: &str| CredentialHeader::from_values(headers.get_all(name));
-    let credentials = Credentials {
-        authorization: header("authorization"),
-        api_key: header("x-api-key"),
-        subprotocols: CredentialHeader::Absent,
-        origin: header("origin"),
-        host: CredentialHeader::Absent,
-        flow: Flow { address: connection.address(), connection: connection.id() },
-    };
+    let credentials = Credentials { host: CredentialHeader::Absent, ..Credentials::of_request(headers, connection) };
     let caller = authenticator.authenticate(credentials).await?;
-    if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
-        telemetry::metric::connection_closed("grpc", "limit");
-        return Err(ApiError::new(ErrorCode::Overloaded, refusal.to_string()));
-    }
+    client_request::accept(connection, CONNECTION_BYTES, "grpc")?;
     Ok(caller)
 }

@@ -9,13 +9,11 @@ mod stream;
 
 use contract::ErrorCode;
 use tonic::{Request, Response, Status};
-use tracing::Instrument;
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::invoke;
 use crate::method::Method;
-use crate::request_trace::{self, RequestTrace};
+use crate::request_trace;
 use crate::session_api::SessionApi;
 
 pub(crate) use authentication::authenticate;
@@ -42,8 +40,7 @@ impl GrpcService {
     ) -> Result<Response<T>, Status> {
         let client = request.metadata().get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok());
         let session = Some(session).filter(|session| !session.is_empty());
-        let RequestTrace { span, turn } = request_trace::open(method.name(), session, client);
-        let outcome = async {
+        let outcome = request_trace::run(method.name(), session, client, async {
             let unknown = || {
                 ApiError::new(
                     ErrorCode::Unauthorized,
@@ -53,9 +50,8 @@ impl GrpcService {
             let caller = request.extensions().get::<ApiCaller>().ok_or_else(unknown)?;
             self.api.authorize(caller, method, session).await?;
             call(&self.api, caller).await
-        };
-        let outcome = telemetry::trace::scope(turn, outcome.instrument(span.clone())).await;
-        invoke::record(method.name(), &span, outcome.as_ref().err());
+        })
+        .await;
         outcome.map(Response::new).map_err(|error| to_status(&error))
     }
 }

@@ -2,7 +2,7 @@
 
 use contract::ErrorCode;
 use contract::client_tool::OpenClientCall;
-use contract::commit::SessionSummary;
+use contract::commit::{OpenGate, SessionSummary};
 use contract::compose::KnownModel;
 use contract::event::GateKind;
 use contract::mail::WaitingMail;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::api_error::ApiError;
 use crate::commands::{CommandReply, PendingCommand};
-use crate::session_api::{AgentInfo, PendingClientCall, PendingGate};
+use crate::session_api::{AgentInfo, Pending};
 
 pub(super) fn to_mail(mail: WaitingMail) -> proto::Mail {
     let WaitingMail { id, from, subject, text, sent, answers } = mail;
@@ -68,13 +68,13 @@ fn to_client_call(open: OpenClientCall) -> proto::ClientCall {
     }
 }
 
-pub(super) fn to_pending_call(pending: PendingClientCall) -> proto::PendingClientCall {
-    let PendingClientCall { session_id, agent, title, call } = pending;
+pub(super) fn to_pending_call(pending: Pending<OpenClientCall>) -> proto::PendingClientCall {
+    let Pending { session_id, agent, title, item: call } = pending;
     proto::PendingClientCall { session_id: session_id.into(), agent, title, call: Some(to_client_call(call)) }
 }
 
-pub(super) fn to_gate(pending: PendingGate) -> proto::Gate {
-    let PendingGate { session_id, agent, title, gate } = pending;
+pub(super) fn to_gate(pending: Pending<OpenGate>) -> proto::Gate {
+    let Pending { session_id, agent, title, item: gate } = pending;
     let (kind, detail) = match gate.kind {
         GateKind::Approval => ("approval", String::new()),
         GateKind::Question => ("question", String::new()),

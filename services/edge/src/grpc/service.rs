@@ -2,9 +2,9 @@
 
 use bus::Depth;
 use contract::ErrorCode;
-use contract::client_tool::AnswerToolCall;
+use contract::client_tool::{AnswerToolCall, OpenClientCall};
 use contract::command::{Answer, AnswerDecision, Configure, MessageMode, SendUserMessage};
-use contract::commit::Phase;
+use contract::commit::{OpenGate, Phase};
 use contract::model::Content;
 use proto::sessions_server::Sessions as Service;
 use tonic::{Request, Response, Status};
@@ -148,7 +148,8 @@ impl Service for GrpcService {
         self.call(Method::ListClientCalls, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_optional("session_id", &message.session_id)?;
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let calls = api.list_client_calls(caller, &params::ListPendingParams { session_id, limit }).await?;
+            let calls =
+                api.list_pending::<OpenClientCall>(caller, &params::ListPendingParams { session_id, limit }).await?;
             Ok(proto::ListCallsReply { calls: calls.into_iter().map(to_pending_call).collect() })
         })
         .await
@@ -293,7 +294,7 @@ impl Service for GrpcService {
                 text => Some(params::parse_session_id(text)?),
             };
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let gates = api.list_gates(caller, &params::ListPendingParams { session_id, limit }).await?;
+            let gates = api.list_pending::<OpenGate>(caller, &params::ListPendingParams { session_id, limit }).await?;
             Ok(proto::ListGatesReply { gates: gates.into_iter().map(to_gate).collect() })
         })
         .await

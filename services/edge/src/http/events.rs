@@ -11,10 +11,9 @@ use futures::{Stream, stream};
 use super::errors::{Problem, to_response};
 use super::request::ClientRequest;
 use crate::api_error::ApiError;
-use crate::invoke;
 use crate::method::Method;
 use crate::params::{self, WatchParams};
-use crate::request_trace::{self, RequestTrace};
+use crate::request_trace;
 use crate::session_api::SessionApi;
 use crate::watch::event_stream::EventStream;
 use crate::watch::viewer_event::ViewerEvent;
@@ -26,14 +25,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) async fn respond(api: &SessionApi, request: ClientRequest) -> Response {
     let ClientRequest { caller, params, trace } = request;
     let session = params.get("session_id").and_then(serde_json::Value::as_str).map(str::to_owned);
-    let RequestTrace { span, .. } = request_trace::open(Method::WatchSession.name(), session.as_deref(), trace);
-    let opened = async {
+    let opened = request_trace::run(Method::WatchSession.name(), session.as_deref(), trace, async {
         api.authorize(&caller, Method::WatchSession, session.as_deref()).await?;
         let watch: WatchParams = params::parse_object(params)?;
         api.open_stream(&caller, &watch).await
-    };
-    let opened = tracing::Instrument::instrument(Box::pin(opened), span.clone()).await;
-    invoke::record(Method::WatchSession.name(), &span, opened.as_ref().err());
+    })
+    .await;
     match opened {
         Ok((_, events)) => {
             Sse::new(to_events(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()

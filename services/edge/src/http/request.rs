@@ -16,6 +16,7 @@ use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::method::Method;
 use crate::params;
+use crate::request_trace;
 
 /// An authenticated request with its parameters.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl ClientRequest {
             connection.ok_or_else(|| ApiError::new(ErrorCode::Internal, "the request has no connection"))?;
         let caller = authenticate(state, &parts.headers, &connection).await?;
         let variables = path_variables(&mut parts).await?;
-        let trace = parts.headers.get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok());
+        let trace = request_trace::of_headers(&parts.headers);
         let mut params = match route.verb {
             HttpVerb::Get | HttpVerb::Delete => parse_query(route, parts.uri.query().unwrap_or_default())?,
             HttpVerb::Post => {

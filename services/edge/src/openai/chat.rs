@@ -10,9 +10,8 @@ use axum::response::{IntoResponse, Response};
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{MessageMode, SendUserMessage, Start};
 use contract::tool::sha256_hex;
-use contract::{AgentId, CommandId, ErrorCode, SessionId};
+use contract::{AgentId, ErrorCode, SessionId};
 use service::connections::Connection;
-use tracing::Instrument;
 
 use super::chat_reply::{self, ChatReply};
 use super::chat_request::{CallResult, ChatRequest, ChatTurn};
@@ -23,10 +22,9 @@ use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::clock;
 use crate::commands::CommandReply;
-use crate::invoke;
 use crate::method::Method;
 use crate::params::{self, UnvalidatedCommand};
-use crate::request_trace::{self, RequestTrace};
+use crate::request_trace;
 use crate::session_api::SessionApi;
 use crate::turn::TurnStream;
 
@@ -46,11 +44,8 @@ pub(super) async fn complete(
     request: Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let trace = parts.headers.get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok());
-    let RequestTrace { span, turn } = request_trace::open(NAME, None, trace);
-    let answered = Box::pin(answer(&state, &parts.headers, connection, body));
-    let answered = telemetry::trace::scope(turn, answered.instrument(span.clone())).await;
-    invoke::record(NAME, &span, answered.as_ref().err());
+    let trace = request_trace::of_headers(&parts.headers);
+    let answered = request_trace::run(NAME, None, trace, answer(&state, &parts.headers, connection, body)).await;
     answered.unwrap_or_else(|error| to_response(&error))
 }
 
@@ -74,10 +69,12 @@ async fn answer(
     }
     let identity =
         RequestIdentity::new(&format!("{}/{}", caller.tenant, caller.subject()), headers, &body, clock::now());
-    let reply = begin_turn(api, &caller, headers, &request, &identity).await?;
+    let tools = request.client_tools()?;
+    let names = tools.iter().map(|tool| tool.name.to_string()).collect();
+    let reply = begin_turn(api, &caller, headers, &request, tools, &identity).await?;
     let turn =
         TurnStream::open(api, &caller, reply.session_id.clone(), reply.seq, request.stream == Some(true)).await?;
-    let reply = ChatReply::new(&request, &reply, clock::now())?;
+    let reply = ChatReply::new(&request, names, &reply, clock::now());
     if request.stream == Some(true) {
         return Ok(chat_reply::stream(reply, turn).into_response());
     }
@@ -90,6 +87,7 @@ async fn begin_turn(
     caller: &ApiCaller,
     headers: &HeaderMap,
     request: &ChatRequest,
+    tools: Vec<ClientTool>,
     identity: &RequestIdentity,
 ) -> Result<CommandReply, ApiError> {
     let named = SESSION_HEADERS.iter().find_map(|name| headers.get(*name)).map(|value| value.to_str());
@@ -99,7 +97,6 @@ async fn begin_turn(
         return answer_calls(api, caller, results).await;
     }
     let turn = request.turn()?;
-    let tools = request.client_tools()?;
     let agent: AgentId = params::parse("model", &request.model)?;
     let started = match named.filter(|name| !name.is_empty()).or_else(|| request.session()) {
         Some(name) => continue_session(api, caller, name, (agent, turn, tools), identity).await?,
@@ -120,7 +117,7 @@ async fn start_session(
     (agent, turn, client_tools): (AgentId, ChatTurn, Vec<ClientTool>),
     identity: &RequestIdentity,
 ) -> Result<CommandReply, ApiError> {
-    let id = choose_id(api, caller, identity).await?;
+    let id = choose_id(api, caller, identity, None).await?;
     let ChatTurn { prompt, history } = turn;
     let (agent, prompt) = (Some(agent), Some(prompt));
     let start = Start { agent, prompt, messages: history, client_tools, ..Start::default() };
@@ -140,7 +137,7 @@ async fn continue_session(
         let session = format!("chat-{}", &digest[..32]);
         api.check_reach_of_known(caller, &session).await?;
         let key = params::parse_session_id(&session)?;
-        let command = choose_message_id(api, caller, &key, identity).await?;
+        let command = choose_id(api, caller, identity, Some(&key)).await?;
         let body = SendUserMessage {
             content: turn.prompt.clone(),
             mode: MessageMode::Queue,
@@ -206,59 +203,38 @@ async fn send_start(
     Box::pin(api.start(caller, start)).await?.wait().await
 }
 
-/// Chooses the id of a session: that of the earlier try of the same request, or one that is free.
-async fn choose_id(api: &SessionApi, caller: &ApiCaller, identity: &RequestIdentity) -> Result<String, ApiError> {
-    let [current, before] = identity.ids();
-    if identity.is_retry
-        && let Some(found) =
-            find_last_used(api, caller, &current).await?.or(find_last_used(api, caller, &before).await?)
-    {
-        return Ok(found);
-    }
-    for id in current {
-        if !api.is_session_known(caller, &params::parse_session_id(&id)?).await? {
-            return Ok(id);
-        }
-    }
-    let message = "too many equal requests in a quarter of an hour: name a session in the header X-Ailoop-Session";
-    Err(ApiError::new(ErrorCode::Overloaded, message))
-}
-
-async fn find_last_used(api: &SessionApi, caller: &ApiCaller, ids: &[String]) -> Result<Option<String>, ApiError> {
-    let mut last = None;
-    for id in ids {
-        if !api.is_session_known(caller, &params::parse_session_id(id)?).await? {
-            break;
-        }
-        last = Some(id.clone());
-    }
-    Ok(last)
-}
-
-/// Chooses the id of a message in the same way, among the commands that its session has handled.
-async fn choose_message_id(
+/// Chooses the id of a request: that of its earlier try, or the first that is free. It is the id of a message in a session,
+/// or else that of a session.
+async fn choose_id(
     api: &SessionApi,
     caller: &ApiCaller,
-    session: &SessionId,
     identity: &RequestIdentity,
+    session: Option<&SessionId>,
 ) -> Result<String, ApiError> {
-    let [current, before] = identity.ids();
     let mut free = None;
-    let mut used = None;
-    for ids in [&current, &before] {
+    for ids in identity.ids() {
+        let mut last = None;
         for id in ids {
-            let command: CommandId = params::parse("command_id", id)?;
-            if api.is_message_known(caller, session, &command).await? {
-                used = Some(id.clone());
-            } else {
-                free = free.or_else(|| Some(id.clone()));
+            let is_known = match session {
+                Some(session) => api.is_message_known(caller, session, &params::parse("command_id", &id)?).await?,
+                None => api.is_session_known(caller, &params::parse_session_id(&id)?).await?,
+            };
+            if !is_known {
+                free = free.or(Some(id));
                 break;
             }
+            last = Some(id);
         }
-        if used.is_some() || !identity.is_retry {
+        if !identity.is_retry {
             break;
         }
+        if let Some(earlier) = last {
+            return Ok(earlier);
+        }
     }
-    let chosen = if identity.is_retry { used.or(free) } else { free };
-    chosen.ok_or_else(|| ApiError::new(ErrorCode::Overloaded, "too many equal messages in a quarter of an hour"))
+    free.ok_or_else(|| {
+        let message =
+            "too many equal requests in a quarter of an hour: name another session in the header X-Ailoop-Session";
+        ApiError::new(ErrorCode::Overloaded, message)
+    })
 }

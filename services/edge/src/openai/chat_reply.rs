@@ -42,9 +42,13 @@ pub(super) struct ChatReply {
 }
 
 impl ChatReply {
-    pub(super) fn new(request: &ChatRequest, begun: &CommandReply, now: Timestamp) -> Result<Self, ApiError> {
-        let client_tools = request.client_tools()?.into_iter().map(|tool| tool.name.to_string()).collect();
-        Ok(Self {
+    pub(super) fn new(
+        request: &ChatRequest,
+        client_tools: BTreeSet<String>,
+        begun: &CommandReply,
+        now: Timestamp,
+    ) -> Self {
+        Self {
             id: format!("chatcmpl-{}-{}", begun.session_id, begun.seq),
             created: now.as_millis() / 1_000,
             model: request.model.clone(),
@@ -55,7 +59,7 @@ impl ChatReply {
             client_tools,
             expected: BTreeSet::new(),
             waiting: Vec::new(),
-        })
+        }
     }
 
     /// Notes what a part says about calls for the client. Returns whether the answer is complete: the turn waits for all

@@ -3,10 +3,9 @@
 mod api;
 mod budgets;
 mod catalogue;
-mod client_calls;
 mod describe;
-mod gates;
 mod history;
+mod pending;
 mod queues;
 mod sessions;
 mod status;
@@ -14,8 +13,7 @@ mod trace;
 
 pub(crate) use api::SessionApi;
 pub(crate) use catalogue::AgentInfo;
-pub(crate) use client_calls::PendingClientCall;
-pub(crate) use gates::PendingGate;
 pub(crate) use history::TranscriptPage;
+pub(crate) use pending::Pending;
 pub(crate) use queues::QueueDepth;
 pub(crate) use sessions::SessionPage;

@@ -12,7 +12,7 @@ use contract::spent::Spent;
 use serde::de::DeserializeOwned;
 
 use super::reply_text::ReplyText;
-use crate::watch::viewer_event::ViewerEvent;
+use crate::watch::viewer_event::{EventRole, ViewerEvent};
 
 /// A part of a turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,8 +71,8 @@ impl TurnFollower {
         }
         match event.topic {
             Topic::AiChunkReceived => {
-                if let Some(chunk) = read::<Chunk>(event) {
-                    self.push_chunk(&chunk, parts);
+                if let (EventRole::Chunk(position), Some(chunk)) = (event.role, read::<Chunk>(event)) {
+                    self.push_chunk(position.attempt, &chunk, parts);
                 }
             }
             Topic::AiFullReceived => {
@@ -118,8 +118,7 @@ impl TurnFollower {
         }
     }
 
-    fn push_chunk(&mut self, chunk: &Chunk, parts: &mut Vec<TurnPart>) {
-        let Some(attempt) = parse_attempt(&chunk.attempt) else { return };
+    fn push_chunk(&mut self, attempt: (u32, u32), chunk: &Chunk, parts: &mut Vec<TurnPart>) {
         let step = chunk.step;
         let reply = self.replies.entry(step).or_default();
         match chunk.channel {
@@ -156,9 +155,4 @@ impl TurnFollower {
 
 fn read<T: DeserializeOwned>(event: &ViewerEvent) -> Option<T> {
     serde_json::from_str(event.envelope.data.get()).ok()
-}
-
-fn parse_attempt(text: &str) -> Option<(u32, u32)> {
-    let (orchestrator, delivery) = text.split_once('.')?;
-    Some((orchestrator.parse().ok()?, delivery.parse().ok()?))
 }

@@ -91,7 +91,7 @@ pub(super) async fn begin_request(
             Ok(reply) => reply.await,
             Err(error) => Err(error),
         };
-        invoke::record(name, &tracing::Span::current(), outcome.as_ref().err());
+        request_trace::record(name, &tracing::Span::current(), outcome.as_ref().err());
         outcome
     }
     .instrument(span)

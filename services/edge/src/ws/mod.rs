@@ -9,17 +9,15 @@ use axum::Router;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
 use service::connections::Connection;
 
 use crate::access::{self, Authenticator, CredentialHeader, Credentials, SUBPROTOCOL};
 use crate::api_error::ApiError;
-use crate::client_request::{CONNECTION_BYTES, HttpState};
-use crate::fair_queue::Flow;
+use crate::client_request::{self, CONNECTION_BYTES, HttpState};
 use crate::http;
 use crate::openai;
 use crate::session_api::SessionApi;
@@ -48,16 +46,8 @@ async fn upgrade(
     headers: HeaderMap,
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
-    let header = |name| CredentialHeader::from_values(headers.get_all(name));
-    let protocols = header(header::SEC_WEBSOCKET_PROTOCOL);
-    let credentials = Credentials {
-        authorization: header(header::AUTHORIZATION),
-        api_key: header(HeaderName::from_static("x-api-key")),
-        subprotocols: protocols,
-        origin: header(header::ORIGIN),
-        host: header(header::HOST),
-        flow: Flow { address: connection.address(), connection: connection.id() },
-    };
+    let subprotocols = CredentialHeader::from_values(headers.get_all(header::SEC_WEBSOCKET_PROTOCOL));
+    let credentials = Credentials { subprotocols, ..Credentials::of_request(&headers, &connection) };
     let caller = match state.authenticator.authenticate(credentials).await {
         Ok(caller) => caller,
         Err(error) => return refuse(http::to_status(&error.code), &error),
@@ -71,9 +61,7 @@ async fn upgrade(
     if state.api.draining().is_cancelled() {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &SessionApi::draining_error());
     }
-    if let Err(refusal) = connection.accept(CONNECTION_BYTES) {
-        telemetry::metric::connection_closed("websocket", "limit");
-        let error = ApiError::new(ErrorCode::Overloaded, refusal.to_string());
+    if let Err(error) = client_request::accept(&connection, CONNECTION_BYTES, "websocket") {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, &error);
     }
     let api = state.api;
