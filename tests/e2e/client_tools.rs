@@ -45,12 +45,8 @@ async fn client_that_lost_its_connection_answers_after_a_restart_of_the_fleet() 
     let arguments = json!({"button": "Buy"});
     let model = ModelServer::with_replies(replies(&[("click", arguments.clone()), ("read_page", json!({}))])).await?;
     let mut process_fleet = ProcessFleet::start(&[("test", &model.base_url())]).await?;
-    let services = ["orchestrator", "gateway", "executor"];
-    let mut before = Vec::new();
-    for service in services {
-        before.push(process_fleet.spawn(service).await?);
-    }
-    let mut edge = process_fleet.edge().await?;
+    let before = process_fleet.spawn_all(&["orchestrator", "gateway", "executor"]).await?;
+    let edge = process_fleet.edge().await?;
     {
         let mut ws = edge.ws().await?;
         ws.ok("session.start", &start(3_600_000)).await?;
@@ -59,15 +55,7 @@ async fn client_that_lost_its_connection_answers_after_a_restart_of_the_fleet() 
         assert_eq!((&waiting["tool"], &waiting["arguments"]), (&json!("click"), &arguments));
     }
     // The client is gone, and so is every process that knew of it.
-    process_fleet.nats.kill();
-    for replica in before.iter_mut().chain([&mut edge.replica]) {
-        replica.kill()?;
-    }
-    process_fleet.nats.resume().await?;
-    let mut after = Vec::new();
-    for service in services {
-        after.push(process_fleet.spawn(service).await?);
-    }
+    let _after = process_fleet.replace_all(before, edge).await?;
     let (one, other) = (process_fleet.edge().await?, process_fleet.edge().await?);
     let grpc = other.client().await?;
     let (mut one, mut other) = (one.ws().await?, other.ws().await?);

@@ -33,27 +33,15 @@ async fn gate_after_a_restart_of_the_fleet_is_answered_once() -> anyhow::Result<
     let model = ModelServer::with_replies(replies("launch", &json!({"to": "the moon"}))).await?;
     let mut process_fleet = ProcessFleet::start(&[("test", &model.base_url())]).await?;
     let tool_server = launch(&process_fleet.nats.url()).await?;
-    let services = ["orchestrator", "gateway", "executor"];
-    let mut before = Vec::new();
-    for service in services {
-        before.push(process_fleet.spawn(service).await?);
-    }
+    let before = process_fleet.spawn_all(&["orchestrator", "gateway", "executor"]).await?;
     process_fleet.wait_for_tools(&["launch"]).await?;
-    let mut edge = process_fleet.edge().await?;
+    let edge = process_fleet.edge().await?;
     let client = edge.client().await?;
     client.start("s", "go").await?;
     client.watch("s").await?.until("gate.opened", |gate| gate["tool"] == "launch").await?;
 
     // All processes are killed and started again.
-    process_fleet.nats.kill();
-    for replica in before.iter_mut().chain([&mut edge.replica]) {
-        replica.kill()?;
-    }
-    process_fleet.nats.resume().await?;
-    let mut after = Vec::new();
-    for service in services {
-        after.push(process_fleet.spawn(service).await?);
-    }
+    let _after = process_fleet.replace_all(before, edge).await?;
     let (one, other) = (process_fleet.edge().await?, process_fleet.edge().await?);
     let (one, other) = (one.client().await?, other.client().await?);
     let gates = one.gates("s").await?;

@@ -313,25 +313,13 @@ async fn all_processes_killed_at_once_session_completes() -> anyhow::Result<()> 
     let model = ModelServer::with_replies(replies).await?;
     let mut process_fleet = ProcessFleet::start(&[("test", &model.base_url())]).await?;
     let tool_server = ToolServer::plain(&process_fleet.nats.url()).await?;
-    let services = ["orchestrator", "gateway", "executor"];
-    let mut before = Vec::new();
-    for service in services {
-        before.push(process_fleet.spawn(service).await?);
-    }
+    let before = process_fleet.spawn_all(&["orchestrator", "gateway", "executor"]).await?;
     process_fleet.wait_for_tools(&["mark"]).await?;
-    let mut edge = process_fleet.edge().await?;
+    let edge = process_fleet.edge().await?;
     let client = edge.client().await?;
     client.start("s", "go").await?;
     client.watch("s").await?.until_streamed("lost ").await?;
-    process_fleet.nats.kill();
-    for replica in before.iter_mut().chain([&mut edge.replica]) {
-        replica.kill()?;
-    }
-    process_fleet.nats.resume().await?;
-    let mut after = Vec::new();
-    for service in services {
-        after.push(process_fleet.spawn(service).await?);
-    }
+    let _after = process_fleet.replace_all(before, edge).await?;
     let edge = process_fleet.edge().await?;
     let events = edge.client().await?.watch("s").await?.to_end().await?;
     judge::seqs(&events)?;

@@ -184,6 +184,30 @@ impl ProcessFleet {
         self.launcher.spawn(service, &nats).await
     }
 
+    /// Starts one more replica of each of these services.
+    pub async fn spawn_all(&self, services: &[&str]) -> anyhow::Result<Vec<Replica>> {
+        let mut replicas = Vec::new();
+        for service in services {
+            replicas.push(self.spawn(service).await?);
+        }
+        Ok(replicas)
+    }
+
+    /// Kills nats-server, the replicas and the edge, and starts nats-server and other replicas of the same services.
+    pub async fn replace_all(
+        &mut self,
+        mut replicas: Vec<Replica>,
+        mut edge: EdgeReplica,
+    ) -> anyhow::Result<Vec<Replica>> {
+        self.nats.kill();
+        for replica in replicas.iter_mut().chain([&mut edge.replica]) {
+            replica.kill()?;
+        }
+        self.nats.resume().await?;
+        let services: Vec<&str> = replicas.iter().map(|replica| replica.service.as_str()).collect();
+        self.spawn_all(&services).await
+    }
+
     /// Starts one more edge.
     pub async fn edge(&self) -> anyhow::Result<EdgeReplica> {
         EdgeReplica::of(self.spawn("edge").await?)
