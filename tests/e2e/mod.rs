@@ -16,6 +16,7 @@ mod kills;
 mod language;
 mod look;
 mod mail;
+mod openai;
 mod operate;
 mod providers;
 mod python_tool;

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod effects;
 pub mod examples;
 pub mod fleet;
+pub mod http;
 pub mod install;
 pub mod judge;
 pub mod model;

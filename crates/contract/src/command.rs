@@ -557,6 +557,9 @@ pub struct CommandAck {
     pub slot: u64,
     /// The session's last `seq` after that commit.
     pub seq: u64,
+    /// The turn that began with the message of the command; none when it waits for its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u32>,
     /// Set when the command changed nothing: why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Json;
 use crate::event::{Envelope, Event, Topic};
+use crate::ids::CommandId;
 use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
@@ -123,10 +124,29 @@ impl Commit {
         self.meta.fold > FOLD || self.events.contains(&Event::Unknown)
     }
 
+    /// The session's last `seq` after it.
+    pub fn last_seq(&self) -> u64 {
+        let public = self.events.iter().filter(|event| event.topic().is_some()).count();
+        (self.meta.seq + public as u64).saturating_sub(1)
+    }
+
+    /// The turn that it began with a message; none when the message waits, or another commit brought it.
+    pub fn turn_of(&self, message: &CommandId) -> Option<u32> {
+        turn_of(&self.events, message)
+    }
+
     /// Its public events, as viewers receive them. The same commit always gives the same envelopes.
     pub fn envelopes(&self, key: &SessionKey, slot: u64) -> Vec<(Topic, Envelope)> {
         envelopes(&self.meta, &self.events, key, slot)
     }
+}
+
+/// As [`Commit::turn_of`], for a caller that has the events alone.
+pub fn turn_of(events: &[Event], message: &CommandId) -> Option<u32> {
+    events.iter().find_map(|event| {
+        let Event::TurnStarted(started) = event else { return None };
+        started.messages.contains(message).then_some(started.turn)
+    })
 }
 
 /// As [`Commit::envelopes`], for a caller that has the parts of a commit.

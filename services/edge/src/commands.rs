@@ -6,7 +6,7 @@ use bus::{Bus, BusError, Inbox, Read, SendOutcome};
 use contract::backoff::Backoff;
 use contract::client_tool::AnswerToolCall;
 use contract::command::{
-    Answer, Command, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
+    Answer, Command, CommandAck, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
 };
 use contract::commit::{Commit, Phase};
 use contract::compose::{ComposeReply, ComposeRequest};
@@ -24,7 +24,7 @@ use crate::command_waiters::CommandWaiter;
 use crate::fair_queue::RequestCost;
 use crate::params::CommandRequest;
 use crate::session_api::SessionApi;
-use crate::session_log::{fold_session, last_seq_after};
+use crate::session_log::fold_session;
 
 /// Pause between checks of the log while an acknowledgement is awaited: it may be lost.
 const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,6 +47,12 @@ pub(crate) struct CommandReply {
     pub(crate) done: bool,
     /// The session's last `seq` after its commit; 0 if that is not known yet.
     pub(crate) seq: u64,
+    /// The turn that began with the message of the command; absent when it waits for its turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) turn: Option<u32>,
+    /// The slot of its commit; 0 if that is not known yet.
+    #[serde(skip)]
+    pub(crate) slot: u64,
 }
 
 /// A command that is stored, with what is needed to wait for its commit.
@@ -81,7 +87,9 @@ struct CommitWait {
 /// How a session handled a command, as its log has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CommandOutcome {
+    slot: u64,
     seq: u64,
+    turn: Option<u32>,
     refused: Option<Refusal>,
 }
 
@@ -322,15 +330,14 @@ impl PendingCommand {
             PendingState::Handled(handled) => Some(handled),
             PendingState::AwaitingCommit(wait) => wait.wait(&self.bus, &self.key, self.verb, &self.id).await,
         };
-        if let Some(CommandOutcome { refused: Some(refusal), .. }) = handled {
-            return Err(refusal.into());
+        let (session_id, command_id) = (self.key.session, self.id);
+        match handled {
+            Some(CommandOutcome { refused: Some(refusal), .. }) => Err(refusal.into()),
+            Some(CommandOutcome { slot, seq, turn, refused: None }) => {
+                Ok(CommandReply { session_id, command_id, done: true, seq, turn, slot })
+            }
+            None => Ok(CommandReply { session_id, command_id, done: false, seq: 0, turn: None, slot: 0 }),
         }
-        Ok(CommandReply {
-            session_id: self.key.session,
-            command_id: self.id,
-            done: handled.is_some(),
-            seq: handled.map_or(0, |handled| handled.seq),
-        })
     }
 }
 
@@ -341,7 +348,9 @@ impl CommitWait {
         loop {
             let check_at = (Instant::now() + LOG_CHECK_INTERVAL).min(deadline);
             tokio::select! {
-                ack = self.waiter.wait_for_ack() => return Some(CommandOutcome { seq: ack.seq, refused: ack.refused }),
+                CommandAck { slot, seq, turn, refused, .. } = self.waiter.wait_for_ack() => {
+                    return Some(CommandOutcome { slot, seq, turn, refused });
+                }
                 () = tokio::time::sleep_until(check_at) => {}
             }
             checks += 1;
@@ -449,11 +458,11 @@ async fn find_outcome(
         Some((_, commit)) => Some(commit),
         None => bus.commit_at(key, slot).await?,
     };
-    Ok(commit.and_then(|commit| read_outcome(&commit, &input)))
+    Ok(commit.and_then(|commit| read_outcome(slot, &commit, &input)))
 }
 
-fn read_outcome(commit: &Commit, input: &InputRef) -> Option<CommandOutcome> {
+fn read_outcome(slot: u64, commit: &Commit, input: &InputRef) -> Option<CommandOutcome> {
     let closing = commit.events.iter().find(|event| event.closed_input() == Some(input))?;
     let refused = if let Event::InputIgnored(ignored) = closing { Some(ignored.refusal.clone()) } else { None };
-    Some(CommandOutcome { seq: last_seq_after(commit), refused })
+    Some(CommandOutcome { slot, seq: commit.last_seq(), turn: commit.turn_of(&input.id), refused })
 }

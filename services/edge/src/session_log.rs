@@ -14,9 +14,3 @@ pub(crate) fn fold_session(key: &SessionKey, commits: &[(u64, Commit)]) -> Resul
         ApiError::new(ErrorCode::Internal, format!("the log of session {} cannot be read", key.session))
     })
 }
-
-/// Returns the last `seq` of a session after a commit.
-pub(crate) fn last_seq_after(commit: &Commit) -> u64 {
-    let public = commit.events.iter().filter(|event| event.topic().is_some()).count();
-    (commit.meta.seq + public as u64).saturating_sub(1)
-}

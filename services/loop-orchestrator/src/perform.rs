@@ -3,8 +3,8 @@
 use bus::work::Publication;
 use bus::{Bus, BusError};
 use contract::Json;
-use contract::command::{CommandAck, Refusal, Verb};
-use contract::commit::{CommitMeta, envelopes};
+use contract::command::{CommandAck, Refusal};
+use contract::commit::{CommitMeta, envelopes, turn_of};
 use contract::event::{ContinuationProgress, Envelope, Event, InputKind, InputRef, Topic};
 use contract::limits::INLINE_BYTES_MAX;
 use contract::streams::{Objects, Queue};
@@ -47,7 +47,7 @@ impl SessionRunner {
             perform_all(&self.bus, key, after, effects),
         )?;
         for input in inputs {
-            self.acknowledge_command(key, input, after, slot, &decision.events).await?;
+            self.acknowledge_command(key, input, slot, after.seq(), &decision.events).await?;
         }
         Ok(())
     }
@@ -69,7 +69,7 @@ impl SessionRunner {
             let Some(slot) = session.handled(&input.reference) else { continue };
             let Some(commit) = self.bus.commit_at(key, slot).await? else { continue };
             publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
-            self.acknowledge_command(key, input, session, slot, &commit.events).await?;
+            self.acknowledge_command(key, input, slot, commit.last_seq(), &commit.events).await?;
             if let Some(ended) = EndedTurn::find(session, &commit.events) {
                 handled.sent_spans |= turn_trace::send_turn(&self.bus, &ended, key, slot).await?;
             }
@@ -77,31 +77,21 @@ impl SessionRunner {
         Ok((effects, handled))
     }
 
-    /// Sends the result of a command to the edge replica that waits for it.
+    /// Sends the result of a command, which the commit of `slot` handled, to the edge replica that waits for it.
     async fn acknowledge_command(
         &self,
         key: &SessionKey,
         input: &DeliveredInput,
-        session: &Session,
         slot: u64,
+        seq: u64,
         events: &[Event],
     ) -> Result<(), BusError> {
         let (Some(edge), InputKind::Control(verb)) = (&input.edge, input.reference.kind) else { return Ok(()) };
-        let ack = command_ack(key, verb, &input.reference, session.seq(), slot, find_refusal(events, &input.reference));
-        self.bus.publish_done(edge, &ack).await
+        let SessionKey { tenant, session } = key.clone();
+        let id = input.reference.id.clone();
+        let (turn, refused) = (turn_of(events, &id), find_refusal(events, &input.reference));
+        self.bus.publish_done(edge, &CommandAck { verb, id, tenant, session, slot, seq, turn, refused }).await
     }
-}
-
-fn command_ack(
-    key: &SessionKey,
-    verb: Verb,
-    input: &InputRef,
-    seq: u64,
-    slot: u64,
-    refused: Option<Refusal>,
-) -> CommandAck {
-    let SessionKey { tenant, session } = key.clone();
-    CommandAck { verb, id: input.id.clone(), tenant, session, slot, seq, refused }
 }
 
 fn find_refusal(events: &[Event], input: &InputRef) -> Option<Refusal> {

@@ -29,8 +29,8 @@ pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, ApiError
 }
 
 pub(super) async fn wait_for_command(pending: PendingCommand) -> Result<proto::CommandReply, ApiError> {
-    let CommandReply { session_id, command_id, done, seq } = pending.wait().await?;
-    Ok(proto::CommandReply { session_id: session_id.into(), command_id: command_id.into(), done, seq })
+    let CommandReply { session_id, command_id, done, seq, turn, slot: _ } = pending.wait().await?;
+    Ok(proto::CommandReply { session_id: session_id.into(), command_id: command_id.into(), done, seq, turn })
 }
 
 pub(super) fn to_session_info(summary: SessionSummary) -> proto::SessionInfo {

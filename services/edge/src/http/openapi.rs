@@ -199,6 +199,7 @@ fn command_reply() -> Value {
             "command_id": {"type": "string"},
             "done": {"type": "boolean", "description": "Whether the commit is in the log."},
             "seq": {"type": "integer", "description": "The last `seq` after the commit; 0 if it is not known."},
+            "turn": {"type": "integer", "description": "Of a start or a message: the turn that began with it; absent when the message waits for its turn."},
         },
         "required": ["session_id", "command_id", "done", "seq"],
     })

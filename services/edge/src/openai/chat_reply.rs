@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 use super::chat_request::{ChatRequest, call_id};
 use super::errors::to_body;
 use crate::api_error::ApiError;
-use crate::commands::CommandReply;
-use crate::turn::{TurnEnd, TurnPart, TurnStream};
+use crate::turn::{BegunTurn, TurnEnd, TurnPart, TurnStream};
 
 /// Pause between comments that reset the time-outs of clients.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -45,7 +44,7 @@ impl ChatReply {
     pub(super) fn new(
         request: &ChatRequest,
         client_tools: BTreeSet<String>,
-        begun: &CommandReply,
+        begun: &BegunTurn,
         now: Timestamp,
     ) -> Self {
         Self {

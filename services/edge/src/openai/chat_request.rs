@@ -1,6 +1,6 @@
 //! A request for a chat completion, and what of it an agent takes.
 
-use contract::client_tool::ClientTool;
+use contract::client_tool::{ClientOutcome, ClientTool};
 use contract::model::{Content, Message};
 use contract::tool::EffectClass;
 use contract::{CallId, ErrorCode, Json, SessionId};
@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::api_error::ApiError;
+use crate::turn::CallResult;
 
 /// Beginning of the ids of calls that are given to clients.
 const CALL_PREFIX: &str = "call_";
@@ -66,14 +67,6 @@ struct ChatMessage {
 enum ChatContent {
     Text(String),
     Parts(Vec<Value>),
-}
-
-/// The result of a call that an earlier answer gave to the client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CallResult {
-    pub(super) session: SessionId,
-    pub(super) call: CallId,
-    pub(super) content: String,
 }
 
 /// Returns the id of a call for the client, which names the session too.
@@ -138,11 +131,9 @@ impl ChatRequest {
             results.push(CallResult {
                 session: crate::params::parse_session_id(session)?,
                 call: crate::params::parse("tool_call_id", call)?,
+                outcome: ClientOutcome::Ok,
                 content: content.map(|content| content.text()).unwrap_or_default(),
             });
-        }
-        if results.iter().any(|result| result.session != results[0].session) {
-            return Err(ApiError::bad_request("the results are of calls of several sessions: send them one by one"));
         }
         results.reverse();
         Ok(results)

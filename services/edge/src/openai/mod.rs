@@ -5,7 +5,6 @@ mod chat_reply;
 mod chat_request;
 mod errors;
 mod models;
-mod retry;
 
 use axum::Router;
 use axum::routing::{get, post};

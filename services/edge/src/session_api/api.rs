@@ -97,11 +97,15 @@ impl SessionApi {
 
     /// Loads the current state of a session, which includes every command that was answered with `done`.
     pub(super) async fn load_session(&self, caller: &ApiCaller, session: SessionId) -> Result<Session, ApiError> {
-        let key = SessionKey { tenant: caller.tenant.clone(), session };
-        let commits = self.bus().load_latest(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
-        let session = fold_session(&key, &commits)?;
+        self.load_session_of(&SessionKey { tenant: caller.tenant.clone(), session }).await
+    }
+
+    /// As [`SessionApi::load_session`], for a caller that was authorized before.
+    pub(crate) async fn load_session_of(&self, key: &SessionKey) -> Result<Session, ApiError> {
+        let commits = self.bus().load_latest(key).await?.ok_or_else(|| Self::unknown_session(key))?;
+        let session = fold_session(key, &commits)?;
         // A log may have nothing but refused commands; such a session never started.
-        if session.seq() == 0 { Err(Self::unknown_session(&key)) } else { Ok(session) }
+        if session.seq() == 0 { Err(Self::unknown_session(key)) } else { Ok(session) }
     }
 
     /// Checks that a caller may use a method now, and reaches the session that it names.

@@ -1,56 +1,129 @@
 //! The parts of a turn, read from a watch of its session.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use contract::ErrorCode;
-use contract::SessionId;
+use contract::limits::SLOTS_PER_PAGE;
+use contract::subject::SessionKey;
+use contract::{CommandId, ErrorCode};
 
+use super::begin::{BegunTurn, TurnStart};
 use super::follower::{TurnFollower, TurnPart};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::params::WatchParams;
 use crate::session_api::SessionApi;
 use crate::watch::event_stream::EventStream;
+use crate::watch::viewer_event::{EventRole, ViewerEvent};
+
+/// How often the log is read for the beginning of a turn, and the pause between: a replica may lag behind the events.
+const LOG_READS_MAX: u32 = 20;
+const LOG_READ_PAUSE: Duration = Duration::from_millis(100);
 
 /// The parts of one turn, as they come.
 #[derive(Debug)]
 pub(crate) struct TurnStream {
     events: EventStream,
     follower: TurnFollower,
-    waiting: VecDeque<TurnPart>,
+    parts: VecDeque<TurnPart>,
+    /// Set until the turn of a message that waits has begun.
+    waiting: Option<WaitingMessage>,
+}
+
+/// A message that no turn has read yet.
+#[derive(Debug)]
+struct WaitingMessage {
+    api: SessionApi,
+    key: SessionKey,
+    message: CommandId,
+    /// The slot of its commit.
+    slot: u64,
+    /// The last turn that does not read it.
+    earlier_turn: u32,
 }
 
 impl TurnStream {
-    /// Follows the turn that begins after an event of the session.
+    /// Follows a turn from its beginning, or from where the client has continued it.
     pub(crate) async fn open(
         api: &SessionApi,
         caller: &ApiCaller,
-        session_id: SessionId,
-        after_seq: u64,
+        begun: &BegunTurn,
         has_chunks: bool,
     ) -> Result<Self, ApiError> {
-        let watch = WatchParams { session_id, from_seq: after_seq + 1, no_chunks: !has_chunks };
+        let BegunTurn { session_id, seq, start } = begun.clone();
+        let watch = WatchParams { session_id: session_id.clone(), from_seq: seq + 1, no_chunks: !has_chunks };
         let (_, events) = api.open_stream(caller, &watch).await?;
-        Ok(Self { events, follower: TurnFollower::default(), waiting: VecDeque::new() })
+        let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
+        let waiting = match start {
+            TurnStart::Running => None,
+            TurnStart::Waiting { message, slot } => {
+                Some(WaitingMessage { api: api.clone(), key, message, slot, earlier_turn: 0 })
+            }
+        };
+        Ok(Self { events, follower: TurnFollower::default(), parts: VecDeque::new(), waiting })
     }
 
     /// Waits for the next part; the last one is [`TurnPart::End`].
     pub(crate) async fn next(&mut self) -> Result<TurnPart, ApiError> {
         loop {
-            if let Some(part) = self.waiting.pop_front() {
+            if let Some(part) = self.parts.pop_front() {
                 return Ok(part);
             }
-            match self.events.next().await {
-                Ok(event) => {
-                    let mut parts = Vec::new();
-                    self.follower.push(&event, &mut parts);
-                    self.waiting.extend(parts);
-                }
+            let event = match self.events.next().await {
+                Ok(event) => event,
                 Err(end) => {
                     let gone = || ApiError::new(ErrorCode::Unavailable, "the session cannot be followed any more");
                     return Err(end.error().unwrap_or_else(gone));
                 }
+            };
+            if let Some(waiting) = &mut self.waiting {
+                if !waiting.is_read_by(&event).await? {
+                    continue;
+                }
+                self.waiting = None;
             }
+            let mut parts = Vec::new();
+            self.follower.push(&event, &mut parts);
+            self.parts.extend(parts);
         }
+    }
+}
+
+impl WaitingMessage {
+    /// Whether an event belongs to the turn that reads the message, or ends the session.
+    async fn is_read_by(&mut self, event: &ViewerEvent) -> Result<bool, ApiError> {
+        let turn = match event.role {
+            EventRole::ReplyEnd(turn, _) | EventRole::TurnEnd(turn) => turn,
+            EventRole::Chunk(position) => position.turn,
+            EventRole::SessionEnd => return Ok(true),
+            // What has no turn comes after the first reply of its turn.
+            EventRole::Plain | EventRole::Transient => return Ok(false),
+        };
+        if turn <= self.earlier_turn {
+            return Ok(false);
+        }
+        // The turn of the event has begun for the leader. What still waits then is for a later turn.
+        if self.api.load_session_of(&self.key).await?.is_message_waiting(&self.message) {
+            self.earlier_turn = turn;
+            return Ok(false);
+        }
+        let found = self.find_turn().await?;
+        self.earlier_turn = found - 1;
+        Ok(turn >= found)
+    }
+
+    /// Finds the turn of the message in the log. A replica of the log may lag behind the leader.
+    async fn find_turn(&self) -> Result<u32, ApiError> {
+        for _ in 0..LOG_READS_MAX {
+            let commits = self.api.bus().history(&self.key, self.slot / SLOTS_PER_PAGE).await?;
+            if let Some(turn) = commits.iter().find_map(|(_, commit)| commit.turn_of(&self.message)) {
+                return Ok(turn);
+            }
+            tokio::time::sleep(LOG_READ_PAUSE).await;
+        }
+        Err(ApiError::new(
+            ErrorCode::Unavailable,
+            format!("the turn of the message {} is not in the log", self.message),
+        ))
     }
 }

@@ -7,7 +7,6 @@ use contract::commit::{Commit, Phase};
 use contract::subject::SessionKey;
 
 use super::viewer_event::{self, ViewerEvent};
-use crate::session_log::last_seq_after;
 
 /// Public events of consecutive slots of a log.
 #[derive(Debug, Clone, Default)]
@@ -29,7 +28,7 @@ impl LogRange {
         Self {
             events,
             last_slot: last.map(|(slot, _)| *slot),
-            last_seq: last.map_or(0, |(_, commit)| last_seq_after(commit)),
+            last_seq: last.map_or(0, |(_, commit)| commit.last_seq()),
             phase: last.map(|(_, commit)| commit.meta.phase),
         }
     }

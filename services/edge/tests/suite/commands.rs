@@ -38,7 +38,7 @@ async fn session_from_start_to_stop_answers_every_command() {
         "session.start",
         json!({"session_id": "s", "command_id": "c1", "prompt": "hello", "interactive": true}),
     );
-    assert_eq!(started.await, json!({"session_id": "s", "command_id": "c1", "done": true, "seq": 2}));
+    assert_eq!(started.await, json!({"session_id": "s", "command_id": "c1", "done": true, "seq": 2, "turn": 1}));
     let sent = ws.expect_ok("session.send", json!({"session_id": "s", "command_id": "c2", "text": "more"})).await;
     assert_eq!((&sent["done"], &sent["seq"]), (&json!(true), &json!(3)));
     assert_eq!(ws.expect_ok("session.pause", json!({"session_id": "s", "reason": "lunch"})).await["seq"], 4);
@@ -65,7 +65,10 @@ async fn both_protocols_give_same_answers() {
             json!({"session_id": "w", "command_id": "c1", "prompt": "hello", "interactive": true}),
         )
         .await;
-    assert_eq!(json!({"session_id": "w", "command_id": reply.command_id, "done": reply.done, "seq": reply.seq}), same);
+    assert_eq!(
+        json!({"session_id": "w", "command_id": reply.command_id, "done": reply.done, "seq": reply.seq, "turn": reply.turn}),
+        same
+    );
     let one = |session: &str| proto::SessionRequest { session_id: session.to_owned() };
     let history = grpc.0.history(one("w")).await.unwrap().into_inner();
     let messages: Value = serde_json::from_str(&history.messages_json).unwrap();

@@ -11,7 +11,7 @@ use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
 use contract::event::{
     AiFullReceived, ClientCallOpened, EndReason, ErrorEvent, Event, InputHandled, InputIgnored, InputKind, InputRef,
-    SessionEnded, SessionStarted, Spent, StatusChanged, StopReason, TurnCompleted, UserProcessed,
+    SessionEnded, SessionStarted, Spent, StatusChanged, StopReason, TurnCompleted, TurnStarted, UserProcessed,
 };
 use contract::limits::SLOTS_PER_PAGE;
 use contract::model::{Content, FinishReason, Streaming, ToolCall, Usage};
@@ -181,11 +181,11 @@ pub(crate) fn session_ended() -> Event {
 }
 
 /// The events of a turn that answers with a text, or fails if there is none.
-fn turn_with_reply(text: &str) -> Vec<Event> {
+fn turn_with_reply(turn: u32, text: &str) -> Vec<Event> {
     let spent = Spent { usage: Usage { input: 7, output: 3, ..Usage::default() }, cost_usd: 0.0 };
     let completed = |stop_reason| {
         let final_response = text.to_owned();
-        Event::TurnCompleted(TurnCompleted { turn: 1, stop_reason, status: None, iterations: 1, final_response, spent })
+        Event::TurnCompleted(TurnCompleted { turn, stop_reason, status: None, iterations: 1, final_response, spent })
     };
     if text.is_empty() {
         let error = ErrorEvent {
@@ -196,11 +196,11 @@ fn turn_with_reply(text: &str) -> Vec<Event> {
         };
         return vec![Event::Error(error), completed(StopReason::Error)];
     }
-    vec![ai_full_received(text, Vec::new()), completed(StopReason::Completed)]
+    vec![ai_full_received(turn, text, Vec::new()), completed(StopReason::Completed)]
 }
 
 /// The events of a turn that waits for the client.
-fn reply_with_calls() -> Vec<Event> {
+fn reply_with_calls(turn: u32) -> Vec<Event> {
     let call = ToolCall::new("c1-1-1", "weather", "{\"city\":\"Bonn\"}");
     let waiting = ClientCallOpened {
         call: contract::CallId::new("c1-1-1").unwrap(),
@@ -210,14 +210,14 @@ fn reply_with_calls() -> Vec<Event> {
         max_output: 1_024,
         deadline: Timestamp::from_millis(2_000_000_000_000),
     };
-    vec![ai_full_received("Let me look.", vec![call]), Event::ClientCallOpened(waiting)]
+    vec![ai_full_received(turn, "Let me look.", vec![call]), Event::ClientCallOpened(waiting)]
 }
 
-fn ai_full_received(text: &str, tool_calls: Vec<ToolCall>) -> Event {
+fn ai_full_received(turn: u32, text: &str, tool_calls: Vec<ToolCall>) -> Event {
     let spent = Spent { usage: Usage { input: 7, output: 3, ..Usage::default() }, cost_usd: 0.0 };
     Event::AiFullReceived(Box::new(AiFullReceived {
         call: contract::CallId::new("c1-1").unwrap(),
-        turn: 1,
+        turn,
         step: 1,
         text: text.to_owned(),
         raw: None,
@@ -307,21 +307,33 @@ impl Inner {
         };
         events.insert(0, first);
         let has_message = events.iter().any(|event| matches!(event, Event::UserProcessed(_)));
+        let (mut turn, runs) = {
+            let sessions = self.sessions.lock().await;
+            let summary = sessions.get(&key).map(Session::summary);
+            summary.map_or((0, false), |summary| (summary.turn, summary.phase == contract::commit::Phase::Running))
+        };
+        // A message to a running turn waits.
+        if has_message && !runs {
+            turn += 1;
+            let messages = vec![id.clone()];
+            events.push(Event::TurnStarted(TurnStarted { turn, traceparent: None, messages, premature: false }));
+        }
+        let begun = contract::commit::turn_of(&events, &id);
         let (slot, seq) = self.commit(&key, events).await;
         let calls = self.calls.load(Ordering::SeqCst);
-        let turn = match &*self.reply.lock().await {
-            Some(_) if has_message && calls => reply_with_calls(),
-            Some(text) if has_message || verb == Verb::AnswerToolCall => turn_with_reply(text),
+        let events = match &*self.reply.lock().await {
+            Some(_) if has_message && calls => reply_with_calls(turn),
+            Some(text) if has_message || verb == Verb::AnswerToolCall => turn_with_reply(turn, text),
             Some(_) | None => Vec::new(),
         };
-        for event in turn {
+        for event in events {
             self.commit(&key, vec![event]).await;
         }
         if let Some(edge) = edge
             && self.mode.load(Ordering::SeqCst) == 0
         {
             let SessionKey { tenant, session } = key;
-            let ack = CommandAck { verb, id, tenant, session, slot, seq, refused };
+            let ack = CommandAck { verb, id, tenant, session, slot, seq, turn: begun, refused };
             self.bus.publish_done(&edge, &ack).await.unwrap();
         }
     }

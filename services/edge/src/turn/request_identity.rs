@@ -13,7 +13,7 @@ const SAME_MAX: u32 = 32;
 
 /// What a request says about being a repetition.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RequestIdentity {
+pub(crate) struct RequestIdentity {
     digest: String,
     /// Numbers of the current window and the one before.
     windows: [u128; 2],
@@ -22,7 +22,7 @@ pub(super) struct RequestIdentity {
 
 impl RequestIdentity {
     /// Reads the identity of a request of a caller. SDKs count repetitions in a header.
-    pub(super) fn new(caller: &str, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
+    pub(crate) fn new(caller: &str, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
         let explicit = headers.get("idempotency-key").map_or(&[][..], |value| value.as_bytes());
         let count = headers.get("x-stainless-retry-count").and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
         let digest = if explicit.is_empty() {

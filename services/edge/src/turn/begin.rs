@@ -1,0 +1,268 @@
+//! Begins a turn for a request, or finds the one that an earlier try of the request has begun.
+
+use std::time::Duration;
+
+use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
+use contract::command::{Answer, MessageMode, SendUserMessage, Start};
+use contract::model::{Content, Message};
+use contract::tool::sha256_hex;
+use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId};
+
+use super::request_identity::RequestIdentity;
+use crate::access::{self, ApiCaller};
+use crate::api_error::ApiError;
+use crate::commands::CommandReply;
+use crate::method::Method;
+use crate::params::{self, UnvalidatedCommand};
+use crate::session_api::SessionApi;
+
+/// Sessions of one name, of which all but the last have ended.
+const GENERATIONS_MAX: u32 = 16;
+/// When a client repeats a request whose turn has not begun.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// What a client asks of an agent.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct TurnRequest {
+    pub(crate) agent: AgentId,
+    pub(crate) prompt: Content,
+    /// What was said before, for a session that does not know it.
+    pub(crate) history: Vec<Message>,
+    pub(crate) client_tools: Vec<ClientTool>,
+}
+
+/// The session of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SessionChoice {
+    /// A session of its own; `true` if later turns may follow.
+    New { interactive: bool },
+    /// The session of this id, or that of a name which the client chose: the first request of a name starts one, and one
+    /// that has ended is followed by another.
+    Named(String),
+    /// A session that must be there.
+    Existing(SessionId),
+}
+
+/// A turn that has begun, or that will begin once earlier ones have ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BegunTurn {
+    pub(crate) session_id: SessionId,
+    /// The last event before those that follow from the request.
+    pub(crate) seq: u64,
+    pub(crate) start: TurnStart,
+}
+
+/// Which turn answers a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TurnStart {
+    /// The turn that runs.
+    Running,
+    /// The turn of a message that waits for the end of earlier ones.
+    Waiting {
+        message: CommandId,
+        /// The slot of the commit that accepted it.
+        slot: u64,
+    },
+}
+
+/// The result of a call that a client performed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CallResult {
+    pub(crate) session: SessionId,
+    pub(crate) call: CallId,
+    pub(crate) outcome: ClientOutcome,
+    pub(crate) content: String,
+}
+
+/// Begins the turn of a request. A repeated request finds the turn of the first one.
+pub(crate) async fn begin_turn(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    request: TurnRequest,
+    choice: SessionChoice,
+    identity: &RequestIdentity,
+) -> Result<BegunTurn, ApiError> {
+    let reply = match choice {
+        SessionChoice::New { interactive } => {
+            let id = choose_id(api, caller, identity, None).await?;
+            send_start(api, caller, &id, &id, request.into_start(interactive)).await?
+        }
+        SessionChoice::Named(name) => continue_named(api, caller, &name, request, identity).await?,
+        SessionChoice::Existing(session) => {
+            api.check_reach(caller, session.as_str()).await?;
+            let command = choose_id(api, caller, identity, Some(&session)).await?;
+            send_message(api, caller, session.as_str(), &command, &request).await?
+        }
+    };
+    let CommandReply { session_id, command_id, done, seq, turn, slot } = reply;
+    if !done {
+        let message = "the message is stored, but its turn has not begun in time: repeat the request";
+        return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER));
+    }
+    let start = match turn {
+        Some(_) => TurnStart::Running,
+        None => TurnStart::Waiting { message: command_id, slot },
+    };
+    Ok(BegunTurn { session_id, seq, start })
+}
+
+/// Answers calls of the client's tools, after which their turn goes on. A repeated answer changes nothing.
+pub(crate) async fn answer_calls(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    results: Vec<CallResult>,
+) -> Result<BegunTurn, ApiError> {
+    if results.iter().any(|result| result.session != results[0].session) {
+        return Err(ApiError::bad_request("the results are of calls of several sessions: send them one by one"));
+    }
+    access::authorize_part(caller, Method::AnswerToolCall)?;
+    let mut last: Option<BegunTurn> = None;
+    for CallResult { session, call, outcome, content } in results {
+        api.check_reach(caller, session.as_str()).await?;
+        let id = format!("answer-{}", &sha256_hex(format!("{call} {content}").as_bytes())[..32]);
+        let body = AnswerToolCall { call, outcome, content };
+        let command = UnvalidatedCommand::new(session.as_str(), &id, true, body)?;
+        let reply = api.answer_call(caller, api.validate_command(caller, command).await?).await?.wait().await?;
+        let begun = BegunTurn::running(reply)?;
+        // The turn goes on after the last of them, whatever their order.
+        last = Some(last.filter(|last| last.seq > begun.seq).unwrap_or(begun));
+    }
+    last.ok_or_else(|| ApiError::bad_request("there is no result"))
+}
+
+/// Answers a gate, after which its turn goes on. A repeated answer changes nothing.
+pub(crate) async fn answer_gate(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    answer: Answer,
+) -> Result<BegunTurn, ApiError> {
+    access::authorize_part(caller, Method::AnswerGate)?;
+    api.check_reach(caller, session.as_str()).await?;
+    let text = serde_json::to_vec(&answer).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let id = format!("gate-{}", &sha256_hex(&text)[..32]);
+    let command = UnvalidatedCommand::new(session.as_str(), &id, true, answer)?;
+    let reply = api.answer(caller, api.validate_command(caller, command).await?).await?.wait().await?;
+    BegunTurn::running(reply)
+}
+
+impl BegunTurn {
+    fn running(reply: CommandReply) -> Result<Self, ApiError> {
+        let CommandReply { session_id, seq, done, .. } = reply;
+        if !done {
+            let message = "the answer is stored, but the session has not handled it in time: repeat the request";
+            return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER));
+        }
+        Ok(Self { session_id, seq, start: TurnStart::Running })
+    }
+}
+
+impl TurnRequest {
+    fn into_start(self, interactive: bool) -> Start {
+        let Self { agent, prompt, history, client_tools } = self;
+        let (agent, prompt) = (Some(agent), Some(prompt));
+        Start { agent, prompt, messages: history, interactive, client_tools, ..Start::default() }
+    }
+}
+
+/// Sends the message to the session of a name, and starts the session if there is none.
+async fn continue_named(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    name: &str,
+    request: TurnRequest,
+    identity: &RequestIdentity,
+) -> Result<CommandReply, ApiError> {
+    if let Ok(session) = params::parse_session_id(name)
+        && api.is_session_known(caller, &session).await?
+    {
+        api.check_reach(caller, name).await?;
+        let command = choose_id(api, caller, identity, Some(&session)).await?;
+        return send_message(api, caller, name, &command, &request).await;
+    }
+    for generation in 0..GENERATIONS_MAX {
+        let session = session_of_name(caller, name, generation);
+        api.check_reach_of_known(caller, &session).await?;
+        let command = choose_id(api, caller, identity, Some(&params::parse_session_id(&session)?)).await?;
+        match send_message(api, caller, &session, &command, &request).await {
+            Err(error) if error.code == ErrorCode::SessionEnded => {}
+            Err(error) if error.code == ErrorCode::UnknownSession => {
+                return send_start(api, caller, &session, &command, request.into_start(true)).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    let message = format!("the last {GENERATIONS_MAX} sessions of this name have ended: choose another name");
+    Err(ApiError::new(ErrorCode::SessionEnded, message))
+}
+
+/// Returns the id of the session of a name: tenants and their names share nothing.
+fn session_of_name(caller: &ApiCaller, name: &str, generation: u32) -> String {
+    let digest = sha256_hex(format!("{}\0{name}\0{generation}", caller.tenant).as_bytes());
+    format!("chat-{}", &digest[..32])
+}
+
+async fn send_message(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &str,
+    command: &str,
+    request: &TurnRequest,
+) -> Result<CommandReply, ApiError> {
+    let body = SendUserMessage {
+        content: request.prompt.clone(),
+        mode: MessageMode::Queue,
+        client_tools: Some(request.client_tools.clone()),
+    };
+    let send = UnvalidatedCommand::new(session, command, true, body)?;
+    let send = api.validate_command(caller, send).await?;
+    api.send(caller, send).await?.wait().await
+}
+
+async fn send_start(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &str,
+    command: &str,
+    start: Start,
+) -> Result<CommandReply, ApiError> {
+    let start = UnvalidatedCommand::new(session, command, true, start)?;
+    let start = api.validate_command(caller, start).await?;
+    Box::pin(api.start(caller, start)).await?.wait().await
+}
+
+/// Chooses the id of a request: that of its earlier try, or the first that is free. It is the id of a message in a session,
+/// or else that of a session.
+async fn choose_id(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    identity: &RequestIdentity,
+    session: Option<&SessionId>,
+) -> Result<String, ApiError> {
+    let mut free = None;
+    for ids in identity.ids() {
+        let mut last = None;
+        for id in ids {
+            let is_known = match session {
+                Some(session) => api.is_message_known(caller, session, &params::parse("command_id", &id)?).await?,
+                None => api.is_session_known(caller, &params::parse_session_id(&id)?).await?,
+            };
+            if !is_known {
+                free = free.or(Some(id));
+                break;
+            }
+            last = Some(id);
+        }
+        if !identity.is_retry {
+            break;
+        }
+        if let Some(earlier) = last {
+            return Ok(earlier);
+        }
+    }
+    free.ok_or_else(|| {
+        let message =
+            "too many equal requests in a quarter of an hour: name a session of its own for each conversation";
+        ApiError::new(ErrorCode::Overloaded, message)
+    })
+}

@@ -1,0 +1,59 @@
+//! A client of what the edge serves over HTTP.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use reqwest::{Client, Response};
+use serde_json::Value;
+
+/// A client of one edge.
+#[derive(Debug, Clone)]
+pub struct Http {
+    client: Client,
+    base: String,
+}
+
+impl Http {
+    /// Makes a client of the listener at this address.
+    pub fn new(address: SocketAddr) -> anyhow::Result<Self> {
+        // An earlier provider stays.
+        let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder().no_proxy().timeout(crate::wait::PATIENCE).build()?;
+        Ok(Self { client, base: format!("http://{address}") })
+    }
+
+    /// Sends a request with a JSON body, and returns the response.
+    pub async fn request(&self, verb: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Response> {
+        let verb = reqwest::Method::from_bytes(verb.as_bytes())?;
+        let mut request = self.client.request(verb, format!("{}{path}", self.base));
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        Ok(request.send().await?)
+    }
+
+    /// Posts JSON, and returns status and body.
+    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<(u16, Value)> {
+        read(self.request("POST", path, Some(body)).await?).await
+    }
+
+    /// Gets a document, and returns status and body.
+    pub async fn get(&self, path: &str) -> anyhow::Result<(u16, Value)> {
+        read(self.request("GET", path, None).await?).await
+    }
+
+    /// Posts JSON for a stream, and returns the data of each server-sent event until its end.
+    pub async fn events(&self, path: &str, body: &Value) -> anyhow::Result<Vec<Value>> {
+        let response = self.request("POST", path, Some(body)).await?;
+        anyhow::ensure!(response.status().is_success(), "{}", response.text().await?);
+        let text = response.text().await?;
+        let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+        data.map(|data| serde_json::from_str(data).context("an event")).collect()
+    }
+}
+
+async fn read(response: Response) -> anyhow::Result<(u16, Value)> {
+    let status = response.status().as_u16();
+    let text = response.text().await?;
+    Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
+}
