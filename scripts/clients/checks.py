@@ -12,12 +12,13 @@ import openai
 from agents import Agent, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from openai import AsyncOpenAI, OpenAI
+from openai import AsyncOpenAI
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from .fleet import Failed
+from . import responses
+from .common import client, expect
 
 WEATHER = {
     "type": "function",
@@ -29,24 +30,12 @@ WEATHER = {
 }
 
 
-def expect(holds, seen):
-    """Fails with what was seen."""
-    if not holds:
-        raise Failed(f"unexpected: {seen!r}")
-    return seen
-
-
-def client(fleet, key=None, retries=2):
-    """The SDK as its users make it."""
-    return OpenAI(base_url=f"{fleet.url}/openai/v1", api_key=key or fleet.key, max_retries=retries)
-
-
 def ask(text):
     return [{"role": "user", "content": text}]
 
 
 def models(fleet):
-    return expect([model.id for model in client(fleet).models.list()] == ["e"], "the agents are the models")
+    return expect([model.id for model in client(fleet).models.list()] == ["e", "helper", "guarded"], "the agents are the models")
 
 
 def completion(fleet):
@@ -189,5 +178,6 @@ ALL = [
     ("langchain-openai: invoke, stream, tools", langchain),
     ("pydantic-ai: tools", pydantic_ai),
     ("openai-agents: tools", openai_agents),
+    *responses.CHECKS,
     ("schemathesis: the OpenAPI document", openapi_document),
 ]

@@ -8,15 +8,26 @@ import subprocess
 import time
 import urllib.request
 
+CONTINUATION = {"require_explicit_signal": True, "max_iterations": 10, "timeout": 120}
+
+
+def agent(name, tools, approvals=()):
+    """An agent with these tools of the fleet; a person allows the calls of some."""
+    rules = [{"tool": tool, "ask": "always"} for tool in approvals]
+    return {
+        "name": name,
+        "prompt_file": "eamonn_executioner.md",
+        "tools": {"allow": tools, "approvals": rules},
+        "continuation_config": CONTINUATION,
+    }
+
+
 AGENTS = {
     "default_agent": "e",
     "agents": {
-        "e": {
-            "name": "Eamonn the Executioner",
-            "prompt_file": "eamonn_executioner.md",
-            "tools": {"allow": []},
-            "continuation_config": {"require_explicit_signal": True, "max_iterations": 10, "timeout": 120},
-        }
+        "e": agent("Eamonn the Executioner", []),
+        "helper": agent("Hilda the Helper", ["list_files", "ask_user"]),
+        "guarded": agent("Gwen the Guarded", ["list_files"], ["list_files"]),
     },
 }
 START_SECONDS_MAX = 60
@@ -40,7 +51,8 @@ class Fleet:
         (directory / "config/agents.yaml").write_text(json.dumps(AGENTS))
         (directory / "config/models.yaml").write_text(json.dumps(models))
         self.env = os.environ | {"AILOOP_CONFIG": str(directory / "config")}
-        self.open_url = self.nats_url = self.key = self.observer_key = self.edge = None
+        self.open_url = self.nats_url = self.edge = None
+        self.key = self.observer_key = self.approver_key = None
         self.edge_port = "0"
 
     def start(self):
@@ -50,6 +62,7 @@ class Fleet:
         self.nats_url = re.search(r"nats://\S+", log).group(0)
         self.key = self._make_key("everything", ["run", "observe"])
         self.observer_key = self._make_key("observer", ["observe"])
+        self.approver_key = self._make_key("approver", ["run", "observe", "approve"])
         self.start_edge()
 
     def _make_key(self, name, scopes):

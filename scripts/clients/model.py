@@ -20,6 +20,10 @@ def reply(body):
         return f"The tool says: {text_of(messages[-1]['content'])}.", done
     if "weather" in asked and "weather" in tools:
         return "Let me look.", [("weather", {"city": "Bonn"})]
+    if "list files" in asked and "list_files" in tools:
+        return "I list them.", [("list_files", {"path": "."})]
+    if "ask me" in asked and "ask_user" in tools:
+        return "", [("ask_user", {"question": "Which colour?", "choices": ["Red", "Blue"]})]
     return f"Message {len(user)} was: {asked}", done
 
 

@@ -3,7 +3,10 @@
 use ailoop_tests::fleet::TestFleet;
 use ailoop_tests::http::Http;
 use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
+use ailoop_tests::process_fleet::ProcessFleet;
+use ailoop_tests::tool_server::{ToolAnswer, ToolServerBuilder};
 use ailoop_tests::wait::eventually;
+use ailoop_tool::{Approval, Effect, Tool};
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
@@ -54,5 +57,93 @@ async fn request_to_a_busy_session_gets_the_answer_of_its_own_turn() -> anyhow::
     let first = first.join_all().await.remove(0)?;
     assert_eq!((first.0, first.1["choices"][0]["message"]["content"].as_str()), (200, Some("re: one")));
     assert_eq!(later?, "re: two");
+    fleet.end().await
+}
+
+const RESPONSES: &str = "/openai/v1/responses";
+
+/// Asks for a response again and again, until it is no longer in progress.
+async fn wait_for_response(http: &Http, id: &str) -> anyhow::Result<Value> {
+    let mut found = Value::Null;
+    eventually("the response has ended", async || {
+        let answer = http.get(&format!("{RESPONSES}/{id}")).await;
+        found = answer.map(|(_, answer)| answer).unwrap_or_default();
+        found["status"].is_string() && found["status"] != "in_progress"
+    })
+    .await?;
+    Ok(found)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn response_in_the_background_survives_the_end_of_every_process() -> anyhow::Result<()> {
+    let gate = Gate::new();
+    let held = gate.clone();
+    let model = ModelServer::start(move |_| {
+        ScriptedReply::text("Half of ").and_gate(&held).and_text("it.").and_calls(&[done()])
+    })
+    .await?;
+    let mut fleet = ProcessFleet::start(&[("test", &model.base_url())]).await?;
+    let before = fleet.spawn_all(&["orchestrator", "gateway", "executor"]).await?;
+    let edge = fleet.edge().await?;
+    let http = Http::new(edge.addresses()?.0)?;
+    let request = json!({"model": "e", "input": "go", "background": true});
+    let (status, begun) = http.post(RESPONSES, &request).await?;
+    assert_eq!((status, &begun["status"]), (200, &json!("in_progress")), "{begun}");
+    let id = begun["id"].as_str().context("an id")?;
+    model.wait_for_requests(1).await;
+    let _after = fleet.replace_all(before, edge).await?;
+    gate.open();
+    let other = fleet.edge().await?;
+    let http = Http::new(other.addresses()?.0)?;
+    let found = wait_for_response(&http, id).await?;
+    assert_eq!((&found["status"], text_of(&found).as_str()), (&json!("completed"), "Half of it."), "{found}");
+    let events = http.events_of_get(&format!("{RESPONSES}/{id}?stream=true&starting_after=5")).await?;
+    let delta = events.iter().find(|event| event["type"] == "response.output_text.delta").context("a delta")?;
+    assert_eq!(delta["delta"], "alf of it.", "four numbers are for events, and the fifth for a character");
+    Ok(())
+}
+
+fn done() -> (&'static str, Value) {
+    ("continuation", json!({"status": "TERMINATE", "reason": "done"}))
+}
+
+/// The text of all messages of a response.
+fn text_of(response: &Value) -> String {
+    let items = response["output"].as_array().map_or(&[][..], Vec::as_slice);
+    items.iter().filter_map(|item| item["content"][0]["text"].as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn response_that_waits_for_a_person_is_continued_by_the_answer() -> anyhow::Result<()> {
+    let model = ModelServer::with_replies(vec![
+        ScriptedReply::calls(&[("launch", json!({"to": "the moon"})), ("launch", json!({"to": "mars"}))]),
+        ScriptedReply::calls(&[("ask_user", json!({"question": "Which?"}))]),
+        ScriptedReply::signal("Green it is.", "TERMINATE"),
+    ])
+    .await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
+    let tool = Tool::new("launch").effect(Effect::AtMostOnce).approval(Approval::Always);
+    let builder = ToolServerBuilder::at(&fleet.nats.url()).await?;
+    let launched = builder.with(tool, |call| ToolAnswer::Json(call.arguments.clone())).open().await?;
+    fleet.wait_for_tools(&["launch"]).await?;
+    let http = Http::new(fleet.addresses().ws)?;
+    let (_, asked) = http.post(RESPONSES, &json!({"model": "e", "input": "go"})).await?;
+    let requests: Vec<&Value> = asked["output"].as_array().context("items")?.iter().collect();
+    assert_eq!(requests.len(), 2, "{asked}");
+    assert!(requests.iter().all(|item| item["type"] == "mcp_approval_request" && item["name"] == "launch"));
+    let answer = |item: &Value, approve: bool| json!({"type": "mcp_approval_response", "approval_request_id": item["id"], "approve": approve});
+    let send =
+        |input: Value, previous: &Value| json!({"model": "e", "input": input, "previous_response_id": previous["id"]});
+    let (status, refused) = http.post(RESPONSES, &send(json!([answer(requests[0], true)]), &asked)).await?;
+    assert_eq!((status, &refused["error"]["code"]), (400, &json!("bad_request")), "half of the answers: {refused}");
+    let both = json!([answer(requests[0], true), answer(requests[1], false)]);
+    let (_, question) = http.post(RESPONSES, &send(both.clone(), &asked)).await?;
+    assert_eq!((&question["status"], text_of(&question).as_str()), (&json!("completed"), "Which?"), "{question}");
+    let (_, repeated) = http.post(RESPONSES, &send(both, &asked)).await?;
+    assert_eq!(repeated["id"], question["id"], "a repeated answer changes nothing");
+    let (_, last) = http.post(RESPONSES, &send(json!("Green"), &question)).await?;
+    assert_eq!(text_of(&last), "Green it is.", "{last}");
+    assert_eq!(model.requests()[2].last_results(), ["Green"]);
+    assert_eq!(launched.calls().len(), 1, "one call was allowed");
     fleet.end().await
 }

@@ -44,7 +44,15 @@ impl Http {
 
     /// Posts JSON for a stream, and returns the data of each server-sent event until its end.
     pub async fn events(&self, path: &str, body: &Value) -> anyhow::Result<Vec<Value>> {
-        let response = self.request("POST", path, Some(body)).await?;
+        Self::read_events(self.request("POST", path, Some(body)).await?).await
+    }
+
+    /// Gets a stream, and returns the data of each server-sent event until its end.
+    pub async fn events_of_get(&self, path: &str) -> anyhow::Result<Vec<Value>> {
+        Self::read_events(self.request("GET", path, None).await?).await
+    }
+
+    async fn read_events(response: Response) -> anyhow::Result<Vec<Value>> {
         anyhow::ensure!(response.status().is_success(), "{}", response.text().await?);
         let text = response.text().await?;
         let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");

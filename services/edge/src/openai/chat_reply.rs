@@ -12,13 +12,14 @@ use contract::{CallId, ErrorCode, SessionId, Timestamp};
 use futures::{Stream, stream};
 use serde_json::{Value, json};
 
-use super::chat_request::{ChatRequest, call_id};
+use super::chat_request::ChatRequest;
 use super::errors::to_body;
+use super::function::call_id;
 use crate::api_error::ApiError;
 use crate::turn::{BegunTurn, TurnEnd, TurnPart, TurnStream};
 
 /// Pause between comments that reset the time-outs of clients.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Stands between the texts of two steps.
 const BETWEEN_STEPS: &str = "\n\n";
 

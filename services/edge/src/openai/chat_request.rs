@@ -1,17 +1,15 @@
 //! A request for a chat completion, and what of it an agent takes.
 
+use contract::ErrorCode;
 use contract::client_tool::{ClientOutcome, ClientTool};
 use contract::model::{Content, Message};
-use contract::tool::EffectClass;
-use contract::{CallId, ErrorCode, Json, SessionId};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use super::function::{parse_call_id, to_client_tool};
+use super::instructions::add_instructions;
 use crate::api_error::ApiError;
 use crate::turn::CallResult;
-
-/// Beginning of the ids of calls that are given to clients.
-const CALL_PREFIX: &str = "call_";
 
 /// A request. Fields that an agent decides itself, such as `temperature`, are accepted and left out.
 #[derive(Debug, Clone, Deserialize)]
@@ -69,11 +67,6 @@ enum ChatContent {
     Parts(Vec<Value>),
 }
 
-/// Returns the id of a call for the client, which names the session too.
-pub(super) fn call_id(session: &SessionId, call: &CallId) -> String {
-    format!("{CALL_PREFIX}{session}_{call}")
-}
-
 /// What a request asks of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ChatTurn {
@@ -105,14 +98,8 @@ impl ChatRequest {
             let Some(function) = entry.function.as_ref().filter(|_| entry.kind == "function") else {
                 return Err(ApiError::bad_request(format!("tools[{index}] must be a function")));
             };
-            Ok(ClientTool {
-                name: crate::params::parse("tools.function.name", &function.name)?,
-                description: function.description.clone().unwrap_or_default(),
-                parameters: function.parameters.as_ref().map_or_else(|| Json::of(&json!({"type": "object"})), Json::of),
-                effect: EffectClass::default(),
-                timeout_ms: None,
-                max_output: None,
-            })
+            let FunctionEntry { name, description, parameters } = function;
+            to_client_tool("tools.function.name", name, description.as_ref(), parameters.as_ref())
         });
         tools.collect()
     }
@@ -121,16 +108,11 @@ impl ChatRequest {
     pub(super) fn call_results(&self) -> Result<Vec<CallResult>, ApiError> {
         let mut results = Vec::new();
         for message in self.messages.iter().rev().take_while(|message| message.role == "tool") {
-            let id = message.tool_call_id.as_deref().unwrap_or_default();
-            let parts = id.strip_prefix(CALL_PREFIX).and_then(|rest| rest.rsplit_once('_'));
-            let Some((session, call)) = parts else {
-                let id: String = id.chars().take(80).collect();
-                return Err(ApiError::bad_request(format!("tool_call_id {id:?} is of no call of a session")));
-            };
+            let (session, call) = parse_call_id("tool_call_id", message.tool_call_id.as_deref().unwrap_or_default())?;
             let content = message.content.as_ref().map(|content| to_content(0, content)).transpose()?;
             results.push(CallResult {
-                session: crate::params::parse_session_id(session)?,
-                call: crate::params::parse("tool_call_id", call)?,
+                session,
+                call,
                 outcome: ClientOutcome::Ok,
                 content: content.map(|content| content.text()).unwrap_or_default(),
             });
@@ -176,25 +158,9 @@ impl ChatRequest {
         };
         let mut turn = ChatTurn { prompt, history };
         if !instructions.is_empty() {
-            turn.add_instructions(&instructions.join("\n\n"));
+            add_instructions(&mut turn.history, &mut turn.prompt, &instructions.join("\n\n"));
         }
         Ok(turn)
-    }
-}
-
-impl ChatTurn {
-    /// Puts instructions of the client before the first message of the user. The prompt of the agent stays as it is.
-    fn add_instructions(&mut self, instructions: &str) {
-        let first = self.history.iter_mut().find_map(|message| match message {
-            Message::User { content } => Some(content),
-            Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
-        });
-        let first = first.unwrap_or(&mut self.prompt);
-        let text = format!("Instructions of the application:\n{instructions}\n\nMessage of the user:\n");
-        match first {
-            Content::Text(message) => message.insert_str(0, &text),
-            Content::Parts(parts) => parts.insert(0, contract::model::Part::Text { text }),
-        }
     }
 }
 
@@ -214,6 +180,8 @@ fn to_content(index: usize, content: &ChatContent) -> Result<Content, ApiError> 
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -232,7 +200,7 @@ mod tests {
         let found: Vec<_> =
             results.iter().map(|one| (one.session.as_str(), one.call.as_str(), &*one.content)).collect();
         assert_eq!(found, [("chat-1_a", "c1-1", "4")]);
-        assert_eq!(call_id(&results[0].session, &results[0].call), "call_chat-1_a_c1-1");
+        assert_eq!(super::super::function::call_id(&results[0].session, &results[0].call), "call_chat-1_a_c1-1");
         assert!(parse(&json!([{"role": "tool", "tool_call_id": "x", "content": "4"}])).is_err());
     }
 

@@ -4,7 +4,10 @@ mod chat;
 mod chat_reply;
 mod chat_request;
 mod errors;
+mod function;
+mod instructions;
 mod models;
+mod responses;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -17,6 +20,7 @@ pub(crate) fn routes(state: HttpState) -> Router {
         .route("/openai/v1/models", get(models::list))
         .route("/openai/v1/models/{model}", get(models::show))
         .route("/openai/v1/chat/completions", post(chat::complete))
+        .merge(responses::routes())
         .route("/openai/v1/{*path}", axum::routing::any(errors::unknown_path))
         .with_state(state)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
-use contract::command::{Answer, MessageMode, SendUserMessage, Start};
+use contract::command::{Answer, MessageMode, ResumeFrom, SendUserMessage, Start};
 use contract::model::{Content, Message};
 use contract::tool::sha256_hex;
 use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId};
@@ -17,7 +17,7 @@ use crate::params::{self, UnvalidatedCommand};
 use crate::session_api::SessionApi;
 
 /// Sessions of one name, of which all but the last have ended.
-const GENERATIONS_MAX: u32 = 16;
+pub(crate) const GENERATIONS_MAX: u32 = 16;
 /// When a client repeats a request whose turn has not begun.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -41,12 +41,18 @@ pub(crate) enum SessionChoice {
     Named(String),
     /// A session that must be there.
     Existing(SessionId),
+    /// A session of its own that begins with what another one has done so far, for later turns too.
+    Branch(ResumeFrom),
+    /// A session that has begun under this id. Once it has ended, others follow it that go on where it ended.
+    Continued(SessionId),
 }
 
 /// A turn that has begun, or that will begin once earlier ones have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BegunTurn {
     pub(crate) session_id: SessionId,
+    /// The slot of the commit that began or continued it.
+    pub(crate) slot: u64,
     /// The last event before those that follow from the request.
     pub(crate) seq: u64,
     pub(crate) start: TurnStart,
@@ -87,6 +93,12 @@ pub(crate) async fn begin_turn(
             let id = choose_id(api, caller, identity, None).await?;
             send_start(api, caller, &id, &id, request.into_start(interactive)).await?
         }
+        SessionChoice::Branch(from) => {
+            let id = choose_id(api, caller, identity, None).await?;
+            let start = Start { resume_from: Some(from), ..request.into_start(true) };
+            send_start(api, caller, &id, &id, start).await?
+        }
+        SessionChoice::Continued(session) => continue_after_end(api, caller, &session, request, identity).await?,
         SessionChoice::Named(name) => continue_named(api, caller, &name, request, identity).await?,
         SessionChoice::Existing(session) => {
             api.check_reach(caller, session.as_str()).await?;
@@ -103,7 +115,7 @@ pub(crate) async fn begin_turn(
         Some(_) => TurnStart::Running,
         None => TurnStart::Waiting { message: command_id, slot },
     };
-    Ok(BegunTurn { session_id, seq, start })
+    Ok(BegunTurn { session_id, slot, seq, start })
 }
 
 /// Answers calls of the client's tools, after which their turn goes on. A repeated answer changes nothing.
@@ -139,7 +151,10 @@ pub(crate) async fn answer_gate(
 ) -> Result<BegunTurn, ApiError> {
     access::authorize_part(caller, Method::AnswerGate)?;
     api.check_reach(caller, session.as_str()).await?;
-    let text = serde_json::to_vec(&answer).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    // A repeated request does not know the arguments of a gate that is closed.
+    let Answer { gate, arguments_sha256: _, decision, arguments, content, note } = &answer;
+    let text = serde_json::to_vec(&(gate, decision, arguments, content, note))
+        .map_err(|error| ApiError::bad_request(error.to_string()))?;
     let id = format!("gate-{}", &sha256_hex(&text)[..32]);
     let command = UnvalidatedCommand::new(session.as_str(), &id, true, answer)?;
     let reply = api.answer(caller, api.validate_command(caller, command).await?).await?.wait().await?;
@@ -148,12 +163,12 @@ pub(crate) async fn answer_gate(
 
 impl BegunTurn {
     fn running(reply: CommandReply) -> Result<Self, ApiError> {
-        let CommandReply { session_id, seq, done, .. } = reply;
+        let CommandReply { session_id, slot, seq, done, .. } = reply;
         if !done {
             let message = "the answer is stored, but the session has not handled it in time: repeat the request";
             return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER));
         }
-        Ok(Self { session_id, seq, start: TurnStart::Running })
+        Ok(Self { session_id, slot, seq, start: TurnStart::Running })
     }
 }
 
@@ -194,6 +209,42 @@ async fn continue_named(
     }
     let message = format!("the last {GENERATIONS_MAX} sessions of this name have ended: choose another name");
     Err(ApiError::new(ErrorCode::SessionEnded, message))
+}
+
+/// Sends the message to the last session that follows one, and starts another if that has ended too.
+async fn continue_after_end(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    first: &SessionId,
+    request: TurnRequest,
+    identity: &RequestIdentity,
+) -> Result<CommandReply, ApiError> {
+    let mut ended: Option<SessionId> = None;
+    for generation in 0..GENERATIONS_MAX {
+        let session = successor(first, generation)?;
+        api.check_reach_of_known(caller, session.as_str()).await?;
+        let command = choose_id(api, caller, identity, Some(&session)).await?;
+        match send_message(api, caller, session.as_str(), &command, &request).await {
+            Err(error) if error.code == ErrorCode::SessionEnded => ended = Some(session),
+            Err(error) if error.code == ErrorCode::UnknownSession => {
+                let Some(session_id) = ended else { return Err(error) };
+                let from = ResumeFrom { session_id, at: None };
+                let start = Start { resume_from: Some(from), ..request.into_start(true) };
+                return send_start(api, caller, session.as_str(), &command, start).await;
+            }
+            outcome => return outcome,
+        }
+    }
+    let message = format!("the session {first} and the {GENERATIONS_MAX} that followed it have ended");
+    Err(ApiError::new(ErrorCode::SessionEnded, message))
+}
+
+/// Returns the id of a session that follows another one, by its number from 1; number 0 is that one.
+pub(crate) fn successor(first: &SessionId, generation: u32) -> Result<SessionId, ApiError> {
+    if generation == 0 {
+        return Ok(first.clone());
+    }
+    params::parse_session_id(&format!("{first}-{generation}"))
 }
 
 /// Returns the id of the session of a name: tenants and their names share nothing.

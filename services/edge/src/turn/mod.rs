@@ -8,8 +8,9 @@ mod request_identity;
 mod stream;
 
 pub(crate) use begin::{
-    BegunTurn, CallResult, SessionChoice, TurnRequest, TurnStart, answer_calls, answer_gate, begin_turn,
+    BegunTurn, CallResult, GENERATIONS_MAX, SessionChoice, TurnRequest, TurnStart, answer_calls, answer_gate,
+    begin_turn, successor,
 };
-pub(crate) use follower::{TurnEnd, TurnPart};
+pub(crate) use follower::{TurnEnd, TurnFollower, TurnPart};
 pub(crate) use request_identity::RequestIdentity;
 pub(crate) use stream::TurnStream;

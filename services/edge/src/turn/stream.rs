@@ -50,7 +50,7 @@ impl TurnStream {
         begun: &BegunTurn,
         has_chunks: bool,
     ) -> Result<Self, ApiError> {
-        let BegunTurn { session_id, seq, start } = begun.clone();
+        let BegunTurn { session_id, seq, start, .. } = begun.clone();
         let watch = WatchParams { session_id: session_id.clone(), from_seq: seq + 1, no_chunks: !has_chunks };
         let (_, events) = api.open_stream(caller, &watch).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };

@@ -303,12 +303,16 @@ async fn body_of_100_mb_ends_its_connection_and_no_other() {
 }
 
 /// Sends a gRPC request with any bytes as its message.
-async fn raw_call(fixture: &Fixture, method: &str, body: Vec<u8>) -> Result<(), Status> {
+pub(crate) async fn raw_call(fixture: &Fixture, method: &str, body: Vec<u8>, key: Option<&str>) -> Result<(), Status> {
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", fixture.edge.addresses().grpc)).unwrap();
     let mut client = tonic::client::Grpc::new(channel.connect().await.unwrap());
     client.ready().await.unwrap();
     let path: PathAndQuery = format!("/ailoop.v1.Sessions/{method}").parse().unwrap();
-    client.unary(tonic::Request::new(body), path, raw::Codec).await.map(drop)
+    let mut request = tonic::Request::new(body);
+    if let Some(key) = key {
+        request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+    }
+    client.unary(request, path, raw::Codec).await.map(drop)
 }
 
 mod raw {
@@ -399,7 +403,7 @@ async fn bad_message_of_any_grpc_method_has_a_stable_code() {
             if fields.is_empty() && damaged.len() == 3 {
                 continue;
             }
-            let refused = raw_call(&fixture, &method, damaged.to_vec()).await;
+            let refused = raw_call(&fixture, &method, damaged.to_vec(), None).await;
             let Err(refused) = refused else { continue };
             assert_eq!(
                 (refused.code(), &*read_code(&refused)),
@@ -407,15 +411,15 @@ async fn bad_message_of_any_grpc_method_has_a_stable_code() {
                 "{method} {refused}"
             );
         }
-        let refused = raw_call(&fixture, &method, vec![0x12; FRAME_BYTES_MAX + 1]).await.unwrap_err();
+        let refused = raw_call(&fixture, &method, vec![0x12; FRAME_BYTES_MAX + 1], None).await.unwrap_err();
         assert_eq!(read_code(&refused), "too_large", "{method}: {refused}");
         for bad in ["a.b", "a*", ">", "a b", "ä"] {
             let Some((_, number)) = fields.iter().find(|(name, _)| name == "session_id") else { continue };
-            let refused = raw_call(&fixture, &method, message(&[(*number, bad)])).await.unwrap_err();
+            let refused = raw_call(&fixture, &method, message(&[(*number, bad)]), None).await.unwrap_err();
             let code = read_code(&refused);
             assert!(["bad_request", "empty_message"].contains(&&*code), "{method} {bad}: {refused}");
         }
     }
-    let refused = raw_call(&fixture, "UnheardOf", Vec::new()).await.unwrap_err();
+    let refused = raw_call(&fixture, "UnheardOf", Vec::new(), None).await.unwrap_err();
     assert_eq!((refused.code(), &*read_code(&refused)), (Code::Unimplemented, "unknown_method"));
 }

@@ -10,12 +10,14 @@ mod connections;
 mod dead_letters;
 mod http;
 mod idle_memory;
+mod isolation;
 mod listeners;
 mod lists;
 mod mail;
 mod openai;
 #[path = "../../../../crates/service/tests/suite/own_process.rs"]
 mod own_process;
+mod responses;
 mod support;
 mod tls;
 mod tokens;

@@ -1,0 +1,206 @@
+//! Begins the turn of a request for a response, or continues one that waits for the client.
+
+use std::collections::BTreeSet;
+
+use contract::command::{Answer, AnswerDecision, Configure, ResumeFrom};
+use contract::commit::Phase;
+use contract::event::GateKind;
+use contract::subject::SessionKey;
+use contract::tool::sha256_hex;
+use contract::{AgentId, SessionId};
+use session::Session;
+
+use super::ids::ResponseId;
+use super::request::{Answers, Continuation, Messages, ResponseRequest};
+use super::stored;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::openai::instructions::before_message;
+use crate::params::{self, UnvalidatedCommand};
+use crate::session_api::SessionApi;
+use crate::turn::{self, BegunTurn, RequestIdentity, SessionChoice, TurnRequest};
+
+/// Begins or continues the turn of a request.
+pub(super) async fn begin(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    request: &ResponseRequest,
+    identity: &RequestIdentity,
+) -> Result<BegunTurn, ApiError> {
+    let answers = request.answers()?;
+    if !answers.is_empty() {
+        return answer(api, caller, answers).await;
+    }
+    let continuation = request.continuation()?;
+    let mut messages = request.messages()?;
+    let instructions = request.instructions(&mut messages);
+    let session = match &continuation {
+        Continuation::Nothing => None,
+        Continuation::Conversation(first) => Some(find_last(api, caller, first).await?),
+        Continuation::Previous(response) => Some(load(api, caller, &response.session).await?),
+    };
+    if let Some(session) = &session
+        && let Some(begun) = answer_question(api, caller, session, &messages).await?
+    {
+        return Ok(begun);
+    }
+    let choice = match continuation {
+        Continuation::Nothing => SessionChoice::New { interactive: false },
+        Continuation::Conversation(first) => SessionChoice::Continued(first),
+        Continuation::Previous(response) => continue_or_branch(api, caller, &response, session.as_ref()).await?,
+    };
+    if let Some(instructions) = instructions
+        && !session.as_ref().is_some_and(|session| has_instructions(session, &instructions))
+    {
+        messages.add_instructions(&instructions);
+    }
+    let agent = choose_agent(api, caller, request, session.as_ref(), &choice).await?;
+    // What a session has, it knows.
+    let history = if choice == (SessionChoice::New { interactive: false }) { messages.history } else { Vec::new() };
+    let request = TurnRequest { agent, prompt: messages.prompt, history, client_tools: request.client_tools()? };
+    turn::begin_turn(api, caller, request, choice, identity).await
+}
+
+/// Answers everything that a turn waits for. The turn goes on when nothing is left, so all of it must be there at once.
+async fn answer(api: &SessionApi, caller: &ApiCaller, answers: Answers) -> Result<BegunTurn, ApiError> {
+    let sessions: BTreeSet<&SessionId> = answers
+        .results
+        .iter()
+        .map(|result| &result.session)
+        .chain(answers.approvals.iter().map(|one| &one.session))
+        .collect();
+    let Some(session) = sessions.first().filter(|_| sessions.len() == 1).map(|session| (*session).clone()) else {
+        return Err(ApiError::bad_request("the answers are for several sessions: send them one by one"));
+    };
+    let state = load(api, caller, &session).await?;
+    let (gates, calls) = (state.gates(), state.client_calls());
+    let open = gates.iter().map(|gate| &gate.gate).chain(calls.iter().map(|call| &call.call));
+    let answered: BTreeSet<_> =
+        answers.approvals.iter().map(|one| &one.gate).chain(answers.results.iter().map(|one| &one.call)).collect();
+    let (known, missing): (Vec<_>, Vec<_>) = open.partition(|id| answered.contains(id));
+    // Answers to nothing that is open are repeated ones, whatever the session waits for now.
+    if !known.is_empty() && !missing.is_empty() {
+        let missing: Vec<&str> = missing.into_iter().map(contract::CallId::as_str).collect();
+        let message = format!("the session waits for {} too: answer everything in one request", missing.join(", "));
+        return Err(ApiError::bad_request(message));
+    }
+    let mut last: Option<BegunTurn> = None;
+    for approval in answers.approvals {
+        // A gate that is closed refuses the answer, unless it is the one that closed it.
+        let arguments_sha256 = gates
+            .iter()
+            .find(|gate| gate.gate == approval.gate)
+            .map_or_else(|| sha256_hex(b""), |gate| gate.arguments_sha256.clone());
+        let decision = if approval.is_approved { AnswerDecision::Approve } else { AnswerDecision::Deny };
+        let answer = Answer { note: approval.note, ..Answer::new(approval.gate, arguments_sha256, decision) };
+        let begun = turn::answer_gate(api, caller, &session, answer).await?;
+        last = Some(last.filter(|last| last.seq > begun.seq).unwrap_or(begun));
+    }
+    if !answers.results.is_empty() {
+        let begun = turn::answer_calls(api, caller, answers.results).await?;
+        last = Some(last.filter(|last| last.seq > begun.seq).unwrap_or(begun));
+    }
+    last.ok_or_else(|| ApiError::bad_request("there is no answer"))
+}
+
+/// Answers the question that the turn waits with. `None` if there is none.
+async fn answer_question(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &Session,
+    messages: &Messages,
+) -> Result<Option<BegunTurn>, ApiError> {
+    let Some(gate) = session.gates().into_iter().find(|gate| gate.kind == GateKind::Question) else { return Ok(None) };
+    let answer = Answer {
+        content: Some(messages.prompt.text()),
+        ..Answer::new(gate.gate, gate.arguments_sha256, AnswerDecision::Answer)
+    };
+    turn::answer_gate(api, caller, &session.key().session, answer).await.map(Some)
+}
+
+/// Continues the session of a response if it was the last one there, and branches off where it ended otherwise.
+async fn continue_or_branch(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    response: &ResponseId,
+    session: Option<&Session>,
+) -> Result<SessionChoice, ApiError> {
+    let stored = stored::find(api, caller, response).await?;
+    let replayed = stored::replay(api, caller, response, &stored).await?;
+    let Some(session) = session else { return Ok(SessionChoice::Existing(response.session.clone())) };
+    let summary = session.summary();
+    let has_ended = summary.phase == Phase::Ended;
+    match (replayed.turn, replayed.end) {
+        (Some(turn), Some(at)) if has_ended || summary.turn > turn => {
+            Ok(SessionChoice::Branch(ResumeFrom { session_id: response.session.clone(), at: Some(at) }))
+        }
+        (_, _) => Ok(SessionChoice::Existing(response.session.clone())),
+    }
+}
+
+/// Chooses the agent, and gives it to the session if it has another one.
+async fn choose_agent(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    request: &ResponseRequest,
+    session: Option<&Session>,
+    choice: &SessionChoice,
+) -> Result<AgentId, ApiError> {
+    let current = session.map(|session| session.summary().agent);
+    let Some(model) = &request.model else {
+        let Some(current) = current else {
+            return Err(ApiError::bad_request("`model` is missing: GET /models lists the agents"));
+        };
+        return params::parse("model", &current);
+    };
+    let agents = api.list_agents(caller).await?;
+    let named = |agent: &&crate::session_api::AgentInfo| {
+        agent.id.as_str() == model || agent.aliases.iter().any(|alias| alias.as_str() == model)
+    };
+    let agent =
+        agents.iter().find(named).map_or_else(|| params::parse("model", model), |agent| Ok(agent.id.clone()))?;
+    let is_new = matches!(choice, SessionChoice::New { .. } | SessionChoice::Branch(_));
+    if let (Some(session), Some(current), false) = (session, current, is_new)
+        && current != agent.as_str()
+        && session.phase() != Phase::Ended
+    {
+        let body = Configure { agent: Some(agent.clone()), ..Configure::default() };
+        let command = UnvalidatedCommand::new(session.key().session.as_str(), "", true, body)?;
+        api.configure(caller, api.validate_command(caller, command).await?).await?.wait().await?;
+    }
+    Ok(agent)
+}
+
+/// Loads a session that the caller reaches.
+pub(super) async fn load(api: &SessionApi, caller: &ApiCaller, session: &SessionId) -> Result<Session, ApiError> {
+    api.check_reach(caller, session.as_str()).await?;
+    api.load_session_of(&SessionKey { tenant: caller.tenant.clone(), session: session.clone() }).await
+}
+
+/// Loads the last session of a conversation that there is.
+pub(super) async fn find_last(api: &SessionApi, caller: &ApiCaller, first: &SessionId) -> Result<Session, ApiError> {
+    let mut last = load(api, caller, first).await?;
+    for generation in 1.. {
+        if last.phase() != Phase::Ended {
+            break;
+        }
+        let next = turn::successor(first, generation)?;
+        if generation >= turn::GENERATIONS_MAX || !api.is_session_known(caller, &next).await? {
+            break;
+        }
+        last = load(api, caller, &next).await?;
+    }
+    Ok(last)
+}
+
+/// Whether the last instructions in a session are these.
+fn has_instructions(session: &Session, instructions: &str) -> bool {
+    let (any, these) = (before_message(""), before_message(instructions));
+    let head = any.lines().next().unwrap_or_default();
+    let messages = session.export_transcript();
+    let last = messages.iter().rev().find_map(|message| {
+        let contract::model::Message::User { content } = message else { return None };
+        Some(content.text()).filter(|text| text.starts_with(head))
+    });
+    last.is_some_and(|text| text.starts_with(&these))
+}

@@ -1,0 +1,188 @@
+//! Conversations: interactive sessions that go on in another one when they have ended.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, RawQuery, Request, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use contract::command::{ControlReason, Start};
+use contract::commit::Phase;
+use contract::event::Event;
+use contract::model::Message;
+use contract::subject::SessionKey;
+use contract::{CommandId, ErrorCode, SessionId};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use service::connections::Connection;
+
+use super::request::{Input, messages_of};
+use super::{begin, ids, items};
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate, read_body};
+use crate::clock;
+use crate::method::Method;
+use crate::openai::errors::to_response;
+use crate::params::{self, TranscriptParams, UnvalidatedCommand};
+use crate::session_api::SessionApi;
+use crate::turn;
+
+/// Turns of a session that a list of items reads.
+const TURNS_MAX: u32 = 1_000;
+
+#[derive(Debug, Default, Deserialize)]
+struct NewConversation {
+    #[serde(default)]
+    items: Option<Vec<Value>>,
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
+}
+
+/// Starts a session that waits for its first message, for `POST /conversations`.
+pub(super) async fn create(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let answer = async {
+        let caller = authenticate(&state, &parts.headers, &connection).await?;
+        state.api.authorize(&caller, Method::StartSession, None).await?;
+        let body = read_body(&state, body, connection).await?;
+        let new: NewConversation = if body.is_empty() {
+            NewConversation::default()
+        } else {
+            serde_json::from_slice(&body).map_err(ApiError::bad_request_by_parser)?
+        };
+        let messages = messages_of(&Input::Items(new.items.unwrap_or_default()))?;
+        let messages: Vec<Message> =
+            messages.into_iter().filter(|message| !matches!(message, Message::System { .. })).collect();
+        let conversation = ids::new_conversation(params::generate_id::<CommandId>()?.as_str());
+        let session = ids::session_of_conversation(&conversation)?;
+        let start = Start { messages, interactive: true, ..Start::default() };
+        let command = UnvalidatedCommand::new(session.as_str(), session.as_str(), true, start)?;
+        let command = state.api.validate_command(&caller, command).await?;
+        Box::pin(state.api.start(&caller, command)).await?.wait().await?;
+        Ok(axum::Json(to_json(&conversation, clock::now().as_millis(), new.metadata.as_ref())).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Shows a conversation, for `GET /conversations/{id}`.
+pub(super) async fn show(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        let started = find(&state.api, &caller, Method::GetSession, &id).await?;
+        Ok(axum::Json(to_json(&id, started, None)).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Takes metadata for `POST /conversations/{id}`. They are not kept, and the answer shows that.
+pub(super) async fn update(
+    state: State<HttpState>,
+    connection: Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    id: Path<String>,
+) -> Response {
+    show(state, connection, headers, id).await
+}
+
+/// Ends a conversation, for `DELETE /conversations/{id}`. Its items stay, as OpenAI has it.
+pub(super) async fn end(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        let first = ids::session_of_conversation(&id)?;
+        state.api.authorize(&caller, Method::StopSession, Some(first.as_str())).await?;
+        let last = begin::find_last(&state.api, &caller, &first).await?;
+        if last.phase() != Phase::Ended {
+            let reason = ControlReason { reason: Some("the conversation was deleted".to_owned()) };
+            let command = UnvalidatedCommand::new(last.key().session.as_str(), "", true, reason)?;
+            let command = state.api.validate_command(&caller, command).await?;
+            state.api.stop(&caller, command).await?.wait().await?;
+        }
+        let deleted = json!({"id": id, "object": "conversation.deleted", "deleted": true});
+        Ok(axum::Json(deleted).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Lists the items of a conversation, for `GET /conversations/{id}/items`.
+pub(super) async fn list_items(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        let query = items::PageQuery::parse(query.as_deref().unwrap_or_default())?;
+        find(&state.api, &caller, Method::GetTranscript, &id).await?;
+        let first = ids::session_of_conversation(&id)?;
+        let found = load_items(&state.api, &caller, &first).await?;
+        let numbered =
+            found.into_iter().enumerate().map(|(index, item)| items::with_id(item, &format!("item_{index}")));
+        Ok(axum::Json(query.page(numbered.collect())?).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Refuses items without a turn: an agent answers every message.
+pub(super) async fn refuse_items(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+) -> Response {
+    let message = "items cannot be added alone: POST /responses with `conversation` adds them, and an agent answers";
+    let refusal = ApiError::new(ErrorCode::UnknownMethod, message);
+    to_response(&authenticate(&state, &headers, &connection).await.err().unwrap_or(refusal))
+}
+
+/// Finds a conversation that the caller reaches; returns when it began, in milliseconds.
+async fn find(api: &SessionApi, caller: &ApiCaller, method: Method, id: &str) -> Result<u64, ApiError> {
+    let first = ids::session_of_conversation(id)?;
+    api.authorize(caller, method, Some(first.as_str())).await?;
+    Ok(begin::load(api, caller, &first).await?.summary().started.as_millis())
+}
+
+/// Loads the items of all sessions of a conversation, in the order of time.
+async fn load_items(api: &SessionApi, caller: &ApiCaller, first: &SessionId) -> Result<Vec<Value>, ApiError> {
+    let key = SessionKey { tenant: caller.tenant.clone(), session: first.clone() };
+    let start = api.bus().commit_at(&key, 0).await?;
+    let started = start.iter().flat_map(|commit| &commit.events).find_map(|event| {
+        let Event::SessionStarted(started) = event else { return None };
+        Some(items::of_messages(&started.messages))
+    });
+    let mut found = started.unwrap_or_default();
+    for generation in 0..turn::GENERATIONS_MAX {
+        let session = turn::successor(first, generation)?;
+        if generation > 0 && !api.is_session_known(caller, &session).await? {
+            break;
+        }
+        let mut after = Some(0);
+        while let Some(turn) = after.filter(|turn| *turn < TURNS_MAX) {
+            let params = TranscriptParams { session_id: session.clone(), after: turn, limit: 0 };
+            let page = api.get_transcript(caller, params).await?;
+            found.extend(page.turns.iter().flat_map(items::of_turn));
+            after = page.next_after;
+        }
+    }
+    Ok(found)
+}
+
+fn to_json(id: &str, created_ms: u64, metadata: Option<&Map<String, Value>>) -> Value {
+    let metadata = metadata.cloned().unwrap_or_default();
+    json!({"id": id, "object": "conversation", "created_at": created_ms / 1_000, "metadata": metadata})
+}

@@ -1,0 +1,151 @@
+//! Messages of a session as items of a conversation.
+
+use contract::event::Event;
+use contract::model::{Content, Message, Part};
+use serde_json::{Value, json};
+use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
+
+use super::builder::SERVER_LABEL;
+use crate::api_error::ApiError;
+
+/// Items of one page, and the default.
+const PAGE_MAX: usize = 100;
+const PAGE_DEFAULT: usize = 20;
+
+/// Returns a message of the user that an event has.
+pub(super) fn of_event(event: &Event) -> Option<Value> {
+    let Event::UserProcessed(message) = event else { return None };
+    Some(user(&message.content))
+}
+
+/// Returns the items of messages that came with the start of a session.
+pub(super) fn of_messages(messages: &[Message]) -> Vec<Value> {
+    let item = |message: &Message| match message {
+        Message::User { content } => Some(user(content)),
+        Message::Assistant { content, .. } => Some(assistant(content)),
+        Message::System { .. } | Message::Tool { .. } => None,
+    };
+    messages.iter().filter_map(item).collect()
+}
+
+/// Returns the items of a turn.
+pub(super) fn of_turn(turn: &ReadableTurn) -> Vec<Value> {
+    turn.messages.iter().flat_map(of_message).collect()
+}
+
+fn of_message(message: &ReadableMessage) -> Vec<Value> {
+    match message {
+        ReadableMessage::User { text, .. } => vec![user(&Content::Text(text.clone()))],
+        ReadableMessage::Assistant { text, tool_calls, .. } => {
+            let said = (!text.is_empty()).then(|| assistant(text));
+            said.into_iter().chain(tool_calls.iter().map(of_call)).collect()
+        }
+    }
+}
+
+fn of_call(call: &ReadableCall) -> Value {
+    let status = if call.outcome.is_some() { "completed" } else { "in_progress" };
+    json!({
+        "type": "mcp_call", "server_label": SERVER_LABEL, "name": call.tool, "arguments": call.arguments,
+        "status": status, "output": call.result, "error": null, "approval_request_id": null,
+    })
+}
+
+fn user(content: &Content) -> Value {
+    let parts: Vec<Value> = match content {
+        Content::Text(text) => vec![json!({"type": "input_text", "text": text})],
+        Content::Parts(parts) => parts.iter().map(of_part).collect(),
+    };
+    json!({"type": "message", "role": "user", "status": "completed", "content": parts})
+}
+
+fn of_part(part: &Part) -> Value {
+    match part {
+        Part::Text { text } => json!({"type": "input_text", "text": text}),
+        Part::ImageUrl { image_url } => json!({"type": "input_image", "image_url": image_url.url, "detail": "auto"}),
+    }
+}
+
+fn assistant(text: &str) -> Value {
+    let part = json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []});
+    json!({"type": "message", "role": "assistant", "status": "completed", "content": [part]})
+}
+
+/// Gives an item its id.
+pub(super) fn with_id(mut item: Value, id: &str) -> Value {
+    item["id"] = json!(id);
+    item
+}
+
+/// Makes a list of all items.
+pub(super) fn page(data: &[Value]) -> Value {
+    json!({
+        "object": "list", "first_id": data.first().map(|item| &item["id"]), "last_id": data.last().map(|item| &item["id"]),
+        "has_more": false, "data": data,
+    })
+}
+
+/// Which page of a list is wanted.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct PageQuery {
+    after: Option<String>,
+    limit: usize,
+    is_ascending: bool,
+}
+
+impl PageQuery {
+    /// Parses the query of a request for a list.
+    pub(super) fn parse(query: &str) -> Result<Self, ApiError> {
+        let mut parsed = Self { after: None, limit: PAGE_DEFAULT, is_ascending: false };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "after" => parsed.after = Some(value.into_owned()),
+                "limit" => {
+                    let limit = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
+                    let message = format!("`limit` must be a number from 1 to {PAGE_MAX}");
+                    parsed.limit = limit.ok_or_else(|| ApiError::bad_request(message))?;
+                }
+                "order" => parsed.is_ascending = value == "asc",
+                _ => {}
+            }
+        }
+        Ok(parsed)
+    }
+
+    /// Makes the page of a list whose items are in the order of time.
+    pub(super) fn page(&self, mut data: Vec<Value>) -> Result<Value, ApiError> {
+        if !self.is_ascending {
+            data.reverse();
+        }
+        if let Some(after) = &self.after {
+            let place = data.iter().position(|item| item["id"].as_str() == Some(after.as_str()));
+            let place = place.ok_or_else(|| super::ids::unknown("item", after))?;
+            data.drain(..=place);
+        }
+        let has_more = data.len() > self.limit;
+        data.truncate(self.limit);
+        let mut page = page(&data);
+        page["has_more"] = json!(has_more);
+        Ok(page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_follow_one_another_in_both_orders() {
+        let data: Vec<Value> = (0..5).map(|number| json!({"id": format!("i{number}")})).collect();
+        let ids = |query: &str| {
+            let page = PageQuery::parse(query).unwrap().page(data.clone()).unwrap();
+            let ids = page["data"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap().to_owned());
+            (ids.collect::<Vec<_>>().join(" "), page["has_more"] == true)
+        };
+        assert_eq!(ids("limit=2&order=asc"), ("i0 i1".to_owned(), true));
+        assert_eq!(ids("limit=3&order=asc&after=i1"), ("i2 i3 i4".to_owned(), false));
+        assert_eq!(ids("limit=2&after=i3"), ("i2 i1".to_owned(), true));
+        assert!(PageQuery::parse("after=x").unwrap().page(data.clone()).is_err());
+        assert!(PageQuery::parse("limit=0").is_err());
+    }
+}

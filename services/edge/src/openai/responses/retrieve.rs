@@ -1,0 +1,140 @@
+//! What can be done with a response that has begun: read it, take up its stream, cancel it.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use contract::ErrorCode;
+use contract::command::ControlReason;
+use contract::subject::SessionKey;
+use serde_json::Value;
+use service::connections::Connection;
+
+use super::builder::ResponseBuilder;
+use super::ids::ResponseId;
+use super::{items, stored, stream};
+use crate::access::{self, ApiCaller};
+use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate};
+use crate::method::Method;
+use crate::openai::errors::to_response;
+use crate::params::UnvalidatedCommand;
+use crate::session_api::SessionApi;
+use crate::turn::TurnStream;
+
+/// Reads a response, or takes up its stream, for `GET /responses/{id}`.
+pub(super) async fn show(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        let (id, query) = (ResponseId::parse(&id)?, Query::parse(query.as_deref().unwrap_or_default())?);
+        let stored = stored::find(&state.api, &caller, &id).await?;
+        if !query.is_streamed {
+            let replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
+            return Ok(axum::Json(replayed.builder.response()).into_response());
+        }
+        access::authorize_part(&caller, Method::WatchSession)?;
+        let turn = TurnStream::open(&state.api, &caller, &stored.begun, true).await?;
+        let builder = ResponseBuilder::new(id, stored.fields, query.starting_after);
+        Ok(stream::respond(builder, turn))
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Stops the session of a response that runs, for `POST /responses/{id}/cancel`.
+pub(super) async fn cancel(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        let id = ResponseId::parse(&id)?;
+        let stored = stored::find(&state.api, &caller, &id).await?;
+        let mut replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
+        if !replayed.builder.is_over() {
+            stop(&state.api, &caller, &id).await?;
+            replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
+        }
+        Ok(axum::Json(replayed.builder.response()).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+async fn stop(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) -> Result<(), ApiError> {
+    api.authorize(caller, Method::StopSession, Some(id.session.as_str())).await?;
+    let reason = ControlReason { reason: Some("the response was cancelled".to_owned()) };
+    let command = UnvalidatedCommand::new(id.session.as_str(), "", true, reason)?;
+    match api.stop(caller, api.validate_command(caller, command).await?).await?.wait().await {
+        // It has ended meanwhile.
+        Err(error) if error.code == ErrorCode::SessionEnded => Ok(()),
+        outcome => outcome.map(|_| ()),
+    }
+}
+
+/// Lists the messages of a response, for `GET /responses/{id}/input_items`.
+pub(super) async fn list_input_items(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        let id = ResponseId::parse(&id)?;
+        stored::find(&state.api, &caller, &id).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
+        let commit = state.api.bus().commit_at(&key, id.slot).await?;
+        let messages = commit.iter().flat_map(|commit| &commit.events).filter_map(items::of_event);
+        let data: Vec<Value> =
+            messages.enumerate().map(|(index, item)| items::with_id(item, &id.message(index))).collect();
+        Ok(axum::Json(items::page(&data)).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Refuses to delete a response: it is a part of the log of its session.
+pub(super) async fn refuse_delete(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+) -> Response {
+    let message =
+        "a response is a part of its session and cannot be deleted alone: `ailoop sessions rm` erases sessions";
+    let refusal = ApiError::new(ErrorCode::UnknownMethod, message);
+    to_response(&authenticate(&state, &headers, &connection).await.err().unwrap_or(refusal))
+}
+
+/// The query of a request for a response.
+#[derive(Debug, Default)]
+struct Query {
+    is_streamed: bool,
+    starting_after: Option<u64>,
+}
+
+impl Query {
+    fn parse(query: &str) -> Result<Self, ApiError> {
+        let mut parsed = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "stream" => parsed.is_streamed = value == "true",
+                "starting_after" => {
+                    let number = value.parse();
+                    parsed.starting_after =
+                        Some(number.map_err(|_| ApiError::bad_request("`starting_after` must be a sequence number"))?);
+                }
+                // `include`, `include_obfuscation` and others change nothing here.
+                _ => {}
+            }
+        }
+        Ok(parsed)
+    }
+}
