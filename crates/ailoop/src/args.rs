@@ -92,6 +92,8 @@ pub enum CliCommand {
     Resume(ControlArgs),
     /// End a session and cancel its running calls
     Stop(ControlArgs),
+    /// Cancel the running turn of a session, which stays open for messages
+    Cancel(ControlArgs),
     /// Begin a session with the transcript of another one, which stays unchanged
     Fork(ForkArgs),
     /// Change settings of an open session: model, features, limits

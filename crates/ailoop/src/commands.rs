@@ -55,6 +55,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Send(args) => control::send_message(&args, terminal).await,
         CliCommand::Pause(args) => control::control_session(ControlVerb::Pause, &args, terminal).await,
         CliCommand::Resume(args) => control::control_session(ControlVerb::Resume, &args, terminal).await,
+        CliCommand::Cancel(args) => control::control_session(ControlVerb::CancelTurn, &args, terminal).await,
         CliCommand::Stop(args) => control::control_session(ControlVerb::Stop, &args, terminal).await,
         CliCommand::Fork(args) => control::fork_session(&args, terminal).await,
         CliCommand::Approvals(args) => approvals::run(&args, terminal).await,

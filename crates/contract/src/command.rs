@@ -27,6 +27,8 @@ pub enum Verb {
     Resume,
     /// Cancel what is in flight and end.
     Stop,
+    /// Cancel the running turn; the session goes on.
+    CancelTurn,
     /// A person's answer to a gate.
     Answer,
     /// Remove all messages but the system prompt.
@@ -53,6 +55,7 @@ impl Verb {
         Self::Pause,
         Self::Resume,
         Self::Stop,
+        Self::CancelTurn,
         Self::Answer,
         Self::ClearHistory,
         Self::Configure,
@@ -71,6 +74,7 @@ impl Verb {
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::Stop => "stop",
+            Self::CancelTurn => "cancel_turn",
             Self::Answer => "answer",
             Self::ClearHistory => "clear_history",
             Self::Configure => "configure",
@@ -95,6 +99,7 @@ impl Verb {
             | Self::Pause
             | Self::Resume
             | Self::Stop
+            | Self::CancelTurn
             | Self::Answer
             | Self::ClearHistory
             | Self::Configure
@@ -493,7 +498,7 @@ impl SendUserMessage {
     }
 }
 
-/// Payload of `pause`, `resume`, `stop` and `clear_history`.
+/// Payload of `pause`, `resume`, `stop`, `cancel_turn` and `clear_history`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct ControlReason {

@@ -141,7 +141,7 @@ pub fn message(message: &SendUserMessage) -> Result<(), Refusal> {
     client_tools(message.client_tools.as_deref().unwrap_or_default())
 }
 
-/// Checks a `pause`, `resume`, `stop` or `clear_history`.
+/// Checks a `pause`, `resume`, `stop`, `cancel_turn` or `clear_history`.
 pub fn reason(because: &ControlReason) -> Result<(), Refusal> {
     short(because.reason.as_deref(), "reason")
 }

@@ -49,6 +49,8 @@ pub enum Body {
     Resume(ControlReason),
     /// Command `stop`: end the session.
     Stop(ControlReason),
+    /// Command `cancel_turn`: end the running turn.
+    CancelTurn(ControlReason),
     /// Command `answer`: a decision at a gate.
     Answer(Answer),
     /// Command `answer_tool_call`: a client's answer to a call of a tool that a client brought.

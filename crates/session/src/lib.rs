@@ -298,6 +298,7 @@ impl Session {
             | Body::Stop(_)
             | Body::Answer(_)
             | Body::AnswerToolCall(_)
+            | Body::CancelTurn(_)
             | Body::Clear(_)
             | Body::Configure(_)
             | Body::ToolResult(_)

@@ -149,6 +149,15 @@ impl SessionApi {
         self.submit(caller, Verb::Stop, request, None).await
     }
 
+    /// Cancels the running turn of a session, which goes on.
+    pub(crate) async fn cancel_turn(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<ControlReason>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit(caller, Verb::CancelTurn, request, None).await
+    }
+
     pub(crate) async fn answer(
         &self,
         caller: &ApiCaller,

@@ -58,6 +58,7 @@ pub(crate) async fn begin(
         Method::PauseSession => command!(pause),
         Method::ResumeSession => command!(resume),
         Method::StopSession => command!(stop),
+        Method::CancelTurn => command!(cancel_turn),
         Method::AnswerGate => command!(answer),
         Method::AnswerToolCall => command!(answer_call),
         Method::ConfigureSession => command!(configure),

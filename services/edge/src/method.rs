@@ -52,6 +52,7 @@ methods! {
     PauseSession = "session.pause", Run, Agents;
     ResumeSession = "session.resume", Run, Agents;
     StopSession = "session.stop", Run, Agents;
+    CancelTurn = "session.cancel_turn", Run, Agents;
     AnswerGate = "session.answer", Approve, Agents;
     AnswerToolCall = "session.answer_call", Run, Agents;
     ClearSession = "session.clear", Run, Agents;

@@ -110,6 +110,7 @@ impl DeliveredInput {
             Verb::Stop => DeliveredBody::Ready(Body::Stop(input.command::<ControlReason>(&body)?)),
             Verb::Answer => DeliveredBody::Ready(Body::Answer(input.command::<Answer>(&body)?)),
             Verb::AnswerToolCall => DeliveredBody::Ready(Body::AnswerToolCall(input.command::<AnswerToolCall>(&body)?)),
+            Verb::CancelTurn => DeliveredBody::Ready(Body::CancelTurn(input.command::<ControlReason>(&body)?)),
             Verb::ClearHistory => DeliveredBody::Ready(Body::Clear(input.command::<ControlReason>(&body)?)),
             Verb::Configure => DeliveredBody::Configure(Box::new(input.command::<Configure>(&body)?)),
             Verb::ProvideToolResult => {

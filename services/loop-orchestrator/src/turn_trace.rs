@@ -117,6 +117,8 @@ mod tests {
             iterations: 1,
             final_response: String::new(),
             spent: Spent::default(),
+            by: None,
+            note: None,
         };
         EndedTurn::find(&session, &[Event::TurnCompleted(completed)]).unwrap().is_left_out
     }

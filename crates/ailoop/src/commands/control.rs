@@ -1,4 +1,4 @@
-//! `ailoop send`, `pause`, `resume`, `stop`, `fork` and `configure`.
+//! `ailoop send`, `pause`, `resume`, `stop`, `cancel`, `fork` and `configure`.
 
 use contract::ErrorCode;
 use proto::{CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRequest};
@@ -21,6 +21,7 @@ pub(super) enum ControlVerb {
     Pause,
     Resume,
     Stop,
+    CancelTurn,
 }
 
 pub(super) async fn control_session(
@@ -72,6 +73,7 @@ impl ControlVerb {
             Self::Pause => "paused",
             Self::Resume => "resumed",
             Self::Stop => "stopped",
+            Self::CancelTurn => "cancelled",
         }
     }
 
@@ -81,6 +83,8 @@ impl ControlVerb {
             Self::Pause => ["idle", "running"].contains(&phase),
             Self::Resume => phase == "paused",
             Self::Stop => phase != "ended",
+            // A session that is paused, or waits for a person, may have a turn.
+            Self::CancelTurn => !["ended", "idle"].contains(&phase),
         }
     }
 
@@ -92,6 +96,7 @@ impl ControlVerb {
             Self::Pause => sessions.pause(request).await,
             Self::Resume => sessions.resume(request).await,
             Self::Stop => sessions.stop(request).await,
+            Self::CancelTurn => sessions.cancel_turn(request).await,
         };
         reply.map(tonic::Response::into_inner).map_err(|status| client.failure(&status))
     }

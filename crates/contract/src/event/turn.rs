@@ -267,4 +267,10 @@ pub struct TurnCompleted {
     pub final_response: String,
     /// Tokens and money that were used.
     pub spent: Spent,
+    /// Client that cancelled it, where one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Reason that the client gave, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }

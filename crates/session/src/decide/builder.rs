@@ -103,6 +103,7 @@ impl DecisionBuilder<'_> {
                 self.stop(control_reason);
                 Ok(())
             }
+            Body::CancelTurn(control_reason) => self.cancel_turn(control_reason),
             Body::Answer(answer) => self.answer(answer),
             Body::AnswerToolCall(answer) => self.answer_tool_call(answer),
             Body::Clear(control_reason) => self.clear(control_reason),
@@ -152,6 +153,7 @@ impl DecisionBuilder<'_> {
             Body::Pause(control_reason)
             | Body::Resume(control_reason)
             | Body::Stop(control_reason)
+            | Body::CancelTurn(control_reason)
             | Body::Clear(control_reason) => check::reason(control_reason),
             Body::Answer(answer) => check::answer(answer),
             Body::AnswerToolCall(answer) => check::answer_tool_call(answer),

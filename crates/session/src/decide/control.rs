@@ -1,4 +1,4 @@
-//! `pause`, `resume`, `stop`, `clear_history`.
+//! `pause`, `resume`, `stop`, `cancel_turn`, `clear_history`.
 
 use contract::ErrorCode;
 use contract::command::{ControlReason, Verb};
@@ -40,6 +40,22 @@ impl DecisionBuilder<'_> {
         }
         let status = self.status(control_reason);
         self.end_session_because(EndReason::Stopped, None, Some(status));
+    }
+
+    /// Ends the running turn. A session that has nothing else to do ends with it.
+    pub(super) fn cancel_turn(&mut self, control_reason: &ControlReason) -> Result<(), Rejection> {
+        if self.state.turn.is_none() {
+            return Err(Rejection::new(ErrorCode::NotNow, "no turn is running"));
+        }
+        let is_interactive = self.state.setup.as_ref().is_some_and(|setup| setup.interactive);
+        if !is_interactive && self.state.waiting.is_empty() {
+            self.stop(control_reason);
+            return Ok(());
+        }
+        self.handled();
+        let status = self.status(control_reason);
+        self.end_turn_because(StopReason::Stopped, Some(status));
+        Ok(())
     }
 
     pub(super) fn clear(&mut self, control_reason: &ControlReason) -> Result<(), Rejection> {

@@ -26,6 +26,11 @@ const LAST_RESULT_BYTES: usize = 1_000;
 impl DecisionBuilder<'_> {
     /// Ends the running turn: what is open is cancelled, each call gets its one result.
     pub(super) fn end_turn(&mut self, reason: StopReason) {
+        self.end_turn_because(reason, None);
+    }
+
+    /// As [`Self::end_turn`], with who cancelled it and why.
+    pub(super) fn end_turn_because(&mut self, reason: StopReason, status: Option<StatusChanged>) {
         let Some(turn) = self.state.turn.clone() else { return };
         match &turn.activity {
             Activity::AwaitingModel(model)
@@ -41,7 +46,7 @@ impl DecisionBuilder<'_> {
             Activity::AwaitingUser { gate, .. } => self.close_gate(gate, AnswerDecision::Deny, None, None),
             Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => {}
         }
-        self.complete(turn, reason);
+        self.complete(turn, reason, status);
     }
 
     /// Ends the turn at a limit at which the model gave no answer: the user reads that, and the last results.
@@ -57,11 +62,12 @@ impl DecisionBuilder<'_> {
             turn.text.push_str("\n\n");
         }
         turn.text.push_str(&answer);
-        self.complete(turn, limit);
+        self.complete(turn, limit, None);
     }
 
     /// Nothing of the turn is open any more.
-    fn complete(&mut self, turn: TurnState, reason: StopReason) {
+    fn complete(&mut self, turn: TurnState, reason: StopReason, status: Option<StatusChanged>) {
+        let (by, note) = status.map_or((None, None), |status| (status.by, status.reason));
         let step = turn.iterations();
         let TurnState { number, text, spent, .. } = turn;
         self.emit(Event::TurnCompleted(TurnCompleted {
@@ -71,6 +77,8 @@ impl DecisionBuilder<'_> {
             iterations: step,
             final_response: text.clone(),
             spent,
+            by,
+            note,
         }));
         let interactive = self.state.setup.as_ref().is_some_and(|setup| setup.interactive);
         if interactive || !self.state.waiting.is_empty() || reason == StopReason::Stopped {

@@ -12,6 +12,7 @@ mod archive;
 mod attempts;
 mod bad_commands;
 mod bad_input;
+mod cancel_turn;
 mod children;
 mod client_tools;
 mod commands;

@@ -80,6 +80,16 @@ impl Service for GrpcService {
         .await
     }
 
+    async fn cancel_turn(
+        &self,
+        request: Request<proto::ControlRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        self.call(Method::CancelTurn, &request.get_ref().session_id, &request, async |api, caller| {
+            wait_for_command(api.cancel_turn(caller, parse_control(request.get_ref())?).await?).await
+        })
+        .await
+    }
+
     async fn clear(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
         self.call(Method::ClearSession, &request.get_ref().session_id, &request, async |api, caller| {
             wait_for_command(api.clear(caller, parse_control(request.get_ref())?).await?).await

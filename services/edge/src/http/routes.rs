@@ -96,6 +96,13 @@ pub(super) const ROUTES: &[Route] = &[
     ),
     route(Post, "/v1/sessions/{session_id}/pause", Method::PauseSession, "Pause: open no new call.", CONTROL),
     route(Post, "/v1/sessions/{session_id}/resume", Method::ResumeSession, "Resume a paused session.", CONTROL),
+    route(
+        Post,
+        "/v1/sessions/{session_id}/cancel",
+        Method::CancelTurn,
+        "Cancel the running turn. The session stays open; one that takes no more messages ends.",
+        CONTROL,
+    ),
     route(Post, "/v1/sessions/{session_id}/stop", Method::StopSession, "Cancel open calls, and end.", CONTROL),
     route(Post, "/v1/sessions/{session_id}/clear", Method::ClearSession, "Clear the transcript.", CONTROL),
     route(

@@ -97,6 +97,7 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         command("session.pause", one.clone(), &reason),
         command("session.resume", one.clone(), &reason),
         command("session.stop", one.clone(), &reason),
+        command("session.cancel_turn", one.clone(), &reason),
         command("session.answer", answer, &gate),
         command(
             "session.answer_call",

@@ -40,7 +40,8 @@ impl World {
                 58..84 => (Verb::Resume, Body::Resume(reason)),
                 84..86 => (Verb::Stop, Body::Stop(reason)),
                 86..89 => (Verb::Configure, self.configure()),
-                89..92 => (Verb::ClearHistory, Body::Clear(reason)),
+                89..91 => (Verb::ClearHistory, Body::Clear(reason)),
+                91..92 => (Verb::CancelTurn, Body::CancelTurn(reason)),
                 92..95 => (Verb::Start, self.start(true)),
                 95..97 => (Verb::Answer, self.blind_answer("c1-1-1", b"{\"a\":1}")),
                 97..98 => {

@@ -48,7 +48,7 @@ pub(super) async fn show(
     answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
 }
 
-/// Stops the session of a response that runs, for `POST /responses/{id}/cancel`.
+/// Cancels the turn of a response that runs, for `POST /responses/{id}/cancel`.
 pub(super) async fn cancel(
     State(state): State<HttpState>,
     Extension(connection): Extension<Arc<Connection>>,
@@ -61,7 +61,7 @@ pub(super) async fn cancel(
         let stored = stored::find(&state.api, &caller, &id).await?;
         let mut replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
         if !replayed.builder.is_over() {
-            stop(&state.api, &caller, &id).await?;
+            cancel_turn(&state.api, &caller, &id).await?;
             replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
         }
         Ok(axum::Json(replayed.builder.response()).into_response())
@@ -69,13 +69,13 @@ pub(super) async fn cancel(
     answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
 }
 
-async fn stop(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) -> Result<(), ApiError> {
-    api.authorize(caller, Method::StopSession, Some(id.session.as_str())).await?;
+async fn cancel_turn(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) -> Result<(), ApiError> {
+    api.authorize(caller, Method::CancelTurn, Some(id.session.as_str())).await?;
     let reason = ControlReason { reason: Some("the response was cancelled".to_owned()) };
     let command = UnvalidatedCommand::new(id.session.as_str(), "", true, reason)?;
-    match api.stop(caller, api.validate_command(caller, command).await?).await?.wait().await {
+    match api.cancel_turn(caller, api.validate_command(caller, command).await?).await?.wait().await {
         // It has ended meanwhile.
-        Err(error) if error.code == ErrorCode::SessionEnded => Ok(()),
+        Err(error) if [ErrorCode::SessionEnded, ErrorCode::NotNow].contains(&error.code) => Ok(()),
         outcome => outcome.map(|_| ()),
     }
 }

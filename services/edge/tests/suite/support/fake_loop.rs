@@ -185,7 +185,16 @@ fn turn_with_reply(turn: u32, text: &str) -> Vec<Event> {
     let spent = Spent { usage: Usage { input: 7, output: 3, ..Usage::default() }, cost_usd: 0.0 };
     let completed = |stop_reason| {
         let final_response = text.to_owned();
-        Event::TurnCompleted(TurnCompleted { turn, stop_reason, status: None, iterations: 1, final_response, spent })
+        Event::TurnCompleted(TurnCompleted {
+            turn,
+            stop_reason,
+            status: None,
+            iterations: 1,
+            final_response,
+            spent,
+            by: None,
+            note: None,
+        })
     };
     if text.is_empty() {
         let error = ErrorEvent {
@@ -282,7 +291,8 @@ impl Inner {
             Verb::AnswerToolCall if self.calls.load(Ordering::SeqCst) => (None, vec![]),
             Verb::AnswerToolCall => (refuse(ErrorCode::UnknownCall), vec![]),
             Verb::Stop => (None, vec![session_ended()]),
-            Verb::ClearHistory
+            Verb::CancelTurn
+            | Verb::ClearHistory
             | Verb::Configure
             | Verb::ProvideToolResult
             | Verb::ExtendToolCall
