@@ -52,6 +52,8 @@ pub use access::{IssuerConfig, KeyEntry, KeysFile, Scope, SignatureAlgorithm, ge
 pub use config::{EdgeConfig, EdgeStartError};
 use grpc::GrpcService;
 use session_api::SessionApi;
+pub use turn::ReplyText;
+pub use watch::parse_attempt;
 
 /// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;

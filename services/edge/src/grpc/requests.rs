@@ -1,6 +1,7 @@
 //! Conversion of messages to parameters.
 
 use contract::command::{ControlReason, Start};
+use contract::model::Content;
 use contract::{ClientTool, Json, Timestamp};
 use serde_json::{Map, Value};
 
@@ -52,6 +53,19 @@ pub(super) fn parse_client_tools(text: &str) -> Result<Option<Vec<ClientTool>>, 
     params::check_size("`client_tools_json`", text)?;
     let wrong = |error| ApiError::bad_request(format!("`client_tools_json` must be a list of tools: {error}"));
     serde_json::from_str(text).map(Some).map_err(wrong)
+}
+
+/// Parses the content of a message: its parts as JSON, or its text if there are none.
+pub(super) fn parse_content(text: &str, content_json: &str) -> Result<Content, ApiError> {
+    if content_json.is_empty() {
+        return Ok(Content::from(text));
+    }
+    if !text.is_empty() {
+        return Err(ApiError::bad_request("`text` and `content_json` exclude each other"));
+    }
+    params::check_size("`content_json`", content_json)?;
+    let wrong = |error| ApiError::bad_request(format!("`content_json` must be a list of parts: {error}"));
+    serde_json::from_str(content_json).map(Content::Parts).map_err(wrong)
 }
 
 /// Parses an instant; an empty text means none.

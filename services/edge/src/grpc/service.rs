@@ -5,7 +5,6 @@ use contract::ErrorCode;
 use contract::client_tool::{AnswerToolCall, OpenClientCall};
 use contract::command::{Answer, AnswerDecision, Configure, MessageMode, SendUserMessage};
 use contract::commit::{OpenGate, Phase};
-use contract::model::Content;
 use proto::sessions_server::Sessions as Service;
 use tonic::{Request, Response, Status};
 
@@ -15,7 +14,8 @@ use super::replies::{
     wait_for_command,
 };
 use super::requests::{
-    parse_client_tools, parse_control, parse_dead_letter, parse_optional_json, parse_options, parse_since, parse_start,
+    parse_client_tools, parse_content, parse_control, parse_dead_letter, parse_optional_json, parse_options,
+    parse_since, parse_start,
 };
 use super::stream::{NotificationStream, stream_notifications};
 use crate::api_error::ApiError;
@@ -50,7 +50,7 @@ impl Service for GrpcService {
             };
             let body = SendUserMessage {
                 client_tools: parse_client_tools(&message.client_tools_json)?,
-                ..SendUserMessage::new(Content::from(message.text.as_str()), mode)
+                ..SendUserMessage::new(parse_content(&message.text, &message.content_json)?, mode)
             };
             let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
             let command = api.validate_command(caller, command).await?;

@@ -12,5 +12,6 @@ pub(crate) use begin::{
     begin_turn, successor,
 };
 pub(crate) use follower::{TurnEnd, TurnFollower, TurnPart};
+pub use reply_text::ReplyText;
 pub(crate) use request_identity::RequestIdentity;
 pub(crate) use stream::TurnStream;

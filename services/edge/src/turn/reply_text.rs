@@ -2,7 +2,7 @@
 
 /// What of a reply went out, and what the current attempt has streamed.
 #[derive(Debug, Default)]
-pub(super) struct ReplyText {
+pub struct ReplyText {
     attempt: Option<(u32, u32)>,
     streamed: String,
     /// Text that went out. The whole reply may begin with something else, after an attempt that failed.
@@ -11,7 +11,7 @@ pub(super) struct ReplyText {
 
 impl ReplyText {
     /// Takes a chunk; returns the text that goes out now. Text of a later attempt waits until it goes beyond what went out.
-    pub(super) fn push(&mut self, attempt: (u32, u32), delta: &str) -> String {
+    pub fn push(&mut self, attempt: (u32, u32), delta: &str) -> String {
         match self.attempt {
             Some(current) if attempt < current => return String::new(),
             Some(current) if attempt == current => {}
@@ -33,7 +33,7 @@ impl ReplyText {
 
     /// Takes the whole reply; returns what is missing of it. A reply that does not begin with what went out goes out
     /// whole, as a paragraph of its own.
-    pub(super) fn finish(&mut self, whole: &str) -> String {
+    pub fn finish(&mut self, whole: &str) -> String {
         match whole.strip_prefix(self.given.as_str()) {
             Some(rest) => rest.to_owned(),
             // A signal at the end of a reply may be cut off after some of the white space before it went out.
@@ -42,8 +42,13 @@ impl ReplyText {
         }
     }
 
+    /// Forgets what the current attempt has streamed: a new connection begins with the text so far. What went out stays.
+    pub fn restart(&mut self) {
+        self.streamed.clear();
+    }
+
     /// Whether something went out.
-    pub(super) fn is_begun(&self) -> bool {
+    pub fn is_begun(&self) -> bool {
         !self.given.is_empty()
     }
 }
@@ -67,6 +72,18 @@ mod tests {
         assert_eq!(text.push((1, 2), "The "), "");
         assert_eq!(text.push((1, 2), "answer is 4"), " 4");
         assert_eq!(text.push((1, 1), " late"), "", "a chunk of an earlier attempt");
+        assert_eq!(text.finish("The answer is 42"), "2");
+    }
+
+    #[test]
+    fn text_so_far_after_a_lost_connection_repeats_nothing() {
+        let mut text = ReplyText::default();
+        text.push((1, 1), "The answer");
+        text.restart();
+        assert_eq!(text.push((1, 1), "The answer is"), " is");
+        assert_eq!(text.push((1, 1), " 4"), " 4");
+        text.restart();
+        assert_eq!(text.push((1, 1), "2"), "", "without the text so far, the rest comes with the whole reply");
         assert_eq!(text.finish("The answer is 42"), "2");
     }
 

@@ -7,5 +7,7 @@ pub(crate) mod merger;
 pub(crate) mod viewer;
 pub(crate) mod viewer_event;
 
+pub use viewer_event::parse_attempt;
+
 #[cfg(test)]
 mod merger_tests;

@@ -201,7 +201,8 @@ pub(crate) fn events_of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> 
     envelopes.filter_map(|(topic, envelope)| ViewerEvent::from_envelope(topic, envelope).map(Arc::new)).collect()
 }
 
-fn parse_attempt(text: &str) -> Option<(u32, u32)> {
+/// Reads the attempt of a chunk: that of the orchestrator, and the delivery to the gateway.
+pub fn parse_attempt(text: &str) -> Option<(u32, u32)> {
     let (orchestrator, delivery) = text.split_once('.')?;
     Some((orchestrator.parse().ok()?, delivery.parse().ok()?))
 }
