@@ -1,5 +1,6 @@
 //! The command line, as clap reads it.
 
+mod acp;
 mod api_key;
 mod approvals;
 mod backup;
@@ -24,6 +25,7 @@ mod version;
 
 use clap::{Parser, Subcommand};
 
+pub use acp::AcpArgs;
 pub use api_key::{ApiKeyCommand, ApiKeyNewArgs, ScopeArg};
 pub use approvals::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, DenyArgs, GateArgs, ReplyArgs};
 pub use backup::{BackupArgs, RestoreArgs};
@@ -82,6 +84,8 @@ pub enum CliCommand {
     Sessions(SessionsArgs),
     /// Show a session from its beginning, and follow it to its end
     Watch(WatchArgs),
+    /// Serve an editor over stdin and stdout, by the Agent Client Protocol; the editor starts this command
+    Acp(AcpArgs),
     /// Print the messages and tool calls of a session
     Transcript(TranscriptArgs),
     /// Send a message to a session

@@ -140,17 +140,22 @@ impl EdgeClient {
                 Ok(reply) => return Ok(reply),
                 Err(status) => status,
             };
-            let failure = self.failure(&status);
-            if !is_broken(&status) || began.elapsed() > OUTAGE_MAX {
-                return Err(failure);
+            if is_broken(&status) && !std::mem::replace(&mut is_reported, true) {
+                report(self.failure(&status).message());
             }
-            if !std::mem::replace(&mut is_reported, true) {
-                report(failure.message());
-            }
-            sleep(RETRY_PAUSE).await;
-            // If the fleet is still down, the next call fails.
-            let _down = self.reconnect_if_moved().await;
+            self.wait_for_retry(&status, began).await?;
         }
+    }
+
+    /// Waits until a failed call may be tried again; fails if that would not help, or after [`OUTAGE_MAX`].
+    pub(crate) async fn wait_for_retry(&mut self, status: &Status, began: Instant) -> Result<(), CommandFailure> {
+        if !is_broken(status) || began.elapsed() > OUTAGE_MAX {
+            return Err(self.failure(status));
+        }
+        sleep(RETRY_PAUSE).await;
+        // If the fleet is still down, the next call fails.
+        let _down = self.reconnect_if_moved().await;
+        Ok(())
     }
 
     pub(crate) fn url(&self) -> &str {

@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod acp;
 mod api_key;
 mod approvals;
 mod backup;
@@ -51,6 +52,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Run(args) => Box::pin(run::run_prompt(&args, terminal)).await,
         CliCommand::Sessions(args) => lists::list_sessions(&args, terminal).await,
         CliCommand::Watch(args) => watch::watch_session(&args, terminal).await,
+        CliCommand::Acp(args) => Box::pin(acp::serve_editor(&args)).await,
         CliCommand::Transcript(args) => transcript::print_transcript(&args, terminal).await,
         CliCommand::Send(args) => control::send_message(&args, terminal).await,
         CliCommand::Pause(args) => control::control_session(ControlVerb::Pause, &args, terminal).await,

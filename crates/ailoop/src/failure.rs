@@ -90,6 +90,11 @@ impl CommandFailure {
         &self.message
     }
 
+    /// Returns what people can do about it, if anything.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
     /// Returns the exit of the command.
     pub(crate) fn exit(&self) -> Exit {
         self.exit

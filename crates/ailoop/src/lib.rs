@@ -1,5 +1,6 @@
 //! The `ailoop` command: a fleet in one process, and sessions from the command line.
 
+mod acp;
 pub mod args;
 mod backup;
 mod client;

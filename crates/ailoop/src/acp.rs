@@ -1,0 +1,68 @@
+//! `ailoop acp`: an agent of the Agent Client Protocol, by which editors use sessions of a fleet.
+//!
+//! One JSON-RPC message a line on stdin and stdout. Files of pure translation: wire, prompt, update, tool_call, gate,
+//! reply_chunks, translate, stop_reason, settings. The others do IO: lines and peer talk to the editor, edge_link to the
+//! fleet, agent takes the requests, and session follows one session.
+
+mod agent;
+mod edge_link;
+mod gate;
+mod lines;
+mod peer;
+mod prompt;
+mod reply_chunks;
+mod session;
+mod settings;
+mod stop_reason;
+mod tool_call;
+mod translate;
+mod update;
+mod wire;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use service::tasks::Tasks;
+use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+
+use self::agent::Agent;
+pub(crate) use self::edge_link::EdgeLink;
+use self::lines::{Line, read_line};
+use self::peer::Peer;
+use crate::failure::CommandFailure;
+
+/// How long the tasks of sessions may take to end after the editor.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// Serves an editor until it closes stdin. The sessions go on.
+pub(crate) async fn serve(
+    input: impl AsyncRead + Unpin,
+    output: impl AsyncWrite + Unpin + Send + 'static,
+    link: EdgeLink,
+    default_agent: String,
+) -> Result<(), CommandFailure> {
+    let tasks = Tasks::new();
+    let (peer, written) = Peer::open(output, &tasks);
+    let mut agent = Agent::new(peer.clone(), Arc::new(link), tasks.clone(), default_agent);
+    let mut input = BufReader::new(input);
+    loop {
+        let line = tokio::select! {
+            line = read_line(&mut input) => line,
+            // Nobody reads the answers any more.
+            () = written.cancelled() => break,
+        };
+        match line {
+            Ok(Line::Text(line)) => agent.take(&line).await,
+            Ok(Line::TooLong { bytes_max }) => agent.refuse_long_line(bytes_max).await,
+            Ok(Line::End) => break,
+            Err(error) => {
+                tracing::warn!(%error, "stdin cannot be read");
+                break;
+            }
+        }
+    }
+    drop(agent);
+    peer.close().await;
+    tasks.end(END_MAX).await;
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! The requests of the editor: those about the connection are answered here, those about a session by its worker.
+
+mod listing;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use contract::ErrorCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use service::tasks::Tasks;
+use tokio::sync::{Notify, Semaphore, mpsc};
+
+use self::listing::ListParams;
+use super::edge_link::EdgeLink;
+use super::peer::Peer;
+use super::prompt::{PromptBlock, content_of};
+use super::session::{SessionCommand, SessionWorker};
+use super::settings::{Choices, SettingName};
+use super::wire::{Incoming, RpcError, parse, parse_params};
+use crate::client::{command_id, session_id};
+
+/// The version of the protocol.
+const PROTOCOL_VERSION: u32 = 1;
+/// Sessions that one editor has open.
+const SESSIONS_MAX: usize = 64;
+/// Requests of one session that wait for its worker.
+const COMMANDS_MAX: usize = 16;
+/// Requests about no session that run at the same time.
+const REQUESTS_MAX: usize = 16;
+
+/// Answers the requests of one editor.
+pub(super) struct Agent {
+    shared: Arc<Shared>,
+    tasks: Tasks,
+    running: Arc<Semaphore>,
+    /// What the editor can do; none before `initialize`.
+    client: Option<ClientAbilities>,
+}
+
+/// What the tasks of requests share.
+struct Shared {
+    peer: Peer,
+    link: Arc<EdgeLink>,
+    tasks: Tasks,
+    default_agent: String,
+    sessions: Mutex<HashMap<String, SessionHandle>>,
+}
+
+/// A session with a worker.
+#[derive(Debug, Clone)]
+struct SessionHandle {
+    commands: mpsc::Sender<SessionCommand>,
+    cancel: Arc<Notify>,
+    cwd: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ClientAbilities {
+    has_forms: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InitializeParams {
+    #[serde(default)]
+    client_capabilities: Value,
+}
+
+/// Parameters of `session/new`, `session/load` and `session/resume`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OpenParams {
+    session_id: Option<String>,
+    cwd: PathBuf,
+    #[serde(default)]
+    mcp_servers: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptParams {
+    session_id: String,
+    prompt: Vec<PromptBlock>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SetParams {
+    session_id: String,
+    config_id: String,
+    value: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionParams {
+    session_id: String,
+}
+
+impl Agent {
+    pub(super) fn new(peer: Peer, link: Arc<EdgeLink>, tasks: Tasks, default_agent: String) -> Self {
+        let sessions = Mutex::default();
+        let shared = Arc::new(Shared { peer, link, tasks: tasks.clone(), default_agent, sessions });
+        Self { shared, tasks, running: Arc::new(Semaphore::new(REQUESTS_MAX)), client: None }
+    }
+
+    /// Answers a line that was too long.
+    pub(super) async fn refuse_long_line(&self, bytes_max: usize) {
+        self.shared.peer.answer(&Value::Null, &Err(RpcError::long_line(bytes_max))).await;
+    }
+
+    /// Takes a line of the editor.
+    pub(super) async fn take(&mut self, line: &[u8]) {
+        match parse(line) {
+            Ok(Incoming::Request { id, method, params }) => {
+                if let Err(error) = self.begin(&id, &method, params).await {
+                    self.shared.peer.answer(&id, &Err(error)).await;
+                }
+            }
+            Ok(Incoming::Notification { method, params }) if method == "session/cancel" => {
+                if let Ok(SessionParams { session_id }) = parse_params(&method, params)
+                    && let Some(handle) = self.shared.lock().get(&session_id)
+                {
+                    handle.cancel.notify_one();
+                }
+            }
+            // The protocol asks to ignore notifications that are not known.
+            Ok(Incoming::Notification { .. }) => {}
+            Ok(Incoming::Response { id, outcome }) => self.shared.peer.resolve(id, outcome),
+            Err((id, error)) => self.shared.peer.answer(&id, &Err(error)).await,
+        }
+    }
+
+    /// Begins a request; whoever performs it answers it.
+    async fn begin(&mut self, id: &Value, method: &str, params: Value) -> Result<(), RpcError> {
+        if method == "initialize" {
+            let InitializeParams { client_capabilities } = parse_params(method, params)?;
+            let has_forms = client_capabilities.pointer("/elicitation/form").is_some_and(Value::is_object);
+            self.client = Some(ClientAbilities { has_forms });
+            self.shared.peer.answer(id, &Ok(initialize_answer())).await;
+            return Ok(());
+        }
+        let Some(client) = self.client else {
+            return Err(RpcError::new(ErrorCode::NotNow, "the first request must be initialize"));
+        };
+        match method {
+            "session/new" => {
+                let params: OpenParams = parse_params(method, params)?;
+                let shared = self.shared.clone();
+                self.run(id, async move { shared.new_session(params, client).await })
+            }
+            "session/list" => {
+                let params: ListParams = parse_params(method, params)?;
+                let shared = self.shared.clone();
+                self.run(id, async move { shared.list_sessions(params).await })
+            }
+            "session/load" | "session/resume" => {
+                let params: OpenParams = parse_params(method, params)?;
+                let command = SessionCommand::Load { id: id.clone(), is_shown: method == "session/load" };
+                self.shared.load_session(params, client, command)
+            }
+            "session/prompt" => {
+                let PromptParams { session_id, prompt } = parse_params(method, params)?;
+                let content = content_of(prompt)?;
+                self.shared.pass(&session_id, SessionCommand::Prompt { id: id.clone(), content })
+            }
+            "session/set_config_option" => {
+                let SetParams { session_id, config_id, value } = parse_params(method, params)?;
+                let name = SettingName::parse(&config_id)?;
+                self.shared.pass(&session_id, SessionCommand::Set { id: id.clone(), name, value })
+            }
+            "session/close" => {
+                let SessionParams { session_id } = parse_params(method, params)?;
+                self.shared.pass(&session_id, SessionCommand::Close { id: id.clone() })
+            }
+            _ => Err(RpcError::new(ErrorCode::UnknownMethod, format!("there is no method {method:?}"))),
+        }
+    }
+
+    /// Performs a request beside others, and answers it.
+    fn run(
+        &self,
+        id: &Value,
+        request: impl Future<Output = Result<Value, RpcError>> + Send + 'static,
+    ) -> Result<(), RpcError> {
+        let Ok(permit) = self.running.clone().try_acquire_owned() else {
+            let message = format!("{REQUESTS_MAX} requests run already; wait for their answers");
+            return Err(RpcError::new(ErrorCode::Overloaded, message));
+        };
+        let (peer, id, ending) = (self.shared.peer.clone(), id.clone(), self.tasks.token());
+        self.tasks.spawn("acp-request", async move {
+            let _permit = permit;
+            if let Some(outcome) = ending.run_until_cancelled(request).await {
+                peer.answer(&id, &outcome).await;
+            }
+        });
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Prepares a session, which begins with its first prompt.
+    async fn new_session(self: Arc<Self>, params: OpenParams, client: ClientAbilities) -> Result<Value, RpcError> {
+        let catalogue = self.link.catalogue().await?;
+        let agent = match self.default_agent.as_str() {
+            "" => String::new(),
+            name => catalogue.find_agent(name)?.id.clone(),
+        };
+        let choices = Choices { agent, model: String::new() };
+        let session = command_id();
+        let answer = json!({"sessionId": session, "configOptions": catalogue.options(&choices)});
+        let worker = SessionWorker::new(session.clone(), self.peer.clone(), self.link.clone(), client.has_forms)
+            .with_choices(catalogue, choices)
+            .with_notice(mcp_notice(&params));
+        self.open(session, params.cwd, worker)?;
+        Ok(answer)
+    }
+
+    fn load_session(
+        self: &Arc<Self>,
+        params: OpenParams,
+        client: ClientAbilities,
+        command: SessionCommand,
+    ) -> Result<(), RpcError> {
+        let Some(session) = &params.session_id else {
+            return Err(RpcError::new(ErrorCode::BadRequest, "`sessionId` is missing"));
+        };
+        let session = session_id(session)?;
+        if !self.lock().contains_key(&session) {
+            let worker = SessionWorker::new(session.clone(), self.peer.clone(), self.link.clone(), client.has_forms)
+                .with_notice(mcp_notice(&params));
+            self.open(session.clone(), params.cwd, worker)?;
+        }
+        self.pass(&session, command)
+    }
+
+    /// Starts the worker of a session.
+    fn open(self: &Arc<Self>, session: String, cwd: PathBuf, worker: SessionWorker) -> Result<(), RpcError> {
+        let (sender, commands) = mpsc::channel(COMMANDS_MAX);
+        let cancel = Arc::new(Notify::new());
+        {
+            let mut sessions = self.lock();
+            if sessions.len() >= SESSIONS_MAX {
+                let message = format!("{SESSIONS_MAX} sessions are open; close some of them");
+                return Err(RpcError::new(ErrorCode::Overloaded, message));
+            }
+            sessions.insert(session.clone(), SessionHandle { commands: sender, cancel: cancel.clone(), cwd });
+        }
+        let (shared, ending) = (self.clone(), self.tasks.token());
+        self.tasks.spawn("acp-session", async move {
+            ending.run_until_cancelled(worker.run(commands, cancel)).await;
+            shared.lock().remove(&session);
+        });
+        Ok(())
+    }
+
+    /// Passes a request on to the worker of its session.
+    fn pass(&self, session: &str, command: SessionCommand) -> Result<(), RpcError> {
+        let Some(handle) = self.lock().get(session).cloned() else {
+            let message = format!("the session {session:?} is not open here; load it, or begin a new one");
+            return Err(RpcError::new(ErrorCode::UnknownSession, message));
+        };
+        handle.commands.try_send(command).map_err(|_| {
+            let message = format!("{COMMANDS_MAX} requests of the session wait; wait for their answers");
+            RpcError::new(ErrorCode::Overloaded, message)
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionHandle>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn initialize_answer() -> Value {
+    json!({
+        "protocolVersion": PROTOCOL_VERSION,
+        "agentCapabilities": {
+            "loadSession": true,
+            "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
+            "mcpCapabilities": {"http": false, "sse": false},
+            "sessionCapabilities": {"list": {}, "resume": {}, "close": {}}
+        },
+        "agentInfo": {"name": "ailoop", "title": "ailoop", "version": env!("CARGO_PKG_VERSION")},
+        "authMethods": []
+    })
+}
+
+/// What a person should know whose editor brings MCP servers.
+fn mcp_notice(params: &OpenParams) -> Option<String> {
+    (!params.mcp_servers.is_empty()).then(|| {
+        let count = params.mcp_servers.len();
+        format!(
+            "(ailoop does not use the {count} MCP server(s) of this editor: tools run in the fleet. The operator of the \
+             fleet adds MCP servers to its configuration.)\n\n"
+        )
+    })
+}

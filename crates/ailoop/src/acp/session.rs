@@ -1,0 +1,282 @@
+//! One session of the editor: its worker follows the events, and takes the editor's requests one after the other.
+
+mod gates;
+mod loading;
+mod prompting;
+
+use std::sync::Arc;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use serde_json::Value;
+use tokio::sync::{Notify, mpsc};
+
+use self::gates::{AskedGate, GateReply, GateReplyFuture};
+use self::loading::PendingLoad;
+use self::prompting::PendingPrompt;
+use super::edge_link::EdgeLink;
+use super::peer::Peer;
+use super::settings::{Catalogue, Choices, SettingName};
+use super::stop_reason;
+use super::translate::{Translation, Translator, TurnResult};
+use super::update::{Block, SessionUpdate};
+use super::wire::RpcError;
+use crate::failure::CommandFailure;
+use crate::notification::ParsedNotification;
+use crate::stream::{SessionStream, StreamEvent};
+use contract::ErrorCode;
+use contract::event::GateOpened;
+use contract::model::Content;
+
+/// A request of the editor about a session.
+#[derive(Debug)]
+pub(super) enum SessionCommand {
+    Prompt {
+        id: Value,
+        content: Content,
+    },
+    /// Shows the session from its beginning, or only takes it up again.
+    Load {
+        id: Value,
+        is_shown: bool,
+    },
+    Set {
+        id: Value,
+        name: SettingName,
+        value: String,
+    },
+    /// Cancels the turn and ends the worker.
+    Close {
+        id: Value,
+    },
+}
+
+/// Whether the worker goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    GoesOn,
+    Ends,
+}
+
+/// What the worker does next.
+enum Step {
+    Command(SessionCommand),
+    Cancel,
+    Reply(GateReply),
+    Event(Result<Option<StreamEvent>, CommandFailure>),
+}
+
+/// Follows one session.
+pub(super) struct SessionWorker {
+    session: String,
+    peer: Peer,
+    link: Arc<EdgeLink>,
+    /// Whether the editor shows forms.
+    has_forms: bool,
+    catalogue: Catalogue,
+    choices: Choices,
+    /// What the person should know before the first answer.
+    notice: Option<String>,
+    is_started: bool,
+    has_ended: bool,
+    /// Whether the session was paused because the person cancelled a prompt.
+    is_cancelled: bool,
+    translator: Translator,
+    stream: Option<SessionStream>,
+    /// Number of the first event that was not seen.
+    next_seq: u64,
+    prompt: Option<PendingPrompt>,
+    load: Option<PendingLoad>,
+    asked: Vec<AskedGate>,
+    replies: FuturesUnordered<GateReplyFuture>,
+    /// The question that the next prompt answers.
+    typed_gate: Option<GateOpened>,
+}
+
+impl SessionWorker {
+    pub(super) fn new(session: String, peer: Peer, link: Arc<EdgeLink>, has_forms: bool) -> Self {
+        Self {
+            session,
+            peer,
+            link,
+            has_forms,
+            catalogue: Catalogue::default(),
+            choices: Choices::default(),
+            notice: None,
+            is_started: false,
+            has_ended: false,
+            is_cancelled: false,
+            translator: Translator::default(),
+            stream: None,
+            next_seq: 1,
+            prompt: None,
+            load: None,
+            asked: Vec::new(),
+            replies: FuturesUnordered::new(),
+            typed_gate: None,
+        }
+    }
+
+    /// Sets what a session that has not begun begins with.
+    #[must_use]
+    pub(super) fn with_choices(self, catalogue: Catalogue, choices: Choices) -> Self {
+        Self { catalogue, choices, ..self }
+    }
+
+    /// Sets what the person should know before the first answer.
+    #[must_use]
+    pub(super) fn with_notice(self, notice: Option<String>) -> Self {
+        Self { notice, ..self }
+    }
+
+    /// Runs until the editor closes the session, or leaves.
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<SessionCommand>, cancel: Arc<Notify>) {
+        loop {
+            let step = tokio::select! {
+                // A cancel comes after the prompt that it is about.
+                biased;
+                command = commands.recv() => match command {
+                    Some(command) => Step::Command(command),
+                    None => return,
+                },
+                () = cancel.notified() => Step::Cancel,
+                Some(reply) = self.replies.next(), if !self.replies.is_empty() => Step::Reply(reply),
+                event = next_event(&mut self.stream) => Step::Event(event),
+            };
+            let life = match step {
+                Step::Command(command) => self.take_command(command).await,
+                Step::Cancel => {
+                    self.cancel().await;
+                    Life::GoesOn
+                }
+                Step::Reply(reply) => {
+                    self.take_reply(reply).await;
+                    Life::GoesOn
+                }
+                Step::Event(event) => self.take_event(event).await,
+            };
+            if life == Life::Ends {
+                return;
+            }
+        }
+    }
+
+    async fn take_command(&mut self, command: SessionCommand) -> Life {
+        match command {
+            SessionCommand::Prompt { id, content } => self.begin_prompt(id, content).await,
+            SessionCommand::Load { id, is_shown } => return self.begin_load(id, is_shown).await,
+            SessionCommand::Set { id, name, value } => {
+                let outcome = self.set(name, value).await;
+                self.peer.answer(&id, &outcome).await;
+            }
+            SessionCommand::Close { id } => {
+                self.cancel().await;
+                self.peer.answer(&id, &Ok(Value::Object(serde_json::Map::new()))).await;
+                return Life::Ends;
+            }
+        }
+        Life::GoesOn
+    }
+
+    async fn take_event(&mut self, event: Result<Option<StreamEvent>, CommandFailure>) -> Life {
+        match event {
+            Ok(Some(StreamEvent::Notification(notification))) => {
+                let parsed = ParsedNotification::parse(&notification);
+                for translation in self.translator.translate(&parsed) {
+                    self.apply(translation).await;
+                }
+                if let Some(seq) = parsed.seq {
+                    self.next_seq = seq + 1;
+                    self.finish_load_at(seq).await;
+                }
+                Life::GoesOn
+            }
+            Ok(Some(StreamEvent::Lost { reason })) => {
+                self.translator.restart_reply();
+                if self.prompt.is_some() {
+                    self.show_thought(&format!("({reason}; waiting for the fleet)\n")).await;
+                }
+                Life::GoesOn
+            }
+            Ok(Some(StreamEvent::Restored)) => Life::GoesOn,
+            Ok(None) => {
+                (self.stream, self.has_ended) = (None, true);
+                self.finish_load_at(u64::MAX).await;
+                self.fail_prompt(&self.ended_error()).await;
+                Life::GoesOn
+            }
+            Err(failure) => {
+                // The next prompt goes on from the last event.
+                self.stream = None;
+                self.translator.restart_reply();
+                let error = RpcError::from(failure);
+                self.fail_prompt(&error).await;
+                match self.load.take() {
+                    Some(load) => {
+                        self.peer.answer(&load.id, &Err(error)).await;
+                        Life::Ends
+                    }
+                    None => Life::GoesOn,
+                }
+            }
+        }
+    }
+
+    async fn apply(&mut self, translation: Translation) {
+        let is_loading = self.load.is_some();
+        match translation {
+            Translation::Update(update) => self.show(&update).await,
+            Translation::Message { id } => {
+                if let Some(prompt) = self.prompt.as_mut().filter(|prompt| prompt.message_id == id) {
+                    prompt.has_begun = true;
+                }
+            }
+            // A gate of the past may be answered; the open ones are asked after the load.
+            Translation::GateOpened(gate) if !is_loading => self.ask(&gate).await,
+            Translation::GateOpened(_) => {}
+            Translation::GateClosed { gate } => self.withdraw(&gate).await,
+            Translation::TurnEnded(result) => self.end_turn(&result).await,
+            Translation::SessionEnded => self.has_ended = true,
+            Translation::Configured => self.adopt_settings().await,
+        }
+    }
+
+    async fn end_turn(&mut self, result: &TurnResult) {
+        let answer = stop_reason::prompt_answer(result);
+        if let Some(prompt) = self.prompt.take_if(|prompt| prompt.has_begun) {
+            self.peer.answer(&prompt.id, &answer).await;
+        } else if let Err(error) = answer {
+            // Nobody waits for the end of this turn, so the failure is part of the conversation.
+            self.show_text(&format!("\n\nThe turn failed: {}", error.describe())).await;
+        }
+    }
+
+    fn ended_error(&self) -> RpcError {
+        let message = format!("the session {} has ended; begin another one", self.session);
+        RpcError::new(ErrorCode::SessionEnded, message)
+    }
+
+    /// Sends an update, unless the session is taken up without being shown.
+    async fn show(&self, update: &SessionUpdate) {
+        if self.load.as_ref().is_none_or(|load| load.is_shown) {
+            self.peer.update(&self.session, update).await;
+        }
+    }
+
+    async fn show_text(&self, text: &str) {
+        let message_id = format!("notice-{}", self.next_seq);
+        self.show(&SessionUpdate::AgentMessageChunk { content: Block::text(text), message_id }).await;
+    }
+
+    async fn show_thought(&self, text: &str) {
+        let message_id = format!("notice-{}", self.next_seq);
+        self.show(&SessionUpdate::AgentThoughtChunk { content: Block::text(text), message_id }).await;
+    }
+}
+
+async fn next_event(stream: &mut Option<SessionStream>) -> Result<Option<StreamEvent>, CommandFailure> {
+    match stream {
+        Some(stream) => stream.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,198 @@
+//! Prompts of the editor, and their cancellation.
+
+use std::time::Duration;
+
+use contract::ErrorCode;
+use contract::model::Content;
+use futures::FutureExt as _;
+use proto::{ControlRequest, SendRequest, StartRequest};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::super::gate::cancelled_answer;
+use super::super::stop_reason;
+use super::super::update::SessionUpdate;
+use super::super::wire::RpcError;
+use super::SessionWorker;
+use crate::client::command_id;
+use crate::failure::CommandFailure;
+use crate::stream::SessionStream;
+
+/// Reason of a pause that ends a prompt. The next prompt resumes a session that was paused for this reason.
+const CANCEL_REASON: &str = "cancelled in the editor";
+/// Longest wait for the fleet when a prompt is cancelled.
+const CANCEL_MAX: Duration = Duration::from_secs(5);
+/// Characters of the title of a new session.
+const TITLE_CHARS_MAX: usize = 80;
+
+/// A prompt that is not answered.
+#[derive(Debug)]
+pub(super) struct PendingPrompt {
+    pub(super) id: Value,
+    /// The message of the prompt; empty if the prompt answers a question.
+    pub(super) message_id: String,
+    /// Whether the session has accepted the message, so that the next end of a turn is that of the prompt.
+    pub(super) has_begun: bool,
+}
+
+impl SessionWorker {
+    pub(super) async fn begin_prompt(&mut self, id: Value, content: Content) {
+        match self.try_prompt(&content).await {
+            Ok(message_id) => {
+                let has_begun = message_id.is_empty();
+                self.prompt = Some(PendingPrompt { id, message_id, has_begun });
+            }
+            Err(error) => self.peer.answer(&id, &Err(error)).await,
+        }
+    }
+
+    /// Sends the prompt; returns the id of its message, which is empty if it answers a question.
+    async fn try_prompt(&mut self, content: &Content) -> Result<String, RpcError> {
+        let not_now = |message: String| Err(RpcError::new(ErrorCode::NotNow, message));
+        if self.prompt.is_some() {
+            return not_now("a prompt of this session runs; cancel it, or wait for its end".to_owned());
+        }
+        if self.load.is_some() {
+            return not_now("the session is being loaded; wait for the answer".to_owned());
+        }
+        if self.has_ended {
+            return Err(self.ended_error());
+        }
+        if content.is_empty() {
+            return Err(RpcError::new(ErrorCode::EmptyMessage, "the prompt has no text and no image"));
+        }
+        if let Some(notice) = self.notice.take() {
+            self.show_text(&notice).await;
+        }
+        if let Some(gate) = self.typed_gate.take() {
+            let answer = crate::gate_prompt::answer_request(&gate, "answer", Some(content.text()));
+            self.follow().await?;
+            self.send_answer(answer).await?;
+            return Ok(String::new());
+        }
+        let message_id = command_id();
+        self.translator.set_own_message(&message_id);
+        if self.is_started {
+            self.send(&message_id, content).await?;
+        } else {
+            self.start(&message_id, content).await?;
+        }
+        self.follow().await?;
+        Ok(message_id)
+    }
+
+    async fn start(&mut self, message_id: &str, content: &Content) -> Result<(), CommandFailure> {
+        let (prompt, options_json) = match content {
+            Content::Text(text) => (text.clone(), String::new()),
+            Content::Parts(_) => (String::new(), json!({"prompt": content}).to_string()),
+        };
+        let request = StartRequest {
+            session_id: self.session.clone(),
+            command_id: message_id.to_owned(),
+            agent: self.choices.agent.clone(),
+            model: self.choices.model.clone(),
+            prompt,
+            interactive: true,
+            options_json,
+            no_wait: false,
+        };
+        self.link.call(request, |mut api, request| async move { api.start(request).await }.boxed()).await?;
+        self.is_started = true;
+        let title = content.text().lines().next().unwrap_or_default().chars().take(TITLE_CHARS_MAX).collect();
+        self.show(&SessionUpdate::SessionInfoUpdate { title }).await;
+        Ok(())
+    }
+
+    /// Sends a message. After a cancelled prompt the message takes over the turn, and the session is resumed.
+    async fn send(&mut self, message_id: &str, content: &Content) -> Result<(), RpcError> {
+        let reason = self.translator.paused().map(|status| status.reason.as_deref().unwrap_or_default());
+        let takes_over = self.is_cancelled || reason == Some(CANCEL_REASON);
+        if let (Some(reason), false) = (reason, takes_over) {
+            let by = self.translator.paused().and_then(|status| status.by.as_deref()).unwrap_or("somebody");
+            let message = format!("{by} paused the session ({reason}); to go on: ailoop resume {}", self.session);
+            return Err(RpcError::new(ErrorCode::NotNow, message));
+        }
+        let (text, content_json) = match content {
+            Content::Text(text) => (text.clone(), String::new()),
+            Content::Parts(parts) => (String::new(), json!(parts).to_string()),
+        };
+        let request = SendRequest {
+            session_id: self.session.clone(),
+            command_id: message_id.to_owned(),
+            text,
+            content_json,
+            mode: if takes_over { "interrupt".to_owned() } else { String::new() },
+            ..SendRequest::default()
+        };
+        self.link.call(request, |mut api, request| async move { api.send(request).await }.boxed()).await?;
+        if takes_over {
+            let request = self.control_request("a new prompt");
+            let resumed =
+                self.link.call(request, |mut api, request| async move { api.resume(request).await }.boxed()).await;
+            match resumed {
+                Ok(_) => self.is_cancelled = false,
+                // Somebody else has resumed it.
+                Err(failure) if *failure.code() == ErrorCode::NotNow => self.is_cancelled = false,
+                Err(failure) => return Err(failure.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows the session from the first event that was not seen, if it is not followed yet.
+    async fn follow(&mut self) -> Result<(), CommandFailure> {
+        if self.stream.is_none() {
+            let client = self.link.client().await?;
+            self.stream = Some(SessionStream::new(client, self.session.clone(), self.next_seq, true));
+        }
+        Ok(())
+    }
+
+    /// Cancels the turn: the session is paused, its gates are denied, and the prompt is answered.
+    pub(super) async fn cancel(&mut self) {
+        if self.prompt.is_none() && !self.translator.is_turn_running() {
+            return;
+        }
+        self.translator.mute();
+        if timeout(CANCEL_MAX, self.pause_and_deny()).await.ok().and_then(Result::ok).is_none() {
+            let text =
+                "(The fleet did not answer the cancellation. The turn may go on; `ailoop stop` ends the session.)";
+            self.show_text(text).await;
+        }
+        self.asked.clear();
+        self.typed_gate = None;
+        if let Some(prompt) = self.prompt.take() {
+            self.peer.answer(&prompt.id, &Ok(stop_reason::cancelled())).await;
+        }
+    }
+
+    async fn pause_and_deny(&mut self) -> Result<(), CommandFailure> {
+        let request = self.control_request(CANCEL_REASON);
+        let paused = self.link.call(request, |mut api, request| async move { api.pause(request).await }.boxed()).await;
+        match paused {
+            Ok(_) => self.is_cancelled = true,
+            // It is paused already.
+            Err(failure) if *failure.code() == ErrorCode::NotNow => {}
+            Err(failure) => return Err(failure),
+        }
+        for gate in self.translator.open_gates().to_vec() {
+            self.send_answer(cancelled_answer(&gate)).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn fail_prompt(&mut self, error: &RpcError) {
+        if let Some(prompt) = self.prompt.take() {
+            self.peer.answer(&prompt.id, &Err(error.clone())).await;
+        }
+    }
+
+    fn control_request(&self, reason: &str) -> ControlRequest {
+        ControlRequest {
+            session_id: self.session.clone(),
+            command_id: command_id(),
+            reason: reason.to_owned(),
+            no_wait: false,
+        }
+    }
+}
