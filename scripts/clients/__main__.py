@@ -6,9 +6,12 @@ import sys
 import tempfile
 import traceback
 
-from . import checks
+from . import acp, checks
 from .fleet import Fleet
 from .model import ModelServer
+
+
+ALL = checks.ALL + acp.CHECKS
 
 
 def main():
@@ -22,7 +25,7 @@ def main():
     failed = 0
     try:
         fleet.start()
-        for name, check in checks.ALL:
+        for name, check in ALL:
             if arguments.only not in name:
                 continue
             try:
@@ -32,7 +35,7 @@ def main():
                 print(f"BAD {name}\n{traceback.format_exc()}", flush=True)
     finally:
         fleet.end()
-    print(f"{failed} of {len(checks.ALL)} failed" if failed else "every client ran its agent", flush=True)
+    print(f"{failed} of {len(ALL)} failed" if failed else "every client ran its agent", flush=True)
     sys.exit(1 if failed else 0)
 
 

@@ -53,7 +53,7 @@ class Fleet:
         self.env = os.environ | {"AILOOP_CONFIG": str(directory / "config")}
         self.open_url = self.nats_url = self.edge = None
         self.key = self.observer_key = self.approver_key = None
-        self.edge_port = "0"
+        self.edge_port = self.edge_grpc_port = "0"
 
     def start(self):
         """Starts everything."""
@@ -71,16 +71,17 @@ class Fleet:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
     def start_edge(self):
-        """Starts the edge with keys, at the port that it had before."""
+        """Starts the edge with keys, at the ports that it had before."""
         env = {
             "AILOOP__NATS__URL": self.nats_url,
             "AILOOP__EDGE__WS__LISTEN": f"127.0.0.1:{self.edge_port}",
-            "AILOOP__EDGE__GRPC__LISTEN": "127.0.0.1:0",
+            "AILOOP__EDGE__GRPC__LISTEN": f"127.0.0.1:{self.edge_grpc_port}",
             "AILOOP__EDGE__KEYS_FILE": str(self.directory / "keys.yaml"),
         }
         log = self._start("edge", ["edge"], env, "edge listens")
         self.edge = self.processes[-1]
         self.edge_port = re.search(r'ws\W+127\.0\.0\.1:(\d+)', log).group(1)
+        self.edge_grpc_port = re.search(r'grpc\W+127\.0\.0\.1:(\d+)', log).group(1)
 
     @property
     def url(self):

@@ -7,6 +7,13 @@ import time
 
 # Seconds between two words of a request that says `slowly`.
 WORD_SECONDS = 0.15
+# Words of a request, and the call of an agent's tool that follows.
+ASKED_TOOLS = [
+    ("list files", "list_files", {"path": "."}),
+    ("list the files", "list_files", {"path": "."}),
+    ("write a file", "write_file", {"path": "note.txt", "content": "hello"}),
+    ("ask me", "ask_user", {"question": "Which colour?"}),
+]
 
 
 def reply(body):
@@ -20,10 +27,9 @@ def reply(body):
         return f"The tool says: {text_of(messages[-1]['content'])}.", done
     if "weather" in asked and "weather" in tools:
         return "Let me look.", [("weather", {"city": "Bonn"})]
-    if "list files" in asked and "list_files" in tools:
-        return "I list them.", [("list_files", {"path": "."})]
-    if "ask me" in asked and "ask_user" in tools:
-        return "", [("ask_user", {"question": "Which colour?", "choices": ["Red", "Blue"]})]
+    for words, tool, arguments in ASKED_TOOLS:
+        if words in asked and tool in tools:
+            return "Let me do that.", [(tool, arguments)]
     return f"Message {len(user)} was: {asked}", done
 
 
