@@ -4,6 +4,7 @@ pub mod cli;
 pub mod client;
 pub mod commands;
 pub mod disk;
+pub mod editor;
 pub mod effects;
 pub mod examples;
 pub mod fleet;

@@ -1,16 +1,17 @@
 //! `ailoop acp`: an agent of the Agent Client Protocol, by which editors use sessions of a fleet.
 //!
-//! One JSON-RPC message a line on stdin and stdout. Files of pure translation: wire, prompt, update, tool_call, gate,
-//! reply_chunks, translate, stop_reason, settings. The others do IO: lines and peer talk to the editor, edge_link to the
-//! fleet, agent takes the requests, and session follows one session.
+//! One JSON-RPC message a line on stdin and stdout. Five files do IO: `lines` and `peer` talk to the editor, `edge_link`
+//! to the fleet, `agent` takes the requests, and `session` follows one session. The others translate, and are pure.
 
 mod agent;
 mod edge_link;
 mod gate;
 mod lines;
+mod listing;
 mod peer;
 mod prompt;
 mod reply_chunks;
+mod requests;
 mod session;
 mod settings;
 mod stop_reason;
@@ -46,13 +47,13 @@ pub(crate) async fn serve(
     let mut agent = Agent::new(peer.clone(), Arc::new(link), tasks.clone(), default_agent);
     let mut input = BufReader::new(input);
     loop {
-        let line = tokio::select! {
-            line = read_line(&mut input) => line,
+        let read = tokio::select! {
+            read = read_line(&mut input) => read,
             // Nobody reads the answers any more.
             () = written.cancelled() => break,
         };
-        match line {
-            Ok(Line::Text(line)) => agent.take(&line).await,
+        match read {
+            Ok(Line::Text(message)) => agent.take(&message).await,
             Ok(Line::TooLong { bytes_max }) => agent.refuse_long_line(bytes_max).await,
             Ok(Line::End) => break,
             Err(error) => {

@@ -1,28 +1,28 @@
 //! The requests of the editor: those about the connection are answered here, those about a session by its worker.
 
-mod listing;
-
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::ErrorCode;
-use serde::Deserialize;
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 use service::tasks::Tasks;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
-use self::listing::ListParams;
 use super::edge_link::EdgeLink;
+use super::listing::{self, ListParams};
 use super::peer::Peer;
-use super::prompt::{PromptBlock, content_of};
+use super::prompt::content_of;
+use super::requests::{
+    InitializeParams, OpenParams, PromptParams, SessionParams, SetParams, initialize_answer, mcp_notice,
+};
 use super::session::{SessionCommand, SessionWorker};
 use super::settings::{Choices, SettingName};
 use super::wire::{Incoming, RpcError, parse, parse_params};
-use crate::client::{command_id, session_id};
+use crate::client::{SessionsApi, command_id, session_id};
 
-/// The version of the protocol.
-const PROTOCOL_VERSION: u32 = 1;
 /// Sessions that one editor has open.
 const SESSIONS_MAX: usize = 64;
 /// Requests of one session that wait for its worker.
@@ -59,44 +59,6 @@ struct SessionHandle {
 #[derive(Debug, Clone, Copy)]
 struct ClientAbilities {
     has_forms: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct InitializeParams {
-    #[serde(default)]
-    client_capabilities: Value,
-}
-
-/// Parameters of `session/new`, `session/load` and `session/resume`.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct OpenParams {
-    session_id: Option<String>,
-    cwd: PathBuf,
-    #[serde(default)]
-    mcp_servers: Vec<Value>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PromptParams {
-    session_id: String,
-    prompt: Vec<PromptBlock>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SetParams {
-    session_id: String,
-    config_id: String,
-    value: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SessionParams {
-    session_id: String,
 }
 
 impl Agent {
@@ -218,6 +180,15 @@ impl Shared {
         Ok(answer)
     }
 
+    async fn list_sessions(&self, params: ListParams) -> Result<Value, RpcError> {
+        let list = |mut api: SessionsApi, request| async move { api.list(request).await }.boxed();
+        let reply = self.link.call(params.request(), list).await?;
+        // A session has no directory: that of this editor, where it is open here, else the one that is asked about.
+        let elsewhere = params.cwd.or_else(|| std::env::current_dir().ok()).unwrap_or_default();
+        let cwd_of = |session: &str| self.lock().get(session).map(|handle| handle.cwd.clone());
+        Ok(listing::answer(&reply, |session| cwd_of(session).unwrap_or_else(|| elsewhere.clone())))
+    }
+
     fn load_session(
         self: &Arc<Self>,
         params: OpenParams,
@@ -250,7 +221,7 @@ impl Shared {
         }
         let (shared, ending) = (self.clone(), self.tasks.token());
         self.tasks.spawn("acp-session", async move {
-            ending.run_until_cancelled(worker.run(commands, cancel)).await;
+            ending.run_until_cancelled(Box::pin(worker.run(commands, cancel))).await;
             shared.lock().remove(&session);
         });
         Ok(())
@@ -258,13 +229,13 @@ impl Shared {
 
     /// Passes a request on to the worker of its session.
     fn pass(&self, session: &str, command: SessionCommand) -> Result<(), RpcError> {
-        let Some(handle) = self.lock().get(session).cloned() else {
-            let message = format!("the session {session:?} is not open here; load it, or begin a new one");
-            return Err(RpcError::new(ErrorCode::UnknownSession, message));
-        };
-        handle.commands.try_send(command).map_err(|_| {
-            let message = format!("{COMMANDS_MAX} requests of the session wait; wait for their answers");
-            RpcError::new(ErrorCode::Overloaded, message)
+        let handle = self.lock().get(session).cloned().ok_or_else(|| not_open(session))?;
+        handle.commands.try_send(command).map_err(|refused| match refused {
+            TrySendError::Closed(_) => not_open(session),
+            TrySendError::Full(_) => {
+                let message = format!("{COMMANDS_MAX} requests of the session wait; wait for their answers");
+                RpcError::new(ErrorCode::Overloaded, message)
+            }
         })
     }
 
@@ -273,27 +244,7 @@ impl Shared {
     }
 }
 
-fn initialize_answer() -> Value {
-    json!({
-        "protocolVersion": PROTOCOL_VERSION,
-        "agentCapabilities": {
-            "loadSession": true,
-            "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
-            "mcpCapabilities": {"http": false, "sse": false},
-            "sessionCapabilities": {"list": {}, "resume": {}, "close": {}}
-        },
-        "agentInfo": {"name": "ailoop", "title": "ailoop", "version": env!("CARGO_PKG_VERSION")},
-        "authMethods": []
-    })
-}
-
-/// What a person should know whose editor brings MCP servers.
-fn mcp_notice(params: &OpenParams) -> Option<String> {
-    (!params.mcp_servers.is_empty()).then(|| {
-        let count = params.mcp_servers.len();
-        format!(
-            "(ailoop does not use the {count} MCP server(s) of this editor: tools run in the fleet. The operator of the \
-             fleet adds MCP servers to its configuration.)\n\n"
-        )
-    })
+fn not_open(session: &str) -> RpcError {
+    let message = format!("the session {session:?} is not open here; load it, or begin a new one");
+    RpcError::new(ErrorCode::UnknownSession, message)
 }

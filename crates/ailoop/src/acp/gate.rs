@@ -57,18 +57,18 @@ pub(super) fn question_of(session: &str, gate: &GateOpened, has_forms: bool) -> 
                 json!({"optionId": format!("{CHOICE}{index}"), "name": reveal_invisible(choice), "kind": "allow_once"})
             });
             let decline = json!({"optionId": REJECT, "name": "Decline to answer", "kind": "reject_once"});
-            permission(session, gate, choices.chain([decline]).collect())
+            permission(session, gate, &choices.chain([decline]).collect::<Vec<_>>())
         }
-        GateKind::Approval => permission(session, gate, yes_or_no("Allow once", "Reject")),
-        GateKind::Limit(_) => permission(session, gate, yes_or_no("Go on for as much again", "End the turn")),
-        GateKind::Error(_) => permission(session, gate, yes_or_no("Try again", "End the turn")),
+        GateKind::Approval => permission(session, gate, &yes_or_no("Allow once", "Reject")),
+        GateKind::Limit(_) => permission(session, gate, &yes_or_no("Go on for as much again", "End the turn")),
+        GateKind::Error(_) => permission(session, gate, &yes_or_no("Try again", "End the turn")),
     }
 }
 
 /// Makes the message for a question that the next prompt answers.
 pub(super) fn typed_question(gate: &GateOpened) -> Question {
     let AskedQuestion { question, choices } = asked_question(gate);
-    let listed: String = choices.iter().map(|choice| format!("\n- {choice}")).collect();
+    let listed = choices.iter().fold(String::new(), |listed, choice| format!("{listed}\n- {choice}"));
     let text = format!("\n\n{question}{listed}\n\n(The agent waits for your answer: your next message is the answer.)");
     Question::Typed { text: reveal_invisible(&text) }
 }
@@ -132,14 +132,14 @@ fn asked_question(gate: &GateOpened) -> AskedQuestion {
     serde_json::from_str(arguments).unwrap_or_default()
 }
 
-fn yes_or_no(yes: &str, no: &str) -> Vec<Value> {
-    vec![
+fn yes_or_no(yes: &str, no: &str) -> [Value; 2] {
+    [
         json!({"optionId": ALLOW, "name": yes, "kind": "allow_once"}),
         json!({"optionId": REJECT, "name": no, "kind": "reject_once"}),
     ]
 }
 
-fn permission(session: &str, gate: &GateOpened, options: Vec<Value>) -> Question {
+fn permission(session: &str, gate: &GateOpened, options: &[Value]) -> Question {
     let mut call = call_fields(gate);
     if gate.kind == GateKind::Question {
         let AskedQuestion { question, .. } = asked_question(gate);

@@ -3,29 +3,23 @@
 mod gates;
 mod loading;
 mod prompting;
+mod worker;
 
 use std::sync::Arc;
 
 use futures::StreamExt as _;
-use futures::stream::FuturesUnordered;
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 
-use self::gates::{AskedGate, GateReply, GateReplyFuture};
-use self::loading::PendingLoad;
-use self::prompting::PendingPrompt;
-use super::edge_link::EdgeLink;
-use super::peer::Peer;
-use super::settings::{Catalogue, Choices, SettingName};
+pub(super) use self::worker::SessionWorker;
+use self::worker::{GateReply, Life, Phase};
+use super::settings::SettingName;
 use super::stop_reason;
-use super::translate::{Translation, Translator, TurnResult};
-use super::update::{Block, SessionUpdate};
+use super::translate::{Translation, TurnResult};
 use super::wire::RpcError;
 use crate::failure::CommandFailure;
 use crate::notification::ParsedNotification;
 use crate::stream::{SessionStream, StreamEvent};
-use contract::ErrorCode;
-use contract::event::GateOpened;
 use contract::model::Content;
 
 /// A request of the editor about a session.
@@ -51,13 +45,6 @@ pub(super) enum SessionCommand {
     },
 }
 
-/// Whether the worker goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Life {
-    GoesOn,
-    Ends,
-}
-
 /// What the worker does next.
 enum Step {
     Command(SessionCommand),
@@ -66,69 +53,7 @@ enum Step {
     Event(Result<Option<StreamEvent>, CommandFailure>),
 }
 
-/// Follows one session.
-pub(super) struct SessionWorker {
-    session: String,
-    peer: Peer,
-    link: Arc<EdgeLink>,
-    /// Whether the editor shows forms.
-    has_forms: bool,
-    catalogue: Catalogue,
-    choices: Choices,
-    /// What the person should know before the first answer.
-    notice: Option<String>,
-    is_started: bool,
-    has_ended: bool,
-    /// Whether the session was paused because the person cancelled a prompt.
-    is_cancelled: bool,
-    translator: Translator,
-    stream: Option<SessionStream>,
-    /// Number of the first event that was not seen.
-    next_seq: u64,
-    prompt: Option<PendingPrompt>,
-    load: Option<PendingLoad>,
-    asked: Vec<AskedGate>,
-    replies: FuturesUnordered<GateReplyFuture>,
-    /// The question that the next prompt answers.
-    typed_gate: Option<GateOpened>,
-}
-
 impl SessionWorker {
-    pub(super) fn new(session: String, peer: Peer, link: Arc<EdgeLink>, has_forms: bool) -> Self {
-        Self {
-            session,
-            peer,
-            link,
-            has_forms,
-            catalogue: Catalogue::default(),
-            choices: Choices::default(),
-            notice: None,
-            is_started: false,
-            has_ended: false,
-            is_cancelled: false,
-            translator: Translator::default(),
-            stream: None,
-            next_seq: 1,
-            prompt: None,
-            load: None,
-            asked: Vec::new(),
-            replies: FuturesUnordered::new(),
-            typed_gate: None,
-        }
-    }
-
-    /// Sets what a session that has not begun begins with.
-    #[must_use]
-    pub(super) fn with_choices(self, catalogue: Catalogue, choices: Choices) -> Self {
-        Self { catalogue, choices, ..self }
-    }
-
-    /// Sets what the person should know before the first answer.
-    #[must_use]
-    pub(super) fn with_notice(self, notice: Option<String>) -> Self {
-        Self { notice, ..self }
-    }
-
     /// Runs until the editor closes the session, or leaves.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<SessionCommand>, cancel: Arc<Notify>) {
         loop {
@@ -200,7 +125,7 @@ impl SessionWorker {
             }
             Ok(Some(StreamEvent::Restored)) => Life::GoesOn,
             Ok(None) => {
-                (self.stream, self.has_ended) = (None, true);
+                (self.stream, self.phase) = (None, Phase::Ended);
                 self.finish_load_at(u64::MAX).await;
                 self.fail_prompt(&self.ended_error()).await;
                 Life::GoesOn
@@ -236,7 +161,8 @@ impl SessionWorker {
             Translation::GateOpened(_) => {}
             Translation::GateClosed { gate } => self.withdraw(&gate).await,
             Translation::TurnEnded(result) => self.end_turn(&result).await,
-            Translation::SessionEnded => self.has_ended = true,
+            Translation::SessionEnded => self.phase = Phase::Ended,
+            Translation::Resumed => self.is_cancelled = false,
             Translation::Configured => self.adopt_settings().await,
         }
     }
@@ -249,28 +175,6 @@ impl SessionWorker {
             // Nobody waits for the end of this turn, so the failure is part of the conversation.
             self.show_text(&format!("\n\nThe turn failed: {}", error.describe())).await;
         }
-    }
-
-    fn ended_error(&self) -> RpcError {
-        let message = format!("the session {} has ended; begin another one", self.session);
-        RpcError::new(ErrorCode::SessionEnded, message)
-    }
-
-    /// Sends an update, unless the session is taken up without being shown.
-    async fn show(&self, update: &SessionUpdate) {
-        if self.load.as_ref().is_none_or(|load| load.is_shown) {
-            self.peer.update(&self.session, update).await;
-        }
-    }
-
-    async fn show_text(&self, text: &str) {
-        let message_id = format!("notice-{}", self.next_seq);
-        self.show(&SessionUpdate::AgentMessageChunk { content: Block::text(text), message_id }).await;
-    }
-
-    async fn show_thought(&self, text: &str) {
-        let message_id = format!("notice-{}", self.next_seq);
-        self.show(&SessionUpdate::AgentThoughtChunk { content: Block::text(text), message_id }).await;
     }
 }
 

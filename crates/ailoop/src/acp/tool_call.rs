@@ -57,6 +57,17 @@ pub(super) fn call_updates(call: &ToolCallIdentified) -> Vec<SessionUpdate> {
     updates
 }
 
+/// Makes the update that shows a call of which nothing was shown before its result.
+pub(super) fn unknown_call_update(result: &ToolCallResult) -> SessionUpdate {
+    SessionUpdate::ToolCall(ToolCallFields {
+        tool_call_id: result.call.to_string(),
+        title: Some(reveal_invisible(&result.tool)),
+        kind: Some(kind_of(&result.tool)),
+        status: Some(CallStatus::Pending),
+        ..ToolCallFields::default()
+    })
+}
+
 /// Makes the update for a call that is further than before.
 pub(super) fn status_update(call: &str, status: CallStatus) -> SessionUpdate {
     SessionUpdate::ToolCallUpdate(ToolCallFields {

@@ -1,5 +1,7 @@
 //! Events of a session as updates for the client, and what else follows from them. Pure.
 
+use std::collections::BTreeSet;
+
 use contract::ErrorCode;
 use contract::command::AnswerDecision;
 use contract::event::{
@@ -11,7 +13,7 @@ use contract::settings::{AgentSettings, ModelSettings};
 
 use super::gate::call_fields;
 use super::reply_chunks::ReplyChunks;
-use super::tool_call::{call_updates, progress_update, result_update, status_update};
+use super::tool_call::{call_updates, progress_update, result_update, status_update, unknown_call_update};
 use super::update::{Block, CallStatus, Cost, PlanEntry, SessionUpdate, blocks_of};
 use crate::notification::{NotificationContent, ParsedNotification};
 
@@ -31,6 +33,8 @@ pub(super) enum Translation {
     },
     TurnEnded(TurnResult),
     SessionEnded,
+    /// The session goes on after a pause.
+    Resumed,
     /// Agent or model may be others now.
     Configured,
 }
@@ -50,6 +54,8 @@ pub(super) struct Translator {
     /// The message of this editor that the client shows already.
     own_message: Option<String>,
     open_gates: Vec<GateOpened>,
+    /// Calls without a result.
+    calls: BTreeSet<String>,
     paused: Option<StatusChanged>,
     agent: String,
     model: String,
@@ -115,6 +121,7 @@ impl Translator {
             Event::AiFullReceived(full) => self.reply(full),
             Event::ToolCallIdentified(call) => {
                 self.replies.close_block();
+                self.calls.insert(call.call.to_string());
                 call_updates(call).into_iter().map(Translation::Update).collect()
             }
             Event::ClientCallOpened(call) => {
@@ -122,7 +129,10 @@ impl Translator {
             }
             Event::ToolCallResult(result) => {
                 self.replies.close_block();
-                vec![Translation::Update(result_update(result))]
+                // A call of a tool that does not exist has a result only.
+                let is_known = self.calls.remove(result.call.as_str());
+                let unknown = (!is_known).then(|| Translation::Update(unknown_call_update(result)));
+                unknown.into_iter().chain([Translation::Update(result_update(result))]).collect()
             }
             Event::ContinuationProgress(progress) => self.plan(progress).into_iter().collect(),
             Event::GateOpened(gate) => self.open_gate(gate),
@@ -134,7 +144,7 @@ impl Translator {
             Event::StatusResumed(_) => {
                 self.paused = None;
                 self.replies.unmute();
-                Vec::new()
+                vec![Translation::Resumed]
             }
             Event::Configured(configured) => {
                 self.set_settings(&configured.agent, &configured.model);
@@ -272,3 +282,6 @@ impl Translator {
 fn is_about_no_call(gate: &GateOpened) -> bool {
     matches!(gate.kind, GateKind::Limit(_) | GateKind::Error(_))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,36 +1,15 @@
 //! Gates of the session: they are asked at the editor, and answered in the session.
 
-use std::pin::Pin;
-
 use contract::ErrorCode;
 use contract::event::{GateKind, GateOpened};
 use futures::FutureExt as _;
 use proto::AnswerRequest;
 
 use super::super::gate::{Question, Reply, question_of, reply_of, typed_question};
-use super::super::peer::PeerAnswer;
 use super::super::stop_reason;
-use super::SessionWorker;
+use super::worker::{AskedGate, GateReply, SessionWorker};
 use crate::client::command_id;
 use crate::failure::CommandFailure;
-
-/// An answer of the editor that has not come.
-pub(super) type GateReplyFuture = Pin<Box<dyn Future<Output = GateReply> + Send + Sync>>;
-
-/// A gate that the editor was asked about.
-#[derive(Debug)]
-pub(super) struct AskedGate {
-    gate: GateOpened,
-    request: u64,
-}
-
-/// The answer of the editor about a gate.
-#[derive(Debug)]
-pub(super) struct GateReply {
-    request: u64,
-    /// None if the request was taken back.
-    answer: Option<PeerAnswer>,
-}
 
 impl SessionWorker {
     /// Asks the person at the editor about a gate.
@@ -74,6 +53,14 @@ impl SessionWorker {
         self.peer.cancel_request(asked.request).await;
     }
 
+    /// Takes all requests for gates back.
+    pub(super) async fn withdraw_all(&mut self) {
+        self.typed_gate = None;
+        for asked in std::mem::take(&mut self.asked) {
+            self.peer.cancel_request(asked.request).await;
+        }
+    }
+
     /// Takes the answer of the editor. An answer after a cancel, or after that of somebody else, is dropped.
     pub(super) async fn take_reply(&mut self, reply: GateReply) {
         let Some(index) = self.asked.iter().position(|asked| asked.request == reply.request) else { return };
@@ -100,14 +87,14 @@ impl SessionWorker {
         }
     }
 
-    /// Sends the answer to a gate. It is no failure if somebody else was faster.
-    pub(super) async fn send_answer(&self, answer: AnswerRequest) -> Result<(), CommandFailure> {
+    /// Sends the answer to a gate; returns whether it counts. It does not if somebody else was faster.
+    pub(super) async fn send_answer(&self, answer: AnswerRequest) -> Result<bool, CommandFailure> {
         let request = AnswerRequest { session_id: self.session.clone(), command_id: command_id(), ..answer };
         let answered =
             self.link.call(request, |mut api, request| async move { api.answer(request).await }.boxed()).await;
         match answered {
-            Ok(_) => Ok(()),
-            Err(failure) if *failure.code() == ErrorCode::GateClosed => Ok(()),
+            Ok(_) => Ok(true),
+            Err(failure) if *failure.code() == ErrorCode::GateClosed => Ok(false),
             Err(failure) => Err(failure),
         }
     }

@@ -9,19 +9,9 @@ use super::super::settings::{Choices, SettingName};
 use super::super::translate::Translator;
 use super::super::update::SessionUpdate;
 use super::super::wire::RpcError;
-use super::{Life, SessionWorker};
+use super::worker::{Life, PendingLoad, Phase, SessionWorker};
 use crate::client::command_id;
 use crate::stream::SessionStream;
-
-/// A load that is not answered.
-#[derive(Debug)]
-pub(super) struct PendingLoad {
-    pub(super) id: Value,
-    /// Whether the editor sees the events.
-    pub(super) is_shown: bool,
-    /// Number of the last event that belongs to the past.
-    last_seq: u64,
-}
 
 impl SessionWorker {
     /// Begins to read the session from its beginning. A session that does not exist has no worker.
@@ -52,9 +42,8 @@ impl SessionWorker {
         self.choices = Choices { agent: info.agent, model: info.model };
         self.translator = Translator::default();
         self.stream = Some(SessionStream::new(client, self.session.clone(), 1, true));
-        (self.is_started, self.has_ended, self.next_seq) = (true, false, 1);
-        self.asked.clear();
-        self.typed_gate = None;
+        (self.phase, self.next_seq) = (Phase::Open, 1);
+        self.withdraw_all().await;
         Ok(info.seq)
     }
 
@@ -88,7 +77,7 @@ impl SessionWorker {
             SettingName::Agent => choices.agent = self.catalogue.find_agent(&value)?.id.clone(),
             SettingName::Model => choices.model = value,
         }
-        if self.is_started {
+        if self.phase != Phase::NotStarted {
             let (model, options) = match name {
                 SettingName::Agent => (String::new(), json!({"agent": choices.agent}).to_string()),
                 SettingName::Model => (choices.model.clone(), String::new()),

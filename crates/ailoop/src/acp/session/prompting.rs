@@ -13,9 +13,10 @@ use super::super::gate::cancelled_answer;
 use super::super::stop_reason;
 use super::super::update::SessionUpdate;
 use super::super::wire::RpcError;
-use super::SessionWorker;
+use super::worker::{PendingPrompt, Phase, SessionWorker};
 use crate::client::command_id;
 use crate::failure::CommandFailure;
+use crate::gate_prompt::answer_request;
 use crate::stream::SessionStream;
 
 /// Reason of a pause that ends a prompt. The next prompt resumes a session that was paused for this reason.
@@ -24,16 +25,6 @@ const CANCEL_REASON: &str = "cancelled in the editor";
 const CANCEL_MAX: Duration = Duration::from_secs(5);
 /// Characters of the title of a new session.
 const TITLE_CHARS_MAX: usize = 80;
-
-/// A prompt that is not answered.
-#[derive(Debug)]
-pub(super) struct PendingPrompt {
-    pub(super) id: Value,
-    /// The message of the prompt; empty if the prompt answers a question.
-    pub(super) message_id: String,
-    /// Whether the session has accepted the message, so that the next end of a turn is that of the prompt.
-    pub(super) has_begun: bool,
-}
 
 impl SessionWorker {
     pub(super) async fn begin_prompt(&mut self, id: Value, content: Content) {
@@ -55,7 +46,7 @@ impl SessionWorker {
         if self.load.is_some() {
             return not_now("the session is being loaded; wait for the answer".to_owned());
         }
-        if self.has_ended {
+        if self.phase == Phase::Ended {
             return Err(self.ended_error());
         }
         if content.is_empty() {
@@ -64,15 +55,19 @@ impl SessionWorker {
         if let Some(notice) = self.notice.take() {
             self.show_text(&notice).await;
         }
-        if let Some(gate) = self.typed_gate.take() {
-            let answer = crate::gate_prompt::answer_request(&gate, "answer", Some(content.text()));
+        if let Some(gate) = &self.typed_gate {
+            let answer = answer_request(gate, "answer", Some(content.text()));
             self.follow().await?;
-            self.send_answer(answer).await?;
-            return Ok(String::new());
+            let is_first = self.send_answer(answer).await?;
+            self.typed_gate = None;
+            // If somebody else has answered, the prompt is a message like any other.
+            if is_first {
+                return Ok(String::new());
+            }
         }
         let message_id = command_id();
         self.translator.set_own_message(&message_id);
-        if self.is_started {
+        if self.phase == Phase::Open {
             self.send(&message_id, content).await?;
         } else {
             self.start(&message_id, content).await?;
@@ -97,7 +92,7 @@ impl SessionWorker {
             no_wait: false,
         };
         self.link.call(request, |mut api, request| async move { api.start(request).await }.boxed()).await?;
-        self.is_started = true;
+        self.phase = Phase::Open;
         let title = content.text().lines().next().unwrap_or_default().chars().take(TITLE_CHARS_MAX).collect();
         self.show(&SessionUpdate::SessionInfoUpdate { title }).await;
         Ok(())
