@@ -2,16 +2,21 @@
 
 use ailoop_tests::editor::Editor;
 use ailoop_tests::fleet::TestFleet;
-use ailoop_tests::model::{ModelServer, ScriptedReply};
+use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tests::tool_server::{ToolAnswer, ToolServer, ToolServerBuilder};
 use ailoop_tests::wait::eventually;
 use ailoop_tool::{Approval, Effect, Tool};
 use serde_json::{Value, json};
 
+/// Whether the request brings the result of a call, and no new message.
+fn is_after_a_call(request: &RecordedRequest) -> bool {
+    request.messages().last().is_some_and(|message| message["role"] == "tool")
+}
+
 /// A model that calls a tool in the first step of each turn.
 async fn model_that_calls(tool: &'static str, arguments: Value) -> std::io::Result<ModelServer> {
     ModelServer::start(move |request| {
-        if request.last_results().is_empty() {
+        if !is_after_a_call(request) {
             return ScriptedReply::calls(&[(tool, arguments.clone())]);
         }
         ScriptedReply::signal(&format!("The result: {}", request.last_results().join(" ")), "TERMINATE")
@@ -64,7 +69,8 @@ async fn approval_is_asked_in_the_editor_and_runs_the_call_once() -> anyhow::Res
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancel_at_an_approval_denies_the_call() -> anyhow::Result<()> {
-    let model = model_that_calls("launch", json!({})).await?;
+    let replies = vec![ScriptedReply::calls(&[("launch", json!({}))]), ScriptedReply::signal("Done.", "TERMINATE")];
+    let model = ModelServer::with_replies(replies).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
     let tools = launch(&fleet.nats.url()).await?;
     fleet.wait_for_tools(&["launch"]).await?;
@@ -78,9 +84,8 @@ async fn cancel_at_an_approval_denies_the_call() -> anyhow::Result<()> {
     let client = fleet.client().await?;
     eventually("no gate waits", async || client.gates(&session).await.is_ok_and(|gates| gates.is_empty())).await?;
     assert_eq!(editor.stop_reason_of(&session, "Something else").await?, "end_turn");
-    let request = model.requests().last().cloned();
-    let results = request.map(|request| request.last_results().join(" ")).unwrap_or_default();
-    assert!(results.contains("the person cancelled the turn") || results.is_empty(), "{results}");
+    let requests = model.requests();
+    assert!(requests[1].last_results().join(" ").contains("the person cancelled the turn"), "{requests:?}");
     assert!(tools.calls().is_empty());
     fleet.end().await
 }
@@ -88,7 +93,7 @@ async fn cancel_at_an_approval_denies_the_call() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn question_is_a_choice_or_the_next_prompt_without_forms() -> anyhow::Result<()> {
     let model = ModelServer::start(|request| {
-        if !request.last_results().is_empty() {
+        if is_after_a_call(request) {
             return ScriptedReply::signal(&format!("You chose {}.", request.last_results().join(" ")), "TERMINATE");
         }
         let choices: &[&str] = if request.last_user() == "Offer" { &["red", "blue"] } else { &[] };

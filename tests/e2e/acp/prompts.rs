@@ -138,10 +138,10 @@ async fn agent_and_model_are_chosen_before_and_in_a_session() -> anyhow::Result<
     editor.stop_reason_of(&session, "Hello").await?;
     assert_eq!(current(&other.ok("session/load", &open).await?), ["e", "other"]);
     let options = editor.ok("session/set_config_option", &set("agent", "t")).await?;
-    assert_eq!(current(&options)[0], "t");
+    assert_eq!(current(&options), ["t", "test"], "an agent brings its model");
     let update = other.until(|message| message["params"]["update"]["sessionUpdate"] == "config_option_update").await?;
     assert_eq!(update["params"]["update"]["configOptions"][0]["currentValue"], "t");
     editor.stop_reason_of(&session, "Hello").await?;
-    assert_eq!(current(&other.ok("session/load", &open).await?), ["t", "other"]);
+    assert_eq!(current(&other.ok("session/load", &open).await?), ["t", "test"]);
     fleet.end().await
 }

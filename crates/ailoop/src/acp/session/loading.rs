@@ -74,7 +74,10 @@ impl SessionWorker {
     pub(super) async fn set(&mut self, name: SettingName, value: String) -> Result<Value, RpcError> {
         let mut choices = self.choices.clone();
         match name {
-            SettingName::Agent => choices.agent = self.catalogue.find_agent(&value)?.id.clone(),
+            // An agent brings its model.
+            SettingName::Agent => {
+                choices = Choices { agent: self.catalogue.find_agent(&value)?.id.clone(), model: String::new() };
+            }
             SettingName::Model => choices.model = value,
         }
         if self.phase != Phase::NotStarted {
