@@ -145,6 +145,18 @@ async fn every_refusal_has_its_code_in_both_protocols() {
     assert_eq!(read_error(grpc.0.watch(watch).await.map(drop)), (Code::OutOfRange, "resync".to_owned()));
     let empty = proto::SendRequest { session_id: "s".to_owned(), ..proto::SendRequest::default() };
     assert_eq!(read_error(grpc.0.send(empty).await.map(drop)), (Code::InvalidArgument, "empty_message".to_owned()));
+    let with_parts = |text: &str, content_json: &str| proto::SendRequest {
+        session_id: "s".to_owned(),
+        text: text.to_owned(),
+        content_json: content_json.to_owned(),
+        ..proto::SendRequest::default()
+    };
+    let part = r#"[{"type":"text","text":"one"}]"#;
+    for (text, parts) in [("", "{"), ("", "{}"), ("", r#"[{"type":"sound"}]"#), ("two", part)] {
+        let refused = read_error(grpc.0.send(with_parts(text, parts)).await.map(drop));
+        assert_eq!(refused, (Code::InvalidArgument, "bad_request".to_owned()), "{text} {parts}");
+    }
+    grpc.0.send(with_parts("", part)).await.unwrap();
 }
 
 #[tokio::test]

@@ -169,6 +169,34 @@ fn failed_turn_has_the_last_error_that_is_in_the_log() {
 }
 
 #[test]
+fn session_begins_with_its_history_and_counts_tokens_where_the_window_is_known() {
+    let started = json!({
+        "agent": {"id": "e", "name": "Eamonn", "continuation": {}, "tools": {}},
+        "model": {"id": "large", "context_window": 1000},
+        "interactive": true, "prompt": "", "fingerprint": "", "streaming": {},
+        "messages": [
+            {"role": "user", "content": "Before"}, {"role": "assistant", "content": "Answer"},
+            {"role": "tool", "tool_call_id": "x", "content": "r"}
+        ]
+    });
+    let mut translator = Translator::default();
+    check(
+        &mut translator,
+        &[("session_started", started), reply(1, "One"), reply(2, "Two")],
+        &[
+            "user_message_chunk Before",
+            "agent_message_chunk Answer",
+            "Configured",
+            "agent_message_chunk One",
+            "usage_update 100",
+            "agent_message_chunk \n\nTwo",
+            "usage_update 100",
+        ],
+    );
+    assert_eq!((translator.settings(), translator.cost_usd), (("e", "large"), 1.0));
+}
+
+#[test]
 fn plan_is_shown_when_it_changes() {
     let progress = |done: &[&str], next: &[&str]| {
         let progress = json!({"steps_completed": done, "steps_remaining": next});
