@@ -88,8 +88,8 @@ async fn open_approval_is_asked_again_by_the_editor_that_loads() -> anyhow::Resu
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edge_killed_in_a_prompt_repeats_no_text() -> anyhow::Result<()> {
-    let gate = Gate::new();
-    let reply = ScriptedReply::text("One two").and_gate(&gate).and_text(" three four");
+    let (gate, last) = (Gate::new(), Gate::new());
+    let reply = ScriptedReply::text("One two").and_gate(&gate).and_text(" three").and_gate(&last).and_text(" four");
     let model = ModelServer::with_replies(vec![
         reply.and_calls(&[("continuation", json!({"status": "TERMINATE", "reason": "scripted"}))]),
     ])
@@ -109,6 +109,9 @@ async fn edge_killed_in_a_prompt_repeats_no_text() -> anyhow::Result<()> {
     let nats = NatsConfig { url: fleet.nats.url(), ..NatsConfig::default() };
     let _edge = EdgeReplica::of(launcher.spawn("edge", &nats).await?)?;
     gate.open();
+    // The reply still runs when the editor is connected again, so the text so far comes once more.
+    editor.until_text("three").await?;
+    last.open();
     assert_eq!(editor.stop_reason(prompt).await?, "end_turn");
     assert_eq!(editor.text("agent_message_chunk"), "One two three four");
     Ok(())
