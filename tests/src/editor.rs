@@ -57,7 +57,7 @@ impl Editor {
         Ok(id)
     }
 
-    /// Sends a notification.
+    /// Sends a notification to the agent.
     pub async fn notify(&mut self, method: &str, params: &Value) -> anyhow::Result<()> {
         self.write(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string()).await
     }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 /// Bytes of one message of the client: those of a frame of any other client.
 const LINE_BYTES_MAX: usize = FRAME_BYTES_MAX;
 
-/// What was read.
+/// What was read from the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
     /// A line without its end.

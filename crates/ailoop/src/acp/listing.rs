@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// Sessions of one part of the list.
 const PART_SESSIONS: u32 = 50;
 
-/// Parameters of `session/list`.
+/// Parameters of the request `session/list`.
 #[derive(Debug, Deserialize)]
 pub(super) struct ListParams {
     pub(super) cwd: Option<PathBuf>,

@@ -9,7 +9,7 @@ use super::prompt::PromptBlock;
 
 /// The version of the protocol.
 const PROTOCOL_VERSION: u32 = 1;
-/// Parameters of `initialize`.
+/// Parameters of the request `initialize`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InitializeParams {
@@ -27,7 +27,7 @@ pub(super) struct OpenParams {
     pub(super) mcp_servers: Vec<Value>,
 }
 
-/// Parameters of `session/prompt`.
+/// Parameters of the request `session/prompt`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PromptParams {
@@ -35,7 +35,7 @@ pub(super) struct PromptParams {
     pub(super) prompt: Vec<PromptBlock>,
 }
 
-/// Parameters of `session/set_config_option`.
+/// Parameters of the request `session/set_config_option`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SetParams {

@@ -102,7 +102,7 @@ impl Translator {
         self.is_turn_running
     }
 
-    /// Translates a notification.
+    /// Translates a notification of the session.
     pub(super) fn translate(&mut self, notification: &ParsedNotification) -> Vec<Translation> {
         match &notification.content {
             NotificationContent::Event(event) => self.translate_event(event, notification.seq),

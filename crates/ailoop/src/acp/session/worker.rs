@@ -16,7 +16,7 @@ use super::super::update::{Block, SessionUpdate};
 use super::super::wire::RpcError;
 use crate::stream::SessionStream;
 
-/// Follows one session.
+/// Follows one session for one editor.
 pub(crate) struct SessionWorker {
     pub(super) session: String,
     pub(super) peer: Peer,
