@@ -30,7 +30,7 @@ pub(super) enum Question {
 
 /// What a person answered.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Reply {
+pub(super) enum PersonReply {
     /// An answer, in which the caller sets the session and the command id.
     Answer(Box<AnswerRequest>),
     /// The person closed the form without an answer.
@@ -74,11 +74,11 @@ pub(super) fn typed_question(gate: &GateOpened) -> Question {
 }
 
 /// Reads the answer of the client to the question for a gate.
-pub(super) fn reply_of(gate: &GateOpened, result: &Value) -> Reply {
+pub(super) fn reply_of(gate: &GateOpened, result: &Value) -> PersonReply {
     let deny = |note: &str| {
-        Reply::Answer(Box::new(AnswerRequest { note: note.to_owned(), ..answer_request(gate, "deny", None) }))
+        PersonReply::Answer(Box::new(AnswerRequest { note: note.to_owned(), ..answer_request(gate, "deny", None) }))
     };
-    let answer = |text: String| Reply::Answer(Box::new(answer_request(gate, "answer", Some(text))));
+    let answer = |text: String| PersonReply::Answer(Box::new(answer_request(gate, "answer", Some(text))));
     let text_at = |pointer: &str| result.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     match (text_at("/action"), text_at("/outcome/optionId")) {
         ("accept", _) => {
@@ -89,12 +89,14 @@ pub(super) fn reply_of(gate: &GateOpened, result: &Value) -> Reply {
             }
         }
         ("decline", _) => deny(DECLINED),
-        (_, ALLOW) if gate.kind != GateKind::Question => Reply::Answer(Box::new(answer_request(gate, "approve", None))),
+        (_, ALLOW) if gate.kind != GateKind::Question => {
+            PersonReply::Answer(Box::new(answer_request(gate, "approve", None)))
+        }
         (_, REJECT) => deny(if gate.kind == GateKind::Question { DECLINED } else { "" }),
         (_, option) => {
             let index = option.strip_prefix(CHOICE).and_then(|index| index.parse::<usize>().ok());
             let choice = index.and_then(|index| asked_question(gate).choices.get(index).cloned());
-            choice.map_or(Reply::Dismissed, answer)
+            choice.map_or(PersonReply::Dismissed, answer)
         }
     }
 }
@@ -202,11 +204,11 @@ mod tests {
     /// Decision, content and note of the answer.
     fn answer(gate: &GateOpened, result: &Value) -> Option<(String, Option<String>, String)> {
         match reply_of(gate, result) {
-            Reply::Answer(answer) => {
+            PersonReply::Answer(answer) => {
                 assert_eq!((answer.gate.as_str(), answer.arguments_sha256.as_str()), ("c1-1-1", "abc"));
                 Some((answer.decision, answer.content, answer.note))
             }
-            Reply::Dismissed => None,
+            PersonReply::Dismissed => None,
         }
     }
 

@@ -5,7 +5,7 @@ use contract::event::{GateKind, GateOpened};
 use futures::FutureExt as _;
 use proto::AnswerRequest;
 
-use super::super::gate::{Question, Reply, question_of, reply_of, typed_question};
+use super::super::gate::{PersonReply, Question, question_of, reply_of, typed_question};
 use super::super::stop_reason;
 use super::worker::{AskedGate, GateReply, SessionWorker};
 use crate::client::command_id;
@@ -69,17 +69,17 @@ impl SessionWorker {
             None => return,
             Some(Ok(result)) => reply_of(&gate, &result),
             Some(Err(why)) if gate.kind != GateKind::Question => return self.point_elsewhere(&gate, &why).await,
-            Some(Err(_)) => Reply::Dismissed,
+            Some(Err(_)) => PersonReply::Dismissed,
         };
         match answer {
-            Reply::Answer(answer) => {
+            PersonReply::Answer(answer) => {
                 if let Err(failure) = self.send_answer(*answer).await {
                     self.show_text(&format!("\n\nThe answer was not accepted: {}", failure.message())).await;
                 }
             }
             // The gate stays open: the editor cancels the turn, or somebody else answers.
-            Reply::Dismissed if gate.kind != GateKind::Question => {}
-            Reply::Dismissed => {
+            PersonReply::Dismissed if gate.kind != GateKind::Question => {}
+            PersonReply::Dismissed => {
                 if let Question::Typed { text } = typed_question(&gate) {
                     self.ask_for_prompt(&gate, &text).await;
                 }
