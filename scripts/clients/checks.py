@@ -17,7 +17,7 @@ from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from . import responses
+from . import mcp, responses
 from .common import client, expect
 
 WEATHER = {
@@ -180,4 +180,5 @@ ALL = [
     ("openai-agents: tools", openai_agents),
     *responses.CHECKS,
     ("schemathesis: the OpenAPI document", openapi_document),
+    *mcp.CHECKS,
 ]

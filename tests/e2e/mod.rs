@@ -17,6 +17,7 @@ mod kills;
 mod language;
 mod look;
 mod mail;
+mod mcp;
 mod openai;
 mod operate;
 mod providers;

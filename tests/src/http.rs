@@ -32,6 +32,15 @@ impl Http {
         Ok(request.send().await?)
     }
 
+    /// Posts JSON with headers, and returns the response.
+    pub async fn post_with(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> anyhow::Result<Response> {
+        let mut request = self.client.post(format!("{}{path}", self.base)).header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        Ok(request.body(body.to_string()).send().await?)
+    }
+
     /// Posts JSON, and returns status and body.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<(u16, Value)> {
         read(self.request("POST", path, Some(body)).await?).await

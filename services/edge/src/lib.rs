@@ -17,6 +17,7 @@ mod http;
 mod invoke;
 mod jsonrpc;
 mod mail;
+mod mcp;
 mod method;
 mod openai;
 mod params;

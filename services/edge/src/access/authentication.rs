@@ -129,7 +129,7 @@ impl Authenticator {
     }
 
     /// Refuses web pages that may not use the edge, and names that a page could have made for its address.
-    fn check_page(&self, credentials: &Credentials<'_>) -> Result<(), ApiError> {
+    pub(crate) fn check_page(&self, credentials: &Credentials<'_>) -> Result<(), ApiError> {
         let origin = credentials.origin.text("Origin")?;
         let host = credentials.host.text("Host")?.map(str::to_ascii_lowercase);
         if self.is_host_checked

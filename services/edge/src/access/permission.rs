@@ -21,6 +21,13 @@ pub(crate) fn authorize_part(caller: &ApiCaller, method: Method) -> Result<(), A
     outcome
 }
 
+impl ApiCaller {
+    /// Whether the caller may use a method now, for what is offered to it. It is checked again when it is used.
+    pub(crate) fn may_use(&self, method: Method) -> bool {
+        check(self, method).is_ok()
+    }
+}
+
 /// Writes what was refused, and all administration, to the audit log. A caller over its rate would fill it.
 fn audit(caller: &ApiCaller, method: Method, session: Option<&str>, outcome: &Result<(), ApiError>) {
     let is_refused = outcome.as_ref().is_err_and(|error| error.code != ErrorCode::Overloaded);

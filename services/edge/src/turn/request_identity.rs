@@ -18,6 +18,8 @@ pub(crate) struct RequestIdentity {
     /// Numbers of the current window and the one before.
     windows: [u128; 2],
     pub(super) is_retry: bool,
+    /// Whether the request names a key of its own.
+    has_key: bool,
 }
 
 impl RequestIdentity {
@@ -35,12 +37,18 @@ impl RequestIdentity {
             digest,
             windows: [window, window.saturating_sub(1)],
             is_retry: count.is_some_and(|count| count > 0) || !explicit.is_empty(),
+            has_key: !explicit.is_empty(),
         }
     }
 
     /// Returns the ids of requests with the same body, by window: the current one first, and in it the earliest first.
     pub(super) fn ids(&self) -> [impl Iterator<Item = String>; 2] {
         self.windows.map(|window| (0..SAME_MAX).map(move |index| self.id(window, index)))
+    }
+
+    /// Returns the id of the command of a request that names a key: the same for each repetition.
+    pub(crate) fn command_id(&self) -> Option<String> {
+        self.has_key.then(|| format!("key-{}", &self.digest[..32]))
     }
 
     fn id(&self, window: u128, index: u32) -> String {
@@ -78,5 +86,6 @@ mod tests {
         let keyed = |body| identity("a", &[("idempotency-key", "k")], body, 1);
         assert_eq!(keyed("x"), keyed("y"));
         assert!(keyed("x").is_retry);
+        assert!(keyed("x").command_id().is_some() && identity("a", &[], "x", 1).command_id().is_none());
     }
 }

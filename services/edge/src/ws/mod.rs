@@ -19,6 +19,7 @@ use crate::access::{self, Authenticator, CredentialHeader, Credentials, SUBPROTO
 use crate::api_error::ApiError;
 use crate::client_request::{self, CONNECTION_BYTES, HttpState};
 use crate::http;
+use crate::mcp;
 use crate::openai;
 use crate::session_api::SessionApi;
 
@@ -29,6 +30,7 @@ const WRITE_BUFFER_BYTES: usize = 4 << 10;
 const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n\
     HTTP with JSON and server-sent events: /v1/sessions, …; the OpenAPI document: /v1/openapi.json.\n\
     JSON-RPC 2.0 over WebSocket: /ws (session.start, session.send, session.watch, …).\n\
+    MCP, with the agents as tools: /mcp.\n\
     gRPC with reflection: the next port, unless it was configured otherwise.\n";
 
 /// Builds the routes of the HTTP listener.
@@ -36,7 +38,8 @@ pub(crate) fn routes(api: SessionApi, authenticator: Authenticator, is_tls: bool
     let issuers = authenticator.issuers().clone();
     let state = HttpState { api, authenticator: Arc::new(authenticator) };
     let own = Router::new().route("/", get(async || ABOUT)).route("/ws", get(upgrade)).with_state(state.clone());
-    let own = own.merge(http::routes(state.clone())).merge(openai::routes(state));
+    let own = own.merge(http::routes(state.clone())).merge(openai::routes(state.clone()));
+    let own = own.merge(mcp::routes(state));
     access::describe_issuers(own, &issuers, is_tls)
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::access::{Guarded, key_of};
 use crate::bad_input::{list_methods, raw_call};
+use crate::support::mcp::Mcp;
 use crate::support::{Fixture, read_code};
 
 /// Two tenants, the first of which has the session `s`. Nobody has the session `z`.
@@ -159,6 +160,36 @@ async fn openai_route_tells_nothing_of_another_tenant() {
         comparison.add(&format!("{verb} {path}"), &answers[0], &answers[1]);
     }
     comparison.assert_none(8);
+    assert_eq!(log_length(&guarded.fixture).await, before, "another tenant wrote into the log");
+}
+
+#[tokio::test]
+async fn mcp_tool_tells_nothing_of_another_tenant() {
+    let guarded = two_tenants().await;
+    let before = log_length(&guarded.fixture).await;
+    let client = Mcp::new(guarded.http(1));
+    let gate = json!({"session_id": "@", "gate": "g", "arguments_sha256": "0", "decision": "approve"});
+    let calls = [
+        ("e", json!({"prompt": "x", "session_id": "@"})),
+        ("session_status", json!({"session_id": "@"})),
+        ("send_message", json!({"session_id": "@", "text": "x"})),
+        ("answer_gate", gate),
+        ("stop_session", json!({"session_id": "@"})),
+    ];
+    let mut comparison = Comparison::default();
+    for (tool, arguments) in calls {
+        let mut answers = Vec::new();
+        for session in ["s", "z"] {
+            let arguments = serde_json::from_str(&arguments.to_string().replace('@', session)).unwrap();
+            let answer = client.call(tool, arguments).await;
+            assert_eq!(answer["result"]["structuredContent"]["code"], "unknown_session", "{tool}: {answer}");
+            answers.push(answer["result"]["structuredContent"].to_string());
+        }
+        comparison.add(tool, &answers[0], &answers[1]);
+    }
+    comparison.assert_none(5);
+    let listed = client.call("list_sessions", json!({})).await;
+    assert_eq!(listed["result"]["structuredContent"]["sessions"], json!([]), "{listed}");
     assert_eq!(log_length(&guarded.fixture).await, before, "another tenant wrote into the log");
 }
 

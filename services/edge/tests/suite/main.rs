@@ -14,6 +14,7 @@ mod isolation;
 mod listeners;
 mod lists;
 mod mail;
+mod mcp;
 mod openai;
 #[path = "../../../../crates/service/tests/suite/own_process.rs"]
 mod own_process;

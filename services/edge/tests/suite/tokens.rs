@@ -365,6 +365,9 @@ async fn metadata_names_the_issuers_to_clients_without_a_token() {
         assert_eq!(response.status(), 401, "{path}");
         response.headers()["www-authenticate"].to_str().unwrap().to_owned()
     };
+    let mcp = http.request("POST", "/mcp").header("host", "localhost:7").send().await.unwrap();
+    let wanted = "Bearer resource_metadata=\"http://localhost:7/.well-known/oauth-protected-resource\"";
+    assert_eq!((mcp.status().as_u16(), mcp.headers()["www-authenticate"].to_str().unwrap()), (401, wanted));
     for path in ["/v1/sessions", "/ws"] {
         let local = challenge(path, "localhost:7").await;
         let url = "localhost:7/.well-known/oauth-protected-resource";

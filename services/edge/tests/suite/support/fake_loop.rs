@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use async_trait::async_trait;
 use bus::{Bus, Delivery, Handler, RpcServer, Settle, Worker};
-use contract::command::{CommandAck, CommandMeta, Refusal, SendUserMessage, Start, Verb};
+use contract::command::{Answer, CommandAck, CommandMeta, Refusal, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
 use contract::event::{
-    AiFullReceived, ClientCallOpened, EndReason, ErrorEvent, Event, InputHandled, InputIgnored, InputKind, InputRef,
-    SessionEnded, SessionStarted, Spent, StatusChanged, StopReason, TurnCompleted, TurnStarted, UserProcessed,
+    AiFullReceived, ClientCallOpened, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, InputHandled,
+    InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent, StatusChanged, StopReason, TurnCompleted,
+    TurnStarted, UserProcessed,
 };
 use contract::limits::SLOTS_PER_PAGE;
 use contract::model::{Content, FinishReason, Streaming, ToolCall, Usage};
@@ -48,6 +49,7 @@ struct Inner {
     senders: Mutex<Vec<String>>,
     reply: Mutex<Option<String>>,
     calls: AtomicBool,
+    gates: AtomicBool,
 }
 
 impl FakeLoop {
@@ -60,6 +62,7 @@ impl FakeLoop {
             senders: Mutex::default(),
             reply: Mutex::default(),
             calls: AtomicBool::new(false),
+            gates: AtomicBool::new(false),
         });
         let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
         let agents = bus.serve_agents(|_| list_agents()).await.unwrap();
@@ -95,6 +98,11 @@ impl FakeLoop {
     /// From now on each message of a user is answered with a call of the client's tool `weather` first.
     pub(crate) fn call_client_first(&self) {
         self.inner.calls.store(true, Ordering::SeqCst);
+    }
+
+    /// From now on each turn asks a person first whether it may use more.
+    pub(crate) fn ask_first(&self) {
+        self.inner.gates.store(true, Ordering::SeqCst);
     }
 
     /// Returns who sent the commands that were handled, in their order.
@@ -222,6 +230,25 @@ fn reply_with_calls(turn: u32) -> Vec<Event> {
     vec![ai_full_received(turn, "Let me look.", vec![call]), Event::ClientCallOpened(waiting)]
 }
 
+/// The events of a turn that waits for a person.
+fn reply_with_gate(turn: u32) -> Vec<Event> {
+    let opened = GateOpened {
+        gate: contract::CallId::new(&format!("g{turn}")).unwrap(),
+        kind: GateKind::Limit(StopReason::CostLimit),
+        arguments_sha256: String::new(),
+        expires: Timestamp::from_millis(2_000_000_000_000),
+        tool: None,
+        arguments: None,
+        on_expiry: contract::settings::OnExpiry::default(),
+    };
+    vec![ai_full_received(turn, "This costs a lot.", Vec::new()), Event::GateOpened(opened)]
+}
+
+fn gate_closed(answer: Answer, by: Option<String>) -> Event {
+    let Answer { gate, decision, note, .. } = answer;
+    Event::GateClosed(GateClosed { gate, decision, by, arguments: None, arguments_sha256: None, note })
+}
+
 fn ai_full_received(turn: u32, text: &str, tool_calls: Vec<ToolCall>) -> Event {
     let spent = Spent { usage: Usage { input: 7, output: 3, ..Usage::default() }, cost_usd: 0.0 };
     Event::AiFullReceived(Box::new(AiFullReceived {
@@ -262,11 +289,13 @@ impl Inner {
         let body = self.bus.open(Objects::Work, delivery.payload.clone()).await.unwrap();
         let input = InputRef { kind: InputKind::Control(verb), id: id.clone() };
         let CommandMeta { edge, by, .. } = serde_json::from_slice::<CommandEnvelope>(&body).unwrap().meta;
-        self.senders.lock().await.extend(by);
-        let (is_handled, is_started) = {
+        self.senders.lock().await.extend(by.clone());
+        let (is_handled, is_started, has_gate) = {
             let sessions = self.sessions.lock().await;
             let session = sessions.get(&key);
-            (session.is_some_and(|s| s.handled(&input).is_some()), session.is_some_and(|s| s.seq() > 0))
+            let has = |holds: fn(&Session) -> bool| session.is_some_and(holds);
+            let is_handled = session.is_some_and(|session| session.handled(&input).is_some());
+            (is_handled, has(|session| session.seq() > 0), has(|session| !session.gates().is_empty()))
         };
         if is_handled {
             return;
@@ -287,6 +316,7 @@ impl Inner {
             }
             Verb::Pause => (None, vec![Event::StatusPaused(StatusChanged::default())]),
             Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
+            Verb::Answer if has_gate => (None, vec![gate_closed(read_fields(&body), by.clone())]),
             Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
             Verb::AnswerToolCall if self.calls.load(Ordering::SeqCst) => (None, vec![]),
             Verb::AnswerToolCall => (refuse(ErrorCode::UnknownCall), vec![]),
@@ -330,10 +360,13 @@ impl Inner {
         }
         let begun = contract::commit::turn_of(&events, &id);
         let (slot, seq) = self.commit(&key, events).await;
-        let calls = self.calls.load(Ordering::SeqCst);
+        let (calls, gates) = (self.calls.load(Ordering::SeqCst), self.gates.load(Ordering::SeqCst));
         let events = match &*self.reply.lock().await {
             Some(_) if has_message && calls => reply_with_calls(turn),
-            Some(text) if has_message || verb == Verb::AnswerToolCall => turn_with_reply(turn, text),
+            Some(_) if has_message && gates => reply_with_gate(turn),
+            Some(text) if has_message || verb == Verb::AnswerToolCall || verb == Verb::Answer && has_gate => {
+                turn_with_reply(turn, text)
+            }
             Some(_) | None => Vec::new(),
         };
         for event in events {

@@ -4,6 +4,7 @@ mod clients;
 mod fake_loop;
 pub(crate) mod http;
 pub(crate) mod issuer;
+pub(crate) mod mcp;
 
 pub(crate) mod events {
     pub(crate) use super::fake_loop::{ignored_result, session_ended, session_started, user_message};
