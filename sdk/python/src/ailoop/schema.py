@@ -35,8 +35,6 @@ def of_hint(hint: Any) -> dict[str, Any]:
     origin, arguments = get_origin(hint), get_args(hint)
     if hint is Any or hint is inspect.Parameter.empty:
         return {}
-    if hint in _PLAIN:
-        return {"type": _PLAIN[hint]}
     if origin is Annotated:
         texts = [extra for extra in arguments[1:] if isinstance(extra, str)]
         keywords = [extra for extra in arguments[1:] if isinstance(extra, dict)]
@@ -44,6 +42,8 @@ def of_hint(hint: Any) -> dict[str, Any]:
         for extra in keywords:
             schema |= extra
         return schema | ({"description": " ".join(texts)} if texts else {})
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
     if origin in _REQUIRED_MARKS:
         return of_hint(arguments[0])
     if origin is Literal:
@@ -66,6 +66,11 @@ def of_hint(hint: Any) -> dict[str, Any]:
     raise TypeError(
         f"the type {hint!r} has no JSON Schema: use str, int, float, bool, list, dict, Literal, Enum, a dataclass or a TypedDict"
     )
+
+
+def names_with(function: Callable[..., Any], hint: type) -> list[str]:
+    """Names of the parameters with this type."""
+    return [name for name, found in typing.get_type_hints(function).items() if found is hint and name != "return"]
 
 
 def bind(function: Callable[..., Any], arguments: Any, skip: type | None = None) -> dict[str, Any]:
