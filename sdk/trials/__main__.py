@@ -23,7 +23,7 @@ def commands(only):
     if (SDK / "typescript/node_modules").exists():
         pattern = [f"--test-name-pattern={only}"] if only else []
         tests = sorted(str(path) for path in (SDK / "typescript/test").glob("*.test.js"))
-        yield "typescript", SDK / "typescript", ["node", "--test", *pattern, *tests]
+        yield "typescript", SDK / "typescript", ["node", "--test", "--test-reporter=spec", *pattern, *tests]
 
 
 def main():

@@ -1,0 +1,162 @@
+// A session: messages, events that survive lost connections, and turns.
+
+import type { Api } from "./api.js";
+import type { ClientTool } from "./client-tool.js";
+import { AiloopError, Conflict } from "./errors.js";
+import type { Event } from "./event.js";
+import type { OnGate } from "./gates.js";
+import { Responder } from "./responder.js";
+import { type Transport, isRetryable, newId, pauseMs, sleep } from "./transport.js";
+import { Turn, type TurnStart } from "./turn.js";
+import { TurnTracker } from "./turn-tracker.js";
+import type { CommandReply, SessionSummary } from "./types.js";
+
+/** A message: a text, or parts with texts and images. */
+export type Content = string | Record<string, unknown>[];
+
+/** Settings of a message. */
+export interface MessageOptions {
+  /** `queue` begins a turn of its own, `steer` is read in the turn that runs, `interrupt` stops its model call. */
+  mode?: "queue" | "steer" | "interrupt" | undefined;
+  /** With the same key, a message is sent once. */
+  idempotencyKey?: string | undefined;
+}
+
+/** What a session of this program knows and does. */
+export interface SessionOptions {
+  tools: readonly ClientTool[];
+  onGate: OnGate | undefined;
+  firstMessage?: string | undefined;
+  isNew: boolean;
+}
+
+/** A session of the fleet. Make one with `Client.start` or `Client.session`. */
+export class Session {
+  private firstMessage: string | undefined;
+  /** Where the next turn begins to read; unknown for a session that others have used. */
+  private tracker: TurnTracker | undefined;
+
+  constructor(
+    private readonly api: Api,
+    private readonly transport: Transport,
+    readonly id: string,
+    private readonly options: SessionOptions,
+  ) {
+    this.firstMessage = options.firstMessage;
+    this.tracker = options.isNew ? new TurnTracker() : undefined;
+  }
+
+  /** Sends a message of the user, and does not wait for its turn. */
+  async send(content: Content, { mode = "queue", idempotencyKey }: MessageOptions = {}): Promise<CommandReply> {
+    const key = idempotencyKey ?? newId();
+    return this.api.sessionSend(this.id, { content, mode, command_id: key });
+  }
+
+  /**
+   * Sends a message and follows its turn. Calls of the client's tools are performed meanwhile.
+   *
+   * Without a message, it is the turn of the prompt with which the session was started, else the turn that runs, else
+   * the last one. With the same `idempotencyKey`, a message is sent once, and its turn is found again after a crash.
+   */
+  turn(content?: Content, options: MessageOptions = {}): Turn {
+    const responder = new Responder(this.api, this.id, this.options.tools, this.options.onGate);
+    const begin = async (): Promise<TurnStart> => {
+      if (content === undefined) return this.findTurn(responder);
+      const tracker = await this.findPlace(responder, options.idempotencyKey !== undefined);
+      const messageId = options.idempotencyKey ?? newId();
+      await this.send(content, { ...options, idempotencyKey: messageId });
+      return { tracker, messageId };
+    };
+    const onEnd = (tracker: TurnTracker): void => {
+      if (!this.tracker || tracker.seq > this.tracker.seq) this.tracker = tracker;
+    };
+    return new Turn({ begin, follow: (fromSeq) => this.events({ fromSeq }), responder, onEnd });
+  }
+
+  /**
+   * Yields the events from `fromSeq` on, live, until the session ends.
+   *
+   * It connects again by itself. No event with a `seq` is lost or comes twice. Chunks of replies may be lost; after a
+   * new connection, a chunk with `isSnapshot` has all the text of the reply so far.
+   */
+  async *events({ fromSeq = 1, chunks = true } = {}): AsyncGenerator<Event> {
+    let [last, failures, deadline] = [fromSeq - 1, 0, 0];
+    const path = `/v1/sessions/${encodeURIComponent(this.id)}/events`;
+    for (;;) {
+      let failure: AiloopError | undefined;
+      try {
+        const query = { from_seq: last + 1, no_chunks: !chunks };
+        for await (const event of this.transport.stream({ method: "GET", path, query })) {
+          failures = 0;
+          if (event.seq !== undefined) {
+            if (event.seq <= last) continue;
+            if (event.seq > last + 1) break;
+            last = event.seq;
+          }
+          yield event;
+          if (event.topic === "session_ended") return;
+        }
+      } catch (error) {
+        if (!(error instanceof AiloopError) || !isRetryable(error)) throw error;
+        failure = error;
+      }
+      failures += 1;
+      if (failures === 1) deadline = Date.now() + this.transport.retryMs;
+      const wait = pauseMs(failures, failure);
+      if (Date.now() + wait > deadline) {
+        const message = `the events of session ${this.id} end again and again`;
+        throw failure ?? new AiloopError(message, { code: "unavailable" });
+      }
+      await sleep(wait);
+    }
+  }
+
+  /** The summary: phase, agent, model, what was spent, and what waits. */
+  get(): Promise<SessionSummary> {
+    return this.api.sessionGet(this.id);
+  }
+
+  /** Pauses: no new call is opened until the session is resumed. */
+  pause(reason?: string): Promise<CommandReply> {
+    return this.api.sessionPause(this.id, reason === undefined ? {} : { reason });
+  }
+
+  /** Resumes a paused session. */
+  resume(reason?: string): Promise<CommandReply> {
+    return this.api.sessionResume(this.id, reason === undefined ? {} : { reason });
+  }
+
+  /** Cancels open calls, and ends the session. */
+  stop(reason?: string): Promise<CommandReply> {
+    return this.api.sessionStop(this.id, reason === undefined ? {} : { reason });
+  }
+
+  /** Where to read from, before a message is sent. A message that may have been sent before can be anywhere. */
+  private async findPlace(responder: Responder, mayBeRepeated: boolean): Promise<TurnTracker> {
+    if (this.tracker && !mayBeRepeated) return this.tracker.copy();
+    const summary = await this.get();
+    responder.skipAnswered(summary);
+    return new TurnTracker(summary.phase === "idle" && !mayBeRepeated ? summary.seq : 0);
+  }
+
+  private async findTurn(responder: Responder): Promise<TurnStart> {
+    if (this.firstMessage !== undefined) {
+      const messageId = this.firstMessage;
+      this.firstMessage = undefined;
+      if (!this.tracker) responder.skipAnswered(await this.get());
+      return { tracker: new TurnTracker(), messageId };
+    }
+    const summary = await this.get();
+    responder.skipAnswered(summary);
+    const tracker = new TurnTracker();
+    const begins = [tracker.copy()];
+    for await (const event of this.events({ chunks: false })) {
+      tracker.push(event);
+      if (event.topic === "turn.completed") begins.push(tracker.copy());
+      if (tracker.seq >= summary.seq) break;
+    }
+    const begin = begins.at(tracker.isRunning ? -1 : -2);
+    if (!begin) throw new Conflict(`session ${this.id} has no turn yet: give a message`, { code: "not_now" });
+    return { tracker: begin };
+  }
+}

@@ -1,0 +1,164 @@
+// One turn of a session: its text as it streams, and its result.
+
+import { Conflict, TurnFailed } from "./errors.js";
+import { type Event, hasTopic } from "./event.js";
+import { ReplyText } from "./reply-text.js";
+import type { Responder } from "./responder.js";
+import type { TurnTracker } from "./turn-tracker.js";
+import type { Spent, StopReason } from "./types.js";
+
+/** How a turn ended. */
+export interface TurnResult {
+  sessionId: string;
+  turn: number;
+  /** The answer for the user. */
+  text: string;
+  /** `completed`, or the limit at which the turn ended. */
+  stopReason: StopReason;
+  iterations: number;
+  /** Tokens and money that the turn used. */
+  spent: Spent;
+}
+
+/** Where to read from, and which turn it is. */
+export interface TurnStart {
+  tracker: TurnTracker;
+  /** Id of the message whose turn it is. Without one, it is the first turn from here on. */
+  messageId?: string;
+}
+
+/** What a turn needs of its session. */
+export interface TurnSource {
+  begin: () => Promise<TurnStart>;
+  follow: (fromSeq: number) => AsyncGenerator<Event>;
+  responder: Responder;
+  onEnd: (tracker: TurnTracker) => void;
+}
+
+/**
+ * A turn. Iterate over it for its text as it streams, or await it for its result alone.
+ *
+ * Nothing is sent before. A turn goes on in the fleet if this object is dropped.
+ */
+export class Turn implements AsyncIterable<string>, PromiseLike<TurnResult> {
+  private ended: TurnResult | undefined;
+  private failure: TurnFailed | undefined;
+  private texts: AsyncGenerator<string> | undefined;
+
+  constructor(private readonly source: TurnSource) {}
+
+  [Symbol.asyncIterator](): AsyncIterator<string> {
+    const texts = (this.texts ??= this.run());
+    // A loop that ends early does not close the turn: `result` reads on.
+    return { next: () => texts.next() };
+  }
+
+  then<A = TurnResult, B = never>(
+    onResult?: ((result: TurnResult) => A | PromiseLike<A>) | null,
+    onError?: ((error: unknown) => B | PromiseLike<B>) | null,
+  ): Promise<A | B> {
+    return this.result().then(onResult, onError);
+  }
+
+  /** Waits for the end of the turn. Throws `TurnFailed` if it could not go on. */
+  async result(): Promise<TurnResult> {
+    if (!this.ended && !this.failure) {
+      for await (const _ of this);
+    }
+    if (this.failure) throw this.failure;
+    if (!this.ended) {
+      const message = "this turn was given up before its end: send the prompt again with its key";
+      throw new Conflict(message, { code: "not_now" });
+    }
+    return this.ended;
+  }
+
+  private async *run(): AsyncGenerator<string> {
+    try {
+      yield* this.read(await this.source.begin());
+    } finally {
+      this.source.responder.close();
+    }
+  }
+
+  private async *read({ tracker, messageId }: TurnStart): AsyncGenerator<string> {
+    const { responder, onEnd, follow } = this.source;
+    let endsLeft = messageId === undefined ? 1 : 0;
+    const replies = new Map<number, ReplyText>();
+    let hasText = false;
+    let lastError: Record<string, unknown> | undefined;
+    for await (const event of orFailure(follow(tracker.seq + 1), responder)) {
+      responder.push(event);
+      const isOurs = endsLeft === 1;
+      if (event.seq !== undefined) {
+        const ends = tracker.push(event);
+        if (ends > 0 && event.data["message_id"] === messageId) endsLeft = ends;
+      }
+      if (isOurs && (hasTopic(event, "message.ai_chunk_received") || hasTopic(event, "message.ai_full_received"))) {
+        const text = textOf(event, replies, hasText);
+        hasText ||= text !== "";
+        if (text) yield text;
+      } else if (event.topic === "error" && event.seq !== undefined) {
+        lastError = event.data;
+      } else if (hasTopic(event, "session_ended") || (isOurs && hasTopic(event, "turn.completed"))) {
+        onEnd(tracker);
+        this.end(event, lastError);
+        return;
+      } else if (event.topic === "turn.completed" && endsLeft > 1) {
+        endsLeft -= 1;
+      }
+    }
+  }
+
+  private end(event: Event<"turn.completed"> | Event<"session_ended">, lastError?: Record<string, unknown>): void {
+    const { data } = event;
+    const stopReason = data.stop_reason ?? "stopped";
+    if (stopReason === "error") {
+      const message = String(lastError?.["message"] ?? "the turn ended with an error");
+      this.failure = new TurnFailed(message, { code: String(lastError?.["code"] ?? "internal") });
+      throw this.failure;
+    }
+    this.ended = {
+      sessionId: event.sessionId,
+      turn: "turn" in data ? data.turn : 0,
+      text: data.final_response,
+      stopReason,
+      iterations: data.iterations,
+      spent: data.spent,
+    };
+  }
+}
+
+/** The text that an event adds. An empty line stands between two steps. */
+function textOf(
+  event: Event<"message.ai_chunk_received"> | Event<"message.ai_full_received">,
+  replies: Map<number, ReplyText>,
+  hasText: boolean,
+): string {
+  const reply = replies.get(event.data.step) ?? new ReplyText();
+  replies.set(event.data.step, reply);
+  const isFirst = !reply.isBegun;
+  const isChunk = (one: Event): one is Event<"message.ai_chunk_received"> => hasTopic(one, "message.ai_chunk_received");
+  const text = isChunk(event as Event)
+    ? reply.push(event as Event<"message.ai_chunk_received">)
+    : reply.finish((event as Event<"message.ai_full_received">).data.text);
+  return text && isFirst && hasText ? `\n\n${text.trimStart()}` : text;
+}
+
+/** The events, until an answer to a call or gate fails. */
+async function* orFailure(events: AsyncGenerator<Event>, responder: Responder): AsyncGenerator<Event> {
+  let isOver = false;
+  try {
+    for (;;) {
+      const next = await Promise.race([events.next(), responder.failure]);
+      if (next.done) {
+        isOver = true;
+        return;
+      }
+      yield next.value;
+    }
+  } finally {
+    // After a failure, a read is under way, and the stream ends when it has come back.
+    if (!isOver) void events.return(undefined).catch(() => undefined);
+  }
+}
