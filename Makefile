@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients phoenix faulty garbage clean
+.PHONY: help setup run up up-apart test check advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk phoenix faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -147,6 +147,10 @@ mcp: setup ## MCP servers that others wrote, over stdio and HTTP: fetch them, ca
 clients: setup ## Public SDKs, unmodified, run agents of a fleet through the edge, which is killed meanwhile; ONLY=langchain names checks
 	@$(CARGO) build --locked --bin ailoop
 	@scripts/clients.sh --ailoop $(TARGET)/debug/ailoop $(if $(ONLY),--only "$(ONLY)")
+
+sdk: setup ## The Python and TypeScript SDKs and every program of examples/ against a fleet whose edge is killed meanwhile; ONLY=gate names tests
+	@$(CARGO) build --locked --bin ailoop
+	@scripts/sdk.sh --ailoop $(TARGET)/debug/ailoop $(if $(ONLY),--only "$(ONLY)")
 
 phoenix: setup ## Spans of a fleet with killed replicas in Arize Phoenix, compared with the log; KEEP=1, SILENT=REPLICA, PICTURE=FILE
 	@$(CARGO) build --locked --bin ailoop
