@@ -19,7 +19,9 @@ def load():
     document = json.loads((HERE / "openapi.json").read_text())
     shapes = json.loads((HERE / "results.json").read_text())
     reply = document["components"]["schemas"]["CommandReply"]
-    shapes["types"]["CommandReply"] = {name: field["type"] for name, field in reply["properties"].items()}
+    shapes["types"]["CommandReply"] = {
+        name if name in reply["required"] else f"{name}?": field["type"] for name, field in reply["properties"].items()
+    }
     routes = [
         Route(path, verb, operation, shapes["results"])
         for path, operations in sorted(document["paths"].items())

@@ -64,8 +64,8 @@ export class Session {
       if (content === undefined) return this.findTurn(responder);
       const tracker = await this.findPlace(responder, options.idempotencyKey !== undefined);
       const messageId = options.idempotencyKey ?? newId();
-      await this.send(content, { ...options, idempotencyKey: messageId });
-      return { tracker, messageId };
+      const { turn } = await this.send(content, { ...options, idempotencyKey: messageId });
+      return { tracker, messageId, turn };
     };
     const onEnd = (tracker: TurnTracker): void => {
       if (!this.tracker || tracker.seq > this.tracker.seq) this.tracker = tracker;

@@ -24,7 +24,9 @@ export interface TurnResult {
 export interface TurnStart {
   tracker: TurnTracker;
   /** Id of the message whose turn it is. Without one, it is the first turn from here on. */
-  messageId?: string;
+  messageId?: string | undefined;
+  /** Number of the turn, if the message has begun it. A message that waits has no turn yet. */
+  turn?: number | undefined;
 }
 
 /** What a turn needs of its session. */
@@ -81,7 +83,7 @@ export class Turn implements AsyncIterable<string>, PromiseLike<TurnResult> {
     }
   }
 
-  private async *read({ tracker, messageId }: TurnStart): AsyncGenerator<string> {
+  private async *read({ tracker, messageId, turn }: TurnStart): AsyncGenerator<string> {
     const { responder, onEnd, follow } = this.source;
     let endsLeft = messageId === undefined ? 1 : 0;
     const replies = new Map<number, ReplyText>();
@@ -89,7 +91,7 @@ export class Turn implements AsyncIterable<string>, PromiseLike<TurnResult> {
     let lastError: Record<string, unknown> | undefined;
     for await (const event of orFailure(follow(tracker.seq + 1), responder)) {
       responder.push(event);
-      const isOurs = endsLeft === 1;
+      const isOurs = turn === undefined ? endsLeft === 1 : event.data["turn"] === turn;
       if (event.seq !== undefined) {
         const ends = tracker.push(event);
         if (ends > 0 && event.data["message_id"] === messageId) endsLeft = ends;

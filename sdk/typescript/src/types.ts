@@ -76,6 +76,7 @@ export interface CommandReply {
   done: boolean;
   seq: number;
   session_id: string;
+  turn?: number;
 }
 
 export type Effect = "pure" | "idempotent" | "at_most_once" | "reconcilable";

@@ -64,8 +64,8 @@ class AsyncSession:
                 return await self._find_turn(responder)
             tracker = await self._find_place(responder, idempotency_key is not None)
             key = idempotency_key or uuid.uuid4().hex
-            await self.send(content, mode=mode, idempotency_key=key)
-            return TurnStart(tracker, message_id=key)
+            reply = await self.send(content, mode=mode, idempotency_key=key)
+            return TurnStart(tracker, message_id=key, turn=reply.get("turn"))
 
         return AsyncTurn(begin, self.events, responder, self._go_on)
 

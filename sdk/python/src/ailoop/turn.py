@@ -41,6 +41,8 @@ class TurnStart:
     tracker: TurnTracker
     #: Id of the message whose turn it is. Without one, it is the first turn from here on.
     message_id: str | None = None
+    #: Number of the turn, if the message has begun it. A message that waits has no turn yet.
+    turn: int | None = None
 
 
 _TEXT_TOPICS = ("message.ai_chunk_received", "message.ai_full_received")
@@ -95,7 +97,7 @@ class AsyncTurn:
         async with aclosing(_or_failure(self._follow(tracker.seq + 1), self._responder)) as events:
             async for event in events:
                 self._responder.push(event)
-                is_ours = ends_left == 1
+                is_ours = ends_left == 1 if start.turn is None else event.data.get("turn") == start.turn
                 if event.seq is not None:
                     ends = tracker.push(event)
                     if ends and event.data["message_id"] == start.message_id:

@@ -116,6 +116,7 @@ CommandReply = TypedDict(
         "done": bool,
         "seq": int,
         "session_id": str,
+        "turn": NotRequired[int],
     },
 )
 
