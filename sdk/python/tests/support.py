@@ -1,5 +1,6 @@
 """What the tests share: the fleet of the environment, and connections that break."""
 
+import asyncio
 import os
 import unittest
 import urllib.request
@@ -45,6 +46,8 @@ class FleetCase(unittest.IsolatedAsyncioTestCase):
     """A test with a client."""
 
     async def asyncSetUp(self) -> None:
+        # A client reads the certificates of the machine, which takes a tenth of a second.
+        asyncio.get_running_loop().slow_callback_duration = 1.0
         self.client = AsyncClient()
         self.addAsyncCleanup(self.client.close)
 

@@ -73,14 +73,14 @@ class Turns(FleetCase):
 class Faults(FleetCase):
     async def test_events_survive_killed_edge_and_each_comes_once(self) -> None:
         session = await self.client.start("e", SLOW)
-        killer = asyncio.create_task(asyncio.to_thread(kill_edge))
+        killer = asyncio.create_task(asyncio.to_thread(lambda: [kill_edge() for _ in range(4)]))
         seen = []
         async for event in session.events():
             seen += [event.seq] if event.seq else []
             if event.topic == "turn.completed":
                 if killer.done():
                     break
-                await session.send(SLOW)
+                await session.send("Say this slowly")
         whole = [event.seq async for event in _until(session, seen[-1])]
         self.assertEqual(seen, list(range(1, seen[-1] + 1)))
         self.assertEqual(seen, whole)
@@ -113,6 +113,13 @@ class Faults(FleetCase):
         self.assertEqual(transport.paths.count("/v1/sessions"), 3)
         self.assertEqual(transport.paths.count(f"/v1/sessions/{session.id}/messages"), 3)
         self.assertEqual((await session_of(self.client, session.id))["turn"], 2)
+
+    async def test_start_by_route_whose_response_is_lost_starts_one_session(self) -> None:
+        title = f"Only once {os.urandom(6).hex()}"
+        async with AsyncClient(http=httpx.AsyncClient(transport=LostResponses(2))) as client:
+            session = (await client.api.session_start(prompt=title))["session_id"]
+        found = (await self.client.api.session_list(limit=1000))["sessions"]
+        self.assertEqual([one["session_id"] for one in found if one["title"] == title], [session])
 
     async def test_same_key_means_same_run_and_same_turn(self) -> None:
         key = f"night-{os.urandom(6).hex()}"

@@ -20,7 +20,8 @@ class ReplyTexts(unittest.TestCase):
 
     def test_chunks_are_yielded_once(self) -> None:
         self.check([chunk("1.1", 0, "Hel"), chunk("1.1", 1, "lo")], "Hello there", ["Hel", "lo", " there"])
-        self.check([chunk("1.1", 0, "Hel"), chunk("1.1", 0, "Hel")], "Hello", ["Hel", "", "lo"])
+        repeated = [chunk("1.1", 0, "Hel"), chunk("1.1", 0, "Hel"), chunk("1.1", 1, "lo")]
+        self.check(repeated, "Hello", ["Hel", "", "lo", ""])
 
     def test_snapshot_after_new_connection_repeats_nothing(self) -> None:
         after = [chunk("1.1", 0, "The "), chunk("1.1", 3, "The answer is", snapshot=True), chunk("1.1", 4, " 4")]

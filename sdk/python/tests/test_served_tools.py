@@ -51,6 +51,9 @@ class ServedTools(unittest.TestCase):
             found = ailoop("tools", "verify", name, "--yes", "--json", "--args", json.dumps(arguments))
             with self.subTest(name):
                 self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
+                marks = {check["check"]: check["mark"] for check in json.loads(found.stdout)["checks"]}
+                if name == "py_ring":
+                    self.assertEqual((marks["cancel"], marks["progress"]), ("pass", "pass"))
 
     def test_idempotent_tool_of_one_replica_passes_verify(self) -> None:
         # The notes of this test are in the memory of a process, so that a second one would not find them.

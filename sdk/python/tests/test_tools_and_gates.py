@@ -70,6 +70,7 @@ class Gates(FleetCase):
         self.assertIn("refunded 40 for A-17", await self.refund(approve))
         self.assertEqual((seen[0].tool, seen[0].kind, seen[0].arguments["euros"]), ("refund_order", "approval", 40))
         self.assertIn("not on a Friday", await self.refund(deny))
+        self.assertNotIn("refunded", await self.refund(lambda gate: False))
 
     async def test_approved_arguments_are_those_of_the_person(self) -> None:
         text = await self.refund(lambda gate: Decision("approve", arguments={**gate.arguments, "euros": 5}))

@@ -40,7 +40,8 @@ export interface TurnSource {
 /**
  * A turn. Iterate over it for its text as it streams, or await it for its result alone.
  *
- * Nothing is sent before. A turn goes on in the fleet if this object is dropped.
+ * Nothing is sent before. A turn goes on in the fleet if this object is dropped. Like a promise, it is awaited if an
+ * `async` function returns it.
  */
 export class Turn implements AsyncIterable<string>, PromiseLike<TurnResult> {
   private ended: TurnResult | undefined;

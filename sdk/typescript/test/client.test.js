@@ -47,13 +47,16 @@ test("turn of session that exists is its last one, or the one that runs", async 
 test("events survive killed edge and each comes once", async () => {
   const session = await client.start("e", SLOW);
   let isDone = false;
-  const killed = killEdge().then(() => (isDone = true));
+  const killAll = async () => {
+    for (let round = 0; round < 4; round += 1) await killEdge();
+  };
+  const killed = killAll().then(() => (isDone = true));
   const seen = [];
   for await (const event of session.events()) {
     if (event.seq) seen.push(event.seq);
     if (event.topic === "turn.completed") {
       if (isDone) break;
-      await session.send(SLOW);
+      await session.send("Say this slowly");
     }
   }
   await killed;

@@ -385,7 +385,7 @@ class AsyncApi(AsyncApiBase):
 
         content: The message.
         client_tools: Tools of the client from now on.
-        mode: What it does to a turn that runs; `queue`.
+        mode: What it does to a turn that runs; `steer`.
         """
         result: CommandReply = await self._send(_session_send(session_id, content=content, client_tools=client_tools, command_id=command_id, mode=mode, wait=wait))
         return result
@@ -680,7 +680,7 @@ class Api(ApiBase):
 
         content: The message.
         client_tools: Tools of the client from now on.
-        mode: What it does to a turn that runs; `queue`.
+        mode: What it does to a turn that runs; `steer`.
         """
         result: CommandReply = self._send(_session_send(session_id, content=content, client_tools=client_tools, command_id=command_id, mode=mode, wait=wait))
         return result

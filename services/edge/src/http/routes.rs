@@ -89,7 +89,7 @@ pub(super) const ROUTES: &[Route] = &[
         &[
             required("content", Content, "The message."),
             optional("client_tools", ClientTools, "Tools of the client from now on."),
-            optional("mode", OneOf(&["queue", "steer", "interrupt"]), "What it does to a turn that runs; `queue`."),
+            optional("mode", OneOf(&["queue", "steer", "interrupt"]), "What it does to a turn that runs; `steer`."),
             COMMAND_ID,
             WAIT,
         ],
