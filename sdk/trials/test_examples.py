@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -110,6 +111,8 @@ class Examples(unittest.TestCase):
         self.assertIn("Message 2 was: Again", output)
 
     def test_run_a_task(self) -> None:
+        if not shutil.which("jq"):
+            self.skipTest("there is no jq")
         output = self.run_program("run_a_task.sh", "Say hello")
         self.assertEqual(output.splitlines(), ["Message 1 was: Say hello ", "[completed, 4 tokens]"])
 

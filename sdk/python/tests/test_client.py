@@ -51,6 +51,16 @@ class Turns(FleetCase):
         texts = [text async for text in self.client.session(started.id).turn()]
         self.assertEqual("".join(texts).strip(), f"Message 1 was: {SLOW}")
 
+    async def test_cancelled_turn_is_stopped_and_its_session_goes_on(self) -> None:
+        session = await self.client.start("e", SLOW)
+        texts = []
+        async for text in (turn := session.turn()):
+            texts += [text]
+            if len(texts) == 1:
+                await session.cancel("enough")
+        self.assertEqual((await turn).stop_reason, "stopped")
+        self.assertEqual((await session.turn("Two")).turn, 2)
+
     async def test_session_without_turn_is_a_conflict(self) -> None:
         session = await self.client.start("e")
         with self.assertRaises(ailoop.Conflict):

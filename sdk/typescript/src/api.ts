@@ -103,6 +103,11 @@ export class Api {
     return this.send({ method: "POST", path: `/v1/sessions/${part(sessionId)}/calls/${part(call)}`, body: params, hasKey: true });
   }
 
+  /** Cancel the running turn. The session stays open; one that takes no more messages ends. */
+  sessionCancelTurn(sessionId: string, params: { command_id?: string; reason?: string; wait?: boolean } = {}): Promise<CommandReply> {
+    return this.send({ method: "POST", path: `/v1/sessions/${part(sessionId)}/cancel`, body: params, hasKey: true });
+  }
+
   /** Clear the transcript. */
   sessionClear(sessionId: string, params: { command_id?: string; reason?: string; wait?: boolean } = {}): Promise<CommandReply> {
     return this.send({ method: "POST", path: `/v1/sessions/${part(sessionId)}/clear`, body: params, hasKey: true });

@@ -126,6 +126,11 @@ export class Session {
     return this.api.sessionResume(this.id, reason === undefined ? {} : { reason });
   }
 
+  /** Cancels the turn that runs. The session stays open, and messages that wait begin the next turn. */
+  cancel(reason?: string): Promise<CommandReply> {
+    return this.api.sessionCancelTurn(this.id, reason === undefined ? {} : { reason });
+  }
+
   /** Cancels open calls, and ends the session. */
   stop(reason?: string): Promise<CommandReply> {
     return this.api.sessionStop(this.id, reason === undefined ? {} : { reason });

@@ -297,6 +297,8 @@ export interface TurnCompleted {
   iterations: number;
   final_response: string;
   spent: Spent;
+  by?: string;
+  note?: string;
 }
 
 export interface Usage {

@@ -44,6 +44,18 @@ test("turn of session that exists is its last one, or the one that runs", async 
   await assert.rejects(client.session(empty.id).turn().result(), ailoop.Conflict);
 });
 
+test("cancelled turn is stopped and its session goes on", async () => {
+  const session = await client.start("e", SLOW);
+  const turn = session.turn();
+  let isFirst = true;
+  for await (const _ of turn) {
+    if (isFirst) await session.cancel("enough");
+    isFirst = false;
+  }
+  assert.equal((await turn).stopReason, "stopped");
+  assert.equal((await session.turn("Two")).turn, 2);
+});
+
 test("events survive killed edge and each comes once", async () => {
   const session = await client.start("e", SLOW);
   let isDone = false;

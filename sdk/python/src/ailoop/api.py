@@ -85,6 +85,10 @@ def _session_answer_call(session_id: str, call: str, *, content: str, outcome: L
     return Request("POST", f"/v1/sessions/{quote(session_id, safe='')}/calls/{quote(call, safe='')}", body={"content": content, "outcome": outcome, "command_id": command_id, "wait": wait}, has_key=True)
 
 
+def _session_cancel_turn(session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> Request:
+    return Request("POST", f"/v1/sessions/{quote(session_id, safe='')}/cancel", body={"command_id": command_id, "reason": reason, "wait": wait}, has_key=True)
+
+
 def _session_clear(session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> Request:
     return Request("POST", f"/v1/sessions/{quote(session_id, safe='')}/clear", body={"command_id": command_id, "reason": reason, "wait": wait}, has_key=True)
 
@@ -299,6 +303,14 @@ class AsyncApi(AsyncApiBase):
         outcome: Whether the tool did what it was asked.
         """
         result: CommandReply = await self._send(_session_answer_call(session_id, call, content=content, outcome=outcome, command_id=command_id, wait=wait))
+        return result
+
+    async def session_cancel_turn(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
+        """Cancel the running turn. The session stays open; one that takes no more messages ends.
+
+        reason: Why, for the log.
+        """
+        result: CommandReply = await self._send(_session_cancel_turn(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
 
     async def session_clear(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -594,6 +606,14 @@ class Api(ApiBase):
         outcome: Whether the tool did what it was asked.
         """
         result: CommandReply = self._send(_session_answer_call(session_id, call, content=content, outcome=outcome, command_id=command_id, wait=wait))
+        return result
+
+    def session_cancel_turn(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
+        """Cancel the running turn. The session stays open; one that takes no more messages ends.
+
+        reason: Why, for the log.
+        """
+        result: CommandReply = self._send(_session_cancel_turn(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
 
     def session_clear(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:

@@ -115,6 +115,10 @@ class AsyncSession:
         """Resumes a paused session."""
         return await self._api.session_resume(self.id, reason=reason)
 
+    async def cancel(self, reason: str | None = None) -> CommandReply:
+        """Cancels the turn that runs. The session stays open, and messages that wait begin the next turn."""
+        return await self._api.session_cancel_turn(self.id, reason=reason)
+
     async def stop(self, reason: str | None = None) -> CommandReply:
         """Cancels open calls, and ends the session."""
         return await self._api.session_stop(self.id, reason=reason)

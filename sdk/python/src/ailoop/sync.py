@@ -87,6 +87,10 @@ class Session:
         """Resumes a paused session."""
         return self._portal.call(self._session.resume(reason))
 
+    def cancel(self, reason: str | None = None) -> CommandReply:
+        """Cancels the turn that runs. The session stays open, and messages that wait begin the next turn."""
+        return self._portal.call(self._session.cancel(reason))
+
     def stop(self, reason: str | None = None) -> CommandReply:
         """Cancels open calls, and ends the session."""
         return self._portal.call(self._session.stop(reason))

@@ -404,6 +404,8 @@ TurnCompleted = TypedDict(
         "iterations": int,
         "final_response": str,
         "spent": "Spent",
+        "by": NotRequired[str],
+        "note": NotRequired[str],
     },
 )
 
