@@ -6,12 +6,12 @@ import sys
 import tempfile
 import traceback
 
-from . import acp, checks
+from . import a2a, acp, checks
 from .fleet import Fleet
 from .model import ModelServer
 
 
-ALL = checks.ALL + acp.CHECKS
+ALL = checks.ALL + acp.CHECKS + a2a.CHECKS
 
 
 def main():

@@ -1,5 +1,6 @@
 //! Ring 5: the whole fleet through its public interfaces: the command, the client API, tools and models.
 
+mod a2a;
 mod acp;
 mod backup;
 mod bad_input;

@@ -1,5 +1,6 @@
 //! The edge serves the client API over HTTP, WebSocket JSON-RPC and gRPC, with the same code for all of them.
 
+mod a2a;
 mod access;
 mod admission;
 mod api_error;

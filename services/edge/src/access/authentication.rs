@@ -1,5 +1,6 @@
 //! Authentication of requests by token, origin and host. A web page that a user visits must not control their sessions.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -110,6 +111,17 @@ impl Authenticator {
     /// Returns the issuers of access tokens.
     pub(crate) fn issuers(&self) -> &Issuers {
         self.grants.issuers()
+    }
+
+    /// Whether clients must show a credential.
+    pub(crate) fn needs_credential(&self) -> bool {
+        self.grants.are_needed()
+    }
+
+    /// Returns a caller without a credential, for documents that anybody may read. It has no scope.
+    pub(crate) fn public_caller(&self, flow: Flow) -> ApiCaller {
+        let tenant = self.grants.without_credential().tenant.clone();
+        ApiCaller::new(Arc::new(Grant { scopes: BTreeSet::new(), ..Grant::full(tenant, "public") }), flow)
     }
 
     /// Authenticates a request, or returns the reason why it is refused, which goes to the audit log too.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -60,16 +60,20 @@ async fn add_challenge(State(resource): State<Arc<Resource>>, request: Request, 
     response
 }
 
+/// Returns the URL by which the client addresses the edge. A proxy may end TLS in front of it, so that only this machine
+/// uses http.
+pub(crate) fn base_url(headers: &HeaderMap, is_tls: bool) -> Option<String> {
+    let host = headers.get(header::HOST)?.to_str().ok()?;
+    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte);
+    if host.is_empty() || host.len() > HOST_BYTES_MAX || !host.bytes().all(is_host) {
+        return None;
+    }
+    let scheme = if !is_tls && super::authentication::is_local(host) { "http" } else { "https" };
+    Some(format!("{scheme}://{host}"))
+}
+
 impl Resource {
-    /// The URL by which the client addresses the edge. A proxy may end TLS in front of it, so that only this machine
-    /// uses http.
     fn base(&self, request: &Request) -> Option<String> {
-        let host = request.headers().get(header::HOST)?.to_str().ok()?;
-        let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-:[]_".contains(&byte);
-        if host.is_empty() || host.len() > HOST_BYTES_MAX || !host.bytes().all(is_host) {
-            return None;
-        }
-        let scheme = if !self.is_tls && super::authentication::is_local(host) { "http" } else { "https" };
-        Some(format!("{scheme}://{host}"))
+        base_url(request.headers(), self.is_tls)
     }
 }

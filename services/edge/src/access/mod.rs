@@ -15,5 +15,5 @@ pub use grant::Scope;
 pub(crate) use grants::Grants;
 pub use issuers::{IssuerConfig, SignatureAlgorithm};
 pub use keys::{KeyEntry, KeysFile, generate_key};
-pub(crate) use metadata::describe_issuers;
+pub(crate) use metadata::{base_url, describe_issuers};
 pub(crate) use permission::{authorize, authorize_part};

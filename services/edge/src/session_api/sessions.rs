@@ -97,18 +97,23 @@ impl SessionApi {
         caller: &ApiCaller,
         params: &params::StatsParams,
     ) -> Result<Vec<AgentStats>, ApiError> {
-        let known = {
-            let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-            self.tenant(caller).index.list_all()
-        };
-        let summaries = match known {
-            Some(summaries) => summaries,
-            None => self.read_index(caller).await?,
-        };
+        let summaries = self.list_all_sessions(caller).await?;
         let is_counted = |summary: &&SessionSummary| {
             caller.grant.allows_agent(&summary.agent) && params.since.is_none_or(|since| summary.started >= since)
         };
         Ok(stats::summarize(summaries.iter().map(|summary| &**summary).filter(is_counted)))
+    }
+
+    /// Lists every session of the tenant in no order, also those of agents out of the caller's reach.
+    pub(crate) async fn list_all_sessions(&self, caller: &ApiCaller) -> Result<Vec<Arc<SessionSummary>>, ApiError> {
+        let known = {
+            let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+            self.tenant(caller).index.list_all()
+        };
+        match known {
+            Some(summaries) => Ok(summaries),
+            None => self.read_index(caller).await,
+        }
     }
 
     /// Reads the index from its bucket, for when it is not in memory.

@@ -45,6 +45,8 @@ pub(crate) enum SessionChoice {
     Branch(ResumeFrom),
     /// A session that has begun under this id. Once it has ended, others follow it that go on where it ended.
     Continued(SessionId),
+    /// The session of an id that the client chose, which is started if it is not there.
+    Chosen(SessionId),
 }
 
 /// A turn that has begun, or that will begin once earlier ones have ended.
@@ -105,6 +107,7 @@ pub(crate) async fn begin_turn(
             let command = choose_id(api, caller, identity, Some(&session)).await?;
             send_message(api, caller, session.as_str(), &command, &request).await?
         }
+        SessionChoice::Chosen(session) => continue_chosen(api, caller, &session, request, identity).await?,
     };
     let CommandReply { session_id, command_id, done, seq, turn, slot } = reply;
     if !done {
@@ -245,6 +248,28 @@ pub(crate) fn successor(first: &SessionId, generation: u32) -> Result<SessionId,
         return Ok(first.clone());
     }
     params::parse_session_id(&format!("{first}-{generation}"))
+}
+
+/// Sends the message to the session of an id, and starts the session if there is none.
+async fn continue_chosen(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    request: TurnRequest,
+    identity: &RequestIdentity,
+) -> Result<CommandReply, ApiError> {
+    let id = session.as_str();
+    api.check_reach_of_known(caller, id).await?;
+    let command = choose_id(api, caller, identity, Some(session)).await?;
+    match send_message(api, caller, id, &command, &request).await {
+        Err(error) if error.code == ErrorCode::UnknownSession => {}
+        outcome => return outcome,
+    }
+    match send_start(api, caller, id, &command, request.clone().into_start(true)).await {
+        // Another request has started it meanwhile.
+        Err(error) if error.code == ErrorCode::SessionExists => send_message(api, caller, id, &command, &request).await,
+        outcome => outcome,
+    }
 }
 
 /// Returns the id of the session of a name: tenants and their names share nothing.

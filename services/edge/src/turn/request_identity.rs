@@ -41,6 +41,12 @@ impl RequestIdentity {
         }
     }
 
+    /// Makes the identity of a request to which its client gave an id that is unique for the caller, for all time.
+    pub(crate) fn of_id(caller: &str, id: &str) -> Self {
+        let digest = sha256_hex(&[caller.as_bytes(), b"\0id\0", id.as_bytes()].concat());
+        Self { digest, windows: [0, 0], is_retry: true, has_key: true }
+    }
+
     /// Returns the ids of requests with the same body, by window: the current one first, and in it the earliest first.
     pub(super) fn ids(&self) -> [impl Iterator<Item = String>; 2] {
         self.windows.map(|window| (0..SAME_MAX).map(move |index| self.id(window, index)))
@@ -79,6 +85,19 @@ mod tests {
         for other in [identity("b", &[], "x", 14), identity("a", &[], "y", 14), identity("a", &[], "x", 60)] {
             assert!(ids(&other).concat().iter().all(|id| !ids(&first).concat().contains(id)));
         }
+    }
+
+    #[test]
+    fn identity_of_an_id_is_the_same_at_any_time_and_another_for_another_caller() {
+        let first = |caller, id| {
+            let identity = RequestIdentity::of_id(caller, id);
+            assert!(identity.is_retry);
+            identity.ids().map(|mut ids| ids.next().unwrap())
+        };
+        assert_eq!(first("a", "m"), first("a", "m"));
+        assert_eq!(first("a", "m")[0], first("a", "m")[1]);
+        assert_ne!(first("a", "m"), first("b", "m"));
+        assert_ne!(first("a", "m"), first("a", "n"));
     }
 
     #[test]

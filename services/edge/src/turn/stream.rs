@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
-use contract::{CommandId, ErrorCode};
+use contract::{CommandId, ErrorCode, Timestamp};
 
 use super::begin::{BegunTurn, TurnStart};
 use super::follower::{TurnFollower, TurnPart};
@@ -26,6 +26,8 @@ pub(crate) struct TurnStream {
     events: EventStream,
     follower: TurnFollower,
     parts: VecDeque<TurnPart>,
+    /// Time of the event of the last part.
+    time: Timestamp,
     /// Set until the turn of a message that waits has begun.
     waiting: Option<WaitingMessage>,
 }
@@ -60,7 +62,13 @@ impl TurnStream {
                 Some(WaitingMessage { api: api.clone(), key, message, slot, earlier_turn: 0 })
             }
         };
-        Ok(Self { events, follower: TurnFollower::default(), parts: VecDeque::new(), waiting })
+        let (follower, parts, time) = (TurnFollower::default(), VecDeque::new(), Timestamp::default());
+        Ok(Self { events, follower, parts, time, waiting })
+    }
+
+    /// Returns the time of the event that the last part came from.
+    pub(crate) fn time(&self) -> Timestamp {
+        self.time
     }
 
     /// Waits for the next part; the last one is [`TurnPart::End`].
@@ -83,6 +91,7 @@ impl TurnStream {
                 self.waiting = None;
             }
             let mut parts = Vec::new();
+            self.time = event.envelope.time;
             self.follower.push(&event, &mut parts);
             self.parts.extend(parts);
         }

@@ -1,5 +1,6 @@
 //! MCP: agents are tools for clients of both revisions, with progress, forms, scopes and errors.
 
+use contract::event::{GateKind, StopReason};
 use contract::limits::FRAME_BYTES_MAX;
 use serde_json::{Value, json};
 
@@ -110,7 +111,7 @@ async fn call_repeated_with_its_key_begins_no_second_turn() {
 #[tokio::test]
 async fn gate_without_forms_ends_the_call_and_is_answered_by_a_tool() {
     let fixture = fixture("It is done.").await;
-    fixture.fake_loop.ask_first();
+    fixture.fake_loop.ask_first(GateKind::Limit(StopReason::CostLimit)).await;
     for client in [Mcp::new(http_of(&fixture)), Mcp::legacy(&fixture, false).await] {
         let waiting = client.call("e", json!({"prompt": "Buy it"})).await;
         let content = &waiting["result"]["structuredContent"];
@@ -143,7 +144,7 @@ async fn gate_without_forms_ends_the_call_and_is_answered_by_a_tool() {
 #[tokio::test]
 async fn form_of_the_current_revision_is_a_result_and_the_repeated_call_has_the_answer() {
     let fixture = fixture("It is done.").await;
-    fixture.fake_loop.ask_first();
+    fixture.fake_loop.ask_first(GateKind::Limit(StopReason::CostLimit)).await;
     let client = Mcp { has_forms: true, ..Mcp::new(http_of(&fixture)) };
     let arguments = json!({"prompt": "Buy it"});
     let asked = client.call("e", arguments.clone()).await;
@@ -179,7 +180,7 @@ async fn form_of_the_current_revision_is_a_result_and_the_repeated_call_has_the_
 #[tokio::test]
 async fn form_of_an_older_revision_is_a_request_that_any_replica_takes_the_answer_of() {
     let fixture = fixture("It is done.").await;
-    fixture.fake_loop.ask_first();
+    fixture.fake_loop.ask_first(GateKind::Limit(StopReason::CostLimit)).await;
     let client = Mcp::legacy(&fixture, true).await;
     let other = edge::Edge::start(config(), fixture.server.bus()).await.unwrap();
     let mut elsewhere = Mcp::new(http_of(&fixture));

@@ -49,7 +49,7 @@ struct Inner {
     senders: Mutex<Vec<String>>,
     reply: Mutex<Option<String>>,
     calls: AtomicBool,
-    gates: AtomicBool,
+    asks: Mutex<Option<GateKind>>,
 }
 
 impl FakeLoop {
@@ -62,7 +62,7 @@ impl FakeLoop {
             senders: Mutex::default(),
             reply: Mutex::default(),
             calls: AtomicBool::new(false),
-            gates: AtomicBool::new(false),
+            asks: Mutex::default(),
         });
         let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
         let agents = bus.serve_agents(|_| list_agents()).await.unwrap();
@@ -100,9 +100,9 @@ impl FakeLoop {
         self.inner.calls.store(true, Ordering::SeqCst);
     }
 
-    /// From now on each turn asks a person first whether it may use more.
-    pub(crate) fn ask_first(&self) {
-        self.inner.gates.store(true, Ordering::SeqCst);
+    /// From now on each message of a user opens a gate first, and the turn goes on after its answer.
+    pub(crate) async fn ask_first(&self, kind: GateKind) {
+        *self.inner.asks.lock().await = Some(kind);
     }
 
     /// Returns who sent the commands that were handled, in their order.
@@ -188,8 +188,13 @@ pub(crate) fn session_ended() -> Event {
     })
 }
 
+pub(crate) fn turn_started(turn: u32, message: &str) -> Event {
+    let messages = vec![CommandId::new(message).unwrap()];
+    Event::TurnStarted(TurnStarted { turn, traceparent: None, messages, premature: false })
+}
+
 /// The events of a turn that answers with a text, or fails if there is none.
-fn turn_with_reply(turn: u32, text: &str) -> Vec<Event> {
+pub(crate) fn turn_with_reply(turn: u32, text: &str) -> Vec<Event> {
     let spent = Spent { usage: Usage { input: 7, output: 3, ..Usage::default() }, cost_usd: 0.0 };
     let completed = |stop_reason| {
         let final_response = text.to_owned();
@@ -230,23 +235,46 @@ fn reply_with_calls(turn: u32) -> Vec<Event> {
     vec![ai_full_received(turn, "Let me look.", vec![call]), Event::ClientCallOpened(waiting)]
 }
 
-/// The events of a turn that waits for a person.
-fn reply_with_gate(turn: u32) -> Vec<Event> {
-    let opened = GateOpened {
-        gate: contract::CallId::new(&format!("g{turn}")).unwrap(),
-        kind: GateKind::Limit(StopReason::CostLimit),
-        arguments_sha256: String::new(),
-        expires: Timestamp::from_millis(2_000_000_000_000),
-        tool: None,
-        arguments: None,
-        on_expiry: contract::settings::OnExpiry::default(),
-    };
-    vec![ai_full_received(turn, "This costs a lot.", Vec::new()), Event::GateOpened(opened)]
+fn turn_cancelled(turn: u32) -> Event {
+    Event::TurnCompleted(TurnCompleted {
+        turn,
+        stop_reason: StopReason::Stopped,
+        status: None,
+        iterations: 1,
+        final_response: String::new(),
+        spent: Spent::default(),
+        by: None,
+        note: None,
+    })
 }
 
-fn gate_closed(answer: Answer, by: Option<String>) -> Event {
-    let Answer { gate, decision, note, .. } = answer;
-    Event::GateClosed(GateClosed { gate, decision, by, arguments: None, arguments_sha256: None, note })
+/// The events of a turn that waits for a person: at a limit, or about a call of the tool `command`.
+fn ask(turn: u32, kind: GateKind) -> Vec<Event> {
+    let is_limit = matches!(kind, GateKind::Limit(_));
+    let arguments = Json::parse("{\"question\":\"Which city?\"}").unwrap();
+    let gate = if is_limit { format!("g{turn}") } else { "c1-1-1".to_owned() };
+    let opened = GateOpened {
+        gate: contract::CallId::new(&gate).unwrap(),
+        kind,
+        arguments_sha256: if is_limit { String::new() } else { contract::tool::arguments_sha256(&arguments) },
+        expires: Timestamp::from_millis(2_000_000_000_000),
+        tool: contract::ToolName::new("command").ok().filter(|_| !is_limit),
+        arguments: Some(arguments).filter(|_| !is_limit),
+        on_expiry: contract::settings::OnExpiry::Deny,
+    };
+    let reply = is_limit.then(|| ai_full_received(turn, "This costs a lot.", Vec::new()));
+    reply.into_iter().chain([Event::GateOpened(opened)]).collect()
+}
+
+fn gate_closed(answer: &Answer) -> Event {
+    Event::GateClosed(GateClosed {
+        gate: answer.gate.clone(),
+        decision: answer.decision,
+        by: Some("client".to_owned()),
+        arguments: None,
+        arguments_sha256: None,
+        note: answer.note.clone(),
+    })
 }
 
 fn ai_full_received(turn: u32, text: &str, tool_calls: Vec<ToolCall>) -> Event {
@@ -289,17 +317,24 @@ impl Inner {
         let body = self.bus.open(Objects::Work, delivery.payload.clone()).await.unwrap();
         let input = InputRef { kind: InputKind::Control(verb), id: id.clone() };
         let CommandMeta { edge, by, .. } = serde_json::from_slice::<CommandEnvelope>(&body).unwrap().meta;
-        self.senders.lock().await.extend(by.clone());
-        let (is_handled, is_started, has_gate) = {
+        self.senders.lock().await.extend(by);
+        let (is_handled, is_started, has_gate, running) = {
             let sessions = self.sessions.lock().await;
             let session = sessions.get(&key);
+            let running = session
+                .map(Session::summary)
+                .filter(|found| found.phase == contract::commit::Phase::Running)
+                .map(|found| found.turn);
             let has = |holds: fn(&Session) -> bool| session.is_some_and(holds);
             let is_handled = session.is_some_and(|session| session.handled(&input).is_some());
-            (is_handled, has(|session| session.seq() > 0), has(|session| !session.gates().is_empty()))
+            (is_handled, has(|session| session.seq() > 0), has(|session| !session.gates().is_empty()), running)
         };
         if is_handled {
             return;
         }
+        // A gate about a call that nobody announced is not in the state.
+        let asks = *self.asks.lock().await;
+        let takes_answer = has_gate || matches!(asks, Some(GateKind::Approval | GateKind::Question));
         let refuse = |code| Some(Refusal { code, message: "no".to_owned() });
         let (refused, mut events) = match verb {
             Verb::Start if is_started => (refuse(ErrorCode::SessionExists), vec![]),
@@ -316,13 +351,13 @@ impl Inner {
             }
             Verb::Pause => (None, vec![Event::StatusPaused(StatusChanged::default())]),
             Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
-            Verb::Answer if has_gate => (None, vec![gate_closed(read_fields(&body), by.clone())]),
+            Verb::Answer if takes_answer => (None, vec![gate_closed(&read_fields(&body))]),
             Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
             Verb::AnswerToolCall if self.calls.load(Ordering::SeqCst) => (None, vec![]),
             Verb::AnswerToolCall => (refuse(ErrorCode::UnknownCall), vec![]),
             Verb::Stop => (None, vec![session_ended()]),
-            Verb::CancelTurn
-            | Verb::ClearHistory
+            Verb::CancelTurn => (None, running.map(turn_cancelled).into_iter().collect()),
+            Verb::ClearHistory
             | Verb::Configure
             | Verb::ProvideToolResult
             | Verb::ExtendToolCall
@@ -360,13 +395,12 @@ impl Inner {
         }
         let begun = contract::commit::turn_of(&events, &id);
         let (slot, seq) = self.commit(&key, events).await;
-        let (calls, gates) = (self.calls.load(Ordering::SeqCst), self.gates.load(Ordering::SeqCst));
+        let calls = self.calls.load(Ordering::SeqCst);
         let events = match &*self.reply.lock().await {
+            Some(_) if has_message && asks.is_some() => asks.map(|kind| ask(turn, kind)).unwrap_or_default(),
+            Some(text) if verb == Verb::Answer && takes_answer => turn_with_reply(turn, text),
             Some(_) if has_message && calls => reply_with_calls(turn),
-            Some(_) if has_message && gates => reply_with_gate(turn),
-            Some(text) if has_message || verb == Verb::AnswerToolCall || verb == Verb::Answer && has_gate => {
-                turn_with_reply(turn, text)
-            }
+            Some(text) if has_message || verb == Verb::AnswerToolCall => turn_with_reply(turn, text),
             Some(_) | None => Vec::new(),
         };
         for event in events {

@@ -7,7 +7,9 @@ pub(crate) mod issuer;
 pub(crate) mod mcp;
 
 pub(crate) mod events {
-    pub(crate) use super::fake_loop::{ignored_result, session_ended, session_started, user_message};
+    pub(crate) use super::fake_loop::{
+        ignored_result, session_ended, session_started, turn_started, turn_with_reply, user_message,
+    };
 }
 
 use std::time::Duration;

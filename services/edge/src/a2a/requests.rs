@@ -1,0 +1,110 @@
+//! What clients send, as `ProtoJSON` has it. Unknown fields are left alone, as newer minor versions may send some.
+
+use contract::{ErrorCode, Timestamp};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::errors::{A2aError, A2aErrorKind};
+use super::task_id::TaskId;
+
+/// Parameters of `SendMessage` and `SendStreamingMessage`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SendParams {
+    pub(super) message: UserMessage,
+    #[serde(default)]
+    pub(super) configuration: Option<SendConfiguration>,
+}
+
+/// A message of the user, as it comes.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct UserMessage {
+    #[serde(default)]
+    pub(super) message_id: Option<String>,
+    #[serde(default)]
+    pub(super) context_id: Option<String>,
+    #[serde(default)]
+    pub(super) task_id: Option<String>,
+    #[serde(default)]
+    pub(super) role: Option<String>,
+    #[serde(default)]
+    pub(super) parts: Vec<MessagePart>,
+}
+
+/// A part of a message: one of its contents is there.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MessagePart {
+    #[serde(default)]
+    pub(super) text: Option<String>,
+    /// Bytes of a file, in base64.
+    #[serde(default)]
+    pub(super) raw: Option<String>,
+    #[serde(default)]
+    pub(super) url: Option<String>,
+    #[serde(default)]
+    pub(super) data: Option<Value>,
+    #[serde(default)]
+    pub(super) media_type: Option<String>,
+}
+
+/// How a message is to be answered.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SendConfiguration {
+    #[serde(default)]
+    pub(super) accepted_output_modes: Option<Vec<String>>,
+    #[serde(default)]
+    pub(super) task_push_notification_config: Option<Value>,
+    #[serde(default)]
+    pub(super) history_length: Option<i64>,
+    #[serde(default)]
+    pub(super) return_immediately: Option<bool>,
+}
+
+/// Parameters of the methods for one task.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct TaskParams {
+    #[serde(default)]
+    pub(super) id: Option<String>,
+    #[serde(default)]
+    pub(super) history_length: Option<i64>,
+}
+
+impl TaskParams {
+    pub(super) fn task_id(&self) -> Result<TaskId, A2aError> {
+        match self.id.as_deref().unwrap_or_default() {
+            "" => Err(A2aError::invalid("`id` is missing: it names the task")),
+            id => parse_task_id(id),
+        }
+    }
+}
+
+/// Filters and page of `ListTasks`, all of them optional.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ListTasksParams {
+    pub(super) context_id: Option<String>,
+    pub(super) status: Option<String>,
+    pub(super) page_size: Option<i64>,
+    pub(super) page_token: Option<String>,
+    pub(super) history_length: Option<i64>,
+    pub(super) status_timestamp_after: Option<Timestamp>,
+    pub(super) include_artifacts: Option<bool>,
+}
+
+/// Parses the id of a task. What has not its form is no task of this server.
+pub(super) fn parse_task_id(id: &str) -> Result<TaskId, A2aError> {
+    id.parse().map_err(|()| {
+        let id: String = id.chars().take(120).collect();
+        A2aError::new(A2aErrorKind::TaskNotFound, ErrorCode::UnknownSession, format!("there is no task {id:?}"))
+    })
+}
+
+/// Checks the number of messages of the history that a client wants.
+pub(super) fn parse_history_length(length: Option<i64>) -> Result<Option<usize>, A2aError> {
+    let parsed = length.map(usize::try_from).transpose();
+    parsed.map_err(|_| A2aError::invalid("`historyLength` must not be negative"))
+}
