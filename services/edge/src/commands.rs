@@ -257,26 +257,28 @@ impl SessionApi {
         Ok(self.load_head(&key).await?.is_some() || self.is_start_waiting(&key).await?)
     }
 
-    /// Whether a message of this id is stored in a session, or was handled by it.
-    pub(crate) async fn is_message_known(
+    /// Finds the message of this id, stored in a session or handled by it; returns the verb that brought it.
+    pub(crate) async fn find_message(
         &self,
         caller: &ApiCaller,
         session: &SessionId,
         id: &CommandId,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<Option<Verb>, ApiError> {
+        const VERBS: [Verb; 2] = [Verb::SendUserMessage, Verb::Start];
         let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
         if let Some(commits) = self.bus().load(&key).await? {
             let state = fold_session(&key, &commits)?;
             let input = |verb| InputRef { kind: InputKind::Control(verb), id: id.clone() };
-            if [Verb::SendUserMessage, Verb::Start].iter().any(|verb| state.handled(&input(*verb)).is_some()) {
-                return Ok(true);
+            if let Some(verb) = VERBS.into_iter().find(|verb| state.handled(&input(*verb)).is_some()) {
+                return Ok(Some(verb));
             }
         }
         match self.bus().inbox(&key).await? {
-            Inbox::TooMany => Ok(false),
+            Inbox::TooMany => Ok(None),
             Inbox::Messages(messages) => {
                 let controls = messages.iter().filter_map(|stored| subject::parse_control(&stored.subject));
-                Ok(controls.into_iter().any(|control| control.id == *id))
+                let mut verbs = controls.filter(|control| control.id == *id).map(|control| control.verb);
+                Ok(verbs.find(|verb| VERBS.contains(verb)))
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
-use contract::command::{Answer, MessageMode, ResumeFrom, SendUserMessage, Start};
+use contract::command::{Answer, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
 use contract::model::{Content, Message};
 use contract::tool::sha256_hex;
 use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId};
@@ -201,7 +201,15 @@ async fn continue_named(
     for generation in 0..GENERATIONS_MAX {
         let session = session_of_name(caller, name, generation);
         api.check_reach_of_known(caller, &session).await?;
-        let command = choose_id(api, caller, identity, Some(&params::parse_session_id(&session)?)).await?;
+        let session_id = params::parse_session_id(&session)?;
+        let command = choose_id(api, caller, identity, Some(&session_id)).await?;
+        // A repetition of the request that started the session must not be a message to it.
+        if identity.is_retry
+            && api.find_message(caller, &session_id, &params::parse("command_id", &command)?).await?
+                == Some(Verb::Start)
+        {
+            return send_start(api, caller, &session, &command, request.into_start(true)).await;
+        }
         match send_message(api, caller, &session, &command, &request).await {
             Err(error) if error.code == ErrorCode::SessionEnded => {}
             Err(error) if error.code == ErrorCode::UnknownSession => {
@@ -273,7 +281,7 @@ async fn continue_chosen(
 }
 
 /// Returns the id of the session of a name: tenants and their names share nothing.
-fn session_of_name(caller: &ApiCaller, name: &str, generation: u32) -> String {
+pub(super) fn session_of_name(caller: &ApiCaller, name: &str, generation: u32) -> String {
     let digest = sha256_hex(format!("{}\0{name}\0{generation}", caller.tenant).as_bytes());
     format!("chat-{}", &digest[..32])
 }
@@ -320,7 +328,7 @@ async fn choose_id(
         let mut last = None;
         for id in ids {
             let is_known = match session {
-                Some(session) => api.is_message_known(caller, session, &params::parse("command_id", &id)?).await?,
+                Some(session) => api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some(),
                 None => api.is_session_known(caller, &params::parse_session_id(&id)?).await?,
             };
             if !is_known {

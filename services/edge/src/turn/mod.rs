@@ -2,7 +2,10 @@
 //! answers begin their turns here and translate the parts, so that they need to know nothing of commands and events.
 
 mod begin;
+mod call_address;
 mod follower;
+mod instructions;
+mod named;
 mod reply_text;
 mod request_identity;
 mod stream;
@@ -11,7 +14,10 @@ pub(crate) use begin::{
     BegunTurn, CallResult, GENERATIONS_MAX, SessionChoice, TurnRequest, TurnStart, answer_calls, answer_gate,
     begin_turn, successor,
 };
+pub(crate) use call_address::{call_id, parse_call_id};
 pub(crate) use follower::{TurnEnd, TurnFollower, TurnPart};
+pub(crate) use instructions::{add_instructions, without_instructions};
+pub(crate) use named::{find_named, is_begun};
 pub use reply_text::ReplyText;
 pub(crate) use request_identity::RequestIdentity;
 pub(crate) use stream::TurnStream;

@@ -44,7 +44,12 @@ impl RequestIdentity {
     /// Makes the identity of a request to which its client gave an id that is unique for the caller, for all time.
     pub(crate) fn of_id(caller: &str, id: &str) -> Self {
         let digest = sha256_hex(&[caller.as_bytes(), b"\0id\0", id.as_bytes()].concat());
-        Self { digest, windows: [0, 0], is_retry: true, has_key: true }
+        Self { digest, windows: [0, 0], is_retry: true, has_key: false }
+    }
+
+    /// Returns the ids that the request has if no other one is equal to it.
+    pub(super) fn first_ids(&self) -> impl Iterator<Item = String> {
+        self.windows.into_iter().map(|window| self.id(window, 0))
     }
 
     /// Returns the ids of requests with the same body, by window: the current one first, and in it the earliest first.

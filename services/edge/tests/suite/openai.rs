@@ -89,6 +89,13 @@ async fn request_repeated_by_an_sdk_begins_no_second_turn() {
     }
     let named = http.get("/v1/sessions").await.1["sessions"].as_array().unwrap().len();
     assert_eq!(named, 2, "one of the name, and the one before");
+    let turns: Vec<u64> = http.get("/v1/sessions").await.1["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| session["turn"].as_u64().unwrap())
+        .collect();
+    assert_eq!(turns, [1, 1], "the request that started the session was repeated, and had one turn");
 }
 
 #[tokio::test]

@@ -1,0 +1,53 @@
+//! The session of a name, for a protocol that has to look at it before it begins a turn.
+
+use contract::{ErrorCode, SessionId};
+
+use super::begin::{GENERATIONS_MAX, session_of_name};
+use super::request_identity::RequestIdentity;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::params;
+use crate::session_api::SessionApi;
+
+/// Finds the session that the next request of a name meets: the last of the name that has started, or the one of this
+/// id. It may have ended. None is found if no request has named it, or if the caller cannot reach it.
+pub(crate) async fn find_named(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    name: &str,
+) -> Result<Option<SessionId>, ApiError> {
+    let mut found = None;
+    match params::parse_session_id(name) {
+        Ok(session) if api.is_session_known(caller, &session).await? => found = Some(session),
+        Ok(_) | Err(_) => {
+            for generation in 0..GENERATIONS_MAX {
+                let session = params::parse_session_id(&session_of_name(caller, name, generation))?;
+                if !api.is_session_known(caller, &session).await? {
+                    break;
+                }
+                found = Some(session);
+            }
+        }
+    }
+    let Some(session) = found else { return Ok(None) };
+    match api.check_reach(caller, session.as_str()).await {
+        Ok(()) => Ok(Some(session)),
+        Err(error) if error.code == ErrorCode::UnknownSession => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a session has the message of a request already, from an earlier try.
+pub(crate) async fn is_begun(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    identity: &RequestIdentity,
+) -> Result<bool, ApiError> {
+    for id in identity.first_ids() {
+        if api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
