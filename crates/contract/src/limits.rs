@@ -271,3 +271,7 @@ pub const CLIENT_RESULT_BYTES_MAX: usize = 1 << 20;
 pub const CLIENT_CALL_SHOWN_BYTES: usize = 2 << 10;
 /// Waiting calls of one session that its index shows.
 pub const CLIENT_CALLS_SHOWN_MAX: usize = 32;
+/// Bytes of text in one event of AG-UI; a longer one goes out in several events.
+pub const AG_UI_DELTA_BYTES_MAX: usize = 256 << 10;
+/// Bytes of state and messages that an interrupt of AG-UI repeats: clients read no event of more than 10 MB.
+pub const AG_UI_SNAPSHOT_BYTES_MAX: usize = 8 << 20;

@@ -3,6 +3,7 @@
 mod a2a;
 mod access;
 mod admission;
+mod ag_ui;
 mod api_error;
 mod client_queue;
 mod client_request;

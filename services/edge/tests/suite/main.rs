@@ -5,10 +5,14 @@
 mod a2a;
 mod access;
 mod admission;
+mod ag_ui;
+mod ag_ui_input;
 mod bad_input;
 mod commands;
 mod connections;
 mod dead_letters;
+#[path = "../../src/ag_ui/event_order.rs"]
+mod event_order;
 mod http;
 mod idle_memory;
 mod isolation;

@@ -11,8 +11,8 @@ use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
 use contract::event::{
     AiFullReceived, ClientCallOpened, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, InputHandled,
-    InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent, StatusChanged, StopReason, TurnCompleted,
-    TurnStarted, UserProcessed,
+    InputIgnored, InputKind, InputRef, SessionEnded, SessionStarted, Spent, StatusChanged, StopReason,
+    ToolCallIdentified, TurnCompleted, TurnStarted, UserProcessed,
 };
 use contract::limits::SLOTS_PER_PAGE;
 use contract::model::{Content, FinishReason, Streaming, ToolCall, Usage};
@@ -23,6 +23,8 @@ use contract::{AgentId, CommandId, ErrorCode, Json, Timestamp};
 use futures::FutureExt;
 use session::Session;
 use tokio::sync::Mutex;
+
+use super::asking::{after_answer, reply_with_approval};
 
 /// How live events are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +52,7 @@ struct Inner {
     reply: Mutex<Option<String>>,
     calls: AtomicBool,
     asks: Mutex<Option<GateKind>>,
+    approvals: AtomicBool,
 }
 
 impl FakeLoop {
@@ -63,6 +66,7 @@ impl FakeLoop {
             reply: Mutex::default(),
             calls: AtomicBool::new(false),
             asks: Mutex::default(),
+            approvals: AtomicBool::new(false),
         });
         let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
         let agents = bus.serve_agents(|_| list_agents()).await.unwrap();
@@ -103,6 +107,11 @@ impl FakeLoop {
     /// From now on each message of a user opens a gate first, and the turn goes on after its answer.
     pub(crate) async fn ask_first(&self, kind: GateKind) {
         *self.inner.asks.lock().await = Some(kind);
+    }
+
+    /// From now on each message of a user is answered with a call that needs an approval first.
+    pub(crate) fn ask_approval_first(&self) {
+        self.inner.approvals.store(true, Ordering::SeqCst);
     }
 
     /// Returns who sent the commands that were handled, in their order.
@@ -232,7 +241,18 @@ fn reply_with_calls(turn: u32) -> Vec<Event> {
         max_output: 1_024,
         deadline: Timestamp::from_millis(2_000_000_000_000),
     };
-    vec![ai_full_received(turn, "Let me look.", vec![call]), Event::ClientCallOpened(waiting)]
+    let identified = ToolCallIdentified {
+        call: waiting.call.clone(),
+        tool: waiting.tool.clone(),
+        arguments: waiting.arguments.clone(),
+        effect: waiting.effect,
+        approval: contract::tool::ApprovalPolicy::Never,
+        timeout_ms: 1_000,
+        max_output: waiting.max_output,
+        performer: contract::client_tool::Performer::Client,
+    };
+    let reply = ai_full_received(turn, "Let me look.", vec![call]);
+    vec![reply, Event::ToolCallIdentified(identified), Event::ClientCallOpened(waiting)]
 }
 
 fn turn_cancelled(turn: u32) -> Event {
@@ -277,7 +297,7 @@ fn gate_closed(answer: &Answer) -> Event {
     })
 }
 
-fn ai_full_received(turn: u32, text: &str, tool_calls: Vec<ToolCall>) -> Event {
+pub(super) fn ai_full_received(turn: u32, text: &str, tool_calls: Vec<ToolCall>) -> Event {
     let spent = Spent { usage: Usage { input: 7, output: 3, ..Usage::default() }, cost_usd: 0.0 };
     Event::AiFullReceived(Box::new(AiFullReceived {
         call: contract::CallId::new("c1-1").unwrap(),
@@ -334,8 +354,12 @@ impl Inner {
         }
         // A gate about a call that nobody announced is not in the state.
         let asks = *self.asks.lock().await;
-        let takes_answer = has_gate || matches!(asks, Some(GateKind::Approval | GateKind::Question));
+        let has_call_gate = has_gate && !self.approvals.load(Ordering::SeqCst);
+        let takes_answer = has_call_gate || matches!(asks, Some(GateKind::Approval | GateKind::Question));
         let refuse = |code| Some(Refusal { code, message: "no".to_owned() });
+        let answer = (verb == Verb::Answer).then(|| read_fields::<Answer>(&body));
+        let has_approvals = self.approvals.load(Ordering::SeqCst);
+        let is_gate_open = has_approvals && self.is_gate_open(&key, answer.as_ref()).await;
         let (refused, mut events) = match verb {
             Verb::Start if is_started => (refuse(ErrorCode::SessionExists), vec![]),
             Verb::Start => {
@@ -351,6 +375,7 @@ impl Inner {
             }
             Verb::Pause => (None, vec![Event::StatusPaused(StatusChanged::default())]),
             Verb::Resume => (refuse(ErrorCode::NotNow), vec![]),
+            Verb::Answer if is_gate_open => (None, vec![]),
             Verb::Answer if takes_answer => (None, vec![gate_closed(&read_fields(&body))]),
             Verb::Answer => (refuse(ErrorCode::GateClosed), vec![]),
             Verb::AnswerToolCall if self.calls.load(Ordering::SeqCst) => (None, vec![]),
@@ -395,14 +420,9 @@ impl Inner {
         }
         let begun = contract::commit::turn_of(&events, &id);
         let (slot, seq) = self.commit(&key, events).await;
-        let calls = self.calls.load(Ordering::SeqCst);
-        let events = match &*self.reply.lock().await {
-            Some(_) if has_message && asks.is_some() => asks.map(|kind| ask(turn, kind)).unwrap_or_default(),
-            Some(text) if verb == Verb::Answer && takes_answer => turn_with_reply(turn, text),
-            Some(_) if has_message && calls => reply_with_calls(turn),
-            Some(text) if has_message || verb == Verb::AnswerToolCall => turn_with_reply(turn, text),
-            Some(_) | None => Vec::new(),
-        };
+        let answered = answer.as_ref().filter(|_| is_gate_open);
+        let is_answer = verb == Verb::AnswerToolCall || verb == Verb::Answer && takes_answer;
+        let events = self.follow(turn, has_message, is_answer, answered).await;
         for event in events {
             self.commit(&key, vec![event]).await;
         }
@@ -413,6 +433,41 @@ impl Inner {
             let ack = CommandAck { verb, id, tenant, session, slot, seq, turn: begun, refused };
             self.bus.publish_done(&edge, &ack).await.unwrap();
         }
+    }
+
+    /// Returns the events that follow from a command, by what the test has set.
+    async fn follow(
+        &self,
+        turn: u32,
+        has_message: bool,
+        is_answer: bool,
+        answered: Option<&Answer>,
+    ) -> Vec<Event> {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
+        let Some(text) = &*self.reply.lock().await else { return Vec::new() };
+        if has_message && is_set(&self.approvals) {
+            return reply_with_approval(turn);
+        }
+        if let Some(answer) = answered {
+            return after_answer(answer).into_iter().chain(turn_with_reply(turn, text)).collect();
+        }
+        if let (true, Some(kind)) = (has_message, *self.asks.lock().await) {
+            return ask(turn, kind);
+        }
+        if has_message && is_set(&self.calls) {
+            return reply_with_calls(turn);
+        }
+        if has_message || is_answer { turn_with_reply(turn, text) } else { Vec::new() }
+    }
+
+    /// Whether an answer is for a gate that is open, and for its arguments.
+    async fn is_gate_open(&self, key: &SessionKey, answer: Option<&Answer>) -> bool {
+        let sessions = self.sessions.lock().await;
+        let gates = sessions.get(key).map(Session::gates).unwrap_or_default();
+        let is_answered = |answer: &Answer| {
+            gates.iter().any(|g| g.gate == answer.gate && g.arguments_sha256 == answer.arguments_sha256)
+        };
+        answer.is_some_and(is_answered)
     }
 
     async fn commit(&self, key: &SessionKey, events: Vec<Event>) -> (u64, u64) {

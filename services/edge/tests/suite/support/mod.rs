@@ -1,5 +1,6 @@
 //! The fixture of one test: an in-memory bus, a fake loop, and an edge with its clients.
 
+mod asking;
 mod clients;
 mod fake_loop;
 pub(crate) mod http;

@@ -1,0 +1,136 @@
+//! What the front end of `CopilotKit` asks its runtime for, beside runs: the agents, the history of a thread, and a stop.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use contract::ErrorCode;
+use contract::command::ControlReason;
+use serde_json::{Map, Value, json};
+use service::connections::Connection;
+
+use super::errors::to_response;
+use super::history;
+use super::input::RunInput;
+use super::names::RunNames;
+use super::reply::RunReply;
+use super::snapshot::ThreadSnapshot;
+use super::stream;
+use super::thread::Thread;
+use crate::access;
+use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate, read_body};
+use crate::method::Method;
+use crate::params::UnvalidatedCommand;
+use crate::request_trace;
+use crate::turn::{self, BegunTurn, TurnStart, TurnStream};
+
+/// Lists the agents for `GET /ag-ui/info`.
+pub(super) async fn info(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+) -> Response {
+    match list(&state, &headers, &connection).await {
+        Ok(agents) => axum::Json(json!({
+            "version": env!("CARGO_PKG_VERSION"), "mode": "sse", "agents": agents,
+            "audioFileTranscriptionEnabled": false, "telemetryDisabled": true,
+        }))
+        .into_response(),
+        Err(error) => to_response(&error),
+    }
+}
+
+async fn list(
+    state: &HttpState,
+    headers: &HeaderMap,
+    connection: &Arc<Connection>,
+) -> Result<Map<String, Value>, ApiError> {
+    let caller = authenticate(state, headers, connection).await?;
+    state.api.authorize(&caller, Method::ListAgents, None).await?;
+    let agents = state.api.list_agents(&caller).await?;
+    let describe = |name: &str| json!({"name": name, "className": "HttpAgent", "description": name});
+    Ok(agents.iter().map(|agent| (agent.id.to_string(), describe(&agent.name))).collect())
+}
+
+/// Shows a thread for `POST /ag-ui/agent/{agent}/connect`, and follows its turn if one runs.
+pub(super) async fn connect(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let trace = request_trace::of_headers(&parts.headers);
+    let shown = show(&state, &parts.headers, connection, body);
+    request_trace::run("ag_ui.connect", None, trace, shown).await.unwrap_or_else(|error| to_response(&error))
+}
+
+async fn show(
+    state: &HttpState,
+    headers: &HeaderMap,
+    connection: Arc<Connection>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let caller = authenticate(state, headers, &connection).await?;
+    let api = &state.api;
+    api.authorize(&caller, Method::GetTranscript, None).await?;
+    access::authorize_part(&caller, Method::WatchSession)?;
+    let input = RunInput::parse(&read_body(state, body, connection).await?)?;
+    let names = RunNames::of(&input);
+    let Some(thread) = Thread::find(api, &caller, &input.thread_id).await? else {
+        return Ok(stream::send(RunReply::show_nothing(&names)));
+    };
+    let messages = history::load(api, &caller, &thread.session).await?;
+    // What came meanwhile is in the messages, and must not come again.
+    let Some(thread) = Thread::find(api, &caller, &input.thread_id).await? else {
+        return Ok(stream::send(RunReply::show_nothing(&names)));
+    };
+    let (session_id, seq) = (thread.session.clone(), thread.seq);
+    // Only a message that waits needs a slot.
+    let begun = BegunTurn { session_id, slot: 0, seq, start: TurnStart::Running };
+    let turn = TurnStream::open(api, &caller, &begun, false).await?;
+    let snapshot = ThreadSnapshot::new(api.budget().clone(), input.state, messages);
+    let mut reply =
+        RunReply::new(names, thread.session.clone(), thread.seq, snapshot).continues(thread.waiting(), Vec::new());
+    let first = reply.show(thread.is_running);
+    Ok(stream::follow(reply, first, turn))
+}
+
+/// Stops the session of a thread for `POST /ag-ui/agent/{agent}/stop/{thread}`.
+pub(super) async fn stop(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    Path((_agent, thread)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Response {
+    let trace = request_trace::of_headers(&headers);
+    let stopped = stop_thread(&state, &headers, &connection, &thread);
+    match request_trace::run("ag_ui.stop", None, trace, stopped).await {
+        Ok(stopped) => axum::Json(json!({"stopped": stopped})).into_response(),
+        Err(error) => to_response(&error),
+    }
+}
+
+/// Returns whether there was something to stop.
+async fn stop_thread(
+    state: &HttpState,
+    headers: &HeaderMap,
+    connection: &Arc<Connection>,
+    thread: &str,
+) -> Result<bool, ApiError> {
+    let caller = authenticate(state, headers, connection).await?;
+    let api = &state.api;
+    api.authorize(&caller, Method::StopSession, None).await?;
+    let Some(session) = turn::find_named(api, &caller, thread).await? else { return Ok(false) };
+    let reason = ControlReason { reason: Some("stopped by its front end".to_owned()) };
+    let command = UnvalidatedCommand::new(session.as_str(), "", true, reason)?;
+    let command = api.validate_command(&caller, command).await?;
+    match async { api.stop(&caller, command).await?.wait().await }.await {
+        Ok(_) => Ok(true),
+        Err(error) if error.code == ErrorCode::SessionEnded => Ok(false),
+        Err(error) => Err(error),
+    }
+}

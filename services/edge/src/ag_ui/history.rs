@@ -1,0 +1,67 @@
+//! The messages of a session for a client that has lost them, as people read them.
+
+use contract::model::ToolCall;
+use contract::{CallId, Json, SessionId};
+use serde_json::json;
+use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
+
+use super::events::{ASSISTANT, TOOL};
+use super::input::RESULT_PREFIX;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::params::{LIST_MAX, TranscriptParams};
+use crate::session_api::SessionApi;
+use crate::turn::{call_id, without_instructions};
+
+/// Pages of a transcript that are read until its last one, which is shown.
+const PAGES_MAX: u32 = 16;
+
+/// Loads the messages of a session; of a long one the last page.
+pub(super) async fn load(api: &SessionApi, caller: &ApiCaller, session: &SessionId) -> Result<Vec<Json>, ApiError> {
+    let mut turns = Vec::new();
+    let mut after = 0;
+    for _ in 0..PAGES_MAX {
+        let params = TranscriptParams { session_id: session.clone(), after, limit: LIST_MAX };
+        let page = api.get_transcript(caller, params).await?;
+        turns = page.turns;
+        match page.next_after {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    Ok(turns.iter().flat_map(|turn| to_messages(session, turn)).collect())
+}
+
+fn to_messages(session: &SessionId, turn: &ReadableTurn) -> Vec<Json> {
+    let mut messages = Vec::new();
+    for (index, message) in turn.messages.iter().enumerate() {
+        let id = format!("history_{session}_{}_{index}", turn.turn);
+        match message {
+            ReadableMessage::User { text, .. } => {
+                let text = without_instructions(text);
+                messages.push(Json::of(&json!({"id": id, "role": "user", "content": text})));
+            }
+            ReadableMessage::Assistant { text, tool_calls, .. } => {
+                let mut reply = json!({"id": id, "role": ASSISTANT, "content": text});
+                if !tool_calls.is_empty() {
+                    let calls = tool_calls
+                        .iter()
+                        .map(|call| ToolCall::new(&id_for_client(session, call), &call.tool, &call.arguments));
+                    reply["toolCalls"] = json!(calls.collect::<Vec<_>>());
+                }
+                messages.push(Json::of(&reply));
+                let results = tool_calls.iter().filter_map(|call| Some((call, call.result.as_deref()?)));
+                messages.extend(results.map(|(call, result)| {
+                    let id = format!("{RESULT_PREFIX}{session}_{}", call.id);
+                    let call = id_for_client(session, call);
+                    Json::of(&json!({"id": id, "role": TOOL, "toolCallId": call, "content": result}))
+                }));
+            }
+        }
+    }
+    messages
+}
+
+fn id_for_client(session: &SessionId, call: &ReadableCall) -> String {
+    CallId::new(&call.id).map_or_else(|_| call.id.clone(), |id| call_id(session, &id))
+}

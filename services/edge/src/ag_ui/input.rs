@@ -1,0 +1,278 @@
+//! The input of a run, and what of it an agent takes.
+
+use contract::client_tool::{ClientOutcome, ClientTool};
+use contract::limits::{NAME_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX};
+use contract::model::{Content, ImageUrl, Message, Part};
+use contract::tool::EffectClass;
+use contract::{AgentId, ErrorCode, Json};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::interrupt::ResumeEntry;
+use crate::api_error::ApiError;
+use crate::params;
+use crate::turn::{CallResult, TurnRequest, add_instructions, parse_call_id};
+
+/// Beginning of the ids of messages that hold results of the fleet. Clients bring them back with the others.
+pub(super) const RESULT_PREFIX: &str = "result_";
+
+/// The input of a run. What an agent decides itself, such as `forwardedProps`, is accepted and left out.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunInput {
+    pub(super) thread_id: String,
+    pub(super) run_id: String,
+    /// Absent in clients before 1.0.
+    #[serde(default)]
+    pub(super) protocol_version: Option<String>,
+    #[serde(default)]
+    pub(super) parent_run_id: Option<String>,
+    #[serde(default)]
+    pub(super) state: Option<Json>,
+    /// Kept as they came, since a snapshot of the messages repeats them.
+    pub(super) messages: Vec<Json>,
+    #[serde(default)]
+    tools: Option<Vec<ToolEntry>>,
+    #[serde(default)]
+    context: Option<Vec<ContextEntry>>,
+    #[serde(default)]
+    resume: Option<Vec<ResumeEntry>>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ToolEntry {
+    name: String,
+    #[serde(default)]
+    description: Option<String>,
+    #[serde(default)]
+    parameters: Option<Json>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ContextEntry {
+    description: String,
+    value: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InputMessage {
+    #[serde(default)]
+    id: Option<String>,
+    role: String,
+    /// An activity has an object, which no agent reads.
+    #[serde(default)]
+    content: Option<Json>,
+    #[serde(default)]
+    tool_call_id: Option<String>,
+    #[serde(default)]
+    error: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum InputContent {
+    Text(String),
+    Parts(Vec<InputPart>),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InputPart {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    source: Option<PartSource>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PartSource {
+    #[serde(rename = "type")]
+    kind: String,
+    value: String,
+    #[serde(default)]
+    mime_type: Option<String>,
+}
+
+impl RunInput {
+    /// Parses a body within the limits of JSON from outside.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        let text = std::str::from_utf8(body).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
+        params::check_size("the body", text)?;
+        let mut reader = serde_json::Deserializer::from_str(text);
+        let input: Self = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+            let path = error.path().to_string();
+            let path = if path == "." { String::new() } else { format!("`{path}`: ") };
+            ApiError::bad_request_by_parser(format!("{path}{}", error.inner()))
+        })?;
+        reader.end().map_err(ApiError::bad_request_by_parser)?;
+        for (field, name) in [("threadId", &input.thread_id), ("runId", &input.run_id)] {
+            if name.is_empty() || name.len() > NAME_BYTES_MAX {
+                return Err(ApiError::bad_request(format!("`{field}` must have 1 to {NAME_BYTES_MAX} bytes")));
+            }
+        }
+        if input.resume().len() > TOOL_CALLS_PER_REPLY_MAX {
+            let message = format!("`resume` has more than {TOOL_CALLS_PER_REPLY_MAX} entries");
+            return Err(ApiError::new(ErrorCode::TooLarge, message));
+        }
+        Ok(input)
+    }
+
+    /// Whether the client knows what 1.0 added: pending calls and the outcome `cancelled`.
+    pub(super) fn is_version_1(&self) -> bool {
+        self.protocol_version.is_some()
+    }
+
+    /// Returns the answers to interrupts.
+    pub(super) fn resume(&self) -> &[ResumeEntry] {
+        self.resume.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the results of the client with which the messages end.
+    pub(super) fn call_results(&self) -> Result<Vec<CallResult>, ApiError> {
+        let mut results = Vec::new();
+        for (index, message) in self.messages.iter().enumerate().rev() {
+            let message = parse_message(index, message)?;
+            match message.role.as_str() {
+                "tool" => {}
+                "system" | "developer" | "activity" => continue,
+                _ => break,
+            }
+            // A result of the fleet, which the client has from an earlier run.
+            if message.id.as_deref().is_some_and(|id| id.starts_with(RESULT_PREFIX)) {
+                continue;
+            }
+            if results.len() == TOOL_CALLS_PER_REPLY_MAX {
+                let message = format!("more than {TOOL_CALLS_PER_REPLY_MAX} results at once");
+                return Err(ApiError::new(ErrorCode::TooLarge, message));
+            }
+            let field = format!("messages[{index}].toolCallId");
+            let (session, call) = parse_call_id(&field, message.tool_call_id.as_deref().unwrap_or_default())?;
+            let content = message.content(index, Parts::Lenient)?.text();
+            let (outcome, content) = match message.error {
+                Some(error) if content.is_empty() => (ClientOutcome::Error, error),
+                Some(_) => (ClientOutcome::Error, content),
+                None => (ClientOutcome::Ok, content),
+            };
+            results.push(CallResult { session, call, outcome, content });
+        }
+        results.reverse();
+        Ok(results)
+    }
+
+    /// Takes the last message of the user, and what comes before it as history.
+    pub(super) fn turn(&self, agent: AgentId) -> Result<TurnRequest, ApiError> {
+        let (mut instructions, mut history) = (Vec::new(), Vec::new());
+        let messages = self.messages.iter().enumerate().map(|(index, message)| parse_message(index, message));
+        let messages: Vec<InputMessage> = messages.collect::<Result<_, _>>()?;
+        let last = messages.iter().rposition(|message| message.role == "user");
+        for (index, message) in messages.iter().enumerate() {
+            // A part that was refused once stays in the client's list, and must not stop the conversation.
+            let parts = if last == Some(index) { Parts::Strict } else { Parts::Lenient };
+            match message.role.as_str() {
+                "system" | "developer" => instructions.push(message.content(index, parts)?.text()),
+                "user" => history.push(Message::User { content: message.content(index, parts)? }),
+                "assistant" => {
+                    let content = message.content(index, parts)?.text();
+                    // A reply that only called tools has no text.
+                    if !content.trim().is_empty() {
+                        let (reasoning, tool_calls) = (String::new(), Vec::new());
+                        history.push(Message::Assistant { content, reasoning, tool_calls, replay: None });
+                    }
+                }
+                "tool" | "activity" | "reasoning" => {}
+                other => {
+                    let other: String = other.chars().take(40).collect();
+                    return Err(ApiError::bad_request(format!("messages[{index}].role is {other:?}")));
+                }
+            }
+        }
+        let Some(Message::User { content: mut prompt }) = history.pop() else {
+            let message = "`messages` must end with a message of the user, or with results of its tools";
+            return Err(ApiError::new(ErrorCode::EmptyMessage, message));
+        };
+        let context = self.context.iter().flatten().map(|entry| format!("{}: {}", entry.description, entry.value));
+        instructions.extend(context);
+        add_instructions(&mut prompt, &mut history, &instructions);
+        Ok(TurnRequest { agent, prompt, history, client_tools: self.client_tools()? })
+    }
+
+    fn client_tools(&self) -> Result<Vec<ClientTool>, ApiError> {
+        let entries = self.tools.iter().flatten().enumerate();
+        let tools = entries.map(|(index, entry)| {
+            Ok(ClientTool {
+                name: params::parse(&format!("tools[{index}].name"), &entry.name)?,
+                description: entry.description.clone().unwrap_or_default(),
+                parameters: entry.parameters.clone().unwrap_or_else(|| Json::of(&json!({"type": "object"}))),
+                effect: EffectClass::default(),
+                timeout_ms: None,
+                max_output: None,
+            })
+        });
+        tools.collect()
+    }
+}
+
+/// What happens to a part that no agent can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    Strict,
+    /// A note takes its place.
+    Lenient,
+}
+
+fn parse_message(index: usize, message: &Json) -> Result<InputMessage, ApiError> {
+    serde_json::from_str(message.get())
+        .map_err(|error| ApiError::bad_request_by_parser(format!("messages[{index}]: {error}")))
+}
+
+impl InputMessage {
+    fn content(&self, index: usize, parts: Parts) -> Result<Content, ApiError> {
+        let content = match &self.content {
+            None => return Ok(Content::Text(String::new())),
+            Some(content) if content.get() == "null" => return Ok(Content::Text(String::new())),
+            Some(content) => content,
+        };
+        match serde_json::from_str(content.get()) {
+            Ok(InputContent::Text(text)) => Ok(Content::Text(text)),
+            Ok(InputContent::Parts(list)) => {
+                let list: Result<_, _> = list.into_iter().map(|part| part.into_part(index, parts)).collect();
+                list.map(Content::Parts)
+            }
+            Err(_) => {
+                let message = format!("messages[{index}].content must be a text, or a list of parts with a `type`");
+                Err(ApiError::bad_request(message))
+            }
+        }
+    }
+}
+
+impl InputPart {
+    fn into_part(self, index: usize, parts: Parts) -> Result<Part, ApiError> {
+        let Self { kind, text, source } = self;
+        match (kind.as_str(), text, source) {
+            ("text", Some(text), _) => Ok(Part::Text { text }),
+            ("image", _, Some(PartSource { kind, value, mime_type })) if kind == "url" || kind == "data" => {
+                let mime_type = mime_type.unwrap_or_else(|| "image/png".to_owned());
+                let url = if kind == "url" { value } else { format!("data:{mime_type};base64,{value}") };
+                Ok(Part::ImageUrl { image_url: ImageUrl { url } })
+            }
+            _ if parts == Parts::Lenient => Ok(Part::Text { text: "[a part that the agent cannot read]".to_owned() }),
+            _ => {
+                let kind: String = kind.chars().take(40).collect();
+                let message = format!(
+                    "messages[{index}].content has a part of type {kind:?}: agents take `text`, and `image` by url \
+                     or data"
+                );
+                Err(ApiError::bad_request(message))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "input_tests.rs"]
+mod tests;

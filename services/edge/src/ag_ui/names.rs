@@ -1,0 +1,35 @@
+//! The names of a run, which its events repeat.
+
+use super::events::{PROTOCOL_VERSION, UiEvent};
+use super::input::RunInput;
+
+/// How a client names its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RunNames {
+    pub(super) thread_id: String,
+    pub(super) run_id: String,
+    pub(super) parent_run_id: Option<String>,
+    /// Whether the client knows what 1.0 added.
+    pub(super) is_version_1: bool,
+}
+
+impl RunNames {
+    pub(super) fn of(input: &RunInput) -> Self {
+        Self {
+            thread_id: input.thread_id.clone(),
+            run_id: input.run_id.clone(),
+            parent_run_id: input.parent_run_id.clone(),
+            is_version_1: input.is_version_1(),
+        }
+    }
+
+    /// Returns the event with which the run begins.
+    pub(super) fn started(&self) -> UiEvent {
+        UiEvent::RunStarted {
+            thread_id: self.thread_id.clone(),
+            run_id: self.run_id.clone(),
+            protocol_version: self.is_version_1.then_some(PROTOCOL_VERSION),
+            parent_run_id: self.parent_run_id.clone(),
+        }
+    }
+}
