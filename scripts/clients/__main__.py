@@ -6,12 +6,12 @@ import sys
 import tempfile
 import traceback
 
-from . import a2a, acp, checks
+from . import a2a, acp, ag_ui, checks
 from .fleet import Fleet
 from .model import ModelServer
 
 
-ALL = checks.ALL + acp.CHECKS + a2a.CHECKS
+ALL = checks.ALL + acp.CHECKS + a2a.CHECKS + ag_ui.CHECKS
 
 
 def main():

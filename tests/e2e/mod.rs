@@ -2,6 +2,7 @@
 
 mod a2a;
 mod acp;
+mod ag_ui;
 mod backup;
 mod bad_input;
 mod client_tools;
@@ -9,6 +10,8 @@ mod contexts;
 mod control;
 mod delegate;
 mod erase;
+#[path = "../../services/edge/src/ag_ui/event_order.rs"]
+mod event_order;
 mod events;
 mod example;
 mod failures;

@@ -41,7 +41,8 @@ pub(crate) fn routes(api: SessionApi, authenticator: Authenticator, is_tls: bool
     let state = HttpState { api, authenticator: Arc::new(authenticator) };
     let own = Router::new().route("/", get(async || ABOUT)).route("/ws", get(upgrade)).with_state(state.clone());
     let own = own.merge(http::routes(state.clone())).merge(openai::routes(state.clone()));
-    let own = own.merge(mcp::routes(state.clone())).merge(a2a::routes(state.clone(), is_tls)).merge(ag_ui::routes(state));
+    let own =
+        own.merge(mcp::routes(state.clone())).merge(a2a::routes(state.clone(), is_tls)).merge(ag_ui::routes(state));
     access::describe_issuers(own, &issuers, is_tls)
 }
 

@@ -436,13 +436,7 @@ impl Inner {
     }
 
     /// Returns the events that follow from a command, by what the test has set.
-    async fn follow(
-        &self,
-        turn: u32,
-        has_message: bool,
-        is_answer: bool,
-        answered: Option<&Answer>,
-    ) -> Vec<Event> {
+    async fn follow(&self, turn: u32, has_message: bool, is_answer: bool, answered: Option<&Answer>) -> Vec<Event> {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::SeqCst);
         let Some(text) = &*self.reply.lock().await else { return Vec::new() };
         if has_message && is_set(&self.approvals) {

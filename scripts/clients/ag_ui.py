@@ -1,0 +1,176 @@
+"""What front ends do over AG-UI, by two versions of the npm package @ag-ui/client and by the core of CopilotKit; and whether
+the models of the PyPI package ag-ui-protocol take every event."""
+
+import atexit
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+
+from ag_ui.core import Event, RunAgentInput, UserMessage
+from ag_ui.core.types import ResumeEntry
+from pydantic import TypeAdapter
+
+from .fleet import Failed, Fleet
+from .model import ModelServer
+
+AGENT = {
+    "name": "Eamonn the Executioner",
+    "prompt_file": "eamonn_executioner.md",
+    "tools": {
+        "allow": ["list_files", "write_file", "ask_user"],
+        "approvals": [{"tool": "write_file", "ask": "always"}],
+    },
+    "continuation_config": {"require_explicit_signal": True, "max_iterations": 10, "timeout": 120},
+}
+JAVASCRIPT = pathlib.Path(__file__).with_name("ag-ui-js")
+SECONDS_MAX = 120
+SLOW = "Take your time and say this slowly, word for word, so that there is time to kill the edge meanwhile"
+EVENTS = TypeAdapter(Event)
+FLEETS = {}
+
+
+def expect(holds, seen):
+    """Fails with what was seen."""
+    if not holds:
+        raise Failed(f"unexpected: {seen!r}")
+    return seen
+
+
+class AgUiFleet(Fleet):
+    """A fleet with an agent whose tools need a person."""
+
+    def __init__(self, other):
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="ag-ui-", dir=other.directory))
+        super().__init__(other.ailoop, directory, ModelServer().base_url)
+        (directory / "config/agents.yaml").write_text(json.dumps({"default_agent": "e", "agents": {"e": AGENT}}))
+
+    def start(self):
+        log = self._start("up", ["up", "--ws-port", "0", "--grpc-port", "0"], {}, "Ctrl-C ends it")
+        self.nats_url = next(word for word in log.split() if word.startswith("nats://"))
+        self.key = self._make_key("front-end", ["run", "observe", "approve"])
+        self.start_edge()
+
+
+def fleet_of(other):
+    """The fleet of these checks, which the first of them starts."""
+    if other.directory not in FLEETS:
+        FLEETS[other.directory] = AgUiFleet(other)
+        atexit.register(FLEETS[other.directory].end)
+        FLEETS[other.directory].start()
+    return FLEETS[other.directory]
+
+
+def request(fleet, path, body=None):
+    """A request with the key of the fleet."""
+    headers = {"Authorization": f"Bearer {fleet.key}", "Content-Type": "application/json"}
+    return urllib.request.Request(f"{fleet.url}{path}", data=body, headers=headers)
+
+
+def run(fleet, text, thread, run_id=None, resume=None):
+    """Runs the agent, and returns the events, each as the model of the package that it is."""
+    user = UserMessage(id="m1", content=text)
+    given = RunAgentInput(
+        thread_id=thread, run_id=run_id or str(uuid.uuid4()), protocol_version="1.0", messages=[user], resume=resume,
+    )
+    body = given.model_dump_json(by_alias=True, exclude_none=True).encode()
+    with urllib.request.urlopen(request(fleet, "/ag-ui/e", body), timeout=SECONDS_MAX) as response:
+        lines = [line.decode().strip() for line in response]
+    return [EVENTS.validate_json(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+
+
+def names(events):
+    return [event.type.value for event in events]
+
+
+def text_of(events):
+    return "".join(event.delta for event in events if event.type.value == "TEXT_MESSAGE_CONTENT")
+
+
+def models_of_events(given):
+    fleet, thread, seen = fleet_of(given), str(uuid.uuid4()), set()
+    for text in ("Hello", "list the files", "write a file"):
+        events = run(fleet, text, thread)
+        seen.update(names(events))
+    interrupt = events[-1].outcome.interrupts[0]
+    resume = [ResumeEntry(interrupt_id=interrupt.id, status="resolved", payload={"approved": False, "note": "not now"})]
+    events = run(fleet, "write a file", thread, resume=resume)
+    expect("TOOL_CALL_RESULT" in names(events) and events[-1].usage, events)
+    seen.update(names(events))
+    return expect(len(seen) >= 14, f"{len(seen)} kinds of events: {', '.join(sorted(seen))}")
+
+
+def edge_killed_in_a_run(given):
+    """The client repeats the run; its turn must not run twice."""
+    fleet, thread, run_id = fleet_of(given), str(uuid.uuid4()), str(uuid.uuid4())
+
+    def kill():
+        time.sleep(1.5)
+        fleet.kill_edge()
+        fleet.start_edge()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    tries = 0
+    while True:
+        tries += 1
+        expect(tries < 60, "no answer")
+        try:
+            events = run(fleet, SLOW, thread, run_id)
+        except (urllib.error.URLError, ConnectionError, OSError):
+            time.sleep(0.5)
+            continue
+        if events and events[-1].type.value == "RUN_FINISHED":
+            break
+    killer.join()
+    session = events[1].value["sessionId"]
+    with urllib.request.urlopen(request(fleet, f"/v1/sessions/{session}")) as response:
+        turns = json.load(response)["turn"]
+    expect(tries > 1 and turns == 1 and SLOW in text_of(events), (tries, turns, text_of(events)))
+    return f"{tries} tries, {turns} turn, the whole text"
+
+
+def packages(fleet):
+    """Brings the npm packages once; returns their home, or why they are not there."""
+    home = fleet.directory / "ag-ui-js"
+    if not shutil.which("npm"):
+        return None, "skipped: npm is not here"
+    if not home.exists():
+        shutil.copytree(JAVASCRIPT, home)
+        install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", home]
+        if subprocess.run(install, capture_output=True, check=False).returncode != 0:
+            shutil.rmtree(home / "node_modules", ignore_errors=True)
+    if not (home / "node_modules").exists():
+        return None, "skipped: npm cannot bring the packages"
+    return home, ""
+
+
+def javascript(script, *arguments):
+    """Runs a script of the npm packages, which prints what it saw."""
+
+    def check(given):
+        fleet = fleet_of(given)
+        home, why = packages(fleet)
+        if home is None:
+            return why
+        command = ["node", home / script, *arguments, fleet.url, fleet.key]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
+        expect(ran.returncode == 0, ran.stdout[-1500:] + ran.stderr[-2500:])
+        return ran.stdout.replace("\n", "; ")
+
+    return check
+
+
+CHECKS = [
+    ("ag-ui-protocol: every event has its model", models_of_events),
+    ("ag-ui-protocol: edge killed in a run", edge_killed_in_a_run),
+    ("@ag-ui/client 1.0.0: text, tools, interrupts, errors, stop", javascript("driver.mjs", "ag-ui-client-1")),
+    ("@ag-ui/client 0.0.59: text, tools, interrupts, errors, stop", javascript("driver.mjs", "ag-ui-client-0")),
+    ("@copilotkit/core: run, tools, connect, stop", javascript("copilotkit.mjs")),
+]
