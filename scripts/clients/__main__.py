@@ -6,12 +6,13 @@ import sys
 import tempfile
 import traceback
 
-from . import a2a, acp, ag_ui, checks
+from . import a2a, acp, ag_ui, chat_programs, checks
+from .common import Skipped
 from .fleet import Fleet
 from .model import ModelServer
 
 
-ALL = checks.ALL + acp.CHECKS + a2a.CHECKS + ag_ui.CHECKS
+ALL = checks.ALL + chat_programs.CHECKS + acp.CHECKS + a2a.CHECKS + ag_ui.CHECKS
 
 
 def main():
@@ -30,6 +31,8 @@ def main():
                 continue
             try:
                 print(f"ok  {name}: {str(check(fleet)).strip()[:140]}", flush=True)
+            except Skipped as why:
+                print(f"--  {name}: skipped: {why}", flush=True)
             except Exception:  # pylint: disable=broad-exception-caught
                 failed += 1
                 print(f"BAD {name}\n{traceback.format_exc()}", flush=True)

@@ -4,8 +4,6 @@ import asyncio
 import atexit
 import json
 import pathlib
-import shutil
-import subprocess
 import tempfile
 import uuid
 
@@ -16,6 +14,7 @@ from a2a.types import a2a_pb2 as types
 from a2a.utils import errors as sdk_errors
 from google.protobuf.json_format import MessageToDict
 
+from .common import run_javascript
 from .fleet import Failed, Fleet
 from .model import ModelServer
 
@@ -32,7 +31,6 @@ BINDINGS = ["JSONRPC", "HTTP+JSON"]
 WAIT_SECONDS_MAX = 60
 SLOW = "Take your time and say this slowly, word for word, so that there is time to break something meanwhile"
 USER = types.Role.ROLE_USER
-JAVASCRIPT = pathlib.Path(__file__).with_name("a2a-js")
 
 
 def expect(holds, seen):
@@ -265,17 +263,7 @@ async def edge_killed_in_a_stream(fleet, binding):
 
 def javascript(fleet):
     """The driver of the npm package prints what it saw as JSON."""
-    home = pathlib.Path(fleet_of(fleet).directory) / "a2a-js"
-    if not shutil.which("npm"):
-        return "skipped: npm is not here"
-    shutil.copytree(JAVASCRIPT, home)
-    install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", home]
-    if subprocess.run(install, capture_output=True, check=False).returncode != 0:
-        return "skipped: npm cannot bring the package"
-    command = ["node", home / "driver.mjs", fleet_of(fleet).url, fleet_of(fleet).key]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_SECONDS_MAX)
-    expect(ran.returncode == 0, ran.stdout[-1500:] + ran.stderr[-1500:])
-    return ran.stdout
+    return run_javascript("a2a-js", "driver.mjs", fleet_of(fleet).url, fleet_of(fleet).key)
 
 
 CHECKS = [

@@ -4,8 +4,6 @@ the models of the PyPI package ag-ui-protocol take every event."""
 import atexit
 import json
 import pathlib
-import shutil
-import subprocess
 import tempfile
 import threading
 import time
@@ -17,6 +15,7 @@ from ag_ui.core import Event, RunAgentInput, UserMessage
 from ag_ui.core.types import ResumeEntry
 from pydantic import TypeAdapter
 
+from .common import run_javascript
 from .fleet import Failed, Fleet
 from .model import ModelServer
 
@@ -29,7 +28,6 @@ AGENT = {
     },
     "continuation_config": {"require_explicit_signal": True, "max_iterations": 10, "timeout": 120},
 }
-JAVASCRIPT = pathlib.Path(__file__).with_name("ag-ui-js")
 SECONDS_MAX = 120
 SLOW = "Take your time and say this slowly, word for word, so that there is time to kill the edge meanwhile"
 EVENTS = TypeAdapter(Event)
@@ -136,33 +134,12 @@ def edge_killed_in_a_run(given):
     return f"{tries} tries, {turns} turn, the whole text"
 
 
-def packages(fleet):
-    """Brings the npm packages once; returns their home, or why they are not there."""
-    home = fleet.directory / "ag-ui-js"
-    if not shutil.which("npm"):
-        return None, "skipped: npm is not here"
-    if not home.exists():
-        shutil.copytree(JAVASCRIPT, home)
-        install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock", "--prefix", home]
-        if subprocess.run(install, capture_output=True, check=False).returncode != 0:
-            shutil.rmtree(home / "node_modules", ignore_errors=True)
-    if not (home / "node_modules").exists():
-        return None, "skipped: npm cannot bring the packages"
-    return home, ""
-
-
 def javascript(script, *arguments):
     """Runs a script of the npm packages, which prints what it saw."""
 
     def check(given):
         fleet = fleet_of(given)
-        home, why = packages(fleet)
-        if home is None:
-            return why
-        command = ["node", home / script, *arguments, fleet.url, fleet.key]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
-        expect(ran.returncode == 0, ran.stdout[-1500:] + ran.stderr[-2500:])
-        return ran.stdout.replace("\n", "; ")
+        return run_javascript("ag-ui-js", script, *arguments, fleet.url, fleet.key).replace("\n", "; ")
 
     return check
 

@@ -18,7 +18,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from . import mcp, responses
-from .common import client, expect
+from .common import client, expect, run_javascript
 
 WEATHER = {
     "type": "function",
@@ -153,6 +153,10 @@ def openai_agents(fleet):
     return expect("rain in Bonn" in result.final_output, result.final_output)
 
 
+def javascript(fleet):
+    return run_javascript("openai-js", "driver.mjs", fleet.url, fleet.key)
+
+
 def openapi_document(fleet):
     """Requests that the document allows and forbids. Rules that no schema can say may refuse a request that it allows."""
     tool_path = pathlib.Path(sys.executable).with_name("schemathesis")
@@ -179,6 +183,7 @@ ALL = [
     ("pydantic-ai: tools", pydantic_ai),
     ("openai-agents: tools", openai_agents),
     *responses.CHECKS,
+    ("npm openai: chat, tools, responses, conversations, errors", javascript),
     ("schemathesis: the OpenAPI document", openapi_document),
     *mcp.CHECKS,
 ]

@@ -1,8 +1,17 @@
 """What the checks share."""
 
+import pathlib
+import shutil
+import subprocess
+
 from openai import OpenAI
 
 from .fleet import Failed
+
+HERE = pathlib.Path(__file__).parent
+# Packages of npm, by the name of their directory here.
+PACKAGES = pathlib.Path(".tools/clients-js").resolve()
+SCRIPT_SECONDS_MAX = 240
 
 
 def expect(holds, seen):
@@ -15,3 +24,22 @@ def expect(holds, seen):
 def client(fleet, key=None, retries=2):
     """The SDK as its users make it."""
     return OpenAI(base_url=f"{fleet.url}/openai/v1", api_key=key or fleet.key, max_retries=retries)
+
+
+class Skipped(Exception):
+    """A check that cannot run here."""
+
+
+def run_javascript(name, script, *arguments):
+    """Runs a script of a directory here with the packages that it names; returns what it printed."""
+    if not shutil.which("npm") or not shutil.which("node"):
+        raise Skipped("npm or node is not here")
+    home = PACKAGES / name
+    shutil.copytree(HERE / name, home, dirs_exist_ok=True)
+    install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"]
+    if subprocess.run(install, cwd=home, check=False).returncode != 0:
+        raise Skipped("npm cannot bring the packages; check the network and the settings of npm")
+    command = ["node", script, *arguments]
+    ran = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=SCRIPT_SECONDS_MAX, check=False)
+    expect(ran.returncode == 0, ran.stdout[-1500:] + ran.stderr[-2500:])
+    return ran.stdout

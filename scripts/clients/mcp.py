@@ -3,9 +3,6 @@
 import asyncio
 import contextlib
 import json
-import pathlib
-import shutil
-import subprocess
 import threading
 import time
 
@@ -14,11 +11,10 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ElicitResult
 
-from .common import expect
+from .common import expect, run_javascript
 from .fleet import Failed
 
 KEY_FIELD = "ailoop/idempotency-key"
-JAVASCRIPT = pathlib.Path(__file__).parent / "mcp-js"
 AGENTS = ["e", "guarded", "helper"]
 TOOLS = [*AGENTS, "start_session", "session_status", "send_message", "answer_gate", "stop_session", "list_sessions"]
 QUESTION = "Please ask me"
@@ -191,20 +187,8 @@ def javascript(package):
     """A check with an SDK for JavaScript, which is brought by npm."""
 
     def check(fleet):
-        home = pathlib.Path(".tools/clients-mcp").resolve()
-        if not shutil.which("npm") or not shutil.which("node"):
-            return "skipped: npm or node is not there"
-        home.mkdir(parents=True, exist_ok=True)
-        for name in ("package.json", "client.mjs"):
-            shutil.copy(JAVASCRIPT / name, home)
-        npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"]
-        if subprocess.run(npm, cwd=home, check=False).returncode != 0:
-            return "skipped: npm cannot install the SDKs; check the network and the settings of npm"
-        command = ["node", "client.mjs", package, f"{fleet.url}/mcp", fleet.approver_key]
-        ran = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=120, check=False)
-        if ran.returncode != 0:
-            raise Failed(ran.stdout + ran.stderr)
-        seen = json.loads(ran.stdout.strip().splitlines()[-1])
+        printed = run_javascript("mcp-js", "client.mjs", package, f"{fleet.url}/mcp", fleet.approver_key)
+        seen = json.loads(printed.strip().splitlines()[-1])
         expect(seen["tools"] == TOOLS and seen["progress"] > 1 and "Hello slowly" in seen["answer"], seen)
         expect(seen["asked"].strip() == "The tool says: green." and seen["error"] == "unknown_session", seen)
         return seen["version"]

@@ -101,11 +101,6 @@ pub(super) fn reply_of(gate: &GateOpened, result: &Value) -> PersonReply {
     }
 }
 
-/// Makes the denial of a gate whose prompt was cancelled.
-pub(super) fn cancelled_answer(gate: &GateOpened) -> AnswerRequest {
-    AnswerRequest { note: "the person cancelled the turn".to_owned(), ..answer_request(gate, "deny", None) }
-}
-
 /// Describes the call that a gate is about; a gate about no call is shown as one.
 pub(super) fn call_fields(gate: &GateOpened) -> ToolCallFields {
     let arguments = gate.arguments.as_ref();

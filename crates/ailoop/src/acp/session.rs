@@ -162,7 +162,6 @@ impl SessionWorker {
             Translation::GateClosed { gate } => self.withdraw(&gate).await,
             Translation::TurnEnded(result) => self.end_turn(&result).await,
             Translation::SessionEnded => self.phase = Phase::Ended,
-            Translation::Resumed => self.is_cancelled = false,
             Translation::Configured => self.adopt_settings().await,
         }
     }

@@ -33,8 +33,6 @@ pub(super) enum Translation {
     },
     TurnEnded(TurnResult),
     SessionEnded,
-    /// The session goes on after a pause.
-    Resumed,
     /// Agent or model may be others now.
     Configured,
 }
@@ -143,8 +141,7 @@ impl Translator {
             }
             Event::StatusResumed(_) => {
                 self.paused = None;
-                self.replies.unmute();
-                vec![Translation::Resumed]
+                Vec::new()
             }
             Event::Configured(configured) => {
                 self.set_settings(&configured.agent, &configured.model);
@@ -154,6 +151,8 @@ impl Translator {
                 self.is_turn_running = false;
                 let error = self.last_error.take().filter(|_| turn.stop_reason == StopReason::Error);
                 let answer = self.replies.end_turn(turn.turn, &turn.final_response).map(Translation::Update);
+                // A reply that the person cancelled ends with its turn.
+                self.replies.unmute();
                 let ended = Translation::TurnEnded(TurnResult { stop_reason: turn.stop_reason, error });
                 answer.into_iter().chain([ended]).collect()
             }

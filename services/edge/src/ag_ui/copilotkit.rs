@@ -99,7 +99,7 @@ async fn show(
     Ok(stream::follow(reply, first, turn))
 }
 
-/// Stops the session of a thread for `POST /ag-ui/agent/{agent}/stop/{thread}`.
+/// Cancels the turn of a thread for `POST /ag-ui/agent/{agent}/stop/{thread}`.
 pub(super) async fn stop(
     State(state): State<HttpState>,
     Extension(connection): Extension<Arc<Connection>>,
@@ -123,14 +123,14 @@ async fn stop_thread(
 ) -> Result<bool, ApiError> {
     let caller = authenticate(state, headers, connection).await?;
     let api = &state.api;
-    api.authorize(&caller, Method::StopSession, None).await?;
+    api.authorize(&caller, Method::CancelTurn, None).await?;
     let Some(session) = turn::find_named(api, &caller, thread).await? else { return Ok(false) };
     let reason = ControlReason { reason: Some("stopped by its front end".to_owned()) };
     let command = UnvalidatedCommand::new(session.as_str(), "", true, reason)?;
     let command = api.validate_command(&caller, command).await?;
-    match async { api.stop(&caller, command).await?.wait().await }.await {
+    match async { api.cancel_turn(&caller, command).await?.wait().await }.await {
         Ok(_) => Ok(true),
-        Err(error) if error.code == ErrorCode::SessionEnded => Ok(false),
+        Err(error) if [ErrorCode::SessionEnded, ErrorCode::NotNow].contains(&error.code) => Ok(false),
         Err(error) => Err(error),
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct AgentArguments {
     pub(super) session_id: Option<SessionId>,
 }
 
-/// Arguments of `start_session`.
+/// Arguments of the tool `start_session`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StartArguments {
@@ -26,7 +26,7 @@ pub(super) struct StartArguments {
     pub(super) prompt: String,
 }
 
-/// Arguments of `session_status`.
+/// Arguments of the tool `session_status`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatusArguments {
@@ -35,7 +35,7 @@ pub(super) struct StatusArguments {
     pub(super) wait_seconds: u64,
 }
 
-/// Arguments of `answer_gate`.
+/// Arguments of the tool `answer_gate`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnswerArguments {
@@ -51,7 +51,7 @@ pub(super) struct AnswerArguments {
     pub(super) wait: bool,
 }
 
-/// Arguments of `send_message`.
+/// Arguments of the tool `send_message`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendArguments {

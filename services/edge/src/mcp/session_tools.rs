@@ -24,7 +24,7 @@ use crate::turn::{self, BegunTurn, SessionChoice};
 /// Entries of the list of sessions if the client gives no limit: a model reads them.
 const LIST_DEFAULT: u32 = 20;
 
-/// Runs a tool.
+/// Runs a tool for sessions, and makes its result.
 pub(super) async fn run(
     call: &McpCall,
     tool: SessionTool,

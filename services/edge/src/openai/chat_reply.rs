@@ -14,9 +14,8 @@ use serde_json::{Value, json};
 
 use super::chat_request::ChatRequest;
 use super::errors::to_body;
-use super::function::call_id;
 use crate::api_error::ApiError;
-use crate::turn::{BegunTurn, TurnEnd, TurnPart, TurnStream};
+use crate::turn::{BegunTurn, TurnEnd, TurnPart, TurnStream, call_id};
 
 /// Pause between comments that reset the time-outs of clients.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -6,10 +6,9 @@ use contract::model::{Content, Message};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::function::{parse_call_id, to_client_tool};
-use super::instructions::add_instructions;
+use super::function::to_client_tool;
 use crate::api_error::ApiError;
-use crate::turn::CallResult;
+use crate::turn::{CallResult, add_instructions, parse_call_id};
 
 /// A request. Fields that an agent decides itself, such as `temperature`, are accepted and left out.
 #[derive(Debug, Clone, Deserialize)]
@@ -157,9 +156,7 @@ impl ChatRequest {
             return Err(ApiError::new(ErrorCode::EmptyMessage, "`messages` must end with a message of the user"));
         };
         let mut turn = ChatTurn { prompt, history };
-        if !instructions.is_empty() {
-            add_instructions(&mut turn.history, &mut turn.prompt, &instructions.join("\n\n"));
-        }
+        add_instructions(&mut turn.prompt, &mut turn.history, &instructions);
         Ok(turn)
     }
 }
@@ -200,7 +197,7 @@ mod tests {
         let found: Vec<_> =
             results.iter().map(|one| (one.session.as_str(), one.call.as_str(), &*one.content)).collect();
         assert_eq!(found, [("chat-1_a", "c1-1", "4")]);
-        assert_eq!(super::super::function::call_id(&results[0].session, &results[0].call), "call_chat-1_a_c1-1");
+        assert_eq!(crate::turn::call_id(&results[0].session, &results[0].call), "call_chat-1_a_c1-1");
         assert!(parse(&json!([{"role": "tool", "tool_call_id": "x", "content": "4"}])).is_err());
     }
 

@@ -5,7 +5,6 @@ mod chat_reply;
 mod chat_request;
 mod errors;
 mod function;
-mod instructions;
 mod models;
 mod responses;
 

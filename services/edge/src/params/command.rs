@@ -29,9 +29,10 @@ pub(crate) struct UnvalidatedCommand<T>(CommandRequest<T>);
 impl<T: CommandBody> UnvalidatedCommand<T> {
     /// Parses the session and the id; an empty text means that none is given.
     pub(crate) fn new(session: &str, id: &str, is_awaited: bool, body: T) -> Result<Self, ApiError> {
-        let session =
-            if session.is_empty() && T::CAN_CREATE_SESSION { generate_id()? } else { parse_session_id(session)? };
-        let id = if id.is_empty() { generate_id()? } else { parse("command_id", id)? };
+        let id: CommandId = if id.is_empty() { generate_id()? } else { parse("command_id", id)? };
+        // A start that is repeated with its id must find the session of the first one.
+        let is_new = session.is_empty() && T::CAN_CREATE_SESSION;
+        let session = parse_session_id(if is_new { id.as_str() } else { session })?;
         Ok(Self(CommandRequest { session, id, is_awaited, body }))
     }
 

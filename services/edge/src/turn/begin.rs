@@ -5,6 +5,7 @@ use std::time::Duration;
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{Answer, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
 use contract::model::{Content, Message};
+use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId};
 
@@ -199,27 +200,40 @@ async fn continue_named(
         return send_message(api, caller, name, &command, &request).await;
     }
     for generation in 0..GENERATIONS_MAX {
-        let session = session_of_name(caller, name, generation);
-        api.check_reach_of_known(caller, &session).await?;
-        let session_id = params::parse_session_id(&session)?;
-        let command = choose_id(api, caller, identity, Some(&session_id)).await?;
-        // A repetition of the request that started the session must not be a message to it.
-        if identity.is_retry
-            && api.find_message(caller, &session_id, &params::parse("command_id", &command)?).await?
-                == Some(Verb::Start)
-        {
-            return send_start(api, caller, &session, &command, request.into_start(true)).await;
-        }
-        match send_message(api, caller, &session, &command, &request).await {
-            Err(error) if error.code == ErrorCode::SessionEnded => {}
-            Err(error) if error.code == ErrorCode::UnknownSession => {
-                return send_start(api, caller, &session, &command, request.into_start(true)).await;
-            }
-            outcome => return outcome,
+        let session = params::parse_session_id(&session_of_name(caller, name, generation))?;
+        let start = Some(request.clone().into_start(true));
+        if let Some(reply) = send_or_start(api, caller, &session, &request, start, identity).await? {
+            return Ok(reply);
         }
     }
     let message = format!("the last {GENERATIONS_MAX} sessions of this name have ended: choose another name");
     Err(ApiError::new(ErrorCode::SessionEnded, message))
+}
+
+/// Sends the message to a session, and starts the session if it is not there. Returns nothing if the session has ended.
+async fn send_or_start(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    request: &TurnRequest,
+    start: Option<Start>,
+    identity: &RequestIdentity,
+) -> Result<Option<CommandReply>, ApiError> {
+    api.check_reach_of_known(caller, session.as_str()).await?;
+    let command = choose_id(api, caller, identity, Some(session)).await?;
+    // A repetition of the request that started the session must not be a message to it.
+    let has_started = identity.is_retry
+        && api.find_message(caller, session, &params::parse("command_id", &command)?).await? == Some(Verb::Start);
+    if !has_started {
+        match send_message(api, caller, session.as_str(), &command, request).await {
+            Err(error) if error.code == ErrorCode::SessionEnded => return Ok(None),
+            Err(error) if error.code == ErrorCode::UnknownSession && start.is_some() => {}
+            outcome => return outcome.map(Some),
+        }
+    }
+    let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
+    let start = start.ok_or_else(|| SessionApi::unknown_session(&key))?;
+    send_start(api, caller, session.as_str(), &command, start).await.map(Some)
 }
 
 /// Sends the message to the last session that follows one, and starts another if that has ended too.
@@ -233,18 +247,14 @@ async fn continue_after_end(
     let mut ended: Option<SessionId> = None;
     for generation in 0..GENERATIONS_MAX {
         let session = successor(first, generation)?;
-        api.check_reach_of_known(caller, session.as_str()).await?;
-        let command = choose_id(api, caller, identity, Some(&session)).await?;
-        match send_message(api, caller, session.as_str(), &command, &request).await {
-            Err(error) if error.code == ErrorCode::SessionEnded => ended = Some(session),
-            Err(error) if error.code == ErrorCode::UnknownSession => {
-                let Some(session_id) = ended else { return Err(error) };
-                let from = ResumeFrom { session_id, at: None };
-                let start = Start { resume_from: Some(from), ..request.into_start(true) };
-                return send_start(api, caller, session.as_str(), &command, start).await;
-            }
-            outcome => return outcome,
+        let start = ended.map(|session_id| {
+            let from = ResumeFrom { session_id, at: None };
+            Start { resume_from: Some(from), ..request.clone().into_start(true) }
+        });
+        if let Some(reply) = send_or_start(api, caller, &session, &request, start, identity).await? {
+            return Ok(reply);
         }
+        ended = Some(session);
     }
     let message = format!("the session {first} and the {GENERATIONS_MAX} that followed it have ended");
     Err(ApiError::new(ErrorCode::SessionEnded, message))

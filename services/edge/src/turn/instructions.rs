@@ -15,12 +15,16 @@ pub(crate) fn add_instructions(prompt: &mut Content, history: &mut [Message], in
         Message::User { content } => Some(content),
         Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
     });
-    let instructions = instructions.join("\n\n");
-    let text = format!("{BEFORE}{instructions}{BETWEEN}");
+    let text = before_message(&instructions.join("\n\n"));
     match first.unwrap_or(prompt) {
         Content::Text(message) => message.insert_str(0, &text),
         Content::Parts(parts) => parts.insert(0, Part::Text { text }),
     }
+}
+
+/// Returns instructions as they stand before a message.
+pub(crate) fn before_message(instructions: &str) -> String {
+    format!("{BEFORE}{instructions}{BETWEEN}")
 }
 
 /// Returns a message as the user wrote it, for its readers.

@@ -16,7 +16,7 @@ pub(crate) use begin::{
 };
 pub(crate) use call_address::{call_id, parse_call_id};
 pub(crate) use follower::{TurnEnd, TurnFollower, TurnPart};
-pub(crate) use instructions::{add_instructions, without_instructions};
+pub(crate) use instructions::{add_instructions, before_message, without_instructions};
 pub(crate) use named::{find_named, is_begun};
 pub use reply_text::ReplyText;
 pub(crate) use request_identity::RequestIdentity;

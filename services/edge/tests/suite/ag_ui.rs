@@ -91,8 +91,8 @@ async fn repeated_run_is_the_same_turn() {
     // Also after the thread went on, and after its session has ended.
     run(&http, &input("t", "r2", "And?")).await;
     assert_eq!(run(&http, &input("t", "r1", "Hi")).await, first);
-    let (status, stopped) = http.post("/ag-ui/agent/e/stop/t", json!({"runId": "r2"})).await;
-    assert_eq!((status, stopped), (200, json!({"stopped": true})));
+    let session = first[1]["value"]["sessionId"].as_str().unwrap();
+    http.post(&format!("/v1/sessions/{session}/stop"), json!({})).await;
     assert_eq!(run(&http, &input("t", "r1", "Hi")).await, first);
     assert_eq!(count_sessions(&http).await, 1);
     let other = run(&http, &input("t", "r3", "Again")).await;

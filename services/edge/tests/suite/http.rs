@@ -54,6 +54,23 @@ async fn command_repeated_with_its_idempotency_key_changes_nothing() {
 }
 
 #[tokio::test]
+async fn start_repeated_with_its_idempotency_key_starts_one_session() {
+    let fixture = Fixture::new().await;
+    let http = http(&fixture);
+    let mut replies = Vec::new();
+    for _ in 0..2 {
+        let request = http.request("POST", "/v1/sessions").header("idempotency-key", "once");
+        let body = json!({"prompt": "x", "interactive": true}).to_string();
+        let (_, reply) =
+            read(request.header("content-type", "application/json").body(body).send().await.unwrap()).await;
+        replies.push((reply["session_id"].clone(), reply["seq"].clone()));
+    }
+    assert_eq!(replies[0], replies[1]);
+    let (_, sessions) = http.get("/v1/sessions").await;
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
+}
+
+#[tokio::test]
 async fn event_stream_goes_on_after_the_last_event_that_the_client_has() {
     let fixture = Fixture::new().await;
     fixture.fake_loop.fill_log(&key("s"), 3).await;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::Fixture;
-use crate::support::http::{Http, SseReader};
+use crate::support::http::{Http, SseReader, read};
 
 const PATH: &str = "/openai/v1/responses";
 
@@ -88,6 +88,10 @@ async fn conversation_has_its_items_and_goes_on_after_its_end() {
     assert_eq!(response["error"]["code"], "bad_request");
     let (_, response) = http.post(PATH, json!({"model": "e", "input": "Again", "conversation": {"id": id}})).await;
     assert_eq!((&response["status"], &response["conversation"]["id"]), (&json!("completed"), &json!(id)), "{response}");
+    let again = json!({"model": "e", "input": "Again", "conversation": {"id": id}}).to_string();
+    let request = http.request("POST", PATH).header("content-type", "application/json").body(again);
+    let (_, repeated) = read(request.header("x-stainless-retry-count", "1").send().await.unwrap()).await;
+    assert_eq!(repeated["id"], response["id"], "a repeated request that started a session begins no second turn");
 }
 
 #[tokio::test]

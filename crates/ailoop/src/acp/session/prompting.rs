@@ -9,7 +9,6 @@ use proto::{ControlRequest, SendRequest, StartRequest};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::super::gate::cancelled_answer;
 use super::super::stop_reason;
 use super::super::update::SessionUpdate;
 use super::super::wire::RpcError;
@@ -19,7 +18,7 @@ use crate::failure::CommandFailure;
 use crate::gate_prompt::answer_request;
 use crate::stream::SessionStream;
 
-/// Reason of a pause that ends a prompt. The next prompt resumes a session that was paused for this reason.
+/// Reason of a cancellation, for the log.
 const CANCEL_REASON: &str = "cancelled in the editor";
 /// Longest wait for the fleet when a prompt is cancelled.
 const CANCEL_MAX: Duration = Duration::from_secs(5);
@@ -98,12 +97,10 @@ impl SessionWorker {
         Ok(())
     }
 
-    /// Sends a message. After a cancelled prompt the message takes over the turn, and the session is resumed.
     async fn send(&mut self, message_id: &str, content: &Content) -> Result<(), RpcError> {
-        let reason = self.translator.paused().map(|status| status.reason.as_deref().unwrap_or_default());
-        let takes_over = self.is_cancelled || reason == Some(CANCEL_REASON);
-        if let (Some(reason), false) = (reason, takes_over) {
-            let by = self.translator.paused().and_then(|status| status.by.as_deref()).unwrap_or("somebody");
+        if let Some(paused) = self.translator.paused() {
+            let (by, reason) = (paused.by.as_deref(), paused.reason.as_deref());
+            let (by, reason) = (by.unwrap_or("somebody"), reason.unwrap_or("no reason is given"));
             let message = format!("{by} paused the session ({reason}); to go on: ailoop resume {}", self.session);
             return Err(RpcError::new(ErrorCode::NotNow, message));
         }
@@ -116,21 +113,9 @@ impl SessionWorker {
             command_id: message_id.to_owned(),
             text,
             content_json,
-            mode: if takes_over { "interrupt".to_owned() } else { String::new() },
             ..SendRequest::default()
         };
         self.link.call(request, |mut api, request| async move { api.send(request).await }.boxed()).await?;
-        if takes_over {
-            let request = self.control_request("a new prompt");
-            let resumed =
-                self.link.call(request, |mut api, request| async move { api.resume(request).await }.boxed()).await;
-            match resumed {
-                Ok(_) => self.is_cancelled = false,
-                // Somebody else has resumed it.
-                Err(failure) if *failure.code() == ErrorCode::NotNow => self.is_cancelled = false,
-                Err(failure) => return Err(failure.into()),
-            }
-        }
         Ok(())
     }
 
@@ -143,15 +128,14 @@ impl SessionWorker {
         Ok(())
     }
 
-    /// Cancels the turn: the session is paused, its gates are denied, and the prompt is answered.
+    /// Cancels the turn, and answers the prompt. The session goes on with the next one.
     pub(super) async fn cancel(&mut self) {
         if self.prompt.is_none() && !self.translator.is_turn_running() {
             return;
         }
         self.translator.mute();
-        if timeout(CANCEL_MAX, self.pause_and_deny()).await.ok().and_then(Result::ok).is_none() {
-            let text =
-                "(The fleet did not answer the cancellation. The turn may go on; `ailoop stop` ends the session.)";
+        if timeout(CANCEL_MAX, self.cancel_turn()).await.ok().and_then(Result::ok).is_none() {
+            let text = "(The fleet did not answer the cancellation. The turn may go on; `ailoop cancel` ends it.)";
             self.show_text(text).await;
         }
         self.asked.clear();
@@ -161,19 +145,16 @@ impl SessionWorker {
         }
     }
 
-    async fn pause_and_deny(&mut self) -> Result<(), CommandFailure> {
+    async fn cancel_turn(&mut self) -> Result<(), CommandFailure> {
         let request = self.control_request(CANCEL_REASON);
-        let paused = self.link.call(request, |mut api, request| async move { api.pause(request).await }.boxed()).await;
-        match paused {
-            Ok(_) => self.is_cancelled = true,
-            // It is paused already.
-            Err(failure) if *failure.code() == ErrorCode::NotNow => {}
-            Err(failure) => return Err(failure),
+        let cancelled =
+            self.link.call(request, |mut api, request| async move { api.cancel_turn(request).await }.boxed()).await;
+        match cancelled {
+            Ok(_) => Ok(()),
+            // It has ended meanwhile.
+            Err(failure) if [ErrorCode::NotNow, ErrorCode::SessionEnded].contains(failure.code()) => Ok(()),
+            Err(failure) => Err(failure),
         }
-        for gate in self.translator.open_gates().to_vec() {
-            self.send_answer(cancelled_answer(&gate)).await?;
-        }
-        Ok(())
     }
 
     pub(super) async fn fail_prompt(&mut self, error: &RpcError) {

@@ -28,8 +28,6 @@ pub(crate) struct SessionWorker {
     /// What the person should know before the first answer.
     pub(super) notice: Option<String>,
     pub(super) phase: Phase,
-    /// Whether the session was paused because the person cancelled a prompt.
-    pub(super) is_cancelled: bool,
     pub(super) translator: Translator,
     pub(super) stream: Option<SessionStream>,
     /// Number of the first event that was not seen.
@@ -107,7 +105,6 @@ impl SessionWorker {
             choices: Choices::default(),
             notice: None,
             phase: Phase::NotStarted,
-            is_cancelled: false,
             translator: Translator::default(),
             stream: None,
             next_seq: 1,

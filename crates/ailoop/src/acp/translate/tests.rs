@@ -33,7 +33,7 @@ fn describe(translation: &Translation) -> String {
             Translation::GateOpened(gate) => format!("gate {}", gate.gate),
             Translation::GateClosed { gate } => format!("closed {gate}"),
             Translation::TurnEnded(result) => format!("end {} {:?}", result.stop_reason.as_str(), result.error),
-            Translation::SessionEnded | Translation::Resumed | Translation::Configured | Translation::Update(_) => {
+            Translation::SessionEnded | Translation::Configured | Translation::Update(_) => {
                 format!("{translation:?}")
             }
         };
@@ -214,13 +214,23 @@ fn plan_is_shown_when_it_changes() {
 }
 
 #[test]
-fn pause_is_known_and_silences_a_cancelled_reply() {
+fn pause_is_known_until_the_session_goes_on() {
+    let mut translator = Translator::default();
+    let paused = ("status.paused", json!({"by": "me", "reason": "lunch"}));
+    check(&mut translator, &[paused], &[]);
+    assert_eq!(translator.paused().and_then(|status| status.reason.as_deref()), Some("lunch"));
+    check(&mut translator, &[("status.resumed", json!({}))], &[]);
+    assert_eq!(translator.paused(), None);
+}
+
+#[test]
+fn cancelled_reply_is_silent_until_its_turn_ends() {
     let mut translator = Translator::default();
     translator.mute();
-    let paused = ("status.paused", json!({"by": "me", "reason": "cancelled in the editor"}));
-    check(&mut translator, &[paused, reply(1, "Unheard-of")], &[]);
-    assert_eq!(translator.paused().and_then(|status| status.reason.as_deref()), Some("cancelled in the editor"));
-    let resumed = ("status.resumed", json!({}));
-    check(&mut translator, &[resumed, reply(2, "New")], &["Resumed", "agent_message_chunk New"]);
-    assert_eq!(translator.paused(), None);
+    let spent = json!({"usage": {}, "cost_usd": 0.0});
+    let stopped = json!({
+        "turn": 1, "stop_reason": "stopped", "iterations": 1, "final_response": "Unheard-of", "spent": spent,
+    });
+    check(&mut translator, &[reply(1, "Unheard-of"), ("turn.completed", stopped)], &["end stopped None"]);
+    check(&mut translator, &[reply(2, "New")], &["agent_message_chunk New"]);
 }

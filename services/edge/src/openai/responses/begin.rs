@@ -15,10 +15,9 @@ use super::request::{Answers, Continuation, Messages, ResponseRequest};
 use super::stored;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::openai::instructions::before_message;
 use crate::params::{self, UnvalidatedCommand};
 use crate::session_api::SessionApi;
-use crate::turn::{self, BegunTurn, RequestIdentity, SessionChoice, TurnRequest};
+use crate::turn::{self, BegunTurn, RequestIdentity, SessionChoice, TurnRequest, before_message};
 
 /// Begins or continues the turn of a request.
 pub(super) async fn begin(

@@ -16,8 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::ids::{self, ResponseId};
 use super::question;
-use crate::openai::function::call_id;
-use crate::turn::{TurnEnd, TurnPart};
+use crate::turn::{TurnEnd, TurnPart, call_id};
 
 /// Numbers of events between two replies. More characters than that take the next multiple.
 const NUMBERS_PER_REPLY: u64 = 1 << 20;

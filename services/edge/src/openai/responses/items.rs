@@ -37,8 +37,8 @@ fn of_message(message: &ReadableMessage) -> Vec<Value> {
     match message {
         ReadableMessage::User { text, .. } => vec![user(&Content::Text(text.clone()))],
         ReadableMessage::Assistant { text, tool_calls, .. } => {
-            let said = (!text.is_empty()).then(|| assistant(text));
-            said.into_iter().chain(tool_calls.iter().map(of_call)).collect()
+            let reply = (!text.is_empty()).then(|| assistant(text));
+            reply.into_iter().chain(tool_calls.iter().map(of_call)).collect()
         }
     }
 }

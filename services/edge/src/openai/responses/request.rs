@@ -8,9 +8,8 @@ use serde_json::{Map, Value};
 
 use super::ids::{self, ResponseId};
 use crate::api_error::ApiError;
-use crate::openai::function::{parse_call_id, to_client_tool};
-use crate::openai::instructions::add_instructions;
-use crate::turn::CallResult;
+use crate::openai::function::to_client_tool;
+use crate::turn::{CallResult, add_instructions, parse_call_id};
 
 /// Fields of a request that stand in its response as they were sent, with what stands there otherwise.
 const ECHOED: &str = r#"{
@@ -262,7 +261,7 @@ impl Answers {
 impl Messages {
     /// Puts instructions before the first message of the user. The prompt of the agent stays as it is.
     pub(super) fn add_instructions(&mut self, instructions: &str) {
-        add_instructions(&mut self.history, &mut self.prompt, instructions);
+        add_instructions(&mut self.prompt, &mut self.history, &[instructions.to_owned()]);
     }
 }
 
