@@ -41,7 +41,7 @@ impl FrontEnd {
         let events = self.http.events("/ag-ui/e", &input).await?;
         event_order::check(&events).map_err(anyhow::Error::msg)?;
         if let Some(snapshot) = of(&events, "MESSAGES_SNAPSHOT").first() {
-            self.messages = snapshot["messages"].as_array().context("messages")?.clone();
+            self.messages.clone_from(snapshot["messages"].as_array().context("messages")?);
         }
         Ok(events)
     }

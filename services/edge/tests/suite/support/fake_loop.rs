@@ -317,6 +317,23 @@ pub(super) fn ai_full_received(turn: u32, text: &str, tool_calls: Vec<ToolCall>)
     }))
 }
 
+/// The event that says how an input was handled.
+fn closing(input: InputRef, control_seq: Option<u64>, refused: Option<Refusal>) -> Event {
+    match refused {
+        None => Event::InputHandled(InputHandled { parent_command_number: None, input, control_seq, control_at: None }),
+        Some(refusal) => Event::InputIgnored(InputIgnored {
+            parent: None,
+            parent_command_number: None,
+            input,
+            control_seq,
+            control_at: None,
+            refusal,
+            usage: None,
+            late: None,
+        }),
+    }
+}
+
 struct InputHandler(Arc<Inner>);
 
 #[async_trait]
@@ -390,21 +407,7 @@ impl Inner {
             | Verb::ModelFailed => (None, vec![]),
         };
         let control_seq = Some(delivery.seq);
-        let first = match refused.clone() {
-            None => {
-                Event::InputHandled(InputHandled { parent_command_number: None, input, control_seq, control_at: None })
-            }
-            Some(refusal) => Event::InputIgnored(InputIgnored {
-                parent: None,
-                parent_command_number: None,
-                input,
-                control_seq,
-                control_at: None,
-                refusal,
-                usage: None,
-                late: None,
-            }),
-        };
+        let first = closing(input, control_seq, refused.clone());
         events.insert(0, first);
         let has_message = events.iter().any(|event| matches!(event, Event::UserProcessed(_)));
         let (mut turn, runs) = {
