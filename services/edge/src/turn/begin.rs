@@ -42,6 +42,8 @@ pub(crate) enum SessionChoice {
     Named(String),
     /// A session that must be there.
     Existing(SessionId),
+    /// A session that must be there, and that keeps the tools which its client brought before.
+    Unchanged(SessionId),
     /// A session of its own that begins with what another one has done so far, for later turns too.
     Branch(ResumeFrom),
     /// A session that has begun under this id. Once it has ended, others follow it that go on where it ended.
@@ -107,6 +109,11 @@ pub(crate) async fn begin_turn(
             api.check_reach(caller, session.as_str()).await?;
             let command = choose_id(api, caller, identity, Some(&session)).await?;
             send_message(api, caller, session.as_str(), &command, &request).await?
+        }
+        SessionChoice::Unchanged(session) => {
+            api.check_reach(caller, session.as_str()).await?;
+            let command = choose_id(api, caller, identity, Some(&session)).await?;
+            send_content(api, caller, session.as_str(), &command, request.prompt, None).await?
         }
         SessionChoice::Chosen(session) => continue_chosen(api, caller, &session, request, identity).await?,
     };
@@ -303,11 +310,19 @@ async fn send_message(
     command: &str,
     request: &TurnRequest,
 ) -> Result<CommandReply, ApiError> {
-    let body = SendUserMessage {
-        content: request.prompt.clone(),
-        mode: MessageMode::Queue,
-        client_tools: Some(request.client_tools.clone()),
-    };
+    send_content(api, caller, session, command, request.prompt.clone(), Some(request.client_tools.clone())).await
+}
+
+/// Sends a message. Tools of the client replace those that it brought before.
+async fn send_content(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &str,
+    command: &str,
+    content: Content,
+    client_tools: Option<Vec<ClientTool>>,
+) -> Result<CommandReply, ApiError> {
+    let body = SendUserMessage { content, mode: MessageMode::Queue, client_tools };
     let send = UnvalidatedCommand::new(session, command, true, body)?;
     let send = api.validate_command(caller, send).await?;
     api.send(caller, send).await?.wait().await
