@@ -6,13 +6,13 @@ import sys
 import tempfile
 import traceback
 
-from . import a2a, acp, ag_ui, chat_programs, checks
+from . import a2a, acp, ag_ui, agents_api, chat_programs, checks
 from .common import Skipped
 from .fleet import Fleet
 from .model import ModelServer
 
 
-ALL = checks.ALL + chat_programs.CHECKS + acp.CHECKS + a2a.CHECKS + ag_ui.CHECKS
+ALL = checks.ALL + chat_programs.CHECKS + acp.CHECKS + a2a.CHECKS + ag_ui.CHECKS + agents_api.CHECKS
 
 
 def main():

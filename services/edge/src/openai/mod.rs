@@ -1,5 +1,6 @@
 //! The API of OpenAI, where a model is an agent: models and chat completions, below `/openai/v1`.
 
+mod agents;
 mod chat;
 mod chat_reply;
 mod chat_request;
@@ -19,6 +20,7 @@ pub(crate) fn routes(state: HttpState) -> Router {
         .route("/openai/v1/models", get(models::list))
         .route("/openai/v1/models/{model}", get(models::show))
         .route("/openai/v1/chat/completions", post(chat::complete))
+        .merge(agents::routes())
         .merge(responses::routes())
         .route("/openai/v1/{*path}", axum::routing::any(errors::unknown_path))
         .with_state(state)

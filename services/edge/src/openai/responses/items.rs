@@ -87,15 +87,15 @@ pub(super) fn page(data: &[Value]) -> Value {
 
 /// Which page of a list is wanted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct PageQuery {
-    after: Option<String>,
-    limit: usize,
-    is_ascending: bool,
+pub(crate) struct PageQuery {
+    pub(crate) after: Option<String>,
+    pub(crate) limit: usize,
+    pub(crate) is_ascending: bool,
 }
 
 impl PageQuery {
     /// Parses the query of a request for a list.
-    pub(super) fn parse(query: &str) -> Result<Self, ApiError> {
+    pub(crate) fn parse(query: &str) -> Result<Self, ApiError> {
         let mut parsed = Self { after: None, limit: PAGE_DEFAULT, is_ascending: false };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -113,7 +113,7 @@ impl PageQuery {
     }
 
     /// Makes the page of a list whose items are in the order of time.
-    pub(super) fn page(&self, mut data: Vec<Value>) -> Result<Value, ApiError> {
+    pub(crate) fn page(&self, mut data: Vec<Value>) -> Result<Value, ApiError> {
         if !self.is_ascending {
             data.reverse();
         }

@@ -12,7 +12,7 @@ struct Question {
 }
 
 /// Returns a question of the model as the text of a message.
-pub(super) fn text(arguments: &str) -> String {
+pub(crate) fn text(arguments: &str) -> String {
     let Ok(Question { question, choices }) = serde_json::from_str(arguments) else {
         return "The agent asks a question that cannot be shown.".to_owned();
     };

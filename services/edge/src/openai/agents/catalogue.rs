@@ -1,0 +1,88 @@
+//! `GET /agents`: the agents of the fleet, in the form of saved agents.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use contract::ErrorCode;
+use serde_json::{Value, json};
+use service::connections::Connection;
+
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate};
+use crate::method::Method;
+use crate::openai::errors::to_response;
+use crate::openai::responses::items::PageQuery;
+use crate::session_api::{AgentInfo, SessionApi};
+
+/// Lists the agents for `GET /agents`.
+pub(super) async fn list(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        state.api.authorize(&caller, Method::ListAgents, None).await?;
+        let query = PageQuery::parse(query.as_deref().unwrap_or_default())?;
+        let agents = state.api.list_agents(&caller).await?;
+        Ok(axum::Json(query.page(agents.iter().map(to_json).collect())?).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Shows one agent for `GET /agents/{agent}`.
+pub(super) async fn show(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(agent): Path<String>,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        state.api.authorize(&caller, Method::ListAgents, None).await?;
+        Ok(axum::Json(to_json(&find(&state.api, &caller, &agent).await?)).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Finds an agent by its id or an alias.
+pub(super) async fn find(api: &SessionApi, caller: &ApiCaller, name: &str) -> Result<AgentInfo, ApiError> {
+    let is_named =
+        |agent: &AgentInfo| agent.id.as_str() == name || agent.aliases.iter().any(|alias| alias.as_str() == name);
+    let found = api.list_agents(caller).await?.into_iter().find(is_named);
+    found.ok_or_else(|| {
+        let name: String = name.chars().take(80).collect();
+        ApiError::new(ErrorCode::UnknownAgent, format!("there is no agent {name:?}: GET /agents lists them"))
+    })
+}
+
+fn to_json(agent: &AgentInfo) -> Value {
+    let mut fields = settings(agent.model.as_deref().unwrap_or_default());
+    fields["id"] = json!(agent.id);
+    fields["object"] = json!("agent");
+    fields["name"] = json!(agent.name);
+    // An agent is a part of the configuration of the fleet, which has no times.
+    fields["created_at"] = json!(0);
+    fields["updated_at"] = json!(0);
+    fields["metadata"] = json!({});
+    fields
+}
+
+/// Returns what the protocol wants to know of any agent. Prompt and tools are the fleet's own.
+pub(super) fn settings(model: &str) -> Value {
+    json!({
+        "model": model,
+        "name": null,
+        "instructions": null,
+        "tools": [],
+        "multi_agent": {"enabled": false},
+        "reasoning": {"effort": null, "summary": null},
+        "service_tier": "auto",
+        "text": {"format": {"type": "text"}, "verbosity": "medium"},
+    })
+}

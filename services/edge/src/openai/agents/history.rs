@@ -1,0 +1,154 @@
+//! Items and turns of a session, read from its log by the same translation that makes its events.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use contract::subject::SessionKey;
+use serde_json::{Value, json};
+use service::connections::Connection;
+
+use super::event_builder::EventBuilder;
+use super::session_json::SessionState;
+use super::sessions::{parse_id, unknown};
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate};
+use crate::fair_queue::RequestCost;
+use crate::method::Method;
+use crate::openai::errors::to_response;
+use crate::openai::responses::items::PageQuery;
+use crate::session_api::SessionApi;
+use crate::watch::viewer_event::events_of_commit;
+
+/// What a session has done, in the order of time.
+#[derive(Debug, Default)]
+pub(super) struct SessionRecord {
+    items: Vec<Value>,
+    turns: Vec<Value>,
+}
+
+impl SessionRecord {
+    #[cfg(test)]
+    pub(super) fn items(&self) -> &[Value] {
+        &self.items
+    }
+
+    /// Takes the next event of the protocol.
+    pub(super) fn push(&mut self, event: &Value) {
+        for (kind, list) in [("item", &mut self.items), ("turn", &mut self.turns)] {
+            let Some(found) = event.get(kind) else { continue };
+            // What changed is one of the last.
+            match list.iter_mut().rev().find(|known| known["id"] == found["id"]) {
+                Some(known) => known.clone_from(found),
+                None => list.push(found.clone()),
+            }
+        }
+    }
+}
+
+/// Reads the whole log of a session, from its state before the first event.
+pub(super) async fn replay(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    start: SessionState,
+) -> Result<(EventBuilder, SessionRecord), ApiError> {
+    let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
+    let key = SessionKey { tenant: caller.tenant.clone(), session: start.id.clone() };
+    let (mut builder, mut record) = (EventBuilder::new(start, 0), SessionRecord::default());
+    for (slot, commit) in api.bus().history(&key, 0).await? {
+        for event in events_of_commit(&key, slot, &commit) {
+            for event in builder.push(&event) {
+                record.push(&event);
+            }
+        }
+    }
+    Ok((builder, record))
+}
+
+/// Lists the items for `GET /agents/sessions/{session}/items`.
+pub(super) async fn list_items(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(session): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    list(&state, &connection, &headers, &session, query, |record| Ok(record.items)).await
+}
+
+/// Lists the turns for `GET /agents/sessions/{session}/turns`.
+pub(super) async fn list_turns(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(session): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    list(&state, &connection, &headers, &session, query, |record| Ok(record.turns)).await
+}
+
+/// Lists the items of a turn for `GET /agents/sessions/{session}/turns/{turn}/items`.
+pub(super) async fn list_turn_items(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path((session, turn)): Path<(String, String)>,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let of_turn = |mut record: SessionRecord| {
+        find_turn(&record, &turn)?;
+        record.items.retain(|item| item["turn_id"] == json!(turn));
+        Ok(record.items)
+    };
+    list(&state, &connection, &headers, &session, query, of_turn).await
+}
+
+/// Shows a turn for `GET /agents/sessions/{session}/turns/{turn}`.
+pub(super) async fn show_turn(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path((session, turn)): Path<(String, String)>,
+) -> Response {
+    let answer = async {
+        let record = load(&state, &connection, &headers, &session).await?;
+        Ok(axum::Json(find_turn(&record, &turn)?.clone()).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+async fn list(
+    state: &HttpState,
+    connection: &Arc<Connection>,
+    headers: &HeaderMap,
+    session: &str,
+    query: Option<String>,
+    select: impl FnOnce(SessionRecord) -> Result<Vec<Value>, ApiError>,
+) -> Response {
+    let answer = async {
+        let record = load(state, connection, headers, session).await?;
+        let query = PageQuery::parse(query.as_deref().unwrap_or_default())?;
+        Ok(axum::Json(query.page(select(record)?)?).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+async fn load(
+    state: &HttpState,
+    connection: &Arc<Connection>,
+    headers: &HeaderMap,
+    session: &str,
+) -> Result<SessionRecord, ApiError> {
+    let caller = authenticate(state, headers, connection).await?;
+    let session = parse_id(session)?;
+    state.api.authorize(&caller, Method::GetTranscript, Some(session.as_str())).await?;
+    let summary = state.api.get_session(&caller, session).await?;
+    Ok(replay(&state.api, &caller, SessionState::of_summary(&summary).at_start()).await?.1)
+}
+
+fn find_turn<'a>(record: &'a SessionRecord, turn: &str) -> Result<&'a Value, ApiError> {
+    record.turns.iter().find(|known| known["id"] == json!(turn)).ok_or_else(|| unknown("turn", turn))
+}

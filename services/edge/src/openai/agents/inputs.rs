@@ -1,0 +1,139 @@
+//! `POST /agents/sessions/{session}/events`: what a client does to a session.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use contract::SessionId;
+use contract::command::{Answer, AnswerDecision, ControlReason};
+use contract::event::GateKind;
+use contract::model::Content;
+use contract::subject::SessionKey;
+use contract::tool::sha256_hex;
+use service::connections::Connection;
+
+use super::requests::{self, SessionInput};
+use super::sessions::parse_id;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate, read_body};
+use crate::clock;
+use crate::method::Method;
+use crate::openai::errors::to_response;
+use crate::params::{self, UnvalidatedCommand};
+use crate::request_trace;
+use crate::session_api::SessionApi;
+use crate::turn::{self, CallResult, RequestIdentity, SessionChoice, TurnRequest};
+
+/// Name of the request in spans and metrics.
+const NAME: &str = "openai.agents.events";
+
+/// Takes the events of a client for `POST /agents/sessions/{session}/events`.
+pub(super) async fn take(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    Path(session): Path<String>,
+    request: Request,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let trace = request_trace::of_headers(&parts.headers);
+    let answer = accept(&state, &parts.headers, connection, &session, body);
+    match request_trace::run(NAME, Some(&session), trace, answer).await {
+        Ok(()) => StatusCode::ACCEPTED.into_response(),
+        Err(error) => to_response(&error),
+    }
+}
+
+async fn accept(
+    state: &HttpState,
+    headers: &HeaderMap,
+    connection: Arc<Connection>,
+    session: &str,
+    body: Body,
+) -> Result<(), ApiError> {
+    let caller = authenticate(state, headers, &connection).await?;
+    let session = parse_id(session)?;
+    let body = read_body(state, body, connection).await?;
+    let inputs = requests::parse_events(&body)?;
+    let subject = format!("{}/{}/{session}", caller.tenant, caller.subject());
+    let identity = RequestIdentity::new(&subject, headers, &body, clock::now());
+    for input in &inputs {
+        let method = match input {
+            SessionInput::Message(_) => Method::SendMessage,
+            SessionInput::Cancel => Method::CancelTurn,
+            SessionInput::ToolResult { .. } => Method::AnswerToolCall,
+            SessionInput::Approval { .. } => Method::AnswerGate,
+        };
+        state.api.authorize(&caller, method, Some(session.as_str())).await?;
+    }
+    for input in inputs {
+        apply(&state.api, &caller, &session, input, &identity).await?;
+    }
+    Ok(())
+}
+
+async fn apply(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    input: SessionInput,
+    identity: &RequestIdentity,
+) -> Result<(), ApiError> {
+    match input {
+        SessionInput::Message(content) => send(api, caller, session, content, identity).await,
+        SessionInput::Cancel => {
+            let id = identity.command_id().unwrap_or_default();
+            let command = UnvalidatedCommand::new(session.as_str(), &id, true, ControlReason::default())?;
+            let command = api.validate_command(caller, command).await?;
+            api.cancel_turn(caller, command).await?.wait().await.map(drop)
+        }
+        SessionInput::ToolResult { call, outcome, content } => {
+            let result = CallResult { session: session.clone(), call, outcome, content };
+            turn::answer_calls(api, caller, vec![result]).await.map(drop)
+        }
+        SessionInput::Approval { gate, decision } => {
+            let gates = load(api, caller, session).await?.gates();
+            let open = gates.into_iter().find(|open| open.gate == gate);
+            if decision == AnswerDecision::Approve && open.as_ref().is_some_and(|open| open.kind == GateKind::Question)
+            {
+                return Err(ApiError::bad_request("a question is answered with a message of the user"));
+            }
+            // A gate that is closed refuses the answer, unless it is the one that closed it.
+            let arguments = open.map_or_else(|| sha256_hex(b""), |open| open.arguments_sha256);
+            turn::answer_gate(api, caller, session, Answer::new(gate, arguments, decision)).await.map(drop)
+        }
+    }
+}
+
+/// Answers the question that the turn waits with, or sends a message.
+async fn send(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    content: Content,
+    identity: &RequestIdentity,
+) -> Result<(), ApiError> {
+    let state = load(api, caller, session).await?;
+    if let Some(gate) = state.gates().into_iter().find(|gate| gate.kind == GateKind::Question) {
+        let answer = Answer {
+            content: Some(content.text()),
+            ..Answer::new(gate.gate, gate.arguments_sha256, AnswerDecision::Answer)
+        };
+        return turn::answer_gate(api, caller, session, answer).await.map(drop);
+    }
+    let request = TurnRequest {
+        agent: params::parse("agent", &state.summary().agent)?,
+        prompt: content,
+        history: Vec::new(),
+        client_tools: Vec::new(),
+    };
+    let choice = SessionChoice::Unchanged(session.clone());
+    turn::begin_turn(api, caller, request, choice, identity).await.map(drop)
+}
+
+async fn load(api: &SessionApi, caller: &ApiCaller, session: &SessionId) -> Result<session::Session, ApiError> {
+    api.load_session_of(&SessionKey { tenant: caller.tenant.clone(), session: session.clone() }).await
+}

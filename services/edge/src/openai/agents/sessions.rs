@@ -1,0 +1,136 @@
+//! Sessions: the list of them, one of them, and its end.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use contract::command::ControlReason;
+use contract::commit::{Phase, SessionSummary};
+use contract::subject::SessionKey;
+use contract::{AgentId, ErrorCode, SessionId};
+use serde_json::{Value, json};
+use service::connections::Connection;
+
+use super::catalogue;
+use super::session_json::SessionState;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate};
+use crate::method::Method;
+use crate::openai::errors::to_response;
+use crate::openai::responses::items::PageQuery;
+use crate::params::{self, ListCursor, ListSessionsParams, UnvalidatedCommand};
+use crate::session_api::SessionApi;
+
+/// Parses the id of a session. One that no session can have is as unknown as one that none has.
+pub(super) fn parse_id(text: &str) -> Result<SessionId, ApiError> {
+    params::parse_session_id(text).map_err(|_| unknown("session", text))
+}
+
+/// Error for an id that names nothing here.
+pub(super) fn unknown(kind: &str, id: &str) -> ApiError {
+    let id: String = id.chars().take(120).collect();
+    ApiError::new(ErrorCode::UnknownSession, format!("there is no {kind} {id:?}"))
+}
+
+/// Lists sessions for `GET /agents/sessions`, the newest first if nothing else is asked for.
+pub(super) async fn list(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        state.api.authorize(&caller, Method::ListSessions, None).await?;
+        let query = query.as_deref().unwrap_or_default();
+        let (page, has_more) = find_page(&state.api, &caller, query).await?;
+        let data: Vec<Value> = page.iter().map(|summary| SessionState::of_summary(summary).to_json()).collect();
+        let list = json!({
+            "object": "list", "has_more": has_more, "first_id": data.first().map(|session| &session["id"]),
+            "last_id": data.last().map(|session| &session["id"]), "data": data,
+        });
+        Ok(axum::Json(list).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+async fn find_page(api: &SessionApi, caller: &ApiCaller, query: &str) -> Result<(Vec<SessionSummary>, bool), ApiError> {
+    let PageQuery { after, limit, is_ascending } = PageQuery::parse(query)?;
+    let mut agent: Option<AgentId> = None;
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        if name == "agent_id" {
+            agent = Some(catalogue::find(api, caller, &value).await?.id);
+        } else if name.starts_with("metadata") {
+            return Err(ApiError::bad_request("`metadata` selects no sessions: it is not stored"));
+        }
+    }
+    let after = match after {
+        Some(after) => {
+            let session = parse_id(&after)?;
+            api.check_reach(caller, session.as_str()).await?;
+            let key = SessionKey { tenant: caller.tenant.clone(), session };
+            let summary = api.bus().summary(&key).await?.ok_or_else(|| unknown("session", &after))?;
+            Some(ListCursor { started: summary.started, session: summary.session_id })
+        }
+        None => None,
+    };
+    if !is_ascending {
+        let params = ListSessionsParams { limit, cursor: after, agent, ..ListSessionsParams::default() };
+        let page = api.list_sessions(caller, &params).await?;
+        return Ok((page.sessions, page.next_cursor.is_some()));
+    }
+    let after = after.as_ref().map(ListCursor::position);
+    let mut all = api.list_all_sessions(caller).await?;
+    all.retain(|summary| {
+        caller.grant.allows_agent(&summary.agent)
+            && agent.as_ref().is_none_or(|agent| summary.agent == agent.as_str())
+            && after.as_ref().is_none_or(|after| summary.place() < *after)
+    });
+    all.sort_by_cached_key(|summary| std::cmp::Reverse(summary.place()));
+    let has_more = all.len() > limit;
+    all.truncate(limit);
+    Ok((all.into_iter().map(Arc::unwrap_or_clone).collect(), has_more))
+}
+
+/// Shows a session for `GET /agents/sessions/{session}`.
+pub(super) async fn show(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(session): Path<String>,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        let session = parse_id(&session)?;
+        state.api.authorize(&caller, Method::GetSession, Some(session.as_str())).await?;
+        let summary = state.api.get_session(&caller, session).await?;
+        Ok(axum::Json(SessionState::of_summary(&summary).to_json()).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Stops a session for `DELETE /agents/sessions/{session}`. Its log stays.
+pub(super) async fn end(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(session): Path<String>,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        let session = parse_id(&session)?;
+        state.api.authorize(&caller, Method::StopSession, Some(session.as_str())).await?;
+        if state.api.get_session(&caller, session.clone()).await?.phase != Phase::Ended {
+            let reason = ControlReason { reason: Some("the session was deleted".to_owned()) };
+            let command = UnvalidatedCommand::new(session.as_str(), "", true, reason)?;
+            let command = state.api.validate_command(&caller, command).await?;
+            state.api.stop(&caller, command).await?.wait().await?;
+        }
+        let deleted = json!({"id": session, "object": "agent.session.deleted", "deleted": true});
+        Ok(axum::Json(deleted).into_response())
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}

@@ -1,0 +1,125 @@
+//! `GET /agents/sessions/{session}/events`: the events of a session as they happen, over all its turns.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use contract::subject::SessionKey;
+use futures::stream;
+use serde_json::Value;
+use service::connections::Connection;
+
+use super::event_builder::EventBuilder;
+use super::history;
+use super::session_json::SessionState;
+use super::sessions::parse_id;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate};
+use crate::method::Method;
+use crate::openai::chat_reply::KEEP_ALIVE;
+use crate::openai::errors::to_response;
+use crate::params::WatchParams;
+use crate::session_api::SessionApi;
+use crate::watch::event_stream::EventStream;
+
+/// A stream in its progress.
+struct Progress {
+    builder: EventBuilder,
+    /// The watch; `None` once nothing follows.
+    events: Option<EventStream>,
+    frames: VecDeque<Value>,
+    /// Whether the stream ends with the first turn.
+    is_of_one_turn: bool,
+}
+
+/// Follows a session for `GET /agents/sessions/{session}/events`, from its present state on.
+pub(super) async fn follow(
+    State(state): State<HttpState>,
+    Extension(connection): Extension<Arc<Connection>>,
+    headers: HeaderMap,
+    Path(session): Path<String>,
+) -> Response {
+    let answer = async {
+        let caller = authenticate(&state, &headers, &connection).await?;
+        let session = parse_id(&session)?;
+        let api = &state.api;
+        api.authorize(&caller, Method::WatchSession, Some(session.as_str())).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session };
+        let loaded = api.load_session_of(&key).await?;
+        let now = SessionState::of_summary(&loaded.summary());
+        let mut builder = if now.is_running {
+            // What a turn has done so far tells which items are open, and their places.
+            history::replay(api, &caller, now.at_start()).await?.0
+        } else {
+            EventBuilder::new(now, loaded.seq())
+        };
+        let first = VecDeque::from([builder.state_event(None)]);
+        respond(api, &caller, &key, builder, first, false).await
+    };
+    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+}
+
+/// Follows a session from its start until its first turn has ended.
+pub(super) async fn from_start(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: SessionState,
+) -> Result<Response, ApiError> {
+    let key = SessionKey { tenant: caller.tenant.clone(), session: session.id.clone() };
+    let mut builder = EventBuilder::new(session.at_start(), 0);
+    let first = VecDeque::from([builder.state_event(Some("created"))]);
+    respond(api, caller, &key, builder, first, true).await
+}
+
+async fn respond(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    key: &SessionKey,
+    builder: EventBuilder,
+    frames: VecDeque<Value>,
+    is_of_one_turn: bool,
+) -> Result<Response, ApiError> {
+    let watch = WatchParams { session_id: key.session.clone(), from_seq: builder.seq() + 1, no_chunks: false };
+    let (_, events) = api.open_stream(caller, &watch).await?;
+    let progress = Progress { builder, events: Some(events), frames, is_of_one_turn };
+    let frames = stream::unfold(progress, async |mut progress| {
+        loop {
+            if let Some(frame) = progress.frames.pop_front() {
+                return Some((Ok::<_, Infallible>(to_frame(&frame)), progress));
+            }
+            progress.read().await?;
+        }
+    });
+    Ok(Sse::new(frames).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}
+
+impl Progress {
+    /// Reads the next event of the session; `None` at the end.
+    async fn read(&mut self) -> Option<()> {
+        match self.events.as_ref()?.next().await {
+            Ok(event) => {
+                let had_turn = !self.builder.is_at_rest();
+                self.frames.extend(self.builder.push(&event));
+                if self.is_of_one_turn && had_turn && self.builder.is_at_rest() {
+                    self.events = None;
+                }
+            }
+            Err(end) => {
+                self.events = None;
+                let error = end.error()?;
+                self.frames.push_back(self.builder.error_event(error.code.as_str(), &error.message));
+            }
+        }
+        Some(())
+    }
+}
+
+fn to_frame(event: &Value) -> Event {
+    Event::default().event(event["type"].as_str().unwrap_or("error")).data(event.to_string())
+}
