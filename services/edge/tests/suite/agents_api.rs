@@ -205,6 +205,7 @@ async fn request_that_no_agent_can_take_is_refused_with_a_code() {
             json!({"agent_id": "e", "agent": {"tools": [{"type": "web_search"}]}, "environment": none, "input": "x"}),
             400,
         ),
+        (json!({"agent_id": "e", "environment": none, "input": "x", "metadata": {"a": "b".repeat(20_000)}}), 400),
         (json!({"agent_id": "nobody", "environment": none, "input": "x"}), 404),
     ];
     for (body, wanted) in rows {

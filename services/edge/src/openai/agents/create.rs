@@ -55,12 +55,12 @@ async fn answer(
     let mut prompt = request.take_prompt()?;
     let instructions: Vec<String> = request.instructions().into_iter().collect();
     turn::add_instructions(&mut prompt, &mut [], &instructions);
-    let client_tools = request.client_tools()?;
+    let (client_tools, metadata) = (request.client_tools()?, request.take_metadata()?);
     let start = TurnRequest { agent, prompt, history: Vec::new(), client_tools };
     let begun = turn::begin_turn(api, &caller, start, SessionChoice::New { interactive: true }, &identity).await?;
     let key = SessionKey { tenant: caller.tenant.clone(), session: begun.session_id };
     let mut session = SessionState::of_summary(&api.load_session_of(&key).await?.summary());
-    session.metadata = request.metadata.unwrap_or_default();
+    session.metadata = metadata;
     if request.stream == Some(true) {
         return stream::from_start(api, &caller, session).await;
     }

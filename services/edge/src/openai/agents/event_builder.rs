@@ -41,6 +41,13 @@ impl EventBuilder {
         self.place.0
     }
 
+    /// Skips the turns before this one, if the log has them no more.
+    pub(super) fn expect_turn(&mut self, number: u32) {
+        if self.turn.is_none() {
+            self.session.turn = self.session.turn.max(number.saturating_sub(1));
+        }
+    }
+
     /// Whether no turn runs, and the session waits for a message or has ended.
     pub(super) fn is_at_rest(&self) -> bool {
         self.turn.is_none()
@@ -126,8 +133,9 @@ impl EventBuilder {
         (self.session.turn, self.session.is_running) = (number, true);
         let state = self.state_event(None);
         self.ready.push(state);
-        self.emit("turn.created", json!({"turn": turn}));
-        self.emit("turn.in_progress", json!({"turn": turn}));
+        // A turn begins with a piece of its reply, or with an event of the log: its own number is the same for both.
+        self.emit_at("turn.created", &format!("{number}.created"), json!({"turn": turn}));
+        self.emit_at("turn.in_progress", &format!("{number}.in_progress"), json!({"turn": turn}));
         self.add_messages();
     }
 
@@ -135,7 +143,8 @@ impl EventBuilder {
         let turn = self.turn_id();
         for message in std::mem::take(&mut self.waiting) {
             let item = items::user_message(&self.session.id, &turn, &message);
-            self.emit("turn.item.added", json!({"item": item, "output_index": null}));
+            let place = format!("{}-added", message.message_id);
+            self.emit_at("turn.item.added", &place, json!({"item": item, "output_index": null}));
         }
     }
 
@@ -154,12 +163,12 @@ impl EventBuilder {
             }
             TurnPart::Call(call) => {
                 if let Some(item) = items::fleet_call(&self.session.id, &turn, &call) {
-                    self.open_call(call.call, item);
+                    self.open_call(call.call, &item);
                 }
             }
             TurnPart::ClientCall(call) => {
                 let action = RequiredAction::of_call(&turn, &call.call, call.tool.as_str(), call.arguments.get());
-                self.open_call(call.call.clone(), items::client_call(&self.session.id, &turn, &call));
+                self.open_call(call.call.clone(), &items::client_call(&self.session.id, &turn, &call));
                 self.require(action);
             }
             TurnPart::GateOpened(gate) => self.require(session_json::of_gate(&turn, &to_open(*gate))),
@@ -175,7 +184,7 @@ impl EventBuilder {
         }
     }
 
-    fn open_call(&mut self, call: CallId, item: Value) {
+    fn open_call(&mut self, call: CallId, item: &Value) {
         let Some(turn) = &mut self.turn else { return };
         let index = turn.open_call(call, item.clone());
         self.emit("turn.item.added", json!({"item": item, "output_index": index}));

@@ -42,8 +42,12 @@ fn message(seq: u64, id: &str, mode: &str) -> ViewerEvent {
 }
 
 fn chunk(index: u64, delta: &str) -> ViewerEvent {
+    chunk_of(1, index, delta)
+}
+
+fn chunk_of(turn: u32, index: u64, delta: &str) -> ViewerEvent {
     let data = json!({
-        "turn": 1, "step": 1, "attempt": "1.1", "index": index, "channel": "text", "delta": delta, "final": false,
+        "turn": turn, "step": 1, "attempt": "1.1", "index": index, "channel": "text", "delta": delta, "final": false,
         "finish_reason": null,
     });
     event(Topic::AiChunkReceived, None, &data)
@@ -108,7 +112,9 @@ fn follow(builder: &mut EventBuilder, events: &[ViewerEvent]) -> (Vec<Value>, St
 
 fn record(events: &[Value]) -> Value {
     let mut record = SessionRecord::default();
-    events.iter().for_each(|event| record.push(event));
+    for event in events {
+        record.push(event);
+    }
     json!(record.items())
 }
 
@@ -226,4 +232,27 @@ fn end_of_a_turn_has_the_status_of_its_reason() {
         assert_eq!((&turn["status"], kinds.ends_with(&format!("{status} idle"))), (&json!(status), true), "{kinds}");
         assert_eq!(turn["error"]["code"].is_string(), status == "failed", "{reason}");
     }
+}
+
+#[test]
+fn log_without_its_beginning_has_the_numbers_of_its_turns() {
+    let mut builder = builder();
+    builder.expect_turn(7);
+    let (all, kinds) = follow(&mut builder, &[message(90, "m1", "queue"), completed(91, 7, "completed")]);
+    assert_eq!(kinds, "in_progress created in_progress item.added completed idle");
+    assert_eq!(all[1]["turn_id"], "turn_s_7");
+}
+
+#[test]
+fn turn_that_a_piece_of_text_begins_has_the_ids_of_one_that_a_whole_reply_begins() {
+    let ids = |second: &[ViewerEvent]| {
+        let mut builder = builder();
+        follow(&mut builder, &[message(1, "m0", "queue"), message(2, "m1", "queue")]);
+        builder.push(&completed(3, 1, "completed"));
+        let (all, _) = follow(&mut builder, second);
+        let begin = all.iter().filter(|event| event["turn_id"] == "turn_s_2").take(3);
+        begin.map(|event| event["event_id"].clone()).collect::<Vec<_>>()
+    };
+    let piece = ids(&[chunk_of(2, 0, "Yes")]);
+    assert_eq!((piece.len(), &piece), (3, &ids(&[reply(4, 2, "Yes", &json!([]))])));
 }

@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use contract::event::Event;
 use contract::subject::SessionKey;
 use serde_json::{Value, json};
 use service::connections::Connection;
@@ -38,10 +39,13 @@ impl SessionRecord {
 
     /// Takes the next event of the protocol.
     pub(super) fn push(&mut self, event: &Value) {
+        let change = event["type"].as_str().and_then(|kind| kind.rsplit('.').next());
+        let is_new = matches!(change, Some("added" | "created"));
         for (kind, list) in [("item", &mut self.items), ("turn", &mut self.turns)] {
             let Some(found) = event.get(kind) else { continue };
             // What changed is one of the last.
-            match list.iter_mut().rev().find(|known| known["id"] == found["id"]) {
+            let known = if is_new { None } else { list.iter_mut().rev().find(|known| known["id"] == found["id"]) };
+            match known {
                 Some(known) => known.clone_from(found),
                 None => list.push(found.clone()),
             }
@@ -59,6 +63,11 @@ pub(super) async fn replay(
     let key = SessionKey { tenant: caller.tenant.clone(), session: start.id.clone() };
     let (mut builder, mut record) = (EventBuilder::new(start, 0), SessionRecord::default());
     for (slot, commit) in api.bus().history(&key, 0).await? {
+        for event in &commit.events {
+            if let Event::TurnStarted(started) = event {
+                builder.expect_turn(started.turn);
+            }
+        }
         for event in events_of_commit(&key, slot, &commit) {
             for event in builder.push(&event) {
                 record.push(&event);

@@ -1,5 +1,7 @@
 //! Bodies of requests, parsed once. What no agent can do is refused.
 
+use std::collections::BTreeMap;
+
 use contract::client_tool::{ClientOutcome, ClientTool};
 use contract::command::AnswerDecision;
 use contract::model::{Content, ImageUrl, Part};
@@ -13,6 +15,9 @@ use crate::params;
 
 /// Events of one request.
 const EVENTS_MAX: usize = 64;
+/// Pairs of metadata, and bytes of all of them: each event of a session repeats them.
+const METADATA_MAX: usize = 16;
+const METADATA_BYTES_MAX: usize = 16 << 10;
 
 /// The body of `POST /agents/sessions`.
 #[derive(Debug, Deserialize)]
@@ -21,8 +26,7 @@ pub(super) struct CreateRequest {
     agent_id: Option<String>,
     agent: Option<AgentParam>,
     input: Option<Input>,
-    #[serde(default)]
-    pub(super) metadata: Option<Map<String, Value>>,
+    metadata: Option<BTreeMap<String, String>>,
     pub(super) stream: Option<bool>,
 }
 
@@ -150,6 +154,17 @@ impl CreateRequest {
     pub(super) fn instructions(&self) -> Option<String> {
         let instructions = self.agent.as_ref()?.instructions.clone()?;
         (!instructions.trim().is_empty()).then_some(instructions)
+    }
+
+    /// Takes the metadata, which are not stored.
+    pub(super) fn take_metadata(&mut self) -> Result<Map<String, Value>, ApiError> {
+        let metadata = self.metadata.take().unwrap_or_default();
+        let bytes: usize = metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if metadata.len() > METADATA_MAX || bytes > METADATA_BYTES_MAX {
+            let message = format!("`metadata` may have {METADATA_MAX} pairs, and {METADATA_BYTES_MAX} bytes");
+            return Err(ApiError::bad_request(message));
+        }
+        Ok(metadata.into_iter().map(|(key, value)| (key, Value::String(value))).collect())
     }
 
     /// Returns the functions that the client performs.
