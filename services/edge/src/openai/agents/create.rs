@@ -11,7 +11,7 @@ use contract::subject::SessionKey;
 use service::connections::Connection;
 
 use super::requests::CreateRequest;
-use super::session_json::SessionState;
+use super::session_json::AgentSession;
 use super::{catalogue, stream};
 use crate::access;
 use crate::api_error::ApiError;
@@ -59,7 +59,7 @@ async fn answer(
     let start = TurnRequest { agent, prompt, history: Vec::new(), client_tools };
     let begun = turn::begin_turn(api, &caller, start, SessionChoice::New { interactive: true }, &identity).await?;
     let key = SessionKey { tenant: caller.tenant.clone(), session: begun.session_id };
-    let mut session = SessionState::of_summary(&api.load_session_of(&key).await?.summary());
+    let mut session = AgentSession::of_summary(&api.load_session_of(&key).await?.summary());
     session.metadata = metadata;
     if request.stream == Some(true) {
         return stream::from_start(api, &caller, session).await;

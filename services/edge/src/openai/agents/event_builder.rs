@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::items::{self, RequiredAction};
 use super::running_turn::{RunningTurn, TextEvent};
-use super::session_json::{self, SessionState};
+use super::session_json::{self, AgentSession};
 use crate::turn::{TurnEnd, TurnPart};
 use crate::watch::viewer_event::{EventRole, ViewerEvent};
 
@@ -21,7 +21,7 @@ const WAITING_MAX: usize = 256;
 /// A session in its progress.
 #[derive(Debug)]
 pub(super) struct EventBuilder {
-    session: SessionState,
+    session: AgentSession,
     turn: Option<RunningTurn>,
     /// Messages for the next turn.
     waiting: Vec<UserProcessed>,
@@ -32,7 +32,7 @@ pub(super) struct EventBuilder {
 
 impl EventBuilder {
     /// Begins with a session that no turn runs in.
-    pub(super) fn new(session: SessionState, seq: u64) -> Self {
+    pub(super) fn new(session: AgentSession, seq: u64) -> Self {
         Self { session, turn: None, waiting: Vec::new(), place: (seq, 0), ready: Vec::new() }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::event_builder::EventBuilder;
 use super::history::SessionRecord;
-use super::session_json::SessionState;
+use super::session_json::AgentSession;
 use crate::watch::viewer_event::ViewerEvent;
 
 fn builder() -> EventBuilder {
@@ -17,7 +17,7 @@ fn builder() -> EventBuilder {
         "spent": spent(),
     }))
     .unwrap();
-    EventBuilder::new(SessionState::of_summary(&summary).at_start(), 0)
+    EventBuilder::new(AgentSession::of_summary(&summary).at_start(), 0)
 }
 
 fn spent() -> Value {
@@ -198,6 +198,22 @@ fn gate_is_an_approval_that_is_required_until_the_turn_ends() {
     let (all, kinds) = follow(&mut builder, &[completed(4, 1, "stopped")]);
     assert_eq!(kinds, "item.done cancelled idle");
     assert_eq!((&all[0]["item"]["status"], &all[2]["session"]["required_actions"]), (&json!("incomplete"), &json!([])));
+}
+
+#[test]
+fn limit_is_an_approval_until_its_gate_is_closed() {
+    let opened = json!({
+        "gate": "g1", "kind": {"limit": "cost_limit"}, "arguments_sha256": "", "expires": Timestamp::from_millis(9_000),
+        "tool": null, "arguments": null, "on_expiry": "deny",
+    });
+    let closed = json!({"gate": "g1", "decision": "approve", "by": null, "arguments": null, "note": null});
+    let mut builder = builder();
+    builder.push(&message(1, "m1", "queue"));
+    let (all, kinds) = follow(&mut builder, &[event(Topic::GateOpened, Some(2), &opened)]);
+    let request = &all[0]["session"]["required_actions"][0]["request"];
+    assert_eq!((kinds.as_str(), &request["name"]), ("requires_action", &json!("go_on_after_cost_limit")));
+    let (all, kinds) = follow(&mut builder, &[event(Topic::GateClosed, Some(3), &closed)]);
+    assert_eq!((kinds.as_str(), &all[0]["session"]["required_actions"]), ("in_progress", &json!([])));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use service::connections::Connection;
 
 use super::event_builder::EventBuilder;
-use super::session_json::SessionState;
+use super::session_json::AgentSession;
 use super::sessions::{parse_id, unknown};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -57,7 +57,7 @@ impl SessionRecord {
 pub(super) async fn replay(
     api: &SessionApi,
     caller: &ApiCaller,
-    start: SessionState,
+    start: AgentSession,
 ) -> Result<(EventBuilder, SessionRecord), ApiError> {
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
     let key = SessionKey { tenant: caller.tenant.clone(), session: start.id.clone() };
@@ -155,7 +155,7 @@ async fn load(
     let session = parse_id(session)?;
     state.api.authorize(&caller, Method::GetTranscript, Some(session.as_str())).await?;
     let summary = state.api.get_session(&caller, session).await?;
-    Ok(replay(&state.api, &caller, SessionState::of_summary(&summary).at_start()).await?.1)
+    Ok(replay(&state.api, &caller, AgentSession::of_summary(&summary).at_start()).await?.1)
 }
 
 fn find_turn<'a>(record: &'a SessionRecord, turn: &str) -> Result<&'a Value, ApiError> {

@@ -126,7 +126,7 @@ pub(super) enum SessionInput {
 }
 
 impl CreateRequest {
-    /// Parses a body.
+    /// Parses a body, and refuses every environment of its own.
     pub(super) fn parse(body: &[u8]) -> Result<Self, ApiError> {
         let request: Self = serde_json::from_slice(body).map_err(ApiError::bad_request_by_parser)?;
         match &request.environment {

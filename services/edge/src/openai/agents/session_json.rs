@@ -13,7 +13,7 @@ use crate::openai::responses::question;
 
 /// What is known of a session.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct SessionState {
+pub(super) struct AgentSession {
     pub(super) id: SessionId,
     pub(super) agent: String,
     model: String,
@@ -30,7 +30,7 @@ pub(super) struct SessionState {
     pub(super) metadata: Map<String, Value>,
 }
 
-impl SessionState {
+impl AgentSession {
     /// Reads a summary. That of the index has shortened arguments.
     pub(super) fn of_summary(summary: &SessionSummary) -> Self {
         let turn = items::turn_id(&summary.session_id, summary.turn);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use service::connections::Connection;
 
 use super::catalogue;
-use super::session_json::SessionState;
+use super::session_json::AgentSession;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate};
@@ -47,7 +47,7 @@ pub(super) async fn list(
         state.api.authorize(&caller, Method::ListSessions, None).await?;
         let query = query.as_deref().unwrap_or_default();
         let (page, has_more) = find_page(&state.api, &caller, query).await?;
-        let data: Vec<Value> = page.iter().map(|summary| SessionState::of_summary(summary).to_json()).collect();
+        let data: Vec<Value> = page.iter().map(|summary| AgentSession::of_summary(summary).to_json()).collect();
         let list = json!({
             "object": "list", "has_more": has_more, "first_id": data.first().map(|session| &session["id"]),
             "last_id": data.last().map(|session| &session["id"]), "data": data,
@@ -107,7 +107,7 @@ pub(super) async fn show(
         let session = parse_id(&session)?;
         state.api.authorize(&caller, Method::GetSession, Some(session.as_str())).await?;
         let summary = state.api.get_session(&caller, session).await?;
-        Ok(axum::Json(SessionState::of_summary(&summary).to_json()).into_response())
+        Ok(axum::Json(AgentSession::of_summary(&summary).to_json()).into_response())
     };
     answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
 }

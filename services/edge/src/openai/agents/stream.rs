@@ -16,7 +16,7 @@ use service::connections::Connection;
 
 use super::event_builder::EventBuilder;
 use super::history;
-use super::session_json::SessionState;
+use super::session_json::AgentSession;
 use super::sessions::parse_id;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -52,7 +52,7 @@ pub(super) async fn follow(
         api.authorize(&caller, Method::WatchSession, Some(session.as_str())).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session };
         let loaded = api.load_session_of(&key).await?;
-        let now = SessionState::of_summary(&loaded.summary());
+        let now = AgentSession::of_summary(&loaded.summary());
         let mut builder = if now.is_running {
             // What a turn has done so far tells which items are open, and their places.
             history::replay(api, &caller, now.at_start()).await?.0
@@ -69,7 +69,7 @@ pub(super) async fn follow(
 pub(super) async fn from_start(
     api: &SessionApi,
     caller: &ApiCaller,
-    session: SessionState,
+    session: AgentSession,
 ) -> Result<Response, ApiError> {
     let key = SessionKey { tenant: caller.tenant.clone(), session: session.id.clone() };
     let mut builder = EventBuilder::new(session.at_start(), 0);
