@@ -82,6 +82,11 @@ async fn created_session_has_its_turn_and_items() {
     assert_eq!(http.get(&turn).await.1, turns["data"][0]);
     assert_eq!(http.get(&format!("{turn}/items?order=asc")).await.1["data"], items["data"]);
     assert_eq!(http.get(&format!("{session}/turns/turn_s_9")).await.0, 404);
+    let mut body = request("Hi");
+    body["agent"] = json!({"instructions": "Be brief."});
+    let session = http.post(PATH, body).await.1;
+    let (_, items) = http.get(&format!("{PATH}/{}/items?order=asc", session["id"].as_str().unwrap())).await;
+    assert_eq!(items["data"][0]["content"][0]["text"], "Hi", "as the user wrote it: {items}");
 }
 
 #[tokio::test]

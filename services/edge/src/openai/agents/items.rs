@@ -7,6 +7,8 @@ use contract::tool::Outcome;
 use contract::{CallId, SessionId};
 use serde_json::{Value, json};
 
+use crate::turn::without_instructions;
+
 /// The server in whose name tools of the fleet are called.
 pub(super) const SERVER_LABEL: &str = "ailoop";
 
@@ -23,7 +25,7 @@ pub(super) fn message_id(session: &SessionId, turn: u32, step: u32) -> String {
 /// Makes the item of a message of the user.
 pub(super) fn user_message(session: &SessionId, turn: &str, message: &UserProcessed) -> Value {
     let content: Vec<Value> = match &message.content {
-        Content::Text(text) => vec![json!({"type": "input_text", "text": text})],
+        Content::Text(text) => vec![json!({"type": "input_text", "text": without_instructions(text)})],
         Content::Parts(parts) => parts.iter().map(input_part).collect(),
     };
     json!({
