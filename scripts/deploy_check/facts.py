@@ -18,6 +18,7 @@ SECRETS = {
     "ailoop-nats-users": None,
     "ailoop-nats-routes": {"password"},
     "ailoop-edge": {"token"},
+    "ailoop-edge-keys": {"keys.yaml"},
     "ailoop-providers": None,
 }
 OTLP_HTTP_PORT = ":4318"
