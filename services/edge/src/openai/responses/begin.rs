@@ -11,7 +11,7 @@ use contract::{AgentId, SessionId};
 use session::Session;
 
 use super::ids::ResponseId;
-use super::request::{Answers, Continuation, Messages, ResponseRequest};
+use super::request::{ClientAnswers, Continuation, Messages, ResponseRequest};
 use super::stored;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -60,8 +60,8 @@ pub(super) async fn begin(
     turn::begin_turn(api, caller, request, choice, identity).await
 }
 
-/// Answers everything that a turn waits for. The turn goes on when nothing is left, so all of it must be there at once.
-async fn answer(api: &SessionApi, caller: &ApiCaller, answers: Answers) -> Result<BegunTurn, ApiError> {
+/// ClientAnswers everything that a turn waits for. The turn goes on when nothing is left, so all of it must be there at once.
+async fn answer(api: &SessionApi, caller: &ApiCaller, answers: ClientAnswers) -> Result<BegunTurn, ApiError> {
     let sessions: BTreeSet<&SessionId> = answers
         .results
         .iter()
@@ -77,7 +77,7 @@ async fn answer(api: &SessionApi, caller: &ApiCaller, answers: Answers) -> Resul
     let answered: BTreeSet<_> =
         answers.approvals.iter().map(|one| &one.gate).chain(answers.results.iter().map(|one| &one.call)).collect();
     let (known, missing): (Vec<_>, Vec<_>) = open.partition(|id| answered.contains(id));
-    // Answers to nothing that is open are repeated ones, whatever the session waits for now.
+    // ClientAnswers to nothing that is open are repeated ones, whatever the session waits for now.
     if !known.is_empty() && !missing.is_empty() {
         let missing: Vec<&str> = missing.into_iter().map(contract::CallId::as_str).collect();
         let message = format!("the session waits for {} too: answer everything in one request", missing.join(", "));
@@ -102,7 +102,7 @@ async fn answer(api: &SessionApi, caller: &ApiCaller, answers: Answers) -> Resul
     last.ok_or_else(|| ApiError::bad_request("there is no answer"))
 }
 
-/// Answers the question that the turn waits with. `None` if there is none.
+/// ClientAnswers the question that the turn waits with. `None` if there is none.
 async fn answer_question(
     api: &SessionApi,
     caller: &ApiCaller,

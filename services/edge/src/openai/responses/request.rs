@@ -128,9 +128,9 @@ pub(super) struct Approval {
     pub(super) note: Option<String>,
 }
 
-/// Answers of the client with which the input ends.
+/// ClientAnswers of the client with which the input ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Answers {
+pub(super) struct ClientAnswers {
     pub(super) results: Vec<CallResult>,
     pub(super) approvals: Vec<Approval>,
 }
@@ -198,9 +198,9 @@ impl ResponseRequest {
         tools.collect()
     }
 
-    /// Returns the answers with which the input ends. Answers before the last message are history.
-    pub(super) fn answers(&self) -> Result<Answers, ApiError> {
-        let mut answers = Answers::default();
+    /// Returns the answers with which the input ends. ClientAnswers before the last message are history.
+    pub(super) fn answers(&self) -> Result<ClientAnswers, ApiError> {
+        let mut answers = ClientAnswers::default();
         for (kind, item) in self.input.as_ref().map(items_of).transpose()?.unwrap_or_default().into_iter().rev() {
             match kind {
                 "function_call_output" => {
@@ -252,7 +252,7 @@ impl ResponseRequest {
     }
 }
 
-impl Answers {
+impl ClientAnswers {
     pub(super) fn is_empty(&self) -> bool {
         self.results.is_empty() && self.approvals.is_empty()
     }
