@@ -60,7 +60,7 @@ pub(super) async fn begin(
     turn::begin_turn(api, caller, request, choice, identity).await
 }
 
-/// ClientAnswers everything that a turn waits for. The turn goes on when nothing is left, so all of it must be there at once.
+/// Answers everything that a turn waits for. The turn goes on when nothing is left, so all of it must be there at once.
 async fn answer(api: &SessionApi, caller: &ApiCaller, answers: ClientAnswers) -> Result<BegunTurn, ApiError> {
     let sessions: BTreeSet<&SessionId> = answers
         .results
@@ -77,7 +77,7 @@ async fn answer(api: &SessionApi, caller: &ApiCaller, answers: ClientAnswers) ->
     let answered: BTreeSet<_> =
         answers.approvals.iter().map(|one| &one.gate).chain(answers.results.iter().map(|one| &one.call)).collect();
     let (known, missing): (Vec<_>, Vec<_>) = open.partition(|id| answered.contains(id));
-    // ClientAnswers to nothing that is open are repeated ones, whatever the session waits for now.
+    // Answers to nothing that is open are repeated ones, whatever the session waits for now.
     if !known.is_empty() && !missing.is_empty() {
         let missing: Vec<&str> = missing.into_iter().map(contract::CallId::as_str).collect();
         let message = format!("the session waits for {} too: answer everything in one request", missing.join(", "));
@@ -102,7 +102,7 @@ async fn answer(api: &SessionApi, caller: &ApiCaller, answers: ClientAnswers) ->
     last.ok_or_else(|| ApiError::bad_request("there is no answer"))
 }
 
-/// ClientAnswers the question that the turn waits with. `None` if there is none.
+/// Answers the question that the turn waits with. `None` if there is none.
 async fn answer_question(
     api: &SessionApi,
     caller: &ApiCaller,

@@ -128,7 +128,7 @@ pub(super) struct Approval {
     pub(super) note: Option<String>,
 }
 
-/// ClientAnswers of the client with which the input ends.
+/// Answers of the client with which the input ends.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ClientAnswers {
     pub(super) results: Vec<CallResult>,
@@ -198,7 +198,7 @@ impl ResponseRequest {
         tools.collect()
     }
 
-    /// Returns the answers with which the input ends. ClientAnswers before the last message are history.
+    /// Returns the answers with which the input ends. Answers before the last message are history.
     pub(super) fn answers(&self) -> Result<ClientAnswers, ApiError> {
         let mut answers = ClientAnswers::default();
         for (kind, item) in self.input.as_ref().map(items_of).transpose()?.unwrap_or_default().into_iter().rev() {
