@@ -129,6 +129,23 @@ pub(crate) async fn begin_turn(
     Ok(BegunTurn { session_id, slot, seq, start })
 }
 
+/// Whether an earlier try of a request has sent its message to a session.
+pub(crate) async fn has_message(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    identity: &RequestIdentity,
+) -> Result<bool, ApiError> {
+    if identity.is_retry {
+        for id in identity.first_ids() {
+            if api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
 /// Answers calls of the client's tools, after which their turn goes on. A repeated answer changes nothing.
 pub(crate) async fn answer_calls(
     api: &SessionApi,

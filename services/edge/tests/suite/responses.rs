@@ -46,6 +46,19 @@ async fn response_is_found_again_by_its_id() {
 }
 
 #[tokio::test]
+async fn repeated_request_that_continues_a_response_is_the_same_turn() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let (_, first) = http.post(PATH, json!({"model": "e", "input": "One"})).await;
+    let next = json!({"model": "e", "input": "Two", "previous_response_id": first["id"]});
+    let (_, second) = http.post(PATH, next.clone()).await;
+    let request = http.request("POST", PATH).header("content-type", "application/json").body(next.to_string());
+    let (_, repeated) = read(request.header("x-stainless-retry-count", "1").send().await.unwrap()).await;
+    assert_eq!(repeated["id"], second["id"], "{repeated}");
+    let (_, sessions) = http.get("/v1/sessions").await;
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
+}
+
+#[tokio::test]
 async fn stream_is_taken_up_after_any_event() {
     let (_fixture, http) = fixture("Good day.").await;
     let body = json!({"model": "e", "input": "Hi", "stream": true});

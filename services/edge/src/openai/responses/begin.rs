@@ -46,7 +46,9 @@ pub(super) async fn begin(
     let choice = match continuation {
         Continuation::Nothing => SessionChoice::New { interactive: false },
         Continuation::Conversation(first) => SessionChoice::Continued(first),
-        Continuation::Previous(response) => continue_or_branch(api, caller, &response, session.as_ref()).await?,
+        Continuation::Previous(response) => {
+            continue_or_branch(api, caller, &response, session.as_ref(), identity).await?
+        }
     };
     if let Some(instructions) = instructions
         && !session.as_ref().is_some_and(|session| has_instructions(session, &instructions))
@@ -123,7 +125,12 @@ async fn continue_or_branch(
     caller: &ApiCaller,
     response: &ResponseId,
     session: Option<&Session>,
+    identity: &RequestIdentity,
 ) -> Result<SessionChoice, ApiError> {
+    // Its first try has made a later turn there, from which this request must not branch off.
+    if turn::has_message(api, caller, &response.session, identity).await? {
+        return Ok(SessionChoice::Existing(response.session.clone()));
+    }
     let stored = stored::find(api, caller, response).await?;
     let replayed = stored::replay(api, caller, response, &stored).await?;
     let Some(session) = session else { return Ok(SessionChoice::Existing(response.session.clone())) };
