@@ -143,6 +143,11 @@ async fn response_that_waits_for_a_person_is_continued_by_the_answer() -> anyhow
     assert_eq!(repeated["id"], question["id"], "a repeated answer changes nothing");
     let (_, last) = http.post(RESPONSES, &send(json!("Green"), &question)).await?;
     assert_eq!(text_of(&last), "Green it is.", "{last}");
+    let retry = [("x-stainless-retry-count", "1")];
+    let repeated: Value = serde_json::from_str(
+        &http.post_with(RESPONSES, &retry, &send(json!("Green"), &question)).await?.text().await?,
+    )?;
+    assert_eq!(repeated["id"], last["id"], "a repeated answer to a question begins no turn: {repeated}");
     assert_eq!(model.requests()[2].last_results(), ["Green"]);
     assert_eq!(launched.calls().len(), 1, "one call was allowed");
     fleet.end().await

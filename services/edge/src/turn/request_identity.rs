@@ -47,6 +47,11 @@ impl RequestIdentity {
         Self { digest, windows: [0, 0], is_retry: true, has_key: false }
     }
 
+    /// Whether the request may have been sent before.
+    pub(crate) fn is_retry(&self) -> bool {
+        self.is_retry
+    }
+
     /// Returns the ids that the request has if no other one is equal to it.
     pub(super) fn first_ids(&self) -> impl Iterator<Item = String> {
         self.windows.into_iter().map(|window| self.id(window, 0))

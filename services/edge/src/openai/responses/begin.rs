@@ -7,7 +7,7 @@ use contract::commit::Phase;
 use contract::event::GateKind;
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
-use contract::{AgentId, SessionId};
+use contract::{AgentId, ErrorCode, SessionId};
 use session::Session;
 
 use super::ids::ResponseId;
@@ -39,7 +39,7 @@ pub(super) async fn begin(
         Continuation::Previous(response) => Some(load(api, caller, &response.session).await?),
     };
     if let Some(session) = &session
-        && let Some(begun) = answer_question(api, caller, session, &messages).await?
+        && let Some(begun) = answer_question(api, caller, session, &continuation, &messages, identity).await?
     {
         return Ok(begun);
     }
@@ -109,14 +109,28 @@ async fn answer_question(
     api: &SessionApi,
     caller: &ApiCaller,
     session: &Session,
+    continuation: &Continuation,
     messages: &Messages,
+    identity: &RequestIdentity,
 ) -> Result<Option<BegunTurn>, ApiError> {
-    let Some(gate) = session.gates().into_iter().find(|gate| gate.kind == GateKind::Question) else { return Ok(None) };
-    let answer = Answer {
-        content: Some(messages.prompt.text()),
-        ..Answer::new(gate.gate, gate.arguments_sha256, AnswerDecision::Answer)
+    let open = session.gates().into_iter().find(|gate| gate.kind == GateKind::Question);
+    let (gate, arguments_sha256) = match (open, continuation) {
+        (Some(gate), _) => (gate.gate, gate.arguments_sha256),
+        // The first try of a repeated request has closed the gate: the same answer finds its outcome.
+        (None, Continuation::Previous(response)) if identity.is_retry() => {
+            let stored = stored::find(api, caller, response).await?;
+            let Some(gate) = stored::replay(api, caller, response, &stored).await?.question else { return Ok(None) };
+            (gate, sha256_hex(b""))
+        }
+        (None, _) => return Ok(None),
     };
-    turn::answer_gate(api, caller, &session.key().session, answer).await.map(Some)
+    let content = Some(messages.prompt.text());
+    let answer = Answer { content, ..Answer::new(gate, arguments_sha256, AnswerDecision::Answer) };
+    match turn::answer_gate(api, caller, &session.key().session, answer).await {
+        // Somebody else answered: this is a message like any other.
+        Err(error) if error.code == ErrorCode::GateClosed => Ok(None),
+        outcome => outcome.map(Some),
+    }
 }
 
 /// Continues the session of a response if it was the last one there, and branches off where it ended otherwise.
