@@ -90,7 +90,7 @@ async fn begin(
         Some(named) => params::parse("tenant", named)?,
         None => choose_agent(&api.list_agents(caller).await?, None)?.id.clone(),
     };
-    let sender = format!("{}/{}/{agent}", caller.tenant, caller.subject());
+    let sender = format!("{}/{agent}", caller.name());
     let request = TurnRequest { agent, prompt, history: Vec::new(), client_tools: Vec::new() };
     let identity = RequestIdentity::of_id(&sender, message_id);
     let begun = turn::begin_turn(api, caller, request, choice, &identity).await?;
@@ -144,11 +144,10 @@ pub(super) fn choose_agent<'a>(agents: &'a [AgentInfo], named: Option<&str>) -> 
         let default = agents.iter().find(|agent| agent.is_default);
         return default.ok_or_else(|| ApiError::new(ErrorCode::UnknownAgent, message));
     };
-    let is_named =
-        |agent: &&AgentInfo| agent.id.as_str() == named || agent.aliases.iter().any(|alias| alias.as_str() == named);
+    let found = agents.iter().find(|agent| agent.is_named(named));
     let named: String = named.chars().take(80).collect();
     let message = format!("there is no agent {named:?}: `tenant` is the id of an agent");
-    agents.iter().find(is_named).ok_or_else(|| ApiError::new(ErrorCode::UnknownAgent, message))
+    found.ok_or_else(|| ApiError::new(ErrorCode::UnknownAgent, message))
 }
 
 /// Whether a session is one of the agent that an interface names, if it names one. A session that the index does not have

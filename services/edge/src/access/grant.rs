@@ -164,6 +164,11 @@ impl ApiCaller {
     pub(crate) fn subject(&self) -> &str {
         &self.grant.subject
     }
+
+    /// Name of the client that no client of another tenant has.
+    pub(crate) fn name(&self) -> String {
+        format!("{}/{}", self.tenant, self.subject())
+    }
 }
 
 #[cfg(test)]

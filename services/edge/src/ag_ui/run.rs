@@ -155,7 +155,7 @@ async fn begin_turn(
     thread: Option<&Thread>,
 ) -> Result<Begun, ApiError> {
     let id = format!("ag-ui\0{}\0{}", input.thread_id, input.run_id);
-    let identity = RequestIdentity::of_id(&format!("{}/{}", caller.tenant, caller.subject()), &id);
+    let identity = RequestIdentity::of_id(&caller.name(), &id);
     if let Some(thread) = thread
         && !(thread.gates.is_empty() && thread.client_calls.is_empty())
         && !turn::is_begun(api, caller, &thread.session, &identity).await?

@@ -172,7 +172,7 @@ impl CallState {
 }
 
 fn digest_of(caller: &ApiCaller) -> String {
-    sha256_hex(format!("{}/{}", caller.tenant, caller.subject()).as_bytes())[..32].to_owned()
+    sha256_hex(caller.name().as_bytes())[..32].to_owned()
 }
 
 #[cfg(test)]

@@ -61,8 +61,7 @@ async fn answer(
         let message = "an agent is not started for titles, tags and the like: use another model for tasks";
         return Err(ApiError::bad_request(message));
     }
-    let identity =
-        RequestIdentity::new(&format!("{}/{}", caller.tenant, caller.subject()), headers, &body, clock::now());
+    let identity = RequestIdentity::new(&caller.name(), headers, &body, clock::now());
     let tools = request.client_tools()?;
     let names = tools.iter().map(|tool| tool.name.to_string()).collect();
     let begun = begin(api, &caller, headers, &request, tools, &identity).await?;

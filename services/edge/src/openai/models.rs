@@ -39,12 +39,10 @@ pub(super) async fn show(
     Path(model): Path<String>,
 ) -> Response {
     let found = load(&state, &headers, &connection).await.and_then(|agents| {
-        let is_named = |agent: &&AgentInfo| {
-            agent.id.as_str() == model || agent.aliases.iter().any(|alias| alias.as_str() == model)
-        };
+        let found = agents.iter().find(|agent| agent.is_named(&model)).map(to_model);
         let model: String = model.chars().take(80).collect();
         let message = format!("there is no model {model:?}: GET /models lists the agents");
-        agents.iter().find(is_named).map(to_model).ok_or_else(|| ApiError::new(ErrorCode::UnknownAgent, message))
+        found.ok_or_else(|| ApiError::new(ErrorCode::UnknownAgent, message))
     });
     match found {
         Ok(found) => axum::Json(found).into_response(),

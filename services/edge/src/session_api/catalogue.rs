@@ -25,6 +25,13 @@ pub(crate) struct AgentInfo {
     pub(crate) is_default: bool,
 }
 
+impl AgentInfo {
+    /// Whether a client may call the agent by this name: its id or an alias.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.id.as_str() == name || self.aliases.iter().any(|alias| alias.as_str() == name)
+    }
+}
+
 impl SessionApi {
     /// Lists the tools of the tenant.
     pub(crate) async fn list_tools(&self, caller: &ApiCaller) -> Result<Vec<ToolSpec>, ApiError> {

@@ -52,9 +52,7 @@ pub(super) async fn show(
 
 /// Finds an agent by its id or an alias.
 pub(super) async fn find(api: &SessionApi, caller: &ApiCaller, name: &str) -> Result<AgentInfo, ApiError> {
-    let is_named =
-        |agent: &AgentInfo| agent.id.as_str() == name || agent.aliases.iter().any(|alias| alias.as_str() == name);
-    let found = api.list_agents(caller).await?.into_iter().find(is_named);
+    let found = api.list_agents(caller).await?.into_iter().find(|agent| agent.is_named(name));
     found.ok_or_else(|| {
         let name: String = name.chars().take(80).collect();
         ApiError::new(ErrorCode::UnknownAgent, format!("there is no agent {name:?}: GET /agents lists them"))

@@ -49,8 +49,7 @@ async fn answer(
     access::authorize_part(&caller, Method::WatchSession)?;
     let body = read_body(state, body, connection).await?;
     let mut request = CreateRequest::parse(&body)?;
-    let identity =
-        RequestIdentity::new(&format!("{}/{}", caller.tenant, caller.subject()), headers, &body, clock::now());
+    let identity = RequestIdentity::new(&caller.name(), headers, &body, clock::now());
     let agent = catalogue::find(api, &caller, request.agent()?).await?.id;
     let mut prompt = request.take_prompt()?;
     let instructions: Vec<String> = request.instructions().into_iter().collect();

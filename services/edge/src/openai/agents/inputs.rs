@@ -58,7 +58,7 @@ async fn accept(
     let session = parse_id(session)?;
     let body = read_body(state, body, connection).await?;
     let inputs = requests::parse_events(&body)?;
-    let subject = format!("{}/{}/{session}", caller.tenant, caller.subject());
+    let subject = format!("{}/{session}", caller.name());
     let identity = RequestIdentity::new(&subject, headers, &body, clock::now());
     for input in &inputs {
         let method = match input {

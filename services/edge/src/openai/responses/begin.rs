@@ -174,11 +174,10 @@ async fn choose_agent(
         return params::parse("model", &current);
     };
     let agents = api.list_agents(caller).await?;
-    let named = |agent: &&crate::session_api::AgentInfo| {
-        agent.id.as_str() == model || agent.aliases.iter().any(|alias| alias.as_str() == model)
-    };
-    let agent =
-        agents.iter().find(named).map_or_else(|| params::parse("model", model), |agent| Ok(agent.id.clone()))?;
+    let agent = agents
+        .iter()
+        .find(|agent| agent.is_named(model))
+        .map_or_else(|| params::parse("model", model), |agent| Ok(agent.id.clone()))?;
     let is_new = matches!(choice, SessionChoice::New { .. } | SessionChoice::Branch(_));
     if let (Some(session), Some(current), false) = (session, current, is_new)
         && current != agent.as_str()

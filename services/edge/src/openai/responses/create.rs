@@ -52,8 +52,7 @@ async fn answer(
     }
     let body = read_body(state, body, connection).await?;
     let request = ResponseRequest::parse(&body)?;
-    let identity =
-        RequestIdentity::new(&format!("{}/{}", caller.tenant, caller.subject()), headers, &body, clock::now());
+    let identity = RequestIdentity::new(&caller.name(), headers, &body, clock::now());
     let begun = begin::begin(api, &caller, &request, &identity).await?;
     let key = SessionKey { tenant: caller.tenant.clone(), session: begun.session_id.clone() };
     let commit = match begun.start {
