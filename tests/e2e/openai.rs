@@ -152,3 +152,25 @@ async fn response_that_waits_for_a_person_is_continued_by_the_answer() -> anyhow
     assert_eq!(launched.calls().len(), 1, "one call was allowed");
     fleet.end().await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeated_answer_to_a_question_answers_no_later_one() -> anyhow::Result<()> {
+    let ask = |question: &str| ScriptedReply::calls(&[("ask_user", json!({"question": question}))]);
+    let done = ScriptedReply::signal("Done.", "TERMINATE");
+    let model = ModelServer::with_replies(vec![ask("Which?"), ask("And then?"), done]).await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
+    let http = Http::new(fleet.addresses().ws)?;
+    let (_, conversation) = http.post("/openai/v1/conversations", &json!({})).await?;
+    let say = |text: &str| json!({"model": "e", "input": text, "conversation": conversation["id"]});
+    let (_, first) = http.post(RESPONSES, &say("go")).await?;
+    assert_eq!(text_of(&first), "Which?");
+    let (_, second) = http.post(RESPONSES, &say("Green")).await?;
+    assert_eq!(text_of(&second), "And then?");
+    let repeated = http.post_with(RESPONSES, &[("x-stainless-retry-count", "1")], &say("Green")).await?;
+    let repeated: Value = serde_json::from_str(&repeated.text().await?)?;
+    assert_eq!((&repeated["id"], text_of(&repeated)), (&second["id"], "And then?".to_owned()), "{repeated}");
+    let (_, last) = http.post(RESPONSES, &say("Red")).await?;
+    assert_eq!(text_of(&last), "Done.", "{last}");
+    assert_eq!(model.requests()[2].last_results(), ["Red"]);
+    fleet.end().await
+}

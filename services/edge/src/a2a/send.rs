@@ -9,7 +9,7 @@ use super::errors::{A2aError, A2aErrorKind};
 use super::loaded_task::LoadedTask;
 use super::requests::{MessagePart, SendParams, UserMessage, parse_task_id};
 use super::task_id::TaskId;
-use crate::access::{self, ApiCaller};
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::method::Method;
 use crate::params;
@@ -70,10 +70,7 @@ async fn begin(
     message: &UserMessage,
     message_id: &str,
 ) -> Result<LoadedTask, A2aError> {
-    api.authorize(caller, Method::StartSession, None).await?;
-    for method in [Method::SendMessage, Method::WatchSession] {
-        access::authorize_part(caller, method)?;
-    }
+    turn::authorize_turns(api, caller).await?;
     let prompt = to_content(&message.parts)?;
     let choice = match message.context_id.as_deref().filter(|id| !id.is_empty()) {
         Some(context) => {

@@ -17,10 +17,9 @@ use super::reply::{RunReply, Waiting};
 use super::snapshot::ThreadSnapshot;
 use super::stream;
 use super::thread::Thread;
-use crate::access::{self, ApiCaller};
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
-use crate::method::Method;
 use crate::params;
 use crate::request_trace;
 use crate::session_api::SessionApi;
@@ -51,10 +50,7 @@ async fn answer(
 ) -> Result<Response, ApiError> {
     let caller = authenticate(state, headers, &connection).await?;
     let api = &state.api;
-    api.authorize(&caller, Method::StartSession, None).await?;
-    for method in [Method::SendMessage, Method::WatchSession] {
-        access::authorize_part(&caller, method)?;
-    }
+    turn::authorize_turns(api, &caller).await?;
     let agent = params::parse("agent", agent)?;
     let input = RunInput::parse(&read_body(state, body, connection).await?)?;
     let names = RunNames::of(&input);

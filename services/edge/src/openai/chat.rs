@@ -1,26 +1,19 @@
 //! `POST /chat/completions`: a request is a turn of a session.
 
-use std::sync::Arc;
-
-use axum::Extension;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use contract::AgentId;
 use contract::client_tool::ClientTool;
-use service::connections::Connection;
 
 use super::chat_reply::{self, ChatReply};
 use super::chat_request::{ChatRequest, ChatTurn};
-use super::errors::to_response;
-use crate::access::{self, ApiCaller};
+use super::client::{OpenAiError, TurnCall, run_turn_request};
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate, read_body};
+use crate::client_request::HttpState;
 use crate::clock;
-use crate::method::Method;
 use crate::params;
-use crate::request_trace;
 use crate::session_api::SessionApi;
 use crate::turn::{self, BegunTurn, RequestIdentity, SessionChoice, TurnRequest, TurnStream};
 
@@ -32,39 +25,20 @@ const SESSION_HEADERS: [&str; 2] = ["x-ailoop-session", "x-openwebui-chat-id"];
 const TASK_HEADER: &str = "x-ailoop-task";
 
 /// Runs a turn for `POST /chat/completions`.
-pub(super) async fn complete(
-    State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    request: Request,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    let trace = request_trace::of_headers(&parts.headers);
-    let answered = request_trace::run(NAME, None, trace, answer(&state, &parts.headers, connection, body)).await;
-    answered.unwrap_or_else(|error| to_response(&error))
+pub(super) async fn complete(State(state): State<HttpState>, request: Request) -> Result<Response, OpenAiError> {
+    run_turn_request(NAME, &state, request, |call| answer(&state.api, call)).await
 }
 
-async fn answer(
-    state: &HttpState,
-    headers: &HeaderMap,
-    connection: Arc<Connection>,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let caller = authenticate(state, headers, &connection).await?;
-    let api = &state.api;
-    api.authorize(&caller, Method::StartSession, None).await?;
-    for method in [Method::SendMessage, Method::WatchSession] {
-        access::authorize_part(&caller, method)?;
-    }
-    let body = read_body(state, body, connection).await?;
+async fn answer(api: &SessionApi, call: TurnCall) -> Result<Response, ApiError> {
+    let TurnCall { caller, headers, body, identity } = call;
     let request = ChatRequest::parse(&body)?;
     if headers.get(TASK_HEADER).is_some_and(|task| !task.is_empty()) {
         let message = "an agent is not started for titles, tags and the like: use another model for tasks";
         return Err(ApiError::bad_request(message));
     }
-    let identity = RequestIdentity::new(&caller.name(), headers, &body, clock::now());
     let tools = request.client_tools()?;
     let names = tools.iter().map(|tool| tool.name.to_string()).collect();
-    let begun = begin(api, &caller, headers, &request, tools, &identity).await?;
+    let begun = begin(api, &caller, &headers, &request, tools, &identity).await?;
     let turn = TurnStream::open(api, &caller, &begun, request.stream == Some(true)).await?;
     let reply = ChatReply::new(&request, names, &begun, clock::now());
     if request.stream == Some(true) {

@@ -4,6 +4,7 @@ mod agents;
 mod chat;
 mod chat_reply;
 mod chat_request;
+mod client;
 mod errors;
 mod function;
 mod models;

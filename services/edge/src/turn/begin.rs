@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
-use contract::command::{Answer, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
+use contract::command::{Answer, AnswerDecision, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
+use contract::event::{Event, GateKind, GateOpened, InputKind, InputRef};
 use contract::model::{Content, Message};
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
@@ -16,6 +17,7 @@ use crate::commands::CommandReply;
 use crate::method::Method;
 use crate::params::{self, UnvalidatedCommand};
 use crate::session_api::SessionApi;
+use crate::session_log::fold_session;
 
 /// Sessions of one name, of which all but the last have ended.
 pub(crate) const GENERATIONS_MAX: u32 = 16;
@@ -83,6 +85,13 @@ pub(crate) struct CallResult {
     pub(crate) call: CallId,
     pub(crate) outcome: ClientOutcome,
     pub(crate) content: String,
+}
+
+/// Checks that a caller may begin turns and follow them.
+pub(crate) async fn authorize_turns(api: &SessionApi, caller: &ApiCaller) -> Result<(), ApiError> {
+    api.authorize(caller, Method::StartSession, None).await?;
+    access::authorize_part(caller, Method::SendMessage)?;
+    access::authorize_part(caller, Method::WatchSession)
 }
 
 /// Begins the turn of a request. A repeated request finds the turn of the first one.
@@ -156,9 +165,11 @@ pub(crate) async fn answer_calls(
         return Err(ApiError::bad_request("the results are of calls of several sessions: send them one by one"));
     }
     access::authorize_part(caller, Method::AnswerToolCall)?;
+    if let Some(first) = results.first() {
+        api.check_reach(caller, first.session.as_str()).await?;
+    }
     let mut last: Option<BegunTurn> = None;
     for CallResult { session, call, outcome, content } in results {
-        api.check_reach(caller, session.as_str()).await?;
         let id = format!("answer-{}", &sha256_hex(format!("{call} {content}").as_bytes())[..32]);
         let body = AnswerToolCall { call, outcome, content };
         let command = UnvalidatedCommand::new(session.as_str(), &id, true, body)?;
@@ -179,14 +190,45 @@ pub(crate) async fn answer_gate(
 ) -> Result<BegunTurn, ApiError> {
     access::authorize_part(caller, Method::AnswerGate)?;
     api.check_reach(caller, session.as_str()).await?;
-    // A repeated request does not know the arguments of a gate that is closed.
-    let Answer { gate, arguments_sha256: _, decision, arguments, content, note } = &answer;
-    let text = serde_json::to_vec(&(gate, decision, arguments, content, note))
-        .map_err(|error| ApiError::bad_request(error.to_string()))?;
-    let id = format!("gate-{}", &sha256_hex(&text)[..32]);
+    let id = answer_id(&answer)?;
     let command = UnvalidatedCommand::new(session.as_str(), &id, true, answer)?;
     let reply = api.answer(caller, api.validate_command(caller, command).await?).await?.wait().await?;
     BegunTurn::running(reply)
+}
+
+/// Makes the answer to a question of the model.
+pub(crate) fn answer_to_question(gate: CallId, arguments_sha256: String, text: String) -> Answer {
+    Answer { content: Some(text), ..Answer::new(gate, arguments_sha256, AnswerDecision::Answer) }
+}
+
+/// Finds the question that a session had this text as its answer for, among its last commits.
+pub(crate) async fn find_answered_question(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    text: &str,
+) -> Result<Option<CallId>, ApiError> {
+    let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
+    let commits = api.bus().load_latest(&key).await?.unwrap_or_default();
+    let state = fold_session(&key, &commits)?;
+    let events = commits.iter().rev().flat_map(|(_, commit)| commit.events.iter().rev());
+    for event in events {
+        let Event::GateOpened(GateOpened { gate, kind: GateKind::Question, .. }) = event else { continue };
+        let id = answer_id(&answer_to_question(gate.clone(), String::new(), text.to_owned()))?;
+        let input = InputRef { kind: InputKind::Control(Verb::Answer), id: params::parse("command_id", &id)? };
+        if state.handled(&input).is_some() {
+            return Ok(Some(gate.clone()));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the id of the command of an answer. A repeated request does not know the arguments of a gate that is closed.
+fn answer_id(answer: &Answer) -> Result<String, ApiError> {
+    let Answer { gate, arguments_sha256: _, decision, arguments, content, note } = answer;
+    let text = serde_json::to_vec(&(gate, decision, arguments, content, note))
+        .map_err(|error| ApiError::bad_request(error.to_string()))?;
+    Ok(format!("gate-{}", &sha256_hex(&text)[..32]))
 }
 
 impl BegunTurn {

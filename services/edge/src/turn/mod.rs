@@ -12,7 +12,7 @@ mod stream;
 
 pub(crate) use begin::{
     BegunTurn, CallResult, GENERATIONS_MAX, SessionChoice, TurnRequest, TurnStart, answer_calls, answer_gate,
-    begin_turn, has_message, successor,
+    answer_to_question, authorize_turns, begin_turn, find_answered_question, has_message, successor,
 };
 pub(crate) use call_address::{call_id, parse_call_id};
 pub(crate) use follower::{TurnEnd, TurnFollower, TurnPart};

@@ -1,53 +1,38 @@
 //! `GET /agents`: the agents of the fleet, in the form of saved agents.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
 use serde_json::{Value, json};
-use service::connections::Connection;
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate};
+use crate::client_request::HttpState;
 use crate::method::Method;
-use crate::openai::errors::to_response;
+use crate::openai::client::{Client, OpenAiError};
 use crate::openai::responses::items::PageQuery;
 use crate::session_api::{AgentInfo, SessionApi};
 
 /// Lists the agents for `GET /agents`.
 pub(super) async fn list(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     RawQuery(query): RawQuery,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        state.api.authorize(&caller, Method::ListAgents, None).await?;
-        let query = PageQuery::parse(query.as_deref().unwrap_or_default())?;
-        let agents = state.api.list_agents(&caller).await?;
-        Ok(axum::Json(query.page(agents.iter().map(to_json).collect())?).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    state.api.authorize(&caller, Method::ListAgents, None).await?;
+    let query = PageQuery::parse(query.as_deref().unwrap_or_default())?;
+    let agents = state.api.list_agents(&caller).await?;
+    Ok(axum::Json(query.page(agents.iter().map(to_json).collect())?).into_response())
 }
 
 /// Shows one agent for `GET /agents/{agent}`.
 pub(super) async fn show(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(agent): Path<String>,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        state.api.authorize(&caller, Method::ListAgents, None).await?;
-        Ok(axum::Json(to_json(&find(&state.api, &caller, &agent).await?)).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    state.api.authorize(&caller, Method::ListAgents, None).await?;
+    Ok(axum::Json(to_json(&find(&state.api, &caller, &agent).await?)).into_response())
 }
 
 /// Finds an agent by its id or an alias.

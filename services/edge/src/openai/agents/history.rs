@@ -1,25 +1,20 @@
 //! Items and turns of a session, read from its log by the same translation that makes its events.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use contract::event::Event;
 use contract::subject::SessionKey;
 use serde_json::{Value, json};
-use service::connections::Connection;
 
 use super::event_builder::EventBuilder;
 use super::session_json::AgentSession;
 use super::sessions::{parse_id, unknown};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate};
+use crate::client_request::HttpState;
 use crate::fair_queue::RequestCost;
 use crate::method::Method;
-use crate::openai::errors::to_response;
+use crate::openai::client::{Client, OpenAiError};
 use crate::openai::responses::items::PageQuery;
 use crate::session_api::SessionApi;
 use crate::watch::viewer_event::events_of_commit;
@@ -80,82 +75,65 @@ pub(super) async fn replay(
 /// Lists the items for `GET /agents/sessions/{session}/items`.
 pub(super) async fn list_items(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(session): Path<String>,
     RawQuery(query): RawQuery,
-) -> Response {
-    list(&state, &connection, &headers, &session, query, |record| Ok(record.items)).await
+) -> Result<Response, OpenAiError> {
+    list(&state, &caller, &session, query, |record| Ok(record.items)).await
 }
 
 /// Lists the turns for `GET /agents/sessions/{session}/turns`.
 pub(super) async fn list_turns(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(session): Path<String>,
     RawQuery(query): RawQuery,
-) -> Response {
-    list(&state, &connection, &headers, &session, query, |record| Ok(record.turns)).await
+) -> Result<Response, OpenAiError> {
+    list(&state, &caller, &session, query, |record| Ok(record.turns)).await
 }
 
 /// Lists the items of a turn for `GET /agents/sessions/{session}/turns/{turn}/items`.
 pub(super) async fn list_turn_items(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path((session, turn)): Path<(String, String)>,
     RawQuery(query): RawQuery,
-) -> Response {
+) -> Result<Response, OpenAiError> {
     let of_turn = |mut record: SessionRecord| {
         find_turn(&record, &turn)?;
         record.items.retain(|item| item["turn_id"] == json!(turn));
         Ok(record.items)
     };
-    list(&state, &connection, &headers, &session, query, of_turn).await
+    list(&state, &caller, &session, query, of_turn).await
 }
 
 /// Shows a turn for `GET /agents/sessions/{session}/turns/{turn}`.
 pub(super) async fn show_turn(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path((session, turn)): Path<(String, String)>,
-) -> Response {
-    let answer = async {
-        let record = load(&state, &connection, &headers, &session).await?;
-        Ok(axum::Json(find_turn(&record, &turn)?.clone()).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let record = load(&state, &caller, &session).await?;
+    Ok(axum::Json(find_turn(&record, &turn)?.clone()).into_response())
 }
 
 async fn list(
     state: &HttpState,
-    connection: &Arc<Connection>,
-    headers: &HeaderMap,
+    caller: &ApiCaller,
     session: &str,
     query: Option<String>,
     select: impl FnOnce(SessionRecord) -> Result<Vec<Value>, ApiError>,
-) -> Response {
-    let answer = async {
-        let record = load(state, connection, headers, session).await?;
-        let query = PageQuery::parse(query.as_deref().unwrap_or_default())?;
-        Ok(axum::Json(query.page(select(record)?)?).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let record = load(state, caller, session).await?;
+    let query = PageQuery::parse(query.as_deref().unwrap_or_default())?;
+    Ok(axum::Json(query.page(select(record)?)?).into_response())
 }
 
-async fn load(
-    state: &HttpState,
-    connection: &Arc<Connection>,
-    headers: &HeaderMap,
-    session: &str,
-) -> Result<SessionRecord, ApiError> {
-    let caller = authenticate(state, headers, connection).await?;
+async fn load(state: &HttpState, caller: &ApiCaller, session: &str) -> Result<SessionRecord, ApiError> {
     let session = parse_id(session)?;
-    state.api.authorize(&caller, Method::GetTranscript, Some(session.as_str())).await?;
-    let summary = state.api.get_session(&caller, session).await?;
-    Ok(replay(&state.api, &caller, AgentSession::of_summary(&summary).at_start()).await?.1)
+    state.api.authorize(caller, Method::GetTranscript, Some(session.as_str())).await?;
+    let summary = state.api.get_session(caller, session).await?;
+    Ok(replay(&state.api, caller, AgentSession::of_summary(&summary).at_start()).await?.1)
 }
 
 fn find_turn<'a>(record: &'a SessionRecord, turn: &str) -> Result<&'a Value, ApiError> {

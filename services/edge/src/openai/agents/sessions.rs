@@ -2,24 +2,21 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use contract::command::ControlReason;
 use contract::commit::{Phase, SessionSummary};
 use contract::subject::SessionKey;
 use contract::{AgentId, ErrorCode, SessionId};
 use serde_json::{Value, json};
-use service::connections::Connection;
 
 use super::catalogue;
 use super::session_json::AgentSession;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate};
+use crate::client_request::HttpState;
 use crate::method::Method;
-use crate::openai::errors::to_response;
+use crate::openai::client::{Client, OpenAiError};
 use crate::openai::responses::items::PageQuery;
 use crate::params::{self, ListCursor, ListSessionsParams, UnvalidatedCommand};
 use crate::session_api::SessionApi;
@@ -38,23 +35,18 @@ pub(super) fn unknown(kind: &str, id: &str) -> ApiError {
 /// Lists sessions for `GET /agents/sessions`, the newest first if nothing else is asked for.
 pub(super) async fn list(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     RawQuery(query): RawQuery,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        state.api.authorize(&caller, Method::ListSessions, None).await?;
-        let query = query.as_deref().unwrap_or_default();
-        let (page, has_more) = find_page(&state.api, &caller, query).await?;
-        let data: Vec<Value> = page.iter().map(|summary| AgentSession::of_summary(summary).to_json()).collect();
-        let list = json!({
-            "object": "list", "has_more": has_more, "first_id": data.first().map(|session| &session["id"]),
-            "last_id": data.last().map(|session| &session["id"]), "data": data,
-        });
-        Ok(axum::Json(list).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    state.api.authorize(&caller, Method::ListSessions, None).await?;
+    let query = query.as_deref().unwrap_or_default();
+    let (page, has_more) = find_page(&state.api, &caller, query).await?;
+    let data: Vec<Value> = page.iter().map(|summary| AgentSession::of_summary(summary).to_json()).collect();
+    let list = json!({
+        "object": "list", "has_more": has_more, "first_id": data.first().map(|session| &session["id"]),
+        "last_id": data.last().map(|session| &session["id"]), "data": data,
+    });
+    Ok(axum::Json(list).into_response())
 }
 
 async fn find_page(api: &SessionApi, caller: &ApiCaller, query: &str) -> Result<(Vec<SessionSummary>, bool), ApiError> {
@@ -98,39 +90,29 @@ async fn find_page(api: &SessionApi, caller: &ApiCaller, query: &str) -> Result<
 /// Shows a session for `GET /agents/sessions/{session}`.
 pub(super) async fn show(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(session): Path<String>,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        let session = parse_id(&session)?;
-        state.api.authorize(&caller, Method::GetSession, Some(session.as_str())).await?;
-        let summary = state.api.get_session(&caller, session).await?;
-        Ok(axum::Json(AgentSession::of_summary(&summary).to_json()).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let session = parse_id(&session)?;
+    state.api.authorize(&caller, Method::GetSession, Some(session.as_str())).await?;
+    let summary = state.api.get_session(&caller, session).await?;
+    Ok(axum::Json(AgentSession::of_summary(&summary).to_json()).into_response())
 }
 
 /// Stops a session for `DELETE /agents/sessions/{session}`. Its log stays.
 pub(super) async fn end(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(session): Path<String>,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        let session = parse_id(&session)?;
-        state.api.authorize(&caller, Method::StopSession, Some(session.as_str())).await?;
-        if state.api.get_session(&caller, session.clone()).await?.phase != Phase::Ended {
-            let reason = ControlReason { reason: Some("the session was deleted".to_owned()) };
-            let command = UnvalidatedCommand::new(session.as_str(), "", true, reason)?;
-            let command = state.api.validate_command(&caller, command).await?;
-            state.api.stop(&caller, command).await?.wait().await?;
-        }
-        let deleted = json!({"id": session, "object": "agent.session.deleted", "deleted": true});
-        Ok(axum::Json(deleted).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let session = parse_id(&session)?;
+    state.api.authorize(&caller, Method::StopSession, Some(session.as_str())).await?;
+    if state.api.get_session(&caller, session.clone()).await?.phase != Phase::Ended {
+        let reason = ControlReason { reason: Some("the session was deleted".to_owned()) };
+        let command = UnvalidatedCommand::new(session.as_str(), "", true, reason)?;
+        let command = state.api.validate_command(&caller, command).await?;
+        state.api.stop(&caller, command).await?.wait().await?;
+    }
+    let deleted = json!({"id": session, "object": "agent.session.deleted", "deleted": true});
+    Ok(axum::Json(deleted).into_response())
 }

@@ -2,17 +2,13 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::sync::Arc;
 
-use axum::Extension;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use contract::subject::SessionKey;
 use futures::stream;
 use serde_json::Value;
-use service::connections::Connection;
 
 use super::event_builder::EventBuilder;
 use super::history;
@@ -20,10 +16,10 @@ use super::session_json::AgentSession;
 use super::sessions::parse_id;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate};
+use crate::client_request::HttpState;
 use crate::method::Method;
 use crate::openai::chat_reply::KEEP_ALIVE;
-use crate::openai::errors::to_response;
+use crate::openai::client::{Client, OpenAiError};
 use crate::params::WatchParams;
 use crate::session_api::SessionApi;
 use crate::watch::event_stream::EventStream;
@@ -41,28 +37,23 @@ struct Progress {
 /// Follows a session for `GET /agents/sessions/{session}/events`, from its present state on.
 pub(super) async fn follow(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(session): Path<String>,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        let session = parse_id(&session)?;
-        let api = &state.api;
-        api.authorize(&caller, Method::WatchSession, Some(session.as_str())).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session };
-        let loaded = api.load_session_of(&key).await?;
-        let now = AgentSession::of_summary(&loaded.summary());
-        let mut builder = if now.is_running {
-            // What a turn has done so far tells which items are open, and their places.
-            history::replay(api, &caller, now.at_start()).await?.0
-        } else {
-            EventBuilder::new(now, loaded.seq())
-        };
-        let first = VecDeque::from([builder.state_event(None)]);
-        respond(api, &caller, &key, builder, first, false).await
+) -> Result<Response, OpenAiError> {
+    let session = parse_id(&session)?;
+    let api = &state.api;
+    api.authorize(&caller, Method::WatchSession, Some(session.as_str())).await?;
+    let key = SessionKey { tenant: caller.tenant.clone(), session };
+    let loaded = api.load_session_of(&key).await?;
+    let now = AgentSession::of_summary(&loaded.summary());
+    let mut builder = if now.is_running {
+        // What a turn has done so far tells which items are open, and their places.
+        history::replay(api, &caller, now.at_start()).await?.0
+    } else {
+        EventBuilder::new(now, loaded.seq())
     };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+    let first = VecDeque::from([builder.state_event(None)]);
+    Ok(respond(api, &caller, &key, builder, first, false).await?)
 }
 
 /// Follows a session from its start until its first turn has ended.

@@ -7,7 +7,7 @@ use contract::commit::Phase;
 use contract::event::GateKind;
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
-use contract::{AgentId, ErrorCode, SessionId};
+use contract::{AgentId, SessionId};
 use session::Session;
 
 use super::ids::ResponseId;
@@ -39,16 +39,17 @@ pub(super) async fn begin(
         Continuation::Previous(response) => Some(load(api, caller, &response.session).await?),
     };
     if let Some(session) = &session
-        && let Some(begun) = answer_question(api, caller, session, &continuation, &messages, identity).await?
+        && let Some(begun) = answer_question(api, caller, session, &messages, identity).await?
     {
         return Ok(begun);
     }
     let choice = match continuation {
         Continuation::Nothing => SessionChoice::New { interactive: false },
         Continuation::Conversation(first) => SessionChoice::Continued(first),
-        Continuation::Previous(response) => {
-            continue_or_branch(api, caller, &response, session.as_ref(), identity).await?
-        }
+        Continuation::Previous(response) => match &session {
+            Some(session) => continue_or_branch(api, caller, &response, session, identity).await?,
+            None => SessionChoice::Existing(response.session),
+        },
     };
     if let Some(instructions) = instructions
         && !session.as_ref().is_some_and(|session| has_instructions(session, &instructions))
@@ -109,28 +110,21 @@ async fn answer_question(
     api: &SessionApi,
     caller: &ApiCaller,
     session: &Session,
-    continuation: &Continuation,
     messages: &Messages,
     identity: &RequestIdentity,
 ) -> Result<Option<BegunTurn>, ApiError> {
-    let open = session.gates().into_iter().find(|gate| gate.kind == GateKind::Question);
-    let (gate, arguments_sha256) = match (open, continuation) {
-        (Some(gate), _) => (gate.gate, gate.arguments_sha256),
-        // The first try of a repeated request has closed the gate: the same answer finds its outcome.
-        (None, Continuation::Previous(response)) if identity.is_retry() => {
-            let stored = stored::find(api, caller, response).await?;
-            let Some(gate) = stored::replay(api, caller, response, &stored).await?.question else { return Ok(None) };
-            (gate, sha256_hex(b""))
-        }
-        (None, _) => return Ok(None),
+    let (id, text) = (session.key().session, messages.prompt.text());
+    // The first try of a repeated request has closed its gate; another one may be open since.
+    let answered =
+        if identity.is_retry() { turn::find_answered_question(api, caller, &id, &text).await? } else { None };
+    let open = || session.gates().into_iter().find(|gate| gate.kind == GateKind::Question);
+    let (gate, arguments_sha256) = match (answered, open()) {
+        (Some(gate), _) => (gate, sha256_hex(b"")),
+        (None, Some(gate)) => (gate.gate, gate.arguments_sha256),
+        (None, None) => return Ok(None),
     };
-    let content = Some(messages.prompt.text());
-    let answer = Answer { content, ..Answer::new(gate, arguments_sha256, AnswerDecision::Answer) };
-    match turn::answer_gate(api, caller, &session.key().session, answer).await {
-        // Somebody else answered: this is a message like any other.
-        Err(error) if error.code == ErrorCode::GateClosed => Ok(None),
-        outcome => outcome.map(Some),
-    }
+    let answer = turn::answer_to_question(gate, arguments_sha256, text);
+    turn::answer_gate(api, caller, &id, answer).await.map(Some)
 }
 
 /// Continues the session of a response if it was the last one there, and branches off where it ended otherwise.
@@ -138,7 +132,7 @@ async fn continue_or_branch(
     api: &SessionApi,
     caller: &ApiCaller,
     response: &ResponseId,
-    session: Option<&Session>,
+    session: &Session,
     identity: &RequestIdentity,
 ) -> Result<SessionChoice, ApiError> {
     // Its first try has made a later turn there, from which this request must not branch off.
@@ -146,12 +140,13 @@ async fn continue_or_branch(
         return Ok(SessionChoice::Existing(response.session.clone()));
     }
     let stored = stored::find(api, caller, response).await?;
+    let is_last = |turn| session.phase() != Phase::Ended && session.turns() <= turn;
+    if stored.turn.is_some_and(is_last) {
+        return Ok(SessionChoice::Existing(response.session.clone()));
+    }
     let replayed = stored::replay(api, caller, response, &stored).await?;
-    let Some(session) = session else { return Ok(SessionChoice::Existing(response.session.clone())) };
-    let summary = session.summary();
-    let has_ended = summary.phase == Phase::Ended;
     match (replayed.turn, replayed.end) {
-        (Some(turn), Some(at)) if has_ended || summary.turn > turn => {
+        (Some(turn), Some(at)) if !is_last(turn) => {
             Ok(SessionChoice::Branch(ResumeFrom { session_id: response.session.clone(), at: Some(at) }))
         }
         (_, _) => Ok(SessionChoice::Existing(response.session.clone())),
@@ -167,22 +162,19 @@ async fn choose_agent(
     choice: &SessionChoice,
 ) -> Result<AgentId, ApiError> {
     let current = session.map(|session| session.summary().agent);
-    let Some(model) = &request.model else {
-        let Some(current) = current else {
-            return Err(ApiError::bad_request("`model` is missing: GET /models lists the agents"));
-        };
-        return params::parse("model", &current);
+    let Some(model) = request.model.as_ref().or(current.as_ref()) else {
+        return Err(ApiError::bad_request("`model` is missing: GET /models lists the agents"));
     };
-    let agents = api.list_agents(caller).await?;
-    let agent = agents
-        .iter()
-        .find(|agent| agent.is_named(model))
-        .map_or_else(|| params::parse("model", model), |agent| Ok(agent.id.clone()))?;
+    let named: AgentId = params::parse("model", model)?;
     let is_new = matches!(choice, SessionChoice::New { .. } | SessionChoice::Branch(_));
-    if let (Some(session), Some(current), false) = (session, current, is_new)
-        && current != agent.as_str()
-        && session.phase() != Phase::Ended
-    {
+    let Some(session) = session.filter(|session| !is_new && session.phase() != Phase::Ended) else { return Ok(named) };
+    if current.as_deref() == Some(named.as_str()) {
+        return Ok(named);
+    }
+    // It may be another name of the agent that the session has.
+    let agents = api.list_agents(caller).await?;
+    let agent = agents.into_iter().find(|agent| agent.is_named(model)).map_or(named, |agent| agent.id);
+    if current.as_deref() != Some(agent.as_str()) {
         let body = Configure { agent: Some(agent.clone()), ..Configure::default() };
         let command = UnvalidatedCommand::new(session.key().session.as_str(), "", true, body)?;
         api.configure(caller, api.validate_command(caller, command).await?).await?.wait().await?;

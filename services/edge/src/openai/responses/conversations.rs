@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{Path, RawQuery, Request, State};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use contract::command::{ControlReason, Start};
 use contract::commit::Phase;
@@ -20,10 +19,10 @@ use super::request::{Input, messages_of};
 use super::{begin, ids, items};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate, read_body};
+use crate::client_request::{HttpState, read_body};
 use crate::clock;
 use crate::method::Method;
-use crate::openai::errors::to_response;
+use crate::openai::client::{Client, OpenAiError};
 use crate::params::{self, TranscriptParams, UnvalidatedCommand};
 use crate::session_api::SessionApi;
 use crate::turn;
@@ -42,112 +41,82 @@ struct NewConversation {
 /// Starts a session that waits for its first message, for `POST /conversations`.
 pub(super) async fn create(
     State(state): State<HttpState>,
+    Client(caller): Client,
     Extension(connection): Extension<Arc<Connection>>,
     request: Request,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    let answer = async {
-        let caller = authenticate(&state, &parts.headers, &connection).await?;
-        state.api.authorize(&caller, Method::StartSession, None).await?;
-        let body = read_body(&state, body, connection).await?;
-        let new: NewConversation = if body.is_empty() {
-            NewConversation::default()
-        } else {
-            serde_json::from_slice(&body).map_err(ApiError::bad_request_by_parser)?
-        };
-        let messages = messages_of(&Input::Items(new.items.unwrap_or_default()))?;
-        let messages: Vec<Message> =
-            messages.into_iter().filter(|message| !matches!(message, Message::System { .. })).collect();
-        let conversation = ids::new_conversation(params::generate_id::<CommandId>()?.as_str());
-        let session = ids::session_of_conversation(&conversation)?;
-        let start = Start { messages, interactive: true, ..Start::default() };
-        let command = UnvalidatedCommand::new(session.as_str(), session.as_str(), true, start)?;
-        let command = state.api.validate_command(&caller, command).await?;
-        Box::pin(state.api.start(&caller, command)).await?.wait().await?;
-        Ok(axum::Json(to_json(&conversation, clock::now().as_millis(), new.metadata.as_ref())).into_response())
+) -> Result<Response, OpenAiError> {
+    state.api.authorize(&caller, Method::StartSession, None).await?;
+    let body = read_body(&state, request.into_body(), connection).await?;
+    let new: NewConversation = if body.is_empty() {
+        NewConversation::default()
+    } else {
+        serde_json::from_slice(&body).map_err(ApiError::bad_request_by_parser)?
     };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+    let messages = messages_of(&Input::Items(new.items.unwrap_or_default()))?;
+    let messages: Vec<Message> =
+        messages.into_iter().filter(|message| !matches!(message, Message::System { .. })).collect();
+    let conversation = ids::new_conversation(params::generate_id::<CommandId>()?.as_str());
+    let session = ids::session_of_conversation(&conversation)?;
+    let start = Start { messages, interactive: true, ..Start::default() };
+    let command = UnvalidatedCommand::new(session.as_str(), session.as_str(), true, start)?;
+    let command = state.api.validate_command(&caller, command).await?;
+    Box::pin(state.api.start(&caller, command)).await?.wait().await?;
+    Ok(axum::Json(to_json(&conversation, clock::now().as_millis(), new.metadata.as_ref())).into_response())
 }
 
 /// Shows a conversation, for `GET /conversations/{id}`.
 pub(super) async fn show(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(id): Path<String>,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        let started = find(&state.api, &caller, Method::GetSession, &id).await?;
-        Ok(axum::Json(to_json(&id, started, None)).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let started = find(&state.api, &caller, Method::GetSession, &id).await?;
+    Ok(axum::Json(to_json(&id, started, None)).into_response())
 }
 
 /// Takes metadata for `POST /conversations/{id}`. They are not kept, and the answer shows that.
-pub(super) async fn update(
-    state: State<HttpState>,
-    connection: Extension<Arc<Connection>>,
-    headers: HeaderMap,
-    id: Path<String>,
-) -> Response {
-    show(state, connection, headers, id).await
+pub(super) async fn update(state: State<HttpState>, client: Client, id: Path<String>) -> Result<Response, OpenAiError> {
+    show(state, client, id).await
 }
 
 /// Ends a conversation, for `DELETE /conversations/{id}`. Its items stay, as OpenAI has it.
 pub(super) async fn end(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(id): Path<String>,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        let first = ids::session_of_conversation(&id)?;
-        state.api.authorize(&caller, Method::StopSession, Some(first.as_str())).await?;
-        let last = begin::find_last(&state.api, &caller, &first).await?;
-        if last.phase() != Phase::Ended {
-            let reason = ControlReason { reason: Some("the conversation was deleted".to_owned()) };
-            let command = UnvalidatedCommand::new(last.key().session.as_str(), "", true, reason)?;
-            let command = state.api.validate_command(&caller, command).await?;
-            state.api.stop(&caller, command).await?.wait().await?;
-        }
-        let deleted = json!({"id": id, "object": "conversation.deleted", "deleted": true});
-        Ok(axum::Json(deleted).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let first = ids::session_of_conversation(&id)?;
+    state.api.authorize(&caller, Method::StopSession, Some(first.as_str())).await?;
+    let last = begin::find_last(&state.api, &caller, &first).await?;
+    if last.phase() != Phase::Ended {
+        let reason = ControlReason { reason: Some("the conversation was deleted".to_owned()) };
+        let command = UnvalidatedCommand::new(last.key().session.as_str(), "", true, reason)?;
+        let command = state.api.validate_command(&caller, command).await?;
+        state.api.stop(&caller, command).await?.wait().await?;
+    }
+    let deleted = json!({"id": id, "object": "conversation.deleted", "deleted": true});
+    Ok(axum::Json(deleted).into_response())
 }
 
 /// Lists the items of a conversation, for `GET /conversations/{id}/items`.
 pub(super) async fn list_items(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        let query = items::PageQuery::parse(query.as_deref().unwrap_or_default())?;
-        find(&state.api, &caller, Method::GetTranscript, &id).await?;
-        let first = ids::session_of_conversation(&id)?;
-        let found = load_items(&state.api, &caller, &first).await?;
-        let numbered =
-            found.into_iter().enumerate().map(|(index, item)| items::with_id(item, &format!("item_{index}")));
-        Ok(axum::Json(query.page(numbered.collect())?).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let query = items::PageQuery::parse(query.as_deref().unwrap_or_default())?;
+    find(&state.api, &caller, Method::GetTranscript, &id).await?;
+    let first = ids::session_of_conversation(&id)?;
+    let found = load_items(&state.api, &caller, &first).await?;
+    let numbered = found.into_iter().enumerate().map(|(index, item)| items::with_id(item, &format!("item_{index}")));
+    Ok(axum::Json(query.page(numbered.collect())?).into_response())
 }
 
 /// Refuses items without a turn: an agent answers every message.
-pub(super) async fn refuse_items(
-    State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
-) -> Response {
+pub(super) async fn refuse_items(Client(_): Client) -> OpenAiError {
     let message = "items cannot be added alone: POST /responses with `conversation` adds them, and an agent answers";
-    let refusal = ApiError::new(ErrorCode::UnknownMethod, message);
-    to_response(&authenticate(&state, &headers, &connection).await.err().unwrap_or(refusal))
+    ApiError::new(ErrorCode::UnknownMethod, message).into()
 }
 
 /// Finds a conversation that the caller reaches; returns when it began, in milliseconds.

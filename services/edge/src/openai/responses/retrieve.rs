@@ -19,6 +19,7 @@ use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate};
 use crate::method::Method;
+use crate::openai::client::{Client, OpenAiError};
 use crate::openai::errors::to_response;
 use crate::params::UnvalidatedCommand;
 use crate::session_api::SessionApi;
@@ -27,46 +28,36 @@ use crate::turn::TurnStream;
 /// Reads a response, or takes up its stream, for `GET /responses/{id}`.
 pub(super) async fn show(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        let (id, query) = (ResponseId::parse(&id)?, Query::parse(query.as_deref().unwrap_or_default())?);
-        let stored = stored::find(&state.api, &caller, &id).await?;
-        if !query.is_streamed {
-            let replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
-            return Ok(axum::Json(replayed.builder.response()).into_response());
-        }
-        access::authorize_part(&caller, Method::WatchSession)?;
-        let turn = TurnStream::open(&state.api, &caller, &stored.begun, true).await?;
-        let builder = ResponseBuilder::new(id, stored.fields, query.starting_after);
-        Ok(stream::respond(builder, turn))
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let (id, query) = (ResponseId::parse(&id)?, Query::parse(query.as_deref().unwrap_or_default())?);
+    let stored = stored::find(&state.api, &caller, &id).await?;
+    if !query.is_streamed {
+        let replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
+        return Ok(axum::Json(replayed.builder.response()).into_response());
+    }
+    access::authorize_part(&caller, Method::WatchSession)?;
+    let turn = TurnStream::open(&state.api, &caller, &stored.begun, true).await?;
+    let builder = ResponseBuilder::new(id, stored.fields, query.starting_after);
+    Ok(stream::respond(builder, turn))
 }
 
 /// Cancels the turn of a response that runs, for `POST /responses/{id}/cancel`.
 pub(super) async fn cancel(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(id): Path<String>,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        let id = ResponseId::parse(&id)?;
-        let stored = stored::find(&state.api, &caller, &id).await?;
-        let mut replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
-        if !replayed.builder.is_over() {
-            cancel_turn(&state.api, &caller, &id).await?;
-            replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
-        }
-        Ok(axum::Json(replayed.builder.response()).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let id = ResponseId::parse(&id)?;
+    let stored = stored::find(&state.api, &caller, &id).await?;
+    let mut replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
+    if !replayed.builder.is_over() {
+        cancel_turn(&state.api, &caller, &id).await?;
+        replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
+    }
+    Ok(axum::Json(replayed.builder.response()).into_response())
 }
 
 async fn cancel_turn(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) -> Result<(), ApiError> {
@@ -83,22 +74,16 @@ async fn cancel_turn(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) -> R
 /// Lists the messages of a response, for `GET /responses/{id}/input_items`.
 pub(super) async fn list_input_items(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
+    Client(caller): Client,
     Path(id): Path<String>,
-) -> Response {
-    let answer = async {
-        let caller = authenticate(&state, &headers, &connection).await?;
-        let id = ResponseId::parse(&id)?;
-        stored::find(&state.api, &caller, &id).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
-        let commit = state.api.bus().commit_at(&key, id.slot).await?;
-        let messages = commit.iter().flat_map(|commit| &commit.events).filter_map(items::of_event);
-        let data: Vec<Value> =
-            messages.enumerate().map(|(index, item)| items::with_id(item, &id.message(index))).collect();
-        Ok(axum::Json(items::page(&data)).into_response())
-    };
-    answer.await.unwrap_or_else(|error: ApiError| to_response(&error))
+) -> Result<Response, OpenAiError> {
+    let id = ResponseId::parse(&id)?;
+    stored::find(&state.api, &caller, &id).await?;
+    let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
+    let commit = state.api.bus().commit_at(&key, id.slot).await.map_err(ApiError::from)?;
+    let messages = commit.iter().flat_map(|commit| &commit.events).filter_map(items::of_event);
+    let data: Vec<Value> = messages.enumerate().map(|(index, item)| items::with_id(item, &id.message(index))).collect();
+    Ok(axum::Json(items::page(&data)).into_response())
 }
 
 /// Refuses to delete a response: it is a part of the log of its session.

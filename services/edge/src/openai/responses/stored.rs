@@ -1,9 +1,9 @@
 //! Responses as the log has them. Nothing else is stored of a response.
 
-use contract::event::{Event, GateKind};
+use contract::Timestamp;
+use contract::event::Event;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
-use contract::{CallId, Timestamp};
 use serde_json::{Map, Value, json};
 
 use super::builder::ResponseBuilder;
@@ -22,7 +22,7 @@ use crate::watch::viewer_event::events_of_commit;
 pub(super) struct StoredResponse {
     pub(super) begun: BegunTurn,
     /// Number of its turn, if its commit began it.
-    turn: Option<u32>,
+    pub(super) turn: Option<u32>,
     /// Fields that do not change, as far as the log has them.
     pub(super) fields: Map<String, Value>,
 }
@@ -35,8 +35,6 @@ pub(super) struct ReplayedResponse {
     pub(super) turn: Option<u32>,
     /// The slot of the commit that ended it.
     pub(super) end: Option<u64>,
-    /// The gate of the question that it asks.
-    pub(super) question: Option<CallId>,
 }
 
 /// Finds a response of a session that the caller reaches.
@@ -68,7 +66,7 @@ pub(super) async fn replay(
     let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
     let mut builder = ResponseBuilder::new(id.clone(), stored.fields.clone(), None);
     let mut follower = TurnFollower::default();
-    let (mut turn, mut question) = (stored.turn, None);
+    let mut turn = stored.turn;
     let mut has_begun = stored.begun.start == TurnStart::Running;
     for (slot, commit) in api.bus().history(&key, id.slot / SLOTS_PER_PAGE).await? {
         if let TurnStart::Waiting { message, .. } = &stored.begun.start {
@@ -86,17 +84,12 @@ pub(super) async fn replay(
             if let TurnPart::ReplyEnd { reply, .. } = &part {
                 turn = turn.or(Some(reply.turn));
             }
-            if let TurnPart::GateOpened(gate) = &part
-                && gate.kind == GateKind::Question
-            {
-                question = Some(gate.gate.clone());
-            }
             if builder.push(part) {
-                return Ok(ReplayedResponse { builder, turn, end: Some(slot), question });
+                return Ok(ReplayedResponse { builder, turn, end: Some(slot) });
             }
         }
     }
-    Ok(ReplayedResponse { builder, turn, end: None, question })
+    Ok(ReplayedResponse { builder, turn, end: None })
 }
 
 /// Returns the fields of a response that follow from its session.

@@ -1,0 +1,85 @@
+//! Who sends a request: authenticated before its handler runs, and refused in the form of OpenAI.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequestParts, Request};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use contract::ErrorCode;
+use service::connections::Connection;
+
+use super::errors::to_response;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::client_request::{HttpState, authenticate, read_body};
+use crate::clock;
+use crate::request_trace;
+use crate::turn::{self, RequestIdentity};
+
+/// An authenticated client.
+#[derive(Debug)]
+pub(super) struct Client(pub(super) ApiCaller);
+
+/// An error that is answered in the form of OpenAI.
+#[derive(Debug)]
+pub(super) struct OpenAiError(ApiError);
+
+/// A request that begins or continues a turn, by a client that may do so.
+#[derive(Debug)]
+pub(super) struct TurnCall {
+    pub(super) caller: ApiCaller,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    pub(super) identity: RequestIdentity,
+}
+
+impl FromRequestParts<HttpState> for Client {
+    type Rejection = OpenAiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &HttpState) -> Result<Self, Self::Rejection> {
+        Ok(Self(authenticate(state, &parts.headers, connection_of(parts)?).await?))
+    }
+}
+
+impl From<ApiError> for OpenAiError {
+    fn from(error: ApiError) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for OpenAiError {
+    fn into_response(self) -> Response {
+        to_response(&self.0)
+    }
+}
+
+/// Runs a request that begins or continues a turn, under a span of this name: its client is authorized before its body is
+/// read.
+pub(super) async fn run_turn_request<F>(
+    name: &'static str,
+    state: &HttpState,
+    request: Request,
+    run: impl FnOnce(TurnCall) -> F,
+) -> Result<Response, OpenAiError>
+where
+    F: Future<Output = Result<Response, ApiError>>,
+{
+    let (parts, body) = request.into_parts();
+    let trace = request_trace::of_headers(&parts.headers);
+    let answered = request_trace::run(name, None, trace, async {
+        let connection = connection_of(&parts)?;
+        let caller = authenticate(state, &parts.headers, connection).await?;
+        turn::authorize_turns(&state.api, &caller).await?;
+        let body = read_body(state, body, connection.clone()).await?;
+        let identity = RequestIdentity::new(&caller.name(), &parts.headers, &body, clock::now());
+        run(TurnCall { caller, headers: parts.headers.clone(), body, identity }).await
+    });
+    Ok(answered.await?)
+}
+
+fn connection_of(parts: &Parts) -> Result<&Arc<Connection>, ApiError> {
+    let connection = parts.extensions.get::<Arc<Connection>>();
+    connection.ok_or_else(|| ApiError::new(ErrorCode::Internal, "the request has no connection"))
+}
