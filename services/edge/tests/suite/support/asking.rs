@@ -6,7 +6,7 @@ use contract::model::ToolCall;
 use contract::tool::{ApprovalPolicy, EffectClass, Outcome, arguments_sha256};
 use contract::{CallId, Json, Timestamp, ToolName};
 
-use super::fake_loop::ai_full_received;
+use super::events::ai_full_received;
 
 const ARGUMENTS: &str = "{\"to\":\"ann\"}";
 

@@ -2,16 +2,11 @@
 
 mod asking;
 mod clients;
+pub(crate) mod events;
 mod fake_loop;
 pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod mcp;
-
-pub(crate) mod events {
-    pub(crate) use super::fake_loop::{
-        ignored_result, session_ended, session_started, turn_started, turn_with_reply, user_message,
-    };
-}
 
 use std::time::Duration;
 
