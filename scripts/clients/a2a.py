@@ -1,10 +1,6 @@
 """What another agent does over A2A, by the client of the Python package a2a-sdk and by that of the npm package @a2a-js/sdk."""
 
 import asyncio
-import atexit
-import json
-import pathlib
-import tempfile
 import uuid
 
 import httpx
@@ -14,47 +10,13 @@ from a2a.types import a2a_pb2 as types
 from a2a.utils import errors as sdk_errors
 from google.protobuf.json_format import MessageToDict
 
-from .common import run_javascript
-from .fleet import Failed, Fleet
-from .model import ModelServer
+from .common import ASKING, asking_fleet, expect, run_javascript
+from .fleet import Failed
 
-AGENT = {
-    "name": "Eamonn the Executioner",
-    "prompt_file": "eamonn_executioner.md",
-    "tools": {
-        "allow": ["list_files", "write_file", "ask_user"],
-        "approvals": [{"tool": "write_file", "ask": "always"}],
-    },
-    "continuation_config": {"require_explicit_signal": True, "max_iterations": 10, "timeout": 120},
-}
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
 WAIT_SECONDS_MAX = 60
 SLOW = "Take your time and say this slowly, word for word, so that there is time to break something meanwhile"
 USER = types.Role.ROLE_USER
-
-
-def expect(holds, seen):
-    """Fails with what was seen."""
-    if not holds:
-        raise Failed(f"unexpected: {seen}")
-    return seen
-
-
-class A2aFleet(Fleet):
-    """A fleet with an agent whose tools need a person."""
-
-    def __init__(self, other):
-        directory = pathlib.Path(tempfile.mkdtemp(prefix="a2a-", dir=other.directory))
-        super().__init__(other.ailoop, directory, ModelServer().base_url)
-        agents = {"default_agent": "e", "agents": {"e": AGENT}}
-        (directory / "config/agents.yaml").write_text(json.dumps(agents))
-
-    def start(self):
-        log = self._start("up", ["up", "--ws-port", "0", "--grpc-port", "0"], {}, "Ctrl-C ends it")
-        self.nats_url = next(word for word in log.split() if word.startswith("nats://"))
-        self.key = self._make_key("agent", ["run", "observe", "approve"])
-        self.observer_key = self._make_key("observer", ["observe"])
-        self.start_edge()
 
 
 class Peer:
@@ -118,26 +80,14 @@ def in_both(check):
     async def run(fleet):
         return [f"{binding}: {await check(fleet, binding)}" for binding in BINDINGS]
 
-    return lambda fleet: ", ".join(asyncio.run(run(fleet_of(fleet))))
-
-
-FLEETS = {}
-
-
-def fleet_of(other):
-    """The fleet of these checks, which the first of them starts."""
-    if other.directory not in FLEETS:
-        FLEETS[other.directory] = A2aFleet(other)
-        atexit.register(FLEETS[other.directory].end)
-        FLEETS[other.directory].start()
-    return FLEETS[other.directory]
+    return lambda fleet: ", ".join(asyncio.run(run(asking_fleet(fleet))))
 
 
 async def card(fleet, binding):
     async with Peer(fleet, binding, streaming=False) as peer:
         extended = await peer.client.get_extended_agent_card(types.GetExtendedAgentCardRequest())
         own = await A2ACardResolver(peer.http, f"{fleet.url}/a2a/agents/e").get_agent_card()
-    expect(own.name == extended.name == AGENT["name"], own)
+    expect(own.name == extended.name == ASKING["name"], own)
     expect("scripted-model" in extended.description or extended.skills[0].id == "e", extended)
     return own.supported_interfaces[0].tenant
 
@@ -263,7 +213,7 @@ async def edge_killed_in_a_stream(fleet, binding):
 
 def javascript(fleet):
     """The driver of the npm package prints what it saw as JSON."""
-    return run_javascript("a2a-js", "driver.mjs", fleet_of(fleet).url, fleet_of(fleet).key)
+    return run_javascript("a2a-js", "driver.mjs", asking_fleet(fleet).url, asking_fleet(fleet).key)
 
 
 CHECKS = [

@@ -2,50 +2,15 @@
 
 import asyncio
 import contextlib
-import json
-import pathlib
-import tempfile
 
 import acp
 from acp import schema
 
-from .fleet import Failed, Fleet
-from .model import ModelServer
+from .common import asking_fleet, expect
+from .fleet import Failed
 
-AGENT = {
-    "name": "Eamonn the Executioner",
-    "prompt_file": "eamonn_executioner.md",
-    "tools": {
-        "allow": ["list_files", "write_file", "ask_user"],
-        "approvals": [{"tool": "write_file", "ask": "always"}],
-    },
-    "continuation_config": {"require_explicit_signal": True, "max_iterations": 10, "timeout": 120},
-}
 WAIT_SECONDS_MAX = 60
 SLOW = "Take your time and say this slowly, word for word, so that there is time to break something meanwhile"
-
-
-def expect(holds, seen):
-    """Fails with what was seen."""
-    if not holds:
-        raise Failed(f"unexpected: {seen!r}")
-    return seen
-
-
-class AcpFleet(Fleet):
-    """A fleet with an agent whose tools need a person, and an edge whose gRPC port stays the same."""
-
-    def __init__(self, other):
-        directory = pathlib.Path(tempfile.mkdtemp(prefix="acp-", dir=other.directory))
-        super().__init__(other.ailoop, directory, ModelServer().base_url)
-        agents = {"default_agent": "e", "agents": {"e": AGENT}}
-        (directory / "config/agents.yaml").write_text(json.dumps(agents))
-
-    def start(self):
-        log = self._start("up", ["up", "--ws-port", "0", "--grpc-port", "0"], {}, "Ctrl-C ends it")
-        self.nats_url = next(word for word in log.split() if word.startswith("nats://"))
-        self.key = self._make_key("editor", ["run", "observe", "approve"])
-        self.start_edge()
 
 
 class Editor(acp.Client):
@@ -265,18 +230,14 @@ CHECKED = [
 
 
 def run_all(fleet):
-    """Runs every check in a fleet of their own."""
-    own, seen = AcpFleet(fleet), []
-    try:
-        own.start()
-        for name, run in CHECKED:
-            try:
-                seen.append(f"{name}: {run(own)}")
-                print(f"    acp: {seen[-1][:160]}", flush=True)
-            except Exception as error:
-                raise Failed(f"acp: {name}") from error
-    finally:
-        own.end()
+    """Runs every check, each by its name."""
+    seen = []
+    for name, run in CHECKED:
+        try:
+            seen.append(f"{name}: {run(asking_fleet(fleet))}")
+            print(f"    acp: {seen[-1][:160]}", flush=True)
+        except Exception as error:
+            raise Failed(f"acp: {name}") from error
     return f"{len(seen)} checks"
 
 

@@ -1,10 +1,7 @@
 """What front ends do over AG-UI, by two versions of the npm package @ag-ui/client and by the core of CopilotKit; and whether
 the models of the PyPI package ag-ui-protocol take every event."""
 
-import atexit
 import json
-import pathlib
-import tempfile
 import threading
 import time
 import urllib.error
@@ -15,54 +12,11 @@ from ag_ui.core import Event, RunAgentInput, UserMessage
 from ag_ui.core.types import ResumeEntry
 from pydantic import TypeAdapter
 
-from .common import run_javascript
-from .fleet import Failed, Fleet
-from .model import ModelServer
+from .common import asking_fleet, expect, run_javascript
 
-AGENT = {
-    "name": "Eamonn the Executioner",
-    "prompt_file": "eamonn_executioner.md",
-    "tools": {
-        "allow": ["list_files", "write_file", "ask_user"],
-        "approvals": [{"tool": "write_file", "ask": "always"}],
-    },
-    "continuation_config": {"require_explicit_signal": True, "max_iterations": 10, "timeout": 120},
-}
 SECONDS_MAX = 120
 SLOW = "Take your time and say this slowly, word for word, so that there is time to kill the edge meanwhile"
 EVENTS = TypeAdapter(Event)
-FLEETS = {}
-
-
-def expect(holds, seen):
-    """Fails with what was seen."""
-    if not holds:
-        raise Failed(f"unexpected: {seen!r}")
-    return seen
-
-
-class AgUiFleet(Fleet):
-    """A fleet with an agent whose tools need a person."""
-
-    def __init__(self, other):
-        directory = pathlib.Path(tempfile.mkdtemp(prefix="ag-ui-", dir=other.directory))
-        super().__init__(other.ailoop, directory, ModelServer().base_url)
-        (directory / "config/agents.yaml").write_text(json.dumps({"default_agent": "e", "agents": {"e": AGENT}}))
-
-    def start(self):
-        log = self._start("up", ["up", "--ws-port", "0", "--grpc-port", "0"], {}, "Ctrl-C ends it")
-        self.nats_url = next(word for word in log.split() if word.startswith("nats://"))
-        self.key = self._make_key("front-end", ["run", "observe", "approve"])
-        self.start_edge()
-
-
-def fleet_of(other):
-    """The fleet of these checks, which the first of them starts."""
-    if other.directory not in FLEETS:
-        FLEETS[other.directory] = AgUiFleet(other)
-        atexit.register(FLEETS[other.directory].end)
-        FLEETS[other.directory].start()
-    return FLEETS[other.directory]
 
 
 def request(fleet, path, body=None):
@@ -92,7 +46,7 @@ def text_of(events):
 
 
 def models_of_events(given):
-    fleet, thread, seen = fleet_of(given), str(uuid.uuid4()), set()
+    fleet, thread, seen = asking_fleet(given), str(uuid.uuid4()), set()
     for text in ("Hello", "list the files", "write a file"):
         events = run(fleet, text, thread)
         seen.update(names(events))
@@ -106,7 +60,7 @@ def models_of_events(given):
 
 def edge_killed_in_a_run(given):
     """The client repeats the run; its turn must not run twice."""
-    fleet, thread, run_id = fleet_of(given), str(uuid.uuid4()), str(uuid.uuid4())
+    fleet, thread, run_id = asking_fleet(given), str(uuid.uuid4()), str(uuid.uuid4())
 
     def kill():
         time.sleep(1.5)
@@ -138,7 +92,7 @@ def javascript(script, *arguments):
     """Runs a script of the npm packages, which prints what it saw."""
 
     def check(given):
-        fleet = fleet_of(given)
+        fleet = asking_fleet(given)
         return run_javascript("ag-ui-js", script, *arguments, fleet.url, fleet.key).replace("\n", "; ")
 
     return check

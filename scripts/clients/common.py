@@ -1,17 +1,23 @@
 """What the checks share."""
 
+import atexit
 import pathlib
 import shutil
 import subprocess
+import tempfile
 
 from openai import OpenAI
 
-from .fleet import Failed
+from .fleet import Failed, Fleet, agent
+from .model import ModelServer
 
 HERE = pathlib.Path(__file__).parent
 # Packages of npm, by the name of their directory here.
 PACKAGES = pathlib.Path(".tools/clients-js").resolve()
 SCRIPT_SECONDS_MAX = 240
+# An agent whose tools need a person: one that changes something, and one that asks.
+ASKING = agent("Eamonn the Executioner", ["list_files", "write_file", "ask_user"], ["write_file"])
+FLEETS = {}
 
 
 def expect(holds, seen):
@@ -24,6 +30,18 @@ def expect(holds, seen):
 def client(fleet, key=None, retries=2):
     """The SDK as its users make it."""
     return OpenAI(base_url=f"{fleet.url}/openai/v1", api_key=key or fleet.key, max_retries=retries)
+
+
+def asking_fleet(other):
+    """A fleet beside another one, with one agent, `ASKING`. Its key may answer. The first check that needs it starts it."""
+    if other.directory not in FLEETS:
+        directory = pathlib.Path(tempfile.mkdtemp(prefix="asking-", dir=other.directory))
+        agents = {"default_agent": "e", "agents": {"e": ASKING}}
+        fleet = FLEETS[other.directory] = Fleet(other.ailoop, directory, ModelServer().base_url, agents)
+        atexit.register(fleet.end)
+        fleet.start()
+        fleet.key = fleet.approver_key
+    return FLEETS[other.directory]
 
 
 class Skipped(Exception):

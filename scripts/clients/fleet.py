@@ -40,7 +40,7 @@ class Failed(Exception):
 class Fleet:
     """A running fleet below a directory. Only what was started here is ended here."""
 
-    def __init__(self, ailoop, directory, model_url):
+    def __init__(self, ailoop, directory, model_url, agents=None):
         self.ailoop, self.directory, self.processes = ailoop, directory, []
         (directory / "config").mkdir()
         models = {
@@ -48,7 +48,7 @@ class Fleet:
             "providers": {"scripted": {"kind": "openai_chat", "base_url": model_url}},
             "models": {"scripted-model": {"provider": "scripted", "multi_tool": True}},
         }
-        (directory / "config/agents.yaml").write_text(json.dumps(AGENTS))
+        (directory / "config/agents.yaml").write_text(json.dumps(agents or AGENTS))
         (directory / "config/models.yaml").write_text(json.dumps(models))
         self.env = os.environ | {"AILOOP_CONFIG": str(directory / "config")}
         self.open_url = self.nats_url = self.edge = None
