@@ -37,6 +37,11 @@ agents:
     prompt_file: eamonn_executioner.md
     tools: {allow: [word_count]}
     continuation_config: {require_explicit_signal: true, max_iterations: 200, timeout: 600}
+  talk:
+    name: Talk
+    prompt_file: eamonn_executioner.md
+    tools: {allow: []}
+    continuation_config: {require_explicit_signal: false, max_iterations: 10, timeout: 600}
 ";
 
 /// How the fleet runs.
@@ -84,6 +89,8 @@ pub(crate) struct Fixture {
     pub(crate) nats: NatsNodes,
     /// Where clients find the edges.
     pub(crate) edges: Vec<String>,
+    /// Where clients of HTTP find the edges that are processes of their own.
+    pub(crate) http_edges: Vec<String>,
     /// Where the first service can be scraped.
     pub(crate) health: Option<String>,
     /// Files of all of them.
@@ -138,7 +145,7 @@ impl Fixture {
         }
         std::fs::write(dir.path().join("models.yaml"), config.to_string())?;
         std::fs::write(dir.path().join("agents.yaml"), AGENTS)?;
-        let (mut services, mut edges, mut health_address) = (Vec::new(), Vec::new(), None);
+        let (mut services, mut edges, mut http_edges, mut health_address) = (Vec::new(), Vec::new(), Vec::new(), None);
         let names = match shape.apart {
             None => vec![TOGETHER],
             Some(times) => SERVICES.into_iter().flat_map(|name| std::iter::repeat_n(name, times)).collect(),
@@ -166,7 +173,10 @@ impl Fixture {
             let mut process = Process::start(name, command, &home)?;
             match name {
                 TOGETHER => edges.push(process.says(up).await?),
-                "edge" => edges.push(process.says(grpc).await?),
+                "edge" => {
+                    edges.push(process.says(|log| address(log, "grpc=")).await?);
+                    http_edges.push(process.says(|log| address(log, "ws=")).await?);
+                }
                 _ => process.says(|log| log.contains(" started").then_some(())).await?,
             }
             if shape.telemetry == Telemetry::Scraped && health_address.is_none() {
@@ -177,7 +187,7 @@ impl Fixture {
         knows_tool(&bus).await?;
         bus.close().await;
         anyhow::ensure!(!edges.is_empty(), "there is no edge");
-        Ok(Self { services, model, tool, collector, nats, edges, health: health_address, dir })
+        Ok(Self { services, model, tool, collector, nats, edges, http_edges, health: health_address, dir })
     }
 
     /// Starts an edge for another tenant; returns where its clients find it.
@@ -187,7 +197,7 @@ impl Fixture {
         let home = self.dir.path().join(format!("edge-{tenant}"));
         std::fs::create_dir(&home)?;
         let mut process = Process::start("edge", command, &home)?;
-        let url = process.says(grpc).await?;
+        let url = process.says(|log| address(log, "grpc=")).await?;
         self.services.push(process);
         Ok(url)
     }
@@ -247,9 +257,9 @@ fn service(name: &str, nats: &NatsNodes, replicas: usize, dir: &TempDir) -> anyh
     Ok(command)
 }
 
-/// Where the edge says that it listens.
-fn grpc(log: &str) -> Option<String> {
-    let (_, rest) = log.split_once("grpc=")?;
+/// Where the edge says that it listens for this protocol.
+fn address(log: &str, protocol: &str) -> Option<String> {
+    let (_, rest) = log.split_once(protocol)?;
     rest.split_whitespace().next().map(|address| format!("http://{address}"))
 }
 

@@ -41,8 +41,9 @@ const STREAM_MAX: Duration = Duration::from_mins(3);
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct GatewayOptions {}
 
-struct GatewayBench {
-    bus: Bus,
+/// A gateway alone, beside a model server.
+pub(crate) struct GatewayBench {
+    pub(crate) bus: Bus,
     gateway: Process,
     server: Process,
     url: String,
@@ -85,7 +86,7 @@ pub(crate) async fn run(_: &GatewayOptions) -> anyhow::Result<()> {
 
 /// Every figure of the gateway.
 pub(crate) async fn figures() -> anyhow::Result<Vec<Figure>> {
-    let fixture = GatewayBench::start().await?;
+    let fixture = GatewayBench::start("pace").await?;
     let mut figures = Vec::new();
     report::note("gateway: paced streams, asked directly, then through the gateway");
     fixture.through("warm", PACED.0, 20, 20, Streaming::default()).await?;
@@ -117,12 +118,13 @@ pub(crate) async fn figures() -> anyhow::Result<Vec<Figure>> {
 }
 
 impl GatewayBench {
-    async fn start() -> anyhow::Result<Self> {
+    /// Starts it beside the model server that is this part of the bench.
+    pub(crate) async fn start(model_server: &str) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-bench-")?;
         let nats = NatsNodes::start(dir.path(), Durability::One).await?;
         let bus = Bus::connect(&bus::NatsConfig { url: nats.url(), ..Default::default() }).await?;
         bus.ensure().await?;
-        let mut server = Process::start("pace", Process::part(&["pace"])?, dir.path())?;
+        let mut server = Process::start(model_server, Process::part(&[model_server])?, dir.path())?;
         let url = server.says(|log| Some(log.lines().next()?.to_owned())).await?;
         let models = json!({"providers": {"paced": {"kind": "openai_chat", "base_url": url}}});
         std::fs::write(dir.path().join("models.yaml"), models.to_string())?;
@@ -135,7 +137,7 @@ impl GatewayBench {
     }
 
     /// Opens a call, as the loop does.
-    async fn open_call(&self, session: &str, pace: &str, streaming: &Streaming) -> anyhow::Result<()> {
+    pub(crate) async fn open_call(&self, session: &str, prompt: &str, streaming: &Streaming) -> anyhow::Result<()> {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new(session)? };
         let now = SystemClock.now();
         let meta = CommitMeta {
@@ -167,7 +169,7 @@ impl GatewayBench {
         let item = ModelItem {
             meta,
             model: "paced/paced".to_owned(),
-            messages: vec![Json::of(&json!({"role": "user", "content": pace}))],
+            messages: vec![Json::of(&json!({"role": "user", "content": prompt}))],
             tools: Vec::new(),
             parallel_tool_calls: true,
             parameters: Map::new(),
@@ -294,7 +296,7 @@ impl GatewayBench {
 }
 
 /// Whether a chunk is the last one of its stream. Only its end is read: the load is not what is measured.
-fn is_last(chunk: &[u8]) -> bool {
+pub(crate) fn is_last(chunk: &[u8]) -> bool {
     const LAST: &[u8] = b"\"final\":true";
     /// Enough for it and the reason that follows it.
     const END_BYTES: usize = 64;

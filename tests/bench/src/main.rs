@@ -4,6 +4,7 @@
 
 mod anatomy;
 mod collector;
+mod edge;
 mod figure;
 mod fixture;
 mod floor;
@@ -68,6 +69,8 @@ enum Part {
     },
     /// What the gateway adds to a model's reply: prints `gateway.*`
     Gateway(gateway::GatewayOptions),
+    /// What the edge adds to a chat completion, and what many watchers cost: prints `edge.*`
+    Edge(edge::EdgeOptions),
     /// What a tool call costs beside its tool: prints `tools.*`
     Tools(tools::ToolsOptions),
     /// How much slower a tenant's sessions are beside another tenant that asks for too much: prints `neighbours.*`
@@ -120,6 +123,7 @@ async fn play(part: Option<Part>, plan: &run::RunOptions) -> anyhow::Result<()> 
         Some(Part::Core) => report::core(),
         Some(Part::Memory { bytes }) => memory::print_ratio(bytes),
         Some(Part::Gateway(plan)) => gateway::run(&plan).await,
+        Some(Part::Edge(options)) => edge::run(&options).await,
         Some(Part::Tools(plan)) => tools::run(&plan).await,
         Some(Part::Neighbours(plan)) => neighbours::run(&plan).await,
         Some(Part::Overhead(plan)) => overhead::run(&plan).await,

@@ -47,7 +47,8 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
 async fn answer_all(mut connection: TcpStream) -> std::io::Result<()> {
     let mut read = Vec::new();
     while let Some(body) = request(&mut connection, &mut read).await? {
-        let (chunks, pause) = plan(&body);
+        let Plan { chunks, pause, padding } = plan(&body);
+        let padding = " ".repeat(padding);
         connection
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
             .await?;
@@ -58,7 +59,8 @@ async fn answer_all(mut connection: TcpStream) -> std::io::Result<()> {
                 sleep_until(began.0 + due).await;
             }
             let meant = began.1 + u64::try_from(due.as_nanos()).unwrap_or(0);
-            event(&mut connection, &delta(&stamp(if pause.is_zero() { now_ns() } else { meant }))).await?;
+            let stamp = stamp(if pause.is_zero() { now_ns() } else { meant });
+            event(&mut connection, &delta(&format!("{stamp}{padding}"))).await?;
         }
         let end = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n\
                    data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":9}}\n\ndata: [DONE]\n\n";
@@ -99,9 +101,22 @@ async fn request(connection: &mut TcpStream, read: &mut Vec<u8>) -> std::io::Res
     }
 }
 
-/// How many chunks, and how far apart: the user says `pace <chunks> <milliseconds>`.
-fn plan(body: &str) -> (u32, Duration) {
-    let words = body.split_once("pace ").map_or("", |(_, rest)| rest);
-    let mut numbers = words.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse::<u32>().ok());
-    (numbers.next().unwrap_or(1), Duration::from_millis(numbers.next().unwrap_or(0).into()))
+/// What a reply consists of.
+struct Plan {
+    chunks: u32,
+    pause: Duration,
+    /// Bytes of each chunk after its stamp.
+    padding: usize,
+}
+
+/// Reads the last plan in a request: the user says `pace <chunks> <milliseconds> <bytes>`.
+fn plan(body: &str) -> Plan {
+    let words = body.rsplit_once("pace ").map_or("", |(_, rest)| rest);
+    let words = words.split_once('"').map_or(words, |(words, _)| words);
+    let mut numbers = words.split(' ').map_while(|word| word.parse::<u32>().ok());
+    Plan {
+        chunks: numbers.next().unwrap_or(1),
+        pause: Duration::from_millis(numbers.next().unwrap_or(0).into()),
+        padding: numbers.next().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0),
+    }
 }

@@ -1,0 +1,77 @@
+//! Figures of the edge: what it adds to a chat completion, and what many watchers of streaming sessions cost.
+
+mod chat;
+mod drops;
+mod fan_out;
+mod sse;
+
+use anyhow::Context;
+
+use crate::fixture::{Fixture, FleetShape};
+use crate::process::Process;
+use crate::report::{self, Figure};
+
+/// Options of the measurement of the edge.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct EdgeOptions {
+    /// Watchers, spread over the sessions
+    #[arg(long, default_value_t = 2_000)]
+    watchers: usize,
+    /// Sessions that stream at the same time
+    #[arg(long, default_value_t = 50)]
+    sessions: usize,
+    /// Milliseconds between two chunks of a session
+    #[arg(long, default_value_t = 50)]
+    pause_ms: u32,
+    /// Chunks of each session
+    #[arg(long, default_value_t = 200)]
+    chunks: u32,
+    /// Further watchers that read 1 KB a second
+    #[arg(long, default_value_t = 50)]
+    slow_readers: usize,
+    /// Clients that disconnect at random
+    #[arg(long, default_value_t = 1_000)]
+    dropping: usize,
+    /// Chat completions by each path
+    #[arg(long, default_value_t = 1_000)]
+    completions: usize,
+}
+
+impl Default for EdgeOptions {
+    fn default() -> Self {
+        Self {
+            watchers: 2_000,
+            sessions: 50,
+            pause_ms: 50,
+            chunks: 200,
+            slow_readers: 50,
+            dropping: 1_000,
+            completions: 1_000,
+        }
+    }
+}
+
+/// Measures, prints and writes `edge.json`.
+pub(crate) async fn run(options: &EdgeOptions) -> anyhow::Result<()> {
+    ailoop::install_crypto();
+    let figures = figures(options).await?;
+    report::write("edge.json", &figures)?;
+    report::print(&report::table(&figures));
+    Ok(())
+}
+
+/// Every figure of the edge. Each service is a process of its own, so that memory and CPU are those of the edge alone.
+pub(crate) async fn figures(options: &EdgeOptions) -> anyhow::Result<Vec<Figure>> {
+    let dir = tempfile::TempDir::with_prefix("ailoop-bench-")?;
+    let mut paced = Process::start("pace", Process::part(&["pace"])?, dir.path())?;
+    let url = paced.says(|log| Some(log.lines().next()?.to_owned())).await?;
+    let shape = FleetShape { apart: Some(1), ..FleetShape::PLAIN };
+    let fixture = Fixture::start_with(shape, &[("slow", &url)]).await?;
+    let measured = async {
+        let mut figures = chat::figures(&fixture, options).await?;
+        figures.extend(fan_out::figures(&fixture, options).await?);
+        figures.extend(drops::figures(&fixture, options).await?);
+        anyhow::Ok(figures)
+    };
+    measured.await.with_context(|| fixture.warnings())
+}
