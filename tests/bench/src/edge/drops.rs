@@ -7,7 +7,7 @@ use contract::event::Topic;
 use proto::StartRequest;
 use proto::sessions_client::SessionsClient;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::EdgeOptions;
 use super::sse::SseConnection;
@@ -20,6 +20,8 @@ const STEPS: usize = 60;
 const SESSION_MAX: Duration = Duration::from_mins(5);
 /// How long a connection is kept: a random time in this range, in milliseconds.
 const KEPT_MS: (u64, u64) = (200, 2_000);
+/// When a client whose connection was refused tries again. The edge keeps only so many new connections of one address.
+const RETRY_MS: (u64, u64) = (50, 500);
 
 /// Counts of clients, connections and events; an event that is missing or doubled is an error.
 pub(super) async fn figures(fixture: &Fixture, options: &EdgeOptions) -> anyhow::Result<Vec<Figure>> {
@@ -44,37 +46,52 @@ pub(super) async fn figures(fixture: &Fixture, options: &EdgeOptions) -> anyhow:
             read.with_context(|| format!("client {n} does not see the end of {session}"))?
         });
     }
-    let (mut connections, mut events) = (0, 0);
+    let (mut connections, mut refused, mut events) = (0, 0, 0);
     while let Some(client) = clients.join_next().await {
-        let (opened, last) = client??;
-        connections += opened;
-        events += last;
+        let client = client??;
+        connections += client.connections;
+        refused += client.refused;
+        events += client.last_seq;
     }
     let figure = |name: &str, value: f64| Figure::new(format!("edge.drops.{name}"), value, "");
     #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
     let figures = vec![
         figure("clients", options.dropping as f64),
         figure("connections", connections as f64),
+        figure("refused", refused as f64),
         figure("events", events as f64),
     ];
     Ok(figures)
 }
 
-/// Reads a session from its first event to its last one; how many connections that took, and the last `seq`.
-async fn read_session(edge: &str, session: &str, seed: usize) -> anyhow::Result<(u64, u64)> {
-    let (mut last, mut connections, mut random) = (0, 0, Random::new(seed));
+/// What a client has done and seen.
+#[derive(Debug, Default)]
+struct SessionRead {
+    connections: u64,
+    /// Connections that the edge closed before it answered.
+    refused: u64,
+    last_seq: u64,
+}
+
+/// Reads a session from its first event to its last one.
+async fn read_session(edge: &str, session: &str, seed: usize) -> anyhow::Result<SessionRead> {
+    let (mut read, mut random) = (SessionRead::default(), Random::new(seed));
     loop {
-        let mut connection = SseConnection::watch(edge, session, last).await?;
-        connections += 1;
+        let Ok(mut connection) = SseConnection::watch(edge, session, read.last_seq).await else {
+            read.refused += 1;
+            sleep(Duration::from_millis(random.between(RETRY_MS))).await;
+            continue;
+        };
+        read.connections += 1;
         let until = Instant::now() + Duration::from_millis(random.between(KEPT_MS));
         loop {
             // Its time is over, or the edge closed it because the client was too slow.
             let Ok(Ok(frame)) = timeout_at(until, connection.next()).await else { break };
             let Some(seq) = frame.seq else { continue };
-            ensure!(seq == last + 1, "client {seed} of {session} got event {seq} after {last}");
-            last = seq;
+            ensure!(seq == read.last_seq + 1, "client {seed} of {session} got event {seq} after {}", read.last_seq);
+            read.last_seq = seq;
             if frame.is(Topic::SessionEnded) {
-                return Ok((connections, last));
+                return Ok(read);
             }
         }
     }

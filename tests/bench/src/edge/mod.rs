@@ -5,8 +5,6 @@ mod drops;
 mod fan_out;
 mod sse;
 
-use anyhow::Context;
-
 use crate::fixture::{Fixture, FleetShape};
 use crate::process::Process;
 use crate::report::{self, Figure};
@@ -67,11 +65,17 @@ pub(crate) async fn figures(options: &EdgeOptions) -> anyhow::Result<Vec<Figure>
     let url = paced.says(|log| Some(log.lines().next()?.to_owned())).await?;
     let shape = FleetShape { apart: Some(1), ..FleetShape::PLAIN };
     let fixture = Fixture::start_with(shape, &[("slow", &url)]).await?;
+    let mut figures = Vec::new();
     let measured = async {
-        let mut figures = chat::figures(&fixture, options).await?;
+        figures.extend(chat::figures(&fixture, options).await?);
         figures.extend(fan_out::figures(&fixture, options).await?);
         figures.extend(drops::figures(&fixture, options).await?);
-        anyhow::Ok(figures)
+        anyhow::Ok(())
     };
-    measured.await.with_context(|| fixture.warnings())
+    if let Err(error) = measured.await {
+        // What was measured before is not lost.
+        report::print(&report::table(&figures));
+        return Err(error.context(fixture.warnings()));
+    }
+    Ok(figures)
 }
