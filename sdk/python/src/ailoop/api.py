@@ -454,7 +454,7 @@ class AsyncApi(AsyncApiBase):
         return result
 
     def session_watch(self, session_id: str, *, from_seq: int | None = None, no_chunks: bool | None = None) -> AsyncGenerator[Event, None]:
-        """Follow a session as server-sent events: `id` is the `seq`, `event` the topic, `data` the event. One connection; `Session.events` reconnects."""
+        """Follow a session as server-sent events. One connection; `Session.events` reconnects."""
         return self._stream(_session_watch(session_id, from_seq=from_seq, no_chunks=no_chunks))
 
     async def tools_list(self) -> FleetToolList:
@@ -757,7 +757,7 @@ class Api(ApiBase):
         return result
 
     def session_watch(self, session_id: str, *, from_seq: int | None = None, no_chunks: bool | None = None) -> Iterator[Event]:
-        """Follow a session as server-sent events: `id` is the `seq`, `event` the topic, `data` the event. One connection; `Session.events` reconnects."""
+        """Follow a session as server-sent events. One connection; `Session.events` reconnects."""
         return self._stream(_session_watch(session_id, from_seq=from_seq, no_chunks=no_chunks))
 
     def tools_list(self) -> FleetToolList:

@@ -9,6 +9,10 @@ use super::route::{Field, FieldKind, HttpVerb, Route};
 use super::routes::ROUTES;
 use crate::method::Method;
 
+/// What the stream of a session has.
+const EVENTS: &str = "Server-sent events: `id` is the `seq`, `event` the topic, and `data` the event. \
+    `watch.failed` ends a stream that failed; its data are a `Problem`.";
+
 /// Returns the document, which is built once.
 pub(super) fn document() -> &'static Value {
     static DOCUMENT: OnceLock<Value> = OnceLock::new();
@@ -83,7 +87,7 @@ fn responses(route: &Route) -> Value {
     let mut responses = Map::new();
     if route.method == Method::WatchSession {
         let content = json!({"text/event-stream": {"schema": {"type": "string"}}});
-        responses.insert("200".to_owned(), json!({"description": "The events.", "content": content}));
+        responses.insert("200".to_owned(), json!({"description": EVENTS, "content": content}));
     } else if route.is_command() {
         let reply = json_body(json!({"$ref": "#/components/schemas/CommandReply"}));
         let done = if route.method == Method::StartSession { "201" } else { "200" };
