@@ -56,7 +56,7 @@ class Editor(acp.Client):
 
 def env_of_command(fleet):
     """The environment of an `ailoop acp` that uses the fleet."""
-    return fleet.env | {"AILOOP_URL": f"http://127.0.0.1:{fleet.edge_grpc_port}", "AILOOP_TOKEN": fleet.key}
+    return fleet.env | {"AILOOP_GRPC_URL": f"http://127.0.0.1:{fleet.edge_grpc_port}", "AILOOP_TOKEN": fleet.key}
 
 
 @contextlib.asynccontextmanager
