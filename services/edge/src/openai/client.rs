@@ -18,7 +18,7 @@ use crate::clock;
 use crate::request_trace;
 use crate::turn::{self, RequestIdentity};
 
-/// An authenticated client.
+/// A client whose credential was accepted.
 #[derive(Debug)]
 pub(super) struct Client(pub(super) ApiCaller);
 
