@@ -1,4 +1,4 @@
-"""What an editor does with `ailoop acp`, by the client of the Python package of the Agent Client Protocol."""
+"""What an editor does with `ailoop acp`, by the Python and npm packages of the Agent Client Protocol."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ import contextlib
 import acp
 from acp import schema
 
-from .common import asking_fleet, expect
+from .common import asking_fleet, expect, run_javascript
 from .fleet import Failed
 
 WAIT_SECONDS_MAX = 60
@@ -54,11 +54,15 @@ class Editor(acp.Client):
                 await self.changed.wait()
 
 
+def env_of_command(fleet):
+    """The environment of an `ailoop acp` that uses the fleet."""
+    return fleet.env | {"AILOOP_GRPC_URL": f"http://127.0.0.1:{fleet.edge_grpc_port}", "AILOOP_TOKEN": fleet.key}
+
+
 @contextlib.asynccontextmanager
 async def open_editor(fleet, forms=False):
     """An editor with its agent, after `initialize`."""
-    editor = Editor()
-    env = fleet.env | {"AILOOP_URL": f"http://127.0.0.1:{fleet.edge_grpc_port}", "AILOOP_TOKEN": fleet.key}
+    editor, env = Editor(), env_of_command(fleet)
     agent = acp.spawn_agent_process(
         editor, str(fleet.ailoop), "acp", env=env, cwd=fleet.directory, use_unstable_protocol=True
     )
@@ -241,4 +245,14 @@ def run_all(fleet):
     return f"{len(seen)} checks"
 
 
-CHECKS = [("acp: the Python client of the Agent Client Protocol", run_all)]
+def javascript(given):
+    """The driver of the npm package starts `ailoop acp` itself, and prints one line for each scenario."""
+    fleet = asking_fleet(given)
+    arguments = (str(fleet.ailoop), str(fleet.directory))
+    return run_javascript("acp-js", "driver.mjs", *arguments, env=env_of_command(fleet)).replace("\n", "; ")
+
+
+CHECKS = [
+    ("acp: the Python client of the Agent Client Protocol", run_all),
+    ("@agentclientprotocol/sdk: stream, tool, permission, cancel, load after a kill", javascript),
+]

@@ -1,12 +1,17 @@
 """The Agents API of OpenAI, by the SDK of OpenAI."""
 
 import threading
+import time
+import uuid
 
 import openai
 
 from .common import client, expect
+from .fleet import Failed
 
 NONE = {"type": "none"}
+SLOW = "Take your time and say this slowly, word for word, so that there is time to kill the edge meanwhile"
+DOWN_SECONDS = 1
 WEATHER = {
     "type": "function",
     "name": "weather",
@@ -138,6 +143,82 @@ def cancel(fleet):
     return "cancelled, then deleted"
 
 
+def read_until_killed(fleet, events):
+    """Kills the edge after a few pieces of text, and starts it again later; returns the events until then."""
+    seen = []
+    try:
+        for event in events:
+            seen.append(event)
+            if sum(is_piece(event) for event in seen) == 5:
+                fleet.kill_edge()
+    except Exception:  # pylint: disable=broad-exception-caught
+        # Some of the text comes while there is no edge.
+        time.sleep(DOWN_SECONDS)
+        fleet.start_edge()
+        return seen
+    raise Failed(f"the stream did not break: {[event.type for event in seen]}")
+
+
+class Texts:
+    """The text of each message, as a client has it that shows pieces and connects again."""
+
+    def __init__(self):
+        self.by_item, self.done = {}, {}
+
+    def push(self, event):
+        """A message that was not complete comes again from its start, so `added` empties it."""
+        if event.type == "agent.session.turn.item.added":
+            self.by_item[event.item.id] = ""
+        elif is_piece(event):
+            self.by_item[event.item_id] += event.delta
+        elif event.type == "agent.session.turn.output_text.done":
+            self.done[event.item_id] = event.text
+
+
+def edge_killed_in_a_turn(fleet):
+    """The client repeats its message under the same key, and follows the session again; its turn runs once."""
+    sessions, key, texts = client(fleet).beta.agents.sessions, str(uuid.uuid4()), Texts()
+    session = wait(sessions, sessions.create(agent_id="e", environment=NONE, input="Hello").id, "idle")
+    with sessions.stream(session.id, input=SLOW, idempotency_key=key) as stream:
+        before = read_until_killed(fleet, stream)
+    sessions.events.create(session.id, events=[message(SLOW)], idempotency_key=key)
+    with sessions.events.stream(session.id) as stream:
+        after = until_idle(stream)
+    for event in [*before, *after]:
+        texts.push(event)
+    [(item, text)] = texts.done.items()
+    expect(text.strip() == f"Message 2 was: {SLOW}" and texts.by_item[item] == text, texts.by_item)
+    # The first piece after the loss has all the text so far: more than the pieces before it together.
+    first = next(event for event in after if is_piece(event))
+    shown = "".join(event.delta for event in before if is_piece(event))
+    expect(first.delta.startswith(shown) and len(first.delta) > len(shown), (shown, first))
+    turns = {event.turn_id for event in [*before, *after] if event.type.startswith("agent.session.turn.")}
+    expect(len(turns) == 1, turns)
+    # A client that comes when the turn has ended repeats its message too, and reads the items.
+    sessions.events.create(session.id, events=[message(SLOW)], idempotency_key=key)
+    with sessions.events.stream(session.id) as stream:
+        expect([event.type for event in until_idle(stream)] == ["agent.session.idle"], "no turn runs")
+    items = list(sessions.items.list(session.id, order="asc"))
+    expect([item.role for item in items] == ["user", "assistant"] * 2 and items[-1].output_text == text, items)
+    expect([turn.status for turn in sessions.turns.list(session.id)] == ["completed"] * 2, "two turns")
+    return f"{len(before)} events, then {len(after)}: {text}"
+
+
+def edge_killed_in_a_creation(fleet):
+    """The client repeats its request under the same key, and gets the same session from its start."""
+    sessions, before = client(fleet).beta.agents.sessions, fleet.count_sessions()
+    request = {"agent_id": "e", "environment": NONE, "input": SLOW, "stream": True}
+    headers = {"Idempotency-Key": str(uuid.uuid4())}
+    lost = read_until_killed(fleet, sessions.create(**request, extra_headers=headers))
+    with sessions.create(**request, extra_headers=headers) as stream:
+        whole = list(stream)
+    more = fleet.count_sessions() - before
+    expect(more == 1 and whole[0].session.id == lost[0].session.id, (more, whole[0], lost[0]))
+    pieces = "".join(event.delta for event in whole if is_piece(event))
+    expect(pieces.strip() == f"Message 1 was: {SLOW}", pieces)
+    return f"{len(lost)} events, then all {len(whole)}"
+
+
 def lists(fleet):
     sessions = client(fleet).beta.agents.sessions
     made = [sessions.create(agent_id="helper", environment=NONE, input="Hello").id for _ in range(3)]
@@ -172,6 +253,21 @@ def message(text):
     return {"type": "agent.session.input.message", "input": [{"role": "user", "content": content}]}
 
 
+def is_piece(event):
+    """Whether an event is a piece of a text."""
+    return event.type == "agent.session.turn.output_text.delta"
+
+
+def until_idle(stream):
+    """The events until the session waits for a message."""
+    seen = []
+    for event in stream:
+        seen.append(event)
+        if event.type == "agent.session.idle":
+            return seen
+    raise Failed(f"the stream ended: {[event.type for event in seen]}")
+
+
 def wait(sessions, session, status):
     """Follows a session until it has a status."""
     with sessions.events.stream(session) as stream:
@@ -189,6 +285,8 @@ CHECKS = [
     ("openai agents: approval", approval),
     ("openai agents: question", question),
     ("openai agents: cancel", cancel),
+    ("openai agents: edge killed in a turn", edge_killed_in_a_turn),
+    ("openai agents: edge killed in a creation", edge_killed_in_a_creation),
     ("openai agents: lists", lists),
     ("openai agents: errors", errors),
 ]

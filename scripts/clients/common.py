@@ -48,7 +48,7 @@ class Skipped(Exception):
     """A check that cannot run here."""
 
 
-def run_javascript(name, script, *arguments):
+def run_javascript(name, script, *arguments, env=None):
     """Runs a script of a directory here with the packages that it names; returns what it printed."""
     if not shutil.which("npm") or not shutil.which("node"):
         raise Skipped("npm or node is not here")
@@ -58,6 +58,8 @@ def run_javascript(name, script, *arguments):
     if subprocess.run(install, cwd=home, check=False).returncode != 0:
         raise Skipped("npm cannot bring the packages; check the network and the settings of npm")
     command = ["node", script, *arguments]
-    ran = subprocess.run(command, cwd=home, capture_output=True, text=True, timeout=SCRIPT_SECONDS_MAX, check=False)
+    ran = subprocess.run(
+        command, cwd=home, env=env, capture_output=True, text=True, timeout=SCRIPT_SECONDS_MAX, check=False
+    )
     expect(ran.returncode == 0, ran.stdout[-1500:] + ran.stderr[-2500:])
     return ran.stdout

@@ -89,6 +89,22 @@ GRPC_ROUTE = fields(
     parentRefs=PARENTS,
     rules=items(fields("filters name", matches=items(GRPC_MATCH), backendRefs=BACKENDS)),
 )
+BACKEND_TLS_POLICY = fields(
+    "options",
+    required=["targetRefs", "validation"],
+    targetRefs=items(
+        fields("sectionName", required=["group", "kind", "name"], group=STRING, kind=STRING, name=STRING)
+    ),
+    # One of both names the authorities.
+    validation=fields(
+        "subjectAltNames",
+        required=["hostname"],
+        hostname={"type": "string", "maxLength": 253, "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9-]+)*$"},
+        wellKnownCACertificates=one_of("System"),
+        caCertificateRefs=items(fields(required=["group", "kind", "name"], group=STRING, kind=STRING, name=STRING)),
+    )
+    | {"oneOf": [{"required": ["wellKnownCACertificates"]}, {"required": ["caCertificateRefs"]}]},
+)
 EXTERNAL_SECRET = fields(
     "data refreshPolicy syncWindows",
     refreshInterval=STRING,
@@ -148,6 +164,7 @@ SPECS = {
     ("keda.sh/v1alpha1", "ScaledObject"): SCALED_OBJECT,
     ("gateway.networking.k8s.io/v1", "HTTPRoute"): HTTP_ROUTE,
     ("gateway.networking.k8s.io/v1", "GRPCRoute"): GRPC_ROUTE,
+    ("gateway.networking.k8s.io/v1", "BackendTLSPolicy"): BACKEND_TLS_POLICY,
     ("external-secrets.io/v1", "ExternalSecret"): EXTERNAL_SECRET,
     ("monitoring.coreos.com/v1", "PodMonitor"): POD_MONITOR,
     ("monitoring.coreos.com/v1", "PrometheusRule"): PROMETHEUS_RULE,

@@ -19,8 +19,11 @@ SECRETS = {
     "ailoop-nats-routes": {"password"},
     "ailoop-edge": {"token"},
     "ailoop-edge-keys": {"keys.yaml"},
+    "ailoop-edge-tls": {"tls.crt", "tls.key"},
     "ailoop-providers": None,
 }
+# ConfigMaps that the operator makes, and their keys.
+CONFIG_MAPS = {"ailoop-edge-ca": {"ca.crt"}}
 OTLP_HTTP_PORT = ":4318"
 CREDENTIALS = "/var/run/secrets/ailoop"
 # What each port of a service answers to.

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from . import autoscaling, availability, nats, network, pods, references, routes, schemas
+from . import autoscaling, availability, nats, network, pods, references, routes, schemas, tls
 from .network import INTERNET6, Surroundings
 from .paths import CHART
 from .render import render_chart
@@ -40,6 +40,7 @@ SETUPS = [
         ),
         is_production=True,
     ),
+    Setup("ci/edge-tls-values.yaml"),
     Setup("ci/hpa-values.yaml"),
     Setup("ci/nothing-values.yaml", has_budgets=False),
     Setup("ci/ipv6-values.yaml", Surroundings(local_dns=(), internet=(INTERNET6,), load_balancers=("2001:db8::7",))),
@@ -58,6 +59,7 @@ def check(documents, around=Surroundings(), is_production=False, has_budgets=Tru
     network.check(documents, around)
     autoscaling.check(documents)
     routes.check(documents)
+    tls.check(documents)
     if has_budgets:
         availability.check(documents)
     if is_production:

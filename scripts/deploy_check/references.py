@@ -2,9 +2,12 @@
 
 import re
 
-from .facts import SECRETS
+from .facts import CONFIG_MAPS, SECRETS
 from .refused import name_of, refuse_unless
 from .workloads import containers, environment, named, of_kind, ports, selects, workloads
+
+# Ends of the names of variables that name a file.
+FILES = ("CREDENTIALS", "KEYS_FILE", "CA_FILE", "TLS__CERTIFICATE", "TLS__KEY")
 
 
 def check(documents):
@@ -21,7 +24,8 @@ def templates_of(documents):
 
 
 def check_volumes(documents):
-    maps, accounts = named(documents, "ConfigMap"), named(documents, "ServiceAccount")
+    accounts = named(documents, "ServiceAccount")
+    maps = {name: set(document["data"]) for name, document in named(documents, "ConfigMap").items()} | CONFIG_MAPS
     for document, template in workloads(documents):
         place, pod = name_of(document), template["spec"]
         if document["kind"] != "Pod":
@@ -42,7 +46,7 @@ def check_volumes(documents):
                 name in maps, place, f"ConfigMap {name} of volume {volume['name']} does not exist", "correct the name"
             )
             for item in volume["configMap"].get("items", []):
-                known = item["key"] in maps[name]["data"]
+                known = item["key"] in maps[name]
                 refuse_unless(
                     known, place, f"{item['key']} is not in ConfigMap {name}", "add the file, or remove the item"
                 )
@@ -78,7 +82,7 @@ def directories(container):
     found = {
         name: value for name, value in values.items() if name in ("AILOOP_CONFIG", "AILOOP__COMPOSER__PROMPTS_DIR")
     }
-    files = {name: value for name, value in values.items() if name.endswith("CREDENTIALS") and value.startswith("/")}
+    files = {name: value for name, value in values.items() if name.endswith(FILES) and value.startswith("/")}
     return found | {name: value.rpartition("/")[0] for name, value in files.items()}
 
 
@@ -153,6 +157,14 @@ def check_targets(documents):
             refuse_unless(
                 has, name_of(document), f"port {endpoint['port']} is of no container", "name a port of the container"
             )
+    for document in of_kind(documents, "BackendTLSPolicy"):
+        for target in document["spec"]["targetRefs"]:
+            problem = f"Service {target['name']} does not exist"
+            refuse_unless(target["name"] in services, name_of(document), problem, "correct targetRefs")
+        for authority in document["spec"]["validation"].get("caCertificateRefs", []):
+            problem = f"ConfigMap {authority['name']} has no key ca.crt"
+            has = "ca.crt" in CONFIG_MAPS.get(authority["name"], ())
+            refuse_unless(has, name_of(document), problem, "name a ConfigMap with the authority of the certificate")
     for document in of_kind(documents, "HTTPRoute", "GRPCRoute"):
         for backend in (b for rule in document["spec"]["rules"] for b in rule["backendRefs"]):
             service = services.get(backend["name"])

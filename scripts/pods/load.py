@@ -78,7 +78,7 @@ class Load:
 
     def __init__(self, cluster, client, ailoop, url, token, workers=4):
         self.cluster, self.client, self.ailoop = cluster, client, ailoop
-        self.env = {"AILOOP_URL": url, "AILOOP_TOKEN": token, "AILOOP_PLAINTEXT": "true"}
+        self.env = {"AILOOP_GRPC_URL": url, "AILOOP_TOKEN": token, "AILOOP_PLAINTEXT": "true"}
         self.turns, self._stop, self._lock = [], threading.Event(), threading.Lock()
         self.worker_count = workers
         self.models = ["rehearsal"]  # of the sessions, in turn

@@ -131,7 +131,7 @@ async fn session_that_waits_for_its_client_says_so_and_a_stop_cancels_the_call()
     ws.ok("session.watch", &json!({"session_id": "s"})).await?;
     data_of(&mut ws, "tool_call.waiting").await?;
 
-    let work_dir = WorkDir::new()?.with("AILOOP_URL", fleet.url());
+    let work_dir = WorkDir::new()?.with("AILOOP_GRPC_URL", fleet.url());
     let described = work_dir.run(["describe", "s"]).await?;
     let shown = &described.stdout;
     assert!(shown.contains("waits for the client: call c1-1-1 of tool click"), "{shown}");

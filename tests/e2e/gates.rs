@@ -111,7 +111,7 @@ async fn gate_by_argument_rule_approved_with_changes_runs_the_changed_call() -> 
     let client = fleet.client().await?;
     client.start("s", "go").await?;
     client.watch("s").await?.until("gate.opened", |_| true).await?;
-    let work_dir = WorkDir::new()?.with("AILOOP_URL", fleet.url());
+    let work_dir = WorkDir::new()?.with("AILOOP_GRPC_URL", fleet.url());
     let listed = work_dir.run(["approvals", "--json"]).await?;
     let [listed] = &listed.events()?[..] else { panic!("{listed:?}") };
     assert_eq!((&listed["tool"], &listed["arguments"]), (&json!("write"), &json!({"path": "/etc/passwd"})));
@@ -160,7 +160,7 @@ async fn question_of_the_model_answered_by_the_user_is_its_result() -> anyhow::R
     client.start("s", "go").await?;
     let opened = client.watch("s").await?.until("gate.opened", |_| true).await?;
     assert_eq!((&opened.data["kind"], &opened.data["arguments"]), (&json!("question"), &question));
-    let work_dir = WorkDir::new()?.with("AILOOP_URL", fleet.url());
+    let work_dir = WorkDir::new()?.with("AILOOP_GRPC_URL", fleet.url());
     // The index is written beside the event.
     eventually("the question is listed", async || {
         work_dir.run(["approvals"]).await.is_ok_and(|listed| listed.stdout.contains("Which one?"))

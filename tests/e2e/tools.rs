@@ -26,7 +26,7 @@ impl ToolFleet {
     async fn start() -> anyhow::Result<Self> {
         let model = ModelServer::with_replies(Vec::new()).await?;
         let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
-        let work_dir = WorkDir::new()?.with("AILOOP_URL", fleet.url()).with("AILOOP__NATS__URL", fleet.nats.url());
+        let work_dir = WorkDir::new()?.with("AILOOP_GRPC_URL", fleet.url()).with("AILOOP__NATS__URL", fleet.nats.url());
         Ok(Self { fleet, work_dir })
     }
 

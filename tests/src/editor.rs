@@ -27,7 +27,7 @@ impl Editor {
     pub fn start(url: &str, arguments: &[&str]) -> anyhow::Result<Self> {
         let work_dir = WorkDir::new()?;
         let mut command = cli::command(work_dir.path())?;
-        command.arg("acp").args(arguments).env("AILOOP_URL", url);
+        command.arg("acp").args(arguments).env("AILOOP_GRPC_URL", url);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
         let input = Some(child.stdin.take().context("stdin")?);
         let output = BufReader::new(child.stdout.take().context("stdout")?).lines();

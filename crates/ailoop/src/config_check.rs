@@ -26,9 +26,19 @@ use crate::schemas::ConfigFile;
 
 /// Mistakes that are shown: a file of another kind would have one in every line.
 const MISTAKES_MAX: usize = 100;
-/// Variables that are read besides those of the sections.
-const OTHER_VARIABLES: &[&str] =
-    &["AILOOP_CONFIG", "AILOOP_NATS_SERVER", "AILOOP_NATS_URL", "AILOOP_TOKEN", "AILOOP_URL"];
+/// Variables that the binary and the SDKs read besides those of the sections.
+const OTHER_VARIABLES: &[&str] = &[
+    "AILOOP_API_KEY",
+    "AILOOP_CA_FILE",
+    "AILOOP_CONFIG",
+    "AILOOP_CONTEXT",
+    "AILOOP_GRPC_URL",
+    "AILOOP_NATS_SERVER",
+    "AILOOP_NATS_URL",
+    "AILOOP_PLAINTEXT",
+    "AILOOP_TOKEN",
+    "AILOOP_URL",
+];
 
 /// Checks the environment and the files of the configuration directory. A file that is absent is the one that the
 /// binary contains.

@@ -13,6 +13,7 @@ from ..refused import Refused
 from ..render import render_chart
 from .alerts import DASHBOARD_CHANGES, RULE_CHANGES
 from .changes import CHANGES, EDGE, EVERYTHING, find, set_variable
+from .tls import TLS_CHANGES
 from .values import VALUES
 
 
@@ -31,8 +32,9 @@ def must_refuse(what, place, check, *arguments):
 
 
 def plant_changes():
-    documents = EVERYTHING.render()
-    for check, rows in CHANGES:
+    rendered = {}
+    for setup, check, rows in [*((EVERYTHING, check, rows) for check, rows in CHANGES), *TLS_CHANGES]:
+        documents = rendered.get(setup.file) or rendered.setdefault(setup.file, setup.render())
         for what, target, change, place in rows:
             copies = copy.deepcopy(documents)
             change(find(copies, target))

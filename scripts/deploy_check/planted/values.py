@@ -42,5 +42,11 @@ VALUES = [
     ),
     ("a route without a gateway", {"gatewayApi": {"enabled": True}}, "gatewayApi.parentRefs"),
     ("a store without a name", {"externalSecrets": {"enabled": True}}, "externalSecrets.store.name"),
+    ("an authority without a certificate", {"edge": {"tls": {"caConfigMap": "ca"}}}, "secrets.edgeTls"),
+    (
+        "a certificate that no volume brings",
+        {"config": {"settings": {"edge": {"tls": {"certificate": "/tls.crt", "key": "/tls.key"}}}}},
+        "secrets.edgeTls",
+    ),
     ("an edge that nobody reaches", {"networkPolicy": {"edge": {"from": []}}}, "networkPolicy.edge"),
 ]

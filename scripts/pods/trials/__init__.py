@@ -39,7 +39,7 @@ def followed(setup):
 def session(cluster, client, *words, namespace="ailoop", token=None):
     """Runs `ailoop` with these words in a client pod, at the edge: (exit code, output)."""
     url, current = entrance(cluster, namespace)
-    return cluster.exec_in_pod(client, [sys.argv[1], *words], env={"AILOOP_URL": url, "AILOOP_TOKEN": token or current, "AILOOP_PLAINTEXT": "true"})
+    return cluster.exec_in_pod(client, [sys.argv[1], *words], env={"AILOOP_GRPC_URL": url, "AILOOP_TOKEN": token or current, "AILOOP_PLAINTEXT": "true"})
 
 
 def can_reach(pod, address, port, timeout=1.5):

@@ -68,8 +68,8 @@ function toEvent(topic: string, text: string): Event {
   } catch (cause) {
     throw new AiloopError(`the event ${topic} is not JSON`, { code: "internal", cause });
   }
-  // A failed stream ends with problem details, under the name that events of the topic `error` have too.
-  if (topic === "error" && !("data" in fields)) throw fromProblem(fields);
+  // A failed stream ends with problem details.
+  if (topic === "watch.failed") throw fromProblem(fields);
   const sessionId = String(fields["session_id"]);
   const id = String(fields["id"] ?? "");
   return {

@@ -9,7 +9,7 @@ use clap::Args;
 pub struct FleetTarget {
     /// The gRPC address of the edge, such as <http://127.0.0.1:7071> [default: that of the context, else from
     /// .ailoop/run.json of this directory, else that of the current context]
-    #[arg(long, env = "AILOOP_URL")]
+    #[arg(long, env = "AILOOP_GRPC_URL")]
     pub url: Option<String>,
     /// The token for the edge, if it needs one
     #[arg(long, env = "AILOOP_TOKEN", hide_env_values = true)]

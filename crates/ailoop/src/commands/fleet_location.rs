@@ -4,7 +4,7 @@ use service::common::CommonSettings;
 use std::path::Path;
 
 use bus::NatsConfig;
-use configuration::Settings;
+use configuration::{Settings, env};
 use contract::ErrorCode;
 
 use crate::args::FleetTarget;
@@ -13,9 +13,12 @@ use crate::contexts::{Context, Contexts};
 use crate::failure::CommandFailure;
 use crate::instance::{Home, RunFile};
 
+/// The variable with the address of the edge for the SDKs.
+pub(super) const HTTP_ADDRESS: &str = "AILOOP_URL";
+
 /// The fleet that a command is for.
 pub(super) enum FleetLocation {
-    /// The address in `--url` or `AILOOP_URL`, or that of a context.
+    /// The address in `--url` or `AILOOP_GRPC_URL`, or that of a context.
     Edge(EdgeTarget),
     /// The fleet that runs in this directory, and its token.
     Directory(Home, RunFile, Option<String>),
@@ -95,10 +98,21 @@ fn find_fleet_where(
 /// Connects to the fleet of a command, which must be running.
 pub(super) async fn connect(target: &FleetTarget) -> Result<EdgeClient, CommandFailure> {
     let fleet = find_fleet(target)?.ok_or_else(|| {
-        CommandFailure::new(ErrorCode::Unavailable, "no fleet runs in this directory")
-            .help("start one with `ailoop up`, or name one with --url, AILOOP_URL or `ailoop context`")
+        let help = http_address_hint(env(HTTP_ADDRESS).as_deref()).unwrap_or_else(|| {
+            "start one with `ailoop up`, or name one with --url, AILOOP_GRPC_URL or `ailoop context`".to_owned()
+        });
+        CommandFailure::new(ErrorCode::Unavailable, "no fleet runs in this directory").help(help)
     })?;
     fleet.connect().await
+}
+
+/// What to do if no fleet was found, although the address for the SDKs is known.
+pub(super) fn http_address_hint(url: Option<&str>) -> Option<String> {
+    let url = url.filter(|url| !url.is_empty())?;
+    Some(format!(
+        "{HTTP_ADDRESS} is {url}, the HTTP address for the SDKs, which this command does not read: set AILOOP_GRPC_URL \
+         or --url to the gRPC address of the edge, such as http://127.0.0.1:7071"
+    ))
 }
 
 /// Returns how to reach NATS: at `url`, else where the fleet of this directory has it, else as configured.

@@ -1,10 +1,11 @@
 //! `ailoop run`: one prompt to its end, in the running fleet or in a fleet of its own.
 
+use configuration::env;
 use configuration::models::is_key_set;
 use contract::ErrorCode;
 
 use super::conversation::{Conversation, FleetLifetime};
-use super::fleet_location::find_shared_fleet;
+use super::fleet_location::{HTTP_ADDRESS, find_shared_fleet, http_address_hint};
 use crate::args::RunArgs;
 use crate::client;
 use crate::default_model::ModelChoice;
@@ -34,6 +35,9 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
         return Ok(Exit::Interrupted);
     };
     let plan = plan?;
+    if let Some(hint) = http_address_hint(env(HTTP_ADDRESS).as_deref()) {
+        terminal.note(Style::Warn, &format!("no fleet was found, so this command starts its own; {hint}"));
+    }
     note_model(terminal, plan.choice());
     let files = format!("tools read {} and write {}", plan.root().display(), plan.out().display());
     terminal.note(Style::Faint, &files);

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from .event import Event
 from .request import ApiBase, AsyncApiBase, Request
-from .types import AgentList, CallList, ClosedMail, CommandReply, FleetToolList, FullResult, GateList, History, MailList, ModelList, SentMail, SessionPage, SessionSummary, Transcript
+from .types import AgentList, BudgetList, CallList, ClosedMail, CommandReply, DeadLetter, DeadLetterList, DeadLetterRetry, FleetStatus, FleetToolList, FullResult, GateList, History, MailList, ModelList, QueueList, RepairReport, ReplayReport, SentMail, SessionDescription, SessionPage, SessionSummary, SessionTrace, StatsList, Transcript
 
 
 def _agents_list() -> Request:
@@ -173,17 +173,17 @@ class AsyncApi(AsyncApiBase):
         result: AgentList = await self._send(_agents_list())
         return result
 
-    async def budgets_list(self) -> dict[str, Any]:
+    async def budgets_list(self) -> BudgetList:
         """List the budgets of the tenant."""
-        result: dict[str, Any] = await self._send(_budgets_list())
+        result: BudgetList = await self._send(_budgets_list())
         return result
 
-    async def budgets_reset(self, *, budget: str) -> dict[str, Any]:
+    async def budgets_reset(self, *, budget: str) -> BudgetList:
         """Forget what was spent of a budget.
 
         budget: Name of the budget, as the list has it.
         """
-        result: dict[str, Any] = await self._send(_budgets_reset(budget=budget))
+        result: BudgetList = await self._send(_budgets_reset(budget=budget))
         return result
 
     async def calls_list(self, session_id: str, *, limit: int | None = None) -> CallList:
@@ -202,37 +202,37 @@ class AsyncApi(AsyncApiBase):
         result: CallList = await self._send(_calls_list_all(limit=limit))
         return result
 
-    async def dead_drop(self, session_id: str, kind: str, id: str) -> dict[str, Any]:
+    async def dead_drop(self, session_id: str, kind: str, id: str) -> DeadLetter:
         """Remove a dead letter."""
-        result: dict[str, Any] = await self._send(_dead_drop(session_id, kind, id))
+        result: DeadLetter = await self._send(_dead_drop(session_id, kind, id))
         return result
 
-    async def dead_list(self, *, session_id: str | None = None) -> dict[str, Any]:
+    async def dead_list(self, *, session_id: str | None = None) -> DeadLetterList:
         """List dead letters.
 
         session_id: Only those of this session.
         """
-        result: dict[str, Any] = await self._send(_dead_list(session_id=session_id))
+        result: DeadLetterList = await self._send(_dead_list(session_id=session_id))
         return result
 
-    async def dead_retry(self, session_id: str, kind: str, id: str) -> dict[str, Any]:
+    async def dead_retry(self, session_id: str, kind: str, id: str) -> DeadLetterRetry:
         """Send the command of a dead letter again."""
-        result: dict[str, Any] = await self._send(_dead_retry(session_id, kind, id))
+        result: DeadLetterRetry = await self._send(_dead_retry(session_id, kind, id))
         return result
 
-    async def dead_show(self, session_id: str, kind: str, id: str) -> dict[str, Any]:
+    async def dead_show(self, session_id: str, kind: str, id: str) -> DeadLetter:
         """Get a dead letter with its body."""
-        result: dict[str, Any] = await self._send(_dead_show(session_id, kind, id))
+        result: DeadLetter = await self._send(_dead_show(session_id, kind, id))
         return result
 
-    async def fleet_queues(self) -> dict[str, Any]:
+    async def fleet_queues(self) -> QueueList:
         """Get the depth of each queue."""
-        result: dict[str, Any] = await self._send(_fleet_queues())
+        result: QueueList = await self._send(_fleet_queues())
         return result
 
-    async def fleet_status(self) -> dict[str, Any]:
+    async def fleet_status(self) -> FleetStatus:
         """Get the processes of the fleet, its queues and its storage."""
-        result: dict[str, Any] = await self._send(_fleet_status())
+        result: FleetStatus = await self._send(_fleet_status())
         return result
 
     async def gates_list(self, session_id: str, *, limit: int | None = None) -> GateList:
@@ -334,9 +334,9 @@ class AsyncApi(AsyncApiBase):
         result: CommandReply = await self._send(_session_configure(session_id, agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, model=model, wait=wait))
         return result
 
-    async def session_describe(self, session_id: str) -> dict[str, Any]:
+    async def session_describe(self, session_id: str) -> SessionDescription:
         """Get what a session waits for, and what to do about it."""
-        result: dict[str, Any] = await self._send(_session_describe(session_id))
+        result: SessionDescription = await self._send(_session_describe(session_id))
         return result
 
     async def session_get(self, session_id: str) -> SessionSummary:
@@ -371,17 +371,17 @@ class AsyncApi(AsyncApiBase):
         result: CommandReply = await self._send(_session_pause(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
 
-    async def session_repair(self, session_id: str) -> dict[str, Any]:
+    async def session_repair(self, session_id: str) -> RepairReport:
         """Perform the effects of a session again, after a stream lost messages."""
-        result: dict[str, Any] = await self._send(_session_repair(session_id))
+        result: RepairReport = await self._send(_session_repair(session_id))
         return result
 
-    async def session_replay(self, session_id: str, *, at: int | None = None) -> dict[str, Any]:
+    async def session_replay(self, session_id: str, *, at: int | None = None) -> ReplayReport:
         """Fold the log again, and compare.
 
         at: The last slot to fold; the end of the log.
         """
-        result: dict[str, Any] = await self._send(_session_replay(session_id, at=at))
+        result: ReplayReport = await self._send(_session_replay(session_id, at=at))
         return result
 
     async def session_resume(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -423,12 +423,12 @@ class AsyncApi(AsyncApiBase):
         result: CommandReply = await self._send(_session_start(agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, interactive=interactive, messages=messages, model=model, parameters=parameters, prompt=prompt, resume_from=resume_from, session_id=session_id, streaming=streaming, tools=tools, wait=wait))
         return result
 
-    async def session_stats(self, *, since: str | None = None) -> dict[str, Any]:
+    async def session_stats(self, *, since: str | None = None) -> StatsList:
         """Get statistics of sessions by agent and model.
 
         since: Only sessions that started at or after this time.
         """
-        result: dict[str, Any] = await self._send(_session_stats(since=since))
+        result: StatsList = await self._send(_session_stats(since=since))
         return result
 
     async def session_stop(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -439,9 +439,9 @@ class AsyncApi(AsyncApiBase):
         result: CommandReply = await self._send(_session_stop(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
 
-    async def session_trace(self, session_id: str) -> dict[str, Any]:
+    async def session_trace(self, session_id: str) -> SessionTrace:
         """Get the spans of a session."""
-        result: dict[str, Any] = await self._send(_session_trace(session_id))
+        result: SessionTrace = await self._send(_session_trace(session_id))
         return result
 
     async def session_transcript(self, session_id: str, *, after: int | None = None, limit: int | None = None) -> Transcript:
@@ -454,7 +454,7 @@ class AsyncApi(AsyncApiBase):
         return result
 
     def session_watch(self, session_id: str, *, from_seq: int | None = None, no_chunks: bool | None = None) -> AsyncGenerator[Event, None]:
-        """Follow a session as server-sent events: `id` is the `seq`, `event` the topic, `data` the event. One connection; `Session.events` reconnects."""
+        """Follow a session as server-sent events. One connection; `Session.events` reconnects."""
         return self._stream(_session_watch(session_id, from_seq=from_seq, no_chunks=no_chunks))
 
     async def tools_list(self) -> FleetToolList:
@@ -476,17 +476,17 @@ class Api(ApiBase):
         result: AgentList = self._send(_agents_list())
         return result
 
-    def budgets_list(self) -> dict[str, Any]:
+    def budgets_list(self) -> BudgetList:
         """List the budgets of the tenant."""
-        result: dict[str, Any] = self._send(_budgets_list())
+        result: BudgetList = self._send(_budgets_list())
         return result
 
-    def budgets_reset(self, *, budget: str) -> dict[str, Any]:
+    def budgets_reset(self, *, budget: str) -> BudgetList:
         """Forget what was spent of a budget.
 
         budget: Name of the budget, as the list has it.
         """
-        result: dict[str, Any] = self._send(_budgets_reset(budget=budget))
+        result: BudgetList = self._send(_budgets_reset(budget=budget))
         return result
 
     def calls_list(self, session_id: str, *, limit: int | None = None) -> CallList:
@@ -505,37 +505,37 @@ class Api(ApiBase):
         result: CallList = self._send(_calls_list_all(limit=limit))
         return result
 
-    def dead_drop(self, session_id: str, kind: str, id: str) -> dict[str, Any]:
+    def dead_drop(self, session_id: str, kind: str, id: str) -> DeadLetter:
         """Remove a dead letter."""
-        result: dict[str, Any] = self._send(_dead_drop(session_id, kind, id))
+        result: DeadLetter = self._send(_dead_drop(session_id, kind, id))
         return result
 
-    def dead_list(self, *, session_id: str | None = None) -> dict[str, Any]:
+    def dead_list(self, *, session_id: str | None = None) -> DeadLetterList:
         """List dead letters.
 
         session_id: Only those of this session.
         """
-        result: dict[str, Any] = self._send(_dead_list(session_id=session_id))
+        result: DeadLetterList = self._send(_dead_list(session_id=session_id))
         return result
 
-    def dead_retry(self, session_id: str, kind: str, id: str) -> dict[str, Any]:
+    def dead_retry(self, session_id: str, kind: str, id: str) -> DeadLetterRetry:
         """Send the command of a dead letter again."""
-        result: dict[str, Any] = self._send(_dead_retry(session_id, kind, id))
+        result: DeadLetterRetry = self._send(_dead_retry(session_id, kind, id))
         return result
 
-    def dead_show(self, session_id: str, kind: str, id: str) -> dict[str, Any]:
+    def dead_show(self, session_id: str, kind: str, id: str) -> DeadLetter:
         """Get a dead letter with its body."""
-        result: dict[str, Any] = self._send(_dead_show(session_id, kind, id))
+        result: DeadLetter = self._send(_dead_show(session_id, kind, id))
         return result
 
-    def fleet_queues(self) -> dict[str, Any]:
+    def fleet_queues(self) -> QueueList:
         """Get the depth of each queue."""
-        result: dict[str, Any] = self._send(_fleet_queues())
+        result: QueueList = self._send(_fleet_queues())
         return result
 
-    def fleet_status(self) -> dict[str, Any]:
+    def fleet_status(self) -> FleetStatus:
         """Get the processes of the fleet, its queues and its storage."""
-        result: dict[str, Any] = self._send(_fleet_status())
+        result: FleetStatus = self._send(_fleet_status())
         return result
 
     def gates_list(self, session_id: str, *, limit: int | None = None) -> GateList:
@@ -637,9 +637,9 @@ class Api(ApiBase):
         result: CommandReply = self._send(_session_configure(session_id, agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, model=model, wait=wait))
         return result
 
-    def session_describe(self, session_id: str) -> dict[str, Any]:
+    def session_describe(self, session_id: str) -> SessionDescription:
         """Get what a session waits for, and what to do about it."""
-        result: dict[str, Any] = self._send(_session_describe(session_id))
+        result: SessionDescription = self._send(_session_describe(session_id))
         return result
 
     def session_get(self, session_id: str) -> SessionSummary:
@@ -674,17 +674,17 @@ class Api(ApiBase):
         result: CommandReply = self._send(_session_pause(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
 
-    def session_repair(self, session_id: str) -> dict[str, Any]:
+    def session_repair(self, session_id: str) -> RepairReport:
         """Perform the effects of a session again, after a stream lost messages."""
-        result: dict[str, Any] = self._send(_session_repair(session_id))
+        result: RepairReport = self._send(_session_repair(session_id))
         return result
 
-    def session_replay(self, session_id: str, *, at: int | None = None) -> dict[str, Any]:
+    def session_replay(self, session_id: str, *, at: int | None = None) -> ReplayReport:
         """Fold the log again, and compare.
 
         at: The last slot to fold; the end of the log.
         """
-        result: dict[str, Any] = self._send(_session_replay(session_id, at=at))
+        result: ReplayReport = self._send(_session_replay(session_id, at=at))
         return result
 
     def session_resume(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -726,12 +726,12 @@ class Api(ApiBase):
         result: CommandReply = self._send(_session_start(agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, interactive=interactive, messages=messages, model=model, parameters=parameters, prompt=prompt, resume_from=resume_from, session_id=session_id, streaming=streaming, tools=tools, wait=wait))
         return result
 
-    def session_stats(self, *, since: str | None = None) -> dict[str, Any]:
+    def session_stats(self, *, since: str | None = None) -> StatsList:
         """Get statistics of sessions by agent and model.
 
         since: Only sessions that started at or after this time.
         """
-        result: dict[str, Any] = self._send(_session_stats(since=since))
+        result: StatsList = self._send(_session_stats(since=since))
         return result
 
     def session_stop(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -742,9 +742,9 @@ class Api(ApiBase):
         result: CommandReply = self._send(_session_stop(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
 
-    def session_trace(self, session_id: str) -> dict[str, Any]:
+    def session_trace(self, session_id: str) -> SessionTrace:
         """Get the spans of a session."""
-        result: dict[str, Any] = self._send(_session_trace(session_id))
+        result: SessionTrace = self._send(_session_trace(session_id))
         return result
 
     def session_transcript(self, session_id: str, *, after: int | None = None, limit: int | None = None) -> Transcript:
@@ -757,7 +757,7 @@ class Api(ApiBase):
         return result
 
     def session_watch(self, session_id: str, *, from_seq: int | None = None, no_chunks: bool | None = None) -> Iterator[Event]:
-        """Follow a session as server-sent events: `id` is the `seq`, `event` the topic, `data` the event. One connection; `Session.events` reconnects."""
+        """Follow a session as server-sent events. One connection; `Session.events` reconnects."""
         return self._stream(_session_watch(session_id, from_seq=from_seq, no_chunks=no_chunks))
 
     def tools_list(self) -> FleetToolList:

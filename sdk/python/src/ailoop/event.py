@@ -77,8 +77,8 @@ async def _read_lines(response: httpx.Response) -> AsyncGenerator[str, None]:
 def _to_event(topic: str, text: str) -> Event:
     try:
         fields = json.loads(text)
-        # A failed stream ends with problem details, under the name that events of the topic `error` have too.
-        if topic == "error" and "data" not in fields:
+        # A failed stream ends with problem details.
+        if topic == "watch.failed":
             raise from_problem(fields, 0)
         # `continuation.progress` has a form of its own: its fields stand where others have `data`.
         return Event(

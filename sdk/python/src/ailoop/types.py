@@ -4,9 +4,11 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-__all__ = ["Agent", "AgentList", "AiChunk", "AiReply", "CallList", "CallResult", "CallWaiting", "ClosedMail", "CommandReply", "Effect", "FleetTool", "FleetToolList", "FullResult", "GateList", "GateOpened", "History", "Mail", "MailList", "Model", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "ReadableCall", "ReadableMessage", "ReadableTurn", "SentMail", "SessionCounters", "SessionEnded", "SessionPage", "SessionSummary", "Spent", "StopReason", "Transcript", "TurnCompleted", "Usage"]
+__all__ = ["Agent", "AgentList", "AgentStats", "AiChunk", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "Mail", "MailList", "Model", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "TraceSpan", "Transcript", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
 
 Effect = Literal["pure", "idempotent", "at_most_once", "reconcilable"]
+
+GateKind = Literal["approval", "question"] | dict[str, Any]
 
 Outcome = Literal["ok", "error", "denied", "timeout", "cancelled", "unknown"]
 
@@ -17,11 +19,11 @@ StopReason = Literal["completed", "max_iterations", "timeout", "token_limit", "c
 Agent = TypedDict(
     "Agent",
     {
-        "id": str,
-        "name": str,
         "aliases": list[str],
-        "model": NotRequired[str],
+        "id": str,
         "is_default": bool,
+        "name": str,
+        "model": NotRequired[str],
     },
 )
 
@@ -32,16 +34,35 @@ AgentList = TypedDict(
     },
 )
 
+AgentStats = TypedDict(
+    "AgentStats",
+    {
+        "agent": str,
+        "completed_rate": float | None,
+        "decisions": dict[str, int],
+        "iterations": int,
+        "limit_hits": int,
+        "model": str,
+        "premature": int,
+        "premature_rate": float | None,
+        "sessions": int,
+        "spent": "Spent",
+        "stop_reasons": dict[str, int],
+        "tool_calls": int,
+        "turns": int,
+    },
+)
+
 AiChunk = TypedDict(
     "AiChunk",
     {
-        "turn": int,
-        "step": int,
         "attempt": str,
-        "index": int,
         "channel": Literal["text", "reasoning"],
         "delta": str,
         "final": bool,
+        "index": int,
+        "step": int,
+        "turn": int,
         "finish_reason": NotRequired[str],
     },
 )
@@ -50,18 +71,42 @@ AiReply = TypedDict(
     "AiReply",
     {
         "call": str,
-        "turn": int,
         "step": int,
         "text": str,
-        "raw": NotRequired[str],
-        "reasoning": NotRequired[str],
-        "tool_calls": NotRequired[list[dict[str, Any]]],
+        "turn": int,
         "finish_reason": NotRequired[str],
-        "raw_finish_reason": NotRequired[str],
-        "spent": NotRequired["Spent"],
-        "provider": NotRequired[str],
-        "model": NotRequired[str],
         "latency_ms": NotRequired[int],
+        "model": NotRequired[str],
+        "provider": NotRequired[str],
+        "raw": NotRequired[str],
+        "raw_finish_reason": NotRequired[str],
+        "reasoning": NotRequired[str],
+        "spent": NotRequired["Spent"],
+        "tool_calls": NotRequired[list[dict[str, Any]]],
+    },
+)
+
+Budget = TypedDict(
+    "Budget",
+    {
+        "budget": str,
+        "ends": str,
+        "per": Literal["hour", "day", "month"],
+        "running": int,
+        "tokens_reserved": int,
+        "tokens_spent": int,
+        "usd_reserved": float,
+        "usd_spent": float,
+        "agent": NotRequired[str],
+        "tokens_max": NotRequired[int],
+        "usd_max": NotRequired[float],
+    },
+)
+
+BudgetList = TypedDict(
+    "BudgetList",
+    {
+        "budgets": list["Budget"],
     },
 )
 
@@ -76,36 +121,36 @@ CallResult = TypedDict(
     "CallResult",
     {
         "call": str,
-        "tool": str,
-        "outcome": "Outcome",
         "content": str,
-        "code": NotRequired[str],
         "duration_ms": int,
-        "whole": NotRequired[dict[str, Any]],
-        "used": NotRequired[dict[str, Any]],
-        "replaces": NotRequired[bool],
-        "performer": NotRequired[str],
+        "outcome": "Outcome",
+        "tool": str,
         "by": NotRequired[str],
+        "code": NotRequired[str],
+        "performer": NotRequired[str],
+        "replaces": NotRequired[bool],
+        "used": NotRequired[dict[str, Any]],
+        "whole": NotRequired[dict[str, Any]],
     },
 )
 
 CallWaiting = TypedDict(
     "CallWaiting",
     {
-        "call": str,
-        "tool": str,
         "arguments": dict[str, Any],
+        "call": str,
+        "deadline": str,
         "effect": "Effect",
         "max_output": int,
-        "deadline": str,
+        "tool": str,
     },
 )
 
 ClosedMail = TypedDict(
     "ClosedMail",
     {
+        "answered": bool,
         "closed": str,
-        "answered": Any,
     },
 )
 
@@ -120,18 +165,77 @@ CommandReply = TypedDict(
     },
 )
 
+DeadLetter = TypedDict(
+    "DeadLetter",
+    {
+        "code": str,
+        "delivered": int,
+        "id": str,
+        "kind": Literal["control", "model", "tool", "timer", "item"],
+        "reason": str,
+        "session_id": str,
+        "stored_at": str,
+        "subject": str,
+        "body": NotRequired[Any],
+    },
+)
+
+DeadLetterList = TypedDict(
+    "DeadLetterList",
+    {
+        "dead": list["DeadLetter"],
+    },
+)
+
+DeadLetterName = TypedDict(
+    "DeadLetterName",
+    {
+        "code": str,
+        "name": str,
+        "reason": str,
+    },
+)
+
+DeadLetterRetry = TypedDict(
+    "DeadLetterRetry",
+    {
+        "command_id": str,
+        "session_id": str,
+    },
+)
+
+Finding = TypedDict(
+    "Finding",
+    {
+        "advice": str,
+        "what": str,
+    },
+)
+
+FleetStatus = TypedDict(
+    "FleetStatus",
+    {
+        "dead_letters": int,
+        "now": str,
+        "queues": list["QueueStatus"],
+        "replicas": list["Replica"],
+        "storage": list["StorageStatus"],
+        "sessions": NotRequired["SessionNumbers"],
+    },
+)
+
 FleetTool = TypedDict(
     "FleetTool",
     {
-        "name": str,
-        "description": str,
-        "parameters": dict[str, Any],
-        "effect": "Effect",
         "approval": Literal["never", "always"],
-        "timeout_ms": NotRequired[int],
-        "max_output": NotRequired[int],
-        "instructions": NotRequired[str],
+        "description": str,
+        "effect": "Effect",
+        "name": str,
+        "parameters": dict[str, Any],
         "version": str,
+        "instructions": NotRequired[str],
+        "max_output": NotRequired[int],
+        "timeout_ms": NotRequired[int],
     },
 )
 
@@ -145,9 +249,9 @@ FleetToolList = TypedDict(
 FullResult = TypedDict(
     "FullResult",
     {
-        "session_id": str,
         "call": str,
         "content": str,
+        "session_id": str,
     },
 )
 
@@ -161,33 +265,33 @@ GateList = TypedDict(
 GateOpened = TypedDict(
     "GateOpened",
     {
-        "gate": str,
-        "kind": Any,
         "arguments_sha256": str,
         "expires": str,
-        "tool": NotRequired[str],
+        "gate": str,
+        "kind": "GateKind",
         "arguments": NotRequired[dict[str, Any]],
         "on_expiry": NotRequired[str],
+        "tool": NotRequired[str],
     },
 )
 
 History = TypedDict(
     "History",
     {
-        "session_id": str,
         "messages": list[dict[str, Any]],
         "seq": int,
+        "session_id": str,
     },
 )
 
 Mail = TypedDict(
     "Mail",
     {
-        "id": str,
         "from": str,
+        "id": str,
+        "sent": str,
         "subject": str,
         "text": str,
-        "sent": str,
         "answers": NotRequired[dict[str, Any]],
     },
 )
@@ -204,14 +308,14 @@ Model = TypedDict(
     "Model",
     {
         "id": str,
-        "provider": NotRequired[str],
-        "multi_tool": NotRequired[bool],
-        "max_parallel_tools": NotRequired[int],
-        "structured_output": NotRequired[bool],
-        "reasoning": NotRequired[bool],
-        "context_window": NotRequired[Any],
-        "max_output": NotRequired[Any],
+        "context_window": NotRequired[int | None],
         "is_default": NotRequired[bool],
+        "max_output": NotRequired[int | None],
+        "max_parallel_tools": NotRequired[int],
+        "multi_tool": NotRequired[bool],
+        "provider": NotRequired[str],
+        "reasoning": NotRequired[bool],
+        "structured_output": NotRequired[bool],
     },
 )
 
@@ -225,69 +329,98 @@ ModelList = TypedDict(
 OpenCall = TypedDict(
     "OpenCall",
     {
-        "call": str,
-        "tool": str,
         "arguments": str,
-        "shortened": NotRequired[bool],
-        "since": str,
+        "call": str,
         "deadline": str,
+        "since": str,
+        "tool": str,
+        "shortened": NotRequired[bool],
     },
 )
 
 OpenGate = TypedDict(
     "OpenGate",
     {
-        "gate": str,
-        "kind": Any,
-        "tool": NotRequired[str],
         "arguments": str,
-        "shortened": NotRequired[bool],
         "arguments_sha256": str,
         "expires": str,
+        "gate": str,
+        "kind": "GateKind",
+        "shortened": NotRequired[bool],
+        "tool": NotRequired[str],
     },
 )
 
 PendingCall = TypedDict(
     "PendingCall",
     {
-        "session_id": str,
         "agent": str,
-        "title": str,
-        "call": str,
-        "tool": str,
         "arguments": str,
-        "shortened": NotRequired[bool],
-        "since": str,
+        "call": str,
         "deadline": str,
+        "session_id": str,
+        "since": str,
+        "title": str,
+        "tool": str,
+        "shortened": NotRequired[bool],
     },
 )
 
 PendingGate = TypedDict(
     "PendingGate",
     {
-        "session_id": str,
         "agent": str,
-        "title": str,
-        "gate": str,
-        "kind": Any,
-        "tool": NotRequired[str],
         "arguments": str,
-        "shortened": NotRequired[bool],
         "arguments_sha256": str,
         "expires": str,
+        "gate": str,
+        "kind": "GateKind",
+        "session_id": str,
+        "title": str,
+        "shortened": NotRequired[bool],
+        "tool": NotRequired[str],
+    },
+)
+
+QueueDepth = TypedDict(
+    "QueueDepth",
+    {
+        "held": int,
+        "queue": str,
+        "waiting": int,
+    },
+)
+
+QueueList = TypedDict(
+    "QueueList",
+    {
+        "queues": list["QueueDepth"],
+        "tenant_waiting_calls_max": int,
+        "waiting_calls_max": int,
+    },
+)
+
+QueueStatus = TypedDict(
+    "QueueStatus",
+    {
+        "held": int,
+        "pullers": int,
+        "queue": str,
+        "waiting": int,
+        "oldest_ms": NotRequired[int],
     },
 )
 
 ReadableCall = TypedDict(
     "ReadableCall",
     {
+        "arguments": str,
         "id": str,
         "tool": str,
-        "arguments": Any,
+        "by": NotRequired[str],
+        "decision": NotRequired[str],
         "outcome": NotRequired["Outcome"],
         "result": NotRequired[str],
-        "decision": NotRequired[str],
-        "by": NotRequired[str],
     },
 )
 
@@ -295,8 +428,8 @@ ReadableMessage = TypedDict(
     "ReadableMessage",
     {
         "role": Literal["user", "assistant"],
-        "time": str,
         "text": str,
+        "time": str,
         "images": NotRequired[int],
         "step": NotRequired[int],
         "tool_calls": NotRequired[list["ReadableCall"]],
@@ -306,10 +439,67 @@ ReadableMessage = TypedDict(
 ReadableTurn = TypedDict(
     "ReadableTurn",
     {
-        "turn": int,
-        "started": str,
         "messages": list["ReadableMessage"],
+        "started": str,
+        "turn": int,
         "stop_reason": NotRequired["StopReason"],
+    },
+)
+
+RepairReport = TypedDict(
+    "RepairReport",
+    {
+        "performed": list[str],
+        "session_id": str,
+    },
+)
+
+ReplayDifference = TypedDict(
+    "ReplayDifference",
+    {
+        "slot": int,
+        "what": str,
+    },
+)
+
+ReplayReport = TypedDict(
+    "ReplayReport",
+    {
+        "commits": list["ReplayedCommit"],
+        "differs": list["ReplayDifference"],
+        "last_slot": int,
+        "phase": "Phase",
+        "seq": int,
+        "session_id": str,
+        "slot": int,
+        "state": dict[str, Any],
+    },
+)
+
+ReplayedCommit = TypedDict(
+    "ReplayedCommit",
+    {
+        "events": list[str],
+        "phase": "Phase",
+        "slot": int,
+        "time": str,
+    },
+)
+
+Replica = TypedDict(
+    "Replica",
+    {
+        "clock_ahead_ms": int,
+        "commit": str,
+        "fold": int,
+        "now": str,
+        "replica": str,
+        "service": str,
+        "started": str,
+        "version": str,
+        "waiting_for": list[str],
+        "warnings": list[str],
+        "work": dict[str, "WorkerLoad"],
     },
 )
 
@@ -324,25 +514,78 @@ SentMail = TypedDict(
 SessionCounters = TypedDict(
     "SessionCounters",
     {
-        "turns": dict[str, int],
-        "iterations": int,
         "decisions": dict[str, int],
+        "iterations": int,
         "premature": int,
         "tool_calls": int,
+        "turns": dict[str, int],
+    },
+)
+
+SessionDescription = TypedDict(
+    "SessionDescription",
+    {
+        "agent": str,
+        "dead_letters": list["DeadLetterName"],
+        "errors": list["SessionError"],
+        "findings": list["Finding"],
+        "model": str,
+        "now": str,
+        "phase": "Phase",
+        "queues": list["QueueStatus"],
+        "seq": int,
+        "session_id": str,
+        "spent": "Spent",
+        "started": str,
+        "step": int,
+        "tally": "SessionCounters",
+        "tenant": str,
+        "title": str,
+        "turn": int,
+        "updated": str,
+        "waiting_inputs": int,
+        "waits": list[dict[str, Any]],
+        "client_calls": NotRequired[list["OpenCall"]],
+        "gates": NotRequired[list["OpenGate"]],
+        "parent": NotRequired[str],
+        "stop_reason": NotRequired["StopReason"],
+        "timer": NotRequired[str],
     },
 )
 
 SessionEnded = TypedDict(
     "SessionEnded",
     {
-        "reason": Literal["completed", "stopped", "error", "expired"],
-        "stop_reason": NotRequired["StopReason"],
-        "status": NotRequired[str],
         "final_response": str,
         "iterations": int,
+        "reason": Literal["completed", "stopped", "error", "expired"],
         "spent": "Spent",
         "by": NotRequired[str],
         "note": NotRequired[str],
+        "status": NotRequired[str],
+        "stop_reason": NotRequired["StopReason"],
+    },
+)
+
+SessionError = TypedDict(
+    "SessionError",
+    {
+        "code": str,
+        "during": str,
+        "message": str,
+        "retryable": bool,
+        "time": str,
+    },
+)
+
+SessionNumbers = TypedDict(
+    "SessionNumbers",
+    {
+        "ended": int,
+        "idle": int,
+        "paused": int,
+        "running": int,
+        "with_gates": int,
     },
 )
 
@@ -357,31 +600,68 @@ SessionPage = TypedDict(
 SessionSummary = TypedDict(
     "SessionSummary",
     {
-        "session_id": str,
-        "tenant": str,
-        "phase": "Phase",
         "agent": str,
         "model": str,
+        "phase": "Phase",
+        "seq": int,
+        "session_id": str,
+        "spent": "Spent",
+        "started": str,
+        "step": int,
+        "tally": "SessionCounters",
+        "tenant": str,
         "title": str,
         "turn": int,
-        "step": int,
-        "seq": int,
-        "started": str,
         "updated": str,
-        "spent": "Spent",
-        "stop_reason": NotRequired["StopReason"],
-        "parent": NotRequired[str],
-        "tally": "SessionCounters",
-        "gates": NotRequired[list["OpenGate"]],
         "client_calls": NotRequired[list["OpenCall"]],
+        "gates": NotRequired[list["OpenGate"]],
+        "parent": NotRequired[str],
+        "stop_reason": NotRequired["StopReason"],
+    },
+)
+
+SessionTrace = TypedDict(
+    "SessionTrace",
+    {
+        "session_id": str,
+        "turns": list["TurnTrace"],
     },
 )
 
 Spent = TypedDict(
     "Spent",
     {
-        "usage": "Usage",
         "cost_usd": float,
+        "usage": "Usage",
+    },
+)
+
+StatsList = TypedDict(
+    "StatsList",
+    {
+        "stats": list["AgentStats"],
+    },
+)
+
+StorageStatus = TypedDict(
+    "StorageStatus",
+    {
+        "bytes": int,
+        "messages": int,
+        "name": str,
+    },
+)
+
+TraceSpan = TypedDict(
+    "TraceSpan",
+    {
+        "attributes": dict[str, Any],
+        "end_ms": int,
+        "id": str,
+        "name": str,
+        "start_ms": int,
+        "error": NotRequired[str],
+        "parent": NotRequired[str],
     },
 )
 
@@ -390,31 +670,50 @@ Transcript = TypedDict(
     {
         "session_id": str,
         "turns": list["ReadableTurn"],
-        "next_after": NotRequired[int],
         "is_incomplete": NotRequired[bool],
+        "next_after": NotRequired[int],
     },
 )
 
 TurnCompleted = TypedDict(
     "TurnCompleted",
     {
-        "turn": int,
-        "stop_reason": "StopReason",
-        "status": NotRequired[str],
-        "iterations": int,
         "final_response": str,
+        "iterations": int,
         "spent": "Spent",
+        "stop_reason": "StopReason",
+        "turn": int,
         "by": NotRequired[str],
         "note": NotRequired[str],
+        "status": NotRequired[str],
+    },
+)
+
+TurnTrace = TypedDict(
+    "TurnTrace",
+    {
+        "has_ended": bool,
+        "is_sampled": bool,
+        "spans": list["TraceSpan"],
+        "trace_id": str,
+        "turn": int,
     },
 )
 
 Usage = TypedDict(
     "Usage",
     {
+        "cached": int,
         "input": int,
         "output": int,
-        "cached": int,
         "reasoning": int,
+    },
+)
+
+WorkerLoad = TypedDict(
+    "WorkerLoad",
+    {
+        "max": int,
+        "running": int,
     },
 )

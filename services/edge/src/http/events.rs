@@ -15,6 +15,7 @@ use crate::method::Method;
 use crate::params::{self, WatchParams};
 use crate::request_trace;
 use crate::session_api::SessionApi;
+use crate::watch::WATCH_FAILED;
 use crate::watch::event_stream::EventStream;
 use crate::watch::viewer_event::ViewerEvent;
 
@@ -61,7 +62,7 @@ fn to_event(event: &ViewerEvent) -> Event {
 /// Makes the last frame of a stream that failed. A client of a draining edge connects again at once.
 fn to_error_event(error: &ApiError) -> Event {
     let body = serde_json::to_string(&Problem::new(error)).unwrap_or_default();
-    let frame = Event::default().event("error").data(body);
+    let frame = Event::default().event(WATCH_FAILED).data(body);
     match error.retry_after {
         Some(after) if error.code == ErrorCode::Draining => frame.retry(after),
         Some(_) | None => frame,

@@ -4,6 +4,7 @@ mod errors;
 mod events;
 mod openapi;
 mod request;
+mod results;
 mod route;
 mod routes;
 

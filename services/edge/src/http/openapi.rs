@@ -5,9 +5,14 @@ use std::sync::OnceLock;
 use contract::limits::CLIENT_TOOLS_MAX;
 use serde_json::{Map, Value, json};
 
+use super::results::{event_data, reference, result_of, schemas};
 use super::route::{Field, FieldKind, HttpVerb, Route};
 use super::routes::ROUTES;
 use crate::method::Method;
+
+/// What the stream of a session has.
+const EVENTS: &str = "Server-sent events: `id` is the `seq`, `event` the topic, and `data` the event, whose `data` \
+    `x-event-data` describes by topic. `watch.failed` ends a stream that failed; its data are a `Problem`.";
 
 /// Returns the document, which is built once.
 pub(super) fn document() -> &'static Value {
@@ -37,10 +42,10 @@ fn build() -> Value {
                 "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or `edge.token`."},
                 "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
             },
-            "schemas": {"Problem": problem(), "CommandReply": command_reply()},
+            "schemas": schemas(),
             "responses": {"Problem": {
                 "description": "The request failed: problem details of RFC 9457.",
-                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                "content": {"application/problem+json": {"schema": reference("Problem")}},
             }},
         },
     })
@@ -79,20 +84,21 @@ fn operation(route: &Route) -> Value {
 
 fn responses(route: &Route) -> Value {
     let problem = json!({"$ref": "#/components/responses/Problem"});
-    let json_body = |schema: Value| json!({"application/json": {"schema": schema}});
     let mut responses = Map::new();
-    if route.method == Method::WatchSession {
-        let content = json!({"text/event-stream": {"schema": {"type": "string"}}});
-        responses.insert("200".to_owned(), json!({"description": "The events.", "content": content}));
-    } else if route.is_command() {
-        let reply = json_body(json!({"$ref": "#/components/schemas/CommandReply"}));
-        let done = if route.method == Method::StartSession { "201" } else { "200" };
-        responses.insert(done.to_owned(), json!({"description": "The commit is in the log.", "content": reply}));
-        let stored = "The command is stored, and will be handled.";
-        responses.insert("202".to_owned(), json!({"description": stored, "content": reply}));
+    if let Some(result) = result_of(route.method) {
+        let content = json!({"application/json": {"schema": reference(result)}});
+        if route.is_command() {
+            let done = if route.method == Method::StartSession { "201" } else { "200" };
+            responses.insert(done.to_owned(), json!({"description": "The commit is in the log.", "content": content}));
+            let stored = "The command is stored, and will be handled.";
+            responses.insert("202".to_owned(), json!({"description": stored, "content": content}));
+        } else {
+            responses.insert("200".to_owned(), json!({"description": "The result.", "content": content}));
+        }
     } else {
-        let content = json_body(json!({"type": "object"}));
-        responses.insert("200".to_owned(), json!({"description": "The result.", "content": content}));
+        let frames = json!({"schema": {"type": "string"}, "x-event-data": event_data()});
+        let content = json!({"text/event-stream": frames});
+        responses.insert("200".to_owned(), json!({"description": EVENTS, "content": content}));
     }
     for status in ["400", "401", "403", "404", "409", "410", "413", "429", "500", "503"] {
         responses.insert(status.to_owned(), problem.clone());
@@ -174,35 +180,6 @@ fn content() -> Value {
         "contains": {"oneOf": [part("text", "text", text.clone()), image]},
     });
     json!({"oneOf": [text, parts]})
-}
-
-fn problem() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "status": {"type": "integer"},
-            "title": {"type": "string"},
-            "detail": {"type": "string", "description": "What failed, and what to do."},
-            "code": {"type": "string", "description": "Stable code for programs."},
-            "retry_after_ms": {"type": "integer", "description": "Time after which a retry may succeed."},
-            "seq": {"type": "integer", "description": "The last `seq`, for errors about a cursor."},
-        },
-        "required": ["status", "title", "detail", "code"],
-    })
-}
-
-fn command_reply() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "session_id": {"type": "string"},
-            "command_id": {"type": "string"},
-            "done": {"type": "boolean", "description": "Whether the commit is in the log."},
-            "seq": {"type": "integer", "description": "The last `seq` after the commit; 0 if it is not known."},
-            "turn": {"type": "integer", "description": "Of a start or a message: the turn that began with it; absent when the message waits for its turn."},
-        },
-        "required": ["session_id", "command_id", "done", "seq"],
-    })
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ pub(super) const ROUTES: &[Route] = &[
         Get,
         "/v1/sessions/{session_id}/events",
         Method::WatchSession,
-        "Follow a session as server-sent events: `id` is the `seq`, `event` the topic, `data` the event.",
+        "Follow a session as server-sent events.",
         EVENTS,
     ),
     route(

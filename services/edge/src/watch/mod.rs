@@ -9,5 +9,8 @@ pub(crate) mod viewer_event;
 
 pub use viewer_event::parse_attempt;
 
+/// Name of the last event of a watch that failed. No topic of the log has it.
+pub(crate) const WATCH_FAILED: &str = "watch.failed";
+
 #[cfg(test)]
 mod merger_tests;

@@ -23,6 +23,7 @@ use crate::api_error::ApiError;
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
 use crate::jsonrpc::{self, RequestFrame};
 use crate::session_api::SessionApi;
+use crate::watch::WATCH_FAILED;
 use crate::watch::viewer::Viewer;
 use crate::watch::viewer_event::format_notification;
 
@@ -303,7 +304,7 @@ impl RequestLoop {
 
 /// Formats the notification of a watch that cannot continue: `resync` if its cursor is lost, otherwise `watch.failed`.
 fn format_watch_failure(session: &SessionId, error: &ApiError) -> String {
-    let method = if error.code == ErrorCode::Resync { "resync" } else { "watch.failed" };
+    let method = if error.code == ErrorCode::Resync { "resync" } else { WATCH_FAILED };
     let params = serde_json::json!({
         "session_id": session, "code": error.code, "message": error.message, "seq": error.seq,
     });

@@ -1,5 +1,6 @@
 //! The HTTP API: requests, server-sent events, errors in their form, and bad input.
 
+use contract::event::Topic;
 use serde_json::{Value, json};
 
 use crate::support::http::{Http, SseReader, read};
@@ -103,16 +104,23 @@ async fn event_stream_goes_on_after_the_last_event_that_the_client_has() {
 }
 
 #[tokio::test]
-async fn draining_edge_ends_a_stream_with_an_error_that_says_to_reconnect() {
+async fn draining_edge_ends_a_stream_with_an_event_that_no_topic_has() {
     let fixture = Fixture::new().await;
     fixture.fake_loop.fill_log(&key("s"), 0).await;
+    // A turn that failed: the log has the event `error`, which ends no stream.
+    fixture.fake_loop.commit(&key("s"), events::turn_with_reply(1, "")).await;
     let http = http(&fixture);
     let mut stream = SseReader::new(http.request("GET", "/v1/sessions/s/events").send().await.unwrap());
     assert_eq!(stream.next().await.unwrap().id, "1");
+    for (id, topic) in [("2", "error"), ("3", "turn.completed")] {
+        let event = stream.next().await.unwrap();
+        assert_eq!((event.id.as_str(), event.event.as_str()), (id, topic));
+    }
     let read_end = async {
         let last = stream.next().await.unwrap();
         let problem: Value = serde_json::from_str(&last.data).unwrap();
-        assert_eq!((last.event.as_str(), &problem["code"]), ("error", &json!("draining")));
+        assert_eq!((last.event.as_str(), &problem["code"]), ("watch.failed", &json!("draining")));
+        assert!(Topic::ALL.iter().all(|topic| topic.as_str() != last.event), "{last:?}");
         assert_eq!(stream.next().await, None);
     };
     tokio::join!(fixture.edge.drain(std::time::Duration::from_secs(5)), read_end);

@@ -22,6 +22,7 @@ mod lists;
 mod mail;
 mod mcp;
 mod openai;
+mod openapi;
 #[path = "../../../../crates/service/tests/suite/own_process.rs"]
 mod own_process;
 mod responses;

@@ -316,7 +316,7 @@ async fn token_that_ends_closes_its_connections_and_streams() {
         last = Some(event);
     }
     let last = last.unwrap();
-    assert!(last.event == "error" && last.data.contains("expired"), "{last:?}");
+    assert!(last.event == "watch.failed" && last.data.contains("expired"), "{last:?}");
     assert_eq!(http.get("/v1/sessions").await.0, 401);
 }
 

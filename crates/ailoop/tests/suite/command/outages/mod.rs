@@ -81,3 +81,43 @@ fn fleet_directory_is_ignored_by_git() {
     });
     assert_eq!(fleet.end("TERM"), Some(0));
 }
+
+#[test]
+fn address_of_the_sdks_alone_finds_no_fleet_and_names_the_other_variable() {
+    let world = World::new();
+    let sessions = |variables: &[(&str, &str)]| {
+        let mut command = world.ailoop(&["sessions"]);
+        // No context of this machine is found.
+        command.env("XDG_CONFIG_HOME", world.path("none")).envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        (exit_code(&output), text(&output.stderr))
+    };
+    let (code, error) = sessions(&[("AILOOP_URL", "http://127.0.0.1:7070")]);
+    assert_eq!(code, 3, "{error}");
+    for part in ["no fleet runs in this directory", "AILOOP_URL is http://127.0.0.1:7070", "set AILOOP_GRPC_URL"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let (_, error) = sessions(&[]);
+    assert!(error.contains("name one with --url, AILOOP_GRPC_URL") && !error.contains("AILOOP_URL is"), "{error}");
+    // The address of gRPC counts, whatever the other variable says.
+    let fleet = world.start_fleet();
+    let run_file = std::fs::read_to_string(world.path(".ailoop/run.json")).unwrap();
+    let run_file: serde_json::Value = serde_json::from_str(&run_file).unwrap();
+    let address = run_file["grpc"].as_str().unwrap();
+    let elsewhere = World::new();
+    let mut command = elsewhere.ailoop(&["sessions"]);
+    let output = command.env("AILOOP_GRPC_URL", address).env("AILOOP_URL", "http://127.0.0.1:1").output().unwrap();
+    assert_eq!(exit_code(&output), 0, "{}", text(&output.stderr));
+    assert_eq!(fleet.end("TERM"), Some(0));
+}
+
+#[test]
+fn run_with_the_address_of_the_sdks_alone_says_that_it_starts_a_fleet() {
+    let world = World::new();
+    let mut command = world.ailoop(&["run", "--model", "rehearsal", "x"]);
+    command.env("XDG_CONFIG_HOME", world.path("none")).env("AILOOP_URL", "http://127.0.0.1:7070");
+    let output = command.output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(exit_code(&output), 0, "{error}");
+    assert!(error.contains("starts its own; AILOOP_URL is http://127.0.0.1:7070"), "{error}");
+}

@@ -40,6 +40,7 @@ impl World {
             "ANTHROPIC_API_KEY",
             "GEMINI_API_KEY",
             "OPENROUTER_API_KEY",
+            "AILOOP_GRPC_URL",
             "AILOOP_URL",
             "AILOOP_TOKEN",
             "AILOOP_NATS_URL",
