@@ -12,6 +12,7 @@ const SERVICES: &[&str] =
 const ARROWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
     ("ailoop-proto", &[]),
+    ("ailoop-client", &["ailoop-proto"]),
     ("telemetry", &["contract"]),
     ("nats-credentials", &[]),
     ("ailoop-tool", &["nats-credentials"]),
