@@ -39,7 +39,7 @@ impl Client {
         ClientBuilder { target, retry_for: RETRY_FOR, locate: None }
     }
 
-    /// Starts a session.
+    /// Starts a session when the builder is awaited.
     pub fn start(&self) -> StartSession {
         StartSession::new(self.connection.clone())
     }

@@ -10,7 +10,7 @@ use crate::error::ClientError;
 /// An event of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionEvent {
-    /// The session.
+    /// Id of its session.
     pub session_id: String,
     /// The topic, such as `turn.completed`.
     pub topic: String,
@@ -52,7 +52,7 @@ pub enum EventContent {
     TurnCompleted(TurnEnd),
     /// `session_ended`: the session ended, and no event follows.
     SessionEnded(SessionEnd),
-    /// Any other event.
+    /// An event without a type here.
     Other,
 }
 
@@ -130,7 +130,7 @@ pub struct LocalCall {
     pub call: String,
     /// Name of the tool.
     pub tool: String,
-    /// A JSON object.
+    /// The arguments, a JSON object.
     pub arguments: Value,
     /// When the model reads that nobody answered, as RFC 3339. It stands still while the session is paused.
     pub deadline: String,
@@ -203,9 +203,9 @@ pub struct SessionFailure {
 pub struct TurnEnd {
     /// Number of the turn, from 1.
     pub turn: u32,
-    /// Why it ended.
+    /// Why the turn ended.
     pub stop_reason: TurnStopReason,
-    /// Number of steps.
+    /// Number of steps that it took.
     pub iterations: u32,
     /// The answer for the user.
     pub final_response: String,
@@ -264,7 +264,7 @@ pub enum TurnStopReason {
     Other,
 }
 
-/// Tokens and money.
+/// Tokens and money that were used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(from = "SpentData")]
 #[non_exhaustive]
@@ -277,7 +277,7 @@ pub struct TurnCost {
     pub cached_tokens: u64,
     /// Of the output tokens, those of reasoning.
     pub reasoning_tokens: u64,
-    /// US dollars.
+    /// The price in US dollars.
     pub usd: f64,
 }
 

@@ -32,7 +32,7 @@ impl GateDecision {
         Self { decision: "deny", ..Self::approve() }
     }
 
-    /// Answers a question.
+    /// Answers the question of a model.
     pub fn answer(text: impl Into<String>) -> Self {
         Self { decision: "answer", content: Some(text.into()), ..Self::approve() }
     }

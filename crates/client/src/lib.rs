@@ -66,6 +66,7 @@
 //!
 //! A client needs a Tokio runtime, and spawns no task of its own except those of the connection.
 
+mod call_claims;
 mod client;
 mod connection;
 mod error;

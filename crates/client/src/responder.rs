@@ -71,7 +71,7 @@ impl Responder {
                     && (!is_old || self.open.contains(&call.call))
                 {
                     let answer = perform(self.context.clone(), tool, call.clone(), is_old);
-                    self.begin(call.call.clone(), answer);
+                    self.begin(call_key(&call.call), answer);
                 }
             }
             EventContent::GateOpened(gate) => {
@@ -79,11 +79,11 @@ impl Responder {
                     && (!is_old || self.open.contains(&gate.gate))
                 {
                     let answer = decide(self.context.clone(), on_gate, gate.clone());
-                    self.begin(gate.gate.clone(), answer);
+                    self.begin(gate_key(&gate.gate), answer);
                 }
             }
-            EventContent::CallCompleted(call) => self.end(&call.call),
-            EventContent::GateClosed(gate) => self.end(&gate.gate),
+            EventContent::CallCompleted(call) => self.end(&call_key(&call.call)),
+            EventContent::GateClosed(gate) => self.end(&gate_key(&gate.gate)),
             EventContent::UserMessage(_)
             | EventContent::ReplyChunk(_)
             | EventContent::ReplyCompleted(_)
@@ -107,26 +107,39 @@ impl Responder {
         std::future::pending().await
     }
 
-    fn begin(&mut self, id: String, answer: impl Future<Output = Result<(), ClientError>> + Send + 'static) {
+    /// Begins an answer, which returns whether there was one.
+    fn begin(&mut self, id: String, answer: impl Future<Output = Result<bool, ClientError>> + Send + 'static) {
+        // Another turn of this program may perform it.
+        let Some(claim) = self.context.claims.claim(&id) else { return };
         let (handle, registration) = AbortHandle::new_pair();
-        if self.running.contains_key(&id) {
-            return;
-        }
         self.running.insert(id, handle);
         let permits = self.permits.clone();
         let answer = async move {
             // The semaphore is never closed.
             let _permit = permits.acquire_owned().await;
-            answer.await
+            if answer.await? {
+                claim.finish();
+            }
+            Ok(())
         };
         self.answers.push(Abortable::new(answer, registration).map(|ended| ended.unwrap_or(Ok(()))).boxed());
     }
 
     fn end(&mut self, id: &str) {
+        self.context.claims.finish(id);
         if let Some(handle) = self.running.remove(id) {
             handle.abort();
         }
     }
+}
+
+// A gate about a call has the id of the call.
+fn call_key(id: &str) -> String {
+    format!("call {id}")
+}
+
+fn gate_key(id: &str) -> String {
+    format!("gate {id}")
 }
 
 async fn perform(
@@ -134,19 +147,19 @@ async fn perform(
     tool: LocalTool,
     call: LocalCall,
     is_old: bool,
-) -> Result<(), ClientError> {
+) -> Result<bool, ClientError> {
     let answer = if is_old && tool.effect == ToolEffect::AtMostOnce {
         Err(UNCERTAIN.to_owned())
     } else {
         tool.perform(call.arguments).await
     };
-    context.answer_call(&call.call, answer).await.map(drop)
+    context.answer_call(&call.call, answer).await.map(|_| true)
 }
 
-async fn decide(context: Arc<SessionContext>, on_gate: GateHandler, gate: GateRequest) -> Result<(), ClientError> {
+async fn decide(context: Arc<SessionContext>, on_gate: GateHandler, gate: GateRequest) -> Result<bool, ClientError> {
     let key = GateRef::from(&gate);
     match on_gate(gate).await {
-        Some(decision) => context.answer(key, decision).await.map(drop),
-        None => Ok(()),
+        Some(decision) => context.answer(key, decision).await.map(|_| true),
+        None => Ok(false),
     }
 }

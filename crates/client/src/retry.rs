@@ -26,7 +26,7 @@ impl Retries {
         Self { retry_for, since: None, failures: 0 }
     }
 
-    /// Forgets the failures.
+    /// Forgets the failures so far.
     pub(crate) fn reset(&mut self) {
         *self = Self::new(self.retry_for);
     }

@@ -34,7 +34,7 @@ impl AgentSession {
         Self { context: Arc::new(context), handlers }
     }
 
-    /// Its id.
+    /// The id of the session.
     pub fn id(&self) -> &str {
         &self.context.id
     }

@@ -1,11 +1,12 @@
 //! The calls of one session, and where its next turn begins to read.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use proto::{
     AnswerCallRequest, AnswerRequest, CommandReply, Gate, ListGatesRequest, SendRequest, SessionInfo, SessionRequest,
 };
 
+use crate::call_claims::CallClaims;
 use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::event_stream::EventStream;
@@ -19,6 +20,7 @@ use crate::watch::Watch;
 pub(crate) struct SessionContext {
     pub(crate) connection: Connection,
     pub(crate) id: String,
+    pub(crate) claims: Arc<CallClaims>,
     progress: Mutex<Progress>,
 }
 
@@ -28,18 +30,20 @@ struct Progress {
     tracker: Option<TurnTracker>,
     /// The message of the prompt with which the session was started, until its turn is followed.
     first_message: Option<String>,
+    /// Turns that were begun and not followed to their end.
+    open_turns: u32,
 }
 
 impl SessionContext {
     /// A session that exists.
     pub(crate) fn existing(connection: Connection, id: String) -> Self {
-        Self { connection, id, progress: Mutex::default() }
+        Self { connection, id, claims: Arc::default(), progress: Mutex::default() }
     }
 
     /// A session that was just started with a prompt of this message id.
     pub(crate) fn started(connection: Connection, id: String, first_message: Option<String>, is_new: bool) -> Self {
-        let progress = Progress { tracker: is_new.then(TurnTracker::default), first_message };
-        Self { connection, id, progress: Mutex::new(progress) }
+        let progress = Progress { tracker: is_new.then(TurnTracker::default), first_message, open_turns: 0 };
+        Self { connection, id, claims: Arc::default(), progress: Mutex::new(progress) }
     }
 
     pub(crate) fn watch(&self, from_seq: u64, with_chunks: bool) -> Watch {
@@ -54,9 +58,18 @@ impl SessionContext {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).tracker
     }
 
-    /// Remembers where the next turn begins to read.
-    pub(crate) fn advance(&self, tracker: TurnTracker) {
+    /// Counts a turn that begins. Returns whether others were begun and not followed to their end, so that the events from
+    /// the tracker on have calls of theirs.
+    pub(crate) fn begin_turn(&self) -> bool {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.open_turns += 1;
+        progress.open_turns > 1
+    }
+
+    /// Remembers where the next turn begins to read, at the end of a turn.
+    pub(crate) fn end_turn(&self, tracker: TurnTracker) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.open_turns = progress.open_turns.saturating_sub(1);
         if progress.tracker.is_none_or(|known| tracker.seq > known.seq) {
             progress.tracker = Some(tracker);
         }

@@ -38,7 +38,7 @@ pub struct TranscriptTurn {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct TranscriptMessage {
-    /// `user` or `assistant`.
+    /// Who wrote it: `user` or `assistant`.
     pub role: String,
     /// When it came, as RFC 3339.
     pub time: String,

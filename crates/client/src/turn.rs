@@ -26,7 +26,7 @@ use crate::turn_tracker::TurnTracker;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TurnResult {
-    /// The session.
+    /// Id of its session.
     pub session_id: String,
     /// Number of the turn, from 1; 0 if the session ended before the turn began.
     pub turn: u32,
@@ -34,7 +34,7 @@ pub struct TurnResult {
     pub text: String,
     /// Why the turn ended, such as at a limit.
     pub stop_reason: TurnStopReason,
-    /// Number of steps.
+    /// Number of steps that it took.
     pub iterations: u32,
     /// What the turn cost.
     pub cost: TurnCost,
@@ -194,7 +194,7 @@ impl TurnStart {
     }
 }
 
-/// Reads one turn.
+/// Reads the events of one turn.
 enum TurnReader {
     Unsent(TurnRequest),
     Following(Box<Following>),
@@ -229,13 +229,14 @@ impl Following {
     async fn begin(request: TurnRequest) -> Result<Self, ClientError> {
         let TurnRequest { context, handlers, message, may_be_repeated } = request;
         let mut responder = Responder::new(context.clone(), handlers);
+        let is_alone = !context.begin_turn();
         let start = match message {
             Some(message) => {
-                let tracker = find_place(&context, &mut responder, may_be_repeated).await?;
+                let tracker = find_place(&context, &mut responder, may_be_repeated, is_alone).await?;
                 let message_id = Some(message.command_id.clone());
                 TurnStart { tracker, message_id, turn: context.send(message).await?.turn }
             }
-            None => find_turn(&context, &mut responder).await?,
+            None => find_turn(&context, &mut responder, is_alone).await?,
         };
         let ends_left = u32::from(start.message_id.is_none());
         Ok(Self {
@@ -344,7 +345,7 @@ impl Following {
     }
 
     fn end(&mut self, result: TurnResult) -> Result<TurnProgress, ClientError> {
-        self.context.advance(self.start.tracker);
+        self.context.end_turn(self.start.tracker);
         if result.stop_reason != TurnStopReason::Error {
             return Ok(TurnProgress::Ended(result));
         }
@@ -360,23 +361,32 @@ async fn find_place(
     context: &SessionContext,
     responder: &mut Responder,
     may_be_repeated: bool,
+    is_alone: bool,
 ) -> Result<TurnTracker, ClientError> {
-    if let Some(tracker) = context.tracker()
-        && !may_be_repeated
+    let known = context.tracker().filter(|_| !may_be_repeated);
+    if let Some(tracker) = known
+        && is_alone
     {
         return Ok(tracker);
     }
     let info = context.get().await?;
     responder.skip_answered(&info).await?;
+    if let Some(tracker) = known {
+        return Ok(tracker);
+    }
     let is_idle = info.phase == "idle" && !may_be_repeated;
     Ok(if is_idle { TurnTracker::idle_at(info.seq) } else { TurnTracker::default() })
 }
 
 /// Finds the turn of the prompt with which the session was started, else the turn that runs, else the last one.
-async fn find_turn(context: &SessionContext, responder: &mut Responder) -> Result<TurnStart, ClientError> {
+async fn find_turn(
+    context: &SessionContext,
+    responder: &mut Responder,
+    is_alone: bool,
+) -> Result<TurnStart, ClientError> {
     let is_new = context.tracker().is_some();
     if let Some(message) = context.take_first_message() {
-        if !is_new {
+        if !is_new || !is_alone {
             responder.skip_answered(&context.get().await?).await?;
         }
         return Ok(TurnStart { message_id: Some(message), ..TurnStart::first_from(TurnTracker::default()) });

@@ -1,0 +1,30 @@
+//! The Rust crate for programs, `ailoop-client`, against fleets.
+
+mod commands;
+mod connection;
+mod events;
+mod tools_and_gates;
+
+use ailoop_client::{Client, ClientError, SessionEvent, Turn};
+use ailoop_tests::wait::soon;
+use anyhow::Context;
+use futures::StreamExt;
+
+/// Reads the text of a turn until it ends with this.
+async fn read_until(turn: &mut Turn, read: &mut String, end: &str) -> anyhow::Result<()> {
+    while !read.ends_with(end) {
+        *read += &soon("a text", turn.next()).await?.with_context(|| format!("the turn ended after {read:?}"))??;
+    }
+    Ok(())
+}
+
+/// All events of a session that has ended or ends.
+async fn all_events(client: &Client, session: &str) -> anyhow::Result<Vec<SessionEvent>> {
+    let events = client.session(session).events(1).collect::<Vec<Result<SessionEvent, ClientError>>>();
+    Ok(soon("the end of the session", events).await?.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// The events of a topic.
+fn of<'a>(events: &'a [SessionEvent], topic: &str) -> Vec<&'a SessionEvent> {
+    events.iter().filter(|event| event.topic == topic).collect()
+}
