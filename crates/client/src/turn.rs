@@ -186,11 +186,13 @@ struct TurnStart {
     message_id: Option<String>,
     /// Number of the turn, if the message has begun it. A message that waits has no turn yet.
     turn: Option<u32>,
+    /// Whether the fleet says that the message waits for a turn of its own.
+    waits: bool,
 }
 
 impl TurnStart {
     fn first_from(tracker: TurnTracker) -> Self {
-        Self { tracker, message_id: None, turn: None }
+        Self { tracker, message_id: None, turn: None, waits: false }
     }
 }
 
@@ -234,7 +236,10 @@ impl Following {
             Some(message) => {
                 let tracker = find_place(&context, &mut responder, may_be_repeated, is_alone).await?;
                 let message_id = Some(message.command_id.clone());
-                TurnStart { tracker, message_id, turn: context.send(message).await?.turn }
+                let is_queued = message.mode == SendMode::Queue.as_str();
+                let reply = context.send(message).await?;
+                let waits = is_queued && reply.done && reply.turn.is_none();
+                TurnStart { tracker, message_id, turn: reply.turn, waits }
             }
             None => find_turn(&context, &mut responder, is_alone).await?,
         };
@@ -278,7 +283,7 @@ impl Following {
             && let EventContent::UserMessage(message) = &event.content
             && self.start.message_id.as_ref() == Some(&message.message_id)
         {
-            self.ends_left = ends;
+            self.ends_left = if self.start.waits { self.start.tracker.correct_waiting(ends) } else { ends };
         }
         let is_snapshot = event.is_snapshot();
         match event.content {

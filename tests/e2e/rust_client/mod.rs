@@ -10,7 +10,7 @@ use ailoop_tests::wait::soon;
 use anyhow::Context;
 use futures::StreamExt;
 
-/// Reads the text of a turn until it ends with this.
+/// Reads the text of a turn until it ends with this. White space at the end of a chunk comes with the next one.
 async fn read_until(turn: &mut Turn, read: &mut String, end: &str) -> anyhow::Result<()> {
     while !read.ends_with(end) {
         *read += &soon("a text", turn.next()).await?.with_context(|| format!("the turn ended after {read:?}"))??;

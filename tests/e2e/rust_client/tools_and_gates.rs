@@ -33,10 +33,10 @@ fn weather(effect: ToolEffect, performed: &Arc<AtomicUsize>) -> LocalTool {
 
 /// Calls the tool once with what the user says, and then repeats the result.
 fn call_once(request: &RecordedRequest) -> ScriptedReply {
-    match &request.last_results()[..] {
-        [] => ScriptedReply::calls(&[("weather", serde_json::from_str(request.last_user()).unwrap_or_default())]),
-        results => ScriptedReply::signal(&results.join("; "), "TERMINATE"),
+    if request.messages().last().is_some_and(|message| message["role"] == "user") {
+        return ScriptedReply::calls(&[("weather", serde_json::from_str(request.last_user()).unwrap_or_default())]);
     }
+    ScriptedReply::signal(&request.last_results().join("; "), "TERMINATE")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,7 +89,7 @@ async fn open_call_is_performed_by_a_restarted_program_unless_it_is_at_most_once
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn question_is_answered_by_the_handler_and_by_hand() -> anyhow::Result<()> {
     let model = ModelServer::start(|request| match &request.last_results()[..] {
-        [] => ScriptedReply::calls(&[("ask_user", json!({"question": "Which one?", "options": ["a", "b"]}))]),
+        [] => ScriptedReply::calls(&[("ask_user", json!({"question": "Which one?", "choices": ["a", "b"]}))]),
         results => ScriptedReply::signal(&results.join("; "), "TERMINATE"),
     })
     .await?;
