@@ -7,7 +7,7 @@ use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
 use ailoop_tests::relay::Relay;
 use ailoop_tests::wait::{eventually, soon};
 
-use super::{all_events, of, read_until};
+use super::{all_events, of, open_after_messages, read_until};
 
 /// The replies to a start and to a message are lost after the fleet has handled them; both are sent again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,8 +47,8 @@ async fn command_whose_reply_is_lost_is_repeated_and_happens_once() -> anyhow::R
 /// Pause, steer, cancel, resume, stop, and what can be read of a session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_is_controlled_and_read() -> anyhow::Result<()> {
-    let gate = Gate::new();
-    let (faster, again) = (ScriptedReply::signal("Fast.", "TERMINATE"), ScriptedReply::signal("Done.", "TERMINATE"));
+    let (gate, unread) = (Gate::new(), Gate::new());
+    let (faster, again) = (ScriptedReply::text("Fast.").and_gate(&unread), ScriptedReply::signal("Done.", "TERMINATE"));
     let replies = vec![ScriptedReply::text("never ").and_gate(&gate), faster, again];
     let model = ModelServer::with_replies(replies).await?;
     let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
@@ -67,7 +67,10 @@ async fn session_is_controlled_and_read() -> anyhow::Result<()> {
     assert_eq!(soon("the end of the turn", turn.result()).await??.stop_reason, TurnStopReason::Stopped);
     // The cancelled turn has not read the second message, which begins a turn; this one waits for it.
     let mut again = session.turn("again").follow();
-    let result = soon("the turn of the last message", again.result()).await??;
+    let both = async { tokio::join!(again.result(), open_after_messages(&session, 3, &unread)) };
+    let (result, opened) = soon("the turn of the last message", both).await?;
+    opened?;
+    let result = result?;
     assert_eq!((result.turn, result.text.as_str()), (3, "Done."));
 
     let transcript = session.transcript(0, 0).await?;

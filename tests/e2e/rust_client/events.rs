@@ -10,7 +10,7 @@ use ailoop_tests::wait::soon;
 use anyhow::Context;
 use futures::StreamExt;
 
-use super::read_until;
+use super::{open_after_messages, read_until};
 
 /// The edge is killed twice in the middle of a reply. A turn and a stream of events go on at the next one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -92,17 +92,7 @@ async fn queued_messages_each_get_the_answer_of_their_own_turn() -> anyhow::Resu
     let mut first = session.turn("first").follow();
     read_until(&mut first, &mut String::new(), "re").await?;
     let (second, third) = (session.turn("second"), session.turn("third").idempotency_key("third"));
-    let open = async {
-        let mut messages = 0;
-        let mut events = session.events_without_chunks(1);
-        while messages < 3
-            && let Some(event) = events.next().await.transpose()?
-        {
-            messages += usize::from(event.topic == "message.user_processed");
-        }
-        gate.open();
-        anyhow::Ok(())
-    };
+    let open = open_after_messages(&session, 3, &gate);
     let (first, second, third, opened) = tokio::join!(first.result(), second, third, open);
     opened?;
     let (first, second) = (first?, second?);

@@ -5,7 +5,8 @@ mod connection;
 mod events;
 mod tools_and_gates;
 
-use ailoop_client::{Client, ClientError, SessionEvent, Turn};
+use ailoop_client::{AgentSession, Client, ClientError, SessionEvent, Turn};
+use ailoop_tests::model::Gate;
 use ailoop_tests::wait::soon;
 use anyhow::Context;
 use futures::StreamExt;
@@ -22,6 +23,18 @@ async fn read_until(turn: &mut Turn, read: &mut String, end: &str) -> anyhow::Re
 async fn all_events(client: &Client, session: &str) -> anyhow::Result<Vec<SessionEvent>> {
     let events = client.session(session).events(1).collect::<Vec<Result<SessionEvent, ClientError>>>();
     Ok(soon("the end of the session", events).await?.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// Opens the gate when the fleet has accepted this many messages of a session.
+async fn open_after_messages(session: &AgentSession, count: usize, gate: &Gate) -> anyhow::Result<()> {
+    let mut events = session.events_without_chunks(1);
+    let mut messages = 0;
+    while messages < count {
+        let event = soon("a message", events.next()).await?.context("the session ended")??;
+        messages += usize::from(event.topic == "message.user_processed");
+    }
+    gate.open();
+    Ok(())
 }
 
 /// The events of a topic.
