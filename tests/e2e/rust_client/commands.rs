@@ -28,11 +28,11 @@ async fn command_whose_reply_is_lost_is_repeated_and_happens_once() -> anyhow::R
         relay.cut(grpc);
         anyhow::Ok(())
     };
-    let (session, lost) = tokio::join!(client.start(), lose(None));
-    let (session, ()) = (session?, lost?);
+    let (session, handled) = tokio::join!(client.start(), lose(None));
+    let (session, ()) = (session?, handled?);
     relay.lose_replies();
-    let (result, lost) = tokio::join!(session.turn("hello"), lose(Some(session.id())));
-    let (result, ()) = (result?, lost?);
+    let (result, handled) = tokio::join!(session.turn("hello"), lose(Some(session.id())));
+    let (result, ()) = (result?, handled?);
     assert_eq!((result.turn, result.text.as_str()), (1, "hello"));
     session.stop("the test is over").await?;
 

@@ -116,7 +116,8 @@ async fn question_is_answered_by_the_handler_and_by_hand() -> anyhow::Result<()>
         }
         anyhow::Ok(())
     };
-    let (result, answered) = soon("the turn", async { tokio::join!(turn.result(), by_hand) }).await?;
+    let both = Box::pin(async { tokio::join!(turn.result(), by_hand) });
+    let (result, answered) = soon("the turn", both).await?;
     answered?;
     let text = result?.text;
     assert!(text.contains("the first"), "{text}");
