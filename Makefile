@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk phoenix faulty garbage clean
+.PHONY: help setup run up up-apart test check package advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk phoenix faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -40,7 +40,7 @@ up-apart: setup ## Run each service as a process with a NATS user of its own, un
 test: setup ## Every test
 	$(CARGO) test --workspace --locked
 
-check: ## Format, lints, layout, documentation, and licences, sources and use of dependencies; warnings are errors
+check: ## Format, lints, layout, documentation, published packages, and licences, sources and use of dependencies; warnings are errors
 	$(CARGO) fmt --all -- --check
 	python3 scripts/layout.py --check
 	python3 scripts/workflows.py
@@ -49,6 +49,10 @@ check: ## Format, lints, layout, documentation, and licences, sources and use of
 	$(CARGO) clippy --workspace --test campaigns --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked --quiet
 	@scripts/dependencies.sh
+	@CARGO="$(CARGO)" scripts/package.sh contents
+
+package: ## Pack the crates that are published, and build each from its archive, without the network
+	@CARGO="$(CARGO)" scripts/package.sh
 
 advisories: ## Known vulnerabilities of dependencies; needs the network
 	@scripts/dependencies.sh advisories

@@ -1,4 +1,6 @@
-//! The client API, compiled from `ailoop/v1/ailoop.proto`.
+//! The gRPC API of ailoop, generated from `ailoop/v1/ailoop.proto`.
+//!
+//! The file is part of the package, and its comments are the documentation of every message.
 
 #![allow(missing_docs, clippy::pedantic, reason = "generated code")]
 
@@ -9,3 +11,9 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descrip
 
 /// The metadata key that carries a stable error code.
 pub const ERROR_CODE: &str = "ailoop-code";
+
+/// The metadata key of the milliseconds after which a retry may succeed.
+pub const RETRY_AFTER_MS: &str = "ailoop-retry-after-ms";
+
+/// The metadata key of the last `seq`, of errors about a cursor.
+pub const LAST_SEQ: &str = "ailoop-seq";

@@ -28,6 +28,7 @@ mod providers;
 mod python_tool;
 mod reload;
 mod resume;
+mod rust_client;
 mod scenarios;
 mod storage;
 mod survey;

@@ -11,7 +11,8 @@ const SERVICES: &[&str] =
 /// Packages of the workspace, with those that each may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
     ("contract", &[]),
-    ("proto", &[]),
+    ("ailoop-proto", &[]),
+    ("ailoop-client", &["ailoop-proto"]),
     ("telemetry", &["contract"]),
     ("nats-credentials", &[]),
     ("ailoop-tool", &["nats-credentials"]),
@@ -33,7 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tool-host",
         &["ailoop-tool", "bus", "configuration", "contract", "service", "session", "telemetry", "tool-schema"],
     ),
-    ("edge", &["bus", "configuration", "contract", "proto", "service", "session", "session-trace", "telemetry"]),
+    ("edge", &["ailoop-proto", "bus", "configuration", "contract", "service", "session", "session-trace", "telemetry"]),
 ];
 /// Packages that may depend on any other: the command, and those that measure and test.
 const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "properties", "simulation"];

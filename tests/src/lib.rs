@@ -17,6 +17,7 @@ pub mod otlp;
 pub mod process;
 pub mod process_fleet;
 pub mod python;
+pub mod relay;
 pub mod restored;
 pub mod seed;
 pub mod tls;

@@ -1,33 +1,23 @@
-//! Client of the edge's gRPC API. Its failures are made for people to read.
+//! Client of the edge for commands: failures are made for people to read.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ailoop_client::{Client, ClientBuilder, ClientError, ErrorKind};
 use contract::{ErrorCode, SessionId};
-use proto::sessions_client::SessionsClient;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
-use tonic::metadata::{Ascii, MetadataValue};
-use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Code, Request, Status};
+use tonic::Status;
 
 use crate::failure::CommandFailure;
 use crate::instance::Home;
 
+pub(crate) use ailoop_client::{SessionsApi, bounded};
+
 /// How long calls and streams wait for a fleet that cannot be reached.
 pub(crate) const OUTAGE_MAX: Duration = Duration::from_secs(30);
 /// Pause between two attempts to reach the fleet.
-pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(300);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Longest wait for a response; the edge itself waits up to 30 s for a command to be handled.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(35);
-/// Bytes of one response: enough for a whole reply of a model as escaped JSON.
-const RESPONSE_BYTES_MAX: usize = 64 << 20;
-
-/// The generated client, with the token of each call.
-pub(crate) type SessionsApi = SessionsClient<InterceptedService<Channel, BearerToken>>;
+const RETRY_PAUSE: Duration = Duration::from_millis(300);
 
 /// The address of an edge, and how it is reached.
 #[derive(Debug, Clone, Default)]
@@ -43,93 +33,62 @@ pub(crate) struct EdgeTarget {
 impl EdgeTarget {
     /// Checks that a text is an address of an edge.
     pub(crate) fn check_url(url: &str) -> Result<(), CommandFailure> {
-        Self { url: url.to_owned(), ..Self::default() }.endpoint().map(drop)
+        let has_scheme = url.contains("://");
+        if !has_scheme {
+            let message = format!("{url:?} is not an address: it must begin with http:// or https://");
+            return Err(CommandFailure::usage(ErrorCode::BadRequest, message));
+        }
+        Client::connect(url).check().map_err(|error| to_failure(&error))
     }
 
-    fn endpoint(&self) -> Result<Endpoint, CommandFailure> {
+    fn builder(self) -> ClientBuilder {
         let Self { url, token, ca_file, plaintext } = self;
-        let wrong =
-            |why: String| CommandFailure::usage(ErrorCode::BadRequest, format!("{url:?} is not an address: {why}"));
-        let endpoint = Endpoint::from_shared(url.clone()).map_err(|error| wrong(error.to_string()))?;
-        let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true);
-        match endpoint.uri().scheme_str() {
-            Some("https") => {}
-            Some("http") => {
-                let host = endpoint.uri().host().unwrap_or_default();
-                if token.is_some() && !plaintext && !is_this_machine(host) {
-                    let message = format!("the token is not sent over http:// to {host}, where others could read it");
-                    return Err(CommandFailure::usage(ErrorCode::Unauthorized, message)
-                        .help("use an https:// address, or pass --plaintext in a network that you trust"));
-                }
-                return Ok(endpoint);
-            }
-            _ => return Err(wrong("it must begin with http:// or https://".to_owned())),
+        let mut builder = Client::connect(url).retry_for(OUTAGE_MAX);
+        if let Some(token) = token {
+            builder = builder.api_key(token);
         }
-        let mut tls = ClientTlsConfig::new().with_enabled_roots();
         if let Some(path) = ca_file {
-            let unreadable = |error: std::io::Error| {
-                CommandFailure::usage(
-                    ErrorCode::BadConfig,
-                    format!("the file {} cannot be read: {error}", path.display()),
-                )
-            };
-            tls = tls.ca_certificate(Certificate::from_pem(std::fs::read(path).map_err(unreadable)?));
+            builder = builder.ca_file(path);
         }
-        endpoint.tls_config(tls).map_err(|error| {
-            CommandFailure::usage(ErrorCode::BadConfig, format!("TLS cannot be used: {}", root_cause(&error)))
-        })
+        if plaintext { builder.allow_plaintext_key() } else { builder }
     }
 }
 
-/// Whether a host of an address is this machine itself.
-fn is_this_machine(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// A connection to the edge.
+/// A connection to the edge. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct EdgeClient {
-    target: EdgeTarget,
-    /// Directory in which the fleet writes its address; none if `--url` gave the address.
-    home: Option<Home>,
-    sessions: SessionsApi,
+    client: Client,
 }
 
 impl EdgeClient {
     pub(crate) async fn connect(target: EdgeTarget) -> Result<Self, CommandFailure> {
-        let has_scheme = target.url.contains("://");
-        let url = if has_scheme { target.url } else { format!("http://{}", target.url) };
-        let target = EdgeTarget { url, ..target };
-        let (endpoint, token) = (target.endpoint()?, BearerToken::new(target.token.as_deref())?);
-        let channel = endpoint.connect().await.map_err(|error| {
-            CommandFailure::new(ErrorCode::Unavailable, format!("the fleet cannot be reached ({})", root_cause(&error)))
-                .at(&target.url)
-        })?;
-        let sessions = SessionsClient::with_interceptor(channel, token);
-        let sessions = sessions.max_decoding_message_size(RESPONSE_BYTES_MAX);
-        Ok(Self { target, home: None, sessions })
+        let url = target.url.clone();
+        Self::open(target.builder(), &url).await
     }
 
-    /// Makes the client look for its fleet in this directory when the connection breaks.
-    #[must_use]
-    pub(crate) fn with_home(self, home: Home) -> Self {
-        Self { home: Some(home), ..self }
+    /// Connects to the fleet of a directory. When the connection breaks, the client looks there for its fleet.
+    pub(crate) async fn connect_to_home(target: EdgeTarget, home: Home) -> Result<Self, CommandFailure> {
+        let url = target.url.clone();
+        Self::open(target.builder().locate(move || home.running().map(|run| run.grpc)), &url).await
+    }
+
+    async fn open(builder: ClientBuilder, url: &str) -> Result<Self, CommandFailure> {
+        match builder.await {
+            Ok(client) => Ok(Self { client }),
+            Err(error) if error.kind() == ErrorKind::ConnectionFailed => Err(to_failure(&error).at(url)),
+            Err(error) => Err(to_failure(&error)),
+        }
     }
 
     /// Connects again if the fleet of the directory has another address by now.
-    pub(crate) async fn reconnect_if_moved(&mut self) -> Result<(), CommandFailure> {
-        let Some(home) = self.home.clone() else { return Ok(()) };
-        let Some(run) = home.running().filter(|run| run.grpc != self.target.url) else { return Ok(()) };
-        let target = EdgeTarget { url: run.grpc, ..self.target.clone() };
-        *self = Self::connect(target).await?.with_home(home);
-        Ok(())
+    pub(crate) async fn reconnect_if_moved(&self) -> Result<(), CommandFailure> {
+        self.client.reconnect_if_moved().await.map_err(|error| to_failure(&error))
     }
 
     /// Makes a call, with retries while the connection is broken; by its command id the fleet handles it once. The
     /// first failed attempt is passed to `report`.
     pub(crate) async fn call<T>(
-        &mut self,
+        &self,
         report: impl Fn(&str),
         call: impl AsyncFn(SessionsApi) -> Result<T, Status>,
     ) -> Result<T, CommandFailure> {
@@ -148,7 +107,7 @@ impl EdgeClient {
     }
 
     /// Waits until a failed call may be tried again; fails if that would not help, or after [`OUTAGE_MAX`].
-    pub(crate) async fn wait_for_retry(&mut self, status: &Status, began: Instant) -> Result<(), CommandFailure> {
+    pub(crate) async fn wait_for_retry(&self, status: &Status, began: Instant) -> Result<(), CommandFailure> {
         if !is_broken(status) || began.elapsed() > OUTAGE_MAX {
             return Err(self.failure(status));
         }
@@ -158,26 +117,29 @@ impl EdgeClient {
         Ok(())
     }
 
-    pub(crate) fn url(&self) -> &str {
-        &self.target.url
+    pub(crate) fn url(&self) -> String {
+        self.client.url()
     }
 
     /// Returns the generated client; clones share the connection.
     pub(crate) fn sessions(&self) -> SessionsApi {
-        self.sessions.clone()
+        self.client.api()
+    }
+
+    /// Returns the client of programs.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Makes a failure that people can read from the status of a call.
     pub(crate) fn failure(&self, status: &Status) -> CommandFailure {
-        CommandFailure::new(error_code(status), describe(status)).at(&self.target.url)
+        self.failure_of(&ClientError::from(status.clone()))
     }
-}
 
-/// Makes a request with a timeout.
-pub(crate) fn bounded<T>(body: T) -> Request<T> {
-    let mut request = Request::new(body);
-    request.set_timeout(RESPONSE_TIMEOUT);
-    request
+    /// As [`EdgeClient::failure`], from an error of the client.
+    pub(crate) fn failure_of(&self, error: &ClientError) -> CommandFailure {
+        to_failure(error).at(self.url())
+    }
 }
 
 /// Reads an answer of the edge that is JSON.
@@ -198,75 +160,31 @@ pub(crate) fn session_id(text: &str) -> Result<String, CommandFailure> {
 
 /// Returns the stable error code of a failed call.
 pub(crate) fn error_code(status: &Status) -> ErrorCode {
-    if let Some(code) = status.metadata().get(proto::ERROR_CODE).and_then(|value| value.to_str().ok()) {
-        return ErrorCode::from(code.to_owned());
-    }
-    if is_broken(status) {
+    code_of(&ClientError::from(status.clone()))
+}
+
+fn code_of(error: &ClientError) -> ErrorCode {
+    if error.kind() == ErrorKind::ConnectionFailed {
         return ErrorCode::Unavailable;
     }
-    match status.code() {
-        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => ErrorCode::Unavailable,
-        Code::Unauthenticated | Code::PermissionDenied => ErrorCode::Unauthorized,
-        Code::InvalidArgument => ErrorCode::BadRequest,
-        Code::ResourceExhausted => ErrorCode::Overloaded,
-        Code::Unimplemented => ErrorCode::UnknownMethod,
-        Code::Ok
-        | Code::Unknown
-        | Code::NotFound
-        | Code::AlreadyExists
-        | Code::FailedPrecondition
-        | Code::Aborted
-        | Code::OutOfRange
-        | Code::Internal
-        | Code::DataLoss => ErrorCode::Internal,
-    }
+    ErrorCode::from(error.code().to_owned())
 }
 
-/// Whether the connection broke, so that the outcome of the call is unknown. Such a status was made in this process and
-/// has the error of HTTP/2 or TCP as its source; a status from the edge has no source.
+/// Whether the connection broke, so that the outcome of the call is unknown.
 fn is_broken(status: &Status) -> bool {
-    std::error::Error::source(status).is_some()
+    ClientError::from(status.clone()).kind() == ErrorKind::ConnectionFailed
 }
 
-fn describe(status: &Status) -> String {
-    if let Some(cause) = std::error::Error::source(status) {
-        return format!("the connection to the fleet broke ({})", root_cause(cause));
+fn to_failure(error: &ClientError) -> CommandFailure {
+    let (code, message) = (code_of(error), error.message());
+    if error.kind() == ErrorKind::PlaintextKey {
+        return CommandFailure::usage(code, message)
+            .help("use an https:// address, or pass --plaintext in a network that you trust");
     }
-    if status.message().is_empty() { format!("{:?}", status.code()) } else { status.message().to_owned() }
-}
-
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(next) = cause.source() {
-        cause = next;
+    if error.kind() == ErrorKind::Configuration {
+        return CommandFailure::usage(code, message);
     }
-    cause.to_string()
-}
-
-/// Adds the token of the edge to each call, if there is one.
-#[derive(Debug, Clone)]
-pub(crate) struct BearerToken(Option<MetadataValue<Ascii>>);
-
-impl BearerToken {
-    fn new(token: Option<&str>) -> Result<Self, CommandFailure> {
-        let value = token.map(|token| format!("Bearer {token}").parse()).transpose();
-        let mut value: Option<MetadataValue<Ascii>> = value.map_err(|_| {
-            CommandFailure::usage(ErrorCode::Unauthorized, "the token has characters that are not allowed in a header")
-        })?;
-        if let Some(value) = &mut value {
-            value.set_sensitive(true);
-        }
-        Ok(Self(value))
-    }
-}
-
-impl tonic::service::Interceptor for BearerToken {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        if let Some(value) = &self.0 {
-            request.metadata_mut().insert("authorization", value.clone());
-        }
-        Ok(request)
-    }
+    CommandFailure::new(code, message)
 }
 
 #[cfg(test)]
@@ -286,33 +204,23 @@ mod tests {
     fn broken_connection_is_unavailable_not_internal() {
         let broken = Status::from_error(Box::new(std::io::Error::other("h2 protocol error: broken pipe")));
         assert_eq!(error_code(&broken), ErrorCode::Unavailable);
-        assert_eq!(describe(&broken), "the connection to the fleet broke (h2 protocol error: broken pipe)");
         assert_eq!(error_code(&Status::internal("our own mistake")), ErrorCode::Internal);
     }
 
-    #[test]
-    fn token_is_sent_in_clear_to_this_machine_only() {
-        let endpoint = |url: &str, token: Option<&str>, plaintext: bool| {
-            let (url, token) = (url.to_owned(), token.map(str::to_owned));
-            EdgeTarget { url, token, ca_file: None, plaintext }.endpoint().map(drop)
+    #[tokio::test]
+    async fn connect_target_that_cannot_be_used_is_a_usage_failure() {
+        let target = |url: &str, token: Option<&str>| EdgeTarget {
+            url: url.to_owned(),
+            token: token.map(str::to_owned),
+            ..EdgeTarget::default()
         };
-        for url in ["http://127.0.0.1:7071", "http://localhost:7071", "http://[::1]:7071", "http://127.8.9.10"] {
-            assert_eq!(endpoint(url, Some("t"), false), Ok(()), "{url}");
+        let refused = EdgeClient::connect(target("http://10.0.0.1:7071", Some("t"))).await.unwrap_err();
+        assert_eq!((refused.code(), refused.exit().code()), (&ErrorCode::Unauthorized, 2));
+        assert!(refused.advice().is_some_and(|advice| advice.contains("--plaintext")), "{refused}");
+        for url in ["ftp://ailoop.example.com", "http://", "https://a b"] {
+            assert_eq!(EdgeClient::connect(target(url, None)).await.unwrap_err().exit().code(), 2, "{url}");
         }
-        for url in [
-            "http://ailoop.example.com",
-            "http://10.0.0.1:7071",
-            "http://localhost.example.com",
-            "http://[2001:db8::1]",
-        ] {
-            let refused = endpoint(url, Some("t"), false).unwrap_err();
-            assert_eq!((refused.code(), refused.exit().code()), (&ErrorCode::Unauthorized, 2), "{url}");
-            assert_eq!(endpoint(url, Some("t"), true), Ok(()), "{url}");
-            assert_eq!(endpoint(url, None, false), Ok(()), "{url}: there is nothing to hide");
-        }
-        for url in ["ftp://ailoop.example.com", "ailoop", "http://", "https://a b"] {
-            assert_eq!(endpoint(url, None, false).unwrap_err().exit().code(), 2, "{url}");
-        }
+        assert_eq!(EdgeTarget::check_url("ailoop").unwrap_err().exit().code(), 2);
     }
 
     #[tokio::test]
@@ -320,6 +228,6 @@ mod tests {
         let target = EdgeTarget { url: "127.0.0.1:1".to_owned(), ..EdgeTarget::default() };
         let failure = EdgeClient::connect(target).await.unwrap_err();
         assert_eq!(failure.exit().code(), 3);
-        assert!(failure.to_string().contains("http://127.0.0.1:1"), "{failure}");
+        assert!(failure.to_string().contains("127.0.0.1:1"), "{failure}");
     }
 }

@@ -10,3 +10,8 @@ mod parse;
 pub use claims::UserClaims;
 pub use file::{CredentialsError, CredentialsFile};
 pub use parse::{Credentials, ParseError};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

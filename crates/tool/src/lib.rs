@@ -95,3 +95,8 @@ pub use reply::{Reply, ToolError};
 pub use schemars;
 pub use serve::{Serving, Tools};
 pub use tool::{Approval, Effect, Tool};
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

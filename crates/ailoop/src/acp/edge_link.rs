@@ -36,7 +36,7 @@ impl EdgeLink {
     /// Returns the client; connects if there is none yet, or if the fleet has moved.
     pub(super) async fn client(&self) -> Result<EdgeClient, CommandFailure> {
         let mut client = self.client.lock().await;
-        let mut current = match client.take() {
+        let current = match client.take() {
             Some(current) => current,
             None => (self.connect)().await?,
         };
@@ -51,7 +51,7 @@ impl EdgeLink {
         R: Clone,
         F: Fn(SessionsApi, Request<R>) -> BoxFuture<'static, Result<Response<T>, Status>>,
     {
-        let (mut client, began) = (self.client().await?, Instant::now());
+        let (client, began) = (self.client().await?, Instant::now());
         loop {
             match call(client.sessions(), bounded(request.clone())).await {
                 Ok(reply) => return Ok(reply.into_inner()),

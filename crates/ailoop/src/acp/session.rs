@@ -19,7 +19,8 @@ use super::translate::{Translation, TurnResult};
 use super::wire::RpcError;
 use crate::failure::CommandFailure;
 use crate::notification::ParsedNotification;
-use crate::stream::{SessionStream, StreamEvent};
+use crate::stream::SessionStream;
+use ailoop_client::WatchItem;
 use contract::model::Content;
 
 /// A request of the editor about a session.
@@ -50,7 +51,7 @@ enum Step {
     Command(SessionCommand),
     Cancel,
     Reply(GateReply),
-    Event(Result<Option<StreamEvent>, CommandFailure>),
+    Event(Result<Option<WatchItem>, CommandFailure>),
 }
 
 impl SessionWorker {
@@ -103,9 +104,9 @@ impl SessionWorker {
         Life::GoesOn
     }
 
-    async fn take_event(&mut self, event: Result<Option<StreamEvent>, CommandFailure>) -> Life {
+    async fn take_event(&mut self, event: Result<Option<WatchItem>, CommandFailure>) -> Life {
         match event {
-            Ok(Some(StreamEvent::Notification(notification))) => {
+            Ok(Some(WatchItem::Notification(notification))) => {
                 let parsed = ParsedNotification::parse(&notification);
                 for translation in self.translator.translate(&parsed) {
                     self.apply(translation).await;
@@ -116,14 +117,14 @@ impl SessionWorker {
                 }
                 Life::GoesOn
             }
-            Ok(Some(StreamEvent::Lost { reason })) => {
+            Ok(Some(WatchItem::Lost { reason })) => {
                 self.translator.restart_reply();
                 if self.prompt.is_some() {
                     self.show_thought(&format!("({reason}; waiting for the fleet)\n")).await;
                 }
                 Life::GoesOn
             }
-            Ok(Some(StreamEvent::Restored)) => Life::GoesOn,
+            Ok(Some(WatchItem::Restored)) => Life::GoesOn,
             Ok(None) => {
                 (self.stream, self.phase) = (None, Phase::Ended);
                 self.finish_load_at(u64::MAX).await;
@@ -177,7 +178,7 @@ impl SessionWorker {
     }
 }
 
-async fn next_event(stream: &mut Option<SessionStream>) -> Result<Option<StreamEvent>, CommandFailure> {
+async fn next_event(stream: &mut Option<SessionStream>) -> Result<Option<WatchItem>, CommandFailure> {
     match stream {
         Some(stream) => stream.next().await,
         None => std::future::pending().await,

@@ -17,8 +17,9 @@ use crate::gate_prompt::{self, GatePrompts, LineMeaning, TypedLine};
 use crate::notification::{NotificationContent, ParsedNotification, to_json_line};
 use crate::render::SessionRenderer;
 use crate::signals::Interrupts;
-use crate::stream::{SessionStream, StreamEvent};
+use crate::stream::SessionStream;
 use crate::terminal::{Style, Terminal};
+use ailoop_client::WatchItem;
 
 /// Extra wait after `--timeout`: a new session has the same limit, and its own stop reason says more than ours.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(2);
@@ -102,7 +103,7 @@ impl ApprovalPolicy {
 
 impl Conversation<'_> {
     /// Runs the conversation to its end.
-    pub(super) async fn run(mut self, interrupts: &mut Interrupts) -> Result<Exit, CommandFailure> {
+    pub(super) async fn run(self, interrupts: &mut Interrupts) -> Result<Exit, CommandFailure> {
         let deadline = self.args.timeout.map(|timeout| Instant::now() + timeout + TIMEOUT_GRACE);
         let started = tokio::select! {
             started = interrupts.run_until_interrupted(self.open_session()) => started,
@@ -117,7 +118,7 @@ impl Conversation<'_> {
         }
     }
 
-    async fn open_session(&mut self) -> Result<StartedSession, CommandFailure> {
+    async fn open_session(&self) -> Result<StartedSession, CommandFailure> {
         let Some(session) = self.session.clone() else {
             return self.start_session(command_id(), false).await;
         };
@@ -132,7 +133,7 @@ impl Conversation<'_> {
         }
     }
 
-    async fn start_session(&mut self, session: String, interactive: bool) -> Result<StartedSession, CommandFailure> {
+    async fn start_session(&self, session: String, interactive: bool) -> Result<StartedSession, CommandFailure> {
         let request = StartRequest {
             session_id: session.clone(),
             command_id: command_id(),
@@ -150,7 +151,7 @@ impl Conversation<'_> {
         Ok(StartedSession { session, from_seq: 1, target })
     }
 
-    async fn continue_session(&mut self, info: &SessionInfo) -> Result<StartedSession, CommandFailure> {
+    async fn continue_session(&self, info: &SessionInfo) -> Result<StartedSession, CommandFailure> {
         let session = info.session_id.clone();
         if info.phase == "ended" {
             return Err(CommandFailure::new(ErrorCode::SessionEnded, format!("the session {session} has ended")));
@@ -194,7 +195,7 @@ impl Conversation<'_> {
         interrupts: &mut Interrupts,
     ) -> Result<Exit, CommandFailure> {
         let StartedSession { session, from_seq, target } = started;
-        let mut stream = SessionStream::new(self.client.clone(), session.clone(), from_seq, true);
+        let mut stream = SessionStream::new(self.client.clone(), &session, from_seq, true);
         let mut renderer = SessionRenderer::new(&session, self.terminal.is_live(), false);
         let mut tracker = CompletionTracker::new(target.clone());
         let mut exit_after_stop = None;
@@ -205,12 +206,12 @@ impl Conversation<'_> {
                 next = stream.next() => {
                     let next = next.map_err(|failure| add_reattach_help(failure, self.fleet_lifetime, &session))?;
                     let notification = match next {
-                        Some(StreamEvent::Notification(notification)) => notification,
-                        Some(StreamEvent::Lost { reason }) => {
+                        Some(WatchItem::Notification(notification)) => notification,
+                        Some(WatchItem::Lost { reason }) => {
                             report_outage(self.terminal, &reason, &session);
                             continue;
                         }
-                        Some(StreamEvent::Restored) => {
+                        Some(WatchItem::Restored) => {
                             self.terminal.note(Style::Good, RESTORED);
                             continue;
                         }

@@ -77,7 +77,7 @@ pub(super) async fn check_fleet(args: &DoctorArgs, terminal: &Terminal) -> Resul
     let client = connect(&args.target).await?;
     let began = Instant::now();
     let (status, _) = FleetStatus::fetch(&client).await?;
-    let mut checks = vec![check_answer(client.url(), began.elapsed())];
+    let mut checks = vec![check_answer(&client.url(), began.elapsed())];
     checks.extend(check_processes(&status));
     checks.extend(check_queues(&status));
     checks.extend(check_parts(&client).await);

@@ -37,7 +37,7 @@ impl FleetLocation {
             Self::Edge(target) => EdgeClient::connect(target.clone()).await,
             Self::Directory(home, run, token) => {
                 let target = EdgeTarget { url: run.grpc.clone(), token: token.clone(), ..EdgeTarget::default() };
-                Ok(EdgeClient::connect(target).await?.with_home(home.clone()))
+                EdgeClient::connect_to_home(target, home.clone()).await
             }
         }
     }

@@ -13,8 +13,9 @@ use crate::args::{DecisionsArgs, ReplayArgs};
 use crate::client::{self, EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::notification::{NotificationContent, ParsedNotification};
-use crate::stream::{SessionStream, StreamEvent};
+use crate::stream::SessionStream;
 use crate::terminal::{Style, Terminal};
+use ailoop_client::WatchItem;
 
 /// Longest wait for the next event, of a session that is known to have more events.
 const NEXT_EVENT_MAX: Duration = Duration::from_secs(30);
@@ -125,7 +126,7 @@ pub(super) async fn fetch_events(
     let session_id = client::session_id(session)?;
     let request = bounded(SessionRequest { session_id: session_id.clone() });
     let info = client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner();
-    let mut stream = SessionStream::new(client.clone(), session_id, 1, false);
+    let mut stream = SessionStream::new(client.clone(), &session_id, 1, false);
     let mut events = Vec::new();
     let mut seq = 0;
     while seq < info.seq {
@@ -133,8 +134,8 @@ pub(super) async fn fetch_events(
             CommandFailure::new(contract::ErrorCode::Unavailable, "the session's events stopped coming; try again")
         })?;
         let notification = match next? {
-            Some(StreamEvent::Notification(notification)) => notification,
-            Some(StreamEvent::Lost { .. } | StreamEvent::Restored) => continue,
+            Some(WatchItem::Notification(notification)) => notification,
+            Some(WatchItem::Lost { .. } | WatchItem::Restored) => continue,
             None => break,
         };
         let parsed = ParsedNotification::parse(&notification);

@@ -58,7 +58,7 @@ async fn list_mails(args: &MailArgs, terminal: &Terminal) -> Result<Exit, Comman
 async fn send_mail(args: &MailSendArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let text = text_argument::read_text(&args.text, std::io::stdin())?;
     let (mailbox, to, subject) = (args.mailbox.clone(), args.to.clone(), args.subject.clone());
-    let mut client = connect(&args.target).await?;
+    let client = connect(&args.target).await?;
     let help = format!(
         "the mail may be stored all the same, and repeating the command may send a second one: look first with `ailoop \
          mail --mailbox {}`, and see that the fleet runs with `tool_host.mail`",
@@ -66,7 +66,7 @@ async fn send_mail(args: &MailSendArgs, terminal: &Terminal) -> Result<Exit, Com
     );
     let request = SendMailRequest { mailbox, command_id: command_id(), to, subject, text };
     let request_once = async |mut sessions: SessionsApi| sessions.send_mail(bounded(request.clone())).await;
-    let sent = write(&mut client, terminal, help, request_once).await?.into_inner();
+    let sent = write(&client, terminal, help, request_once).await?.into_inner();
     terminal.note(Style::Good, &format!("mail {} sent to {}, who reads it when a session looks", sent.id, sent.to));
     Ok(Exit::Done)
 }
@@ -79,7 +79,7 @@ async fn reply_to_mail(
     terminal: &Terminal,
 ) -> Result<Exit, CommandFailure> {
     let (id, mailbox) = (id.to_owned(), mailbox.to_owned());
-    let mut client = connect(target).await?;
+    let client = connect(target).await?;
     // A mail has one answer, whatever the command id.
     let help = format!(
         "the mail may be closed all the same: `ailoop mail --mailbox {mailbox}` lists it while it is open. Repeating the \
@@ -87,7 +87,7 @@ async fn reply_to_mail(
     );
     let request = ReplyMailRequest { mailbox, command_id: command_id(), id, text };
     let reply = async |mut sessions: SessionsApi| sessions.reply_mail(bounded(request.clone())).await;
-    let closed = write(&mut client, terminal, help, reply).await?.into_inner();
+    let closed = write(&client, terminal, help, reply).await?.into_inner();
     let what = if closed.answered { "answered and closed" } else { "closed" };
     terminal.note(Style::Good, &format!("mail {} {what}", closed.id));
     Ok(Exit::Done)
@@ -102,7 +102,7 @@ fn mailbox_of(to: &str) -> String {
 /// Sends a write, with retries while it is not answered. Every attempt has the same command id, so that it takes effect
 /// once. `help` says what to do if the outcome stays unknown.
 async fn write<T>(
-    client: &mut EdgeClient,
+    client: &EdgeClient,
     terminal: &Terminal,
     help: String,
     call: impl AsyncFn(SessionsApi) -> Result<T, Status>,

@@ -28,9 +28,9 @@ pub(super) async fn show_status(args: &StatusArgs, terminal: &Terminal) -> Resul
 
 /// Shows the status again and again, until Ctrl-C. An edge that is away is waited for.
 pub(super) async fn watch_status(args: &TopArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let mut client = connect(&args.target).await?;
+    let client = connect(&args.target).await?;
     loop {
-        let text = match look(&mut client).await {
+        let text = match look(&client).await {
             Ok(text) => text,
             Err(failure) if failure.exit() == Exit::Unreachable => format!("{failure}\n"),
             Err(failure) => return Err(failure),
@@ -42,7 +42,7 @@ pub(super) async fn watch_status(args: &TopArgs, terminal: &Terminal) -> Result<
     }
 }
 
-async fn look(client: &mut EdgeClient) -> Result<String, CommandFailure> {
+async fn look(client: &EdgeClient) -> Result<String, CommandFailure> {
     client.reconnect_if_moved().await?;
     let (status, _) = FleetStatus::fetch(client).await?;
     Ok(format!("{}\n{}", status.now, draw(&status)))

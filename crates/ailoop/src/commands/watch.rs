@@ -9,26 +9,27 @@ use crate::failure::{CommandFailure, Exit};
 use crate::notification::{ParsedNotification, to_json_line};
 use crate::render::SessionRenderer;
 use crate::signals::Interrupts;
-use crate::stream::{SessionStream, StreamEvent};
+use crate::stream::SessionStream;
 use crate::terminal::{Style, Terminal};
+use ailoop_client::WatchItem;
 
 pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session = client::session_id(&args.session)?;
     let mut interrupts = Interrupts::listen()?;
     let client = connect(&args.target).await?;
-    let mut stream = SessionStream::new(client, session.clone(), args.from, true);
+    let mut stream = SessionStream::new(client, &session, args.from, true);
     let mut tracker = CompletionTracker::new(WaitTarget::SessionEnd);
     let mut renderer = SessionRenderer::new(&session, terminal.is_live(), true);
     loop {
         let Some(next) = interrupts.run_until_interrupted(stream.next()).await else { return Ok(Exit::Interrupted) };
         let notification =
             match next.map_err(|failure| add_reattach_help(failure, FleetLifetime::Independent, &session))? {
-                Some(StreamEvent::Notification(notification)) => notification,
-                Some(StreamEvent::Lost { reason }) => {
+                Some(WatchItem::Notification(notification)) => notification,
+                Some(WatchItem::Lost { reason }) => {
                     report_outage(terminal, &reason, &session);
                     continue;
                 }
-                Some(StreamEvent::Restored) => {
+                Some(WatchItem::Restored) => {
                     terminal.note(Style::Good, RESTORED);
                     continue;
                 }

@@ -5,12 +5,6 @@ use tonic::{Code, Status};
 
 use crate::api_error::ApiError;
 
-/// Metadata key of the milliseconds after which a retry may succeed.
-pub(crate) const RETRY_AFTER_KEY: &str = "ailoop-retry-after-ms";
-
-/// Metadata key of the last `seq`, for errors about a cursor.
-pub(crate) const SEQ_KEY: &str = "ailoop-seq";
-
 /// Trailer with the status of a response; a header if the response has no message.
 const GRPC_STATUS_KEY: &str = "grpc-status";
 
@@ -57,10 +51,10 @@ pub(crate) fn to_status(error: &ApiError) -> Status {
         metadata.insert(proto::ERROR_CODE, code);
     }
     if let Some(after) = error.retry_after {
-        metadata.insert(RETRY_AFTER_KEY, u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into());
+        metadata.insert(proto::RETRY_AFTER_MS, u64::try_from(after.as_millis()).unwrap_or(u64::MAX).into());
     }
     if let Some(seq) = error.seq {
-        metadata.insert(SEQ_KEY, seq.into());
+        metadata.insert(proto::LAST_SEQ, seq.into());
     }
     status
 }

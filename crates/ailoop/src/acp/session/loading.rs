@@ -41,7 +41,7 @@ impl SessionWorker {
         self.catalogue = self.link.catalogue().await?;
         self.choices = Choices { agent: info.agent, model: info.model };
         self.translator = Translator::default();
-        self.stream = Some(SessionStream::new(client, self.session.clone(), 1, true));
+        self.stream = Some(SessionStream::new(client, &self.session, 1, true));
         (self.phase, self.next_seq) = (Phase::Open, 1);
         self.withdraw_all().await;
         Ok(info.seq)

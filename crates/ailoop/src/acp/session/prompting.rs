@@ -123,7 +123,7 @@ impl SessionWorker {
     async fn follow(&mut self) -> Result<(), CommandFailure> {
         if self.stream.is_none() {
             let client = self.link.client().await?;
-            self.stream = Some(SessionStream::new(client, self.session.clone(), self.next_seq, true));
+            self.stream = Some(SessionStream::new(client, &self.session, self.next_seq, true));
         }
         Ok(())
     }

@@ -1,0 +1,202 @@
+//! A client of one edge, or of several behind one address.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use proto::{
+    AgentInfo, Gate, ListAgentsRequest, ListCallsRequest, ListGatesRequest, ListModelsRequest, ListReply, ListRequest,
+    ListToolsRequest, ModelInfo, PendingClientCall, ToolInfo,
+};
+use tonic::{Request, Response, Status};
+
+use crate::connection::{Connection, Locate, SessionsApi};
+use crate::error::ClientError;
+use crate::responder::Handlers;
+use crate::session::AgentSession;
+use crate::session_context::SessionContext;
+use crate::start::StartSession;
+use crate::target::Target;
+use crate::turn::TurnResult;
+
+/// How long failures may last until they are returned, unless the builder says otherwise.
+const RETRY_FOR: Duration = Duration::from_mins(1);
+
+/// A client of one edge, or of several behind one address. Clones share the connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    connection: Connection,
+}
+
+impl Client {
+    /// Connects to the gRPC address of an edge, such as `http://127.0.0.1:7071` or `https://ailoop.example.com`, when the
+    /// builder is awaited. An address without a scheme is one of `http://`.
+    pub fn connect(url: impl Into<String>) -> ClientBuilder {
+        let target = Target { url: url.into(), ..Target::default() };
+        ClientBuilder { target, retry_for: RETRY_FOR, locate: None }
+    }
+
+    /// Starts a session when the builder is awaited.
+    pub fn start(&self) -> StartSession {
+        StartSession::new(self.connection.clone())
+    }
+
+    /// Runs a task in a session of its own, and returns its result. [`StartSession::run`] does it with more settings.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`StartSession::run`].
+    pub async fn run(&self, agent: &str, prompt: &str) -> Result<TurnResult, ClientError> {
+        self.start().agent(agent).prompt(prompt).run().await
+    }
+
+    /// A session that exists. Nothing is sent.
+    pub fn session(&self, id: impl Into<String>) -> AgentSession {
+        let context = SessionContext::existing(self.connection.clone(), id.into());
+        AgentSession::new(context, Handlers::default())
+    }
+
+    /// The sessions of the tenant, newest first; `ListRequest::default()` selects all, 100 at once.
+    pub async fn list(&self, request: ListRequest) -> Result<ListReply, ClientError> {
+        self.call(request, |mut api, request| async move { api.list(request).await }).await
+    }
+
+    /// What waits for a person in all sessions, the most urgent first: at most 100, with long arguments shortened.
+    pub async fn gates(&self) -> Result<Vec<Gate>, ClientError> {
+        let call = |mut api: SessionsApi, request| async move { api.list_gates(request).await };
+        Ok(self.call(ListGatesRequest::default(), call).await?.gates)
+    }
+
+    /// The calls of clients' tools that wait in all sessions, the most urgent first: at most 100, with long arguments
+    /// shortened.
+    pub async fn waiting_calls(&self) -> Result<Vec<PendingClientCall>, ClientError> {
+        let call = |mut api: SessionsApi, request| async move { api.list_calls(request).await };
+        Ok(self.call(ListCallsRequest::default(), call).await?.calls)
+    }
+
+    /// The agents that sessions may have, by key.
+    pub async fn agents(&self) -> Result<Vec<AgentInfo>, ClientError> {
+        let call = |mut api: SessionsApi, request| async move { api.list_agents(request).await };
+        Ok(self.call(ListAgentsRequest {}, call).await?.agents)
+    }
+
+    /// The models that are described, by id.
+    pub async fn models(&self) -> Result<Vec<ModelInfo>, ClientError> {
+        let call = |mut api: SessionsApi, request| async move { api.list_models(request).await };
+        Ok(self.call(ListModelsRequest {}, call).await?.models)
+    }
+
+    /// The tools of the fleet that the tenant may use.
+    pub async fn tools(&self) -> Result<Vec<ToolInfo>, ClientError> {
+        let call = |mut api: SessionsApi, request| async move { api.list_tools(request).await };
+        Ok(self.call(ListToolsRequest {}, call).await?.tools)
+    }
+
+    /// Makes any call of the API, with a timeout, and repeats it while that can help. It must be a call that the fleet
+    /// handles once, such as a command with an id, or one that changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a retry would not help, or with the last error after `retry_for`.
+    pub async fn call<R, T, F, Fut>(&self, request: R, call: F) -> Result<T, ClientError>
+    where
+        R: Clone,
+        F: Fn(SessionsApi, Request<R>) -> Fut,
+        Fut: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.connection.call(request, call).await
+    }
+
+    /// The generated client, which sends the key and repeats nothing. Clones share the connection.
+    pub fn api(&self) -> SessionsApi {
+        self.connection.api()
+    }
+
+    /// The address to which it is connected.
+    pub fn url(&self) -> String {
+        self.connection.url()
+    }
+
+    /// Connects again if [`ClientBuilder::locate`] names another address by now.
+    ///
+    /// # Errors
+    ///
+    /// Fails if nobody listens there.
+    pub async fn reconnect_if_moved(&self) -> Result<(), ClientError> {
+        self.connection.reconnect_if_moved().await
+    }
+}
+
+/// How a client connects: await it.
+#[derive(Clone)]
+#[must_use = "nothing is connected until it is awaited"]
+pub struct ClientBuilder {
+    target: Target,
+    retry_for: Duration,
+    locate: Option<Locate>,
+}
+
+impl ClientBuilder {
+    /// The API key. It is not sent over `http://` to another machine.
+    pub fn api_key(mut self, key: impl Into<String>) -> Self {
+        self.target.api_key = Some(key.into());
+        self
+    }
+
+    /// The PEM file of the authority that signed the certificate of the edge, if no public one did.
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.target.ca_file = Some(path.into());
+        self
+    }
+
+    /// Sends the key over `http://` to another machine too, where others can read it: for a network that you trust.
+    pub fn allow_plaintext_key(mut self) -> Self {
+        self.target.allows_plaintext_key = true;
+        self
+    }
+
+    /// How long calls and streams wait for a fleet that cannot be reached; 60 s without this.
+    pub fn retry_for(mut self, duration: Duration) -> Self {
+        self.retry_for = duration;
+        self
+    }
+
+    /// Returns the present address of a fleet that may move, or `None` if it is not known. It is asked after a lost
+    /// connection.
+    pub fn locate(mut self, locate: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        self.locate = Some(Arc::new(locate));
+        self
+    }
+
+    /// Checks the address, the key and the file of the authority, without connecting.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Configuration`](crate::ErrorKind::Configuration) and
+    /// [`ErrorKind::PlaintextKey`](crate::ErrorKind::PlaintextKey).
+    pub fn check(&self) -> Result<(), ClientError> {
+        self.target.endpoint()?;
+        self.target.credentials().map(drop)
+    }
+}
+
+impl IntoFuture for ClientBuilder {
+    type Output = Result<Client, ClientError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let connection = Connection::open(self.target, self.locate, self.retry_for).await?;
+            Ok(Client { connection })
+        })
+    }
+}
+
+impl fmt::Debug for ClientBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientBuilder").field("url", &self.target.url).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,82 @@
+//! Messages of the user.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use proto::{CommandReply, SendRequest};
+use serde_json::Value;
+
+use crate::error::ClientError;
+use crate::session_context::{SessionContext, new_key};
+
+/// How a message meets a turn that runs. In an idle session, each begins a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SendMode {
+    /// It begins a turn of its own, after those that wait.
+    #[default]
+    Queue,
+    /// The model reads it in the turn that runs, at its next step.
+    Steer,
+    /// It stops the model call of the turn that runs, and the model reads it at once.
+    Interrupt,
+}
+
+impl SendMode {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Steer => "steer",
+            Self::Interrupt => "interrupt",
+        }
+    }
+}
+
+/// A message that is sent when this is awaited, without waiting for its turn.
+#[derive(Debug)]
+#[must_use = "nothing is sent until it is awaited"]
+pub struct MessageRequest {
+    context: Arc<SessionContext>,
+    request: SendRequest,
+}
+
+impl MessageRequest {
+    pub(crate) fn new(context: Arc<SessionContext>, text: String, mode: SendMode) -> Self {
+        let request = SendRequest {
+            session_id: context.id.clone(),
+            command_id: new_key(),
+            text,
+            mode: mode.as_str().to_owned(),
+            ..SendRequest::default()
+        };
+        Self { context, request }
+    }
+
+    /// How it meets a turn that runs.
+    pub fn mode(mut self, mode: SendMode) -> Self {
+        mode.as_str().clone_into(&mut self.request.mode);
+        self
+    }
+
+    /// The parts of a message that has images, a JSON array, in place of its text.
+    pub fn content(mut self, parts: &Value) -> Self {
+        self.request.content_json = parts.to_string();
+        self
+    }
+
+    /// A key of your own, 1 to 64 of `A-Z a-z 0-9 _ -`: messages with the same key are one message.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.request.command_id = key.into();
+        self
+    }
+}
+
+impl IntoFuture for MessageRequest {
+    type Output = Result<CommandReply, ClientError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.context.send(self.request).await })
+    }
+}

@@ -1,0 +1,134 @@
+//! The calls of one session, and where its next turn begins to read.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use proto::{
+    AnswerCallRequest, AnswerRequest, CommandReply, Gate, ListGatesRequest, SendRequest, SessionInfo, SessionRequest,
+};
+
+use crate::call_claims::CallClaims;
+use crate::connection::Connection;
+use crate::error::ClientError;
+use crate::event_stream::EventStream;
+use crate::gate::{GateDecision, GateRef};
+use crate::local_tool::CallAnswer;
+use crate::turn_tracker::TurnTracker;
+use crate::watch::Watch;
+
+/// One session of a fleet.
+#[derive(Debug)]
+pub(crate) struct SessionContext {
+    pub(crate) connection: Connection,
+    pub(crate) id: String,
+    pub(crate) claims: Arc<CallClaims>,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Where the next turn begins to read; unknown for a session that others have used.
+    tracker: Option<TurnTracker>,
+    /// The message of the prompt with which the session was started, until its turn is followed.
+    first_message: Option<String>,
+    /// Turns that were begun and not followed to their end.
+    open_turns: u32,
+}
+
+impl SessionContext {
+    /// A session that exists.
+    pub(crate) fn existing(connection: Connection, id: String) -> Self {
+        Self { connection, id, claims: Arc::default(), progress: Mutex::default() }
+    }
+
+    /// A session that was just started with a prompt of this message id.
+    pub(crate) fn started(connection: Connection, id: String, first_message: Option<String>, is_new: bool) -> Self {
+        let progress = Progress { tracker: is_new.then(TurnTracker::default), first_message, open_turns: 0 };
+        Self { connection, id, claims: Arc::default(), progress: Mutex::new(progress) }
+    }
+
+    pub(crate) fn watch(&self, from_seq: u64, with_chunks: bool) -> Watch {
+        Watch::new(self.connection.clone(), self.id.clone(), from_seq, with_chunks)
+    }
+
+    pub(crate) fn events(&self, from_seq: u64, with_chunks: bool) -> EventStream {
+        EventStream::new(self.id.clone(), self.watch(from_seq, with_chunks))
+    }
+
+    pub(crate) fn tracker(&self) -> Option<TurnTracker> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).tracker
+    }
+
+    /// Counts a turn that begins. Returns whether others were begun and not followed to their end, so that the events from
+    /// the tracker on have calls of theirs.
+    pub(crate) fn begin_turn(&self) -> bool {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.open_turns += 1;
+        progress.open_turns > 1
+    }
+
+    /// Remembers where the next turn begins to read, at the end of a turn.
+    pub(crate) fn end_turn(&self, tracker: TurnTracker) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.open_turns = progress.open_turns.saturating_sub(1);
+        if progress.tracker.is_none_or(|known| tracker.seq > known.seq) {
+            progress.tracker = Some(tracker);
+        }
+    }
+
+    pub(crate) fn take_first_message(&self) -> Option<String> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).first_message.take()
+    }
+
+    /// Sends a message; by its `command_id` it is handled once.
+    pub(crate) async fn send(&self, request: SendRequest) -> Result<CommandReply, ClientError> {
+        self.connection.call(request, |mut api, request| async move { api.send(request).await }).await
+    }
+
+    pub(crate) async fn get(&self) -> Result<SessionInfo, ClientError> {
+        let request = SessionRequest { session_id: self.id.clone() };
+        self.connection.call(request, |mut api, request| async move { api.get(request).await }).await
+    }
+
+    pub(crate) async fn gates(&self) -> Result<Vec<Gate>, ClientError> {
+        let request = ListGatesRequest { session_id: self.id.clone(), limit: 0 };
+        let gates = self.connection.call(request, |mut api, request| async move { api.list_gates(request).await });
+        Ok(gates.await?.gates)
+    }
+
+    pub(crate) async fn answer(&self, gate: GateRef, decision: GateDecision) -> Result<CommandReply, ClientError> {
+        let request = AnswerRequest {
+            session_id: self.id.clone(),
+            command_id: new_key(),
+            gate: gate.gate,
+            arguments_sha256: gate.arguments_sha256,
+            decision: decision.decision.to_owned(),
+            note: decision.note,
+            no_wait: false,
+            arguments_json: decision.arguments.map(|arguments| arguments.to_string()).unwrap_or_default(),
+            content: decision.content,
+        };
+        self.connection.call(request, |mut api, request| async move { api.answer(request).await }).await
+    }
+
+    /// Answers a call of a client tool. The id of the call is the key of the command: an answer counts once.
+    pub(crate) async fn answer_call(&self, call: &str, answer: CallAnswer) -> Result<CommandReply, ClientError> {
+        let (outcome, content) = match answer {
+            Ok(content) => ("ok", content),
+            Err(content) => ("error", content),
+        };
+        let request = AnswerCallRequest {
+            session_id: self.id.clone(),
+            command_id: call.to_owned(),
+            call: call.to_owned(),
+            outcome: outcome.to_owned(),
+            content,
+            no_wait: false,
+        };
+        self.connection.call(request, |mut api, request| async move { api.answer_call(request).await }).await
+    }
+}
+
+/// Makes the idempotency key of a command, before it is first sent.
+pub(crate) fn new_key() -> String {
+    uuid::Uuid::now_v7().simple().to_string()
+}

@@ -1,0 +1,140 @@
+//! The start of a session.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use proto::StartRequest;
+use serde_json::{Map, Value};
+
+use crate::connection::{Connection, SessionsApi};
+use crate::error::ClientError;
+use crate::event::GateRequest;
+use crate::gate::GateDecision;
+use crate::local_tool::LocalTool;
+use crate::responder::Handlers;
+use crate::session::AgentSession;
+use crate::session_context::{SessionContext, new_key};
+use crate::turn::TurnResult;
+
+/// A session that is started when this is awaited.
+#[must_use = "nothing is sent until it is awaited"]
+pub struct StartSession {
+    connection: Connection,
+    request: StartRequest,
+    options: Map<String, Value>,
+    handlers: Handlers,
+    has_own_key: bool,
+}
+
+impl StartSession {
+    pub(crate) fn new(connection: Connection) -> Self {
+        let request = StartRequest { command_id: new_key(), interactive: true, ..StartRequest::default() };
+        Self { connection, request, options: Map::new(), handlers: Handlers::default(), has_own_key: false }
+    }
+
+    /// The agent, by key or alias; the default one without this.
+    pub fn agent(mut self, agent: impl Into<String>) -> Self {
+        self.request.agent = agent.into();
+        self
+    }
+
+    /// The model, by id; that of the agent without this.
+    pub fn model(mut self, model: impl Into<String>) -> Self {
+        self.request.model = model.into();
+        self
+    }
+
+    /// The first message, at most 1 MiB. [`AgentSession::current_turn`] follows its turn.
+    pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
+        self.request.prompt = prompt.into();
+        self
+    }
+
+    /// Whether the session waits for more messages after its first turn, as without this.
+    pub fn interactive(mut self, interactive: bool) -> Self {
+        self.request.interactive = interactive;
+        self
+    }
+
+    /// The id of the session, 1 to 64 of `A-Z a-z 0-9 _ -`; the idempotency key without this.
+    pub fn session_id(mut self, id: impl Into<String>) -> Self {
+        self.request.session_id = id.into();
+        self
+    }
+
+    /// A key of your own, 1 to 64 of `A-Z a-z 0-9 _ -`. A program that was restarted finds its session again by it, and
+    /// the session is started once.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.request.command_id = key.into();
+        self.has_own_key = true;
+        self
+    }
+
+    /// Adds a function of this program that the agent may call.
+    pub fn tool(mut self, tool: LocalTool) -> Self {
+        self.handlers.tools.push(tool);
+        self
+    }
+
+    /// Decides about each gate that opens while a turn is followed; `None` leaves the gate open.
+    pub fn on_gate<F, Fut>(mut self, decide: F) -> Self
+    where
+        F: Fn(GateRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Option<GateDecision>> + Send + 'static,
+    {
+        self.handlers.on_gate = Some(Arc::new(move |gate| Box::pin(decide(gate))));
+        self
+    }
+
+    /// A further field of `session.start`, such as `continuation`, `features`, `limits` or `tools`.
+    pub fn option(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.options.insert(name.into(), value.into());
+        self
+    }
+
+    /// Starts a session of one turn, and waits for its result.
+    ///
+    /// # Errors
+    ///
+    /// As those of the start and of [`Turn::result`](crate::Turn::result).
+    pub async fn run(self) -> Result<TurnResult, ClientError> {
+        self.interactive(false).await?.current_turn().await
+    }
+
+    async fn start(self) -> Result<AgentSession, ClientError> {
+        let Self { connection, mut request, mut options, handlers, has_own_key } = self;
+        if request.session_id.is_empty() {
+            // The edge would make another id for a repeated start.
+            request.session_id.clone_from(&request.command_id);
+        }
+        if !handlers.tools.is_empty() {
+            options.insert("client_tools".to_owned(), handlers.tools.iter().map(LocalTool::describe).collect());
+        }
+        if !options.is_empty() {
+            request.options_json = Value::Object(options).to_string();
+        }
+        let first_message = Some(request.command_id.clone()).filter(|_| !request.prompt.is_empty());
+        let call = |mut api: SessionsApi, request| async move { api.start(request).await };
+        let reply = connection.call(request, call).await?;
+        // A session that was started with this key before has events of its own.
+        let context = SessionContext::started(connection, reply.session_id, first_message, !has_own_key);
+        Ok(AgentSession::new(context, handlers))
+    }
+}
+
+impl IntoFuture for StartSession {
+    type Output = Result<AgentSession, ClientError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.start())
+    }
+}
+
+impl fmt::Debug for StartSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StartSession").field("request", &self.request).finish_non_exhaustive()
+    }
+}

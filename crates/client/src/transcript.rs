@@ -1,0 +1,84 @@
+//! What was said and done in a session, turn by turn, as people read it.
+
+use proto::TranscriptReply;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::ClientError;
+use crate::event::TurnStopReason;
+
+/// A part of the transcript: no system prompt, no envelopes, no signals.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SessionTranscript {
+    /// The turns, oldest first.
+    pub turns: Vec<TranscriptTurn>,
+    /// `after` of the next part, if there is one.
+    pub next_after: Option<u32>,
+    /// Whether parts of the session are gone, because the archive no longer has them.
+    pub is_incomplete: bool,
+}
+
+/// A turn of a transcript.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct TranscriptTurn {
+    /// Number of the turn, from 1.
+    pub turn: u32,
+    /// When it began, as RFC 3339.
+    pub started: String,
+    /// Its messages in order.
+    pub messages: Vec<TranscriptMessage>,
+    /// Why it ended; none while it runs.
+    #[serde(default)]
+    pub stop_reason: Option<TurnStopReason>,
+}
+
+/// A message of a transcript.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct TranscriptMessage {
+    /// Who wrote it: `user` or `assistant`.
+    pub role: String,
+    /// When it came, as RFC 3339.
+    pub time: String,
+    /// Its text; the middle of a long one is left out.
+    pub text: String,
+    /// Number of its images.
+    #[serde(default)]
+    pub images: u32,
+    /// Number of the step in its turn, of a reply.
+    #[serde(default)]
+    pub step: Option<u32>,
+    /// The calls of a reply.
+    #[serde(default)]
+    pub tool_calls: Vec<TranscriptCall>,
+}
+
+/// A tool call of a transcript, with its result.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[non_exhaustive]
+pub struct TranscriptCall {
+    /// Id of the call: unique in its session.
+    pub id: String,
+    /// Name of the tool.
+    pub tool: String,
+    /// The arguments, as the API gives them.
+    pub arguments: Value,
+    /// `ok`, `error`, `denied`, `timeout`, `cancelled` or `unknown`; none while it runs.
+    #[serde(default)]
+    pub outcome: Option<String>,
+    /// What the model reads; the middle of a long one is left out.
+    #[serde(default)]
+    pub result: Option<String>,
+}
+
+impl TryFrom<TranscriptReply> for SessionTranscript {
+    type Error = ClientError;
+
+    fn try_from(reply: TranscriptReply) -> Result<Self, ClientError> {
+        let unreadable = |error| ClientError::internal(format!("the transcript cannot be read: {error}"));
+        let turns = serde_json::from_str(&reply.turns_json).map_err(unreadable)?;
+        Ok(Self { turns, next_after: reply.next_after, is_incomplete: reply.is_incomplete })
+    }
+}

@@ -1,0 +1,421 @@
+//! One turn of a session: its text as it streams, and its result.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use proto::SendRequest;
+use serde_json::Value;
+
+use crate::error::{ClientError, ErrorKind};
+use crate::event::{EventContent, SessionEvent, SessionFailure, TurnCost, TurnStopReason};
+use crate::event_stream::EventStream;
+use crate::message::SendMode;
+use crate::reply_text::TextOfReply;
+use crate::responder::{Handlers, Responder};
+use crate::session_context::{SessionContext, new_key};
+use crate::turn_tracker::TurnTracker;
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TurnResult {
+    /// Id of its session.
+    pub session_id: String,
+    /// Number of the turn, from 1; 0 if the session ended before the turn began.
+    pub turn: u32,
+    /// The answer for the user.
+    pub text: String,
+    /// Why the turn ended, such as at a limit.
+    pub stop_reason: TurnStopReason,
+    /// Number of steps that it took.
+    pub iterations: u32,
+    /// What the turn cost.
+    pub cost: TurnCost,
+}
+
+impl TurnResult {
+    /// Whether the model finished its work, and no limit cut the turn short.
+    pub fn is_complete(&self) -> bool {
+        self.stop_reason == TurnStopReason::Completed
+    }
+}
+
+/// A turn that is not followed yet: await it for its result, or [`follow`](TurnRequest::follow) it for its text.
+///
+/// Nothing is sent before.
+#[must_use = "nothing is sent until it is awaited or followed"]
+pub struct TurnRequest {
+    context: Arc<SessionContext>,
+    handlers: Handlers,
+    message: Option<SendRequest>,
+    /// Whether the message may have been sent before.
+    may_be_repeated: bool,
+}
+
+impl TurnRequest {
+    pub(crate) fn new(context: Arc<SessionContext>, handlers: Handlers, text: Option<String>) -> Self {
+        let message = text.map(|text| SendRequest {
+            session_id: context.id.clone(),
+            command_id: new_key(),
+            text,
+            mode: SendMode::Queue.as_str().to_owned(),
+            ..SendRequest::default()
+        });
+        Self { context, handlers, message, may_be_repeated: false }
+    }
+
+    /// How the message meets a turn that runs; [`SendMode::Queue`] without this.
+    pub fn mode(mut self, mode: SendMode) -> Self {
+        if let Some(message) = &mut self.message {
+            mode.as_str().clone_into(&mut message.mode);
+        }
+        self
+    }
+
+    /// The parts of a message that has images, a JSON array, in place of its text.
+    pub fn content(mut self, parts: &Value) -> Self {
+        if let Some(message) = &mut self.message {
+            message.content_json = parts.to_string();
+        }
+        self
+    }
+
+    /// A key of your own, 1 to 64 of `A-Z a-z 0-9 _ -`. A program that was restarted finds the turn of the message by it,
+    /// and the message is sent once.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        if let Some(message) = &mut self.message {
+            message.command_id = key.into();
+            self.may_be_repeated = true;
+        }
+        self
+    }
+
+    /// The text of the turn as it streams. Nothing is sent before it is polled.
+    pub fn follow(self) -> Turn {
+        let progress = stream::try_unfold(TurnReader::Unsent(self), TurnReader::next);
+        Turn { progress: progress.boxed(), end: None }
+    }
+}
+
+impl IntoFuture for TurnRequest {
+    type Output = Result<TurnResult, ClientError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let mut turn = self.follow();
+        Box::pin(async move { turn.result().await })
+    }
+}
+
+/// A turn that is followed: a stream of text that is only ever added, and then its [`result`](Turn::result).
+///
+/// If a reply breaks off and starts over, text that came already does not come again; if the new reply differs, it follows
+/// as a paragraph of its own. An empty line stands between two steps.
+///
+/// The turn goes on in the fleet if this is dropped; calls of local tools and decisions that run are dropped.
+pub struct Turn {
+    progress: BoxStream<'static, Result<TurnProgress, ClientError>>,
+    end: Option<Result<TurnResult, ClientError>>,
+}
+
+enum TurnProgress {
+    Text(String),
+    Ended(TurnResult),
+}
+
+impl Turn {
+    /// Waits for the end of the turn; text that was not read yet is dropped. It may be called again.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ErrorKind::TurnFailed`] if the turn could not go on, and with the error of a message, an answer or the
+    /// events.
+    pub async fn result(&mut self) -> Result<TurnResult, ClientError> {
+        while let Some(text) = self.next().await {
+            text?;
+        }
+        self.end.clone().unwrap_or_else(|| Err(ClientError::internal("the turn has no end")))
+    }
+}
+
+impl Stream for Turn {
+    type Item = Result<String, ClientError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.end.is_some() {
+            return Poll::Ready(None);
+        }
+        self.progress.poll_next_unpin(context).map(|progress| match progress {
+            Some(Ok(TurnProgress::Text(text))) => Some(Ok(text)),
+            Some(Ok(TurnProgress::Ended(result))) => {
+                self.end = Some(Ok(result));
+                None
+            }
+            Some(Err(error)) => {
+                self.end = Some(Err(error.clone()));
+                Some(Err(error))
+            }
+            None => None,
+        })
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for TurnRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TurnRequest").field("message", &self.message).finish_non_exhaustive()
+    }
+}
+
+/// Where to read from, and which turn it is.
+struct TurnStart {
+    tracker: TurnTracker,
+    /// Id of the message whose turn it is. Without one, it is the first turn from here on.
+    message_id: Option<String>,
+    /// Number of the turn, if the message has begun it. A message that waits has no turn yet.
+    turn: Option<u32>,
+    /// Whether the fleet says that the message waits for a turn of its own.
+    waits: bool,
+}
+
+impl TurnStart {
+    fn first_from(tracker: TurnTracker) -> Self {
+        Self { tracker, message_id: None, turn: None, waits: false }
+    }
+}
+
+/// Reads the events of one turn.
+enum TurnReader {
+    Unsent(TurnRequest),
+    Following(Box<Following>),
+}
+
+struct Following {
+    context: Arc<SessionContext>,
+    start: TurnStart,
+    events: EventStream,
+    responder: Responder,
+    /// Turns that end until the turn has ended; 0 while its message did not come yet.
+    ends_left: u32,
+    /// The replies of the turn, by step.
+    replies: HashMap<u32, TextOfReply>,
+    has_text: bool,
+    last_failure: Option<SessionFailure>,
+}
+
+impl TurnReader {
+    /// Returns what comes next, and the reader of what follows.
+    async fn next(self) -> Result<Option<(TurnProgress, Self)>, ClientError> {
+        let mut following = match self {
+            Self::Unsent(request) => Box::new(Following::begin(request).await?),
+            Self::Following(following) => following,
+        };
+        let progress = following.next().await?;
+        Ok(Some((progress, Self::Following(following))))
+    }
+}
+
+impl Following {
+    async fn begin(request: TurnRequest) -> Result<Self, ClientError> {
+        let TurnRequest { context, handlers, message, may_be_repeated } = request;
+        let mut responder = Responder::new(context.clone(), handlers);
+        let is_alone = !context.begin_turn();
+        let start = match message {
+            Some(message) => {
+                let tracker = find_place(&context, &mut responder, may_be_repeated, is_alone).await?;
+                let message_id = Some(message.command_id.clone());
+                let is_queued = message.mode == SendMode::Queue.as_str();
+                let reply = context.send(message).await?;
+                let waits = is_queued && reply.done && reply.turn.is_none();
+                TurnStart { tracker, message_id, turn: reply.turn, waits }
+            }
+            None => find_turn(&context, &mut responder, is_alone).await?,
+        };
+        let ends_left = u32::from(start.message_id.is_none());
+        Ok(Self {
+            events: context.events(start.tracker.seq + 1, true),
+            context,
+            start,
+            responder,
+            ends_left,
+            replies: HashMap::new(),
+            has_text: false,
+            last_failure: None,
+        })
+    }
+
+    /// Returns the next text of the turn, or its end.
+    async fn next(&mut self) -> Result<TurnProgress, ClientError> {
+        loop {
+            let event = tokio::select! {
+                failure = self.responder.next_failure() => return Err(failure),
+                event = self.events.next() => event,
+            };
+            let Some(event) = event.transpose()? else {
+                return Err(ClientError::internal("the events of the session ended before the turn"));
+            };
+            self.responder.push(&event);
+            if let Some(progress) = self.take(event)? {
+                return Ok(progress);
+            }
+        }
+    }
+
+    fn take(&mut self, event: SessionEvent) -> Result<Option<TurnProgress>, ClientError> {
+        let is_ours = match self.start.turn {
+            Some(turn) => event.data["turn"] == turn,
+            None => self.ends_left == 1,
+        };
+        if event.seq.is_some()
+            && let Some(ends) = self.start.tracker.push(&event)
+            && let EventContent::UserMessage(message) = &event.content
+            && self.start.message_id.as_ref() == Some(&message.message_id)
+        {
+            self.ends_left = if self.start.waits { self.start.tracker.correct_waiting(ends) } else { ends };
+        }
+        let is_snapshot = event.is_snapshot();
+        match event.content {
+            EventContent::ReplyChunk(chunk) if is_ours => {
+                Ok(self.add_text(chunk.step, |reply| reply.push(&chunk, is_snapshot)))
+            }
+            EventContent::ReplyCompleted(complete) if is_ours => {
+                Ok(self.add_text(complete.step, |reply| reply.finish(&complete.text)))
+            }
+            EventContent::Failed(failure) => {
+                self.last_failure = Some(failure);
+                Ok(None)
+            }
+            EventContent::TurnCompleted(end) if is_ours => {
+                let result = TurnResult {
+                    session_id: event.session_id,
+                    turn: end.turn,
+                    text: end.final_response,
+                    stop_reason: end.stop_reason,
+                    iterations: end.iterations,
+                    cost: end.cost,
+                };
+                self.end(result).map(Some)
+            }
+            EventContent::TurnCompleted(_) => {
+                if self.ends_left > 1 {
+                    self.ends_left -= 1;
+                }
+                Ok(None)
+            }
+            EventContent::SessionEnded(end) => {
+                let result = TurnResult {
+                    session_id: event.session_id,
+                    turn: self.start.turn.unwrap_or_default(),
+                    text: end.final_response,
+                    stop_reason: end.stop_reason.unwrap_or(TurnStopReason::Stopped),
+                    iterations: end.iterations,
+                    cost: end.cost,
+                };
+                self.end(result).map(Some)
+            }
+            EventContent::ReplyChunk(_)
+            | EventContent::ReplyCompleted(_)
+            | EventContent::UserMessage(_)
+            | EventContent::CallWaiting(_)
+            | EventContent::CallCompleted(_)
+            | EventContent::GateOpened(_)
+            | EventContent::GateClosed(_)
+            | EventContent::Other => Ok(None),
+        }
+    }
+
+    /// Adds text of a step. An empty line stands between two steps.
+    fn add_text(&mut self, step: u32, text_of: impl FnOnce(&mut TextOfReply) -> String) -> Option<TurnProgress> {
+        let reply = self.replies.entry(step).or_default();
+        let is_first = !reply.has_begun();
+        let text = text_of(reply);
+        if text.is_empty() {
+            return None;
+        }
+        let text = if is_first && self.has_text { format!("\n\n{}", text.trim_start()) } else { text };
+        self.has_text = true;
+        Some(TurnProgress::Text(text))
+    }
+
+    fn end(&mut self, result: TurnResult) -> Result<TurnProgress, ClientError> {
+        self.context.end_turn(self.start.tracker);
+        if result.stop_reason != TurnStopReason::Error {
+            return Ok(TurnProgress::Ended(result));
+        }
+        Err(match self.last_failure.take() {
+            Some(SessionFailure { code, message }) => ClientError::new(ErrorKind::TurnFailed, code, message),
+            None => ClientError::new(ErrorKind::TurnFailed, "internal", "the turn ended with an error"),
+        })
+    }
+}
+
+/// Finds where to read from, before a message is sent. A message that may have been sent before can be anywhere.
+async fn find_place(
+    context: &SessionContext,
+    responder: &mut Responder,
+    may_be_repeated: bool,
+    is_alone: bool,
+) -> Result<TurnTracker, ClientError> {
+    let known = context.tracker().filter(|_| !may_be_repeated);
+    if let Some(tracker) = known
+        && is_alone
+    {
+        return Ok(tracker);
+    }
+    let info = context.get().await?;
+    responder.skip_answered(&info).await?;
+    if let Some(tracker) = known {
+        return Ok(tracker);
+    }
+    let is_idle = info.phase == "idle" && !may_be_repeated;
+    Ok(if is_idle { TurnTracker::idle_at(info.seq) } else { TurnTracker::default() })
+}
+
+/// Finds the turn of the prompt with which the session was started, else the turn that runs, else the last one.
+async fn find_turn(
+    context: &SessionContext,
+    responder: &mut Responder,
+    is_alone: bool,
+) -> Result<TurnStart, ClientError> {
+    let is_new = context.tracker().is_some();
+    if let Some(message) = context.take_first_message() {
+        if !is_new || !is_alone {
+            responder.skip_answered(&context.get().await?).await?;
+        }
+        return Ok(TurnStart { message_id: Some(message), ..TurnStart::first_from(TurnTracker::default()) });
+    }
+    let info = context.get().await?;
+    responder.skip_answered(&info).await?;
+    let mut tracker = TurnTracker::default();
+    let (mut begin, mut begin_before) = (tracker, None);
+    let mut events = context.events(1, false);
+    while tracker.seq < info.seq
+        && let Some(event) = events.next().await.transpose()?
+    {
+        tracker.push(&event);
+        if let EventContent::TurnCompleted(_) = event.content {
+            begin_before = Some(begin);
+            begin = tracker;
+        }
+    }
+    if tracker.is_running {
+        return Ok(TurnStart::first_from(begin));
+    }
+    let none = || {
+        let message = format!("session {} has no turn yet: send a message", context.id);
+        ClientError::new(ErrorKind::Conflict, "not_now", message)
+    };
+    begin_before.map(TurnStart::first_from).ok_or_else(none)
+}
