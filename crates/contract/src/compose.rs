@@ -143,6 +143,9 @@ pub struct Component {
     pub name: String,
     /// SHA-256 of its text, in hex.
     pub sha256: String,
+    /// Where its text begins in the prompt, in bytes.
+    #[serde(default)]
+    pub start: usize,
     /// Bytes of its text.
     pub bytes: usize,
 }

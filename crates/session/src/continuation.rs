@@ -1,7 +1,7 @@
 //! Whether a reply without tool calls leads to another step.
 
 use contract::event::{DecisionSource, Spent, StopReason};
-use contract::model::FinishReason;
+use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::{ContinuationSettings, Limits};
 use reply::{Evidence, Intent, PatternMatch, Patterns, Signal, Status};
 
@@ -90,6 +90,44 @@ impl Rule {
     /// The order of precedence: the first that knows, decides.
     pub const ORDER: &'static [Self] =
         &[Self::ToolCalls, Self::Message, Self::Switch, Self::Signal, Self::Length, Self::Required, Self::Text];
+}
+
+/// A reply outside of a session, about which the loop would decide.
+#[derive(Debug, Clone, Copy)]
+pub struct SampleReply<'a> {
+    /// Its text as the model wrote it.
+    pub text: &'a str,
+    /// The tools that it asks for.
+    pub calls: &'a [ToolCall],
+    /// Reason why it ended.
+    pub finish: FinishReason,
+    /// The step of its turn, from 1.
+    pub step: u32,
+    /// The form in which the session asks for signals.
+    pub signal: SignalForm,
+}
+
+/// Decides about a reply outside of a session; also returns what a user reads of it.
+pub fn decide_sample(
+    settings: &ContinuationSettings,
+    patterns: &Patterns,
+    sample: SampleReply<'_>,
+) -> (ContinuationVerdict, String) {
+    let reading = reply::read(sample.text, sample.calls, sample.signal);
+    let facts = Facts {
+        text: reading.spoken(),
+        signal: reading.signal.as_ref(),
+        has_calls: !reading.calls.is_empty() || sample.calls.iter().any(|call| !call.is_signal()),
+        finish: sample.finish,
+        unseen: false,
+        doubted: false,
+        limit: (sample.step >= settings.max_iterations).then_some(StopReason::MaxIterations),
+    };
+    let mut verdict = decide(settings, patterns, facts);
+    if let Some(judge) = settings.judge().filter(|_| verdict.is_silent && facts.limit.is_none()) {
+        verdict.reason = format!("{}; in a session the judge {judge} is asked", verdict.reason);
+    }
+    (verdict, reading.visible)
 }
 
 /// Decides whether a turn takes another step after a reply.

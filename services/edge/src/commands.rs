@@ -415,7 +415,7 @@ async fn load_inbox(bus: &Bus, key: &SessionKey) -> Result<InboxLoad, BusError> 
 }
 
 /// Refuses an agent that the caller does not reach.
-fn check_agent(caller: &ApiCaller, agent: &str) -> Result<(), ApiError> {
+pub(crate) fn check_agent(caller: &ApiCaller, agent: &str) -> Result<(), ApiError> {
     if caller.grant.allows_agent(agent) {
         return Ok(());
     }
@@ -425,21 +425,15 @@ fn check_agent(caller: &ApiCaller, agent: &str) -> Result<(), ApiError> {
 
 /// Lets a composer check the names of a request; returns the key of the agent.
 async fn check_composition(bus: &Bus, request: &ComposeRequest) -> Result<String, ApiError> {
-    match compose(bus, request).await {
-        Ok(ComposeReply::Composed(composed)) => Ok(composed.agent.id.to_string()),
-        Ok(ComposeReply::Refused { code, message }) => Err(ApiError::new(code, message)),
-        Err(error @ (BusError::NoResponders { .. } | BusError::Timeout { .. })) => {
-            let message = "no prompt-composer answers: start one (`ailoop up` does), or look at its log";
-            tracing::warn!(%error, "no composer");
-            Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(LOG_CHECK_INTERVAL))
-        }
-        Err(error) => Err(error.into()),
+    match compose(bus, request).await? {
+        ComposeReply::Composed(composed) => Ok(composed.agent.id.to_string()),
+        ComposeReply::Refused { code, message } => Err(ApiError::new(code, message)),
     }
 }
 
 /// Asks the composer, and waits a moment for one whose connection broke: it is back soon, and without the request. The
 /// request changes nothing, so it may be made again.
-async fn compose(bus: &Bus, request: &ComposeRequest) -> Result<ComposeReply, BusError> {
+pub(crate) async fn compose(bus: &Bus, request: &ComposeRequest) -> Result<ComposeReply, ApiError> {
     let began = Instant::now();
     let mut tries = 0;
     loop {
@@ -449,7 +443,12 @@ async fn compose(bus: &Bus, request: &ComposeRequest) -> Result<ComposeReply, Bu
             }
             // The request, or its answer, was lost with a connection.
             Err(BusError::Timeout { .. }) if tries == 0 => {}
-            answer => return answer,
+            Err(error @ (BusError::NoResponders { .. } | BusError::Timeout { .. })) => {
+                let message = "no prompt-composer answers: start one (`ailoop up` does), or look at its log";
+                tracing::warn!(%error, "no composer");
+                return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(LOG_CHECK_INTERVAL));
+            }
+            outcome => return Ok(outcome?),
         }
         tries += 1;
     }

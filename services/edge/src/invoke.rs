@@ -109,6 +109,8 @@ pub(crate) async fn begin(
         Method::ListAgents => {
             defer(params, move |NoParams {}| async move { Ok(json!({"agents": api.list_agents(&caller).await?})) })
         }
+        Method::DescribeAgent => defer(params, move |params| async move { api.describe_agent(&caller, params).await }),
+        Method::TestReply => defer(params, move |params| async move { api.test_reply(&caller, params).await }),
         Method::ListModels => {
             defer(params, move |NoParams {}| async move { Ok(json!({"models": api.list_models(&caller).await?})) })
         }

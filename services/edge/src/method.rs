@@ -69,6 +69,8 @@ methods! {
     WatchSession = "session.watch", Observe, Agents;
     UnwatchSession = "session.unwatch", Observe, Agents;
     ListAgents = "agents.list", Observe, Agents;
+    DescribeAgent = "agents.describe", Observe, Agents;
+    TestReply = "agents.test_reply", Observe, Agents;
     ListModels = "models.list", Observe, Agents;
     ListTools = "tools.list", Observe, Agents;
     GetFullResult = "tools.result", Observe, Agents;

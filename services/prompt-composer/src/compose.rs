@@ -226,8 +226,9 @@ impl<'a> PromptBuilder<'a> {
         if let Some(heading) = heading {
             self.text.extend(["## ", heading, "\n\n"]);
         }
+        let start = self.text.len();
         self.text.push_str(text);
-        self.components.push(Component { name, sha256: sha256_hex(text), bytes: text.len() });
+        self.components.push(Component { name, sha256: sha256_hex(text), start, bytes: text.len() });
     }
 
     fn finish(mut self) -> ComposedPrompt {

@@ -11,7 +11,7 @@ use proto::ListRequest;
 use reply::Patterns;
 use serde::Deserialize;
 use serde_json::json;
-use session::continuation::{ContinuationVerdict, Facts, decide};
+use session::continuation::{self, ContinuationVerdict, decide_sample};
 
 use super::fleet_location::connect;
 use super::history::fetch_events;
@@ -64,7 +64,7 @@ pub(super) fn test_patterns(args: &PatternsTestArgs, terminal: &Terminal) -> Res
     };
     let mut mismatches = 0;
     for sample in &samples {
-        let (verdict, visible) = decide_sample(&settings, &patterns, sample);
+        let (verdict, visible) = decide_about(&settings, &patterns, sample);
         let agrees = sample.continues.is_none_or(|wanted| wanted == verdict.continues);
         mismatches += usize::from(!agrees);
         let line = if args.json {
@@ -105,27 +105,20 @@ fn read_samples(file: &Path) -> Result<Vec<SampleReply>, CommandFailure> {
         .collect()
 }
 
-fn decide_sample(
+fn decide_about(
     settings: &ContinuationSettings,
     patterns: &Patterns,
     sample: &SampleReply,
 ) -> (ContinuationVerdict, String) {
     let calls: Vec<ToolCall> = sample.calls.iter().map(|call| ToolCall::new("", &call.name, &call.arguments)).collect();
-    let reading = reply::read(&sample.text, &calls, sample.signal);
-    let facts = Facts {
-        text: reading.spoken(),
-        signal: reading.signal.as_ref(),
-        has_calls: !reading.calls.is_empty() || calls.iter().any(|call| !call.is_signal()),
+    let reply = continuation::SampleReply {
+        text: &sample.text,
+        calls: &calls,
         finish: sample.finish.unwrap_or(FinishReason::Stop),
-        unseen: false,
-        doubted: false,
-        limit: (sample.step.unwrap_or(1) >= settings.max_iterations).then_some(StopReason::MaxIterations),
+        step: sample.step.unwrap_or(1),
+        signal: sample.signal,
     };
-    let mut verdict = decide(settings, patterns, facts);
-    if let Some(judge) = settings.judge().filter(|_| verdict.is_silent && facts.limit.is_none()) {
-        verdict.reason = format!("{}; in a session the judge {judge} is asked", verdict.reason);
-    }
-    (verdict, reading.visible)
+    decide_sample(settings, patterns, reply)
 }
 
 fn sample_json(sample: &SampleReply, verdict: &ContinuationVerdict, visible: &str, agrees: bool) -> String {

@@ -3,7 +3,7 @@
 use contract::ErrorCode;
 use contract::client_tool::OpenClientCall;
 use contract::commit::{OpenGate, SessionSummary};
-use contract::compose::KnownModel;
+use contract::compose::{Component, KnownModel};
 use contract::event::GateKind;
 use contract::mail::WaitingMail;
 use contract::tool::ToolSpec;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::api_error::ApiError;
 use crate::commands::{CommandReply, PendingCommand};
-use crate::session_api::{AgentInfo, Pending};
+use crate::session_api::{AgentDescription, AgentInfo, Pending};
 
 pub(super) fn to_mail(mail: WaitingMail) -> proto::Mail {
     let WaitingMail { id, from, subject, text, sent, answers } = mail;
@@ -104,6 +104,26 @@ pub(super) fn to_agent_info(agent: AgentInfo) -> proto::AgentInfo {
         model: agent.model.unwrap_or_default(),
         is_default: agent.is_default,
     }
+}
+
+pub(super) fn to_agent_description(agent: AgentDescription) -> Result<proto::AgentDescription, ApiError> {
+    let AgentDescription { settings, model, prompt, fingerprint, components, warnings } = agent;
+    let to_component = |Component { name, sha256, start, bytes }| proto::PromptComponent {
+        name,
+        sha256,
+        start: u64::try_from(start).unwrap_or(u64::MAX),
+        bytes: u64::try_from(bytes).unwrap_or(u64::MAX),
+    };
+    Ok(proto::AgentDescription {
+        id: settings.id.to_string(),
+        name: settings.name.clone(),
+        settings_json: to_json(&settings)?,
+        model,
+        prompt,
+        fingerprint,
+        components: components.into_iter().map(to_component).collect(),
+        warnings,
+    })
 }
 
 pub(super) fn to_model_info(model: KnownModel) -> proto::ModelInfo {

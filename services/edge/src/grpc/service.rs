@@ -10,8 +10,8 @@ use tonic::{Request, Response, Status};
 
 use super::GrpcService;
 use super::replies::{
-    to_agent_info, to_gate, to_json, to_mail, to_model_info, to_pending_call, to_session_info, to_tool_info,
-    wait_for_command,
+    to_agent_description, to_agent_info, to_gate, to_json, to_mail, to_model_info, to_pending_call, to_session_info,
+    to_tool_info, wait_for_command,
 };
 use super::requests::{
     parse_client_tools, parse_content, parse_control, parse_dead_letter, parse_optional_json, parse_options,
@@ -20,8 +20,8 @@ use super::requests::{
 use super::stream::{NotificationStream, stream_notifications};
 use crate::api_error::ApiError;
 use crate::method::Method;
-use crate::params::{self, ListSessionsParams, UnvalidatedCommand, WatchParams};
-use crate::session_api::{QueueDepth, SessionPage, TranscriptPage};
+use crate::params::{self, DescribeAgentParams, ListSessionsParams, TestReplyParams, UnvalidatedCommand, WatchParams};
+use crate::session_api::{QueueDepth, ReplyDecision, SessionPage, TranscriptPage};
 
 #[tonic::async_trait]
 impl Service for GrpcService {
@@ -225,6 +225,7 @@ impl Service for GrpcService {
                     "" => None,
                     text => Some(params::parse_word("stop_reason", text)?),
                 },
+                text: Some(message.text.clone()).filter(|text| !text.is_empty()),
             };
             let SessionPage { sessions, next_cursor } = api.list_sessions(caller, &params).await?;
             let sessions = sessions.into_iter().map(to_session_info).collect();
@@ -460,6 +461,35 @@ impl Service for GrpcService {
         self.call(Method::ListAgents, "", &request, async |api, caller| {
             let agents = api.list_agents(caller).await?;
             Ok(proto::ListAgentsReply { agents: agents.into_iter().map(to_agent_info).collect() })
+        })
+        .await
+    }
+
+    async fn describe_agent(
+        &self,
+        request: Request<proto::DescribeAgentRequest>,
+    ) -> Result<Response<proto::AgentDescription>, Status> {
+        let message = request.get_ref();
+        self.call(Method::DescribeAgent, "", &request, async |api, caller| {
+            let agent = params::parse_optional("agent", &message.agent)?;
+            let model = Some(message.model.clone()).filter(|model| !model.is_empty());
+            to_agent_description(api.describe_agent(caller, DescribeAgentParams { agent, model }).await?)
+        })
+        .await
+    }
+
+    async fn test_reply(
+        &self,
+        request: Request<proto::TestReplyRequest>,
+    ) -> Result<Response<proto::TestReplyReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::TestReply, "", &request, async |api, caller| {
+            let calls = message.calls.iter().map(|name| params::parse("calls", name)).collect::<Result<_, _>>()?;
+            let (agent, text) = (params::parse("agent", &message.agent)?, message.text.clone());
+            let step = Some(message.step).filter(|step| *step > 0);
+            let reply = TestReplyParams { agent, text, calls, is_cut: message.is_cut, step };
+            let ReplyDecision { continues, source, reason, visible } = api.test_reply(caller, reply).await?;
+            Ok(proto::TestReplyReply { continues, source, reason, visible })
         })
         .await
     }

@@ -38,6 +38,7 @@ impl Route {
         let names = self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         names.map(|name| match name {
             "kind" => (name, FieldKind::OneOf(&["control", "model", "tool", "timer", "item"])),
+            "agent" => (name, FieldKind::Agent),
             "id" if self.path.starts_with("/v1/mail") => (name, FieldKind::Words),
             name => (name, FieldKind::Id),
         })

@@ -67,6 +67,7 @@ const LIST: &[Field] = &[
     optional("model", Text, "Only sessions of this model, by id."),
     optional("since", Time, "Only sessions that started at or after this time."),
     optional("stop_reason", OneOf(STOP_REASONS), "Only sessions whose last turn ended for this reason."),
+    optional("text", Text, "Only sessions whose title has this text, or whose id begins with it."),
     LIMIT,
     optional("cursor", Cursor, "`next_cursor` of the page before."),
 ];
@@ -208,6 +209,25 @@ pub(super) const ROUTES: &[Route] = &[
         &[optional("since", Time, "Only sessions that started at or after this time.")],
     ),
     route(Get, "/v1/agents", Method::ListAgents, "List the agents.", &[]),
+    route(
+        Get,
+        "/v1/agents/{agent}",
+        Method::DescribeAgent,
+        "Get an agent with its composed prompt.",
+        &[optional("model", Words, "Id of a model in place of the agent's.")],
+    ),
+    route(
+        Post,
+        "/v1/agents/{agent}/test",
+        Method::TestReply,
+        "Decide about a reply as the loop would.",
+        &[
+            required("text", Text, "The reply as the model writes it."),
+            optional("calls", Names, "Names of the tools that it calls."),
+            optional("is_cut", Flag, "Whether it was cut at the output limit."),
+            optional("step", Count, "The step of its turn; 1."),
+        ],
+    ),
     route(Get, "/v1/models", Method::ListModels, "List the models.", &[]),
     route(Get, "/v1/tools", Method::ListTools, "List the tools.", &[]),
     route(

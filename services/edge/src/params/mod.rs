@@ -9,7 +9,7 @@ mod tests;
 use contract::commit::{Phase, SessionSummary};
 use contract::event::StopReason;
 use contract::subject::DeadKind;
-use contract::{AgentId, CallId, CommandId, SessionId, Timestamp};
+use contract::{AgentId, CallId, CommandId, SessionId, Timestamp, ToolName};
 use serde::Deserialize;
 
 pub(crate) use command::{CommandBody, CommandRequest, UnvalidatedCommand};
@@ -35,6 +35,34 @@ pub(crate) struct SessionParams {
 pub(crate) struct ToolResultParams {
     pub(crate) session_id: SessionId,
     pub(crate) call: CallId,
+}
+
+/// Parameters of the method `agents.describe`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DescribeAgentParams {
+    /// Key or alias; the default agent if none is given.
+    pub(crate) agent: Option<AgentId>,
+    /// Id of a model in place of the agent's.
+    pub(crate) model: Option<String>,
+}
+
+/// Parameters of the method `agents.test_reply`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TestReplyParams {
+    pub(crate) agent: AgentId,
+    /// The reply as the model writes it.
+    pub(crate) text: String,
+    /// Names of the tools that it calls.
+    #[serde(default)]
+    pub(crate) calls: Vec<ToolName>,
+    /// Whether it was cut at the output limit.
+    #[serde(default)]
+    pub(crate) is_cut: bool,
+    /// The step of its turn, from 1.
+    #[serde(default)]
+    pub(crate) step: Option<u32>,
 }
 
 /// Parameters of the methods `gates.list` and `calls.list`.
@@ -71,17 +99,23 @@ pub(crate) struct ListSessionsParams {
     pub(crate) since: Option<Timestamp>,
     /// Only sessions whose last turn ended for this reason.
     pub(crate) stop_reason: Option<StopReason>,
+    /// Only sessions whose title has this text, in upper or lower case, or whose id begins with it.
+    pub(crate) text: Option<String>,
 }
 
 impl ListSessionsParams {
     /// Whether a session is one of those that are asked for.
     pub(crate) fn selects(&self, summary: &SessionSummary) -> bool {
-        let Self { phase, agent, model, since, stop_reason, limit: _, cursor: _ } = self;
+        let Self { phase, agent, model, since, stop_reason, text, limit: _, cursor: _ } = self;
+        let has_text = |text: &str| {
+            summary.session_id.as_str().starts_with(text) || summary.title.to_lowercase().contains(&text.to_lowercase())
+        };
         phase.is_none_or(|phase| summary.phase == phase)
             && agent.as_ref().is_none_or(|agent| summary.agent == agent.as_str())
             && model.as_ref().is_none_or(|model| summary.model == *model)
             && since.is_none_or(|since| summary.started >= since)
             && stop_reason.is_none_or(|reason| summary.stop_reason == Some(reason))
+            && text.as_deref().is_none_or(has_text)
     }
 
     pub(crate) fn effective_limit(&self) -> usize {

@@ -1,5 +1,6 @@
 //! The methods of the client API, the same for both protocols.
 
+mod agents;
 mod api;
 mod budgets;
 mod catalogue;
@@ -11,6 +12,7 @@ mod sessions;
 mod status;
 mod trace;
 
+pub(crate) use agents::{AgentDescription, ReplyDecision};
 pub(crate) use api::SessionApi;
 pub(crate) use catalogue::AgentInfo;
 pub(crate) use history::TranscriptPage;

@@ -122,6 +122,12 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         method("session.watch", one.clone(), &[("session_id", Id), ("from_seq", Count), ("no_chunks", Flag)]),
         method("session.unwatch", one, &session),
         method("agents.list", json!({}), &[]),
+        method("agents.describe", json!({}), &[("agent", Id), ("model", Text)]),
+        method(
+            "agents.test_reply",
+            json!({"agent": "e", "text": "x"}),
+            &[("agent", Id), ("text", Text), ("calls", List), ("is_cut", Flag), ("step", Count)],
+        ),
         method("models.list", json!({}), &[]),
         method("tools.list", json!({}), &[]),
         method("tools.result", json!({"session_id": "s", "call": "c"}), &[("session_id", Id), ("call", Id)]),

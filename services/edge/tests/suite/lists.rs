@@ -86,6 +86,35 @@ async fn agents_and_models_are_listed_by_both_protocols() {
     );
 }
 
+#[tokio::test]
+async fn agent_is_described_and_its_replies_are_tested() {
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
+    let described = ws.expect_ok("agents.describe", json!({"agent": "e"})).await;
+    let found = (&described["id"], &described["model"], &described["prompt"], &described["continuation"]["enabled"]);
+    assert_eq!(found, (&json!("e"), &json!("rehearsal"), &json!("You are Alice."), &json!(true)));
+    let unknown = ws.expect_code("agents.describe", json!({"agent": "nobody"})).await;
+    assert_eq!(unknown, "unknown_agent");
+
+    let mut test = async |params: Value| {
+        let decided = ws.expect_ok("agents.test_reply", params).await;
+        (decided["continues"].clone(), decided["source"].clone(), decided["visible"].clone())
+    };
+    let calling = json!({"agent": "e", "text": "I look.", "calls": ["read_file"]});
+    assert_eq!(test(calling).await, (json!(true), json!("tool_calls"), json!("I look.")));
+    let signal = r#"Done. {"continuation": {"status": "TERMINATE", "reason": "all is done"}}"#;
+    let (continues, source, _) = test(json!({"agent": "e", "text": signal})).await;
+    assert_eq!((continues, source), (json!(false), json!("explicit")));
+
+    let mut grpc = fixture.grpc().await.0;
+    let described = grpc.describe_agent(proto::DescribeAgentRequest::default()).await.unwrap().into_inner();
+    assert_eq!((described.id.as_str(), described.prompt.as_str()), ("a", "You are Alice."));
+    let reply =
+        proto::TestReplyRequest { agent: "e".to_owned(), text: "cut".to_owned(), is_cut: true, ..Default::default() };
+    let decided = grpc.test_reply(reply).await.unwrap().into_inner();
+    assert_eq!((decided.continues, decided.source.as_str()), (true, "length"));
+}
+
 /// Counts the reads of whole buckets.
 struct CountLists(Arc<AtomicUsize>);
 

@@ -40,6 +40,12 @@ fn parts_are_in_order_and_each_is_there_once() {
             "shared/output_format.md"
         ]
     );
+    let texts: Vec<&str> =
+        composed.components.iter().map(|part| &composed.prompt[part.start..part.start + part.bytes]).collect();
+    assert_eq!(
+        texts,
+        ["I am Xaver the Example {{{agent_id}}}.", "core", "ape", "zoo", "continuation", "mailbox", "output"]
+    );
     assert_eq!(composed.fingerprint.len(), 64);
     assert_eq!(composed.model.id, "p/any");
     assert!(!composed.model.multi_tool);

@@ -1,0 +1,115 @@
+//! One agent: the prompt that it gets with what it is made of, and what the loop would decide about a reply of it.
+
+use std::sync::Arc;
+
+use contract::command::Features;
+use contract::compose::{Component, ComposeReply, ComposeRequest, Composed};
+use contract::limits::MESSAGE_BYTES_MAX;
+use contract::model::{FinishReason, SignalForm, ToolCall};
+use contract::settings::AgentSettings;
+use contract::{AgentId, ErrorCode};
+use reply::Patterns;
+use serde::Serialize;
+use session::continuation::{SampleReply, decide_sample};
+
+use super::SessionApi;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::commands::{check_agent, compose};
+use crate::fair_queue::RequestCost;
+use crate::params::{DescribeAgentParams, TestReplyParams};
+
+/// An agent as the next session would have it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct AgentDescription {
+    /// Its settings, after all layers of the configuration.
+    #[serde(flatten)]
+    pub(crate) settings: AgentSettings,
+    /// Id of the model.
+    pub(crate) model: String,
+    /// The system prompt, as the model reads it.
+    pub(crate) prompt: String,
+    /// SHA-256 over the prompt, in hex.
+    pub(crate) fingerprint: String,
+    /// The parts of the prompt, in its order.
+    pub(crate) components: Vec<Component>,
+    /// Problems that did not stop the composition.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// What the loop would do after a reply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct ReplyDecision {
+    /// Whether another step would follow.
+    pub(crate) continues: bool,
+    /// What decided, such as `explicit` or `pattern:<pattern>`.
+    pub(crate) source: String,
+    /// Reason for people.
+    pub(crate) reason: String,
+    /// What a user would read of the reply.
+    pub(crate) visible: String,
+}
+
+impl SessionApi {
+    /// Composes the prompt of an agent, as for a session that begins now.
+    pub(crate) async fn describe_agent(
+        &self,
+        caller: &ApiCaller,
+        params: DescribeAgentParams,
+    ) -> Result<AgentDescription, ApiError> {
+        let DescribeAgentParams { agent, model } = params;
+        let Composed { prompt, fingerprint, components, warnings, agent, model, .. } =
+            self.compose_agent(caller, agent, model).await?;
+        Ok(AgentDescription { settings: agent, model: model.id, prompt, fingerprint, components, warnings })
+    }
+
+    /// Decides about a reply as the loop would in a session of the agent.
+    pub(crate) async fn test_reply(
+        &self,
+        caller: &ApiCaller,
+        params: TestReplyParams,
+    ) -> Result<ReplyDecision, ApiError> {
+        let TestReplyParams { agent, text, calls, is_cut, step } = params;
+        if text.len() > MESSAGE_BYTES_MAX {
+            let message = format!("`text` has {} bytes, at most {MESSAGE_BYTES_MAX} are allowed", text.len());
+            return Err(ApiError::new(ErrorCode::TooLarge, message));
+        }
+        let settings = self.compose_agent(caller, Some(agent), None).await?.agent.continuation;
+        // Patterns are compiled and searched off the threads that serve other clients.
+        let decided = tokio::task::spawn_blocking(move || {
+            let patterns: Arc<Patterns> =
+                Patterns::compile(&settings).map_err(|error| ApiError::new(ErrorCode::BadConfig, error.to_string()))?;
+            let calls: Vec<ToolCall> = calls.iter().map(|name| ToolCall::new("", name.as_str(), "{}")).collect();
+            let finish = match (is_cut, calls.is_empty()) {
+                (true, _) => FinishReason::Length,
+                (false, false) => FinishReason::ToolCalls,
+                (false, true) => FinishReason::Stop,
+            };
+            let step = step.unwrap_or(1);
+            let reply = SampleReply { text: &text, calls: &calls, finish, step, signal: SignalForm::default() };
+            let (verdict, visible) = decide_sample(&settings, &patterns, reply);
+            let source = verdict.source.to_string();
+            Ok(ReplyDecision { continues: verdict.continues, source, reason: verdict.reason, visible })
+        });
+        decided.await.map_err(|_| ApiError::new(ErrorCode::Internal, "the reply cannot be decided about"))?
+    }
+
+    async fn compose_agent(
+        &self,
+        caller: &ApiCaller,
+        agent: Option<AgentId>,
+        model: Option<String>,
+    ) -> Result<Composed, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
+        let tools = self.bus().tools(&caller.tenant).await?;
+        let features = Features::default();
+        let request = ComposeRequest { agent, model, features, tools, ..ComposeRequest::new(caller.tenant.clone()) };
+        match compose(self.bus(), &request).await? {
+            ComposeReply::Composed(composed) => {
+                check_agent(caller, composed.agent.id.as_str())?;
+                Ok(*composed)
+            }
+            ComposeReply::Refused { code, message } => Err(ApiError::new(code, message)),
+        }
+    }
+}
