@@ -209,18 +209,25 @@ impl SessionApi {
         let pending = |state| PendingCommand { bus: bus.clone(), key: key.clone(), verb, id: id.clone(), state };
 
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
-        let state = self.check_session_state(&key, verb, &id).await?;
+        // Nothing of this waits for the other; the agent is checked in vain only where a start is repeated.
+        let (state, inbox, composed) =
+            tokio::join!(self.check_session_state(&key, verb, &id), load_inbox(&bus, &key), async {
+                match &check {
+                    Some(check) => Some(check_composition(&bus, check).await),
+                    None => None,
+                }
+            });
+        let (state, inbox) = (state?, inbox?);
         if let SessionState::EndedHandled(outcome) = state {
             return Ok(pending(PendingState::Handled(outcome)));
         }
-        let inbox = load_inbox(&bus, &key).await?;
         let is_new = matches!(state, SessionState::NotStarted) && !inbox.has_start;
         // Every command but `start` needs a session. A stored start is enough: it is handled before this command.
         if is_new && verb != Verb::Start {
             return Err(SessionApi::unknown_session(&key));
         }
-        if let (SessionState::NotStarted, Some(check)) = (state, check) {
-            check_agent(caller, &check_composition(&bus, &check).await?)?;
+        if let (SessionState::NotStarted, Some(composed)) = (state, composed) {
+            check_agent(caller, &composed?)?;
         }
         if inbox.commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
             let message = format!("{} commands wait for session {} already", inbox.commands, key.session);
@@ -254,7 +261,10 @@ impl SessionApi {
     /// Whether a session has begun, or is about to.
     pub(crate) async fn is_session_known(&self, caller: &ApiCaller, session: &SessionId) -> Result<bool, ApiError> {
         let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
-        Ok(self.load_head(&key).await?.is_some() || self.is_start_waiting(&key).await?)
+        // It is mostly unknown, and only the leader can tell that for sure.
+        let head = async { self.bus().head(&key, Read::Leader).await.map_err(ApiError::from) };
+        let (head, is_waiting) = tokio::try_join!(head, self.is_start_waiting(&key))?;
+        Ok(head.is_some() || is_waiting)
     }
 
     /// Finds the message of this id, stored in a session or handled by it; returns the verb that brought it.

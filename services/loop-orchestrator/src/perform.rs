@@ -42,13 +42,14 @@ impl SessionRunner {
             let earlier = after.outstanding().into_iter().filter(|effect| !decision.effects.contains(effect));
             effects.extend(earlier.map(|effect| (effect, Publication::Again)));
         }
+        // The commit is what a client waits for, so it does not wait for the effects too.
+        for input in inputs {
+            self.acknowledge_command(key, input, slot, after.seq(), &decision.events).await?;
+        }
         futures::try_join!(
             async { publish_events(&self.bus, key, events).await.map_err(HandleError::from) },
             perform_all(&self.bus, key, after, effects),
         )?;
-        for input in inputs {
-            self.acknowledge_command(key, input, slot, after.seq(), &decision.events).await?;
-        }
         Ok(())
     }
 

@@ -25,13 +25,17 @@ pub struct SessionFilter {
     /// Only sessions whose last turn ended with an error
     #[arg(long)]
     pub error: bool,
+    /// Only sessions whose title has this text, or whose id begins with it
+    #[arg(long)]
+    pub text: Option<String>,
 }
 
 impl SessionFilter {
     /// Whether every session is selected.
     pub fn selects_all(&self) -> bool {
-        let Self { phase, agent, model, since, stop_reason, error } = self;
-        phase.is_none() && agent.is_none() && model.is_none() && since.is_none() && stop_reason.is_none() && !error
+        let Self { phase, agent, model, since, stop_reason, error, text } = self;
+        let filters = [agent, model, since, stop_reason, text];
+        phase.is_none() && filters.into_iter().all(Option::is_none) && !error
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) fn list_request(filter: &SessionFilter, limit: u32) -> ListRequest {
         model: text(&filter.model),
         since: text(&filter.since),
         stop_reason: if filter.error { "error".to_owned() } else { text(&filter.stop_reason) },
+        text: text(&filter.text),
     }
 }
 

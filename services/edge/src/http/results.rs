@@ -58,6 +58,8 @@ pub(super) const fn result_of(method: Method) -> Option<&'static str> {
         Method::RepairSession => "RepairReport",
         Method::WatchSession | Method::UnwatchSession => return None,
         Method::ListAgents => "AgentList",
+        Method::DescribeAgent => "AgentDescription",
+        Method::TestReply => "ReplyDecision",
         Method::ListModels => "ModelList",
         Method::ListTools => "FleetToolList",
         Method::GetFullResult => "FullResult",

@@ -105,11 +105,13 @@ pub(crate) async fn begin_turn(
     let reply = match choice {
         SessionChoice::New { interactive } => {
             let id = choose_id(api, caller, identity, None).await?;
+            prepare_watch(api, caller, &id)?;
             send_start(api, caller, &id, &id, request.into_start(interactive)).await?
         }
         SessionChoice::Branch(from) => {
             let id = choose_id(api, caller, identity, None).await?;
             let start = Start { resume_from: Some(from), ..request.into_start(true) };
+            prepare_watch(api, caller, &id)?;
             send_start(api, caller, &id, &id, start).await?
         }
         SessionChoice::Continued(session) => continue_after_end(api, caller, &session, request, identity).await?,
@@ -136,6 +138,13 @@ pub(crate) async fn begin_turn(
         None => TurnStart::Waiting { message: command_id, slot },
     };
     Ok(BegunTurn { session_id, slot, seq, start })
+}
+
+/// Subscribes to the events of a session while it begins: its turn is followed next.
+fn prepare_watch(api: &SessionApi, caller: &ApiCaller, session: &str) -> Result<(), ApiError> {
+    let session = params::parse_session_id(session)?;
+    api.feeds().prepare(&SessionKey { tenant: caller.tenant.clone(), session });
+    Ok(())
 }
 
 /// Whether an earlier try of a request has sent its message to a session.

@@ -23,6 +23,8 @@ use crate::api_error::ApiError;
 pub(crate) const HEAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Events that a viewer may fall behind the feed before it reads the log instead.
 pub(crate) const FEED_CAPACITY: usize = 512;
+/// How long a feed is kept for a watch that is about to come.
+const PREPARED_FOR: Duration = Duration::from_secs(2);
 /// Backoff for reading the log again while it does not show an event that exists.
 pub(super) const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), HEAD_CHECK_INTERVAL);
 
@@ -82,6 +84,24 @@ impl Feeds {
             Ok(Some(Err(error))) => Err(error.clone().into()),
             Ok(None) | Err(_) => Err(BusError::Unavailable("the edge is draining".to_owned()).into()),
         }
+    }
+
+    /// Starts the feed of a session that is about to be watched, so that the watch does not wait for its subscriptions.
+    pub(crate) fn prepare(&self, key: &SessionKey) {
+        let (feeds, key, ending) = (self.clone(), key.clone(), self.tasks.token());
+        self.tasks.spawn("prepared feed", async move {
+            let Ok(subscription) = feeds.join(&key).await else { return };
+            tokio::select! {
+                () = ending.cancelled() => {}
+                () = tokio::time::sleep(PREPARED_FOR) => {}
+            }
+            drop(subscription);
+        });
+    }
+
+    /// Whether the feed of a session has its subscriptions.
+    pub(super) fn is_open(&self, key: &SessionKey) -> bool {
+        self.lock().get(key).is_some_and(|open| matches!(*open.ready.borrow(), Some(Ok(()))))
     }
 
     /// Returns the number of watched sessions.

@@ -85,9 +85,14 @@ impl SessionApi {
     ) -> Result<(WatchReply, Viewer), ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
-        let head = self.load_head(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
         let read = async || log_range::load_head_page(self.bus(), &key).await;
-        let ended_page = if head.meta.phase == Phase::Ended { Some(read().await?) } else { None };
+        // A session that is followed here already needs no look at its head: its page has all of that.
+        let load_phase = async || {
+            let head = self.load_head(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
+            Ok::<_, ApiError>(head.meta.phase)
+        };
+        let head_phase = if self.feeds().is_open(&key) { None } else { Some(load_phase().await?) };
+        let ended_page = if head_phase == Some(Phase::Ended) { Some(read().await?) } else { None };
         // The head may be stale. A session that never started has the phase `ended` too, and may have started since.
         let (events, page) = match ended_page {
             Some(page) if page.phase.is_none_or(|phase| phase == Phase::Ended) => {
@@ -102,6 +107,11 @@ impl SessionApi {
                 (Some(subscription.events), page)
             }
         };
+        let phase = match page.phase.or(head_phase) {
+            Some(phase) => phase,
+            // A feed that was prepared for a session that has not begun, or a page of a replica that lags behind.
+            None => load_phase().await?,
+        };
         let from = params.from_seq.max(1);
         if from > page.last_seq + 1 {
             let message = format!(
@@ -114,11 +124,7 @@ impl SessionApi {
         }
         let last_page = page.last_slot.unwrap_or(0) / SLOTS_PER_PAGE;
         let first_page = log_range::find_page(self.bus(), &key, from, last_page).await?;
-        let watching = WatchReply {
-            session_id: key.session.clone(),
-            seq: page.last_seq,
-            phase: page.phase.unwrap_or(head.meta.phase),
-        };
+        let watching = WatchReply { session_id: key.session.clone(), seq: page.last_seq, phase };
         let slot = first_page * SLOTS_PER_PAGE;
         let viewer = Viewer {
             api: self.clone(),
