@@ -13,6 +13,28 @@ export interface Agent {
   model?: string;
 }
 
+/** An agent as the next session would have it. Further fields are settings as agents.yaml has them. */
+export interface AgentDescription {
+  /** The parts of the prompt, in its order. */
+  components: PromptComponent[];
+  /** How it goes on. */
+  continuation: Record<string, unknown>;
+  /** SHA-256 over the prompt, in hex. */
+  fingerprint: string;
+  id: string;
+  /** Id of the model. */
+  model: string;
+  /** Name for people. */
+  name: string;
+  /** The system prompt, as the model reads it. */
+  prompt: string;
+  /** What it may use. */
+  tools: Record<string, unknown>;
+  warnings: string[];
+  /** Whether a person is asked before a call. */
+  approvals?: Record<string, unknown>[];
+}
+
 /** Agents, by key. */
 export interface AgentList {
   agents: Agent[];
@@ -398,6 +420,18 @@ export interface PendingGate {
 /** What a session is doing. */
 export type Phase = "idle" | "running" | "paused" | "ended";
 
+/** A part of a composed prompt. */
+export interface PromptComponent {
+  /** Bytes of its text. */
+  bytes: number;
+  /** Its file, relative to the directory of the prompts. */
+  name: string;
+  /** SHA-256 of its text, in hex. */
+  sha256: string;
+  /** Where its text begins in the prompt, in bytes. */
+  start: number;
+}
+
 /** What is in a queue. */
 export interface QueueDepth {
   held: number;
@@ -517,6 +551,18 @@ export interface Replica {
   warnings: string[];
   /** Items that it works on, by queue. */
   work: Record<string, WorkerLoad>;
+}
+
+/** What the loop would do after a reply. */
+export interface ReplyDecision {
+  /** Whether another step would follow. */
+  continues: boolean;
+  /** Reason for people. */
+  reason: string;
+  /** What decided, such as `explicit` or `pattern:<pattern>`. */
+  source: string;
+  /** What a user would read of the reply. */
+  visible: string;
 }
 
 /** A mail that was sent. */

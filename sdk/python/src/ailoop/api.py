@@ -6,11 +6,19 @@ from urllib.parse import quote
 
 from .event import Event
 from .request import ApiBase, AsyncApiBase, Request
-from .types import AgentList, BudgetList, CallList, ClosedMail, CommandReply, DeadLetter, DeadLetterList, DeadLetterRetry, FleetStatus, FleetToolList, FullResult, GateList, History, MailList, ModelList, QueueList, RepairReport, ReplayReport, SentMail, SessionDescription, SessionPage, SessionSummary, SessionTrace, StatsList, Transcript
+from .types import AgentDescription, AgentList, BudgetList, CallList, ClosedMail, CommandReply, DeadLetter, DeadLetterList, DeadLetterRetry, FleetStatus, FleetToolList, FullResult, GateList, History, MailList, ModelList, QueueList, RepairReport, ReplayReport, ReplyDecision, SentMail, SessionDescription, SessionPage, SessionSummary, SessionTrace, StatsList, Transcript
+
+
+def _agents_describe(agent: str, *, model: str | None = None) -> Request:
+    return Request("GET", f"/v1/agents/{quote(agent, safe='')}", query={"model": model})
 
 
 def _agents_list() -> Request:
     return Request("GET", "/v1/agents")
+
+
+def _agents_test_reply(agent: str, *, text: str, calls: list[str] | None = None, is_cut: bool | None = None, step: int | None = None) -> Request:
+    return Request("POST", f"/v1/agents/{quote(agent, safe='')}/test", body={"text": text, "calls": calls, "is_cut": is_cut, "step": step})
 
 
 def _budgets_list() -> Request:
@@ -109,8 +117,8 @@ def _session_history(session_id: str) -> Request:
     return Request("GET", f"/v1/sessions/{quote(session_id, safe='')}/history")
 
 
-def _session_list(*, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, limit: int | None = None, cursor: str | None = None) -> Request:
-    return Request("GET", "/v1/sessions", query={"phase": phase, "agent": agent, "model": model, "since": since, "stop_reason": stop_reason, "limit": limit, "cursor": cursor})
+def _session_list(*, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, limit: int | None = None, cursor: str | None = None) -> Request:
+    return Request("GET", "/v1/sessions", query={"phase": phase, "agent": agent, "model": model, "since": since, "stop_reason": stop_reason, "text": text, "limit": limit, "cursor": cursor})
 
 
 def _session_pause(session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> Request:
@@ -168,9 +176,28 @@ def _tools_result(session_id: str, call: str) -> Request:
 class AsyncApi(AsyncApiBase):
     """Every route of the API. Methods return what the API returns, and raise `AiloopError`."""
 
+    async def agents_describe(self, agent: str, *, model: str | None = None) -> AgentDescription:
+        """Get an agent with its composed prompt.
+
+        model: Id of a model in place of the agent's.
+        """
+        result: AgentDescription = await self._send(_agents_describe(agent, model=model))
+        return result
+
     async def agents_list(self) -> AgentList:
         """List the agents."""
         result: AgentList = await self._send(_agents_list())
+        return result
+
+    async def agents_test_reply(self, agent: str, *, text: str, calls: list[str] | None = None, is_cut: bool | None = None, step: int | None = None) -> ReplyDecision:
+        """Decide about a reply as the loop would.
+
+        text: The reply as the model writes it.
+        calls: Names of the tools that it calls.
+        is_cut: Whether it was cut at the output limit.
+        step: The step of its turn; 1.
+        """
+        result: ReplyDecision = await self._send(_agents_test_reply(agent, text=text, calls=calls, is_cut=is_cut, step=step))
         return result
 
     async def budgets_list(self) -> BudgetList:
@@ -349,7 +376,7 @@ class AsyncApi(AsyncApiBase):
         result: History = await self._send(_session_history(session_id))
         return result
 
-    async def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
+    async def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
         """List sessions, newest first.
 
         phase: Only sessions in this phase.
@@ -357,10 +384,11 @@ class AsyncApi(AsyncApiBase):
         model: Only sessions of this model, by id.
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
+        text: Only sessions whose title has this text, or whose id begins with it.
         limit: Entries, at most 1 000; 100.
         cursor: `next_cursor` of the page before.
         """
-        result: SessionPage = await self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, limit=limit, cursor=cursor))
+        result: SessionPage = await self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, text=text, limit=limit, cursor=cursor))
         return result
 
     async def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -471,9 +499,28 @@ class AsyncApi(AsyncApiBase):
 class Api(ApiBase):
     """Every route of the API. Methods return what the API returns, and raise `AiloopError`."""
 
+    def agents_describe(self, agent: str, *, model: str | None = None) -> AgentDescription:
+        """Get an agent with its composed prompt.
+
+        model: Id of a model in place of the agent's.
+        """
+        result: AgentDescription = self._send(_agents_describe(agent, model=model))
+        return result
+
     def agents_list(self) -> AgentList:
         """List the agents."""
         result: AgentList = self._send(_agents_list())
+        return result
+
+    def agents_test_reply(self, agent: str, *, text: str, calls: list[str] | None = None, is_cut: bool | None = None, step: int | None = None) -> ReplyDecision:
+        """Decide about a reply as the loop would.
+
+        text: The reply as the model writes it.
+        calls: Names of the tools that it calls.
+        is_cut: Whether it was cut at the output limit.
+        step: The step of its turn; 1.
+        """
+        result: ReplyDecision = self._send(_agents_test_reply(agent, text=text, calls=calls, is_cut=is_cut, step=step))
         return result
 
     def budgets_list(self) -> BudgetList:
@@ -652,7 +699,7 @@ class Api(ApiBase):
         result: History = self._send(_session_history(session_id))
         return result
 
-    def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
+    def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
         """List sessions, newest first.
 
         phase: Only sessions in this phase.
@@ -660,10 +707,11 @@ class Api(ApiBase):
         model: Only sessions of this model, by id.
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
+        text: Only sessions whose title has this text, or whose id begins with it.
         limit: Entries, at most 1 000; 100.
         cursor: `next_cursor` of the page before.
         """
-        result: SessionPage = self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, limit=limit, cursor=cursor))
+        result: SessionPage = self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, text=text, limit=limit, cursor=cursor))
         return result
 
     def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-__all__ = ["Agent", "AgentList", "AgentStats", "AiChunk", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "Mail", "MailList", "Model", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "TraceSpan", "Transcript", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
+__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "Mail", "MailList", "Model", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "TraceSpan", "Transcript", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
 
 Effect = Literal["pure", "idempotent", "at_most_once", "reconcilable"]
 
@@ -24,6 +24,22 @@ Agent = TypedDict(
         "is_default": bool,
         "name": str,
         "model": NotRequired[str],
+    },
+)
+
+AgentDescription = TypedDict(
+    "AgentDescription",
+    {
+        "components": list["PromptComponent"],
+        "continuation": dict[str, Any],
+        "fingerprint": str,
+        "id": str,
+        "model": str,
+        "name": str,
+        "prompt": str,
+        "tools": dict[str, Any],
+        "warnings": list[str],
+        "approvals": NotRequired[list[dict[str, Any]]],
     },
 )
 
@@ -382,6 +398,16 @@ PendingGate = TypedDict(
     },
 )
 
+PromptComponent = TypedDict(
+    "PromptComponent",
+    {
+        "bytes": int,
+        "name": str,
+        "sha256": str,
+        "start": int,
+    },
+)
+
 QueueDepth = TypedDict(
     "QueueDepth",
     {
@@ -500,6 +526,16 @@ Replica = TypedDict(
         "waiting_for": list[str],
         "warnings": list[str],
         "work": dict[str, "WorkerLoad"],
+    },
+)
+
+ReplyDecision = TypedDict(
+    "ReplyDecision",
+    {
+        "continues": bool,
+        "reason": str,
+        "source": str,
+        "visible": str,
     },
 )
 
