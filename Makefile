@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check package advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk phoenix faulty garbage clean
+.PHONY: help setup run up up-apart test check package advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk console console-check console-test phoenix faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -155,6 +155,16 @@ clients: setup ## Public SDKs, unmodified, run agents of a fleet through the edg
 sdk: setup ## The Python and TypeScript SDKs and every program of examples/ against a fleet whose edge is killed meanwhile; ONLY=gate names tests
 	@$(CARGO) build --locked --bin ailoop
 	@scripts/sdk.sh --ailoop $(TARGET)/debug/ailoop $(if $(ONLY),--only "$(ONLY)")
+
+console: ## Build the web console from services/edge/console; needs Node.js; commit what it writes
+	@scripts/console.sh build
+
+console-check: ## Whether the committed console is what its sources give, and its unit tests; skipped without Node.js
+	@scripts/console.sh check
+
+console-test: setup ## The web console in a browser against a fleet whose edge is killed meanwhile; ONLY=hostile names checks, PICTURES=DIR; needs chromium
+	@$(CARGO) build --locked --bin ailoop
+	@AILOOP_UNDER_TEST=$(TARGET)/debug/ailoop ONLY="$(ONLY)" scripts/console.sh test
 
 phoenix: setup ## Spans of a fleet with killed replicas in Arize Phoenix, compared with the log; KEEP=1, SILENT=REPLICA, PICTURE=FILE
 	@$(CARGO) build --locked --bin ailoop

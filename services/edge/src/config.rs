@@ -47,6 +47,8 @@ pub struct EdgeConfig {
     pub allowed_origins: Vec<String>,
     /// Host names by which clients may address the edge, beside localhost. Checked on loopback, and wherever it is set.
     pub allowed_hosts: Vec<String>,
+    /// Whether the web console is served on `/`; true.
+    pub console: bool,
     /// Seconds that the response to a command waits for its commit; 30.
     pub command_wait: u64,
     /// Notifications that one client may fall behind; 1 024.
@@ -91,6 +93,7 @@ impl Default for EdgeConfig {
             tenant: TenantId::default(),
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
+            console: true,
             command_wait: 30,
             client_queue: CLIENT_QUEUE_MAX,
             connections: ConnectionLimits::default(),

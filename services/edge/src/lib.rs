@@ -11,6 +11,7 @@ mod clock;
 mod command_waiters;
 mod commands;
 pub mod config;
+mod console;
 mod dead_letters;
 mod fair_queue;
 mod fleet_metrics;
@@ -121,7 +122,7 @@ impl Edge {
         });
         let warnings = follow_issuers_and_tls(&shared_tasks, &grants, tls.as_ref());
         let http_authenticator = Authenticator::new(&config, grants.clone(), addresses.ws);
-        serve_ws(&api, ws, tls.clone(), http_authenticator, connections.clone());
+        serve_ws(&api, ws, tls.clone(), http_authenticator, connections.clone(), config.console);
         serve_grpc(&api, grpc, tls, Authenticator::new(&config, grants, addresses.grpc), connections)?;
         readiness.set(true);
         tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %api.replica_id(), "edge listens");
@@ -195,11 +196,12 @@ fn serve_ws(
     tls: Option<Tls>,
     authenticator: Authenticator,
     connections: Connections,
+    has_console: bool,
 ) {
     let server = Server {
         name: "websocket",
         protocol: HttpVersion::Http1,
-        router: ws::routes(api.clone(), authenticator, tls.is_some()),
+        router: ws::routes(api.clone(), authenticator, tls.is_some(), has_console),
         tls,
         connections,
         tasks: api.tasks().clone(),

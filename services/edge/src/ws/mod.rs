@@ -1,4 +1,4 @@
-//! The HTTP listener: JSON-RPC over WebSocket on `/ws`, JSON below `/v1`, and a description for people on `/`.
+//! The HTTP listener: the console on `/`, JSON-RPC over WebSocket on `/ws`, and the protocols of other modules.
 
 mod connection;
 mod dispatch;
@@ -20,6 +20,7 @@ use crate::access::{self, Authenticator, CredentialHeader, Credentials, SUBPROTO
 use crate::ag_ui;
 use crate::api_error::ApiError;
 use crate::client_request::{self, CONNECTION_BYTES, HttpState};
+use crate::console;
 use crate::http;
 use crate::mcp;
 use crate::openai;
@@ -36,10 +37,15 @@ const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n
     gRPC with reflection: the next port, unless it was configured otherwise.\n";
 
 /// Builds the routes of the HTTP listener.
-pub(crate) fn routes(api: SessionApi, authenticator: Authenticator, is_tls: bool) -> Router {
+pub(crate) fn routes(api: SessionApi, authenticator: Authenticator, is_tls: bool, has_console: bool) -> Router {
     let issuers = authenticator.issuers().clone();
     let state = HttpState { api, authenticator: Arc::new(authenticator) };
-    let own = Router::new().route("/", get(async || ABOUT)).route("/ws", get(upgrade)).with_state(state.clone());
+    let root = if has_console {
+        console::routes(state.authenticator.clone(), ABOUT)
+    } else {
+        Router::new().route("/", get(async || ABOUT))
+    };
+    let own = Router::new().route("/ws", get(upgrade)).with_state(state.clone()).merge(root);
     let own = own.merge(http::routes(state.clone())).merge(openai::routes(state.clone()));
     let own =
         own.merge(mcp::routes(state.clone())).merge(a2a::routes(state.clone(), is_tls)).merge(ag_ui::routes(state));

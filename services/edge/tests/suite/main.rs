@@ -11,6 +11,7 @@ mod agents_api;
 mod bad_input;
 mod commands;
 mod connections;
+mod console;
 mod dead_letters;
 #[path = "../../src/ag_ui/event_order.rs"]
 mod event_order;

@@ -1,0 +1,255 @@
+// What the edge returns and publishes, as far as the console reads it. See docs/reference/json-rpc.md and protocol.md.
+
+export interface Usage {
+  input: number;
+  output: number;
+  cached: number;
+  reasoning: number;
+}
+
+export interface Spent {
+  usage: Usage;
+  cost_usd: number;
+}
+
+export type Phase = "idle" | "running" | "paused" | "ended";
+
+export type GateKind = "approval" | "question" | { limit: string } | { error: string };
+
+export interface OpenGate {
+  gate: string;
+  kind: GateKind;
+  tool?: string;
+  /** JSON text, or its beginning if `shortened`. */
+  arguments: string;
+  shortened?: boolean;
+  arguments_sha256: string;
+  expires: string;
+}
+
+export interface ClientCall {
+  call: string;
+  tool: string;
+  arguments: string;
+  shortened?: boolean;
+  since: string;
+  deadline: string;
+}
+
+export interface OfSession {
+  session_id: string;
+  agent: string;
+  title: string;
+}
+
+export interface SessionSummary {
+  session_id: string;
+  tenant: string;
+  phase: Phase;
+  agent: string;
+  model: string;
+  title: string;
+  turn: number;
+  step: number;
+  seq: number;
+  started: string;
+  updated: string;
+  spent: Spent;
+  stop_reason?: string;
+  parent?: string;
+  tally?: { tool_calls?: number; iterations?: number };
+  gates?: OpenGate[];
+  client_calls?: ClientCall[];
+}
+
+export interface Agent {
+  id: string;
+  name: string;
+  aliases: string[];
+  model?: string;
+  is_default: boolean;
+}
+
+export interface Model {
+  id: string;
+  provider: string;
+  multi_tool: boolean;
+  max_parallel_tools: number;
+  structured_output: boolean;
+  reasoning: boolean;
+  context_window: number | null;
+  max_output: number | null;
+  is_default: boolean;
+}
+
+export interface Tool {
+  name: string;
+  description: string;
+  parameters: unknown;
+  effect: string;
+  approval: string;
+  timeout_ms?: number;
+  max_output?: number;
+  instructions?: string;
+  version?: string;
+}
+
+export interface Stats {
+  agent: string;
+  model: string;
+  sessions: number;
+  turns: number;
+  stop_reasons: Record<string, number>;
+  decisions: Record<string, number>;
+  limit_hits: number;
+  premature: number;
+  iterations: number;
+  tool_calls: number;
+  completed_rate: number | null;
+  premature_rate: number | null;
+  spent: Spent;
+}
+
+export interface Budget {
+  budget: string;
+  agent?: string;
+  per: string;
+  usd_max?: number | null;
+  tokens_max?: number | null;
+  usd_spent: number;
+  tokens_spent: number;
+  usd_reserved: number;
+  tokens_reserved: number;
+  running: number;
+  ends: string;
+}
+
+export interface Span {
+  id: string;
+  parent?: string;
+  name: string;
+  start_ms: number;
+  end_ms: number;
+  attributes: Record<string, unknown>;
+  error?: string;
+}
+
+export interface TraceTurn {
+  turn: number;
+  trace_id: string;
+  has_ended: boolean;
+  is_sampled: boolean;
+  spans: Span[];
+}
+
+export interface CommitLine {
+  slot: number;
+  time: string;
+  phase: Phase;
+  events: string[];
+}
+
+export interface Replay {
+  session_id: string;
+  slot: number;
+  last_slot: number;
+  phase: Phase;
+  seq: number;
+  commits: CommitLine[];
+  differs: unknown[];
+  state: unknown;
+}
+
+export interface Wait {
+  kind: string;
+  call?: string;
+  attempt?: number;
+  tool?: string;
+  model?: string;
+  child?: string;
+  count?: number;
+  at?: string;
+  deadline?: string;
+  since?: string;
+  holder?: { replica: string; held_ms: number; delivery: number; note?: string };
+}
+
+export interface Description extends SessionSummary {
+  now: string;
+  waits: Wait[];
+  waiting_inputs: number;
+  timer?: string;
+  errors: { time: string; code: string; message: string }[];
+  dead_letters: { name: string; code: string; reason: string }[];
+  findings: { what: string; advice: string }[];
+}
+
+export interface Replica {
+  service: string;
+  replica: string;
+  version: string;
+  commit: string;
+  fold: number;
+  started: string;
+  clock_ahead_ms: number;
+  waiting_for: string[];
+  warnings: string[];
+  work: Record<string, { running: number; max: number }>;
+}
+
+export interface QueueStatus {
+  queue: string;
+  waiting: number;
+  held: number;
+  pullers?: number;
+  oldest_ms?: number;
+}
+
+export interface FleetStatus {
+  now: string;
+  replicas: Replica[];
+  queues: QueueStatus[];
+  sessions: Record<string, number>;
+  dead_letters: number;
+  storage: { name: string; messages: number; bytes: number }[];
+}
+
+export interface DeadLetter {
+  session_id: string;
+  kind: string;
+  id: string;
+  code: string;
+  reason: string;
+  delivered: number;
+  stored_at: string;
+  subject: string;
+  body?: unknown;
+}
+
+export interface Mail {
+  id: string;
+  from: string;
+  subject: string;
+  text: string;
+  sent: string;
+  answers?: { id: string; subject: string; excerpt: string };
+}
+
+export interface CommandResult {
+  session_id: string;
+  command_id: string;
+  done: boolean;
+  seq: number;
+  turn?: number;
+}
+
+/** The envelope of an event of a session, with its topic as `method`. */
+export interface Envelope {
+  id?: string;
+  session_id: string;
+  seq?: number;
+  time?: string;
+  trace_id?: string;
+  data?: Record<string, unknown>;
+  [field: string]: unknown;
+}

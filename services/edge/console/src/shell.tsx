@@ -1,0 +1,287 @@
+// The frame of every view: navigation, the state of the connection, the key dialog and the keys.
+
+import { signal } from "@preact/signals";
+import type { ComponentType } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { connection, hasConnected, rpc, storedKey, unlock } from "./core/connection.ts";
+import { shortcuts, useKeys } from "./core/keys.ts";
+import { clock, usePoll } from "./core/poll.ts";
+import { go, links, route } from "./core/route.ts";
+import type { ClientCall, OfSession, OpenGate } from "./core/types.ts";
+import { Icon, type IconName } from "./ui/icons.tsx";
+import { Button, Dialog, Empty, Field, Problem } from "./ui/parts.tsx";
+import { nextTheme, theme } from "./ui/theme.ts";
+import { SessionsView } from "./views/sessions.tsx";
+import { SessionView } from "./views/session.tsx";
+
+interface Place {
+  name: string;
+  text: string;
+  icon: IconName;
+  key: string;
+  href: string;
+  /** Whether it is in the bar of a phone; the others are behind `More`. */
+  isMain?: boolean;
+}
+
+const PLACES: Place[] = [
+  { name: "", text: "Overview", icon: "overview", key: "o", href: links.overview(), isMain: true },
+  { name: "sessions", text: "Sessions", icon: "sessions", key: "s", href: links.sessions(), isMain: true },
+  { name: "inbox", text: "Approvals", icon: "inbox", key: "a", href: links.inbox(), isMain: true },
+  { name: "start", text: "Playground", icon: "start", key: "n", href: links.start(), isMain: true },
+  { name: "tools", text: "Tools", icon: "tools", key: "t", href: links.view("tools") },
+  { name: "agents", text: "Agents", icon: "agents", key: "e", href: links.view("agents") },
+  { name: "models", text: "Models", icon: "models", key: "l", href: links.view("models") },
+  { name: "mail", text: "Mail", icon: "mail", key: "m", href: links.view("mail") },
+  { name: "dead", text: "Dead letters", icon: "dead", key: "d", href: links.view("dead") },
+  { name: "fleet", text: "Fleet", icon: "fleet", key: "f", href: links.view("fleet") },
+];
+
+/** Views that are loaded when they are first opened. */
+const LATE: Record<string, () => Promise<ComponentType>> = {
+  "": () => import("./views/overview.tsx").then((part) => part.OverviewView),
+  inbox: () => import("./views/inbox.tsx").then((part) => part.InboxView),
+  start: () => import("./views/start.tsx").then((part) => part.StartView),
+  compare: () => import("./views/compare.tsx").then((part) => part.CompareView),
+  tools: () => import("./views/lists.tsx").then((part) => part.ToolsView),
+  agents: () => import("./views/lists.tsx").then((part) => part.AgentsView),
+  models: () => import("./views/lists.tsx").then((part) => part.ModelsView),
+  mail: () => import("./views/mail.tsx").then((part) => part.MailView),
+  dead: () => import("./views/dead.tsx").then((part) => part.DeadView),
+  fleet: () => import("./views/fleet.tsx").then((part) => part.FleetView),
+};
+
+/** How many gates and client calls wait, for the navigation and the title of the page. */
+export const waitingCount = signal(0);
+
+export function Shell() {
+  const [areKeysShown, showKeys] = useState(false);
+  useKeys([
+    { keys: "?", text: "Show the keys", run: () => showKeys(true) },
+    ...PLACES.map((place) => ({ keys: `g ${place.key}`, text: place.text, run: () => go(place.href) })),
+  ]);
+  const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: 1000 }, 3000);
+  const calls = usePoll<{ calls: (ClientCall & OfSession)[] }>("calls.list", { limit: 1000 }, 3000);
+  const waiting = (gates.data?.gates.length ?? 0) + (calls.data?.calls.length ?? 0);
+  useEffect(() => {
+    waitingCount.value = waiting;
+  }, [waiting]);
+  const place = route.value.path[0] ?? "";
+  useEffect(() => {
+    const name = PLACES.find((other) => other.name === place)?.text ?? "Compare";
+    document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${name} · ailoop`;
+  }, [place, waiting]);
+  // A view that replaces another one gets the focus, so that keys and readers begin there.
+  const view = route.value.path.slice(0, 2).join("/");
+  const lastView = useRef(view);
+  useEffect(() => {
+    if (lastView.current !== view) document.getElementById("main")?.focus({ preventScroll: true });
+    lastView.current = view;
+  }, [view]);
+  return (
+    <div class="shell">
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault();
+          document.getElementById("main")?.focus();
+        }}
+      >
+        Skip to the content
+      </a>
+      <Navigation current={place} waiting={waiting} onKeys={() => showKeys(true)} />
+      <div class="stage">
+        <Banner />
+        <main id="main" tabIndex={-1}>
+          {connection.value.kind === "locked" ? null : <View />}
+        </main>
+      </div>
+      {connection.value.kind === "locked" && <KeyDialog reason={connection.value.reason} />}
+      {areKeysShown && <KeysDialog onClose={() => showKeys(false)} />}
+    </div>
+  );
+}
+
+function Navigation({ current, waiting, onKeys }: { current: string; waiting: number; onKeys: () => void }) {
+  const [isOpen, setOpen] = useState(false);
+  useEffect(() => setOpen(false), [route.value]);
+  const link = (place: Place) => (
+    <a
+      class={`nav-link ${place.isMain ? "nav-main" : "nav-more"}`}
+      href={place.href}
+      aria-current={place.name === current ? "page" : undefined}
+    >
+      <Icon name={place.icon} />
+      <span>{place.text}</span>
+      {place.name === "inbox" && waiting > 0 && (
+        <span class="count count-wait" aria-label={`${waiting} wait`}>
+          {waiting}
+        </span>
+      )}
+    </a>
+  );
+  return (
+    <nav class={`nav ${isOpen ? "nav-open" : ""}`} aria-label="Views">
+      <a class="brand" href={links.overview()} aria-label="ailoop, overview">
+        <Mark />
+        <span>ailoop</span>
+      </a>
+      {PLACES.map(link)}
+      <button type="button" class="nav-link nav-toggle" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+        <Icon name="more" />
+        <span>More</span>
+      </button>
+      <div class="nav-foot">
+        <ConnectionState />
+        <button type="button" class="nav-link nav-more" onClick={nextTheme}>
+          <Icon name="light" />
+          <span>Theme: {theme.value}</span>
+        </button>
+        <button type="button" class="nav-link nav-more" onClick={onKeys}>
+          <Icon name="keys" />
+          <span>Keys</span>
+        </button>
+      </div>
+    </nav>
+  );
+}
+
+function Mark() {
+  return (
+    <svg class="mark" viewBox="0 0 32 32" width="24" height="24" aria-hidden="true">
+      <rect width="32" height="32" rx="8" />
+      <path d="M16 7a9 9 0 1 1-8.500 6" />
+      <circle cx="16" cy="16" r="3" />
+    </svg>
+  );
+}
+
+function ConnectionState() {
+  const state = connection.value;
+  const [tone, text] =
+    state.kind === "open"
+      ? ["good", "connected"]
+      : state.kind === "locked"
+        ? ["wait", "key needed"]
+        : ["wait", "connecting"];
+  return (
+    <div class={`nav-state badge-${tone}`} role="status">
+      <span class="dot" aria-hidden="true" />
+      {text}
+    </div>
+  );
+}
+
+/** Says that what is shown may be old. */
+function Banner() {
+  const state = connection.value;
+  if (state.kind === "open" || state.kind === "locked" || (state.kind === "connecting" && !hasConnected.value))
+    return null;
+  const seconds = state.kind === "waiting" ? Math.max(0, Math.ceil((state.until - clock.value) / 1000)) : 0;
+  return (
+    <div class="banner" role="status">
+      <Icon name="warning" />
+      <span>
+        <strong>Disconnected.</strong> What you see may be old; commands that you give now are sent after the connection
+        is back.
+        {state.kind === "waiting" ? ` Next try in ${seconds} s.` : " Connecting …"}
+      </span>
+      <Button onClick={() => rpc.connect()}>Try now</Button>
+    </div>
+  );
+}
+
+function KeyDialog({ reason }: { reason: string }) {
+  const [key, setKey] = useState("");
+  const refused = storedKey() !== "" && reason === "";
+  return (
+    <Dialog title="This edge asks for a key">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          unlock(key);
+        }}
+      >
+        <p>Enter an API key, an access token, or the token of the edge. It is kept in this tab until you close it.</p>
+        {(refused || reason !== "") && <Problem error={reason || "The edge refused this key."} />}
+        <Field label="Key">
+          <input
+            type="password"
+            autoComplete="off"
+            autoFocus
+            required
+            value={key}
+            onInput={(event) => setKey(event.currentTarget.value)}
+          />
+        </Field>
+        <div class="form-actions">
+          <Button type="submit" kind="primary">
+            Connect
+          </Button>
+        </div>
+      </form>
+      <p class="hint">
+        Make one with <code>ailoop api-key new NAME --scope observe --scope run --scope approve</code>.
+      </p>
+    </Dialog>
+  );
+}
+
+function KeysDialog({ onClose }: { onClose: () => void }) {
+  const [list] = useState(shortcuts);
+  return (
+    <Dialog title="Keys" onClose={onClose}>
+      <dl class="keys">
+        {list.map((shortcut) => (
+          <div>
+            <dt>
+              {shortcut.keys.split(" ").map((key) => (
+                <kbd>{key}</kbd>
+              ))}
+            </dt>
+            <dd>{shortcut.text}</dd>
+          </div>
+        ))}
+      </dl>
+    </Dialog>
+  );
+}
+
+function View() {
+  const { path } = route.value;
+  if (path[0] === "sessions")
+    return path[1] === undefined ? <SessionsView /> : <SessionView key={path[1]} id={path[1]} />;
+  return <LateView key={path[0] ?? ""} name={path[0] ?? ""} />;
+}
+
+function LateView({ name }: { name: string }) {
+  const [part, setPart] = useState<{ view: ComponentType } | { error: unknown } | null>(null);
+  const isShown = useRef(true);
+  useEffect(() => {
+    LATE[name]?.().then(
+      (view) => isShown.current && setPart({ view }),
+      (error) => isShown.current && setPart({ error }),
+    );
+    return () => {
+      isShown.current = false;
+    };
+  }, []);
+  if (LATE[name] === undefined)
+    return (
+      <Empty title="There is no such view">
+        <a href={links.overview()}>Go to the overview</a>
+      </Empty>
+    );
+  if (part === null) return null;
+  // An edge of another version has other files.
+  if ("error" in part)
+    return (
+      <Empty title="This part of the console could not be loaded">
+        <button type="button" class="link" onClick={() => location.reload()}>
+          Load the page again
+        </button>
+      </Empty>
+    );
+  return <part.view />;
+}

@@ -1,0 +1,31 @@
+// A component that is loaded when it is first drawn.
+
+import type { ComponentType } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { Problem } from "./parts.tsx";
+
+export function lazyPart<P extends object>(load: () => Promise<ComponentType<P>>): ComponentType<P> {
+  let loaded: ComponentType<P> | null = null;
+  return function Late(props: P) {
+    const [, redraw] = useState(0);
+    const [error, setError] = useState<unknown>(null);
+    useEffect(() => {
+      if (loaded !== null) return;
+      let isShown = true;
+      load().then(
+        (part) => {
+          loaded = part;
+          if (isShown) redraw((n) => n + 1);
+        },
+        (failed) => isShown && setError(failed),
+      );
+      return () => {
+        isShown = false;
+      };
+    }, []);
+    if (error !== null) return <Problem error={error} />;
+    if (loaded === null) return null;
+    const Part = loaded;
+    return <Part {...props} />;
+  };
+}

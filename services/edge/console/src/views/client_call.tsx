@@ -1,0 +1,77 @@
+// A call that waits for a client: anybody who may run sessions can answer it by hand.
+
+import { useState } from "preact/hooks";
+import { command } from "../core/connection.ts";
+import { formatAge, formatTime } from "../core/format.ts";
+import { clock } from "../core/poll.ts";
+import { Arguments } from "../ui/arguments.tsx";
+import { Button, Field } from "../ui/parts.tsx";
+import type { ComponentChildren } from "preact";
+
+interface Props {
+  session: string;
+  call: string;
+  tool: string;
+  arguments: string;
+  isShortened?: boolean;
+  deadline?: string;
+  head?: ComponentChildren;
+  onAnswered?: () => void;
+}
+
+export function ClientCallCard({
+  session,
+  call,
+  tool,
+  arguments: source,
+  isShortened = false,
+  deadline,
+  head,
+  onAnswered,
+}: Props) {
+  const [isOpen, setOpen] = useState(false);
+  const [content, setContent] = useState("");
+  const answer = async (outcome: "ok" | "error") => {
+    await command("session.answer_call", { session_id: session, call, outcome, content });
+    onAnswered?.();
+  };
+  return (
+    <section class="gate" aria-label={`Client call ${tool}`}>
+      <header class="gate-head">
+        <strong>
+          A client performs <code>{tool}</code>
+        </strong>
+        {head}
+        {deadline !== undefined && (
+          <span class="expiry" title={formatTime(deadline)}>
+            {formatAge(deadline, clock.value)} left
+          </span>
+        )}
+      </header>
+      <Arguments source={source} label={isShortened ? "The beginning of the arguments" : "Arguments"} />
+      {isOpen && (
+        <Field label="Result that the model reads">
+          <textarea
+            class="code-input"
+            rows={4}
+            value={content}
+            onInput={(event) => setContent(event.currentTarget.value)}
+          />
+        </Field>
+      )}
+      <div class="gate-actions">
+        {!isOpen && <Button onClick={() => setOpen(true)}>Answer by hand …</Button>}
+        {isOpen && (
+          <Button kind="good" onClick={() => answer("ok")}>
+            Send the result
+          </Button>
+        )}
+        {isOpen && (
+          <Button kind="danger" onClick={() => answer("error")}>
+            Send it as an error
+          </Button>
+        )}
+      </div>
+    </section>
+  );
+}

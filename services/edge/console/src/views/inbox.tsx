@@ -1,0 +1,136 @@
+// What waits for a person, the most urgent first, and the calls that wait for a client.
+
+import { useState } from "preact/hooks";
+import { rpc } from "../core/connection.ts";
+import { useKeys } from "../core/keys.ts";
+import { usePoll } from "../core/poll.ts";
+import { go, links } from "../core/route.ts";
+import type { ClientCall, OfSession, OpenGate } from "../core/types.ts";
+import { Empty, PageHead, Problem } from "../ui/parts.tsx";
+import { Visible } from "../ui/text.tsx";
+import { ClientCallCard } from "./client_call.tsx";
+import { GateCard, gateInfo } from "./gate.tsx";
+
+const POLL_MS = 2000;
+const SHOWN_MAX = 200;
+
+export function InboxView() {
+  const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: SHOWN_MAX }, POLL_MS);
+  const calls = usePoll<{ calls: (ClientCall & OfSession)[] }>("calls.list", { limit: SHOWN_MAX }, POLL_MS);
+  const [answered, setAnswered] = useState(new Set<string>());
+  const [selected, setSelected] = useState("");
+  const keyOf = (gate: OpenGate & OfSession) => `${gate.session_id}/${gate.gate}`;
+  const open = (gates.data?.gates ?? []).filter((gate) => !answered.has(keyOf(gate)));
+  const performed = (calls.data?.calls ?? []).filter((call) => !answered.has(`${call.session_id}/${call.call}`));
+  const current = open.find((gate) => keyOf(gate) === selected) ?? open[0];
+  const move = (step: number) => {
+    const index = current === undefined ? 0 : open.indexOf(current);
+    const next = open[Math.max(0, Math.min(open.length - 1, index + step))];
+    if (next === undefined) return;
+    setSelected(keyOf(next));
+    document.getElementById(`gate-${keyOf(next)}`)?.scrollIntoView({ block: "nearest" });
+  };
+  useKeys([
+    { keys: "j", text: "Next request", run: () => move(1) },
+    { keys: "k", text: "Request before", run: () => move(-1) },
+    {
+      keys: "Enter",
+      text: "Open the session of the request",
+      run: () => current && go(links.session(current.session_id)),
+    },
+  ]);
+  const done = (key: string) => {
+    setAnswered(new Set([...answered, key]));
+    gates.refresh();
+    calls.refresh();
+  };
+  const isEmpty = open.length === 0 && performed.length === 0;
+  return (
+    <div class="page">
+      <PageHead title="Approvals and questions" sub={isEmpty ? undefined : "The most urgent first"} />
+      {gates.error && <Problem error={gates.error} />}
+      {isEmpty && !gates.isLoading && (
+        <Empty title="Nobody waits for you">Calls that need approval and questions of agents appear here.</Empty>
+      )}
+      {open.map((gate) => (
+        <div id={`gate-${keyOf(gate)}`} key={keyOf(gate)} onFocusCapture={() => setSelected(keyOf(gate))}>
+          <Request gate={gate} isSelected={gate === current} onAnswered={() => done(keyOf(gate))} />
+        </div>
+      ))}
+      {performed.length > 0 && (
+        <section class="section">
+          <h2>Calls that a client performs</h2>
+          {performed.map((call) => (
+            <ClientCallCard
+              key={`${call.session_id}/${call.call}`}
+              session={call.session_id}
+              call={call.call}
+              tool={call.tool}
+              arguments={call.arguments}
+              isShortened={call.shortened}
+              deadline={call.deadline}
+              head={<Origin of={call} />}
+              onAnswered={() => done(`${call.session_id}/${call.call}`)}
+            />
+          ))}
+        </section>
+      )}
+    </div>
+  );
+}
+
+function Origin({ of }: { of: OfSession }) {
+  return (
+    <span class="muted">
+      {of.agent} in{" "}
+      <a href={links.session(of.session_id)}>
+        <Visible text={(of.title.split("\n", 1)[0] ?? "").slice(0, 80) || of.session_id} isProse />
+      </a>
+    </span>
+  );
+}
+
+interface TranscriptTurns {
+  turns: { messages: { tool_calls?: { id: string; tool: string; arguments: string }[] }[] }[];
+}
+
+function Request({
+  gate,
+  isSelected,
+  onAnswered,
+}: {
+  gate: OpenGate & OfSession;
+  isSelected: boolean;
+  onAnswered: () => void;
+}) {
+  const [before, setBefore] = useState<string | undefined | null>(null);
+  const compare = async () => {
+    const { turns } = await rpc.call<TranscriptTurns>("session.transcript", {
+      session_id: gate.session_id,
+      limit: 1000,
+    });
+    const calls = turns.flatMap((turn) => turn.messages.flatMap((message) => message.tool_calls ?? []));
+    const index = calls.findIndex((call) => call.id === gate.gate);
+    const earlier = calls.slice(0, index < 0 ? calls.length : index).filter((call) => call.tool === gate.tool);
+    setBefore(earlier.at(-1)?.arguments);
+  };
+  return (
+    <GateCard
+      gate={gateInfo(gate.session_id, gate)}
+      before={before ?? undefined}
+      isSelected={isSelected}
+      onAnswered={onAnswered}
+      head={
+        <>
+          <Origin of={gate} />
+          {gate.kind === "approval" && before === null && (
+            <button type="button" class="link" onClick={() => void compare().catch(() => setBefore(undefined))}>
+              compare with the call before
+            </button>
+          )}
+          {before === undefined && <span class="muted">no earlier call of this tool</span>}
+        </>
+      }
+    />
+  );
+}

@@ -1,0 +1,197 @@
+// The playground: starts a session with any of its settings, and goes to it.
+
+import { useMemo, useState } from "preact/hooks";
+import { command, newId } from "../core/connection.ts";
+import { shellQuote } from "../core/format.ts";
+import { parseJson } from "../core/json.ts";
+import { usePoll } from "../core/poll.ts";
+import { go, links, route } from "../core/route.ts";
+import type { Agent, CommandResult, Model, Tool } from "../core/types.ts";
+import { Button, Field, PageHead } from "../ui/parts.tsx";
+import { CopyButton } from "../ui/text.tsx";
+
+export function StartView() {
+  const { query } = route.value;
+  const agents = usePoll<{ agents: Agent[] }>("agents.list", {}, null);
+  const models = usePoll<{ models: Model[] }>("models.list", {}, null);
+  const tools = usePoll<{ tools: Tool[] }>("tools.list", {}, null);
+  const [agent, setAgent] = useState(query.get("agent") ?? "");
+  const [model, setModel] = useState(query.get("model") ?? "");
+  const [prompt, setPrompt] = useState(query.get("prompt") ?? "");
+  const [isInteractive, setInteractive] = useState(true);
+  const [system, setSystem] = useState("");
+  const [chosen, setChosen] = useState<Set<string>>(new Set());
+  const [steps, setSteps] = useState("");
+  const [features, setFeatures] = useState("");
+  const [without, setWithout] = useState("");
+  const [more, setMore] = useState("");
+  const extra = useMemo(() => (more.trim() === "" ? { value: {} } : parseJson(more)), [more]);
+  const extraError =
+    "error" in extra
+      ? extra.error
+      : typeof extra.value !== "object" || extra.value === null || Array.isArray(extra.value)
+        ? "This is not an object."
+        : "";
+
+  const params = (): Record<string, unknown> => ({
+    interactive: isInteractive,
+    ...(agent && { agent }),
+    ...(model && { model }),
+    ...(prompt.trim() && { prompt }),
+    ...(system.trim() && { ai_config: { system_prompt: system } }),
+    ...(chosen.size > 0 && { tools: [...chosen] }),
+    ...(steps && { continuation: { max_iterations: Number(steps) } }),
+    ...((features || without) && { features: { enable: list(features), disable: list(without) } }),
+    ...("value" in extra ? (extra.value as object) : {}),
+  });
+  const start = async () => {
+    const session = newId();
+    await command<CommandResult>("session.start", { session_id: session, ...params() });
+    go(links.session(session));
+  };
+  const asCommand = () =>
+    [
+      "ailoop run",
+      agent && `--agent ${shellQuote(agent)}`,
+      model && `--model ${shellQuote(model)}`,
+      steps && `--max-iterations ${steps}`,
+      system.trim() && `--system-prompt ${shellQuote(system)}`,
+      shellQuote(prompt),
+    ]
+      .filter(Boolean)
+      .join(" ");
+  const byDefault = agents.data?.agents.find((other) => other.is_default);
+  return (
+    <div class="page start">
+      <PageHead title="Playground" sub="Start a session and watch it" />
+      <form
+        onSubmit={(event) => event.preventDefault()}
+        onKeyDown={(event) => {
+          if (event.key === "Enter" && (event.ctrlKey || event.metaKey))
+            document.querySelector<HTMLElement>(".start .button-primary")?.click();
+        }}
+      >
+        <Field label="Message">
+          <textarea
+            rows={5}
+            autoFocus
+            value={prompt}
+            placeholder="What should the agent do?"
+            onInput={(event) => setPrompt(event.currentTarget.value)}
+          />
+        </Field>
+        <div class="field-row">
+          <Field label="Agent">
+            <select value={agent} onChange={(event) => setAgent(event.currentTarget.value)}>
+              <option value="">Default{byDefault && `: ${byDefault.name}`}</option>
+              {agents.data?.agents.map((other) => (
+                <option value={other.id}>{other.name}</option>
+              ))}
+            </select>
+          </Field>
+          <Field label="Model">
+            <select value={model} onChange={(event) => setModel(event.currentTarget.value)}>
+              <option value="">That of the agent</option>
+              {models.data?.models.map((other) => (
+                <option value={other.id}>
+                  {other.id} ({other.provider})
+                </option>
+              ))}
+            </select>
+          </Field>
+        </div>
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={isInteractive}
+            onChange={(event) => setInteractive(event.currentTarget.checked)}
+          />{" "}
+          It takes more messages after its turn
+        </label>
+        <details>
+          <summary>More options</summary>
+          <div class="field-row">
+            <Field label="Most steps in a turn">
+              <input
+                type="number"
+                min={1}
+                max={1000}
+                value={steps}
+                onInput={(event) => setSteps(event.currentTarget.value)}
+              />
+            </Field>
+            <Field label="Features to switch on" hint="Names with commas">
+              <input value={features} onInput={(event) => setFeatures(event.currentTarget.value)} />
+            </Field>
+            <Field label="Features to switch off" hint="Names with commas">
+              <input value={without} onInput={(event) => setWithout(event.currentTarget.value)} />
+            </Field>
+          </div>
+          <Field label="System prompt, in place of the agent's">
+            <textarea rows={4} value={system} onInput={(event) => setSystem(event.currentTarget.value)} />
+          </Field>
+          <fieldset class="tools-choice">
+            <legend class="field-label">Only these tools of the agent (none chosen: all of them)</legend>
+            <div class="chips">
+              {tools.data?.tools.map((tool) => (
+                <label class="chip chip-choice" title={tool.description}>
+                  <input
+                    type="checkbox"
+                    checked={chosen.has(tool.name)}
+                    onChange={() => {
+                      const next = new Set(chosen);
+                      if (!next.delete(tool.name)) next.add(tool.name);
+                      setChosen(next);
+                    }}
+                  />{" "}
+                  {tool.name}
+                </label>
+              ))}
+            </div>
+          </fieldset>
+          <Field
+            label="Other parameters of session.start, as JSON"
+            hint={
+              extraError === "" ? (
+                'Such as {"parameters": {"temperature": 0.2}}'
+              ) : (
+                <span class="inline-error">{extraError}</span>
+              )
+            }
+          >
+            <textarea
+              class="code-input"
+              rows={3}
+              value={more}
+              spellcheck={false}
+              onInput={(event) => setMore(event.currentTarget.value)}
+            />
+          </Field>
+        </details>
+        <div class="form-actions">
+          <CopyButton text={asCommand} label="copy as command" />
+          <CopyButton
+            text={() => JSON.stringify({ jsonrpc: "2.0", id: 1, method: "session.start", params: params() })}
+            label="copy as JSON-RPC"
+          />
+          <Button
+            kind="primary"
+            icon="start"
+            isDisabled={extraError !== "" || (!isInteractive && prompt.trim() === "")}
+            onClick={start}
+          >
+            Start<kbd>Ctrl</kbd>
+            <kbd>Enter</kbd>
+          </Button>
+        </div>
+      </form>
+    </div>
+  );
+}
+
+function list(text: string): string[] {
+  return text
+    .split(",")
+    .map((name) => name.trim())
+    .filter(Boolean);
+}

@@ -1,0 +1,554 @@
+// The console in a browser, against a real fleet. `make console-test` runs it; ONLY=words picks checks by their names.
+
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { performance } from "node:perf_hooks";
+import { chromium } from "playwright-core";
+import { Fleet } from "./fleet.mjs";
+import { installMany } from "./many.mjs";
+
+const AILOOP = process.env.AILOOP_UNDER_TEST;
+const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const ONLY = process.env.ONLY ?? "";
+/** Where pictures go, if they are wanted. */
+const PICTURES = process.env.PICTURES;
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const WAIT_MS = 15_000;
+const PAINT_MS_MAX = 200;
+const BYTES_MAX = 250 * 1024;
+const FRAME_MS_MAX = 100;
+const PHONE = { width: 390, height: 844 };
+const WIDE = { width: 1280, height: 800 };
+
+const checks = [];
+const check = (name, run) => checks.push({ name, run });
+let fleet;
+let browser;
+
+/** A page with nothing kept from before, which fails its check on an error or a request to elsewhere. */
+async function openPage(hash = "", options = {}) {
+  const { base = fleet.url, viewport = WIDE, colorScheme = "light" } = options;
+  const context = await browser.newContext({ viewport, colorScheme, reducedMotion: "reduce" });
+  const page = await context.newPage();
+  page.setDefaultTimeout(WAIT_MS);
+  page.problems = [];
+  page.on("pageerror", (error) => page.problems.push(`error: ${error.message}`));
+  page.on("dialog", (dialog) => page.problems.push(`dialog: ${dialog.message()}`));
+  page.on("console", (message) => {
+    if (/Content Security Policy|Trusted/.test(message.text())) page.problems.push(message.text());
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(base) && !request.url().startsWith("data:"))
+      page.problems.push(`request: ${request.url()}`);
+  });
+  await page.goto(`${base}/${hash}`);
+  return page;
+}
+
+async function closePage(page) {
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+}
+
+async function start(id, prompt, more = {}) {
+  await fleet.post("/v1/sessions", { session_id: id, prompt, interactive: true, ...more });
+}
+
+async function until(what, condition) {
+  const end = Date.now() + WAIT_MS;
+  for (;;) {
+    const found = await condition();
+    if (found) return found;
+    if (Date.now() > end) throw new Error(`this did not happen: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+async function picture(page, name) {
+  if (!PICTURES) return;
+  mkdirSync(PICTURES, { recursive: true });
+  await page.screenshot({ path: path.join(PICTURES, `${name}.png`) });
+}
+
+const conversation = (page) => page.getByRole("region", { name: "Conversation" });
+
+check("page paints fast, is small, and asks nobody else", async () => {
+  const paints = [];
+  const contents = [];
+  let bytes = 0;
+  // The first page of a new browser is not measured.
+  for (let run = -1; run < 7; run++) {
+    const context = await browser.newContext({ viewport: WIDE });
+    const page = await context.newPage();
+    const session = await context.newCDPSession(page);
+    await session.send("Network.enable");
+    bytes = 0;
+    session.on("Network.loadingFinished", (event) => {
+      bytes += event.encodedDataLength;
+    });
+    await page.goto(`${fleet.url}/#/sessions`);
+    await page.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
+    if (run < 0) {
+      await context.close();
+      continue;
+    }
+    contents.push(await page.evaluate(() => performance.now()));
+    paints.push(
+      await page.evaluate(
+        () =>
+          new Promise((resolve) => {
+            new PerformanceObserver((list) => {
+              for (const entry of list.getEntriesByName("first-contentful-paint")) resolve(entry.startTime);
+            }).observe({ type: "paint", buffered: true });
+          }),
+      ),
+    );
+    await context.close();
+  }
+  for (const times of [paints, contents]) times.sort((a, b) => a - b);
+  let all = 0;
+  for (const file of await distFiles())
+    all +=
+      (await (
+        await fetch(fleet.url + file, { headers: { "accept-encoding": "gzip" } })
+      ).headers.get("content-length")) | 0;
+  console.log(
+    `    first contentful paint: median ${Math.round(paints[3])} ms of ${paints.map((paint) => Math.round(paint)).join(", ")}; list of sessions: median ${Math.round(contents[3])} ms; transferred ${bytes} bytes; all files ${all} bytes compressed`,
+  );
+  assert.ok(paints[3] < PAINT_MS_MAX, `the first paint takes ${paints[3]} ms`);
+  assert.ok(bytes < BYTES_MAX && all < BYTES_MAX, `${bytes} bytes, ${all} in all`);
+});
+
+/** Every file that the page and its parts name. */
+async function distFiles() {
+  const found = new Set();
+  const pending = ["/"];
+  while (pending.length > 0) {
+    const file = pending.pop();
+    if (found.has(file)) continue;
+    found.add(file);
+    const text = await (await fetch(fleet.url + file, { headers: { accept: "text/html" } })).text();
+    for (const [, name] of text.matchAll(/["'](?:\.\/|\/console\/)((?:app|part)-[A-Z0-9]{8}\.(?:js|css))["']/g))
+      pending.push(`/console/${name}`);
+  }
+  return found;
+}
+
+check("session from the playground streams, is steered, paused and resumed", async () => {
+  const page = await openPage("#/start");
+  await page.getByRole("textbox", { name: "Message" }).fill("tell me very slowly");
+  await page.getByRole("combobox", { name: /^Agent/ }).selectOption("w");
+  await page.getByRole("button", { name: "Start" }).click();
+  await page.waitForURL(/#\/sessions\/.+/);
+  const reply = conversation(page).getByRole("article", { name: "Step 1" });
+  const first = await until("text streams", async () => {
+    const text = await reply.textContent().catch(() => "");
+    return text.includes("one two") && text;
+  });
+  assert.equal(await reply.getAttribute("aria-busy"), "true");
+  await until("more text streams", async () => (await reply.textContent()).length > first.length + 20);
+  await page.getByRole("button", { name: "Pause" }).click();
+  await conversation(page).getByText("Paused").waitFor();
+  await page.getByRole("textbox", { name: "Message" }).fill("and this too");
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Resume" }).click();
+  await conversation(page).getByText("Message 2 was: and this too").waitFor();
+  await conversation(page)
+    .getByText(/Turn \d: completed/)
+    .first()
+    .waitFor();
+  await picture(page, "session");
+  await closePage(page);
+});
+
+check(
+  "call is approved, the next one is compared, edited and approved, and another is denied with a note",
+  async () => {
+    await start("approve", "Please write the notes of the meeting", { agent: "g" });
+    const page = await openPage("#/sessions/approve");
+    await page.getByText("May write_file run?").waitFor();
+    assert.match(await conversation(page).textContent(), /- three/);
+    await page.getByRole("button", { name: "Approve", exact: true }).click();
+    await until("the second call asks", async () => /- four/.test(await conversation(page).textContent()));
+    await page.getByRole("button", { name: "changes from the call before" }).click();
+    const diff = await page.getByRole("region", { name: "Changes from the call before" }).textContent();
+    assert.match(diff, /three/);
+    assert.match(diff, /four/);
+    await picture(page, "approval");
+    await page.getByRole("button", { name: "Edit …" }).click();
+    await page.getByLabel("Arguments, as JSON").fill('{"path": "notes.txt", "content": "edited"}');
+    await page.getByRole("button", { name: "Approve the edited call" }).click();
+    await conversation(page)
+      .getByText(/Turn 1: completed/)
+      .waitFor();
+    assert.match(await conversation(page).textContent(), /edited/);
+    assert.equal(readFileSync(path.join(fleet.directory, ".ailoop/out/notes.txt"), "utf8"), "edited");
+
+    await page.getByRole("textbox", { name: "Message" }).fill("now write a file");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Deny …" }).click();
+    await page.getByLabel("Reason, for the model (optional)").fill("not today");
+    await page.getByRole("button", { name: "Deny", exact: true }).click();
+    await conversation(page)
+      .getByText(/Turn 2: completed/)
+      .waitFor();
+    assert.match(JSON.stringify((await fleet.get("/v1/sessions/approve/history")).messages), /not today/);
+    await closePage(page);
+  },
+);
+
+check("inbox answers by keys, and a question by its choices", async () => {
+  await start("ask", "ask me something", { agent: "w" });
+  await start("keys", "now write a file", { agent: "g" });
+  const page = await openPage("#/inbox");
+  await page.getByText("Which colour should the report have?").waitFor();
+  await picture(page, "approvals");
+  await page.getByRole("button", { name: "Green" }).click();
+  await page.getByText("Which colour should the report have?").waitFor({ state: "detached" });
+  await page.getByText("May write_file run?").waitFor();
+  await page.keyboard.press("y");
+  await until("the call ran", async () => (await fleet.get("/v1/sessions/keys")).phase === "idle");
+  assert.match(JSON.stringify((await fleet.get("/v1/sessions/ask/history")).messages), /Green/);
+  await page.getByText("Nobody waits for you").waitFor();
+  await closePage(page);
+});
+
+check("call of a client tool is listed and answered by hand", async () => {
+  await start("client", "read the selection", {
+    client_tools: [{ name: "read_selection", description: "Reads.", parameters: { type: "object" } }],
+  });
+  const page = await openPage("#/inbox");
+  await page.getByRole("button", { name: "Answer by hand …" }).click();
+  await page.getByLabel("Result that the model reads").fill("fn main() {}");
+  await page.getByRole("button", { name: "Send the result" }).click();
+  await until("the turn ends", async () => (await fleet.get("/v1/sessions/client")).phase === "idle");
+  await closePage(page);
+});
+
+check("state is scrubbed, the session is forked from a slot, and both are compared", async () => {
+  await start("source", "list the files", { agent: "w" });
+  await until("the turn ends", async () => (await fleet.get("/v1/sessions/source")).phase === "idle");
+  await fleet.post("/v1/sessions/source/messages", { content: "and a table" });
+  await until("the next turn ends", async () => (await fleet.get("/v1/sessions/source")).turn === 2);
+  let page = await openPage("#/sessions/source");
+  await conversation(page).getByRole("button", { name: "edit and run again" }).last().click();
+  const again = page.getByRole("dialog").getByRole("textbox", { name: "Message" });
+  assert.equal(await again.inputValue(), "and a table");
+  await again.fill("and nothing else");
+  await page.getByRole("dialog").getByRole("button", { name: "Fork", exact: true }).click();
+  await conversation(page).getByText("was: and nothing else").waitFor();
+  assert.match(JSON.stringify(await conversation(page).textContent()), /Begins with \d+ messages/);
+  await closePage(page);
+  page = await openPage("#/sessions/source?tab=state");
+  const slider = page.getByRole("slider", { name: "Slot of the log" });
+  await slider.waitFor();
+  const last = await slider.inputValue();
+  assert.ok(Number(last) >= 3, last);
+  await slider.focus();
+  await page.keyboard.press("Home");
+  await page.getByText(/slot 0 of/).waitFor();
+  await page.locator(".slot-events", { hasText: "session_started" }).waitFor();
+  await page.keyboard.press("ArrowRight");
+  await page.locator(".slot-events", { hasText: "message.ai_full_received" }).waitFor();
+  assert.match(page.url(), /at=1/);
+  assert.match(await page.locator(".changes").textContent(), /core\.slots/);
+  await picture(page, "state");
+  await page.getByRole("button", { name: "Fork", exact: true }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByRole("textbox", { name: "Message" }).fill("show a table");
+  await dialog.getByRole("button", { name: "Fork", exact: true }).click();
+  await page.waitForURL((url) => /#\/sessions\//.test(url.hash) && !url.hash.includes("source"));
+  await conversation(page)
+    .getByText(/Turn \d: completed/)
+    .first()
+    .waitFor();
+  const fork = /sessions\/([^?]+)/.exec(page.url())[1];
+  await page.goto(`${fleet.url}/#/sessions?compare=source`);
+  await page
+    .locator(".session-row", { hasText: "show a table" })
+    .first()
+    .getByRole("link", { name: "compare" })
+    .click();
+  await page.waitForURL(/#\/compare\?a=source&b=/);
+  await page.getByText(/steps? of \d+ differ/).waitFor();
+  await page.getByText("differs").first().waitFor();
+  assert.ok(page.url().includes(fork));
+  await picture(page, "compare");
+  await closePage(page);
+});
+
+check("keys lead through the console", async () => {
+  await start("keys-1", "show a table");
+  const page = await openPage("");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await page.keyboard.press("g");
+  await page.keyboard.press("s");
+  await page.getByRole("heading", { name: "Sessions", exact: true }).waitFor();
+  await page.locator(".session-row a").first().waitFor();
+  await page.keyboard.press("/");
+  await page.keyboard.type("keys-1");
+  await page.keyboard.press("Escape");
+  await until("the filter is in the address", async () => page.url().includes("q=keys-1"));
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/#\/sessions\/keys-1/);
+  await page.keyboard.press("?");
+  await page.getByRole("dialog", { name: "Keys" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Escape");
+  await page.waitForURL(/#\/sessions$/);
+  await closePage(page);
+});
+
+check("quiet session says what it waits for and who has it", async () => {
+  await start("late", "answer late");
+  const page = await openPage("#/sessions/late");
+  await page.getByText(/Waits for scripted-model .*, at /).waitFor();
+  await conversation(page)
+    .getByText(/Turn 1: completed/)
+    .waitFor();
+  await page.getByText(/Waits for scripted-model/).waitFor({ state: "detached" });
+  await closePage(page);
+});
+
+check("phone has every view behind its bar", async () => {
+  const page = await openPage("", { viewport: PHONE });
+  await page.getByRole("button", { name: "More" }).click();
+  await page.getByRole("link", { name: "Fleet" }).click();
+  await page.getByRole("heading", { name: "Fleet" }).waitFor();
+  await picture(page, "phone-more");
+  await closePage(page);
+});
+
+check("hostile session harms nothing", async () => {
+  await start("evil", "be hostile");
+  await start("evil-line", "be hostile with a long line");
+  await start("evil-call", "write it hostile", { agent: "g" });
+  await start("<b>", "x").catch(() => {});
+  let page = await openPage("#/sessions/evil");
+  await conversation(page).getByText("window.harmed = 1").waitFor();
+  const text = await conversation(page).textContent();
+  for (const shown of ["<script>", "U+202E", "U+001B", "U+200B", "javascript:window.harmed=3"])
+    assert.ok(text.includes(shown), `${shown} is not shown`);
+  assert.equal(await conversation(page).locator("script, iframe, img, b, i").count(), 0);
+  assert.equal(await conversation(page).locator('a[href^="javascript:"]').count(), 0);
+  assert.equal(await page.evaluate(() => window.harmed), undefined);
+  await closePage(page);
+  page = await openPage("#/sessions/evil-call");
+  await page.getByText("May write_file run?").waitFor();
+  await page.getByText("3 characters are not visible").waitFor();
+  await picture(page, "hidden-characters");
+  await closePage(page);
+  page = await openPage("#/sessions/evil-line");
+  const began = performance.now();
+  await page.getByRole("button", { name: /Show all of it/ }).click();
+  await conversation(page).locator(".line").first().waitFor();
+  console.log(`    a line of 1 MB opens in ${Math.round(performance.now() - began)} ms`);
+  assert.ok((await page.evaluate(() => document.querySelectorAll(".line").length)) < 200);
+  await closePage(page);
+});
+
+check("thousands of calls and sessions do not stutter", async () => {
+  const context = await browser.newContext({ viewport: WIDE });
+  const page = await context.newPage();
+  page.setDefaultTimeout(60_000);
+  await page.addInitScript(installMany, { sessions: 10_000, calls: 10_000 });
+  for (const [hash, selector, name] of [
+    ["#/sessions", ".sessions .list", "list of 10,000 sessions"],
+    ["#/sessions/many", ".conversation", "session of 10,000 calls"],
+  ]) {
+    const began = performance.now();
+    await page.goto(`${fleet.url}/${hash}`);
+    if (hash === "#/sessions") {
+      const more = page.getByRole("button", { name: "Load older sessions" });
+      await until("all sessions are loaded", async () => {
+        if ((await more.count()) > 0) await more.click({ timeout: 1000 }).catch(() => {});
+        return /10,000 sessions/.test(await page.locator(".page-title").textContent());
+      });
+    } else await page.getByText("Turn 1: completed").waitFor();
+    const shown = performance.now() - began;
+    const frames = await page.evaluate(async (target) => {
+      const list = document.querySelector(target);
+      const times = [];
+      let last = performance.now();
+      for (let step = 0; step < 120; step++) {
+        list.scrollTop = (list.scrollHeight * step) / 120;
+        await new Promise(requestAnimationFrame);
+        const now = performance.now();
+        times.push(now - last);
+        last = now;
+      }
+      times.sort((a, b) => a - b);
+      return { median: times[60], p95: times[113], most: times.at(-1), nodes: document.querySelectorAll("*").length };
+    }, selector);
+    console.log(
+      `    ${name}: shown after ${Math.round(shown)} ms, frame median ${frames.median.toFixed(1)} ms, 95 % ${frames.p95.toFixed(1)} ms, longest ${frames.most.toFixed(1)} ms, ${frames.nodes} nodes`,
+    );
+    assert.ok(frames.p95 < FRAME_MS_MAX, `95 % of frames take ${frames.p95} ms`);
+    assert.ok(frames.nodes < 4000, `${frames.nodes} nodes`);
+  }
+  await context.close();
+});
+
+check("edge is killed behind an open console, and another one takes over without a doubled event", async () => {
+  let edge = await fleet.startEdge();
+  await start("kill", "tell me very slowly");
+  const page = await openPage("#/sessions/kill", { base: edge.url });
+  await conversation(page).getByText("one two").waitFor();
+  await page.evaluate(() => {
+    window.isSamePage = true;
+  });
+  edge.process.kill("SIGKILL");
+  await page.getByText("Disconnected.").waitFor();
+  await page.getByRole("textbox", { name: "Message" }).fill("sent while nobody listens");
+  await page.keyboard.press("Enter");
+  edge = await fleet.startEdge(edge.port);
+  await page.getByText("Disconnected.").waitFor({ state: "detached" });
+  await conversation(page).getByText("was: sent while nobody listens").waitFor({ timeout: 30_000 });
+  await conversation(page)
+    .getByText(/Turn \d: completed/)
+    .last()
+    .waitFor();
+  assert.equal(await page.evaluate(() => window.isSamePage), true);
+  const { turns } = await fleet.get("/v1/sessions/kill/transcript");
+  const messages = turns.flatMap((turn) => turn.messages);
+  const expected = {
+    user: messages.filter((message) => message.role === "user").length,
+    reply: messages.filter((message) => message.role === "assistant").length,
+  };
+  assert.equal(expected.user, 2, "the message arrived once");
+  assert.equal(await conversation(page).getByRole("article", { name: "Message" }).count(), expected.user);
+  assert.equal(await conversation(page).getByRole("article", { name: /^Step/ }).count(), expected.reply);
+  const shown = await conversation(page)
+    .getByRole("article", { name: /^Step/ })
+    .first()
+    .locator(".markdown")
+    .textContent();
+  assert.equal(
+    shown.trim().replace(/\s+/g, " "),
+    messages
+      .find((message) => message.role === "assistant")
+      .text.replaceAll("*", "")
+      .trim()
+      .replace(/\s+/g, " "),
+  );
+  page.problems = page.problems.filter((problem) => !problem.startsWith("request:"));
+  await closePage(page);
+  edge.process.kill("SIGTERM");
+});
+
+check("edge with a token asks for it, once", async () => {
+  const edge = await fleet.startEdge(0, { AILOOP__EDGE__TOKEN: "s3cret-token" });
+  const page = await openPage("#/sessions", { base: edge.url });
+  const dialog = page.getByRole("dialog", { name: "This edge asks for a key" });
+  await dialog.waitFor();
+  await picture(page, "key");
+  await dialog.getByLabel("Key").fill("wrong");
+  await dialog.getByRole("button", { name: "Connect" }).click();
+  await dialog.getByText("The edge refused this key.").waitFor();
+  await dialog.getByLabel("Key").fill("s3cret-token");
+  await dialog.getByRole("button", { name: "Connect" }).click();
+  await page.locator(".session-row a").first().waitFor();
+  await page.reload();
+  await page.locator(".session-row a").first().waitFor();
+  assert.equal(await page.evaluate(() => localStorage.getItem("ailoop.key")), null);
+  await closePage(page);
+  edge.process.kill("SIGTERM");
+});
+
+check("every view is accessible, light and dark, wide and on a phone, and nothing is cut off", async () => {
+  await start("axe", "Please write the notes of the meeting", { agent: "g" });
+  await start("axe-ask", "ask me something", { agent: "w" });
+  await start("axe-table", "show a table");
+  await until("calls ask", async () => (await fleet.get("/v1/gates")).gates.length >= 2);
+  const views = [
+    "#/",
+    "#/sessions",
+    "#/sessions?q=nothing-at-all",
+    "#/sessions/axe",
+    "#/sessions/axe-table",
+    "#/sessions/axe?tab=timeline",
+    "#/sessions/axe?tab=decisions",
+    "#/sessions/axe?tab=costs",
+    "#/sessions/axe?tab=state",
+    "#/sessions/axe?tab=details",
+    "#/inbox",
+    "#/start",
+    "#/compare?a=axe&b=axe-table",
+    "#/tools",
+    "#/agents",
+    "#/models",
+    "#/mail",
+    "#/dead",
+    "#/fleet",
+  ];
+  const found = [];
+  for (const [viewport, colorScheme] of [
+    [WIDE, "light"],
+    [WIDE, "dark"],
+    [PHONE, "light"],
+    [PHONE, "dark"],
+  ]) {
+    const page = await openPage("", { viewport, colorScheme });
+    for (const view of views) {
+      await page.goto(`${fleet.url}/${view}`);
+      await page.waitForFunction(() => document.querySelector(".nav-state.badge-good") !== null);
+      await page.waitForTimeout(400);
+      const size = `${viewport.width} ${colorScheme}`;
+      await picture(page, `${size} ${view}`.replace(/[^A-Za-z0-9]+/g, "-"));
+      const overflow = await page.evaluate(
+        () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
+      );
+      if (overflow > 0) found.push(`${view} ${size}: ${overflow} px too wide`);
+      await page.evaluate(AXE);
+      const { violations } = await page.evaluate(() =>
+        window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] }),
+      );
+      for (const { id, impact, nodes } of violations) {
+        if (impact === "serious" || impact === "critical")
+          found.push(
+            `${view} ${size}: ${id} (${impact}): ${nodes
+              .slice(0, 3)
+              .map((node) => `${node.html.slice(0, 160)} ${node.failureSummary?.split("\n")[1] ?? ""}`)
+              .join(" | ")}`,
+          );
+      }
+    }
+    await closePage(page);
+  }
+  assert.equal(found.length, 0, `\n${found.join("\n")}`);
+  console.log(`    ${views.length} views, 4 times: nothing serious`);
+});
+
+async function main() {
+  assert.ok(AILOOP, "set AILOOP_UNDER_TEST to the binary ailoop");
+  fleet = await Fleet.start(AILOOP);
+  browser = await chromium.launch({
+    executablePath: CHROMIUM,
+    args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"],
+  });
+  let failed = 0;
+  const chosen = checks.filter(({ name }) => ONLY.split(",").some((words) => name.includes(words.trim())));
+  assert.ok(chosen.length > 0, `no check is named like ${ONLY}`);
+  for (const { name, run } of chosen) {
+    const began = performance.now();
+    try {
+      await run();
+      console.log(`ok      ${name} (${Math.round(performance.now() - began)} ms)`);
+    } catch (error) {
+      failed += 1;
+      console.log(`FAILED  ${name}\n${error.stack ?? error}`);
+    }
+  }
+  console.log(`${chosen.length - failed} of ${chosen.length} checks hold`);
+  return failed;
+}
+
+try {
+  process.exitCode = (await main()) > 0 ? 1 : 0;
+} finally {
+  await browser?.close();
+  await fleet?.end();
+}
