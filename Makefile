@@ -97,7 +97,7 @@ conformance: setup ## The in-memory server against nats-server: OPERATIONS (100,
 fuzz: ## Feed what reads foreign bytes with random ones, FUZZ_SECONDS (600) for each target; needs nightly and cargo-fuzz
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
 
-bench: setup ## Measure the loop, next to what as many raw messages cost; about six minutes
+bench: setup ## Measure the loop, next to what as many raw messages cost; about seven minutes
 	@$(CARGO) run --quiet --release --locked --package bench
 
 growth: setup ## What a step costs among 100 000 sessions and in a long one; about five minutes

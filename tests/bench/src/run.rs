@@ -45,13 +45,19 @@ pub(crate) async fn run(plan: &RunOptions) -> anyhow::Result<()> {
         first.get_or_insert(anatomy);
         all.extend(levels);
     }
-    // What was measured so far is printed even if this fails.
-    let gateway = if plan.rows.contains(&Row::Together) { crate::gateway::figures().await } else { Ok(Vec::new()) };
-    let (gateway, failed) = match gateway {
-        Ok(figures) => (figures, None),
-        Err(error) => (Vec::new(), Some(error.context("the gateway alone"))),
-    };
-    tools.extend(gateway);
+    // What was measured so far is printed even if one of these fails.
+    let mut failed = None;
+    if plan.rows.contains(&Row::Together) {
+        for (name, figures) in [
+            ("the gateway alone", crate::gateway::figures().await),
+            ("the edge", crate::edge::figures(&crate::edge::EdgeOptions::default()).await),
+        ] {
+            match figures {
+                Ok(figures) => tools.extend(figures),
+                Err(error) => failed = failed.or(Some(error.context(name))),
+            }
+        }
+    }
     report::report(first.as_ref(), &all, tools)?;
     failed.map_or(Ok(()), Err)
 }
