@@ -3,7 +3,7 @@
 use contract::event::{DecisionSource, Spent, StopReason};
 use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::{ContinuationSettings, Limits};
-use reply::{Evidence, Intent, PatternMatch, Patterns, Signal, Status};
+use reply::{Evidence, Intent, PatternError, PatternMatch, Patterns, Signal, Status};
 
 /// Characters of the sentence that decided, in a reason.
 const SENTENCE_CHARS_MAX: usize = 120;
@@ -107,12 +107,13 @@ pub struct SampleReply<'a> {
     pub signal: SignalForm,
 }
 
-/// Decides about a reply outside of a session; also returns what a user reads of it.
+/// Decides about a reply outside of a session; also returns what a user reads of it. A pattern that cannot be used is
+/// the error.
 pub fn decide_sample(
     settings: &ContinuationSettings,
-    patterns: &Patterns,
     sample: SampleReply<'_>,
-) -> (ContinuationVerdict, String) {
+) -> Result<(ContinuationVerdict, String), PatternError> {
+    let patterns = Patterns::compile(settings)?;
     let reading = reply::read(sample.text, sample.calls, sample.signal);
     let facts = Facts {
         text: reading.spoken(),
@@ -123,11 +124,11 @@ pub fn decide_sample(
         doubted: false,
         limit: (sample.step >= settings.max_iterations).then_some(StopReason::MaxIterations),
     };
-    let mut verdict = decide(settings, patterns, facts);
+    let mut verdict = decide(settings, &patterns, facts);
     if let Some(judge) = settings.judge().filter(|_| verdict.is_silent && facts.limit.is_none()) {
         verdict.reason = format!("{}; in a session the judge {judge} is asked", verdict.reason);
     }
-    (verdict, reading.visible)
+    Ok((verdict, reading.visible))
 }
 
 /// Decides whether a turn takes another step after a reply.

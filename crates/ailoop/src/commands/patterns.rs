@@ -52,8 +52,6 @@ struct SampleCall {
 pub(super) fn test_patterns(args: &PatternsTestArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let composed = compose_agent(&read_catalog()?, &args.agent, Features::default())?;
     let settings = composed.agent.continuation;
-    let refuse = |error: reply::PatternError| CommandFailure::new(ErrorCode::BadConfig, error.to_string());
-    let patterns = Patterns::compile(&settings).map_err(refuse)?;
     let samples = match (&args.file, &args.text) {
         (Some(file), _) => read_samples(file)?,
         (None, Some(text)) => vec![SampleReply { text: text.clone(), ..SampleReply::default() }],
@@ -64,7 +62,7 @@ pub(super) fn test_patterns(args: &PatternsTestArgs, terminal: &Terminal) -> Res
     };
     let mut mismatches = 0;
     for sample in &samples {
-        let (verdict, visible) = decide_about(&settings, &patterns, sample);
+        let (verdict, visible) = decide_about(&settings, sample)?;
         let agrees = sample.continues.is_none_or(|wanted| wanted == verdict.continues);
         mismatches += usize::from(!agrees);
         let line = if args.json {
@@ -107,9 +105,8 @@ fn read_samples(file: &Path) -> Result<Vec<SampleReply>, CommandFailure> {
 
 fn decide_about(
     settings: &ContinuationSettings,
-    patterns: &Patterns,
     sample: &SampleReply,
-) -> (ContinuationVerdict, String) {
+) -> Result<(ContinuationVerdict, String), CommandFailure> {
     let calls: Vec<ToolCall> = sample.calls.iter().map(|call| ToolCall::new("", &call.name, &call.arguments)).collect();
     let reply = continuation::SampleReply {
         text: &sample.text,
@@ -118,7 +115,7 @@ fn decide_about(
         step: sample.step.unwrap_or(1),
         signal: sample.signal,
     };
-    decide_sample(settings, patterns, reply)
+    decide_sample(settings, reply).map_err(|error| CommandFailure::new(ErrorCode::BadConfig, error.to_string()))
 }
 
 fn sample_json(sample: &SampleReply, verdict: &ContinuationVerdict, visible: &str, agrees: bool) -> String {

@@ -1,14 +1,11 @@
 //! One agent: the prompt that it gets with what it is made of, and what the loop would decide about a reply of it.
 
-use std::sync::Arc;
-
 use contract::command::Features;
 use contract::compose::{Component, ComposeReply, ComposeRequest, Composed};
 use contract::limits::MESSAGE_BYTES_MAX;
 use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::AgentSettings;
 use contract::{AgentId, ErrorCode};
-use reply::Patterns;
 use serde::Serialize;
 use session::continuation::{SampleReply, decide_sample};
 
@@ -44,7 +41,7 @@ pub(crate) struct ReplyDecision {
     pub(crate) continues: bool,
     /// What decided, such as `explicit` or `pattern:<pattern>`.
     pub(crate) source: String,
-    /// Reason for people.
+    /// Reason for the decision, for people.
     pub(crate) reason: String,
     /// What a user would read of the reply.
     pub(crate) visible: String,
@@ -77,8 +74,6 @@ impl SessionApi {
         let settings = self.compose_agent(caller, Some(agent), None).await?.agent.continuation;
         // Patterns are compiled and searched off the threads that serve other clients.
         let decided = tokio::task::spawn_blocking(move || {
-            let patterns: Arc<Patterns> =
-                Patterns::compile(&settings).map_err(|error| ApiError::new(ErrorCode::BadConfig, error.to_string()))?;
             let calls: Vec<ToolCall> = calls.iter().map(|name| ToolCall::new("", name.as_str(), "{}")).collect();
             let finish = match (is_cut, calls.is_empty()) {
                 (true, _) => FinishReason::Length,
@@ -87,7 +82,8 @@ impl SessionApi {
             };
             let step = step.unwrap_or(1);
             let reply = SampleReply { text: &text, calls: &calls, finish, step, signal: SignalForm::default() };
-            let (verdict, visible) = decide_sample(&settings, &patterns, reply);
+            let (verdict, visible) = decide_sample(&settings, reply)
+                .map_err(|error| ApiError::new(ErrorCode::BadConfig, error.to_string()))?;
             let source = verdict.source.to_string();
             Ok(ReplyDecision { continues: verdict.continues, source, reason: verdict.reason, visible })
         });

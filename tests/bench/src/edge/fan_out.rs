@@ -96,7 +96,8 @@ async fn turn(
     let wanted = sessions.len() * usize::try_from(options.chunks)?;
     let bus = bus::Bus::connect(&bus::NatsConfig { url: fixture.nats.url(), ..Default::default() }).await?;
     let mut chunks = bus.topic(&TenantId::default(), Topic::AiChunkReceived).await?;
-    let on_bus = tokio::spawn(async move {
+    let mut on_bus = JoinSet::new();
+    on_bus.spawn(async move {
         let mut arrivals = HashMap::new();
         while arrivals.len() < wanted {
             let Some(SubscriptionEvent::Message(message)) = chunks.next().await else {
@@ -129,7 +130,8 @@ async fn turn(
         watchers.push(watcher);
         arrivals.extend(read);
     }
-    let on_bus = timeout(TURN_MAX, on_bus).await.context("the bus has not all chunks")???;
+    let on_bus = timeout(TURN_MAX, on_bus.join_next()).await.context("the bus has not all chunks")?;
+    let on_bus = on_bus.context("the bus is not read")???;
     bus.close().await;
     let mut delays = Vec::with_capacity(arrivals.len());
     for (written, at) in arrivals {
