@@ -136,6 +136,23 @@ async fn wait_for_a_gate_is_described_with_its_own_kind_and_that_of_the_gate() {
     }
 }
 
+#[tokio::test]
+async fn replay_leaves_the_commits_out_if_it_is_asked_to() {
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.fill_log(&key("s"), 2).await;
+    let mut ws = fixture.ws().await;
+    let whole = ws.expect_ok("session.replay", json!({"session_id": "s"})).await;
+    assert_eq!(whole["commits"].as_array().map(Vec::len), Some(3), "{whole}");
+    let short = ws.expect_ok("session.replay", json!({"session_id": "s", "no_commits": true})).await;
+    let (short, mut expected) = (short.as_object().unwrap(), whole.as_object().unwrap().clone());
+    expected.remove("commits");
+    assert_eq!(short, &expected);
+    let mut grpc = fixture.grpc().await.0;
+    let request = proto::ReplayRequest { session_id: "s".to_owned(), at: None, no_commits: true };
+    let text = grpc.replay(request).await.unwrap().into_inner().json;
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), Value::Object(expected));
+}
+
 /// Counts the reads of whole buckets.
 struct CountLists(Arc<AtomicUsize>);
 
