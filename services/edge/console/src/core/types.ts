@@ -162,6 +162,8 @@ export interface Replay {
 
 export interface Wait {
   kind: string;
+  gate?: string;
+  gate_kind?: GateKind;
   call?: string;
   attempt?: number;
   tool?: string;

@@ -78,7 +78,7 @@ export function conversationRows(view: SessionView, open: Set<string>): Row[] {
   const rows: Row[] = [];
   for (let index = 0; index < view.rows.length; index++) {
     const row = view.rows[index] as Row;
-    if (row.kind === "decision" && (row.source === undefined || row.source === "tool_calls")) continue;
+    if (row.kind === "decision" && row.source === "tool_calls") continue;
     // A gate about a call is drawn with its call.
     if (row.kind === "gate" && view.calls.has(row.gate)) continue;
     if (row.kind !== "call") {
@@ -569,7 +569,7 @@ function Decision({ row }: { row: DecisionRow }) {
     <div class="row-note row-decision">
       <Icon name={row.continues ? "down" : "check"} />
       <span>
-        <strong>{row.continues ? "Goes on" : "The turn ends"}</strong>: <Source source={row.source ?? ""} />
+        <strong>{row.continues ? "Goes on" : "The turn ends"}</strong>: <Source source={row.source} />
         {row.reason && (
           <>
             {" "}

@@ -29,11 +29,6 @@ export function SessionView({ id }: { id: string }) {
   const followed = useSession(id);
   const { view } = followed;
   const rev = followed.rev.value;
-  const trace = useTrace(id, view);
-  const [, redraw] = useState(0);
-  useEffect(() => {
-    if (trace !== null && view.addTrace(trace)) redraw((n) => n + 1);
-  }, [trace, rev]);
   const { query } = route.value;
   const handle = useRef<ListHandle>(null);
   const openRows = useOpenRows();
@@ -46,6 +41,7 @@ export function SessionView({ id }: { id: string }) {
   const asked = (query.get("tab") ?? "") as Tab | "";
   const tab: Tab =
     asked === "" || (isWide && asked === "conversation") ? (isWide ? "timeline" : "conversation") : asked;
+  const trace = useTrace(id, view, tab === "timeline");
   const setTab = (next: Tab) => setQuery({ tab: next === (isWide ? "timeline" : "conversation") ? undefined : next });
 
   const show = (key: string, isOpening = true) => {
@@ -143,7 +139,7 @@ export function SessionView({ id }: { id: string }) {
       case "state":
         return <Slots id={id} seq={view.seq} onFork={(slot: number) => setForkAt({ slot })} />;
       case "details":
-        return <Details id={id} view={view} rev={view.rev} trace={trace} />;
+        return <Details id={id} view={view} rev={view.rev} />;
     }
   };
   return (
