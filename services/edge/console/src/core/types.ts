@@ -155,7 +155,8 @@ export interface Replay {
   last_slot: number;
   phase: Phase;
   seq: number;
-  commits: CommitLine[];
+  /** Absent if the request leaves it out. */
+  commits?: CommitLine[];
   differs: unknown[];
   state: unknown;
 }
