@@ -25,6 +25,8 @@ export interface ReplyRow extends RowBase {
   step: number;
   attempt: string;
   text: string;
+  /** What the model wrote, where it differs from `text`. */
+  raw?: string;
   reasoning: string;
   isStreaming: boolean;
   /** Index of the chunk that comes next in this attempt. */
@@ -370,6 +372,7 @@ export class SessionView {
     row.time = at.time;
     row.call = text(data.call);
     row.text = text(data.text);
+    row.raw = text(data.raw) || undefined;
     row.reasoning = text(data.reasoning);
     row.provider = text(data.provider);
     row.model = text(data.model);

@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { command, rpc } from "../core/connection.ts";
-import type { SessionView as View, UserRow } from "../core/fold.ts";
+import type { ReplyRow, SessionView as View, UserRow } from "../core/fold.ts";
 import { formatCount, formatMoney, plural, shellQuote, shortId } from "../core/format.ts";
 import { useKeys } from "../core/keys.ts";
 import { go, links, route, setQuery } from "../core/route.ts";
@@ -20,6 +20,7 @@ import { Costs, Decisions, Details, PlanPanel } from "./panels.tsx";
 import { Timeline, useTrace } from "./timeline.tsx";
 
 const Slots = lazyPart(() => import("./slots.tsx").then((part) => part.Slots));
+const ReplyTestDialog = lazyPart(() => import("./reply_test.tsx").then((part) => part.ReplyTestDialog));
 const ForkDialog = lazyPart(() => import("./fork.tsx").then((part) => part.ForkDialog));
 
 type Tab = "conversation" | "timeline" | "plan" | "decisions" | "costs" | "state" | "details";
@@ -36,6 +37,7 @@ export function SessionView({ id }: { id: string }) {
   const [selected, setSelected] = useState("");
   const [forkAt, setForkAt] = useState<ForkPoint | null>(null);
   const [isStopping, setStopping] = useState(false);
+  const [tested, setTested] = useState<ReplyRow | null>(null);
   const exact = useExactGates(id, view);
   const isWide = useWide();
   const asked = (query.get("tab") ?? "") as Tab | "";
@@ -120,6 +122,7 @@ export function SessionView({ id }: { id: string }) {
         exact={exact}
         onFork={(row) => setForkAt({ slot: row.slot })}
         onRerun={rerun}
+        onTest={setTested}
         selected={selected}
       />
       <StatusLine id={id} view={view} rev={view.rev} />
@@ -162,6 +165,7 @@ export function SessionView({ id }: { id: string }) {
         </aside>
       </div>
       {forkAt !== null && <ForkDialog id={id} view={view} at={forkAt} onClose={() => setForkAt(null)} />}
+      {tested !== null && <ReplyTestDialog view={view} row={tested} onClose={() => setTested(null)} />}
       {isStopping && <StopDialog id={id} onClose={() => setStopping(false)} />}
     </div>
   );
