@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check package advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk console console-check console-test phoenix faulty garbage clean
+.PHONY: help setup run up up-apart test check package advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk console console-check console-test console-cost phoenix faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -165,6 +165,10 @@ console-check: ## Whether the committed console is what its sources give, and it
 console-test: setup ## The web console in a browser against a fleet whose edge is killed meanwhile; ONLY=hostile names checks, PICTURES=DIR; needs chromium
 	@$(CARGO) build --locked --bin ailoop
 	@AILOOP_UNDER_TEST=$(TARGET)/debug/ailoop ONLY="$(ONLY)" scripts/console.sh test
+
+console-cost: setup ## CPU of an edge and requests a second with CONSOLES open consoles (100), with a release build; needs chromium
+	@$(CARGO) build --release --locked --bin ailoop
+	@AILOOP_UNDER_TEST=$(TARGET)/release/ailoop CONSOLES="$(CONSOLES)" scripts/console.sh cost
 
 phoenix: setup ## Spans of a fleet with killed replicas in Arize Phoenix, compared with the log; KEEP=1, SILENT=REPLICA, PICTURE=FILE
 	@$(CARGO) build --locked --bin ailoop

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds, checks and tests the web console: `make console`, `console-check` and `console-test` call it. Cargo needs none
+# Builds, checks and tests the web console: `make console` and `make console-…` call it. Cargo needs none
 # of this, as what is built is committed. Where node is missing, the checks say so and are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -61,12 +61,16 @@ run_tests() {
     local nats_server
     nats_server=$([ -x .tools/nats-server ] && echo "$PWD/.tools/nats-server" || command -v nats-server || true)
     export AILOOP_NATS_SERVER=${AILOOP_NATS_SERVER:-$nats_server}
-    (cd "$HOME_OF" && node test/unit.mjs && exec node test/browser.mjs)
+    if [ "$1" = cost ]; then
+        (cd "$HOME_OF" && exec node --experimental-websocket test/cost.mjs)
+    else
+        (cd "$HOME_OF" && node test/unit.mjs && exec node test/browser.mjs)
+    fi
 }
 
 case "${1:-}" in
 build) build ;;
 check) check ;;
-test) run_tests ;;
-*) fail "call it as scripts/console.sh build, check or test" ;;
+test | cost) run_tests "$1" ;;
+*) fail "call it as scripts/console.sh build, check, test or cost" ;;
 esac

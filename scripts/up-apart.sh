@@ -123,6 +123,7 @@ kill -0 "${services[-1]}" 2>/dev/null && up || fail "the edge does not answer: $
 cat <<TEXT
   WebSocket      ws://127.0.0.1:$WS_PORT/ws
   gRPC           http://127.0.0.1:$GRPC_PORT
+  console        http://127.0.0.1:$WS_PORT/
   NATS           nats://127.0.0.1:$NATS_PORT
   credentials    $auth/users
   tools read     $ROOT

@@ -209,6 +209,8 @@ async fn progress_event_has_the_documented_form() -> anyhow::Result<()> {
                 "steps_completed": ["Listed plans", "Read plan"],
                 "steps_remaining": ["Decompose plan", "Analyze dependencies"]},
             "current_tools": [], "timestamp": null, "seq": 4,
+            "turn": 1, "continues": true, "source": "explicit", "reason": "more to do", "status": "continue",
+            "nudge": "Go on. You said: more to do.",
         }})
     );
     let end = ws.until("session_ended").await?;

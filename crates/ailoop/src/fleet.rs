@@ -47,6 +47,8 @@ pub(crate) struct LocalFleet {
     bus: Bus,
     nats: Option<SupervisedNats>,
     run: RunFile,
+    /// Address of the web console, if the edge serves it.
+    console: Option<String>,
     token: Option<String>,
     drain_max: Duration,
     telemetry: Telemetry,
@@ -121,7 +123,7 @@ impl LocalFleet {
         bus.ensure().await.map_err(|error| at_server(error.into()))?;
 
         let token = plan.edge.token.as_ref().map(|token| token.expose().to_owned());
-        let tls = plan.edge.tls.clone();
+        let (tls, has_console) = (plan.edge.tls.clone(), plan.edge.console);
         let (common, home, missing_keys) = (plan.common.clone(), plan.home.clone(), plan.missing_keys.clone());
         let services = Services::start(plan, nats_config, &bus).await?;
         let reachable = Readiness::new("nats");
@@ -143,16 +145,23 @@ impl LocalFleet {
             one_session: false,
             missing_keys,
         };
+        let web = if tls.is_some() { "https" } else { "http" };
+        let console = has_console.then(|| format!("{web}://{}/", addresses.ws));
         let nats = nats.map(SupervisedNats::start);
         let telemetry::build::BuildInfo { version, commit } = telemetry::build::current();
         tracing::info!(home = %home.nats().display(), version, commit, "fleet started");
         let drain_max = common.drain_timeout;
-        Ok(Self { services, health, watch, describing, bus, nats, run, token, drain_max, telemetry, lock })
+        Ok(Self { services, health, watch, describing, bus, nats, run, console, token, drain_max, telemetry, lock })
     }
 
     /// Returns the addresses as the run file has them.
     pub(crate) fn addresses(&self) -> &RunFile {
         &self.run
+    }
+
+    /// Returns the address of the web console, if the edge serves it.
+    pub(crate) fn console(&self) -> Option<&str> {
+        self.console.as_deref()
     }
 
     /// Writes the run file as [`LocalFleet::announce`] does. It also says that the fleet ends after one session.

@@ -1,20 +1,20 @@
 //! The documented JSON-RPC parameters of `continuation.progress`.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::event::{ContinuationProgress, Progress};
+use crate::event::{ContinuationProgress, DecisionSource, Progress, Spent};
 use crate::ids::SessionId;
 use crate::timestamp::Timestamp;
 
-/// Word for word what the loop's design documents, plus `session_id` and `seq`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Word for word what the loop's design documents, plus `session_id`, `seq`, `turn` and the decision.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProgressParams {
     /// Id of the session.
     #[serde(rename = "sessionId")]
     pub session_id: SessionId,
-    /// The session once more, under the name that every other notification uses. Absent in what older versions wrote.
-    #[serde(rename = "session_id", default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<SessionId>,
+    /// The session once more, under the name that every other notification uses.
+    #[serde(rename = "session_id")]
+    pub session: SessionId,
     /// Id of the agent that works.
     pub agent_id: String,
     /// The step's number within its turn.
@@ -29,13 +29,32 @@ pub struct ProgressParams {
     pub timestamp: Timestamp,
     /// Public sequence number of the event.
     pub seq: u64,
+    /// Number of the turn, from 1.
+    pub turn: u32,
+    /// Whether another step follows.
+    pub continues: bool,
+    /// What made the decision.
+    pub source: DecisionSource,
+    /// Reason for the decision, in the words of the model or of the loop.
+    pub reason: String,
+    /// The signal's status, or `UNKNOWN`.
+    pub status: String,
+    /// How sure the model says it is, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+    /// What the loop says to the model at the start of the next step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nudge: Option<String>,
+    /// What a judge used.
+    #[serde(skip_serializing_if = "Spent::is_nothing")]
+    pub spent: Spent,
 }
 
 impl ProgressParams {
     /// The documented form of a committed decision.
     pub fn new(session_id: SessionId, seq: u64, timestamp: Timestamp, event: &ContinuationProgress) -> Self {
         Self {
-            session: Some(session_id.clone()),
+            session: session_id.clone(),
             session_id,
             agent_id: event.agent_id.clone(),
             iteration: event.iteration,
@@ -44,6 +63,14 @@ impl ProgressParams {
             current_tools: event.current_tools.clone(),
             timestamp,
             seq,
+            turn: event.turn,
+            continues: event.continues,
+            source: event.source.clone(),
+            reason: event.reason.clone(),
+            status: event.status.clone(),
+            confidence: event.confidence,
+            nudge: event.nudge.clone(),
+            spent: event.spent,
         }
     }
 }
@@ -51,7 +78,6 @@ impl ProgressParams {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{DecisionSource, Spent};
 
     #[test]
     fn progress_serialises_to_the_documented_shape() {
@@ -69,13 +95,13 @@ mod tests {
             },
             current_tools: vec!["decompose_plan".into()],
             continues: true,
-            source: DecisionSource::ToolCalls,
-            reason: String::new(),
+            source: DecisionSource::Pattern("continuation:next i will".into()),
+            reason: "The reply announces a step.".into(),
             status: "UNKNOWN".into(),
-            confidence: None,
+            confidence: Some(0.5),
             excerpt: String::new(),
             call_ids: vec![],
-            nudge: None,
+            nudge: Some("Go on.".into()),
             spent: Spent::default(),
         };
         let at = Timestamp::parse("2024-01-15T10:30:45.123Z").unwrap();
@@ -90,7 +116,9 @@ mod tests {
                     "steps_completed": ["Listed plans", "Read plan"],
                     "steps_remaining": ["Decompose plan", "Analyze dependencies"]
                 },
-                "current_tools": ["decompose_plan"], "timestamp": "2024-01-15T10:30:45.123Z", "seq": 7
+                "current_tools": ["decompose_plan"], "timestamp": "2024-01-15T10:30:45.123Z", "seq": 7,
+                "turn": 1, "continues": true, "source": "pattern:continuation:next i will",
+                "reason": "The reply announces a step.", "status": "UNKNOWN", "confidence": 0.5, "nudge": "Go on."
             })
         );
     }

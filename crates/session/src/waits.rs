@@ -3,10 +3,11 @@
 use contract::Timestamp;
 use contract::client_tool::OpenClientCall;
 use contract::commit::OpenGate;
+use contract::event::GateKind;
 use contract::ids::{CallId, SessionId, ToolName};
 use contract::limits::{CLIENT_CALL_SHOWN_BYTES, CLIENT_CALLS_SHOWN_MAX, GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
 use contract::tool::EffectClass;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::state::{Activity, CallStage, Lifecycle, ModelCall, RunsAt, State, ToolCallState};
 
@@ -22,6 +23,7 @@ pub enum Wait {
         since: Option<Timestamp>,
     },
     /// For the answer of a person.
+    #[serde(serialize_with = "serialize_gate")]
     Gate(OpenGate),
     /// For a gateway and a model.
     ModelCall {
@@ -72,6 +74,25 @@ pub enum Wait {
         /// How many of them there are.
         count: usize,
     },
+}
+
+/// Writes what a gate asks as `gate_kind`, because `kind` is that of the wait.
+fn serialize_gate<S: Serializer>(gate: &OpenGate, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct GateWait<'a> {
+        gate: &'a CallId,
+        gate_kind: &'a GateKind,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool: Option<&'a ToolName>,
+        arguments: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        shortened: bool,
+        arguments_sha256: &'a str,
+        expires: Timestamp,
+    }
+    let OpenGate { gate, kind, tool, arguments, shortened, arguments_sha256, expires } = gate;
+    let (shortened, expires, tool) = (*shortened, *expires, tool.as_ref());
+    GateWait { gate, gate_kind: kind, tool, arguments, shortened, arguments_sha256, expires }.serialize(serializer)
 }
 
 impl State {

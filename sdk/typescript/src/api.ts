@@ -159,7 +159,7 @@ export class Api {
   }
 
   /** Fold the log again, and compare. */
-  sessionReplay(sessionId: string, params: { at?: number } = {}): Promise<ReplayReport> {
+  sessionReplay(sessionId: string, params: { at?: number; no_commits?: boolean } = {}): Promise<ReplayReport> {
     return this.send({ method: "GET", path: `/v1/sessions/${part(sessionId)}/replay`, query: params });
   }
 

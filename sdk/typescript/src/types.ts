@@ -512,7 +512,6 @@ export interface ReplayDifference {
 
 /** State of a session after its log was folded again. */
 export interface ReplayReport {
-  commits: ReplayedCommit[];
   differs: ReplayDifference[];
   /** The last slot of the log. */
   last_slot: number;
@@ -523,6 +522,8 @@ export interface ReplayReport {
   slot: number;
   /** State in the form of a snapshot. */
   state: Record<string, unknown>;
+  /** Absent with `no_commits`. */
+  commits?: ReplayedCommit[];
 }
 
 /** A commit without its contents. */

@@ -50,7 +50,7 @@ struct ReplayDifference {
 pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session_id = client::session_id(&args.session)?;
     let client = connect(&args.target).await?;
-    let request = bounded(ReplayRequest { session_id, at: args.at });
+    let request = bounded(ReplayRequest { session_id, at: args.at, no_commits: false });
     let reply = client.sessions().replay(request).await.map_err(|status| client.failure(&status))?.into_inner();
     let report: ReplayReport = read_answer(&reply.json)?;
     let printed = if args.json {

@@ -47,6 +47,9 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
     let mut fleet = fleet?;
     // Other terminals find the fleet by its run file, and can answer the gates of the session.
     fleet.announce_for_one_session()?;
+    if let Some(console) = fleet.console() {
+        terminal.note(Style::Faint, &format!("console {console} until this command ends"));
+    }
     let exit = match fleet.connect().await {
         Ok(client) => {
             let conversation =

@@ -24,7 +24,7 @@ pub(super) async fn run_fleet(args: &UpArgs, terminal: &Terminal) -> Result<Exit
     };
     let mut fleet = fleet?;
     fleet.announce()?;
-    let printed = terminal.print_data(&format_addresses(fleet.addresses(), &started_plan));
+    let printed = terminal.print_data(&format_addresses(fleet.addresses(), fleet.console(), &started_plan));
     let failure = match printed {
         Ok(()) => interrupts.run_until_interrupted(fleet.wait_for_failure()).await,
         Err(_closed) => None,
@@ -39,13 +39,14 @@ pub(super) async fn run_fleet(args: &UpArgs, terminal: &Terminal) -> Result<Exit
 }
 
 /// Formats the addresses and directories of the fleet. The lines are always the same, so that scripts can read them.
-fn format_addresses(run: &RunFile, plan: &FleetPlan) -> String {
+fn format_addresses(run: &RunFile, console: Option<&str>, plan: &FleetPlan) -> String {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string();
     let data = plan.data().map_or_else(|| "in that nats-server".to_owned(), |dir| absolute(&dir));
     let mut text = format!("ailoop {} is up\n", run.version);
     for (name, value) in [
         ("WebSocket", run.ws.as_str()),
         ("gRPC", &run.grpc),
+        ("console", console.unwrap_or("off")),
         ("NATS", &run.nats),
         ("data", &data),
         ("model", &plan.choice().model),

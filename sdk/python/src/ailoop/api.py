@@ -129,8 +129,8 @@ def _session_repair(session_id: str) -> Request:
     return Request("POST", f"/v1/sessions/{quote(session_id, safe='')}/repair")
 
 
-def _session_replay(session_id: str, *, at: int | None = None) -> Request:
-    return Request("GET", f"/v1/sessions/{quote(session_id, safe='')}/replay", query={"at": at})
+def _session_replay(session_id: str, *, at: int | None = None, no_commits: bool | None = None) -> Request:
+    return Request("GET", f"/v1/sessions/{quote(session_id, safe='')}/replay", query={"at": at, "no_commits": no_commits})
 
 
 def _session_resume(session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> Request:
@@ -404,12 +404,13 @@ class AsyncApi(AsyncApiBase):
         result: RepairReport = await self._send(_session_repair(session_id))
         return result
 
-    async def session_replay(self, session_id: str, *, at: int | None = None) -> ReplayReport:
+    async def session_replay(self, session_id: str, *, at: int | None = None, no_commits: bool | None = None) -> ReplayReport:
         """Fold the log again, and compare.
 
         at: The last slot to fold; the end of the log.
+        no_commits: Leave out the list of commits.
         """
-        result: ReplayReport = await self._send(_session_replay(session_id, at=at))
+        result: ReplayReport = await self._send(_session_replay(session_id, at=at, no_commits=no_commits))
         return result
 
     async def session_resume(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -727,12 +728,13 @@ class Api(ApiBase):
         result: RepairReport = self._send(_session_repair(session_id))
         return result
 
-    def session_replay(self, session_id: str, *, at: int | None = None) -> ReplayReport:
+    def session_replay(self, session_id: str, *, at: int | None = None, no_commits: bool | None = None) -> ReplayReport:
         """Fold the log again, and compare.
 
         at: The last slot to fold; the end of the log.
+        no_commits: Leave out the list of commits.
         """
-        result: ReplayReport = self._send(_session_replay(session_id, at=at))
+        result: ReplayReport = self._send(_session_replay(session_id, at=at, no_commits=no_commits))
         return result
 
     def session_resume(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:

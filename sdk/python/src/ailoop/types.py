@@ -491,7 +491,6 @@ ReplayDifference = TypedDict(
 ReplayReport = TypedDict(
     "ReplayReport",
     {
-        "commits": list["ReplayedCommit"],
         "differs": list["ReplayDifference"],
         "last_slot": int,
         "phase": "Phase",
@@ -499,6 +498,7 @@ ReplayReport = TypedDict(
         "session_id": str,
         "slot": int,
         "state": dict[str, Any],
+        "commits": NotRequired[list["ReplayedCommit"]],
     },
 )
 

@@ -44,7 +44,7 @@ const LATE: Record<string, () => Promise<ComponentType>> = {
   start: () => import("./views/start.tsx").then((part) => part.StartView),
   compare: () => import("./views/compare.tsx").then((part) => part.CompareView),
   tools: () => import("./views/lists.tsx").then((part) => part.ToolsView),
-  agents: () => import("./views/lists.tsx").then((part) => part.AgentsView),
+  agents: () => import("./views/agents.tsx").then((part) => part.AgentsView),
   models: () => import("./views/lists.tsx").then((part) => part.ModelsView),
   mail: () => import("./views/mail.tsx").then((part) => part.MailView),
   dead: () => import("./views/dead.tsx").then((part) => part.DeadView),

@@ -35,6 +35,8 @@ async function openPage(hash = "", options = {}) {
   page.setDefaultTimeout(WAIT_MS);
   page.problems = [];
   page.on("pageerror", (error) => page.problems.push(`error: ${error.message}`));
+  page.sent = [];
+  page.on("websocket", (socket) => socket.on("framesent", ({ payload }) => page.sent.push(String(payload))));
   page.on("dialog", (dialog) => page.problems.push(`dialog: ${dialog.message()}`));
   page.on("console", (message) => {
     if (/Content Security Policy|Trusted/.test(message.text())) page.problems.push(message.text());
@@ -246,6 +248,8 @@ check("state is scrubbed, the session is forked from a slot, and both are compar
   await slider.waitFor();
   const last = await slider.inputValue();
   assert.ok(Number(last) >= 3, last);
+  const replays = () => page.sent.filter((frame) => frame.includes('"session.replay"'));
+  const readBefore = replays().length;
   await slider.focus();
   await page.keyboard.press("Home");
   await page.getByText(/slot 0 of/).waitFor();
@@ -253,6 +257,8 @@ check("state is scrubbed, the session is forked from a slot, and both are compar
   await page.keyboard.press("ArrowRight");
   await page.locator(".slot-events", { hasText: "message.ai_full_received" }).waitFor();
   assert.match(page.url(), /at=1/);
+  const scrubbed = replays().slice(readBefore);
+  assert.ok(scrubbed.length > 0 && scrubbed.every((frame) => frame.includes('"no_commits":true')), scrubbed.join("\n"));
   assert.match(await page.locator(".changes").textContent(), /core\.slots/);
   await picture(page, "state");
   await page.getByRole("button", { name: "Fork", exact: true }).click();
@@ -279,6 +285,65 @@ check("state is scrubbed, the session is forked from a slot, and both are compar
   await closePage(page);
 });
 
+check("agent is shown with the parts of its prompt, and replies are tried", async () => {
+  const page = await openPage("#/agents?name=g");
+  await page.getByRole("heading", { name: "Gwen the Guarded" }).waitFor();
+  const described = await fleet.get("/v1/agents/g");
+  const parts = page.locator(".prompt-part");
+  await parts.first().waitFor();
+  const names = await parts.locator("header code").allTextContents();
+  assert.deepEqual(
+    names.filter((name) => name !== "(between files)"),
+    described.components.map((component) => component.name),
+  );
+  assert.ok(names.length >= 2, names.join(", "));
+  const bytes = Buffer.from(described.prompt);
+  for (const { name, start, bytes: length } of described.components) {
+    const shown = await page.getByRole("region", { name, exact: true }).locator("pre").textContent();
+    assert.equal(shown, bytes.subarray(start, start + length).toString(), name);
+  }
+  await page.getByRole("navigation", { name: "Parts of the prompt" }).getByRole("button").last().click();
+  assert.ok(await parts.last().evaluate((part) => part === document.activeElement));
+  await picture(page, "agent");
+  await page.getByRole("tab", { name: "Settings" }).click();
+  await page.getByText("write_file: always").waitFor();
+  await page.getByRole("tab", { name: "Try a reply" }).click();
+  await page.getByRole("textbox", { name: "Tools that it calls" }).fill("list_files");
+  await page.getByText("Goes on: tool calls").waitFor();
+  await page.getByRole("textbox", { name: "Tools that it calls" }).fill("");
+  const signal = '{"continuation": {"status": "TERMINATE", "reason": "all is done"}}';
+  await page.getByRole("textbox", { name: "Reply" }).fill(`Here it is. ${signal}`);
+  await page.getByText("The turn ends: explicit · all is done").waitFor();
+  await page.getByRole("region", { name: "What a user reads of it" }).getByText("Here it is.").waitFor();
+  await picture(page, "reply-test");
+  await closePage(page);
+});
+
+check("decisions have their reasons, and a reply is tried with another agent", async () => {
+  await start("decided", "list the files", { agent: "w" });
+  await until("the turn ends", async () => (await fleet.get("/v1/sessions/decided")).phase === "idle");
+  const page = await openPage("#/sessions/decided?tab=decisions");
+  const list = page.getByRole("region", { name: "Decisions" });
+  await list.getByText("The question is answered.").waitFor();
+  const text = await list.textContent();
+  assert.match(text, /step 1 of 100: goes on.*tool calls/);
+  assert.match(text, /step 2 of 100: the turn ends.*explicit · signal TERMINATE/);
+  assert.ok(!page.sent.some((frame) => frame.includes('"session.trace"')), "no trace is read for it");
+  await conversation(page)
+    .getByRole("article", { name: "Step 1" })
+    .getByRole("button", { name: "test", exact: true })
+    .click();
+  const dialog = page.getByRole("dialog", { name: "What would follow step 1?" });
+  await dialog.getByText("Goes on: tool calls").waitFor();
+  await dialog.getByRole("combobox", { name: "Agent" }).selectOption("g");
+  await dialog.getByText("In this session: went on, tool calls").waitFor();
+  await until("the other agent is asked", async () =>
+    page.sent.some((frame) => frame.includes('"agents.test_reply"') && frame.includes('"agent":"g"')),
+  );
+  await picture(page, "what-follows");
+  await closePage(page);
+});
+
 check("keys lead through the console", async () => {
   await start("keys-1", "show a table");
   const page = await openPage("");
@@ -291,6 +356,11 @@ check("keys lead through the console", async () => {
   await page.keyboard.type("keys-1");
   await page.keyboard.press("Escape");
   await until("the filter is in the address", async () => page.url().includes("q=keys-1"));
+  await until("only what matches is listed", async () => (await page.locator(".session-row a").count()) === 1);
+  assert.ok(
+    page.sent.some((frame) => frame.includes('"text":"keys-1"')),
+    "the edge picks the sessions",
+  );
   await page.keyboard.press("j");
   await page.keyboard.press("Enter");
   await page.waitForURL(/#\/sessions\/keys-1/);
@@ -479,6 +549,8 @@ check("every view is accessible, light and dark, wide and on a phone, and nothin
     "#/compare?a=axe&b=axe-table",
     "#/tools",
     "#/agents",
+    "#/agents?tab=test",
+    "#/agents?tab=settings",
     "#/models",
     "#/mail",
     "#/dead",

@@ -261,7 +261,8 @@ impl Service for GrpcService {
         let message = request.get_ref();
         self.call(Method::ReplaySession, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_session_id(&message.session_id)?;
-            let replayed = api.replay_session(caller, params::ReplayParams { session_id, at: message.at }).await?;
+            let params = params::ReplayParams { session_id, at: message.at, no_commits: message.no_commits };
+            let replayed = api.replay_session(caller, params).await?;
             let (slot, differs) = (replayed.slot, !replayed.differs.is_empty());
             Ok(proto::ReplayReply { json: to_json(&replayed)?, slot, differs })
         })

@@ -156,7 +156,10 @@ pub(super) const ROUTES: &[Route] = &[
         "/v1/sessions/{session_id}/replay",
         Method::ReplaySession,
         "Fold the log again, and compare.",
-        &[optional("at", Count, "The last slot to fold; the end of the log.")],
+        &[
+            optional("at", Count, "The last slot to fold; the end of the log."),
+            optional("no_commits", Flag, "Leave out the list of commits."),
+        ],
     ),
     route(
         Post,

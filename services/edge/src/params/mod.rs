@@ -154,6 +154,9 @@ pub(crate) struct ReplayParams {
     /// The last slot to fold; the end of the log if none is given.
     #[serde(default)]
     pub(crate) at: Option<u64>,
+    /// Whether the list of commits is left out.
+    #[serde(default)]
+    pub(crate) no_commits: bool,
 }
 
 /// Parameters of the method `dead.list`.

@@ -51,7 +51,9 @@ pub(crate) struct ReplayReport {
     pub(crate) phase: Phase,
     /// The last `seq` after `slot`.
     pub(crate) seq: u64,
-    pub(crate) commits: Vec<CommitSummary>,
+    /// Absent if the request leaves it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) commits: Option<Vec<CommitSummary>>,
     /// Differences between this fold and what the writers stored.
     pub(crate) differs: Vec<Difference>,
     /// State in the form of a snapshot.
@@ -157,7 +159,7 @@ impl SessionApi {
             last_slot: *last,
             phase: audit.session.phase(),
             seq: audit.session.seq(),
-            commits: commits.iter().map(CommitSummary::new).collect(),
+            commits: (!params.no_commits).then(|| commits.iter().map(CommitSummary::new).collect()),
             differs: audit.differs,
             state: audit.session.snapshot(),
         })

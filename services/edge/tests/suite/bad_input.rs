@@ -115,7 +115,7 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         method("session.get", one.clone(), &session),
         method("session.repair", one.clone(), &session),
         method("session.list", json!({}), &list),
-        method("session.replay", one.clone(), &[("session_id", Id), ("at", Count)]),
+        method("session.replay", one.clone(), &[("session_id", Id), ("at", Count), ("no_commits", Flag)]),
         method("session.trace", one.clone(), &session),
         method("session.describe", one.clone(), &session),
         method("session.stats", json!({}), &[("since", Word)]),

@@ -115,6 +115,44 @@ async fn agent_is_described_and_its_replies_are_tested() {
     assert_eq!((decided.continues, decided.source.as_str()), (true, "length"));
 }
 
+#[tokio::test]
+async fn wait_for_a_gate_is_described_with_its_own_kind_and_that_of_the_gate() {
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.reply_with("Done.").await;
+    fixture.fake_loop.ask_approval_first();
+    let mut ws = fixture.ws().await;
+    ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "x"})).await;
+    let mut grpc = fixture.grpc().await.0;
+    let request = proto::SessionRequest { session_id: "s".to_owned() };
+    let text = grpc.describe(request).await.unwrap().into_inner().json;
+    assert_eq!(text.matches("\"kind\":\"gate\"").count(), 1, "{text}");
+    let over_grpc: Value = serde_json::from_str(&text).unwrap();
+    let over_ws = ws.expect_ok("session.describe", json!({"session_id": "s"})).await;
+    for described in [over_grpc, over_ws] {
+        let wait = &described["waits"][0];
+        let found = (&wait["kind"], &wait["gate_kind"], &wait["gate"], &wait["tool"]);
+        assert_eq!(found, (&json!("gate"), &json!("approval"), &json!("c1-1-1"), &json!("send")), "{described}");
+        assert_eq!(described["gates"][0]["kind"], "approval");
+    }
+}
+
+#[tokio::test]
+async fn replay_leaves_the_commits_out_if_it_is_asked_to() {
+    let fixture = Fixture::new().await;
+    fixture.fake_loop.fill_log(&key("s"), 2).await;
+    let mut ws = fixture.ws().await;
+    let whole = ws.expect_ok("session.replay", json!({"session_id": "s"})).await;
+    assert_eq!(whole["commits"].as_array().map(Vec::len), Some(3), "{whole}");
+    let short = ws.expect_ok("session.replay", json!({"session_id": "s", "no_commits": true})).await;
+    let (short, mut expected) = (short.as_object().unwrap(), whole.as_object().unwrap().clone());
+    expected.remove("commits");
+    assert_eq!(short, &expected);
+    let mut grpc = fixture.grpc().await.0;
+    let request = proto::ReplayRequest { session_id: "s".to_owned(), at: None, no_commits: true };
+    let text = grpc.replay(request).await.unwrap().into_inner().json;
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), Value::Object(expected));
+}
+
 /// Counts the reads of whole buckets.
 struct CountLists(Arc<AtomicUsize>);
 

@@ -1,7 +1,7 @@
 // Folds the events of a session into rows for people. Pure: one event at a time, in the order of `seq`, and a row that
 // changes gets a new `rev`, so that only its component is drawn again.
 
-import type { Envelope, GateKind, Phase, Spent, TraceTurn } from "./types.ts";
+import type { Envelope, GateKind, Phase, Spent } from "./types.ts";
 
 interface RowBase {
   key: string;
@@ -25,6 +25,8 @@ export interface ReplyRow extends RowBase {
   step: number;
   attempt: string;
   text: string;
+  /** What the model wrote, where it differs from `text`. */
+  raw?: string;
   reasoning: string;
   isStreaming: boolean;
   /** Index of the chunk that comes next in this attempt. */
@@ -89,10 +91,10 @@ export interface DecisionRow extends RowBase {
   turn: number;
   iteration: number;
   max: number;
-  continues?: boolean;
-  source?: string;
-  reason?: string;
-  status?: string;
+  continues: boolean;
+  source: string;
+  reason: string;
+  status: string;
   confidence?: number;
   nudge?: string;
   tools: string[];
@@ -370,6 +372,7 @@ export class SessionView {
     row.time = at.time;
     row.call = text(data.call);
     row.text = text(data.text);
+    row.raw = text(data.raw) || undefined;
     row.reasoning = text(data.reasoning);
     row.provider = text(data.provider);
     row.model = text(data.model);
@@ -450,37 +453,15 @@ export class SessionView {
       max: Number(data.max_iterations),
       tools: strings(data.current_tools),
       spent,
-      continues: typeof data.continues === "boolean" ? data.continues : undefined,
-      source: text(data.source) || undefined,
-      reason: text(data.reason) || undefined,
-      status: text(data.status) || undefined,
+      continues: data.continues === true,
+      source: text(data.source),
+      reason: text(data.reason),
+      status: text(data.status),
       confidence: data.confidence == null ? undefined : Number(data.confidence),
       nudge: text(data.nudge) || undefined,
     };
     this.decisions.set(`${row.turn}-${row.iteration}`, row);
     this.push(row);
-  }
-
-  /**
-   * Adds what the trace knows of the decisions: the notification of a decision has no source.
-   * Returns whether a row changed.
-   */
-  addTrace(turns: TraceTurn[]): boolean {
-    let hasChanged = false;
-    for (const turn of turns) {
-      for (const span of turn.spans) {
-        if (span.name !== "continuation.decide") continue;
-        const row = this.decisions.get(`${turn.turn}-${String(span.attributes["ailoop.continuation.iteration"])}`);
-        if (row === undefined || row.source !== undefined) continue;
-        row.source = text(span.attributes["ailoop.continuation.source"]);
-        row.continues = span.attributes["ailoop.continuation.continues"] === true;
-        row.status = text(span.attributes["ailoop.continuation.status"]);
-        row.rev += 1;
-        hasChanged = true;
-      }
-    }
-    if (hasChanged) this.rev += 1;
-    return hasChanged;
   }
 
   private turnEnded(data: Record<string, unknown>, at: At): void {

@@ -70,6 +70,45 @@ export interface Agent {
   is_default: boolean;
 }
 
+/** A part of a composed prompt; `start` and `bytes` count bytes of UTF-8. */
+export interface Component {
+  name: string;
+  sha256: string;
+  start: number;
+  bytes: number;
+}
+
+export interface AgentDescription {
+  id: string;
+  name: string;
+  model: string;
+  prompt: string;
+  fingerprint: string;
+  components: Component[];
+  warnings: string[];
+  continuation: {
+    enabled: boolean;
+    require_explicit_signal: boolean;
+    detect_intent: boolean;
+    max_iterations: number;
+    /** Seconds. */
+    timeout: number;
+    continuation_patterns: string[];
+    termination_patterns: string[];
+    judge?: string;
+    limits: Record<string, number>;
+  };
+  tools: { allow: string[]; deny: string[] };
+  approvals?: { tool: string; ask: string; when?: Record<string, string> }[];
+}
+
+export interface ReplyDecision {
+  continues: boolean;
+  source: string;
+  reason: string;
+  visible: string;
+}
+
 export interface Model {
   id: string;
   provider: string;
@@ -155,13 +194,16 @@ export interface Replay {
   last_slot: number;
   phase: Phase;
   seq: number;
-  commits: CommitLine[];
+  /** Absent if the request leaves it out. */
+  commits?: CommitLine[];
   differs: unknown[];
   state: unknown;
 }
 
 export interface Wait {
   kind: string;
+  gate?: string;
+  gate_kind?: GateKind;
   call?: string;
   attempt?: number;
   tool?: string;

@@ -10,7 +10,6 @@ import { Diff } from "../ui/diff.tsx";
 import { Badge, Empty, PageHead, Problem, stateOf } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 import { callTone, Source, summarize } from "./conversation.tsx";
-import { useTrace } from "./timeline.tsx";
 
 export function CompareView() {
   const { query } = route.value;
@@ -28,9 +27,6 @@ export function CompareView() {
 
 function Comparison({ a, b }: { a: string; b: string }) {
   const [left, right] = [useSession(a), useSession(b)];
-  const [leftTrace, rightTrace] = [useTrace(a, left.view), useTrace(b, right.view)];
-  if (leftTrace !== null) left.view.addTrace(leftTrace);
-  if (rightTrace !== null) right.view.addTrace(rightTrace);
   const [onlyChanges, setOnlyChanges] = useState(false);
   const pairs = useMemo(() => pairSteps(left.view, right.view), [left.view, right.view, left.view.rev, right.view.rev]);
   const changed = pairs.filter((pair) => !pair.isSame);
@@ -145,7 +141,7 @@ function StepSide({ step, isTextShown }: { step: Step | undefined; isTextShown: 
           </span>
         )}
         {reply?.spent && reply.spent.cost_usd > 0 && <span>{formatMoney(reply.spent.cost_usd)}</span>}
-        {decision?.source !== undefined && (
+        {decision !== undefined && (
           <span>
             {decision.continues ? "goes on" : "ends"}: <Source source={decision.source} />
           </span>

@@ -44,6 +44,7 @@ interface Shared {
   exact: Map<string, { arguments: string; sha256: string }>;
   onFork: (row: Row) => void;
   onRerun: (row: UserRow) => void;
+  onTest: (row: ReplyRow) => void;
 }
 
 const Context = createContext<Shared | null>(null);
@@ -63,6 +64,7 @@ interface Props {
   exact: Shared["exact"];
   onFork: Shared["onFork"];
   onRerun: Shared["onRerun"];
+  onTest: Shared["onTest"];
   rows: Row[];
   selected?: string;
 }
@@ -78,7 +80,7 @@ export function conversationRows(view: SessionView, open: Set<string>): Row[] {
   const rows: Row[] = [];
   for (let index = 0; index < view.rows.length; index++) {
     const row = view.rows[index] as Row;
-    if (row.kind === "decision" && (row.source === undefined || row.source === "tool_calls")) continue;
+    if (row.kind === "decision" && row.source === "tool_calls") continue;
     // A gate about a call is drawn with its call.
     if (row.kind === "gate" && view.calls.has(row.gate)) continue;
     if (row.kind !== "call") {
@@ -111,8 +113,9 @@ export function conversationRows(view: SessionView, open: Set<string>): Row[] {
   return rows;
 }
 
-export function Conversation({ session, view, handle, open, onToggle, exact, onFork, onRerun, rows, selected }: Props) {
-  const shared = { session, view, open, toggle: onToggle, exact, onFork, onRerun };
+export function Conversation(props: Props) {
+  const { session, view, handle, open, onToggle, exact, onFork, onRerun, onTest, rows, selected } = props;
+  const shared = { session, view, open, toggle: onToggle, exact, onFork, onRerun, onTest };
   return (
     <Context.Provider value={shared}>
       <VirtualList
@@ -219,7 +222,7 @@ function Clipped({ text, rowKey, children }: { text: string; rowKey: string; chi
 }
 
 function Reply({ row }: { row: ReplyRow }) {
-  const { onFork } = useShared();
+  const { onFork, onTest } = useShared();
   const isSilent = row.text === "" && row.partials.length === 0;
   return (
     <article class="row-reply" aria-label={`Step ${row.step}`} aria-busy={row.isStreaming}>
@@ -253,6 +256,16 @@ function Reply({ row }: { row: ReplyRow }) {
             title="Begin another session with the transcript up to here"
           >
             <Icon name="fork" /> fork here
+          </button>
+        )}
+        {!row.isStreaming && (
+          <button
+            type="button"
+            class="link row-action"
+            onClick={() => onTest(row)}
+            title="What an agent would do after this reply"
+          >
+            test
           </button>
         )}
         <time title={formatTime(row.time)}>{formatClock(row.time)}</time>
@@ -569,7 +582,7 @@ function Decision({ row }: { row: DecisionRow }) {
     <div class="row-note row-decision">
       <Icon name={row.continues ? "down" : "check"} />
       <span>
-        <strong>{row.continues ? "Goes on" : "The turn ends"}</strong>: <Source source={row.source ?? ""} />
+        <strong>{row.continues ? "Goes on" : "The turn ends"}</strong>: <Source source={row.source} />
         {row.reason && (
           <>
             {" "}

@@ -1,10 +1,10 @@
-// Tools, agents and models, as the fleet knows them now.
+// Tools and models, as the fleet knows them now.
 
 import { useMemo, useState } from "preact/hooks";
 import { formatBytes, formatCount, formatDuration, formatMoney, plural } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
 import { links, route, setQuery } from "../core/route.ts";
-import type { Agent, Model, Stats, Tool } from "../core/types.ts";
+import type { Model, Stats, Tool } from "../core/types.ts";
 import { Badge, Empty, PageHead, Problem } from "../ui/parts.tsx";
 import { DataBlock, Visible } from "../ui/text.tsx";
 
@@ -150,69 +150,6 @@ function ToolDetails({ tool }: { tool: Tool }) {
 
 function useStats(): Stats[] {
   return usePoll<{ stats: Stats[] }>("session.stats", {}, 15_000).data?.stats ?? [];
-}
-
-function Figures({ stats }: { stats: Stats[] }) {
-  const sum = (pick: (line: Stats) => number) => stats.reduce((total, line) => total + pick(line), 0);
-  const turns = sum((line) => line.turns);
-  const completed = sum((line) => line.stop_reasons.completed ?? 0);
-  return (
-    <dl class="numbers">
-      <div>
-        <dt>Sessions</dt>
-        <dd>{formatCount(sum((line) => line.sessions))}</dd>
-      </div>
-      <div>
-        <dt>Turns</dt>
-        <dd>{formatCount(turns)}</dd>
-      </div>
-      <div>
-        <dt>Completed</dt>
-        <dd>{turns === 0 ? "–" : `${Math.round((completed / turns) * 100)} %`}</dd>
-      </div>
-      <div>
-        <dt>Steps</dt>
-        <dd>{formatCount(sum((line) => line.iterations))}</dd>
-      </div>
-      <div>
-        <dt>Tool calls</dt>
-        <dd>{formatCount(sum((line) => line.tool_calls))}</dd>
-      </div>
-      <div>
-        <dt>Spent</dt>
-        <dd>{formatMoney(sum((line) => line.spent.cost_usd))}</dd>
-      </div>
-    </dl>
-  );
-}
-
-export function AgentsView() {
-  const { data, error } = usePoll<{ agents: Agent[] }>("agents.list", {}, 15_000);
-  const stats = useStats();
-  return (
-    <div class="page">
-      <PageHead title="Agents" />
-      {error && <Problem error={error} />}
-      <div class="cards">
-        {data?.agents.map((agent) => (
-          <article class="card card-body">
-            <div class="card-head">
-              <h2>{agent.name}</h2>
-              <code>{agent.id}</code>
-              {agent.is_default && <span class="chip">default</span>}
-              {agent.aliases.map((alias) => (
-                <span class="chip">{alias}</span>
-              ))}
-              <span class="muted">{agent.model ?? "the default model"}</span>
-            </div>
-            <Figures stats={stats.filter((line) => line.agent === agent.id)} />
-            <a href={links.start({ agent: agent.id })}>Start a session</a> ·{" "}
-            <a href={links.sessions({ agent: agent.id })}>Its sessions</a>
-          </article>
-        ))}
-      </div>
-    </div>
-  );
 }
 
 export function ModelsView() {

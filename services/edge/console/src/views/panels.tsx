@@ -5,10 +5,10 @@ import type { CallRow, ReplyRow, SessionView } from "../core/fold.ts";
 import { formatCount, formatDuration, formatMoney, formatTime, plural, shellQuote, words } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
 import { links } from "../core/route.ts";
-import type { Description, TraceTurn } from "../core/types.ts";
+import type { Description } from "../core/types.ts";
 import { Icon } from "../ui/icons.tsx";
 import { VirtualList } from "../ui/list.tsx";
-import { Age, Badge, Empty, Meter, Problem } from "../ui/parts.tsx";
+import { Age, Badge, Empty, gateVerb, Meter, Problem } from "../ui/parts.tsx";
 import { CopyButton, DataBlock, Visible } from "../ui/text.tsx";
 import { Source } from "./conversation.tsx";
 
@@ -66,15 +66,14 @@ export function Decisions({ view, onSelect }: { view: SessionView; onSelect: (ke
         if (row === undefined) return null;
         return (
           <button type="button" class="decision" onClick={() => onSelect(`r${row.turn}-${row.iteration}`)}>
-            <Icon name={row.continues === undefined ? "more" : row.continues ? "down" : "check"} />
+            <Icon name={row.continues ? "down" : "check"} />
             <span class="decision-text">
               <strong>
-                Turn {row.turn}, step {row.iteration} of {row.max}:{" "}
-                {row.continues === undefined ? "…" : row.continues ? "goes on" : "the turn ends"}
+                Turn {row.turn}, step {row.iteration} of {row.max}: {row.continues ? "goes on" : "the turn ends"}
               </strong>
               <span>
-                {row.source === undefined ? "The source follows with the trace." : <Source source={row.source} />}
-                {row.status && row.status !== "UNKNOWN" && <> · signal {row.status}</>}
+                <Source source={row.source} />
+                {row.status !== "" && row.status !== "UNKNOWN" && <> · signal {row.status}</>}
                 {row.confidence !== undefined && ` · confidence ${row.confidence}`}
               </span>
               {row.reason && (
@@ -175,22 +174,13 @@ export function Costs({ view, onSelect }: { view: SessionView; onSelect: (key: s
   );
 }
 
-export function Details({
-  id,
-  view,
-  trace,
-}: {
-  id: string;
-  view: SessionView;
-  trace: TraceTurn[] | null;
-  rev: number;
-}) {
+export function Details({ id, view }: { id: string; view: SessionView; rev: number }) {
   const { data, error } = usePoll<Description>(
     "session.describe",
     { session_id: id },
     view.phase === "ended" ? null : 3000,
   );
-  const traceId = trace?.at(-1)?.trace_id ?? view.traceId;
+  const { traceId } = view;
   const commands: [string, string][] = [
     ["Follow it", `ailoop watch ${shellQuote(id)}`],
     ["Why it waits", `ailoop describe ${shellQuote(id)}`],
@@ -278,10 +268,12 @@ function Waits({ data }: { data: Description }) {
       <ul class="waits">
         {data.waits.map((wait) => (
           <li>
-            <Badge tone={wait.holder ? "live" : "wait"}>{words(wait.kind)}</Badge>{" "}
+            <Badge tone={wait.holder ? "live" : "wait"}>
+              {wait.gate_kind === undefined ? words(wait.kind) : gateVerb(wait.gate_kind)}
+            </Badge>{" "}
             {[
               wait.tool ?? wait.model,
-              wait.call && `call ${wait.call}`,
+              (wait.call ?? wait.gate) && `call ${wait.call ?? wait.gate}`,
               (wait.attempt ?? 1) > 1 && `attempt ${wait.attempt}`,
               wait.count !== undefined && plural(wait.count, "call"),
             ]

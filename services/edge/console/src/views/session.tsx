@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { command, rpc } from "../core/connection.ts";
-import type { SessionView as View, UserRow } from "../core/fold.ts";
+import type { ReplyRow, SessionView as View, UserRow } from "../core/fold.ts";
 import { formatCount, formatMoney, plural, shellQuote, shortId } from "../core/format.ts";
 import { useKeys } from "../core/keys.ts";
 import { go, links, route, setQuery } from "../core/route.ts";
@@ -20,6 +20,7 @@ import { Costs, Decisions, Details, PlanPanel } from "./panels.tsx";
 import { Timeline, useTrace } from "./timeline.tsx";
 
 const Slots = lazyPart(() => import("./slots.tsx").then((part) => part.Slots));
+const ReplyTestDialog = lazyPart(() => import("./reply_test.tsx").then((part) => part.ReplyTestDialog));
 const ForkDialog = lazyPart(() => import("./fork.tsx").then((part) => part.ForkDialog));
 
 type Tab = "conversation" | "timeline" | "plan" | "decisions" | "costs" | "state" | "details";
@@ -29,11 +30,6 @@ export function SessionView({ id }: { id: string }) {
   const followed = useSession(id);
   const { view } = followed;
   const rev = followed.rev.value;
-  const trace = useTrace(id, view);
-  const [, redraw] = useState(0);
-  useEffect(() => {
-    if (trace !== null && view.addTrace(trace)) redraw((n) => n + 1);
-  }, [trace, rev]);
   const { query } = route.value;
   const handle = useRef<ListHandle>(null);
   const openRows = useOpenRows();
@@ -41,11 +37,13 @@ export function SessionView({ id }: { id: string }) {
   const [selected, setSelected] = useState("");
   const [forkAt, setForkAt] = useState<ForkPoint | null>(null);
   const [isStopping, setStopping] = useState(false);
+  const [tested, setTested] = useState<ReplyRow | null>(null);
   const exact = useExactGates(id, view);
   const isWide = useWide();
   const asked = (query.get("tab") ?? "") as Tab | "";
   const tab: Tab =
     asked === "" || (isWide && asked === "conversation") ? (isWide ? "timeline" : "conversation") : asked;
+  const trace = useTrace(id, view, tab === "timeline");
   const setTab = (next: Tab) => setQuery({ tab: next === (isWide ? "timeline" : "conversation") ? undefined : next });
 
   const show = (key: string, isOpening = true) => {
@@ -124,6 +122,7 @@ export function SessionView({ id }: { id: string }) {
         exact={exact}
         onFork={(row) => setForkAt({ slot: row.slot })}
         onRerun={rerun}
+        onTest={setTested}
         selected={selected}
       />
       <StatusLine id={id} view={view} rev={view.rev} />
@@ -143,7 +142,7 @@ export function SessionView({ id }: { id: string }) {
       case "state":
         return <Slots id={id} seq={view.seq} onFork={(slot: number) => setForkAt({ slot })} />;
       case "details":
-        return <Details id={id} view={view} rev={view.rev} trace={trace} />;
+        return <Details id={id} view={view} rev={view.rev} />;
     }
   };
   return (
@@ -166,6 +165,7 @@ export function SessionView({ id }: { id: string }) {
         </aside>
       </div>
       {forkAt !== null && <ForkDialog id={id} view={view} at={forkAt} onClose={() => setForkAt(null)} />}
+      {tested !== null && <ReplyTestDialog view={view} row={tested} onClose={() => setTested(null)} />}
       {isStopping && <StopDialog id={id} onClose={() => setStopping(false)} />}
     </div>
   );

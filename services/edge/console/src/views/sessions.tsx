@@ -13,7 +13,8 @@ import { Visible } from "../ui/text.tsx";
 
 const POLL_MS = 2000;
 const PAGE = 200;
-/** Rows that are loaded at most by themselves when a filter is only of the page. */
+/** The list is asked for once typing rests. */
+const REST_MS = 150;
 const ROW_PX = 48;
 
 const PHASES = ["running", "idle", "paused", "ended"];
@@ -44,10 +45,11 @@ interface Page {
 export function SessionsView() {
   const { query } = route.value;
   const filter = (name: string) => query.get(name) ?? "";
-  const text = filter("q").toLowerCase();
+  const text = useRested(filter("q"), REST_MS);
   const result = filter("result");
   const params = useMemo(() => {
     const found: Record<string, unknown> = { limit: PAGE };
+    if (text !== "") found.text = text;
     for (const name of ["agent", "model", "phase"]) if (filter(name) !== "") found[name] = filter(name);
     // `failed` and `waiting` are several reasons: the page picks them itself.
     if (result !== "" && result !== "failed" && result !== "waiting") found.stop_reason = result;
@@ -55,7 +57,7 @@ export function SessionsView() {
     if (since !== undefined)
       found.since = new Date(Math.floor((Date.now() - since[2] * 1000) / 60_000) * 60_000).toISOString();
     return found;
-  }, [query.toString()]);
+  }, [query.toString(), text]);
   const { data, error, isLoading } = usePoll<Page>("session.list", params, POLL_MS);
   const [older, setOlder] = useState<{ key: string; sessions: SessionSummary[]; cursor?: string } | null>(null);
   const key = JSON.stringify(params);
@@ -75,11 +77,9 @@ export function SessionsView() {
           (session.phase === "ended" || (!session.gates?.length && !session.client_calls?.length))
         )
           return false;
-        return (
-          text === "" || session.title.toLowerCase().includes(text) || session.session_id.toLowerCase().includes(text)
-        );
+        return true;
       }),
-    [all, text, result],
+    [all, result],
   );
 
   const cursor = more === null ? data?.next_cursor : more.cursor;
@@ -195,6 +195,16 @@ export function SessionsView() {
   );
 }
 
+/** A value that has not changed for so long. */
+function useRested(value: string, restMs: number): string {
+  const [rested, setRested] = useState(value);
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(value), restMs);
+    return () => clearTimeout(timer);
+  }, [value, restMs]);
+  return rested;
+}
+
 function Filters({ filterInput }: { filterInput: { current: HTMLInputElement | null } }) {
   const { query } = route.value;
   const agents = usePoll<{ agents: Agent[] }>("agents.list", {}, null);
@@ -221,7 +231,7 @@ function Filters({ filterInput }: { filterInput: { current: HTMLInputElement | n
       <input
         ref={filterInput}
         type="search"
-        placeholder="Filter by title or id"
+        placeholder="Filter by title or beginning of the id"
         aria-label="Filter by title or id"
         value={query.get("q") ?? ""}
         onInput={(event) => setQuery({ q: event.currentTarget.value })}

@@ -5,7 +5,7 @@ import { rpc } from "../core/connection.ts";
 import { formatTime, plural } from "../core/format.ts";
 import { compareJson } from "../core/json.ts";
 import { route, setQuery } from "../core/route.ts";
-import type { Replay } from "../core/types.ts";
+import type { CommitLine, Replay } from "../core/types.ts";
 import { Badge, Button, Problem, Tabs } from "../ui/parts.tsx";
 import { DataBlock, Visible } from "../ui/text.tsx";
 
@@ -21,10 +21,18 @@ export function Slots({ id, seq, onFork }: { id: string; seq: number; onFork: (s
   const [error, setError] = useState<unknown>(null);
   const [tab, setTab] = useState<"changes" | "state">("changes");
   const cache = useRef(new Map<number, Promise<Replay>>());
+  const commits = useRef<CommitLine[]>([]);
   const read = (slot: number | null): Promise<Replay> => {
     const known = slot === null ? undefined : cache.current.get(slot);
     if (known !== undefined) return known;
-    const reading = rpc.call<Replay>("session.replay", { session_id: id, ...(slot === null ? {} : { at: slot }) });
+    const at = slot === null ? {} : { at: slot };
+    // The list of commits is as long as the log, and needed once.
+    const hasCommit = slot !== null && (commits.current.at(-1)?.slot ?? -1) >= slot;
+    const params = { session_id: id, ...at, no_commits: hasCommit };
+    const reading = rpc.call<Replay>("session.replay", params).then((found) => {
+      if (found.commits !== undefined) commits.current = found.commits;
+      return found;
+    });
     if (slot !== null) {
       cache.current.set(slot, reading);
       reading.catch(() => cache.current.delete(slot));
@@ -34,6 +42,8 @@ export function Slots({ id, seq, onFork }: { id: string; seq: number; onFork: (s
     return reading;
   };
   useEffect(() => {
+    // Nothing has arrived yet.
+    if (at === null && seq === 0) return;
     let isCurrent = true;
     const timer = setTimeout(
       async () => {
@@ -63,8 +73,8 @@ export function Slots({ id, seq, onFork }: { id: string; seq: number; onFork: (s
   if (error !== null && now === null) return <Problem error={error} />;
   if (now === null || changes === null) return <p class="muted pad">Folding the log …</p>;
   const slot = at ?? now.slot;
-  const commit = now.commits.find((line) => line.slot === now.slot);
-  const first = now.commits[0]?.slot ?? 0;
+  const commit = commits.current.find((line) => line.slot === now.slot);
+  const first = commits.current[0]?.slot ?? 0;
   return (
     <div class="slots pad scroll">
       <div class="slot-bar">

@@ -15,14 +15,14 @@ const TRACE_MS_MIN = 800;
 /** Shortest wait that is drawn, as a share of the axis. */
 const WAIT_SHARE_MIN = 0.008;
 
-/** Reads the trace again after steps and calls end, at most as often as it is cheap. */
-export function useTrace(id: string, view: SessionView): TraceTurn[] | null {
+/** Reads the trace while it is shown: again after steps and calls end, at most as often as it is cheap. */
+export function useTrace(id: string, view: SessionView, isShown: boolean): TraceTurn[] | null {
   const [trace, setTrace] = useState<TraceTurn[] | null>(null);
   const last = useRef({ at: 0, cost: 0 });
   const isOpen = connection.value.kind === "open";
   const seq = view.seq;
   useEffect(() => {
-    if (!isOpen || seq === 0) return;
+    if (!isOpen || !isShown || seq === 0) return;
     let isCurrent = true;
     const wait = Math.max(0, last.current.at + Math.max(TRACE_MS_MIN, last.current.cost * 5) - Date.now());
     const timer = setTimeout(() => {
@@ -40,7 +40,7 @@ export function useTrace(id: string, view: SessionView): TraceTurn[] | null {
       isCurrent = false;
       clearTimeout(timer);
     };
-  }, [id, seq, isOpen]);
+  }, [id, seq, isOpen, isShown]);
   return trace;
 }
 

@@ -183,6 +183,12 @@ test("progress_without_source_gets_it_from_the_trace", () => {
     max_iterations: 10,
     current_tools: ["read"],
     timestamp: "t",
+    turn: 2,
+    continues: false,
+    source: "pattern:termination:done",
+    reason: "said so",
+    status: "UNKNOWN",
+    confidence: 0.25,
     progress: {
       current_step: 1,
       total_steps: 2,
@@ -192,25 +198,10 @@ test("progress_without_source_gets_it_from_the_trace", () => {
     },
   });
   const row = view.rows.at(-1) as DecisionRow;
-  assert.equal(row.source, undefined);
-  assert.equal(row.slot, 1);
+  assert.equal(view.decisions.get("2-1"), row);
+  assert.deepEqual([row.slot, row.continues, row.source], [1, false, "pattern:termination:done"]);
+  assert.deepEqual([row.reason, row.status, row.confidence, row.nudge], ["said so", "UNKNOWN", 0.25, undefined]);
   assert.deepEqual(view.plan?.left, ["y"]);
-  const span = {
-    id: "s",
-    parent: "r",
-    name: "continuation.decide",
-    start_ms: 0,
-    end_ms: 0,
-    attributes: {
-      "ailoop.continuation.iteration": 1,
-      "ailoop.continuation.source": "pattern:termination:done",
-      "ailoop.continuation.continues": false,
-    },
-  };
-  const trace = [{ turn: 1, trace_id: "t", has_ended: true, is_sampled: false, spans: [span] }];
-  assert.equal(view.addTrace(trace), true);
-  assert.deepEqual([row.source, row.continues], ["pattern:termination:done", false]);
-  assert.equal(view.addTrace(trace), false);
 });
 
 test("ten_thousand_calls_fold_in_less_than_a_second", () => {
