@@ -13,7 +13,7 @@ use proto::{
 };
 use tonic::{Request, Response, Status};
 
-use crate::connection::{Connection, Locate, SessionsApi};
+use crate::connection::{EdgeConnection, Locate, SessionsApi};
 use crate::error::ClientError;
 use crate::responder::Handlers;
 use crate::session::AgentSession;
@@ -28,7 +28,7 @@ const RETRY_FOR: Duration = Duration::from_mins(1);
 /// A client of one edge, or of several behind one address. Clones share the connection.
 #[derive(Clone, Debug)]
 pub struct Client {
-    connection: Connection,
+    connection: EdgeConnection,
 }
 
 impl Client {
@@ -189,7 +189,7 @@ impl IntoFuture for ClientBuilder {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let connection = Connection::open(self.target, self.locate, self.retry_for).await?;
+            let connection = EdgeConnection::open(self.target, self.locate, self.retry_for).await?;
             Ok(Client { connection })
         })
     }

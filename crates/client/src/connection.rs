@@ -26,7 +26,7 @@ pub(crate) type Locate = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// A connection to an edge. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Connection(Arc<Shared>);
+pub(crate) struct EdgeConnection(Arc<Shared>);
 
 struct Shared {
     target: Target,
@@ -41,13 +41,13 @@ struct Current {
     api: SessionsApi,
 }
 
-impl fmt::Debug for Connection {
+impl fmt::Debug for EdgeConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection").field("url", &self.url()).finish_non_exhaustive()
+        f.debug_struct("EdgeConnection").field("url", &self.url()).finish_non_exhaustive()
     }
 }
 
-impl Connection {
+impl EdgeConnection {
     pub(crate) async fn open(target: Target, locate: Option<Locate>, retry_for: Duration) -> Result<Self, ClientError> {
         let current = Mutex::new(connect(&target).await?);
         Ok(Self(Arc::new(Shared { target, locate, retry_for, current })))

@@ -7,7 +7,7 @@ use proto::{
 };
 
 use crate::call_claims::CallClaims;
-use crate::connection::Connection;
+use crate::connection::EdgeConnection;
 use crate::error::ClientError;
 use crate::event_stream::EventStream;
 use crate::gate::{GateDecision, GateRef};
@@ -18,7 +18,7 @@ use crate::watch::Watch;
 /// One session of a fleet.
 #[derive(Debug)]
 pub(crate) struct SessionContext {
-    pub(crate) connection: Connection,
+    pub(crate) connection: EdgeConnection,
     pub(crate) id: String,
     pub(crate) claims: Arc<CallClaims>,
     progress: Mutex<Progress>,
@@ -36,12 +36,12 @@ struct Progress {
 
 impl SessionContext {
     /// A session that exists.
-    pub(crate) fn existing(connection: Connection, id: String) -> Self {
+    pub(crate) fn existing(connection: EdgeConnection, id: String) -> Self {
         Self { connection, id, claims: Arc::default(), progress: Mutex::default() }
     }
 
     /// A session that was just started with a prompt of this message id.
-    pub(crate) fn started(connection: Connection, id: String, first_message: Option<String>, is_new: bool) -> Self {
+    pub(crate) fn started(connection: EdgeConnection, id: String, first_message: Option<String>, is_new: bool) -> Self {
         let progress = Progress { tracker: is_new.then(TurnTracker::default), first_message, open_turns: 0 };
         Self { connection, id, claims: Arc::default(), progress: Mutex::new(progress) }
     }

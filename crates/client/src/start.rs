@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use proto::StartRequest;
 use serde_json::{Map, Value};
 
-use crate::connection::{Connection, SessionsApi};
+use crate::connection::{EdgeConnection, SessionsApi};
 use crate::error::ClientError;
 use crate::event::GateRequest;
 use crate::gate::GateDecision;
@@ -21,7 +21,7 @@ use crate::turn::TurnResult;
 /// A session that is started when this is awaited.
 #[must_use = "nothing is sent until it is awaited"]
 pub struct StartSession {
-    connection: Connection,
+    connection: EdgeConnection,
     request: StartRequest,
     options: Map<String, Value>,
     handlers: Handlers,
@@ -29,7 +29,7 @@ pub struct StartSession {
 }
 
 impl StartSession {
-    pub(crate) fn new(connection: Connection) -> Self {
+    pub(crate) fn new(connection: EdgeConnection) -> Self {
         let request = StartRequest { command_id: new_key(), interactive: true, ..StartRequest::default() };
         Self { connection, request, options: Map::new(), handlers: Handlers::default(), has_own_key: false }
     }

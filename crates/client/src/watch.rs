@@ -7,7 +7,7 @@ use proto::{Notification, SessionInfo, SessionRequest, WatchRequest};
 use tokio::time::{sleep, timeout};
 use tonic::{Status, Streaming};
 
-use crate::connection::Connection;
+use crate::connection::EdgeConnection;
 use crate::error::ClientError;
 use crate::retry::Retries;
 
@@ -28,7 +28,7 @@ const GAPS_MAX: u32 = 5;
 /// be lost; after a new connection, one chunk has all the text of the reply so far.
 #[derive(Debug)]
 pub struct Watch {
-    connection: Connection,
+    connection: EdgeConnection,
     session: String,
     next_seq: u64,
     with_chunks: bool,
@@ -69,7 +69,7 @@ struct Outage {
 }
 
 impl Watch {
-    pub(crate) fn new(connection: Connection, session: String, from_seq: u64, with_chunks: bool) -> Self {
+    pub(crate) fn new(connection: EdgeConnection, session: String, from_seq: u64, with_chunks: bool) -> Self {
         Self {
             retries: Retries::new(connection.retry_for()),
             connection,

@@ -50,6 +50,11 @@ impl<T: CommandBody> UnvalidatedCommand<T> {
 impl<T: CommandBody + DeserializeOwned> UnvalidatedCommand<T> {
     /// Parses a command from its JSON object; the error for an unknown field names it.
     pub(crate) fn from_json(mut params: Map<String, Value>) -> Result<Self, ApiError> {
+        for name in ["session_id", "command_id"] {
+            if params.get(name).and_then(Value::as_str) == Some("") {
+                return Err(ApiError::bad_request(format!("{name} is empty: leave it out, or give an id")));
+            }
+        }
         let session = take_text(&mut params, "session_id")?;
         let id = take_text(&mut params, "command_id")?;
         let is_awaited =

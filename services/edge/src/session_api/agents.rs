@@ -55,6 +55,9 @@ impl SessionApi {
         params: DescribeAgentParams,
     ) -> Result<AgentDescription, ApiError> {
         let DescribeAgentParams { agent, model } = params;
+        if model.as_deref().is_some_and(|model| model.trim().is_empty()) {
+            return Err(ApiError::bad_request("model is empty: leave it out, or give an id"));
+        }
         let Composed { prompt, fingerprint, components, warnings, agent, model, .. } =
             self.compose_agent(caller, agent, model).await?;
         Ok(AgentDescription { settings: agent, model: model.id, prompt, fingerprint, components, warnings })
