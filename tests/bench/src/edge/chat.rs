@@ -12,7 +12,7 @@ use futures::StreamExt;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
-use super::EdgeOptions;
+use super::options::EdgeOptions;
 use super::sse::SseConnection;
 use crate::fixture::Fixture;
 use crate::gateway::{GatewayBench, is_last};

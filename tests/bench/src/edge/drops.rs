@@ -9,7 +9,7 @@ use proto::sessions_client::SessionsClient;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::EdgeOptions;
+use super::options::EdgeOptions;
 use super::sse::SseConnection;
 use crate::fixture::Fixture;
 use crate::report::{self, Figure};

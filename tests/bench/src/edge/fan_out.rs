@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 use tonic::transport::Channel;
 
-use super::EdgeOptions;
+use super::options::EdgeOptions;
 use super::sse::SseConnection;
 use crate::fixture::Fixture;
 use crate::load::percentile;
