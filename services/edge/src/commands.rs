@@ -9,7 +9,7 @@ use contract::command::{
     Answer, Command, CommandAck, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
 };
 use contract::commit::{Commit, Phase};
-use contract::compose::{ComposeReply, ComposeRequest};
+use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::event::{Event, InputKind, InputRef};
 use contract::limits::WAITING_COMMANDS_MAX;
 use contract::subject::{self, SessionKey};
@@ -213,7 +213,7 @@ impl SessionApi {
         let (state, inbox, composed) =
             tokio::join!(self.check_session_state(&key, verb, &id), load_inbox(&bus, &key), async {
                 match &check {
-                    Some(check) => Some(check_composition(&bus, check).await),
+                    Some(check) => Some(compose(&bus, check).await),
                     None => None,
                 }
             });
@@ -227,7 +227,7 @@ impl SessionApi {
             return Err(SessionApi::unknown_session(&key));
         }
         if let (SessionState::NotStarted, Some(composed)) = (state, composed) {
-            check_agent(caller, &composed?)?;
+            check_agent(caller, composed?.agent.id.as_str())?;
         }
         if inbox.commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
             let message = format!("{} commands wait for session {} already", inbox.commands, key.session);
@@ -433,17 +433,9 @@ pub(crate) fn check_agent(caller: &ApiCaller, agent: &str) -> Result<(), ApiErro
     Err(ApiError::new(ErrorCode::Forbidden, message))
 }
 
-/// Lets a composer check the names of a request; returns the key of the agent.
-async fn check_composition(bus: &Bus, request: &ComposeRequest) -> Result<String, ApiError> {
-    match compose(bus, request).await? {
-        ComposeReply::Composed(composed) => Ok(composed.agent.id.to_string()),
-        ComposeReply::Refused { code, message } => Err(ApiError::new(code, message)),
-    }
-}
-
 /// Asks the composer, and waits a moment for one whose connection broke: it is back soon, and without the request. The
 /// request changes nothing, so it may be made again.
-pub(crate) async fn compose(bus: &Bus, request: &ComposeRequest) -> Result<ComposeReply, ApiError> {
+pub(crate) async fn compose(bus: &Bus, request: &ComposeRequest) -> Result<Composed, ApiError> {
     let began = Instant::now();
     let mut tries = 0;
     loop {
@@ -458,7 +450,9 @@ pub(crate) async fn compose(bus: &Bus, request: &ComposeRequest) -> Result<Compo
                 tracing::warn!(%error, "no composer");
                 return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(LOG_CHECK_INTERVAL));
             }
-            outcome => return Ok(outcome?),
+            Err(error) => return Err(error.into()),
+            Ok(ComposeReply::Composed(composed)) => return Ok(*composed),
+            Ok(ComposeReply::Refused { code, message }) => return Err(ApiError::new(code, message)),
         }
         tries += 1;
     }

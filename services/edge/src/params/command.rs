@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use session::check;
 
-use super::parse::{generate_id, parse, parse_object, parse_session_id, take_flag, take_text};
+use super::parse::{generate_id, parse, parse_object, parse_session_id, take_flag, take_id};
 use crate::api_error::ApiError;
 
 /// A command of a client: its session and id, and its own fields.
@@ -50,13 +50,8 @@ impl<T: CommandBody> UnvalidatedCommand<T> {
 impl<T: CommandBody + DeserializeOwned> UnvalidatedCommand<T> {
     /// Parses a command from its JSON object; the error for an unknown field names it.
     pub(crate) fn from_json(mut params: Map<String, Value>) -> Result<Self, ApiError> {
-        for name in ["session_id", "command_id"] {
-            if params.get(name).and_then(Value::as_str) == Some("") {
-                return Err(ApiError::bad_request(format!("{name} is empty: leave it out, or give an id")));
-            }
-        }
-        let session = take_text(&mut params, "session_id")?;
-        let id = take_text(&mut params, "command_id")?;
+        let session = take_id(&mut params, "session_id")?;
+        let id = take_id(&mut params, "command_id")?;
         let is_awaited =
             take_flag(&mut params, "wait")?.unwrap_or(true) && !take_flag(&mut params, "no_wait")?.unwrap_or(false);
         T::rename_fields(&mut params)?;

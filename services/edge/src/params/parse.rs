@@ -79,9 +79,13 @@ pub(crate) fn generate_id<T: FromStr<Err: Display>>() -> Result<T, ApiError> {
     id.map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))
 }
 
-pub(super) fn take_text(params: &mut Map<String, Value>, field: &str) -> Result<String, ApiError> {
+/// Takes an id out of the parameters; an empty text if there is none.
+pub(super) fn take_id(params: &mut Map<String, Value>, field: &str) -> Result<String, ApiError> {
     match params.remove(field) {
         None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) if text.is_empty() => {
+            Err(ApiError::bad_request(format!("{field} is empty: leave it out, or give an id")))
+        }
         Some(Value::String(text)) => Ok(text),
         Some(_) => Err(ApiError::bad_request(format!("`{field}` must be a string"))),
     }

@@ -1,7 +1,7 @@
 //! One agent: the prompt that it gets with what it is made of, and what the loop would decide about a reply of it.
 
 use contract::command::Features;
-use contract::compose::{Component, ComposeReply, ComposeRequest, Composed};
+use contract::compose::{Component, ComposeRequest, Composed};
 use contract::limits::MESSAGE_BYTES_MAX;
 use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::AgentSettings;
@@ -75,8 +75,8 @@ impl SessionApi {
             return Err(ApiError::new(ErrorCode::TooLarge, message));
         }
         let settings = self.compose_agent(caller, Some(agent), None).await?.agent.continuation;
-        // Patterns are compiled and searched off the threads that serve other clients.
-        let decided = tokio::task::spawn_blocking(move || {
+        // Compiling and searching patterns may take as long as the validation of a command.
+        self.run_costly_check(caller, move || {
             let calls: Vec<ToolCall> = calls.iter().map(|name| ToolCall::new("", name.as_str(), "{}")).collect();
             let finish = match (is_cut, calls.is_empty()) {
                 (true, _) => FinishReason::Length,
@@ -89,8 +89,8 @@ impl SessionApi {
                 .map_err(|error| ApiError::new(ErrorCode::BadConfig, error.to_string()))?;
             let source = verdict.source.to_string();
             Ok(ReplyDecision { continues: verdict.continues, source, reason: verdict.reason, visible })
-        });
-        decided.await.map_err(|_| ApiError::new(ErrorCode::Internal, "the reply cannot be decided about"))?
+        })
+        .await
     }
 
     async fn compose_agent(
@@ -103,12 +103,8 @@ impl SessionApi {
         let tools = self.bus().tools(&caller.tenant).await?;
         let features = Features::default();
         let request = ComposeRequest { agent, model, features, tools, ..ComposeRequest::new(caller.tenant.clone()) };
-        match compose(self.bus(), &request).await? {
-            ComposeReply::Composed(composed) => {
-                check_agent(caller, composed.agent.id.as_str())?;
-                Ok(*composed)
-            }
-            ComposeReply::Refused { code, message } => Err(ApiError::new(code, message)),
-        }
+        let composed = compose(self.bus(), &request).await?;
+        check_agent(caller, composed.agent.id.as_str())?;
+        Ok(composed)
     }
 }

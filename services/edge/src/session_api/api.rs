@@ -181,14 +181,21 @@ impl SessionApi {
         if !command.is_costly() {
             return command.validate();
         }
+        self.run_costly_check(caller, move || command.validate()).await
+    }
+
+    /// Runs a check that takes milliseconds, off the threads that serve other clients and in their queue.
+    pub(super) async fn run_costly_check<T: Send + 'static>(
+        &self,
+        caller: &ApiCaller,
+        check: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
         let permit = self.inner.check_queue.acquire(caller.flow, RequestCost::Light).await?;
         let checked = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            command.validate()
+            check()
         });
-        checked
-            .await
-            .unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "the validation of the command failed")))
+        checked.await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "the validation failed")))
     }
 
     /// What this replica keeps for the caller's tenant.

@@ -9,6 +9,7 @@ use contract::model::{Content, Message};
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId};
+use session::Session;
 
 use super::request_identity::RequestIdentity;
 use crate::access::{self, ApiCaller};
@@ -17,7 +18,6 @@ use crate::commands::CommandReply;
 use crate::method::Method;
 use crate::params::{self, UnvalidatedCommand};
 use crate::session_api::SessionApi;
-use crate::session_log::fold_session;
 
 /// Sessions of one name, of which all but the last have ended.
 pub(crate) const GENERATIONS_MAX: u32 = 16;
@@ -104,15 +104,11 @@ pub(crate) async fn begin_turn(
 ) -> Result<BegunTurn, ApiError> {
     let reply = match choice {
         SessionChoice::New { interactive } => {
-            let id = choose_id(api, caller, identity, None).await?;
-            prepare_watch(api, caller, &id)?;
-            send_start(api, caller, &id, &id, request.into_start(interactive)).await?
+            start_own_session(api, caller, request.into_start(interactive), identity).await?
         }
         SessionChoice::Branch(from) => {
-            let id = choose_id(api, caller, identity, None).await?;
             let start = Start { resume_from: Some(from), ..request.into_start(true) };
-            prepare_watch(api, caller, &id)?;
-            send_start(api, caller, &id, &id, start).await?
+            start_own_session(api, caller, start, identity).await?
         }
         SessionChoice::Continued(session) => continue_after_end(api, caller, &session, request, identity).await?,
         SessionChoice::Named(name) => continue_named(api, caller, &name, request, identity).await?,
@@ -140,11 +136,16 @@ pub(crate) async fn begin_turn(
     Ok(BegunTurn { session_id, slot, seq, start })
 }
 
-/// Subscribes to the events of a session while it begins: its turn is followed next.
-fn prepare_watch(api: &SessionApi, caller: &ApiCaller, session: &str) -> Result<(), ApiError> {
-    let session = params::parse_session_id(session)?;
-    api.feeds().prepare(&SessionKey { tenant: caller.tenant.clone(), session });
-    Ok(())
+/// Starts the session of a request, and subscribes to its events meanwhile: its turn is followed next.
+async fn start_own_session(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    start: Start,
+    identity: &RequestIdentity,
+) -> Result<CommandReply, ApiError> {
+    let id = choose_id(api, caller, identity, None).await?;
+    api.feeds().prepare(&SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(&id)? });
+    send_start(api, caller, &id, &id, start).await
 }
 
 /// Whether an earlier try of a request has sent its message to a session.
@@ -213,19 +214,16 @@ pub(crate) fn answer_to_question(gate: CallId, arguments_sha256: String, text: S
 /// Finds the question that a session had this text as its answer for, among its last commits.
 pub(crate) async fn find_answered_question(
     api: &SessionApi,
-    caller: &ApiCaller,
-    session: &SessionId,
+    session: &Session,
     text: &str,
 ) -> Result<Option<CallId>, ApiError> {
-    let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
-    let commits = api.bus().load_latest(&key).await?.unwrap_or_default();
-    let state = fold_session(&key, &commits)?;
+    let commits = api.bus().load_latest(&session.key()).await?.unwrap_or_default();
     let events = commits.iter().rev().flat_map(|(_, commit)| commit.events.iter().rev());
     for event in events {
         let Event::GateOpened(GateOpened { gate, kind: GateKind::Question, .. }) = event else { continue };
         let id = answer_id(&answer_to_question(gate.clone(), String::new(), text.to_owned()))?;
         let input = InputRef { kind: InputKind::Control(Verb::Answer), id: params::parse("command_id", &id)? };
-        if state.handled(&input).is_some() {
+        if session.handled(&input).is_some() {
             return Ok(Some(gate.clone()));
         }
     }

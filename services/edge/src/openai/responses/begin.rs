@@ -115,8 +115,7 @@ async fn answer_question(
 ) -> Result<Option<BegunTurn>, ApiError> {
     let (id, text) = (session.key().session, messages.prompt.text());
     // The first try of a repeated request has closed its gate; another one may be open since.
-    let answered =
-        if identity.is_retry() { turn::find_answered_question(api, caller, &id, &text).await? } else { None };
+    let answered = if identity.is_retry() { turn::find_answered_question(api, session, &text).await? } else { None };
     let open = || session.gates().into_iter().find(|gate| gate.kind == GateKind::Question);
     let (gate, arguments_sha256) = match (answered, open()) {
         (Some(gate), _) => (gate, sha256_hex(b"")),
