@@ -4,9 +4,9 @@ import { useState } from "preact/hooks";
 import { command, newId } from "../core/connection.ts";
 import type { SessionView } from "../core/fold.ts";
 import { go, links } from "../core/route.ts";
-import { usePoll } from "../core/poll.ts";
-import type { Agent, CommandResult, Model } from "../core/types.ts";
+import type { CommandResult } from "../core/types.ts";
 import { Button, Dialog, Field } from "../ui/parts.tsx";
+import { AgentField, InteractiveField, ModelField } from "./session_fields.tsx";
 
 /** Where a fork begins: after a slot, or at the end, with the text of its first message. */
 export interface ForkPoint {
@@ -30,8 +30,6 @@ export function ForkDialog({
   const [agent, setAgent] = useState("");
   const [model, setModel] = useState("");
   const [isInteractive, setInteractive] = useState(true);
-  const agents = usePoll<{ agents: Agent[] }>("agents.list", {}, null);
-  const models = usePoll<{ models: Model[] }>("models.list", {}, null);
   const fork = async () => {
     const session = newId();
     await command<CommandResult>("session.start", {
@@ -55,31 +53,10 @@ export function ForkDialog({
         <textarea rows={4} autoFocus value={text} onInput={(event) => setText(event.currentTarget.value)} />
       </Field>
       <div class="field-row">
-        <Field label="Agent">
-          <select value={agent} onChange={(event) => setAgent(event.currentTarget.value)}>
-            <option value="">the same ({view.agent})</option>
-            {agents.data?.agents.map((other) => (
-              <option value={other.id}>{other.name}</option>
-            ))}
-          </select>
-        </Field>
-        <Field label="Model">
-          <select value={model} onChange={(event) => setModel(event.currentTarget.value)}>
-            <option value="">the same ({view.model})</option>
-            {models.data?.models.map((other) => (
-              <option value={other.id}>{other.id}</option>
-            ))}
-          </select>
-        </Field>
+        <AgentField value={agent} onChange={setAgent} unset={() => `the same (${view.agent})`} />
+        <ModelField value={model} onChange={setModel} unset={`the same (${view.model})`} nameOf={(other) => other.id} />
       </div>
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={isInteractive}
-          onChange={(event) => setInteractive(event.currentTarget.checked)}
-        />{" "}
-        It takes more messages after its turn
-      </label>
+      <InteractiveField value={isInteractive} onChange={setInteractive} />
       <div class="form-actions">
         <Button onClick={onClose}>Cancel</Button>
         <Button kind="primary" icon="fork" isDisabled={!isInteractive && text.trim() === ""} onClick={fork}>

@@ -6,14 +6,13 @@ import { shellQuote } from "../core/format.ts";
 import { parseJson } from "../core/json.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links, route } from "../core/route.ts";
-import type { Agent, CommandResult, Model, Tool } from "../core/types.ts";
+import type { Agent, CommandResult, Tool } from "../core/types.ts";
 import { Button, Field, PageHead } from "../ui/parts.tsx";
 import { CopyButton } from "../ui/text.tsx";
+import { AgentField, InteractiveField, ModelField } from "./session_fields.tsx";
 
 export function StartView() {
   const { query } = route.value;
-  const agents = usePoll<{ agents: Agent[] }>("agents.list", {}, null);
-  const models = usePoll<{ models: Model[] }>("models.list", {}, null);
   const tools = usePoll<{ tools: Tool[] }>("tools.list", {}, null);
   const [agent, setAgent] = useState(query.get("agent") ?? "");
   const [model, setModel] = useState(query.get("model") ?? "");
@@ -60,7 +59,6 @@ export function StartView() {
     ]
       .filter(Boolean)
       .join(" ");
-  const byDefault = agents.data?.agents.find((other) => other.is_default);
   return (
     <div class="page start">
       <PageHead title="Playground" sub="Start a session and watch it" />
@@ -81,33 +79,15 @@ export function StartView() {
           />
         </Field>
         <div class="field-row">
-          <Field label="Agent">
-            <select value={agent} onChange={(event) => setAgent(event.currentTarget.value)}>
-              <option value="">Default{byDefault && `: ${byDefault.name}`}</option>
-              {agents.data?.agents.map((other) => (
-                <option value={other.id}>{other.name}</option>
-              ))}
-            </select>
-          </Field>
-          <Field label="Model">
-            <select value={model} onChange={(event) => setModel(event.currentTarget.value)}>
-              <option value="">That of the agent</option>
-              {models.data?.models.map((other) => (
-                <option value={other.id}>
-                  {other.id} ({other.provider})
-                </option>
-              ))}
-            </select>
-          </Field>
+          <AgentField value={agent} onChange={setAgent} unset={defaultAgent} />
+          <ModelField
+            value={model}
+            onChange={setModel}
+            unset="That of the agent"
+            nameOf={(other) => `${other.id} (${other.provider})`}
+          />
         </div>
-        <label class="check">
-          <input
-            type="checkbox"
-            checked={isInteractive}
-            onChange={(event) => setInteractive(event.currentTarget.checked)}
-          />{" "}
-          It takes more messages after its turn
-        </label>
+        <InteractiveField value={isInteractive} onChange={setInteractive} />
         <details>
           <summary>More options</summary>
           <div class="field-row">
@@ -194,4 +174,9 @@ function list(text: string): string[] {
     .split(",")
     .map((name) => name.trim())
     .filter(Boolean);
+}
+
+function defaultAgent(agents: Agent[]): string {
+  const byDefault = agents.find((other) => other.is_default);
+  return byDefault ? `Default: ${byDefault.name}` : "Default";
 }
