@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use crate::error::{ClientError, ErrorKind};
 use crate::event::{EventContent, GateRequest, LocalCall, SessionEvent};
-use crate::gate::{GateHandler, GateRef};
+use crate::gate::{GateDecision, GateHandler, GateRef};
 use crate::local_tool::{LocalTool, ToolEffect};
 use crate::session_context::SessionContext;
 
@@ -24,6 +24,17 @@ const UNCERTAIN: &str = "The client was restarted, and may have performed this c
 pub(crate) struct Handlers {
     pub(crate) tools: Vec<LocalTool>,
     pub(crate) on_gate: Option<GateHandler>,
+}
+
+impl Handlers {
+    /// Decides about each gate by this function.
+    pub(crate) fn set_gate_handler<F, Fut>(&mut self, decide: F)
+    where
+        F: Fn(GateRequest) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Option<GateDecision>> + Send + 'static,
+    {
+        self.on_gate = Some(Arc::new(move |gate| Box::pin(decide(gate))));
+    }
 }
 
 /// Answers what waits for the client. Each answer carries the id of its call or gate, so it counts once.

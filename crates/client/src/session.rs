@@ -53,7 +53,7 @@ impl AgentSession {
         F: Fn(GateRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Option<GateDecision>> + Send + 'static,
     {
-        self.handlers.on_gate = Some(Arc::new(move |gate| Box::pin(decide(gate))));
+        self.handlers.set_gate_handler(decide);
         self
     }
 

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::IntoFuture;
-use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use proto::StartRequest;
@@ -84,7 +83,7 @@ impl StartSession {
         F: Fn(GateRequest) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Option<GateDecision>> + Send + 'static,
     {
-        self.handlers.on_gate = Some(Arc::new(move |gate| Box::pin(decide(gate))));
+        self.handlers.set_gate_handler(decide);
         self
     }
 
