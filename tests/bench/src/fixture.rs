@@ -89,7 +89,7 @@ pub(crate) struct Fixture {
     pub(crate) nats: NatsNodes,
     /// Where clients find the edges.
     pub(crate) edges: Vec<String>,
-    /// Where clients of HTTP find the edges that are processes of their own.
+    /// Host and port at which clients of HTTP find the edges that are processes of their own.
     pub(crate) http_edges: Vec<String>,
     /// Where the first service can be scraped.
     pub(crate) health: Option<String>,
@@ -174,7 +174,7 @@ impl Fixture {
             match name {
                 TOGETHER => edges.push(process.says(up).await?),
                 "edge" => {
-                    edges.push(process.says(|log| address(log, "grpc=")).await?);
+                    edges.push(process.says(grpc).await?);
                     http_edges.push(process.says(|log| address(log, "ws=")).await?);
                 }
                 _ => process.says(|log| log.contains(" started").then_some(())).await?,
@@ -197,7 +197,7 @@ impl Fixture {
         let home = self.dir.path().join(format!("edge-{tenant}"));
         std::fs::create_dir(&home)?;
         let mut process = Process::start("edge", command, &home)?;
-        let url = process.says(|log| address(log, "grpc=")).await?;
+        let url = process.says(grpc).await?;
         self.services.push(process);
         Ok(url)
     }
@@ -257,10 +257,14 @@ fn service(name: &str, nats: &NatsNodes, replicas: usize, dir: &TempDir) -> anyh
     Ok(command)
 }
 
-/// Where the edge says that it listens for this protocol.
+/// Where the edge says that it listens for gRPC.
+fn grpc(log: &str) -> Option<String> {
+    Some(format!("http://{}", address(log, "grpc=")?))
+}
+
+/// The address at which the edge says that it listens for a protocol.
 fn address(log: &str, protocol: &str) -> Option<String> {
-    let (_, rest) = log.split_once(protocol)?;
-    rest.split_whitespace().next().map(|address| format!("http://{address}"))
+    log.split_once(protocol)?.1.split_whitespace().next().map(str::to_owned)
 }
 
 /// Where a service says that it can be scraped.

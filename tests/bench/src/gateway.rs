@@ -309,8 +309,9 @@ fn spread(n: usize, streams: usize, pause: u32) -> Duration {
     Duration::from_micros(share.into())
 }
 
+/// Nanoseconds in milliseconds, sorted in ascending order.
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
-fn sorted_ms(ns: Vec<u64>) -> Vec<f64> {
+pub(crate) fn sorted_ms(ns: Vec<u64>) -> Vec<f64> {
     let mut ms: Vec<f64> = ns.into_iter().map(|ns| ns as f64 / 1e6).collect();
     ms.sort_by(f64::total_cmp);
     ms

@@ -69,10 +69,9 @@ pub(super) async fn figures(fixture: &Fixture, options: &EdgeOptions) -> anyhow:
 
 /// One completion: when its first text came, and when it was whole.
 async fn complete(connection: &mut SseConnection, edge: &str, prompt: &str) -> anyhow::Result<(Duration, Duration)> {
-    let host = edge.trim_start_matches("http://");
     let body = json!({"model": "talk", "stream": true, "messages": [{"role": "user", "content": prompt}]}).to_string();
     let request = format!(
-        "POST /openai/v1/chat/completions HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /openai/v1/chat/completions HTTP/1.1\r\nhost: {edge}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     let began = Instant::now();

@@ -19,6 +19,7 @@ use tonic::transport::Channel;
 use super::options::EdgeOptions;
 use super::sse::SseConnection;
 use crate::fixture::Fixture;
+use crate::gateway::sorted_ms;
 use crate::load::percentile;
 use crate::paced_model::{now_ns, stamps};
 use crate::process::Usage;
@@ -136,10 +137,9 @@ async fn turn(
     let mut delays = Vec::with_capacity(arrivals.len());
     for (written, at) in arrivals {
         let on_bus = on_bus.get(&written).context("a watcher has a chunk that the bus has not")?;
-        delays.push(milliseconds(at.saturating_sub(*on_bus)));
+        delays.push(at.saturating_sub(*on_bus));
     }
-    delays.sort_by(f64::total_cmp);
-    Ok((watchers, delays))
+    Ok((watchers, sorted_ms(delays)))
 }
 
 /// Reads up to the end of a turn; every chunk must have come.
@@ -206,11 +206,6 @@ fn edge_usage(fixture: &Fixture) -> anyhow::Result<Usage> {
     let used = fixture.used()?;
     let edge = used.services.into_iter().find(|(name, _)| name == "edge");
     edge.map(|(_, usage)| usage).context("there is no edge")
-}
-
-#[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
-fn milliseconds(ns: u64) -> f64 {
-    ns as f64 / 1e6
 }
 
 #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]

@@ -33,9 +33,9 @@ pub(super) struct SseConnection {
 }
 
 impl SseConnection {
-    /// Connects to an edge and sends nothing yet.
+    /// Connects to the address of an edge and sends nothing yet.
     pub(super) async fn connect(edge: &str) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(edge.trim_start_matches("http://")).await?;
+        let stream = TcpStream::connect(edge).await?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, read: Vec::new(), at: 0 })
     }
@@ -49,14 +49,13 @@ impl SseConnection {
     pub(super) async fn watch_with_small_window(edge: &str, session: &str, bytes: usize) -> anyhow::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(u32::try_from(bytes)?)?;
-        let stream = socket.connect(edge.trim_start_matches("http://").parse()?).await?;
+        let stream = socket.connect(edge.parse()?).await?;
         Self { stream, read: Vec::new(), at: 0 }.watching(edge, session, 0).await
     }
 
     async fn watching(mut self, edge: &str, session: &str, after: u64) -> anyhow::Result<Self> {
-        let host = edge.trim_start_matches("http://");
         let request =
-            format!("GET /v1/sessions/{session}/events HTTP/1.1\r\nhost: {host}\r\nlast-event-id: {after}\r\n\r\n");
+            format!("GET /v1/sessions/{session}/events HTTP/1.1\r\nhost: {edge}\r\nlast-event-id: {after}\r\n\r\n");
         self.send(&request).await?;
         Ok(self)
     }
