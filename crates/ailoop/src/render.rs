@@ -1,27 +1,25 @@
 //! Turns notifications of a session into text for a person. Pure.
 
 mod live_reply;
+mod tool_lines;
 mod turn_summary;
 
 use contract::Timestamp;
 use contract::event::{
     AiFullReceived, ClientCallOpened, EndReason, ErrorEvent, Event, GateKind, GateOpened, SessionEnded, SessionStarted,
-    ToolCallResult,
 };
-use contract::tool::Outcome;
 
 use self::live_reply::LiveReply;
+use self::tool_lines::ToolLines;
 use self::turn_summary::TurnSummary;
 use crate::failure::CommandFailure;
 use crate::format;
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::printable::reveal_invisible;
-use crate::terminal::{Output, Style};
+use crate::terminal::{Layout, Output, Style};
 
 /// Characters of a call's arguments that are shown at a gate.
 const ARGUMENTS_CHARS_MAX: usize = 400;
-/// Characters of a progress text that are shown.
-const PROGRESS_CHARS_MAX: usize = 120;
 
 /// Turns the notifications of one session into text.
 #[derive(Debug)]
@@ -34,22 +32,29 @@ pub(crate) struct SessionRenderer {
     pending_step: Option<StepLine>,
     model: String,
     reply: LiveReply,
+    tools: ToolLines,
     turn: TurnSummary,
 }
 
 impl SessionRenderer {
-    /// Makes a renderer. If `is_live`, replies are shown while they are streamed, else when they are complete. If
-    /// `echoes_user`, messages of the user are shown too.
-    pub(crate) fn new(session: &str, is_live: bool, echoes_user: bool) -> Self {
+    /// Makes a renderer. If `echoes_user`, messages of the user are shown too.
+    pub(crate) fn new(session: &str, layout: Layout, echoes_user: bool) -> Self {
         Self {
             session: session.to_owned(),
             echoes_user,
             max_iterations: None,
             pending_step: None,
             model: String::new(),
-            reply: LiveReply::new(is_live),
+            reply: LiveReply::new(layout),
+            tools: ToolLines::new(layout.columns),
             turn: TurnSummary::default(),
         }
+    }
+
+    /// Sets the layout of what is rendered from now on, after the size of the terminal changed.
+    pub(crate) fn set_layout(&mut self, layout: Layout) {
+        self.reply.set_layout(layout);
+        self.tools.set_columns(layout.columns);
     }
 
     /// Renders a notification as outputs for the terminal.
@@ -70,16 +75,13 @@ impl SessionRenderer {
         match &notification.content {
             NotificationContent::Event(event) => match (&**event, notification.seq) {
                 // An error without `seq` is a notice about an attempt; the model call goes on.
-                (Event::Error(error), None) if error.retryable => {
-                    self.note(Style::Warn, &format!("  {}", error.message))
-                }
+                (Event::Error(error), None) if error.retryable => note(Style::Warn, &format!("  {}", error.message)),
                 (event, _) => self.render_event(event, notification.time),
             },
             NotificationContent::Chunk(chunk) => self.reply.append_chunk(chunk),
             NotificationContent::Progress(progress) => {
-                let line = progress.text.lines().next().unwrap_or_default();
-                let line: String = line.chars().take(PROGRESS_CHARS_MAX).collect();
-                self.note(Style::Faint, &format!("  tool {}  … {line}", progress.tool))
+                let line = self.tools.render_progress(progress);
+                note(Style::Faint, &line)
             }
             NotificationContent::Other => Vec::new(),
         }
@@ -88,7 +90,11 @@ impl SessionRenderer {
     fn render_event(&mut self, event: &Event, time: Option<Timestamp>) -> Vec<Output> {
         match event {
             Event::SessionStarted(started) => self.render_start(started),
-            Event::SessionEnded(ended) => render_end(ended),
+            Event::SessionEnded(ended) => {
+                let mut outputs = self.reply.flush();
+                outputs.extend(render_end(ended));
+                outputs
+            }
             Event::UserProcessed(message) => {
                 let text = message.content.text();
                 if self.echoes_user {
@@ -109,18 +115,22 @@ impl SessionRenderer {
             }
             Event::ToolCallResult(result) => {
                 self.turn.tools += 1;
-                vec![render_tool_result(result)]
+                vec![self.tools.render_result(result)]
+            }
+            Event::ToolCallIdentified(call) => {
+                self.tools.record_call(call);
+                Vec::new()
             }
             Event::ClientCallOpened(ClientCallOpened { call, tool, deadline, .. }) => {
-                self.note(Style::Warn, &format!("waits for the client: call {call} of tool {tool} until {deadline}"))
+                note(Style::Warn, &format!("waits for the client: call {call} of tool {tool} until {deadline}"))
             }
             Event::StatusPaused(status) => {
                 let reason = format_reason(status.reason.as_deref());
-                self.note(Style::Warn, &format!("paused{reason}: no new call starts until it is resumed"))
+                note(Style::Warn, &format!("paused{reason}: no new call starts until it is resumed"))
             }
             Event::StatusResumed(status) => {
                 let reason = format_reason(status.reason.as_deref());
-                self.note(Style::Plain, &format!("resumed{reason}"))
+                note(Style::Plain, &format!("resumed{reason}"))
             }
             Event::TurnCompleted(turn) => {
                 let mut outputs = self.reply.end_turn(&turn.final_response);
@@ -132,11 +142,11 @@ impl SessionRenderer {
                 let by = gate.by.as_deref().map_or_else(|| "nobody answered".to_owned(), |by| format!("by {by}"));
                 let changed = gate.arguments.as_ref().map(|arguments| reveal_invisible(&shorten(arguments.get())));
                 let changed = changed.map_or_else(String::new, |to| format!(", with {to}"));
-                self.note(Style::Plain, &format!("  {}  {}  {by}{changed}", gate.gate, decision_word(gate.decision)))
+                note(Style::Plain, &format!("  {}  {}  {by}{changed}", gate.gate, decision_word(gate.decision)))
             }
             Event::ContextCleared(cleared) => {
                 let text = format!("{} forgotten", format::plural(cleared.turns.into(), "turn"));
-                self.note(Style::Plain, &append_reason(&text, cleared.reason.as_deref()))
+                note(Style::Plain, &append_reason(&text, cleared.reason.as_deref()))
             }
             Event::ContextPruned(pruned) => {
                 let how = if pruned.summary.is_some() { "summed up" } else { "left out" };
@@ -144,15 +154,15 @@ impl SessionRenderer {
                     "context {how} to fit the model: {} to {} tokens, as far as known",
                     pruned.tokens_before, pruned.tokens_after
                 );
-                self.note(Style::Faint, &line)
+                note(Style::Faint, &line)
             }
             Event::Configured(configured) => {
                 self.max_iterations = Some(configured.agent.continuation.max_iterations);
                 self.model.clone_from(&configured.model.id);
                 let steps = configured.agent.continuation.max_iterations;
-                self.note(Style::Plain, &format!("configured: model {}, {steps} steps a turn", configured.model.id))
+                note(Style::Plain, &format!("configured: model {}, {steps} steps a turn", configured.model.id))
             }
-            Event::Error(error) => self.render_error(error),
+            Event::Error(error) => render_error(error),
             Event::InputHandled(_)
             | Event::InputIgnored(_)
             | Event::TurnStarted(_)
@@ -162,7 +172,6 @@ impl SessionRenderer {
             | Event::ModelCallFailed(_)
             | Event::CallCancelled(_)
             | Event::ModelCallInterrupted(_)
-            | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
             | Event::ToolCallExtended(_)
             | Event::ModelFellBack(_)
@@ -181,7 +190,7 @@ impl SessionRenderer {
         self.max_iterations = Some(started.agent.continuation.max_iterations);
         self.model.clone_from(&started.model.id);
         let line = format!("session {}  agent {}  model {}", self.session, started.agent.name, started.model.id);
-        self.note(Style::Faint, &line)
+        note(Style::Faint, &line)
     }
 
     fn make_step_line(&self, full: &AiFullReceived) -> StepLine {
@@ -204,7 +213,7 @@ impl SessionRenderer {
             GateKind::Question => {
                 let text =
                     format!("  the model asks: {arguments}\n    ailoop approvals answer {session} {id} --text \"…\"");
-                return self.note(Style::Warn, &text);
+                return note(Style::Warn, &text);
             }
             GateKind::Limit(limit) => {
                 format!("the turn is at its limit ({}) and asks for as much again", limit.as_str())
@@ -213,21 +222,18 @@ impl SessionRenderer {
         };
         let until = gate.expires;
         let line = format!("  {question} until {until}; to answer:\n    ailoop approvals approve|deny {session} {id}");
-        self.note(Style::Warn, &line)
+        note(Style::Warn, &line)
     }
+}
 
-    fn render_error(&mut self, error: &ErrorEvent) -> Vec<Output> {
-        let failure = CommandFailure::new(error.code.clone(), &error.message);
-        let failure = if error.during.is_empty() { failure } else { failure.at(&error.during) };
-        self.note(Style::Bad, &failure.to_string())
-    }
+fn render_error(error: &ErrorEvent) -> Vec<Output> {
+    let failure = CommandFailure::new(error.code.clone(), &error.message);
+    let failure = if error.during.is_empty() { failure } else { failure.at(&error.during) };
+    note(Style::Bad, &failure.to_string())
+}
 
-    /// Makes a note, after a line break if stdout is in the middle of a line.
-    fn note(&mut self, style: Style, text: &str) -> Vec<Output> {
-        let mut outputs: Vec<Output> = self.reply.break_line().into_iter().collect();
-        outputs.push(Output::Note(style, text.to_owned()));
-        outputs
-    }
+fn note(style: Style, text: &str) -> Vec<Output> {
+    vec![Output::Note(style, text.to_owned())]
 }
 
 /// Tokens and time of one step.
@@ -263,23 +269,6 @@ fn render_end(ended: &SessionEnded) -> Vec<Output> {
 /// Appends the reason that the client gave, if any.
 fn append_reason(text: &str, reason: Option<&str>) -> String {
     reason.map_or_else(|| text.to_owned(), |reason| format!("{text}: {reason}"))
-}
-
-fn render_tool_result(result: &ToolCallResult) -> Output {
-    let (style, outcome) = match result.outcome {
-        Outcome::Ok => (Style::Faint, "ok"),
-        Outcome::Error => (Style::Warn, "error"),
-        Outcome::Denied => (Style::Warn, "denied"),
-        Outcome::Timeout => (Style::Warn, "timeout"),
-        Outcome::Cancelled => (Style::Warn, "cancelled"),
-        Outcome::Unknown => (Style::Warn, "unknown"),
-    };
-    let code = result.code.as_ref().map_or_else(String::new, |code| format!("[{code}]"));
-    let time = format::duration(std::time::Duration::from_millis(result.duration_ms));
-    // The content says more than the code of a failure.
-    let detail = if result.outcome == Outcome::Ok { String::new() } else { shorten(&result.content) };
-    let detail = if detail.is_empty() { detail } else { format!("  {detail}") };
-    Output::Note(style, format!("  tool {}  {outcome}{code}  {time}{detail}", result.tool))
 }
 
 /// Whether a prompt shows all of these arguments unchanged.

@@ -13,6 +13,42 @@ pub(crate) enum Output {
     Data(String),
     /// A line for stderr.
     Note(Style, String),
+    /// A line of formatted text for stdout.
+    Line(StyledLine),
+}
+
+/// A line of text in parts that look differently. It never has control characters.
+pub(crate) type StyledLine = Vec<Span>;
+
+/// A part of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) style: TextStyle,
+    pub(crate) text: String,
+}
+
+/// How formatted text looks if styles are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextStyle {
+    Plain,
+    Heading,
+    Strong,
+    Emphasis,
+    Code,
+    Faint,
+}
+
+impl TextStyle {
+    const fn escape(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Heading => "\x1b[1;4m",
+            Self::Strong => "\x1b[1m",
+            Self::Emphasis => "\x1b[3m",
+            Self::Code => "\x1b[36m",
+            Self::Faint => "\x1b[2m",
+        }
+    }
 }
 
 /// How a note looks if colours are on. The words carry the meaning; colours only help.
@@ -46,22 +82,53 @@ pub struct StdoutClosed;
 pub struct Terminal {
     is_stdout_tty: bool,
     is_stderr_tty: bool,
-    has_colours: bool,
+    allows_colours: bool,
 }
+
+/// How replies and tool calls are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Columns of a line.
+    pub(crate) columns: usize,
+    /// How the text of replies is shown.
+    pub(crate) reply: ReplyFormat,
+}
+
+/// How the text of replies is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplyFormat {
+    /// As the model wrote it, when it is complete: for files and pipes.
+    Raw,
+    /// As Markdown, block by block while it is streamed. Without styles, the marks of emphasis and code stay.
+    Markdown { has_styles: bool },
+}
+
+/// Columns where stdout and stderr are no terminal, or the size is unknown.
+const COLUMNS_DEFAULT: usize = 100;
+/// Fewest columns that a layout assumes.
+const COLUMNS_MIN: usize = 20;
 
 impl Terminal {
     /// Detects whether stdout and stderr are terminals. A non-empty `NO_COLOR` switches colours off, as does
     /// `TERM=dumb`.
     pub fn new() -> Self {
-        let is_stderr_tty = io::stderr().is_terminal();
-        let has_colours = is_stderr_tty
-            && supports_colours(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref());
-        Self { is_stdout_tty: io::stdout().is_terminal(), is_stderr_tty, has_colours }
+        let (is_stdout_tty, is_stderr_tty) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let allows_colours =
+            supports_colours(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref());
+        Self { is_stdout_tty, is_stderr_tty, allows_colours }
     }
 
-    /// Whether stdout is a terminal, so that text is shown while it is streamed.
-    pub(crate) fn is_live(&self) -> bool {
-        self.is_stdout_tty
+    /// Returns the layout of what is printed now; the size of a terminal may change.
+    pub(crate) fn layout(&self) -> Layout {
+        let is_tty = self.is_stdout_tty || self.is_stderr_tty;
+        let size = if is_tty { crossterm::terminal::size().ok() } else { None };
+        let columns = size.map_or(COLUMNS_DEFAULT, |(columns, _)| usize::from(columns).max(COLUMNS_MIN));
+        let reply = if self.is_stdout_tty {
+            ReplyFormat::Markdown { has_styles: self.allows_colours }
+        } else {
+            ReplyFormat::Raw
+        };
+        Layout { columns, reply }
     }
 
     /// Prints data to stdout without control characters. Files and pipes get none either, since a terminal may show
@@ -85,7 +152,7 @@ impl Terminal {
     pub(crate) fn note(&self, style: Style, text: &str) {
         let mut out = io::stderr().lock();
         let text = if self.is_stderr_tty { strip_unprintable(text) } else { strip_control(text) };
-        let _closed = if self.has_colours && style != Style::Plain {
+        let _closed = if self.is_stderr_tty && self.allows_colours && style != Style::Plain {
             writeln!(out, "{}{text}\x1b[0m", style.escape())
         } else {
             writeln!(out, "{text}")
@@ -98,6 +165,9 @@ impl Terminal {
             match output {
                 Output::Data(text) => self.print_data(text)?,
                 Output::Note(style, text) => self.note(*style, text),
+                Output::Line(line) => {
+                    write_stdout(&(format_line(line, self.is_stdout_tty && self.allows_colours) + "\n"))?;
+                }
             }
         }
         Ok(())
@@ -112,6 +182,20 @@ impl Default for Terminal {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Formats a line with the escape sequences of its styles.
+fn format_line(line: &StyledLine, has_styles: bool) -> String {
+    let mut text = String::new();
+    for span in line {
+        let escape = if has_styles { span.style.escape() } else { "" };
+        text.push_str(escape);
+        text.push_str(&strip_unprintable(&span.text));
+        if !escape.is_empty() {
+            text.push_str("\x1b[0m");
+        }
+    }
+    text
 }
 
 fn write_stdout(text: &str) -> Result<(), StdoutClosed> {

@@ -196,7 +196,7 @@ impl Conversation<'_> {
     ) -> Result<Exit, CommandFailure> {
         let StartedSession { session, from_seq, target } = started;
         let mut stream = SessionStream::new(self.client.clone(), &session, from_seq, true);
-        let mut renderer = SessionRenderer::new(&session, self.terminal.is_live(), false);
+        let mut renderer = SessionRenderer::new(&session, self.terminal.layout(), false);
         let mut tracker = CompletionTracker::new(target.clone());
         let mut exit_after_stop = None;
         let mut approver = Approver::from_args(self.args);
@@ -218,6 +218,7 @@ impl Conversation<'_> {
                         None => return Ok(exit_after_stop.unwrap_or(Exit::Failed)),
                     };
                     let parsed = ParsedNotification::parse(&notification);
+                    renderer.set_layout(self.terminal.layout());
                     let outputs = renderer.render(&parsed);
                     let printed = if self.args.json {
                         self.terminal.print_json(&to_json_line(&session, &notification))

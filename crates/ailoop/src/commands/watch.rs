@@ -19,7 +19,7 @@ pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Resu
     let client = connect(&args.target).await?;
     let mut stream = SessionStream::new(client, &session, args.from, true);
     let mut tracker = CompletionTracker::new(WaitTarget::SessionEnd);
-    let mut renderer = SessionRenderer::new(&session, terminal.is_live(), true);
+    let mut renderer = SessionRenderer::new(&session, terminal.layout(), true);
     loop {
         let Some(next) = interrupts.run_until_interrupted(stream.next()).await else { return Ok(Exit::Interrupted) };
         let notification =
@@ -36,6 +36,7 @@ pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Resu
                 None => return Ok(Exit::Done),
             };
         let parsed = ParsedNotification::parse(&notification);
+        renderer.set_layout(terminal.layout());
         let outputs = renderer.render(&parsed);
         let printed = if args.json {
             terminal.print_json(&to_json_line(&session, &notification))

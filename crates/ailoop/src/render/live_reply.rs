@@ -3,37 +3,51 @@
 use contract::event::AiFullReceived;
 use contract::model::{Channel, Chunk};
 
-use crate::terminal::{Output, Style};
+use crate::markdown::{MarkdownLayout, MarkdownStream};
+use crate::terminal::{Layout, Output, ReplyFormat, Style};
 
 /// The shown part of the current reply.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LiveReply {
-    is_live: bool,
+    /// None: text is shown as the model wrote it, when the reply is complete.
+    markdown: Option<MarkdownStream>,
     /// Turn and step of the newest complete reply, whose late chunks are dropped.
     completed_step: (u32, u32),
     /// Turn and step of the current reply.
     current_step: (u32, u32),
     attempt: String,
     shown: String,
-    /// Whether stdout is in the middle of a line.
-    is_line_open: bool,
     has_text_in_turn: bool,
 }
 
 impl LiveReply {
-    pub(super) fn new(is_live: bool) -> Self {
-        Self { is_live, ..Self::default() }
+    pub(super) fn new(layout: Layout) -> Self {
+        Self {
+            markdown: markdown_layout(layout).map(MarkdownStream::new),
+            completed_step: (0, 0),
+            current_step: (0, 0),
+            attempt: String::new(),
+            shown: String::new(),
+            has_text_in_turn: false,
+        }
+    }
+
+    /// Sets the layout of the next blocks.
+    pub(super) fn set_layout(&mut self, layout: Layout) {
+        if let (Some(markdown), Some(layout)) = (&mut self.markdown, markdown_layout(layout)) {
+            markdown.set_layout(layout);
+        }
     }
 
     pub(super) fn append_chunk(&mut self, chunk: &Chunk) -> Vec<Output> {
         let step = (chunk.turn, chunk.step);
-        if !self.is_live || step <= self.completed_step || chunk.channel == Channel::Reasoning {
+        if self.markdown.is_none() || step <= self.completed_step || chunk.channel == Channel::Reasoning {
             return Vec::new();
         }
         let mut outputs = Vec::new();
         if step != self.current_step || chunk.attempt != self.attempt {
             let is_retry = step == self.current_step && !self.shown.is_empty();
-            outputs.extend(self.break_line());
+            outputs.extend(self.flush());
             if is_retry {
                 outputs.push(Output::Note(Style::Warn, "  the reply was interrupted and starts again".to_owned()));
             }
@@ -52,10 +66,10 @@ impl LiveReply {
         let rest = if step == self.current_step { full.text.strip_prefix(self.shown.as_str()) } else { None };
         let mut outputs = Vec::new();
         if rest.is_none() {
-            outputs.extend(self.break_line());
+            outputs.extend(self.flush());
         }
         outputs.extend(self.write(rest.unwrap_or(&full.text)));
-        outputs.extend(self.break_line());
+        outputs.extend(self.flush());
         self.has_text_in_turn |= !full.text.trim().is_empty();
         self.completed_step = step;
         self.shown.clear();
@@ -64,23 +78,35 @@ impl LiveReply {
 
     /// Shows the answer of the turn, if no reply of the turn has shown text.
     pub(super) fn end_turn(&mut self, answer: &str) -> Vec<Output> {
-        let mut outputs: Vec<Output> = self.break_line().into_iter().collect();
+        let mut outputs = self.flush();
         self.shown.clear();
         if !std::mem::take(&mut self.has_text_in_turn) && !answer.trim().is_empty() {
             outputs.extend(self.write(answer));
-            outputs.extend(self.break_line());
+            outputs.extend(self.flush());
         }
         outputs
     }
 
-    /// Ends the open line of stdout, if there is one.
-    pub(super) fn break_line(&mut self) -> Option<Output> {
-        std::mem::take(&mut self.is_line_open).then(|| Output::Data("\n".to_owned()))
+    /// Shows the held back part of a reply that does not go on.
+    pub(super) fn flush(&mut self) -> Vec<Output> {
+        self.markdown.as_mut().map(MarkdownStream::finish).unwrap_or_default().into_iter().map(Output::Line).collect()
     }
 
-    fn write(&mut self, text: &str) -> Option<Output> {
-        let last = text.chars().next_back()?;
-        self.is_line_open = last != '\n';
-        Some(Output::Data(text.to_owned()))
+    fn write(&mut self, text: &str) -> Vec<Output> {
+        match &mut self.markdown {
+            Some(markdown) => markdown.push(text).into_iter().map(Output::Line).collect(),
+            None if text.is_empty() => Vec::new(),
+            None => {
+                let line_end = if text.ends_with('\n') { "" } else { "\n" };
+                vec![Output::Data(format!("{text}{line_end}"))]
+            }
+        }
+    }
+}
+
+fn markdown_layout(layout: Layout) -> Option<MarkdownLayout> {
+    match layout.reply {
+        ReplyFormat::Markdown { has_styles } => Some(MarkdownLayout { columns: layout.columns, has_styles }),
+        ReplyFormat::Raw => None,
     }
 }

@@ -1,6 +1,7 @@
 use proto::Notification;
 
 use super::*;
+use crate::terminal::ReplyFormat;
 
 fn notification(topic: &str, ms: u64, data: &str) -> ParsedNotification {
     ParsedNotification::parse(&Notification {
@@ -27,13 +28,15 @@ fn full(step: u32, text: &str) -> ParsedNotification {
 
 /// Compares the screen: stdout unchanged, each note in brackets.
 fn check(live: bool, rows: &[ParsedNotification], expect: &str) {
-    let mut renderer = SessionRenderer::new("s", live, true);
+    let reply = if live { ReplyFormat::Markdown { has_styles: false } } else { ReplyFormat::Raw };
+    let mut renderer = SessionRenderer::new("s", Layout { columns: 80, reply }, true);
     let mut screen = String::new();
     let last = notification("moon.risen", 0, "{}");
     for output in rows.iter().chain([&last]).flat_map(|row| renderer.render(row)) {
         match output {
             Output::Data(text) => screen += &text,
             Output::Note(_, text) => screen.extend(["[", &text, "]\n"]),
+            Output::Line(spans) => screen.extend(spans.iter().map(|span| span.text.as_str()).chain(["\n"])),
         }
     }
     assert_eq!(screen, expect);
@@ -64,11 +67,11 @@ fn reply_that_starts_again_is_announced() {
 }
 
 #[test]
-fn note_during_reply_begins_a_new_line() {
+fn note_during_reply_comes_before_the_held_back_text() {
     check(
         true,
         &[chunk(1, "1.1", "Hel"), notification("status.paused", 0, "{}"), chunk(1, "1.1", "lo"), full(1, "Hello")],
-        &format!("Hel\n[paused: no new call starts until it is resumed]\nlo\n{STEP}"),
+        &format!("[paused: no new call starts until it is resumed]\nHello\n{STEP}"),
     );
 }
 
@@ -82,7 +85,7 @@ fn notice_about_attempt_is_one_line() {
 #[test]
 fn turn_end_shows_summary() {
     let user = r#"{"message_id":"u","content":"hi","mode":"steer"}"#;
-    let result = r#"{"call":"c1-1-1","tool":"list_files","outcome":"ok","content":"{}","duration_ms":12}"#;
+    let result = r#"{"call":"c1-1-1","tool":"list_files","outcome":"ok","content":"","duration_ms":12}"#;
     let failed = r#"{"call":"c1-1-2","tool":"x","outcome":"error","code":"unknown_tool","content":"no\n x"}"#;
     let done = r#"{"turn":1,"stop_reason":"completed","iterations":2,"final_response":"Done.",
         "spent":{"usage":{"input":1900,"output":12},"cost_usd":0.0}}"#;
@@ -94,7 +97,7 @@ fn turn_end_shows_summary() {
             notification("tool_call.result_processed", 1_100, failed),
             notification("turn.completed", 9_400, done),
         ],
-        "[> hi]\n[  tool list_files  ok  12 ms]\n[  tool x  error[unknown_tool]  0 ms  no x]\nDone.\n\
+        "[> hi]\n[  list_files  ok  12 ms]\n[  x  error[unknown_tool]  0 ms  no x]\nDone.\n\
          [✓ done  2 steps · 2 tools · 1,912 tokens · 8.4 s]\n",
     );
     let limit = r#"{"turn":1,"stop_reason":"max_iterations","iterations":1,"final_response":"",
@@ -152,7 +155,7 @@ fn call_of_a_client_tool_shows_what_the_session_waits_for() {
 #[test]
 fn progress_of_several_lines_shows_first() {
     let progress = r#"{"call":"c1-1-1","tool":"scan","text":"half\nway"}"#;
-    check(false, &[notification("tool_call.progress", 0, progress)], "[  tool scan  … half]\n");
+    check(false, &[notification("tool_call.progress", 0, progress)], "[  scan  … half]\n");
 }
 
 fn progress(step: u32, max: u32) -> ParsedNotification {
@@ -184,7 +187,42 @@ fn pause_with_reason_shows_reason() {
 fn gate_shows_invisible_characters_of_its_arguments() {
     let gate = serde_json::json!({"gate": "c1", "kind": "approval", "arguments_sha256": "ab",
         "expires": "2024-01-15T10:30:45.123Z", "tool": "rm", "arguments": {"path": "a\u{202e}b\u{200b}"}});
-    let mut renderer = SessionRenderer::new("s", false, false);
+    let mut renderer = SessionRenderer::new("s", Layout { columns: 80, reply: ReplyFormat::Raw }, false);
     let shown = format!("{:?}", renderer.render(&notification("gate.opened", 0, &gate.to_string())));
     assert!(shown.contains("a<U+202E>b<U+200B>"), "{shown}");
+}
+
+fn call(tool: &str, arguments: &str) -> ParsedNotification {
+    let arguments: serde_json::Value = serde_json::from_str(arguments).unwrap();
+    let data = serde_json::json!({"call": "c1-1-1", "tool": tool, "arguments": arguments, "effect": "pure",
+        "approval": "never", "timeout_ms": 1, "max_output": 1});
+    notification("tool_call.identified", 0, &data.to_string())
+}
+
+fn result(tool: &str, outcome: &str, content: &str) -> ParsedNotification {
+    let data = serde_json::json!({"call": "c1-1-1", "tool": tool, "outcome": outcome, "content": content,
+        "duration_ms": 5});
+    notification("tool_call.result_processed", 0, &data.to_string())
+}
+
+#[test]
+fn result_shows_arguments_and_summary_in_the_width() {
+    let check_call = |arguments: &str, outcome: &str, content: &str, expect: &str| {
+        let rows = [call("read_file", arguments), result("read_file", outcome, content)];
+        check(false, &rows, &format!("[{expect}]\n"));
+    };
+    let lines = r#"{"path":"src/main.rs","lines":332,"bytes":9,"content":""}"#;
+    check_call(r#"{"path":"src/main.rs"}"#, "ok", lines, "  read_file src/main.rs  332 lines  5 ms");
+    let long = format!(r#"{{"path":"{}"}}"#, "d/".repeat(60));
+    let cut = format!("{}…", "d/".repeat(25));
+    check_call(&long, "ok", lines, &format!("  read_file {cut}  332 lines  5 ms"));
+    check_call("{}", "ok", &"y".repeat(200), &format!("  read_file  {}…  5 ms", "y".repeat(59)));
+    let failure = "no such file: it is not there, and was never there, so look for it elsewhere";
+    check_call(r#"{"path":"x"}"#, "error", failure, &format!("  read_file x  error  5 ms  {failure}"));
+}
+
+#[test]
+fn tool_line_has_no_control_characters() {
+    let rows = [call("scan", r#"{"path":"a\u001b[2J\u202eb"}"#), result("scan\u{1b}]0;t\u{7}", "ok", "\u{1b}[31mred")];
+    check(false, &rows, "[  scan<U+001B>]0;t<U+0007> a<U+001B>[2J<U+202E>b  <U+001B>[31mred  5 ms]\n");
 }

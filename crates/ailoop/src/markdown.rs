@@ -1,0 +1,92 @@
+//! Markdown of replies as lines for a terminal, block by block while the text arrives. Pure.
+
+mod blocks;
+mod layout;
+mod table;
+mod wrap;
+
+use crate::columns;
+use crate::terminal::{Span, StyledLine, TextStyle};
+
+use self::blocks::{Block, BlockSplitter};
+pub(crate) use self::layout::MarkdownLayout;
+
+/// Turns a text that arrives in pieces into lines. The last block is held back until it is complete.
+#[derive(Debug)]
+pub(crate) struct MarkdownStream {
+    layout: MarkdownLayout,
+    splitter: BlockSplitter,
+    /// The block before, since blocks are separated by an empty line.
+    last: Option<BlockKind>,
+}
+
+/// What decides whether an empty line separates two blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BlockKind {
+    Text,
+    CodeLine,
+}
+
+impl MarkdownStream {
+    pub(crate) fn new(layout: MarkdownLayout) -> Self {
+        Self { layout, splitter: BlockSplitter::default(), last: None }
+    }
+
+    /// Sets the layout of later blocks.
+    pub(crate) fn set_layout(&mut self, layout: MarkdownLayout) {
+        self.layout = layout;
+    }
+
+    /// Adds text; returns the lines of the blocks that are complete now.
+    pub(crate) fn push(&mut self, text: &str) -> Vec<StyledLine> {
+        let blocks = self.splitter.push(text);
+        self.format(blocks)
+    }
+
+    /// Ends the text; returns the lines of the last block.
+    pub(crate) fn finish(&mut self) -> Vec<StyledLine> {
+        let blocks = self.splitter.finish();
+        let lines = self.format(blocks);
+        self.last = None;
+        lines
+    }
+
+    fn format(&mut self, blocks: Vec<Block>) -> Vec<StyledLine> {
+        let mut lines = Vec::new();
+        for block in blocks {
+            let (kind, formatted) = match block {
+                Block::Text(text) => (BlockKind::Text, self.layout.format_block(&text)),
+                Block::CodeStart(fence) => (BlockKind::Text, self.layout.format_fence(&fence).into_iter().collect()),
+                Block::CodeLine(line) => (BlockKind::CodeLine, vec![self.layout.format_code_line(&line)]),
+                Block::CodeEnd(fence) => {
+                    lines.extend(self.layout.format_fence(&fence));
+                    self.last = Some(BlockKind::Text);
+                    continue;
+                }
+            };
+            let is_first_of_code = kind == BlockKind::CodeLine && !self.layout.has_styles;
+            let is_separated = kind == BlockKind::Text || (self.last == Some(BlockKind::Text) && !is_first_of_code);
+            if formatted.is_empty() {
+                continue;
+            }
+            if is_separated && self.last.is_some() {
+                lines.push(Vec::new());
+            }
+            lines.extend(formatted);
+            self.last = Some(kind);
+        }
+        lines
+    }
+}
+
+/// Returns the columns of a line.
+pub(crate) fn line_width(line: &StyledLine) -> usize {
+    line.iter().map(|span| columns::width(&span.text)).sum()
+}
+
+fn span(style: TextStyle, text: impl Into<String>) -> Span {
+    Span { style, text: text.into() }
+}
+
+#[cfg(test)]
+mod tests;
