@@ -5,6 +5,7 @@ mod api_key;
 mod approvals;
 mod backup;
 mod budgets;
+mod chat;
 mod config;
 mod context;
 mod dead;
@@ -30,6 +31,7 @@ pub use api_key::{ApiKeyCommand, ApiKeyNewArgs, ScopeArg};
 pub use approvals::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, DenyArgs, GateArgs, ReplyArgs};
 pub use backup::{BackupArgs, RestoreArgs};
 pub use budgets::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
+pub use chat::ChatArgs;
 pub use config::{
     AgentArgs, ConfigCommand, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand, PromptShowArgs,
     SchemaArgs,
@@ -79,6 +81,8 @@ pub enum CliCommand {
     Up(UpArgs),
     /// Run one prompt to its end and print the answer
     Run(RunArgs),
+    /// Talk with an agent: type messages while it works, answer its questions, leave and come back
+    Chat(ChatArgs),
     /// List the sessions, newest first; erase sessions
     #[command(args_conflicts_with_subcommands = true)]
     Sessions(SessionsArgs),

@@ -6,6 +6,7 @@ mod approvals;
 mod backup;
 mod bootstrap;
 mod budgets;
+mod chat;
 mod config;
 mod context;
 mod control;
@@ -22,12 +23,14 @@ mod mail;
 mod models;
 mod nats_auth;
 mod output;
+mod own_fleet;
 mod patterns;
 mod prompt;
 mod repair;
 mod run;
 mod selection;
 mod serve;
+mod session_reference;
 mod settings;
 mod stats;
 mod status;
@@ -50,6 +53,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
     match command {
         CliCommand::Up(args) => Box::pin(up::run_fleet(&args, terminal)).await,
         CliCommand::Run(args) => Box::pin(run::run_prompt(&args, terminal)).await,
+        CliCommand::Chat(args) => Box::pin(chat::chat(&args, terminal)).await,
         CliCommand::Sessions(args) => lists::list_sessions(&args, terminal).await,
         CliCommand::Watch(args) => watch::watch_session(&args, terminal).await,
         CliCommand::Acp(args) => Box::pin(acp::serve_editor(&args)).await,

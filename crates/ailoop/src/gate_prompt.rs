@@ -244,21 +244,22 @@ fn summarize_arguments(gate: &GateOpened) -> String {
 
 /// Reads typed lines in the background; returns none if stdin is no terminal.
 pub(crate) fn read_lines() -> Option<mpsc::Receiver<TypedLine>> {
-    let stdin = std::io::stdin();
-    if !stdin.is_terminal() {
-        return None;
-    }
+    std::io::stdin().is_terminal().then(spawn_reader)
+}
+
+/// Reads the lines of stdin in the background.
+pub(crate) fn spawn_reader() -> mpsc::Receiver<TypedLine> {
     let (sender, receiver) = mpsc::channel(LINES_MAX);
     // A blocking read of a terminal cannot be cancelled, so a thread does it, which ends with the process or the
     // receiver.
     std::thread::spawn(move || {
-        for text in stdin.lock().lines().map_while(Result::ok) {
+        for text in std::io::stdin().lock().lines().map_while(Result::ok) {
             if sender.blocking_send(TypedLine { text, at: Instant::now() }).is_err() {
                 return;
             }
         }
     });
-    Some(receiver)
+    receiver
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod acp;
 pub mod args;
 mod backup;
+mod chat;
 mod client;
 mod columns;
 mod commands;

@@ -5,8 +5,7 @@ mod layout;
 mod table;
 mod wrap;
 
-use crate::columns;
-use crate::terminal::{Span, StyledLine, TextStyle};
+use crate::terminal::StyledLine;
 
 use self::blocks::{Block, BlockSplitter};
 pub(crate) use self::layout::MarkdownLayout;
@@ -51,6 +50,15 @@ impl MarkdownStream {
         lines
     }
 
+    /// Returns the lines of the block that is not complete yet.
+    pub(crate) fn preview(&self) -> Vec<StyledLine> {
+        match self.splitter.pending() {
+            Some(Block::Text(text)) => self.layout.format_block(&text),
+            Some(Block::CodeLine(line)) => vec![self.layout.format_code_line(&line)],
+            Some(Block::CodeStart(_) | Block::CodeEnd(_)) | None => Vec::new(),
+        }
+    }
+
     fn format(&mut self, blocks: Vec<Block>) -> Vec<StyledLine> {
         let mut lines = Vec::new();
         for block in blocks {
@@ -77,15 +85,6 @@ impl MarkdownStream {
         }
         lines
     }
-}
-
-/// Returns the columns of a line.
-pub(crate) fn line_width(line: &StyledLine) -> usize {
-    line.iter().map(|span| columns::width(&span.text)).sum()
-}
-
-fn span(style: TextStyle, text: impl Into<String>) -> Span {
-    Span { style, text: text.into() }
 }
 
 #[cfg(test)]

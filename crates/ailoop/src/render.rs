@@ -1,6 +1,7 @@
 //! Turns notifications of a session into text for a person. Pure.
 
 mod live_reply;
+mod shorten;
 mod tool_lines;
 mod turn_summary;
 
@@ -10,16 +11,14 @@ use contract::event::{
 };
 
 use self::live_reply::LiveReply;
+use self::shorten::shorten;
 use self::tool_lines::ToolLines;
 use self::turn_summary::TurnSummary;
 use crate::failure::CommandFailure;
 use crate::format;
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::printable::reveal_invisible;
-use crate::terminal::{Layout, Output, Style};
-
-/// Characters of a call's arguments that are shown at a gate.
-const ARGUMENTS_CHARS_MAX: usize = 400;
+use crate::terminal::{Layout, Output, Style, StyledLine};
 
 /// Turns the notifications of one session into text.
 #[derive(Debug)]
@@ -55,6 +54,11 @@ impl SessionRenderer {
     pub(crate) fn set_layout(&mut self, layout: Layout) {
         self.reply.set_layout(layout);
         self.tools.set_columns(layout.columns);
+    }
+
+    /// Returns the lines of the reply that are held back until their block is complete.
+    pub(crate) fn preview(&self) -> Vec<StyledLine> {
+        self.reply.preview()
     }
 
     /// Renders a notification as outputs for the terminal.
@@ -274,15 +278,6 @@ fn append_reason(text: &str, reason: Option<&str>) -> String {
 /// Whether a prompt shows all of these arguments unchanged.
 pub(crate) fn is_shown_whole(arguments: &str) -> bool {
     shorten(arguments) == arguments
-}
-
-/// Formats a text on one line of at most [`ARGUMENTS_CHARS_MAX`] characters.
-fn shorten(arguments: &str) -> String {
-    let line = arguments.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= ARGUMENTS_CHARS_MAX {
-        return line;
-    }
-    line.chars().take(ARGUMENTS_CHARS_MAX - 1).chain(['…']).collect()
 }
 
 fn decision_word(decision: contract::command::AnswerDecision) -> &'static str {

@@ -12,6 +12,15 @@ pub(crate) struct Interrupts {
     terminate: Signal,
 }
 
+/// A signal that asks the command to end, or to stop what it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Interruption {
+    /// SIGINT, by which a person interrupts with Ctrl-C.
+    Interrupt,
+    /// SIGTERM, which asks the process to end.
+    Terminate,
+}
+
 impl Interrupts {
     pub(crate) fn listen() -> Result<Self, CommandFailure> {
         let subscribe = |kind| {
@@ -27,6 +36,14 @@ impl Interrupts {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// Waits for the next signal, and says which one it is.
+    pub(crate) async fn next_kind(&mut self) -> Interruption {
+        tokio::select! {
+            _ = self.interrupt.recv() => Interruption::Interrupt,
+            _ = self.terminate.recv() => Interruption::Terminate,
         }
     }
 

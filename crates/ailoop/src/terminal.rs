@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Write as _};
 
+use crate::columns::width;
 use crate::failure::CommandFailure;
 use crate::printable::{escape_json, strip_control, strip_unprintable};
 
@@ -25,6 +26,17 @@ pub(crate) type StyledLine = Vec<Span>;
 pub(crate) struct Span {
     pub(crate) style: TextStyle,
     pub(crate) text: String,
+}
+
+impl Span {
+    pub(crate) fn new(style: TextStyle, text: impl Into<String>) -> Self {
+        Self { style, text: text.into() }
+    }
+}
+
+/// Returns the columns of a line.
+pub(crate) fn line_width(line: &StyledLine) -> usize {
+    line.iter().map(|span| width(&span.text)).sum()
 }
 
 /// How formatted text looks if styles are on.
@@ -143,6 +155,21 @@ impl Terminal {
         write_stdout(&format!("{clear}{}", strip_unprintable(text)))
     }
 
+    /// Prints a frame of a chat: text of [`format_output`] and sequences that move the cursor.
+    pub(crate) fn print_frame(frame: &str) -> Result<(), StdoutClosed> {
+        write_stdout(frame)
+    }
+
+    /// Whether a chat can redraw the last rows of the terminal.
+    pub(crate) fn can_redraw(&self) -> bool {
+        self.is_stdout_tty && io::stdin().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    }
+
+    /// Whether stdout shows colours and styles.
+    pub(crate) fn has_styles(&self) -> bool {
+        self.is_stdout_tty && self.allows_colours
+    }
+
     /// Prints JSON to stdout; its value stays as it is.
     pub fn print_json(&self, text: &str) -> Result<(), StdoutClosed> {
         write_stdout(&escape_json(text))
@@ -184,8 +211,21 @@ impl Default for Terminal {
     }
 }
 
+/// Formats an output as lines for a terminal.
+pub(crate) fn format_output(output: &Output, has_styles: bool) -> Vec<String> {
+    match output {
+        Output::Data(text) => strip_unprintable(text).lines().map(str::to_owned).collect(),
+        Output::Note(style, text) => {
+            let escape = if has_styles { style.escape() } else { "" };
+            let reset = if escape.is_empty() { "" } else { "\x1b[0m" };
+            strip_unprintable(text).split('\n').map(|line| format!("{escape}{line}{reset}")).collect()
+        }
+        Output::Line(line) => vec![format_line(line, has_styles)],
+    }
+}
+
 /// Formats a line with the escape sequences of its styles.
-fn format_line(line: &StyledLine, has_styles: bool) -> String {
+pub(crate) fn format_line(line: &StyledLine, has_styles: bool) -> String {
     let mut text = String::new();
     for span in line {
         let escape = if has_styles { span.style.escape() } else { "" };

@@ -28,7 +28,7 @@ const TELLING_ARGUMENTS: &[&str] = &[
     "text",
 ];
 /// Names of the fields of a result that are its text.
-const TEXT_FIELDS: &[&str] = &["text", "content", "message", "answer", "result", "output", "title"];
+const TEXT_FIELDS: &[&str] = &["text", "content", "message", "answer", "response", "result", "output", "title"];
 
 /// Summarizes the arguments of a call: the most telling text among them.
 pub(crate) fn summarize_arguments(arguments: &str) -> String {
@@ -164,6 +164,7 @@ mod tests {
             (r#"{"url":"http://x","status":200,"text":"a\nb\nc"}"#, "status 200, 3 lines"),
             (r#"{"path":"a","bytes":4115}"#, "4.1 kB"),
             (r#"{"error":"no such file","code":"missing"}"#, "no such file"),
+            (r#"{"response":"a\n\nb","session":"s"}"#, "3 lines"),
             ("[1,2]", "2 items"),
             ("one\ntwo", "2 lines"),
             ("sunny", "sunny"),

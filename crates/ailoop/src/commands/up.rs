@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::run::note_model;
+use super::own_fleet::note_model;
 use crate::args::UpArgs;
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet::{FleetPlan, LocalFleet};

@@ -76,6 +76,16 @@ impl BlockSplitter {
         blocks
     }
 
+    /// Returns the block that is not complete.
+    pub(super) fn pending(&self) -> Option<Block> {
+        let is_code = matches!(self.fence, Some(Fence { is_in_list: false, .. }));
+        if is_code {
+            return (!self.line.is_empty()).then(|| Block::CodeLine(self.line.clone()));
+        }
+        let text = format!("{}{}", self.block, self.line);
+        (!text.trim().is_empty()).then_some(Block::Text(text))
+    }
+
     fn take_line(&mut self, line: &str, blocks: &mut Vec<Block>) {
         if let Some(fence) = self.fence {
             let is_end = ends_fence(line, fence);

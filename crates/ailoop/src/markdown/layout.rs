@@ -2,11 +2,10 @@
 
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
 
-use super::span;
 use super::table::format_table;
 use super::wrap::wrap;
 use crate::printable::strip_unprintable;
-use crate::terminal::{StyledLine, TextStyle};
+use crate::terminal::{Span, StyledLine, TextStyle};
 
 /// Widest line of running text, since longer lines are hard to read. Tables and code use the whole width.
 const TEXT_COLUMNS_MAX: usize = 100;
@@ -38,16 +37,16 @@ impl MarkdownLayout {
 
     /// Formats the line at the beginning or the end of fenced code; with styles, nothing is shown.
     pub(super) fn format_fence(self, fence: &str) -> Option<StyledLine> {
-        (!self.has_styles).then(|| vec![span(TextStyle::Plain, strip_unprintable(fence.trim()))])
+        (!self.has_styles).then(|| vec![Span::new(TextStyle::Plain, strip_unprintable(fence.trim()))])
     }
 
     /// Formats a line of fenced code. It is not wrapped, so that it can be copied.
     pub(super) fn format_code_line(self, line: &str) -> StyledLine {
         let text = strip_unprintable(&line.replace('\t', "    "));
         if self.has_styles {
-            vec![span(TextStyle::Code, format!("  {text}"))]
+            vec![Span::new(TextStyle::Code, format!("  {text}"))]
         } else {
-            vec![span(TextStyle::Plain, text)]
+            vec![Span::new(TextStyle::Plain, text)]
         }
     }
 }
@@ -110,7 +109,7 @@ impl BlockFormatter {
             Event::Rule => {
                 self.end_paragraph();
                 let columns = self.text_columns();
-                self.emit(vec![vec![span(TextStyle::Faint, "─".repeat(columns))]]);
+                self.emit(vec![vec![Span::new(TextStyle::Faint, "─".repeat(columns))]]);
             }
             Event::TaskListMarker(is_done) => self.push(if is_done { "[x] " } else { "[ ] " }),
         }
@@ -135,7 +134,7 @@ impl BlockFormatter {
                 self.end_paragraph();
                 self.separate();
                 if let (CodeBlockKind::Fenced(info), false) = (kind, self.layout.has_styles) {
-                    self.emit(vec![vec![span(TextStyle::Plain, format!("```{info}"))]]);
+                    self.emit(vec![vec![Span::new(TextStyle::Plain, format!("```{info}"))]]);
                 }
                 self.code = Some(String::new());
             }
@@ -259,7 +258,7 @@ impl BlockFormatter {
     fn push_styled(&mut self, style: TextStyle, text: &str) {
         match self.inline.last_mut() {
             Some(last) if last.style == style => last.text.push_str(text),
-            Some(_) | None => self.inline.push(span(style, text)),
+            Some(_) | None => self.inline.push(Span::new(style, text)),
         }
     }
 
@@ -286,7 +285,7 @@ impl BlockFormatter {
         let lines = code.lines().map(|line| self.layout.format_code_line(line)).collect();
         self.emit(lines);
         if !self.layout.has_styles {
-            self.emit(vec![vec![span(TextStyle::Plain, "```")]]);
+            self.emit(vec![vec![Span::new(TextStyle::Plain, "```")]]);
         }
     }
 
@@ -304,11 +303,11 @@ impl BlockFormatter {
             for container in self.containers.iter_mut().take(2 * DEPTH_MAX) {
                 match container {
                     Container::List { .. } => {}
-                    Container::Quote => prefixed.push(span(TextStyle::Faint, "│ ")),
+                    Container::Quote => prefixed.push(Span::new(TextStyle::Faint, "│ ")),
                     Container::Item { marker, is_marker_shown } => {
                         let is_shown = std::mem::replace(is_marker_shown, true);
                         let text = if is_shown { " ".repeat(marker.len()) } else { marker.clone() };
-                        prefixed.push(span(TextStyle::Plain, text));
+                        prefixed.push(Span::new(TextStyle::Plain, text));
                     }
                 }
             }

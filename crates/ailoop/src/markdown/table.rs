@@ -1,13 +1,12 @@
 //! Tables that fit the width of the terminal.
 
 use super::wrap::{pad, wrap};
-use super::{line_width, span};
-use crate::terminal::{StyledLine, TextStyle};
+use crate::terminal::{Span, StyledLine, TextStyle, line_width};
 
 /// Fewest columns of a cell; a table that would need narrower cells becomes a list.
 const CELL_COLUMNS_MIN: usize = 6;
 const SEPARATOR: &str = " │ ";
-/// Columns of [`SEPARATOR`].
+/// How many columns [`SEPARATOR`] has.
 const SEPARATOR_COLUMNS: usize = 3;
 
 /// Formats a table whose first row is its head.
@@ -23,7 +22,7 @@ pub(super) fn format_table(rows: &[Vec<StyledLine>], columns: usize) -> Vec<Styl
         lines.extend(format_row(row, &widths));
         if index == 0 {
             let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-            lines.push(vec![span(TextStyle::Faint, rule.join("─┼─"))]);
+            lines.push(vec![Span::new(TextStyle::Faint, rule.join("─┼─"))]);
         }
     }
     lines
@@ -64,7 +63,7 @@ fn format_row(row: &[StyledLine], widths: &[usize]) -> Vec<StyledLine> {
             let mut part = cell.get(row).cloned().unwrap_or_default();
             let is_end = index + 1 == widths.len() && part.is_empty();
             if index > 0 {
-                line.push(span(TextStyle::Faint, if is_end { SEPARATOR.trim_end() } else { SEPARATOR }));
+                line.push(Span::new(TextStyle::Faint, if is_end { SEPARATOR.trim_end() } else { SEPARATOR }));
             }
             if index + 1 < widths.len() {
                 pad(&mut part, *width);
@@ -86,7 +85,7 @@ fn format_as_list(rows: &[Vec<StyledLine>], columns: usize) -> Vec<StyledLine> {
         }
         for (name, cell) in head.iter().zip(row) {
             let mut line = name.clone();
-            line.push(span(TextStyle::Plain, ": "));
+            line.push(Span::new(TextStyle::Plain, ": "));
             line.extend(cell.iter().cloned());
             lines.extend(wrap(&line, columns));
         }

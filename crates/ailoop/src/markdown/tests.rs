@@ -1,4 +1,6 @@
 use super::*;
+use crate::columns;
+use crate::terminal::{Span, TextStyle};
 
 const REPLY: &str = "\
 # Report
@@ -85,6 +87,7 @@ fn text_in_pieces_of_any_size_gives_the_same_lines() {
 fn complete_block_is_returned_before_the_text_ends() {
     let mut stream = MarkdownStream::new(MarkdownLayout { columns: 80, has_styles: true });
     assert_eq!(stream.push("one\n\n"), Vec::<StyledLine>::new());
+    assert_eq!(stream.preview().iter().map(show).collect::<Vec<_>>(), ["one"]);
     assert_eq!(stream.push("t").iter().map(show).collect::<Vec<_>>(), ["one"]);
     assert_eq!(stream.push("wo\n```\nlet a").iter().map(show).collect::<Vec<_>>(), ["", "two"]);
     assert_eq!(stream.push(" = 1;\nb").iter().map(show).collect::<Vec<_>>(), ["", "{C   let a = 1;}"]);

@@ -1,8 +1,7 @@
 //! Wraps formatted text at the end of lines.
 
-use super::{line_width, span};
 use crate::columns::{take_columns, width};
-use crate::terminal::{StyledLine, TextStyle};
+use crate::terminal::{Span, StyledLine, TextStyle, line_width};
 
 /// Wraps spans to lines of at most this many columns. A newline in a span ends its line; a longer word is split.
 pub(super) fn wrap(spans: &StyledLine, columns: usize) -> Vec<StyledLine> {
@@ -70,7 +69,7 @@ fn push(lines: &mut [StyledLine], style: TextStyle, text: &str) {
     match line.last_mut() {
         Some(last) if last.style == style => last.text.push_str(text),
         Some(_) | None if text.is_empty() => {}
-        Some(_) | None => line.push(span(style, text)),
+        Some(_) | None => line.push(Span::new(style, text)),
     }
 }
 
@@ -90,6 +89,6 @@ fn trim_line(lines: &mut [StyledLine]) {
 pub(super) fn pad(line: &mut StyledLine, columns: usize) {
     let missing = columns.saturating_sub(line_width(line));
     if missing > 0 {
-        line.push(span(TextStyle::Plain, " ".repeat(missing)));
+        line.push(Span::new(TextStyle::Plain, " ".repeat(missing)));
     }
 }

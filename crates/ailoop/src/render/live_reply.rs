@@ -4,7 +4,7 @@ use contract::event::AiFullReceived;
 use contract::model::{Channel, Chunk};
 
 use crate::markdown::{MarkdownLayout, MarkdownStream};
-use crate::terminal::{Layout, Output, ReplyFormat, Style};
+use crate::terminal::{Layout, Output, ReplyFormat, Style, StyledLine};
 
 /// The shown part of the current reply.
 #[derive(Debug)]
@@ -90,6 +90,11 @@ impl LiveReply {
     /// Shows the held back part of a reply that does not go on.
     pub(super) fn flush(&mut self) -> Vec<Output> {
         self.markdown.as_mut().map(MarkdownStream::finish).unwrap_or_default().into_iter().map(Output::Line).collect()
+    }
+
+    /// Returns the lines of the part that is held back.
+    pub(super) fn preview(&self) -> Vec<StyledLine> {
+        self.markdown.as_ref().map(MarkdownStream::preview).unwrap_or_default()
     }
 
     fn write(&mut self, text: &str) -> Vec<Output> {

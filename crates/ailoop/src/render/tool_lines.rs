@@ -6,7 +6,7 @@ use contract::CallId;
 use contract::event::{ToolCallIdentified, ToolCallProgress, ToolCallResult};
 use contract::tool::Outcome;
 
-use super::shorten;
+use super::shorten::shorten;
 use crate::columns::{clip, width};
 use crate::format;
 use crate::terminal::{Output, Style};

@@ -1,6 +1,7 @@
 //! The `ailoop` command as its users run it: exit codes, streams, signals, and leftovers.
 
 mod approvals;
+mod chat;
 mod configuration;
 mod mistakes;
 mod outages;

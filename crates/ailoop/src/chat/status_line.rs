@@ -1,0 +1,327 @@
+//! The line that says what a session does now. Pure.
+
+use std::time::Instant;
+
+use contract::CallId;
+use contract::event::Event;
+
+use crate::columns::clip;
+use crate::format;
+use crate::notification::{NotificationContent, ParsedNotification};
+use crate::tool_summary::{summarize_arguments, to_line};
+
+/// Columns of a tool call in the line.
+const CALL_COLUMNS_MAX: usize = 40;
+/// Calls that the line names.
+const CALLS_SHOWN_MAX: usize = 2;
+/// Calls that are remembered.
+const CALLS_MAX: usize = 1_000;
+
+/// What a session does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Activity {
+    /// The session waits for a message.
+    Idle,
+    /// A model call was made, and no text of its reply arrived.
+    AwaitingModel,
+    /// Text of the reply arrives.
+    Streaming,
+    /// The tool calls of the reply run.
+    RunningTools,
+    /// No new call starts.
+    Paused,
+    /// The session has ended.
+    Ended,
+}
+
+/// Follows the notifications of a session.
+#[derive(Debug)]
+pub(crate) struct StatusLine {
+    activity: Activity,
+    /// Whether a turn runs, also during a pause.
+    has_turn: bool,
+    since: Instant,
+    agent: String,
+    model: String,
+    calls: Vec<(CallId, String)>,
+    /// The failure of the last attempt of the model call.
+    attempt: Option<String>,
+    step: u32,
+    steps_max: Option<u32>,
+    tokens: u64,
+    cost_usd: f64,
+    /// Why the fleet cannot be reached.
+    outage: Option<String>,
+}
+
+impl StatusLine {
+    pub(crate) fn new(agent: &str, model: &str, now: Instant) -> Self {
+        Self {
+            activity: Activity::Idle,
+            has_turn: false,
+            since: now,
+            agent: agent.to_owned(),
+            model: model.to_owned(),
+            calls: Vec::new(),
+            attempt: None,
+            step: 0,
+            steps_max: None,
+            tokens: 0,
+            cost_usd: 0.0,
+            outage: None,
+        }
+    }
+
+    /// Whether a turn runs.
+    pub(crate) fn is_working(&self) -> bool {
+        self.has_turn
+    }
+
+    pub(crate) fn activity(&self) -> Activity {
+        self.activity
+    }
+
+    /// Records that a message was sent.
+    pub(crate) fn record_send(&mut self, now: Instant) {
+        if !self.has_turn && self.activity != Activity::Paused {
+            self.begin_turn(now);
+        }
+    }
+
+    pub(crate) fn set_outage(&mut self, outage: Option<String>) {
+        self.outage = outage;
+    }
+
+    /// Follows what the session does.
+    pub(crate) fn update(&mut self, notification: &ParsedNotification, now: Instant) {
+        match &notification.content {
+            NotificationContent::Event(event) => self.apply(event, notification.seq, now),
+            NotificationContent::Chunk(_) => {
+                self.attempt = None;
+                if self.activity != Activity::Paused {
+                    self.enter(Activity::Streaming, now);
+                }
+            }
+            NotificationContent::Progress(_) | NotificationContent::Other => {}
+        }
+    }
+
+    fn apply(&mut self, event: &Event, seq: Option<u64>, now: Instant) {
+        match event {
+            Event::SessionStarted(started) => {
+                started.agent.name.as_str().clone_into(&mut self.agent);
+                self.model.clone_from(&started.model.id);
+                self.steps_max = Some(started.agent.continuation.max_iterations);
+            }
+            Event::Configured(configured) => {
+                configured.agent.name.as_str().clone_into(&mut self.agent);
+                self.model.clone_from(&configured.model.id);
+                self.steps_max = Some(configured.agent.continuation.max_iterations);
+            }
+            Event::UserProcessed(_) if !self.has_turn => self.begin_turn(now),
+            Event::AiFullReceived(full) => {
+                self.step = full.step;
+                self.attempt = None;
+                self.tokens += full.spent.usage.total();
+                self.cost_usd += full.spent.cost_usd;
+                self.enter(Activity::AwaitingModel, now);
+            }
+            Event::ToolCallIdentified(call) => {
+                let arguments = summarize_arguments(call.arguments.get());
+                let text = clip(format!("{} {arguments}", call.tool).trim_end(), CALL_COLUMNS_MAX);
+                self.calls.truncate(CALLS_MAX);
+                self.calls.push((call.call.clone(), text));
+                self.enter(Activity::RunningTools, now);
+            }
+            Event::ToolCallResult(result) => {
+                self.calls.retain(|(call, _)| *call != result.call);
+                if self.calls.is_empty() && self.has_turn {
+                    self.enter(Activity::AwaitingModel, now);
+                }
+            }
+            Event::StatusPaused(_) => self.enter(Activity::Paused, now),
+            Event::StatusResumed(_) => {
+                let activity = if self.has_turn { Activity::AwaitingModel } else { Activity::Idle };
+                self.enter(activity, now);
+            }
+            // A notice about an attempt has no `seq`: the call is tried again.
+            Event::Error(error) if seq.is_none() && error.retryable => self.attempt = Some(to_line(&error.message)),
+            Event::TurnCompleted(_) => {
+                self.has_turn = false;
+                self.calls.clear();
+                self.attempt = None;
+                self.enter(Activity::Idle, now);
+            }
+            Event::SessionEnded(_) => {
+                self.has_turn = false;
+                self.enter(Activity::Ended, now);
+            }
+            Event::UserProcessed(_)
+            | Event::Error(_)
+            | Event::GateOpened(_)
+            | Event::GateClosed(_)
+            | Event::ContextCleared(_)
+            | Event::ContextPruned(_)
+            | Event::InputHandled(_)
+            | Event::InputIgnored(_)
+            | Event::TurnStarted(_)
+            | Event::ToolsResolved(_)
+            | Event::ModelCallOpened(_)
+            | Event::ContinuationProgress(_)
+            | Event::ModelCallFailed(_)
+            | Event::CallCancelled(_)
+            | Event::ModelCallInterrupted(_)
+            | Event::ToolCallOpened(_)
+            | Event::ClientCallOpened(_)
+            | Event::ToolCallExtended(_)
+            | Event::ModelFellBack(_)
+            | Event::LimitReached(_)
+            | Event::SummaryOpened(_)
+            | Event::JudgeOpened(_)
+            | Event::ChildCommanded(_)
+            | Event::TimerSet(_)
+            | Event::SessionArchived(_)
+            | Event::SessionImported(_)
+            | Event::Unknown => {}
+        }
+    }
+
+    /// Formats the line. `is_asking`: the session waits for an answer of the person.
+    pub(crate) fn format(&self, is_asking: bool, now: Instant) -> String {
+        let time = now.saturating_duration_since(self.since).as_secs();
+        let place = self.format_place();
+        if let Some(outage) = &self.outage {
+            return format!("no connection: {outage}; trying again");
+        }
+        if is_asking {
+            return format!("waits for your answer · {place}");
+        }
+        let what = match self.activity {
+            Activity::Idle => return format!("ready · {place}"),
+            Activity::Paused => return format!("paused; /resume goes on · {place}"),
+            Activity::Ended => return format!("ended · {place}"),
+            Activity::AwaitingModel => match &self.attempt {
+                Some(attempt) => format!("{attempt} · waiting {time} s"),
+                None => format!("waiting for {} {time} s", self.model_name()),
+            },
+            Activity::Streaming => format!("{} writes {time} s", self.model_name()),
+            Activity::RunningTools => {
+                let shown: Vec<&str> = self.calls.iter().take(CALLS_SHOWN_MAX).map(|(_, text)| text.as_str()).collect();
+                let more = self.calls.len().saturating_sub(CALLS_SHOWN_MAX);
+                let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+                format!("running {}{more} {time} s", shown.join(", "))
+            }
+        };
+        let steps = self.steps_max.map_or_else(String::new, |max| format!("step {}/{max} · ", self.step + 1));
+        format!("{what} · {steps}Ctrl-C cancels")
+    }
+
+    /// Formats agent, model and what was spent as far as this chat saw it.
+    fn format_place(&self) -> String {
+        let mut parts = vec![to_line(&self.agent), to_line(&self.model)];
+        if self.tokens > 0 {
+            parts.push(format::plural(self.tokens, "token"));
+        }
+        if self.cost_usd > 0.0 {
+            parts.push(format!("${:.4}", self.cost_usd));
+        }
+        parts.retain(|part| !part.is_empty());
+        parts.join(" · ")
+    }
+
+    fn model_name(&self) -> String {
+        if self.model.is_empty() { "the model".to_owned() } else { to_line(&self.model) }
+    }
+
+    fn begin_turn(&mut self, now: Instant) {
+        self.has_turn = true;
+        self.step = 0;
+        self.attempt = None;
+        self.enter(Activity::AwaitingModel, now);
+    }
+
+    fn enter(&mut self, activity: Activity, now: Instant) {
+        if self.activity != activity {
+            self.activity = activity;
+            self.since = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proto::Notification;
+    use serde_json::json;
+
+    use super::*;
+
+    fn notify(topic: &str, seq: Option<u64>, data: &serde_json::Value) -> ParsedNotification {
+        ParsedNotification::parse(&Notification {
+            topic: topic.into(),
+            id: String::new(),
+            seq,
+            time: String::new(),
+            trace_id: String::new(),
+            data_json: data.to_string(),
+        })
+    }
+
+    /// Applies notifications at second 0 and compares the line at second 5.
+    fn check(rows: &[ParsedNotification], expect: &str) {
+        let begin = Instant::now();
+        let mut status = StatusLine::new("Eamonn", "qwen", begin);
+        for row in rows {
+            status.update(row, begin);
+        }
+        assert_eq!(status.format(false, begin + Duration::from_secs(5)), expect);
+    }
+
+    #[test]
+    fn line_says_what_the_session_waits_for() {
+        let user =
+            || notify("message.user_processed", Some(1), &json!({"message_id": "u", "content": "x", "mode": "steer"}));
+        let notice = || {
+            let data = json!({"code": "model_unreachable", "message": "attempt 2 of 4: connection refused",
+                "retryable": true, "during": "model call m1-1"});
+            notify("error", None, &data)
+        };
+        let chunk = || {
+            let data = json!({"turn": 1, "step": 1, "attempt": "1.1", "index": 0, "channel": "text", "delta": "x",
+                "final": false});
+            notify("message.ai_chunk_received", None, &data)
+        };
+        let call = |id: &str, path: &str| {
+            let data = json!({"call": id, "tool": "read_file", "arguments": {"path": path}, "effect": "pure",
+                "approval": "never", "timeout_ms": 1, "max_output": 1});
+            notify("tool_call.identified", Some(2), &data)
+        };
+        let result = |id: &str| {
+            let data = json!({"call": id, "tool": "read_file", "outcome": "ok", "content": ""});
+            notify("tool_call.result_processed", Some(3), &data)
+        };
+        let end = || {
+            let data =
+                json!({"turn": 1, "stop_reason": "completed", "iterations": 1, "final_response": "", "spent": {}});
+            notify("turn.completed", Some(4), &data)
+        };
+        check(&[], "ready · Eamonn · qwen");
+        check(&[user()], "waiting for qwen 5 s · Ctrl-C cancels");
+        check(&[user(), notice()], "attempt 2 of 4: connection refused · waiting 5 s · Ctrl-C cancels");
+        check(&[user(), notice(), chunk()], "qwen writes 5 s · Ctrl-C cancels");
+        check(&[user(), call("c1-1-1", "a.rs")], "running read_file a.rs 5 s · Ctrl-C cancels");
+        let three = [user(), call("c1-1-1", "a"), call("c1-1-2", "b"), call("c1-1-3", "c")];
+        check(&three, "running read_file a, read_file b and 1 more 5 s · Ctrl-C cancels");
+        check(&[user(), call("c1-1-1", "a"), result("c1-1-1")], "waiting for qwen 5 s · Ctrl-C cancels");
+        check(&[user(), notify("status.paused", Some(2), &json!({}))], "paused; /resume goes on · Eamonn · qwen");
+        check(&[user(), call("c1-1-1", "a"), end()], "ready · Eamonn · qwen");
+    }
+
+    #[test]
+    fn line_has_no_control_characters() {
+        let mut status = StatusLine::new("e\u{1b}[2J", "m\u{202e}", Instant::now());
+        status.set_outage(None);
+        assert_eq!(status.format(false, Instant::now()), "ready · e<U+001B>[2J · m<U+202E>");
+    }
+}

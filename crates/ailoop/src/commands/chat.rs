@@ -1,0 +1,59 @@
+//! `ailoop chat`: an interactive session, in the running fleet or in a fleet of its own.
+
+mod conversation;
+mod display;
+mod jobs;
+
+use configuration::models::is_key_set;
+
+use self::conversation::ChatConversation;
+use super::conversation::FleetLifetime;
+use super::fleet_location::find_shared_fleet;
+use super::own_fleet::{refuse_files, start_own_fleet};
+use super::session_reference::{newest_session, resolve_session};
+use crate::args::ChatArgs;
+use crate::client::EdgeClient;
+use crate::failure::{CommandFailure, Exit};
+use crate::signals::Interrupts;
+use crate::terminal::{Style, Terminal};
+
+pub(super) async fn chat(args: &ChatArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let mut interrupts = Interrupts::listen()?;
+    if let Some(fleet) = find_shared_fleet(&args.target)? {
+        refuse_files(&args.files, fleet.url())?;
+        if let Some(hint) = fleet.key_hint(is_key_set) {
+            terminal.note(Style::Warn, &hint);
+        }
+        let client = fleet.connect().await?;
+        return converse(args, client, terminal, FleetLifetime::Independent, &mut interrupts).await;
+    }
+    let Some(fleet) = start_own_fleet(&args.files, args.model.clone(), terminal, &mut interrupts).await? else {
+        return Ok(Exit::Interrupted);
+    };
+    let exit = match fleet.connect().await {
+        Ok(client) => converse(args, client, terminal, FleetLifetime::ThisCommand, &mut interrupts).await,
+        Err(failure) => Err(failure),
+    };
+    // Another Ctrl-C skips the drain: NATS redelivers unacknowledged messages at the next start.
+    let _drained = interrupts.run_until_interrupted(fleet.drain()).await;
+    exit
+}
+
+async fn converse(
+    args: &ChatArgs,
+    client: EdgeClient,
+    terminal: &Terminal,
+    lifetime: FleetLifetime,
+    interrupts: &mut Interrupts,
+) -> Result<Exit, CommandFailure> {
+    let session = match &args.session {
+        Some(text) => Some(resolve_session(&client, text).await?),
+        None if args.last => Some(newest_session(&client).await?),
+        None => None,
+    };
+    let mut conversation = ChatConversation::open(args, client, terminal, lifetime)?;
+    if let Some(session) = session {
+        conversation.attach_known(&session).await?;
+    }
+    conversation.run(interrupts).await
+}

@@ -1,0 +1,56 @@
+//! A fleet that ends with the command that starts it.
+
+use configuration::env;
+use contract::ErrorCode;
+
+use super::fleet_location::{HTTP_ADDRESS, http_address_hint};
+use crate::args::Files;
+use crate::default_model::ModelChoice;
+use crate::failure::CommandFailure;
+use crate::fleet::{FleetPlan, LocalFleet};
+use crate::signals::Interrupts;
+use crate::terminal::{Style, Terminal};
+
+/// Starts a fleet for one session; none if a signal came first.
+pub(super) async fn start_own_fleet(
+    files: &Files,
+    model: Option<String>,
+    terminal: &Terminal,
+    interrupts: &mut Interrupts,
+) -> Result<Option<LocalFleet>, CommandFailure> {
+    let Some(plan) = interrupts.run_until_interrupted(FleetPlan::for_one_command(files, model)).await else {
+        return Ok(None);
+    };
+    let plan = plan?;
+    if let Some(hint) = http_address_hint(env(HTTP_ADDRESS).as_deref()) {
+        terminal.note(Style::Warn, &format!("no fleet was found, so this command starts its own; {hint}"));
+    }
+    note_model(terminal, plan.choice());
+    let files = format!("tools read {} and write {}", plan.root().display(), plan.out().display());
+    terminal.note(Style::Faint, &files);
+    let Some(fleet) = interrupts.run_until_interrupted(LocalFleet::start(plan)).await else { return Ok(None) };
+    let mut fleet = fleet?;
+    // Other terminals find the fleet by its run file, and can answer the gates of the session.
+    fleet.announce_for_one_session()?;
+    if let Some(console) = fleet.console() {
+        terminal.note(Style::Faint, &format!("console {console} until this command ends"));
+    }
+    Ok(Some(fleet))
+}
+
+/// Refuses --root and --out for a running fleet: they are settings of the process that runs the tools.
+pub(super) fn refuse_files(files: &Files, url: &str) -> Result<(), CommandFailure> {
+    if files.root.is_none() && files.out.is_none() {
+        return Ok(());
+    }
+    let message = "--root and --out belong to the fleet that runs the tools, and one runs already";
+    Err(CommandFailure::usage(ErrorCode::BadRequest, message)
+        .at(url)
+        .help("leave them out, or start the fleet with them: `ailoop up --root DIR --out DIR`"))
+}
+
+/// Prints which model is used; as a warning if replies come from a script.
+pub(super) fn note_model(terminal: &Terminal, choice: &ModelChoice) {
+    let style = if choice.is_rehearsal() { Style::Warn } else { Style::Faint };
+    terminal.note(style, &format!("model {}: {}", choice.model, choice.reason));
+}
