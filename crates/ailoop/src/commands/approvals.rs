@@ -11,6 +11,7 @@ use super::control::note_result;
 use super::fleet_location::connect;
 use super::lists::fetch_tools_of;
 use super::output::{finish, format_table, json_lines, shorten};
+use super::session_reference::resolve_session;
 use crate::args::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, GateArgs};
 use crate::client::{self, EdgeClient, bounded, command_id};
 use crate::failure::{CommandFailure, Exit};
@@ -133,7 +134,7 @@ async fn check_arguments(client: &EdgeClient, tool: &str, arguments: &str) -> Re
 
 /// Finds the open gate that the command line names; refuses it if its arguments have another hash.
 async fn find_gate(client: &EdgeClient, args: &GateArgs) -> Result<Gate, CommandFailure> {
-    let session_id = client::session_id(&args.session)?;
+    let session_id = resolve_session(client, &args.session).await?;
     let mut open = fetch_gates(client, session_id.clone()).await?;
     let closed = || {
         let message =

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::fleet_location::connect;
 use super::output::finish;
 use super::selection::{confirm, list_selected};
+use super::session_reference::resolve_session;
 use super::settings::session_options;
 use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs};
 use crate::client::{self, EdgeClient, bounded, command_id};
@@ -32,8 +33,9 @@ pub(super) async fn control_session(
     let Some(session) = &args.session else { return control_selected(verb, args, terminal).await };
     let session_id = client::session_id(session)?;
     let client = connect(&args.target).await?;
-    let reply = verb.send(&client, session_id, &args.reason).await?;
-    note_result(terminal, session, verb.done(), &reply);
+    let session_id = resolve_session(&client, &session_id).await?;
+    let reply = verb.send(&client, session_id.clone(), &args.reason).await?;
+    note_result(terminal, &session_id, verb.done(), &reply);
     Ok(Exit::Done)
 }
 
@@ -106,6 +108,7 @@ pub(super) async fn send_message(args: &SendArgs, terminal: &Terminal) -> Result
     let session_id = client::session_id(&args.session)?;
     let text = text_argument::read_text(&args.text, std::io::stdin())?;
     let client = connect(&args.target).await?;
+    let session_id = resolve_session(&client, &session_id).await?;
     let mode = args.mode.as_str().to_owned();
     let request = bounded(SendRequest { session_id, command_id: command_id(), text, mode, ..SendRequest::default() });
     let reply = client.sessions().send(request).await.map_err(|status| client.failure(&status))?;
@@ -119,6 +122,7 @@ pub(super) async fn fork_session(args: &ForkArgs, terminal: &Terminal) -> Result
     let session_id = args.name.as_deref().map_or_else(|| Ok(command_id()), client::session_id)?;
     let prompt = args.prompt.as_deref().map(|prompt| text_argument::read_text(prompt, std::io::stdin())).transpose()?;
     let client = connect(&args.target).await?;
+    let from = resolve_session(&client, &from).await?;
     let options = serde_json::json!({"resume_from": {"session_id": from, "at": args.at}});
     let request = bounded(StartRequest {
         session_id: session_id.clone(),
@@ -154,6 +158,7 @@ pub(super) async fn configure_session(args: &ConfigureArgs, terminal: &Terminal)
         return Err(CommandFailure::usage(ErrorCode::BadRequest, message));
     }
     let client = connect(&args.target).await?;
+    let session_id = resolve_session(&client, &session_id).await?;
     let request = bounded(ConfigureRequest {
         session_id,
         command_id: command_id(),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::fleet_location::connect;
 use super::output::{finish, format_table};
+use super::session_reference::resolve_session;
 use crate::args::{DecisionsArgs, ReplayArgs};
 use crate::client::{self, EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
@@ -50,6 +51,7 @@ struct ReplayDifference {
 pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session_id = client::session_id(&args.session)?;
     let client = connect(&args.target).await?;
+    let session_id = resolve_session(&client, &session_id).await?;
     let request = bounded(ReplayRequest { session_id, at: args.at, no_commits: false });
     let reply = client.sessions().replay(request).await.map_err(|status| client.failure(&status))?.into_inner();
     let report: ReplayReport = read_answer(&reply.json)?;
@@ -123,7 +125,7 @@ pub(super) async fn fetch_events(
     client: &EdgeClient,
     session: &str,
 ) -> Result<Vec<(ParsedNotification, Event)>, CommandFailure> {
-    let session_id = client::session_id(session)?;
+    let session_id = resolve_session(client, session).await?;
     let request = bounded(SessionRequest { session_id: session_id.clone() });
     let info = client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner();
     let mut stream = SessionStream::new(client.clone(), &session_id, 1, false);

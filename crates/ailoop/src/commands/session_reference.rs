@@ -8,6 +8,8 @@ use crate::failure::CommandFailure;
 
 /// Characters of a generated id: nobody shortens one and still writes so many.
 const GENERATED_ID_CHARS: usize = 36;
+/// Fewest characters that stand for a longer id: a shorter one is more likely to be a mistake.
+const BEGINNING_CHARS_MIN: usize = 4;
 /// Sessions that a failure names.
 const NAMED_MAX: usize = 5;
 /// Sessions that are searched for a beginning.
@@ -17,7 +19,7 @@ const SEARCHED_MAX: u32 = 100;
 /// itself fails.
 pub(super) async fn resolve_session(client: &EdgeClient, text: &str) -> Result<String, CommandFailure> {
     let id = client::session_id(text)?;
-    if id.len() >= GENERATED_ID_CHARS {
+    if !(BEGINNING_CHARS_MIN..GENERATED_ID_CHARS).contains(&id.len()) {
         return Ok(id);
     }
     match client.sessions().get(bounded(SessionRequest { session_id: id.clone() })).await {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::fleet_location::connect;
 use super::output::finish;
+use super::session_reference::resolve_session;
 use crate::args::TraceArgs;
 use crate::client::{self, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
@@ -87,6 +88,7 @@ impl TraceSpan {
 pub(super) async fn show_trace(args: &TraceArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session_id = client::session_id(&args.session)?;
     let client = connect(&args.target).await?;
+    let session_id = resolve_session(&client, &session_id).await?;
     let request = bounded(SessionRequest { session_id });
     let reply = client.sessions().trace(request).await.map_err(|status| client.failure(&status))?.into_inner();
     if args.json {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 
 use super::fleet_location::connect;
+use super::session_reference::resolve_session;
 use crate::args::TranscriptArgs;
 use crate::client::{self, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
@@ -18,6 +19,7 @@ const ARGUMENTS_CHARS_MAX: usize = 200;
 pub(super) async fn print_transcript(args: &TranscriptArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let session_id = client::session_id(&args.session)?;
     let client = connect(&args.target).await?;
+    let session_id = resolve_session(&client, &session_id).await?;
     let (mut after, mut is_empty, mut is_incomplete) = (0, true, false);
     loop {
         let request = bounded(TranscriptRequest { session_id: session_id.clone(), after, limit: 0 });

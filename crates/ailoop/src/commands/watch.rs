@@ -2,6 +2,7 @@
 
 use super::conversation::{FleetLifetime, RESTORED, add_reattach_help, report_outage};
 use super::fleet_location::connect;
+use super::session_reference::resolve_session;
 use crate::args::WatchArgs;
 use crate::client;
 use crate::completion::{CompletionTracker, WaitTarget};
@@ -17,6 +18,7 @@ pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Resu
     let session = client::session_id(&args.session)?;
     let mut interrupts = Interrupts::listen()?;
     let client = connect(&args.target).await?;
+    let session = resolve_session(&client, &session).await?;
     let mut stream = SessionStream::new(client, &session, args.from, true);
     let mut tracker = CompletionTracker::new(WaitTarget::SessionEnd);
     let mut renderer = SessionRenderer::new(&session, terminal.layout(), true);
