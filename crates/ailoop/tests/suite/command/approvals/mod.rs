@@ -1,8 +1,6 @@
 //! Gates of a run without a terminal.
 
-use std::time::{Duration, Instant};
-
-use crate::command::world::{World, exit_code, text};
+use crate::command::world::{World, exit_code, text, wait_until};
 
 #[test]
 fn approval_without_terminal_exits_with_4() {
@@ -35,10 +33,25 @@ fn timeout_at_approval_is_wall_clock() {
     let world = World::new();
     world.require_approval_for_writes();
     let fleet = world.start_fleet();
-    let began = Instant::now();
-    let run = world.output(&["run", "--approve", "wait", "--timeout", "3", "survey"]);
+    // The gate is open before the command with the timeout begins. Otherwise a slow machine might reach the session's
+    // own limit before the gate.
+    let mut asking = world.spawn(&["run", "--session", "s", "--approve", "wait", "survey"]);
+    asking.read_stderr_until("waits for approval");
+    let run = world.output(&["run", "--session", "s", "--approve", "wait", "--timeout", "1", "next"]);
     assert_eq!(exit_code(&run), 124, "{}", text(&run.stderr));
     assert!(text(&run.stderr).contains("no end within --timeout"), "{}", text(&run.stderr));
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert_eq!(asking.end("INT"), Some(130));
+    assert_eq!(fleet.end("TERM"), Some(0));
+}
+
+#[test]
+fn timeout_of_a_new_session_ends_it() {
+    let world = World::new();
+    world.require_approval_for_writes();
+    let fleet = world.start_fleet();
+    // The limit of the session or that of the command ends it: which one is first depends on the machine.
+    let run = world.output(&["run", "--approve", "wait", "--timeout", "1", "survey"]);
+    assert_eq!(exit_code(&run), 124, "{}", text(&run.stderr));
+    wait_until("the session has ended", || text(&world.output(&["sessions"]).stdout).contains("ended"));
     assert_eq!(fleet.end("TERM"), Some(0));
 }
