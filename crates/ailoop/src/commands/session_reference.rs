@@ -1,4 +1,4 @@
-//! Sessions as people name them: by id, by the beginning of an id, or as the newest one.
+//! Sessions as people name them: by id, by the beginning of a generated id, or as the newest one.
 
 use contract::ErrorCode;
 use proto::{ListRequest, SessionRequest};
@@ -29,7 +29,14 @@ pub(super) async fn resolve_session(client: &EdgeClient, text: &str) -> Result<S
     }
     let request = ListRequest { limit: SEARCHED_MAX, text: id.clone(), ..ListRequest::default() };
     let found = list(client, request).await?;
-    choose(&id, found.into_iter().filter(|known| known.starts_with(&id)).collect())
+    choose(&id, found.into_iter().filter(|known| is_shortened(known, &id)).collect())
+}
+
+/// Whether a text is the beginning of this id. Only generated ids are shortened: `s1` never stands for `s10`.
+fn is_shortened(id: &str, text: &str) -> bool {
+    let is_digest = |rest: &str| rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_generated = uuid::Uuid::try_parse(id).is_ok() || id.strip_prefix("chat-").is_some_and(is_digest);
+    is_generated && id.starts_with(text)
 }
 
 /// Returns the id of the newest session.
@@ -61,6 +68,14 @@ fn choose(text: &str, mut found: Vec<String>) -> Result<String, CommandFailure> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_generated_ids_are_shortened() {
+        let generated = "01a21797-7c14-70e7-869b-6a0b2b14e2cd";
+        assert!(is_shortened(generated, "01a21797-7c14") && !is_shortened(generated, "7c14"));
+        assert!(is_shortened("chat-2e847cc85474f77d2d33714fc9030fb4", "chat-2e84"));
+        assert!(!is_shortened("gone-c1", "gone") && !is_shortened("chat-with-anna", "chat"));
+    }
 
     #[test]
     fn beginning_of_one_id_is_that_session() {
