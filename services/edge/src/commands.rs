@@ -6,7 +6,7 @@ use bus::{Bus, BusError, Inbox, Read, SendOutcome};
 use contract::backoff::Backoff;
 use contract::client_tool::AnswerToolCall;
 use contract::command::{
-    Answer, Command, CommandAck, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
+    Answer, Command, CommandAck, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Verb,
 };
 use contract::commit::{Commit, Phase};
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
@@ -94,27 +94,6 @@ struct CommandOutcome {
 }
 
 impl SessionApi {
-    /// Starts a session. The composer checks agent and model first, so that a wrong name is refused at once.
-    pub(crate) async fn start(
-        &self,
-        caller: &ApiCaller,
-        request: CommandRequest<Start>,
-    ) -> Result<PendingCommand, ApiError> {
-        // Only the names are checked, so the composer needs none of the parts.
-        let check = ComposeRequest {
-            include_tools: false,
-            include_shared: false,
-            only_tools: None,
-            ..ComposeRequest::of_start(caller.tenant.clone(), &request.body, Vec::new())
-        };
-        if let Some(resumed) = &request.body.resume_from {
-            self.check_reach(caller, resumed.session_id.as_str()).await?;
-        }
-        // A start that resumes another session takes its agent and model, which only the loop reads.
-        let check = request.body.resume_from.is_none().then_some(check);
-        self.submit(caller, Verb::Start, request, check).await
-    }
-
     pub(crate) async fn send(
         &self,
         caller: &ApiCaller,
@@ -196,41 +175,54 @@ impl SessionApi {
         self.submit(caller, Verb::Configure, request, None).await
     }
 
-    async fn submit<T: Serialize>(
+    /// Sends a command. The composer checks the names in `check` meanwhile.
+    pub(crate) async fn submit<T: Serialize>(
         &self,
         caller: &ApiCaller,
         verb: Verb,
         request: CommandRequest<T>,
         check: Option<ComposeRequest>,
     ) -> Result<PendingCommand, ApiError> {
-        let bus = self.bus().clone();
-        let CommandRequest { session, id, is_awaited, body } = request;
-        let key = SessionKey { tenant: caller.tenant.clone(), session };
-        let pending = |state| PendingCommand { bus: bus.clone(), key: key.clone(), verb, id: id.clone(), state };
-
+        let bus = self.bus();
+        let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
         // Nothing of this waits for the other; the agent is checked in vain only where a start is repeated.
-        let (state, inbox, composed) =
-            tokio::join!(self.check_session_state(&key, verb, &id), load_inbox(&bus, &key), async {
-                match &check {
-                    Some(check) => Some(compose(&bus, check).await),
-                    None => None,
-                }
-            });
+        let checking_state = self.check_session_state(&key, verb, &request.id);
+        let (state, inbox, agent) =
+            tokio::join!(checking_state, load_inbox(bus, &key), self.check_names(check.as_ref()));
         let (state, inbox) = (state?, inbox?);
         if let SessionState::EndedHandled(outcome) = state {
-            return Ok(pending(PendingState::Handled(outcome)));
+            let state = PendingState::Handled(outcome);
+            return Ok(PendingCommand { bus: bus.clone(), key, verb, id: request.id, state });
         }
         let is_new = matches!(state, SessionState::NotStarted) && !inbox.has_start;
         // Every command but `start` needs a session. A stored start is enough: it is handled before this command.
         if is_new && verb != Verb::Start {
             return Err(SessionApi::unknown_session(&key));
         }
-        if let (SessionState::NotStarted, Some(composed)) = (state, composed) {
-            check_agent(caller, composed?.agent.id.as_str())?;
+        if let SessionState::NotStarted = state
+            && let Some(agent) = agent?
+        {
+            check_agent(caller, &agent)?;
         }
-        if inbox.commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
-            let message = format!("{} commands wait for session {} already", inbox.commands, key.session);
+        self.store_command(caller, verb, request, Examined { is_new, commands: inbox.commands }).await
+    }
+
+    /// Admits a command, and stores it in the inbox of its session.
+    pub(crate) async fn store_command<T: Serialize>(
+        &self,
+        caller: &ApiCaller,
+        verb: Verb,
+        request: CommandRequest<T>,
+        examined: Examined,
+    ) -> Result<PendingCommand, ApiError> {
+        let bus = self.bus().clone();
+        let CommandRequest { session, id, is_awaited, body } = request;
+        let key = SessionKey { tenant: caller.tenant.clone(), session };
+        let pending = |state| PendingCommand { bus: bus.clone(), key: key.clone(), verb, id: id.clone(), state };
+        let Examined { is_new, commands } = examined;
+        if commands >= WAITING_COMMANDS_MAX && verb != Verb::Stop {
+            let message = format!("{commands} commands wait for session {} already", key.session);
             return Err(ApiError::new(ErrorCode::TooManyWaiting, message).with_retry_after(WAITING_RETRY_AFTER));
         }
 
@@ -299,6 +291,20 @@ impl SessionApi {
     }
 }
 
+/// What was read of a session before a command is sent to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Examined {
+    /// Neither the log nor the inbox has a start.
+    is_new: bool,
+    /// Commands that wait in the inbox.
+    commands: usize,
+}
+
+impl Examined {
+    /// Nothing is there of the session.
+    pub(crate) const UNUSED: Self = Self { is_new: true, commands: 0 };
+}
+
 /// State of a session before a command is sent to it.
 #[derive(Debug)]
 enum SessionState {
@@ -344,6 +350,14 @@ impl SessionApi {
 }
 
 impl PendingCommand {
+    /// Sequence in the control stream; nothing if the same command waited already, or if nobody waits for this one.
+    pub(crate) fn stored_seq(&self) -> Option<u64> {
+        match &self.state {
+            PendingState::AwaitingCommit(wait) => wait.control_seq,
+            PendingState::Accepted | PendingState::Handled(_) => None,
+        }
+    }
+
     /// Waits for the commit until the deadline; after it the answer is `done: false`, which means stored.
     pub(crate) async fn wait(self) -> Result<CommandReply, ApiError> {
         let handled = match self.state {

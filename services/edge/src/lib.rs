@@ -29,6 +29,7 @@ mod request_trace;
 mod session_api;
 mod session_index;
 mod session_log;
+mod starts;
 mod stats;
 mod tenants;
 mod turn;

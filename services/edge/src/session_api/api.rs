@@ -21,6 +21,7 @@ use crate::fleet_metrics;
 use crate::method::Method;
 use crate::params::{self, CommandBody, CommandRequest, UnvalidatedCommand};
 use crate::session_log::fold_session;
+use crate::starts::AcceptedNames;
 use crate::tenants::{TenantState, Tenants};
 use crate::watch::feed::Feeds;
 
@@ -38,6 +39,7 @@ struct Inner {
     bus: Bus,
     replica_id: CommandId,
     command_waiters: CommandWaiters,
+    accepted_names: AcceptedNames,
     feeds: Feeds,
     tasks: Tasks,
     draining: CancellationToken,
@@ -74,6 +76,7 @@ impl SessionApi {
                 bus,
                 replica_id,
                 command_waiters,
+                accepted_names: AcceptedNames::default(),
                 feeds,
                 tasks,
                 draining,
@@ -214,6 +217,10 @@ impl SessionApi {
 
     pub(crate) fn command_waiters(&self) -> &CommandWaiters {
         &self.inner.command_waiters
+    }
+
+    pub(crate) fn accepted_names(&self) -> &AcceptedNames {
+        &self.inner.accepted_names
     }
 
     pub(crate) fn feeds(&self) -> &Feeds {

@@ -18,6 +18,7 @@ use crate::commands::CommandReply;
 use crate::method::Method;
 use crate::params::{self, UnvalidatedCommand};
 use crate::session_api::SessionApi;
+use crate::starts::ChosenId;
 
 /// Sessions of one name, of which all but the last have ended.
 pub(crate) const GENERATIONS_MAX: u32 = 16;
@@ -143,9 +144,18 @@ async fn start_own_session(
     start: Start,
     identity: &RequestIdentity,
 ) -> Result<CommandReply, ApiError> {
-    let id = choose_id(api, caller, identity, None).await?;
-    api.feeds().prepare(&SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(&id)? });
-    send_start(api, caller, &id, &id, start).await
+    if let Some(id) = identity.likely_id()
+        && let Some(reply) = Box::pin(api.start_at_once(caller, &id, &start)).await?
+    {
+        return Ok(reply);
+    }
+    let choosing = async {
+        let chosen = choose(api, caller, identity, None).await?;
+        let session = params::parse_session_id(&chosen.id)?;
+        api.feeds().prepare(&SessionKey { tenant: caller.tenant.clone(), session });
+        Ok(chosen)
+    };
+    Box::pin(api.start_chosen(caller, start, choosing)).await?.wait().await
 }
 
 /// Whether an earlier try of a request has sent its message to a session.
@@ -406,14 +416,24 @@ async fn send_start(
     Box::pin(api.start(caller, start)).await?.wait().await
 }
 
-/// Chooses the id of a request: that of its earlier try, or the first that is free. It is the id of a message in a session,
-/// or else that of a session.
+/// As [`choose`], where it does not matter whether the id was used.
 async fn choose_id(
     api: &SessionApi,
     caller: &ApiCaller,
     identity: &RequestIdentity,
     session: Option<&SessionId>,
 ) -> Result<String, ApiError> {
+    Ok(choose(api, caller, identity, session).await?.id)
+}
+
+/// Chooses the id of a request: that of its earlier try, or the first that is free. It is the id of a message in a session,
+/// or else that of a session.
+async fn choose(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    identity: &RequestIdentity,
+    session: Option<&SessionId>,
+) -> Result<ChosenId, ApiError> {
     let mut free = None;
     for ids in identity.ids() {
         let mut last = None;
@@ -432,10 +452,10 @@ async fn choose_id(
             break;
         }
         if let Some(earlier) = last {
-            return Ok(earlier);
+            return Ok(ChosenId { id: earlier, is_unused: false });
         }
     }
-    free.ok_or_else(|| {
+    free.map(|id| ChosenId { id, is_unused: true }).ok_or_else(|| {
         let message =
             "too many equal requests in a quarter of an hour: name a session of its own for each conversation";
         ApiError::new(ErrorCode::Overloaded, message)

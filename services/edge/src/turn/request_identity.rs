@@ -52,6 +52,11 @@ impl RequestIdentity {
         self.is_retry
     }
 
+    /// Returns the id of a request that says nothing of being a repetition, unless an equal one came before.
+    pub(super) fn likely_id(&self) -> Option<String> {
+        (!self.is_retry).then(|| self.id(self.windows[0], 0))
+    }
+
     /// Returns the ids that the request has if no other one is equal to it.
     pub(super) fn first_ids(&self) -> impl Iterator<Item = String> {
         self.windows.into_iter().map(|window| self.id(window, 0))

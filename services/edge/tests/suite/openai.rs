@@ -1,9 +1,14 @@
 //! Chat completions: a request is a turn, a repeated request is the same turn, and errors have their form.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::Read;
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use serde_json::{Value, json};
 
-use crate::support::Fixture;
 use crate::support::http::{Http, SseReader, read};
+use crate::support::{Fixture, config};
 
 const PATH: &str = "/openai/v1/chat/completions";
 
@@ -50,6 +55,34 @@ async fn completion_is_the_answer_of_a_new_session() {
     assert_eq!(answer["usage"]["total_tokens"], 10);
     send(&http, &request("Hi"), &[]).await;
     assert_eq!(count_sessions(&http).await, 2, "an equal request is another conversation");
+}
+
+/// Reads of a log at its leader come late: when the loop has handled what was sent meanwhile.
+struct LateHeads;
+
+impl Faults for LateHeads {
+    fn decide(&self, op: Operation<'_>) -> Fault {
+        let is_head = op.action == Action::Last(Read::Leader) && op.subject.starts_with("ai_loop.log.");
+        if is_head { Fault::Delay(Duration::from_millis(200)) } else { Fault::None }
+    }
+}
+
+#[tokio::test]
+async fn each_request_has_one_session_also_when_the_log_is_read_after_its_start() {
+    let fixture = Fixture::on(MemoryServer::with_faults(Arc::new(LateHeads)), config()).await;
+    fixture.fake_loop.reply_with("Good day.").await;
+    let http = Http::new(fixture.edge.addresses().ws, None);
+    let mut ids = Vec::new();
+    // Once the agent is known, a start is sent while the log is read.
+    for text in ["One", "Two", "Three", "Two"] {
+        let (status, answer) = send(&http, &request(text), &[]).await;
+        assert_eq!((status, &answer["choices"][0]["message"]["content"]), (200, &json!("Good day.")), "{answer}");
+        ids.push(answer["id"].as_str().unwrap().to_owned());
+        assert_eq!(count_sessions(&http).await, ids.len());
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
 }
 
 #[tokio::test]

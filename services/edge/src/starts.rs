@@ -1,0 +1,172 @@
+//! Starts of sessions. The composer checks agent and model first, so that a wrong name is refused at once.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use bus::Read;
+use contract::command::{Start, Verb};
+use contract::compose::ComposeRequest;
+use contract::event::{InputKind, InputRef};
+use contract::subject::SessionKey;
+use contract::{CommandId, Json};
+use tokio::time::Instant;
+
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::commands::{CommandReply, Examined, PendingCommand, check_agent, compose};
+use crate::fair_queue::RequestCost;
+use crate::params::{CommandRequest, UnvalidatedCommand};
+use crate::session_api::SessionApi;
+use crate::session_log::fold_session;
+
+/// How long names that the composer accepted are not checked again. If they are gone meanwhile, the loop refuses the
+/// start.
+const ACCEPTED_FOR: Duration = Duration::from_secs(10);
+/// Accepted names that are kept, and the largest request of a check that is kept with its answer.
+const NAMES_MAX: usize = 256;
+const CHECK_BYTES_MAX: usize = 4096;
+
+/// The id that a request chose for a session of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ChosenId {
+    pub(crate) id: String,
+    /// No session had it an instant ago. Otherwise an earlier try of the request may have started it.
+    pub(crate) is_unused: bool,
+}
+
+/// Agents and models that the composer accepted lately, by the request that named them.
+#[derive(Debug, Default)]
+pub(crate) struct AcceptedNames(Mutex<HashMap<Box<str>, AcceptedAgent>>);
+
+#[derive(Debug)]
+struct AcceptedAgent {
+    agent: String,
+    until: Instant,
+}
+
+impl AcceptedNames {
+    /// Returns the agent of a check that had the same answer a moment ago.
+    fn get(&self, check: &ComposeRequest) -> Option<String> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let accepted = names.get(Json::of(check).get())?;
+        (Instant::now() < accepted.until).then(|| accepted.agent.clone())
+    }
+
+    fn put(&self, check: &ComposeRequest, agent: &str) {
+        let check = Json::of(check);
+        if check.get().len() > CHECK_BYTES_MAX {
+            return;
+        }
+        let now = Instant::now();
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= NAMES_MAX {
+            names.retain(|_, accepted| now < accepted.until);
+        }
+        if names.len() < NAMES_MAX {
+            names.insert(check.get().into(), AcceptedAgent { agent: agent.to_owned(), until: now + ACCEPTED_FOR });
+        }
+    }
+}
+
+impl SessionApi {
+    /// Starts a session under the id that its client chose.
+    pub(crate) async fn start(
+        &self,
+        caller: &ApiCaller,
+        request: CommandRequest<Start>,
+    ) -> Result<PendingCommand, ApiError> {
+        if let Some(resumed) = &request.body.resume_from {
+            self.check_reach(caller, resumed.session_id.as_str()).await?;
+        }
+        let check = name_check(caller, &request.body);
+        self.submit(caller, Verb::Start, request, check).await
+    }
+
+    /// Starts a session under the id that `choose` returns. While it looks for one, the composer checks agent and model.
+    pub(crate) async fn start_chosen(
+        &self,
+        caller: &ApiCaller,
+        start: Start,
+        choose: impl Future<Output = Result<ChosenId, ApiError>>,
+    ) -> Result<PendingCommand, ApiError> {
+        let check = name_check(caller, &start);
+        let (chosen, agent) = tokio::join!(choose, self.check_names(check.as_ref()));
+        let ChosenId { id, is_unused } = chosen?;
+        let request = self.validate_command(caller, UnvalidatedCommand::new(&id, &id, true, start)?).await?;
+        if !is_unused {
+            return self.start(caller, request).await;
+        }
+        if let Some(resumed) = &request.body.resume_from {
+            self.check_reach(caller, resumed.session_id.as_str()).await?;
+        }
+        let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
+        if let Some(agent) = agent? {
+            check_agent(caller, &agent)?;
+        }
+        self.store_command(caller, Verb::Start, request, Examined::UNUSED).await
+    }
+
+    /// Starts a session under an id that hardly any session has, and looks meanwhile whether one has it. Returns nothing
+    /// if so, or if the composer has to check the names first: a start that is refused leaves a log behind.
+    pub(crate) async fn start_at_once(
+        &self,
+        caller: &ApiCaller,
+        id: &str,
+        start: &Start,
+    ) -> Result<Option<CommandReply>, ApiError> {
+        let Some(agent) = name_check(caller, start).and_then(|check| self.accepted_names().get(&check)) else {
+            return Ok(None);
+        };
+        check_agent(caller, &agent)?;
+        let request = UnvalidatedCommand::new(id, id, true, start.clone())?;
+        let request = self.validate_command(caller, request).await?;
+        let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
+        let command = request.id.clone();
+        let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
+        self.feeds().prepare(&key);
+        let storing = self.store_command(caller, Verb::Start, request, Examined::UNUSED);
+        let (head, pending) = tokio::join!(self.bus().head(&key, Read::Leader), storing);
+        let (head, pending) = (head?, pending?);
+        // An earlier start of this id waits.
+        let Some(seq) = pending.stored_seq() else { return Ok(None) };
+        let is_ours = match head {
+            None => true,
+            Some(head) if head.meta.control_seq < seq => false,
+            Some(_) => self.began_with(&key, &command, seq).await?,
+        };
+        if is_ours { pending.wait().await.map(Some) } else { Ok(None) }
+    }
+
+    /// Whether the start in the log of a session is the one that the control stream has at `seq`.
+    async fn began_with(&self, key: &SessionKey, command: &CommandId, seq: u64) -> Result<bool, ApiError> {
+        let Some(commits) = self.bus().load_latest(key).await? else { return Ok(true) };
+        let input = InputRef { kind: InputKind::Control(Verb::Start), id: command.clone() };
+        let Some(slot) = fold_session(key, &commits)?.handled(&input) else { return Ok(true) };
+        let commit = self.bus().commit_at(key, slot).await?;
+        Ok(commit.is_some_and(|commit| commit.meta.control_seq == seq))
+    }
+
+    /// Asks the composer whether it knows the names of a start; returns the agent.
+    pub(crate) async fn check_names(&self, check: Option<&ComposeRequest>) -> Result<Option<String>, ApiError> {
+        let Some(check) = check else { return Ok(None) };
+        let names = self.accepted_names();
+        if let Some(agent) = names.get(check) {
+            return Ok(Some(agent));
+        }
+        let agent = compose(self.bus(), check).await?.agent.id.to_string();
+        names.put(check, &agent);
+        Ok(Some(agent))
+    }
+}
+
+/// The request by which the composer tells whether it knows agent and model of a start. Only the names are checked, so
+/// it needs none of the parts. A start that resumes another session takes its agent and model, which only the loop reads.
+fn name_check(caller: &ApiCaller, start: &Start) -> Option<ComposeRequest> {
+    start.resume_from.is_none().then(|| ComposeRequest {
+        include_tools: false,
+        include_shared: false,
+        only_tools: None,
+        ..ComposeRequest::of_start(caller.tenant.clone(), start, Vec::new())
+    })
+}
