@@ -310,6 +310,11 @@ impl DecisionBuilder<'_> {
         if let Some(last) = turn.last_step {
             return self.no_last_word(report, kind, message, last.limit);
         }
+        // A call never gets more time than its turn has left: then it is the turn's limit that it ran into.
+        if kind == FailureKind::TimedOut && turn.clock.deadline_from(self.at) <= self.at {
+            self.attempt_failed(report, kind, message, None);
+            return self.end_at_limit(StopReason::Timeout);
+        }
         let retries = self.state.setup.as_ref().map_or(0, |setup| setup.agent.continuation.retries);
         let retry_at = (kind.is_retryable() && turn.retries < retries).then(|| {
             let salt = format!("{}.{}", report.meta.call, report.meta.attempt);

@@ -48,6 +48,25 @@ fn fallbacks_take_over_in_their_order_and_only_for_the_turn() {
 }
 
 #[test]
+fn call_that_used_up_the_time_of_its_turn_ends_it_at_its_limit() {
+    let begun = |on_error| {
+        let continuation = ContinuationSettings { timeout: 5, ..cast(on_error).continuation };
+        Talk::cast(Cast { continuation, ..cast(on_error) })
+    };
+    for on_error in [OnError::End, OnError::Ask, OnError::Fallback] {
+        let mut talk = begun(on_error);
+        // The gateway reports the end of the call before the timer of the turn fires.
+        talk.now += 5_000;
+        talk.fail(FailureKind::TimedOut);
+        assert_eq!((talk.stop_reason(), errors(&talk)), (Some("timeout"), 0));
+    }
+    let mut early = begun(OnError::End);
+    early.now += 1_000;
+    early.fail(FailureKind::TimedOut);
+    assert_eq!(early.stop_reason(), None, "it is tried again");
+}
+
+#[test]
 fn fallback_is_called_with_its_own_parameters() {
     let own =
         ModelRequests { parameters: Map::from_iter([("effort".to_owned(), json!("low"))]), tool_choice: Vec::new() };
