@@ -40,6 +40,9 @@ pub struct RunArgs {
     /// Print every event as a line of JSON
     #[arg(long)]
     pub json: bool,
+    /// Keep a fleet that the command started, and its console, until Ctrl-C
+    #[arg(long)]
+    pub stay: bool,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

@@ -37,6 +37,11 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
         }
         Err(failure) => Err(failure),
     };
+    if args.stay && matches!(exit, Ok(code) if code != Exit::Interrupted) {
+        let stays = fleet.console().map_or_else(|| "the fleet stays".to_owned(), |console| format!("console {console}"));
+        terminal.note(Style::Plain, &format!("{stays} until Ctrl-C"));
+        interrupts.next().await;
+    }
     // Another Ctrl-C skips the drain: NATS redelivers unacknowledged messages at the next start.
     let _drained = interrupts.run_until_interrupted(fleet.drain()).await;
     exit

@@ -30,6 +30,17 @@ fn run_without_fleet_starts_one_and_prints_answer() {
 }
 
 #[test]
+fn run_that_stays_keeps_its_fleet_until_ctrl_c() {
+    let world = World::new();
+    let mut run = world.spawn(&["run", "--stay", "--model", "rehearsal", "survey"]);
+    run.read_stderr_until("until Ctrl-C");
+    let listed = world.output(&["sessions"]);
+    assert!(exit_code(&listed) == 0 && text(&listed.stdout).contains("ended"), "{listed:?}");
+    assert_eq!(run.end("INT"), Some(0));
+    world.wait_for_nats_end();
+}
+
+#[test]
 fn gate_of_own_fleet_is_answered_from_another_terminal() {
     let world = World::new();
     world.require_approval_for_writes();
