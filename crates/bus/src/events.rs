@@ -23,6 +23,15 @@ impl Bus {
         Ok(futures::stream::select(one, two).boxed())
     }
 
+    /// As [`Bus::events`], of a session that is about to be started over this connection: the server takes what is sent
+    /// over one connection in order, so there is nothing to wait for.
+    pub async fn events_of_new(&self, key: &SessionKey) -> Result<Subscription, BusError> {
+        let [one, two] = subject::viewer(key);
+        let one = self.transport().subscribe(&one, None).await?;
+        let two = self.transport().subscribe(&two, None).await?;
+        Ok(futures::stream::select(one, two).boxed())
+    }
+
     /// One topic of every session of a tenant.
     pub async fn topic(&self, tenant: &TenantId, topic: Topic) -> Result<Subscription, BusError> {
         self.listen(&subject::tenant_topic(tenant, topic), None).await

@@ -104,6 +104,8 @@ impl SessionApi {
         if let Some(agent) = agent? {
             check_agent(caller, &agent)?;
         }
+        let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
+        self.feeds().follow_new(&key).await?;
         self.store_command(caller, Verb::Start, request, Examined::UNUSED).await
     }
 
@@ -124,7 +126,7 @@ impl SessionApi {
         let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
         let command = request.id.clone();
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
-        self.feeds().prepare(&key);
+        self.feeds().follow_new(&key).await?;
         let storing = self.store_command(caller, Verb::Start, request, Examined::UNUSED);
         let (head, pending) = tokio::join!(self.bus().head(&key, Read::Leader), storing);
         let (head, pending) = (head?, pending?);

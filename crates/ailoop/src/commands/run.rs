@@ -38,7 +38,8 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
         Err(failure) => Err(failure),
     };
     if args.stay && matches!(exit, Ok(code) if code != Exit::Interrupted) {
-        let stays = fleet.console().map_or_else(|| "the fleet stays".to_owned(), |console| format!("console {console}"));
+        let stays =
+            fleet.console().map_or_else(|| "the fleet stays".to_owned(), |console| format!("console {console}"));
         terminal.note(Style::Plain, &format!("{stays} until Ctrl-C"));
         interrupts.next().await;
     }

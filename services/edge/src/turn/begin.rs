@@ -137,7 +137,7 @@ pub(crate) async fn begin_turn(
     Ok(BegunTurn { session_id, slot, seq, start })
 }
 
-/// Starts the session of a request, and subscribes to its events meanwhile: its turn is followed next.
+/// Starts the session of a request. Its events are kept, since its turn is followed next.
 async fn start_own_session(
     api: &SessionApi,
     caller: &ApiCaller,
@@ -149,12 +149,7 @@ async fn start_own_session(
     {
         return Ok(reply);
     }
-    let choosing = async {
-        let chosen = choose(api, caller, identity, None).await?;
-        let session = params::parse_session_id(&chosen.id)?;
-        api.feeds().prepare(&SessionKey { tenant: caller.tenant.clone(), session });
-        Ok(chosen)
-    };
+    let choosing = choose(api, caller, identity, None);
     Box::pin(api.start_chosen(caller, start, choosing)).await?.wait().await
 }
 

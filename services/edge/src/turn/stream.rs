@@ -54,7 +54,7 @@ impl TurnStream {
     ) -> Result<Self, ApiError> {
         let BegunTurn { session_id, seq, start, .. } = begun.clone();
         let watch = WatchParams { session_id: session_id.clone(), from_seq: seq + 1, no_chunks: !has_chunks };
-        let (_, events) = api.open_stream(caller, &watch).await?;
+        let events = api.open_begun_stream(caller, &watch).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
         let waiting = match start {
             TurnStart::Running => None,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use contract::ErrorCode;
+use contract::subject::SessionKey;
 
-use super::viewer::WatchReply;
+use super::viewer::{Viewer, WatchReply};
 use super::viewer_event::ViewerEvent;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -53,6 +54,23 @@ impl SessionApi {
             Err(error) if error.code == ErrorCode::UnknownSession => self.watch_after_start(caller, params).await?,
             outcome => outcome?,
         };
+        Ok((reply, self.stream_of(caller, viewer)))
+    }
+
+    /// Starts to watch a session that is there. If this process has started it just now, nothing is read for that.
+    pub(crate) async fn open_begun_stream(
+        &self,
+        caller: &ApiCaller,
+        params: &WatchParams,
+    ) -> Result<EventStream, ApiError> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
+        match Viewer::of_new(self, key, params) {
+            Some(viewer) => Ok(self.stream_of(caller, viewer)),
+            None => Ok(self.open_stream(caller, params).await?.1),
+        }
+    }
+
+    fn stream_of(&self, caller: &ApiCaller, viewer: Viewer) -> EventStream {
         let queue = Arc::new(self.client_queue());
         let (filled, draining, grant) = (queue.clone(), self.draining().clone(), caller.grant.clone());
         self.tasks().spawn("viewer", async move {
@@ -63,6 +81,6 @@ impl SessionApi {
             };
             filled.end(end);
         });
-        Ok((reply, EventStream { queue }))
+        EventStream { queue }
     }
 }

@@ -1,6 +1,7 @@
 //! One feed for each watched session: its live events are ordered once and shared by all viewers of this process.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ use crate::api_error::ApiError;
 pub(crate) const HEAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Events that a viewer may fall behind the feed before it reads the log instead.
 pub(crate) const FEED_CAPACITY: usize = 512;
-/// How long a feed is kept for a watch that is about to come.
-const PREPARED_FOR: Duration = Duration::from_secs(2);
+/// How long the events of a new session are kept for the watch that comes next.
+const KEPT_FOR: Duration = Duration::from_secs(2);
 /// Backoff for reading the log again while it does not show an event that exists.
 pub(super) const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), HEAD_CHECK_INTERVAL);
 
@@ -49,10 +50,27 @@ pub(crate) struct Feeds {
 struct OpenFeed {
     sender: broadcast::Sender<FeedEvent>,
     ready: watch::Receiver<FeedReadiness>,
+    /// All events of a new session, for the watch that comes next.
+    kept: Option<KeptEvents>,
+}
+
+/// The events of a session since before its start.
+#[derive(Debug)]
+struct KeptEvents {
+    events: broadcast::Receiver<FeedEvent>,
+    until: Instant,
 }
 
 /// Whether the subscriptions of a feed are active; `None` while they are being made.
 type FeedReadiness = Option<Result<(), BusError>>;
+
+/// How a feed begins.
+enum FeedBeginning {
+    /// The session is about to start, and the feed has its subscriptions already.
+    New(Box<Feed>),
+    /// The log is read first, for the viewer that waits for it.
+    Log { ready: watch::Sender<FeedReadiness>, page: oneshot::Sender<LogRange> },
+}
 
 /// A feed that may not be ready yet.
 struct FeedHandle {
@@ -86,17 +104,27 @@ impl Feeds {
         }
     }
 
-    /// Starts the feed of a session that is about to be watched, so that the watch does not wait for its subscriptions.
-    pub(crate) fn prepare(&self, key: &SessionKey) {
-        let (feeds, key, ending) = (self.clone(), key.clone(), self.tasks.token());
-        self.tasks.spawn("prepared feed", async move {
-            let Ok(subscription) = feeds.join(&key).await else { return };
-            tokio::select! {
-                () = ending.cancelled() => {}
-                () = tokio::time::sleep(PREPARED_FOR) => {}
+    /// Follows a session that this process is about to start, and keeps its events for the watch that comes next.
+    pub(crate) async fn follow_new(&self, key: &SessionKey) -> Result<(), BusError> {
+        let subscription = self.bus.events_of_new(key).await?;
+        let (sender, events) = broadcast::channel(FEED_CAPACITY);
+        let (_, ready) = watch::channel(Some(Ok(())));
+        match self.lock().entry(key.clone()) {
+            // It was not new, and somebody watches it already.
+            Entry::Occupied(_) => return Ok(()),
+            Entry::Vacant(vacant) => {
+                let kept = Some(KeptEvents { events, until: Instant::now() + KEPT_FOR });
+                vacant.insert(OpenFeed { sender: sender.clone(), ready, kept });
             }
-            drop(subscription);
-        });
+        }
+        let feed = Feed::new(&self.bus, key, subscription, &LogRange::default());
+        self.spawn(key, sender, FeedBeginning::New(Box::new(feed)));
+        Ok(())
+    }
+
+    /// Takes the events of a session that this process has just started, from its first one on.
+    pub(super) fn take_kept(&self, key: &SessionKey) -> Option<broadcast::Receiver<FeedEvent>> {
+        Some(self.lock().get_mut(key)?.kept.take()?.events)
     }
 
     /// Whether the feed of a session has its subscriptions.
@@ -117,44 +145,55 @@ impl Feeds {
         let (sender, joined) = broadcast::channel(FEED_CAPACITY);
         let (ready_sender, ready) = watch::channel(None);
         let (page_sender, page) = oneshot::channel();
-        feeds.insert(key.clone(), OpenFeed { sender: sender.clone(), ready: ready.clone() });
+        feeds.insert(key.clone(), OpenFeed { sender: sender.clone(), ready: ready.clone(), kept: None });
         drop(feeds);
+        self.spawn(key, sender, FeedBeginning::Log { ready: ready_sender, page: page_sender });
+        FeedHandle { events: joined, ready, page: Some(page) }
+    }
+
+    /// Runs the task of a feed until it ends or this process does.
+    fn spawn(&self, key: &SessionKey, sender: broadcast::Sender<FeedEvent>, beginning: FeedBeginning) {
         let (ending, feeds, key) = (self.tasks.token(), self.clone(), key.clone());
         self.tasks.spawn("feed", async move {
             tokio::select! {
                 () = ending.cancelled() => {}
-                () = feeds.run(&key, &sender, ready_sender, page_sender) => {}
+                () = feeds.run(&key, &sender, beginning) => {}
             }
             feeds.remove_feed(&key, &sender);
         });
-        FeedHandle { events: joined, ready, page: Some(page) }
     }
 
-    async fn run(
-        &self,
-        key: &SessionKey,
-        sender: &broadcast::Sender<FeedEvent>,
-        ready_sender: watch::Sender<FeedReadiness>,
-        page_sender: oneshot::Sender<LogRange>,
-    ) {
+    async fn run(&self, key: &SessionKey, sender: &broadcast::Sender<FeedEvent>, beginning: FeedBeginning) {
+        let (ready, page) = match beginning {
+            FeedBeginning::New(mut feed) => return self.follow(key, sender, &mut feed).await,
+            FeedBeginning::Log { ready, page } => (ready, page),
+        };
         match Feed::start(&self.bus, key).await {
             Err(error) => {
                 // The next viewer starts a new feed, so it must not find this one.
                 self.remove_feed(key, sender);
-                ready_sender.send_replace(Some(Err(error)));
+                ready.send_replace(Some(Err(error)));
             }
-            Ok((mut feed, page)) => {
+            Ok((mut feed, read)) => {
                 // The viewer that started the feed may have left already.
-                let _ = page_sender.send(page);
-                ready_sender.send_replace(Some(Ok(())));
-                while feed.process_next(sender).await && !self.close_if_unwatched(key, sender) {}
+                let _ = page.send(read);
+                ready.send_replace(Some(Ok(())));
+                self.follow(key, sender, &mut feed).await;
             }
         }
+    }
+
+    async fn follow(&self, key: &SessionKey, sender: &broadcast::Sender<FeedEvent>, feed: &mut Feed) {
+        while feed.process_next(sender).await && !self.close_if_unwatched(key, sender) {}
     }
 
     /// Removes the feed if it has no viewer, so that no viewer joins a feed that ends; returns whether it did.
     fn close_if_unwatched(&self, key: &SessionKey, sender: &broadcast::Sender<FeedEvent>) -> bool {
         let mut feeds = self.lock();
+        if let Some(open) = feeds.get_mut(key) {
+            let now = Instant::now();
+            open.kept.take_if(|kept| kept.until <= now);
+        }
         let is_unwatched = sender.receiver_count() == 0;
         if is_unwatched {
             feeds.remove(key);
@@ -191,9 +230,14 @@ impl Feed {
     async fn start(bus: &Bus, key: &SessionKey) -> Result<(Self, LogRange), BusError> {
         let subscription = bus.events(key).await?;
         let page = log_range::load_head_page(bus, key).await?;
+        Ok((Self::new(bus, key, subscription, &page), page))
+    }
+
+    /// A feed of what follows after a page.
+    fn new(bus: &Bus, key: &SessionKey, subscription: Subscription, page: &LogRange) -> Self {
         let mut merger = EventMerger::new(page.last_seq + 1);
         merger.merge_snapshot(None, &mut Vec::new());
-        let feed = Self {
+        Self {
             bus: bus.clone(),
             key: key.clone(),
             subscription,
@@ -202,8 +246,7 @@ impl Feed {
             head_check_at: Instant::now() + HEAD_CHECK_INTERVAL,
             read_at: None,
             read_pause: READ_BACKOFF.pause(0),
-        };
-        Ok((feed, page))
+        }
     }
 
     /// Waits for the next message or timer and sends the events that follow from it; `false` after the session's end.

@@ -48,6 +48,8 @@ pub(crate) struct Viewer {
     slot: u64,
     /// The head's page as of joining the feed, if all events that the viewer wants are in it.
     page: Option<LogRange>,
+    /// The viewer follows the session since before its start, so it misses no part of a reply.
+    is_complete: bool,
     read_pause: Duration,
 }
 
@@ -134,6 +136,7 @@ impl SessionApi {
             events,
             slot,
             page: (first_page == last_page).then_some(page),
+            is_complete: false,
             read_pause: READ_BACKOFF.pause(0),
         };
         Ok((watching, viewer))
@@ -141,6 +144,22 @@ impl SessionApi {
 }
 
 impl Viewer {
+    /// A viewer of a session that this process has started just now; `None` if the events since then were not kept.
+    pub(super) fn of_new(api: &SessionApi, key: SessionKey, params: &WatchParams) -> Option<Self> {
+        let events = api.feeds().take_kept(&key)?;
+        Some(Self {
+            api: api.clone(),
+            key,
+            has_chunks: !params.no_chunks,
+            merger: EventMerger::new(params.from_seq),
+            events: Some(events),
+            slot: 0,
+            page: Some(LogRange::default()),
+            is_complete: true,
+            read_pause: READ_BACKOFF.pause(0),
+        })
+    }
+
     pub(crate) fn session(&self) -> &SessionId {
         &self.key.session
     }
@@ -158,7 +177,12 @@ impl Viewer {
             return Ok(());
         }
         // Events do not wait for the snapshot: if the reply has just ended, no gateway answers the request.
-        let mut snapshot = Some(self.request_snapshot());
+        let mut snapshot = if self.is_complete {
+            self.merger.merge_snapshot(None, &mut Vec::new());
+            None
+        } else {
+            Some(self.request_snapshot())
+        };
         let mut read_at = None;
         while !self.merger.is_ended() {
             let Some(events) = &mut self.events else { return Ok(()) };

@@ -1,6 +1,7 @@
 //! Chat completions: a request is a turn, a repeated request is the same turn, and errors have their form.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bus::Read;
@@ -83,6 +84,42 @@ async fn each_request_has_one_session_also_when_the_log_is_read_after_its_start(
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 4);
+}
+
+/// Counts reads of logs, and loses the events with the replies if told so.
+#[derive(Default)]
+struct LogReads {
+    count: AtomicUsize,
+    loses_replies: AtomicBool,
+}
+
+impl Faults for LogReads {
+    fn decide(&self, op: Operation<'_>) -> Fault {
+        let is_read = matches!(op.action, Action::Last(_) | Action::LastMany);
+        if is_read && op.subject.starts_with("ai_loop.log.") {
+            self.count.fetch_add(1, Ordering::SeqCst);
+        }
+        let is_reply = op.action == Action::Publish && op.subject.contains("ai_full_received");
+        if is_reply && self.loses_replies.load(Ordering::SeqCst) { Fault::NotDone } else { Fault::None }
+    }
+}
+
+#[tokio::test]
+async fn turn_of_a_new_session_is_followed_without_its_log_and_with_it_where_an_event_is_lost() {
+    let reads = Arc::new(LogReads::default());
+    let fixture = Fixture::on(MemoryServer::with_faults(reads.clone()), config()).await;
+    fixture.fake_loop.reply_with("Good day.").await;
+    let http = Http::new(fixture.edge.addresses().ws, None);
+    let complete = async |text: &str| {
+        let before = reads.count.load(Ordering::SeqCst);
+        let (status, answer) = send(&http, &request(text), &[]).await;
+        assert_eq!((status, &answer["choices"][0]["message"]["content"]), (200, &json!("Good day.")), "{answer}");
+        reads.count.load(Ordering::SeqCst) - before
+    };
+    complete("The agent is not known yet.").await;
+    assert_eq!(complete("Hi").await, 1, "whether there is a session of this id");
+    reads.loses_replies.store(true, Ordering::SeqCst);
+    assert!(complete("Hello").await > 1);
 }
 
 #[tokio::test]
