@@ -17,6 +17,7 @@ mod mail;
 mod models;
 mod nats_auth;
 mod operate;
+mod output;
 mod run;
 mod session;
 mod target;
@@ -41,7 +42,7 @@ pub use dead::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
 pub use erase::{SessionsCommand, SessionsRmArgs};
 pub use filter::{PhaseArg, SessionFilter};
 pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};
-pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TraceArgs};
+pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TRACE_URL, TraceArgs};
 pub use mail::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
 pub use models::{ModelsArgs, ProbeArgs};
 pub use nats_auth::{
@@ -49,6 +50,7 @@ pub use nats_auth::{
     NatsUserListArgs, NatsUserRevokeArgs,
 };
 pub use operate::{DescribeArgs, DoctorArgs, StatusArgs, TopArgs};
+pub use output::{OutputArgs, OutputFormat};
 pub use run::{ApproveArg, RunArgs, SessionSettings};
 pub use session::{ConfigureArgs, ControlArgs, ForkArgs, ModeArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs};
 pub use target::{FleetTarget, NatsTarget};

@@ -19,6 +19,7 @@ mod export_import;
 mod fleet_location;
 mod history;
 mod lists;
+mod live_display;
 mod mail;
 mod models;
 mod nats_auth;

@@ -29,6 +29,7 @@ mod render;
 pub mod schemas;
 mod signals;
 mod stream;
+mod table;
 pub mod terminal;
 mod text_argument;
 mod tool_summary;

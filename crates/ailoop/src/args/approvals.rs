@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use super::output::OutputArgs;
 use super::target::FleetTarget;
 
 /// Arguments of `ailoop approvals`.
@@ -13,9 +14,9 @@ pub struct ApprovalsArgs {
     /// List only those of this session
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// Print one line of JSON for each entry
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::output::OutputArgs;
 use super::target::FleetTarget;
 
 /// The directories that the tools of a fleet in this process may use.
@@ -48,9 +49,9 @@ pub struct UpArgs {
 /// Arguments of `ailoop queues`.
 #[derive(Debug, Clone, Args)]
 pub struct QueuesArgs {
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

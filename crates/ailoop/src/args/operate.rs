@@ -2,14 +2,15 @@
 
 use clap::Args;
 
+use super::output::OutputArgs;
 use super::target::FleetTarget;
 
 /// Arguments of `ailoop status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// Print the result as one line of JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
@@ -32,9 +33,9 @@ pub struct DoctorArgs {
     /// Fail on warnings, too
     #[arg(long)]
     pub strict: bool,
-    /// Print one line of JSON for each check
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
@@ -45,9 +46,9 @@ pub struct DoctorArgs {
 pub struct DescribeArgs {
     /// The id of the session
     pub session: String,
-    /// Print the result as one line of JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

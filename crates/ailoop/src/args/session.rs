@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::erase::SessionsCommand;
 use super::filter::SessionFilter;
+use super::output::OutputArgs;
 use super::run::SessionSettings;
 use super::target::FleetTarget;
 use super::values::parse_duration;
@@ -22,9 +23,9 @@ pub struct SessionsArgs {
     /// The most sessions to list
     #[arg(long, default_value_t = 100)]
     pub limit: u32,
-    /// Print one line of JSON for each entry
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::output::OutputArgs;
 use super::target::{FleetTarget, NatsTarget};
 use super::values::parse_duration;
 
@@ -14,9 +15,9 @@ pub struct ToolsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]
     pub command: Option<ToolsCommand>,
-    /// Print one line of JSON for each entry
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

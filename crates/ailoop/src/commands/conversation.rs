@@ -9,13 +9,13 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::live_display::{LiveDisplay, make_renderer};
 use crate::args::{ApproveArg, RunArgs, SessionSettings};
 use crate::client::{self, EdgeClient, OUTAGE_MAX, bounded, command_id};
 use crate::completion::{CompletionTracker, WaitTarget};
 use crate::failure::{CommandFailure, Exit};
 use crate::gate_prompt::{self, GatePrompts, LineMeaning, TypedLine};
-use crate::notification::{NotificationContent, ParsedNotification, to_json_line};
-use crate::render::SessionRenderer;
+use crate::notification::{NotificationContent, ParsedNotification};
 use crate::signals::Interrupts;
 use crate::stream::SessionStream;
 use crate::terminal::{Style, Terminal};
@@ -196,7 +196,8 @@ impl Conversation<'_> {
     ) -> Result<Exit, CommandFailure> {
         let StartedSession { session, from_seq, target } = started;
         let mut stream = SessionStream::new(self.client.clone(), &session, from_seq, true);
-        let mut renderer = SessionRenderer::new(&session, self.terminal.layout(), false);
+        let renderer = make_renderer(self.terminal, &session);
+        let mut display = LiveDisplay::new(self.terminal, &session, renderer, self.args.json, self.interrupt_hint());
         let mut tracker = CompletionTracker::new(target.clone());
         let mut exit_after_stop = None;
         let mut approver = Approver::from_args(self.args);
@@ -208,23 +209,20 @@ impl Conversation<'_> {
                     let notification = match next {
                         Some(WatchItem::Notification(notification)) => notification,
                         Some(WatchItem::Lost { reason }) => {
+                            display.clear();
                             report_outage(self.terminal, &reason, &session);
+                            display.set_outage(Some(&reason));
                             continue;
                         }
                         Some(WatchItem::Restored) => {
-                            self.terminal.note(Style::Good, RESTORED);
+                            display.note(Style::Good, RESTORED);
+                            display.set_outage(None);
                             continue;
                         }
                         None => return Ok(exit_after_stop.unwrap_or(Exit::Failed)),
                     };
                     let parsed = ParsedNotification::parse(&notification);
-                    renderer.set_layout(self.terminal.layout());
-                    let outputs = renderer.render(&parsed);
-                    let printed = if self.args.json {
-                        self.terminal.print_json(&to_json_line(&session, &notification))
-                    } else {
-                        self.terminal.print_outputs(&outputs)
-                    };
+                    let printed = display.show(&notification, &parsed);
                     if exit_after_stop.is_none() {
                         self.handle_gate(&session, &parsed, &approver, &mut prompts).await?;
                     }
@@ -232,11 +230,13 @@ impl Conversation<'_> {
                         return Ok(exit_after_stop.unwrap_or(exit));
                     }
                     if printed.is_err() && exit_after_stop.is_none() {
+                        display.clear();
                         self.detach(&session, "nobody reads the answer").await;
                         return Ok(Exit::Done);
                     }
                 }
                 line = next_typed_line(&mut approver) => {
+                    display.clear();
                     match line.map(|line| prompts.interpret(&line, std::time::Instant::now())) {
                         Some(LineMeaning::ShowArguments { arguments, prompt }) => {
                             self.terminal.note(Style::Plain, &arguments);
@@ -248,7 +248,12 @@ impl Conversation<'_> {
                         None => approver = Approver::Elsewhere,
                     }
                 }
+                () = display.wait_for_redraw() => {
+                    // If stdout is closed, the next notification ends the command.
+                    let _closed = display.redraw();
+                }
                 () = interrupts.next() => {
+                    display.clear();
                     if exit_after_stop.is_some() || self.fleet_lifetime == FleetLifetime::Independent {
                         self.note_detached(&session);
                         return Ok(Exit::Interrupted);
@@ -271,6 +276,7 @@ impl Conversation<'_> {
                     }
                 }
                 () = sleep_until_deadline(deadline) => {
+                    display.clear();
                     if let Some(exit) = exit_after_stop {
                         return Ok(exit);
                     }
@@ -283,6 +289,15 @@ impl Conversation<'_> {
                     return Ok(Exit::Limit);
                 }
             }
+        }
+    }
+
+    /// Says what Ctrl-C does.
+    fn interrupt_hint(&self) -> &'static str {
+        match (self.fleet_lifetime, &self.session) {
+            (FleetLifetime::Independent, _) => "Ctrl-C leaves",
+            (FleetLifetime::ThisCommand, Some(_)) => "Ctrl-C pauses",
+            (FleetLifetime::ThisCommand, None) => "Ctrl-C stops",
         }
     }
 
@@ -378,7 +393,7 @@ impl Conversation<'_> {
             }
         }
         let line = format!(
-            "interrupted; the session {session} is kept: `ailoop run --session {session} \"…\"` goes on with it"
+            "interrupted; the session {session} is kept. To go on with it:\n  ailoop run --session {session} \"…\""
         );
         self.terminal.note(Style::Warn, &line);
     }
@@ -396,7 +411,7 @@ impl Conversation<'_> {
         let line = match self.fleet_lifetime {
             FleetLifetime::Independent => {
                 format!(
-                    "left; the session goes on: `ailoop watch {session}` follows it, `ailoop stop {session}` ends it"
+                    "left; the session goes on. To follow it, or to end it:\n  ailoop watch {session}\n  ailoop stop {session}"
                 )
             }
             FleetLifetime::ThisCommand => format!("left; the session {session} goes on when a fleet runs here again"),
@@ -411,7 +426,7 @@ pub(super) const RESTORED: &str = "the fleet answers again; the session goes on"
 /// Prints that the command waits for the fleet, and how to return to the session later.
 pub(super) fn report_outage(terminal: &Terminal, reason: &str, session: &str) {
     let wait = OUTAGE_MAX.as_secs();
-    let line = format!("{reason}; waiting up to {wait} s for the fleet. To come back later: ailoop watch {session}");
+    let line = format!("{reason}; waiting up to {wait} s for the fleet. To come back later:\n  ailoop watch {session}");
     terminal.note(Style::Warn, &line);
 }
 

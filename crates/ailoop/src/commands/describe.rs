@@ -103,7 +103,7 @@ pub(super) async fn describe_session(args: &DescribeArgs, terminal: &Terminal) -
     let session_id = resolve_session(&client, &session_id).await?;
     let request = bounded(SessionRequest { session_id });
     let reply = client.sessions().describe(request).await.map_err(|status| client.failure(&status))?.into_inner();
-    if args.json {
+    if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }
     let description: Description = read_answer(&reply.json)?;

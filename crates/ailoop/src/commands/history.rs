@@ -8,13 +8,14 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::fleet_location::connect;
-use super::output::{finish, format_table};
+use super::output::{finish, print_table};
 use super::session_reference::resolve_session;
 use crate::args::{DecisionsArgs, ReplayArgs};
 use crate::client::{self, EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::stream::SessionStream;
+use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 use ailoop_client::WatchItem;
 
@@ -55,13 +56,19 @@ pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result
     let request = bounded(ReplayRequest { session_id, at: args.at, no_commits: false });
     let reply = client.sessions().replay(request).await.map_err(|status| client.failure(&status))?.into_inner();
     let report: ReplayReport = read_answer(&reply.json)?;
-    let printed = if args.json {
+    let printed = if args.output.is_json() {
         terminal.print_data(&format!("{}\n", reply.json))
     } else if args.at.is_some() {
         terminal.print_data(&format!("{}\n", serde_json::to_string_pretty(&report.state).unwrap_or_default()))
     } else {
         let rows: Vec<Vec<String>> = report.commits.iter().map(commit_row).collect();
-        terminal.print_data(&format_table(&["SLOT", "TIME", "PHASE", "EVENTS"], &rows))
+        let columns = [
+            TableColumn::number("SLOT"),
+            TableColumn::name("TIME").optional(1),
+            TableColumn::name("PHASE").optional(2),
+            TableColumn::text("EVENTS"),
+        ];
+        print_table(&Table::new(&columns).with_rows(rows), &args.output, terminal)
     };
     for ReplayDifference { slot, what } in &report.differs {
         terminal.note(Style::Bad, &format!("slot {slot}: {what} differs from what its writer stored"));
@@ -86,7 +93,7 @@ pub(super) async fn list_decisions(args: &DecisionsArgs, terminal: &Terminal) ->
     let mut rows = Vec::new();
     for (notification, event) in &events {
         let Event::ContinuationProgress(progress) = event else { continue };
-        if args.json {
+        if args.output.is_json() {
             if terminal.print_data(&format!("{}\n", event.data().get())).is_err() {
                 return Ok(Exit::Done);
             }
@@ -109,15 +116,24 @@ pub(super) async fn list_decisions(args: &DecisionsArgs, terminal: &Terminal) ->
             progress.excerpt.split_whitespace().collect::<Vec<_>>().join(" "),
         ]);
     }
-    if args.json {
+    if args.output.is_json() {
         return Ok(Exit::Done);
     }
     if rows.is_empty() {
         terminal.note(Style::Plain, "there is no decision yet");
         return Ok(Exit::Done);
     }
-    let head = ["TIME", "TURN.STEP", "DECISION", "SOURCE", "STATUS", "CALLS", "REASON", "REPLY"];
-    Ok(finish(terminal.print_data(&format_table(&head, &rows))))
+    let columns = [
+        TableColumn::name("TIME").optional(3),
+        TableColumn::name("TURN.STEP"),
+        TableColumn::name("DECISION"),
+        TableColumn::name("SOURCE"),
+        TableColumn::name("STATUS").optional(2),
+        TableColumn::text("CALLS").optional(5),
+        TableColumn::text("REASON").optional(1),
+        TableColumn::text("REPLY").optional(4),
+    ];
+    Ok(finish(print_table(&Table::new(&columns).with_rows(rows), &args.output, terminal)))
 }
 
 /// Fetches every event that a session has now.

@@ -7,7 +7,7 @@ use crate::client::{self, EdgeClient, bounded};
 use crate::failure::CommandFailure;
 
 /// Characters of a generated id: nobody shortens one and still writes so many.
-const GENERATED_ID_CHARS: usize = 36;
+pub(super) const GENERATED_ID_CHARS: usize = 36;
 /// Fewest characters that stand for a longer id: a shorter one is more likely to be a mistake.
 const BEGINNING_CHARS_MIN: usize = 4;
 /// Sessions that a failure names.

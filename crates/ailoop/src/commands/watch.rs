@@ -2,13 +2,13 @@
 
 use super::conversation::{FleetLifetime, RESTORED, add_reattach_help, report_outage};
 use super::fleet_location::connect;
+use super::live_display::{LiveDisplay, make_renderer};
 use super::session_reference::resolve_session;
 use crate::args::WatchArgs;
 use crate::client;
 use crate::completion::{CompletionTracker, WaitTarget};
 use crate::failure::{CommandFailure, Exit};
-use crate::notification::{ParsedNotification, to_json_line};
-use crate::render::SessionRenderer;
+use crate::notification::ParsedNotification;
 use crate::signals::Interrupts;
 use crate::stream::SessionStream;
 use crate::terminal::{Style, Terminal};
@@ -21,30 +21,37 @@ pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Resu
     let session = resolve_session(&client, &session).await?;
     let mut stream = SessionStream::new(client, &session, args.from, true);
     let mut tracker = CompletionTracker::new(WaitTarget::SessionEnd);
-    let mut renderer = SessionRenderer::new(&session, terminal.layout(), true);
+    let renderer = make_renderer(terminal, &session).with_user_messages();
+    let mut display = LiveDisplay::new(terminal, &session, renderer, args.json, "Ctrl-C leaves");
     loop {
-        let Some(next) = interrupts.run_until_interrupted(stream.next()).await else { return Ok(Exit::Interrupted) };
+        let next = tokio::select! {
+            next = stream.next() => next,
+            () = interrupts.next() => return Ok(Exit::Interrupted),
+            () = display.wait_for_redraw() => {
+                if display.redraw().is_err() {
+                    return Ok(Exit::Done);
+                }
+                continue;
+            }
+        };
         let notification =
             match next.map_err(|failure| add_reattach_help(failure, FleetLifetime::Independent, &session))? {
                 Some(WatchItem::Notification(notification)) => notification,
                 Some(WatchItem::Lost { reason }) => {
+                    display.clear();
                     report_outage(terminal, &reason, &session);
+                    display.set_outage(Some(&reason));
                     continue;
                 }
                 Some(WatchItem::Restored) => {
-                    terminal.note(Style::Good, RESTORED);
+                    display.note(Style::Good, RESTORED);
+                    display.set_outage(None);
                     continue;
                 }
                 None => return Ok(Exit::Done),
             };
         let parsed = ParsedNotification::parse(&notification);
-        renderer.set_layout(terminal.layout());
-        let outputs = renderer.render(&parsed);
-        let printed = if args.json {
-            terminal.print_json(&to_json_line(&session, &notification))
-        } else {
-            terminal.print_outputs(&outputs)
-        };
+        let printed = display.show(&notification, &parsed);
         if printed.is_err() || tracker.update(&parsed).is_some() {
             return Ok(Exit::Done);
         }

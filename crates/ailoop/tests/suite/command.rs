@@ -3,9 +3,13 @@
 mod approvals;
 mod chat;
 mod configuration;
+mod hostile;
 mod mistakes;
 mod outages;
 mod plans;
+mod screens;
+mod scripted_edge;
+mod terminal;
 mod world;
 
 use std::fs;
