@@ -20,6 +20,7 @@ mod operate;
 mod output;
 mod run;
 mod session;
+mod session_ref;
 mod target;
 mod tools;
 mod values;
@@ -53,6 +54,7 @@ pub use operate::{DescribeArgs, DoctorArgs, StatusArgs, TopArgs};
 pub use output::{OutputArgs, OutputFormat};
 pub use run::{ApproveArg, RunArgs, SessionSettings};
 pub use session::{ConfigureArgs, ControlArgs, ForkArgs, ModeArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs};
+pub use session_ref::SessionRef;
 pub use target::{FleetTarget, NatsTarget};
 pub use tools::{ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs};
 pub use version::VersionArgs;
@@ -93,6 +95,7 @@ pub enum CliCommand {
     /// Serve an editor over stdin and stdout, by the Agent Client Protocol; the editor starts this command
     Acp(AcpArgs),
     /// Print the messages and tool calls of a session
+    #[command(visible_aliases = ["history", "show"])]
     Transcript(TranscriptArgs),
     /// Send a message to a session
     Send(SendArgs),

@@ -251,6 +251,11 @@ impl SessionRenderer {
     }
 }
 
+/// Renders a whole text of a model.
+pub(crate) fn render_text(layout: Layout, text: &str) -> Vec<Output> {
+    LiveReply::new(layout).end_turn(text)
+}
+
 fn render_error(error: &ErrorEvent) -> Vec<Output> {
     let failure = CommandFailure::new(error.code.clone(), &error.message);
     let failure = if error.during.is_empty() { failure } else { failure.at(&error.during) };

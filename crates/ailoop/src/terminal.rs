@@ -99,11 +99,20 @@ impl Style {
 pub struct StdoutClosed;
 
 /// Stdout and stderr, and what they can show.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Terminal {
     is_stdout_tty: bool,
     is_stderr_tty: bool,
     allows_colours: bool,
+    notes: NoteFilter,
+}
+
+/// Which notes are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoteFilter {
+    All,
+    /// Warnings and failures only.
+    Important,
 }
 
 /// How replies and tool calls are laid out.
@@ -141,7 +150,12 @@ impl Terminal {
         let (is_stdout_tty, is_stderr_tty) = (io::stdout().is_terminal(), io::stderr().is_terminal());
         let allows_colours =
             supports_colours(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref());
-        Self { is_stdout_tty, is_stderr_tty, allows_colours }
+        Self { is_stdout_tty, is_stderr_tty, allows_colours, notes: NoteFilter::All }
+    }
+
+    /// Returns the terminal without notes, except warnings and failures.
+    pub(crate) fn without_notes(&self) -> Self {
+        Self { notes: NoteFilter::Important, ..*self }
     }
 
     /// Returns the layout of what is printed now; the size of a terminal may change.
@@ -226,6 +240,9 @@ impl Terminal {
 
     /// Prints a line to stderr. A closed stderr is ignored.
     pub(crate) fn note(&self, style: Style, text: &str) {
+        if self.notes == NoteFilter::Important && !matches!(style, Style::Warn | Style::Bad) {
+            return;
+        }
         let has_styles = self.is_stderr_tty && self.allows_colours;
         let lines = if self.is_stderr_tty {
             format_note(style, text, has_styles, Some(self.layout().columns)).join("\n")

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::output::OutputArgs;
+use super::session_ref::SessionRef;
 use super::target::FleetTarget;
 
 /// Arguments of `ailoop replay`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// Print the state after this slot
     #[arg(long, value_name = "SLOT")]
     pub at: Option<u64>,
@@ -29,8 +31,9 @@ pub const TRACE_URL: &str = "AILOOP_TRACE_URL";
 /// Arguments of `ailoop trace`.
 #[derive(Debug, Clone, Args)]
 pub struct TraceArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// Show this turn only
     #[arg(long, value_name = "NUMBER")]
     pub turn: Option<u32>,
@@ -77,8 +80,9 @@ pub struct ImportArgs {
 /// Arguments of `ailoop decisions`.
 #[derive(Debug, Clone, Args)]
 pub struct DecisionsArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// How the result is printed.
     #[command(flatten)]
     pub output: OutputArgs,

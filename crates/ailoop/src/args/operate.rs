@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::output::OutputArgs;
+use super::session_ref::SessionRef;
 use super::target::FleetTarget;
 
 /// Arguments of `ailoop status`.
@@ -44,8 +45,9 @@ pub struct DoctorArgs {
 /// Arguments of `ailoop describe`.
 #[derive(Debug, Clone, Args)]
 pub struct DescribeArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// How the result is printed.
     #[command(flatten)]
     pub output: OutputArgs,

@@ -8,6 +8,7 @@ use super::erase::SessionsCommand;
 use super::filter::SessionFilter;
 use super::output::OutputArgs;
 use super::run::SessionSettings;
+use super::session_ref::SessionRef;
 use super::target::FleetTarget;
 use super::values::parse_duration;
 
@@ -34,11 +35,15 @@ pub struct SessionsArgs {
 /// Arguments of `ailoop watch`.
 #[derive(Debug, Clone, Args)]
 pub struct WatchArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// The seq of the first event to show
     #[arg(long, default_value_t = 1, value_name = "SEQ")]
     pub from: u64,
+    /// Show what there is now, and do not wait for more
+    #[arg(long)]
+    pub no_follow: bool,
     /// Print every event as a line of JSON
     #[arg(long)]
     pub json: bool,
@@ -50,8 +55,9 @@ pub struct WatchArgs {
 /// Arguments of `ailoop transcript`.
 #[derive(Debug, Clone, Args)]
 pub struct TranscriptArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// Also print the results of tools
     #[arg(long)]
     pub results: bool,
@@ -65,9 +71,11 @@ pub struct TranscriptArgs {
 
 /// Arguments of `ailoop send`.
 #[derive(Debug, Clone, Args)]
+#[command(allow_missing_positional = true)]
 pub struct SendArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// The text of the message; - reads it from stdin
     pub text: String,
     /// What the message does to a running turn
@@ -102,10 +110,13 @@ impl ModeArg {
 
 /// Arguments of `ailoop pause`, `resume` and `stop`.
 #[derive(Debug, Clone, Args)]
-#[command(group = clap::ArgGroup::new("which").required(true).args(["session", "all"]))]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["session", "last", "all"]))]
 pub struct ControlArgs {
-    /// The id of the session
+    /// The session: its id, or the beginning of it
     pub session: Option<String>,
+    /// The newest session that no other one began
+    #[arg(long, short = 'c')]
+    pub last: bool,
     /// Every session that has not ended and that the options below select
     #[arg(long)]
     pub all: bool,
@@ -126,8 +137,9 @@ pub struct ControlArgs {
 /// Arguments of `ailoop fork`.
 #[derive(Debug, Clone, Args)]
 pub struct ForkArgs {
-    /// The session whose transcript is copied
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// The last slot of its log to copy [default: its end]
     #[arg(long, value_name = "SLOT")]
     pub at: Option<u64>,
@@ -151,8 +163,9 @@ pub struct ForkArgs {
 /// Arguments of `ailoop configure`.
 #[derive(Debug, Clone, Args)]
 pub struct ConfigureArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// The agent that continues the session: a key of agents.yaml, or the first word of its name
     #[arg(long, short)]
     pub agent: Option<String>,

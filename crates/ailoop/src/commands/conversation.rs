@@ -5,11 +5,11 @@ use std::time::Duration;
 use contract::ErrorCode;
 use contract::event::{Event, GateKind, GateOpened};
 use proto::{AnswerRequest, ControlRequest, SendRequest, SessionInfo, SessionRequest, StartRequest};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::live_display::{LiveDisplay, make_renderer};
+use super::live_display::{LiveDisplay, Printed, make_renderer};
 use crate::args::{ApproveArg, RunArgs, SessionSettings};
 use crate::client::{self, EdgeClient, OUTAGE_MAX, bounded, command_id};
 use crate::completion::{CompletionTracker, WaitTarget};
@@ -120,20 +120,32 @@ impl Conversation<'_> {
 
     async fn open_session(&self) -> Result<StartedSession, CommandFailure> {
         let Some(session) = self.session.clone() else {
-            return self.start_session(command_id(), false).await;
+            return self.start_session(command_id(), false, None).await;
         };
         let request = SessionRequest { session_id: session.clone() };
         let known = self.client.sessions().get(bounded(request)).await;
         match known {
+            Ok(info) if self.args.last && info.get_ref().phase == "ended" => {
+                self.start_session(command_id(), true, Some(&session)).await
+            }
             Ok(info) => self.continue_session(info.get_ref()).await,
             Err(status) if client::error_code(&status) == ErrorCode::UnknownSession => {
-                self.start_session(session, true).await
+                self.start_session(session, true, None).await
             }
             Err(status) => Err(self.client.failure(&status)),
         }
     }
 
-    async fn start_session(&self, session: String, interactive: bool) -> Result<StartedSession, CommandFailure> {
+    /// Starts a session, with the transcript of an older one if there is one.
+    async fn start_session(
+        &self,
+        session: String,
+        interactive: bool,
+        older: Option<&str>,
+    ) -> Result<StartedSession, CommandFailure> {
+        if let Some(older) = older {
+            self.terminal.note(Style::Faint, &format!("session {older} has ended; this goes on in a copy of it"));
+        }
         let request = StartRequest {
             session_id: session.clone(),
             command_id: command_id(),
@@ -142,7 +154,7 @@ impl Conversation<'_> {
             model: self.args.model.clone().unwrap_or_default(),
             prompt: self.prompt.clone(),
             interactive,
-            options_json: start_options(self.args)?,
+            options_json: start_options(self.args, older)?,
             no_wait: false,
         };
         let report = |reason: &str| report_outage(self.terminal, reason, &session);
@@ -197,7 +209,7 @@ impl Conversation<'_> {
         let StartedSession { session, from_seq, target } = started;
         let mut stream = SessionStream::new(self.client.clone(), &session, from_seq, true);
         let renderer = make_renderer(self.terminal, &session);
-        let mut display = LiveDisplay::new(self.terminal, &session, renderer, self.args.json, self.interrupt_hint());
+        let mut display = LiveDisplay::new(self.terminal, &session, renderer, self.printed(), self.interrupt_hint());
         let mut tracker = CompletionTracker::new(target.clone());
         let mut exit_after_stop = None;
         let mut approver = Approver::from_args(self.args);
@@ -289,6 +301,14 @@ impl Conversation<'_> {
                     return Ok(Exit::Limit);
                 }
             }
+        }
+    }
+
+    fn printed(&self) -> Printed {
+        match (self.args.json, self.args.final_only) {
+            (true, _) => Printed::Json,
+            (false, true) => Printed::FinalAnswer,
+            (false, false) => Printed::Everything,
         }
     }
 
@@ -471,7 +491,7 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
 }
 
 /// Builds the settings of a new session, as the JSON object of `session.start`; empty without settings.
-fn start_options(args: &RunArgs) -> Result<String, CommandFailure> {
+fn start_options(args: &RunArgs, older: Option<&str>) -> Result<String, CommandFailure> {
     let mut continuation = Map::new();
     if let Some(steps) = args.max_iterations {
         continuation.insert("max_iterations".to_owned(), Value::from(steps));
@@ -479,7 +499,10 @@ fn start_options(args: &RunArgs) -> Result<String, CommandFailure> {
     if let Some(timeout) = args.timeout {
         continuation.insert("timeout".to_owned(), Value::from(timeout.as_secs()));
     }
-    let options = super::settings::session_options(&args.settings, continuation)?;
+    let mut options = super::settings::session_options(&args.settings, continuation)?;
+    if let Some(older) = older {
+        options.insert("resume_from".to_owned(), json!({"session_id": older}));
+    }
     Ok(if options.is_empty() { String::new() } else { Value::Object(options).to_string() })
 }
 
@@ -493,7 +516,7 @@ mod tests {
     fn check(line: &[&str], expect: &str) {
         let cli = Cli::parse_from(["ailoop", "run", "x"].iter().chain(line));
         let CliCommand::Run(args) = cli.command else { panic!("not run") };
-        assert_eq!(start_options(&args).unwrap(), expect);
+        assert_eq!(start_options(&args, None).unwrap(), expect);
     }
 
     #[test]

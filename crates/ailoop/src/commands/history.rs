@@ -7,11 +7,10 @@ use proto::{ReplayRequest, SessionRequest};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fleet_location::connect;
 use super::output::{finish, print_table};
-use super::session_reference::resolve_session;
+use super::session_reference::connect_to_session;
 use crate::args::{DecisionsArgs, ReplayArgs};
-use crate::client::{self, EdgeClient, bounded, read_answer};
+use crate::client::{EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::stream::SessionStream;
@@ -50,9 +49,7 @@ struct ReplayDifference {
 
 /// Folds a log again; a difference is a failure.
 pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = client::session_id(&args.session)?;
-    let client = connect(&args.target).await?;
-    let session_id = resolve_session(&client, &session_id).await?;
+    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
     let request = bounded(ReplayRequest { session_id, at: args.at, no_commits: false });
     let reply = client.sessions().replay(request).await.map_err(|status| client.failure(&status))?.into_inner();
     let report: ReplayReport = read_answer(&reply.json)?;
@@ -88,8 +85,8 @@ fn commit_row(line: &CommitRow) -> Vec<String> {
 
 /// Lists every decision of a session on whether to continue.
 pub(super) async fn list_decisions(args: &DecisionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let client = connect(&args.target).await?;
-    let events = fetch_events(&client, &args.session).await?;
+    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
+    let events = fetch_events(&client, &session_id).await?;
     let mut rows = Vec::new();
     for (notification, event) in &events {
         let Event::ContinuationProgress(progress) = event else { continue };
@@ -139,12 +136,11 @@ pub(super) async fn list_decisions(args: &DecisionsArgs, terminal: &Terminal) ->
 /// Fetches every event that a session has now.
 pub(super) async fn fetch_events(
     client: &EdgeClient,
-    session: &str,
+    session_id: &str,
 ) -> Result<Vec<(ParsedNotification, Event)>, CommandFailure> {
-    let session_id = resolve_session(client, session).await?;
-    let request = bounded(SessionRequest { session_id: session_id.clone() });
+    let request = bounded(SessionRequest { session_id: session_id.to_owned() });
     let info = client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner();
-    let mut stream = SessionStream::new(client.clone(), &session_id, 1, false);
+    let mut stream = SessionStream::new(client.clone(), session_id, 1, false);
     let mut events = Vec::new();
     let mut seq = 0;
     while seq < info.seq {

@@ -11,7 +11,7 @@ use crate::chat::plan_view::PlanView;
 use crate::chat::screen::{Region, Screen, ScreenSize};
 use crate::chat::status_line::StatusLine;
 use crate::notification::{NotificationContent, ParsedNotification, to_json_line};
-use crate::render::SessionRenderer;
+use crate::render::{SessionRenderer, render_text};
 use crate::terminal::{Output, StdoutClosed, Style, Terminal};
 use crate::tool_summary::to_line;
 
@@ -28,7 +28,7 @@ const PLAN_ROWS_MAX: usize = 6;
 pub(super) struct LiveDisplay<'a> {
     terminal: &'a Terminal,
     session: String,
-    prints_json: bool,
+    printed: Printed,
     renderer: SessionRenderer,
     /// None where rows cannot be redrawn.
     live: Option<LiveRows>,
@@ -45,6 +45,17 @@ struct LiveRows {
     is_drawn: bool,
 }
 
+/// What is printed of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Printed {
+    /// Everything, as people read it.
+    Everything,
+    /// Only the answer of each turn.
+    FinalAnswer,
+    /// Every notification, as programs read it.
+    Json,
+}
+
 /// Makes the renderer of a session for this terminal.
 pub(super) fn make_renderer(terminal: &Terminal, session: &str) -> SessionRenderer {
     SessionRenderer::new(session, terminal.layout()).with_trace_url(configuration::env(TRACE_URL))
@@ -56,10 +67,10 @@ impl<'a> LiveDisplay<'a> {
         terminal: &'a Terminal,
         session: &str,
         renderer: SessionRenderer,
-        prints_json: bool,
+        printed: Printed,
         interrupt_hint: &'static str,
     ) -> Self {
-        let live = (!prints_json && terminal.can_redraw_rows()).then(|| {
+        let live = (printed == Printed::Everything && terminal.can_redraw_rows()).then(|| {
             let status = StatusLine::new("", "", std::time::Instant::now()).with_interrupt_hint(interrupt_hint);
             LiveRows {
                 screen: Screen::new(screen_size(), terminal.has_styles()),
@@ -71,7 +82,7 @@ impl<'a> LiveDisplay<'a> {
                 is_drawn: false,
             }
         });
-        Self { terminal, session: session.to_owned(), prints_json, renderer, live }
+        Self { terminal, session: session.to_owned(), printed, renderer, live }
     }
 
     /// Prints what a notification says.
@@ -82,8 +93,10 @@ impl<'a> LiveDisplay<'a> {
     ) -> Result<(), StdoutClosed> {
         self.renderer.set_layout(self.terminal.layout());
         let outputs = self.renderer.render(parsed);
-        if self.prints_json {
-            return self.terminal.print_json(&to_json_line(&self.session, notification));
+        match self.printed {
+            Printed::Everything => {}
+            Printed::Json => return self.terminal.print_json(&to_json_line(&self.session, notification)),
+            Printed::FinalAnswer => return self.print_final_answer(parsed, &outputs),
         }
         let Some(live) = &mut self.live else { return self.terminal.print_outputs(&outputs) };
         live.update(parsed);
@@ -93,6 +106,18 @@ impl<'a> LiveDisplay<'a> {
             return Ok(());
         }
         self.draw(&outputs)
+    }
+
+    /// Prints the answer of a turn that has ended, and what people must know: warnings and failures.
+    fn print_final_answer(&self, parsed: &ParsedNotification, outputs: &[Output]) -> Result<(), StdoutClosed> {
+        let NotificationContent::Event(event) = &parsed.content else { return Ok(()) };
+        if let Event::TurnCompleted(turn) = &**event {
+            self.terminal.print_outputs(&render_text(self.terminal.layout(), &turn.final_response))?;
+        }
+        let is_important = |output: &&Output| matches!(output, Output::Note(Style::Warn | Style::Bad, _));
+        let notes: Vec<Output> = outputs.iter().filter(is_important).cloned().collect();
+        let is_about_session = matches!(&**event, Event::TurnCompleted(_) | Event::SessionEnded(_) | Event::Error(_));
+        if is_about_session { self.terminal.print_outputs(&notes) } else { Ok(()) }
     }
 
     /// Prints a line that is no notification of the session.

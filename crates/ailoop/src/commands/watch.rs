@@ -1,11 +1,10 @@
 //! `ailoop watch`: shows a session from its beginning to its end.
 
 use super::conversation::{FleetLifetime, RESTORED, add_reattach_help, report_outage};
-use super::fleet_location::connect;
-use super::live_display::{LiveDisplay, make_renderer};
-use super::session_reference::resolve_session;
+use super::live_display::{LiveDisplay, Printed, make_renderer};
+use super::session_reference::connect_to_session;
 use crate::args::WatchArgs;
-use crate::client;
+use crate::client::{EdgeClient, bounded};
 use crate::completion::{CompletionTracker, WaitTarget};
 use crate::failure::{CommandFailure, Exit};
 use crate::notification::ParsedNotification;
@@ -13,16 +12,20 @@ use crate::signals::Interrupts;
 use crate::stream::SessionStream;
 use crate::terminal::{Style, Terminal};
 use ailoop_client::WatchItem;
+use proto::SessionRequest;
 
 pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session = client::session_id(&args.session)?;
     let mut interrupts = Interrupts::listen()?;
-    let client = connect(&args.target).await?;
-    let session = resolve_session(&client, &session).await?;
+    let (client, session) = connect_to_session(&args.target, &args.session).await?;
+    let last_seq = if args.no_follow { Some(last_seq(&client, &session).await?) } else { None };
+    if last_seq.is_some_and(|last| last < args.from) {
+        return Ok(Exit::Done);
+    }
     let mut stream = SessionStream::new(client, &session, args.from, true);
     let mut tracker = CompletionTracker::new(WaitTarget::SessionEnd);
     let renderer = make_renderer(terminal, &session).with_user_messages();
-    let mut display = LiveDisplay::new(terminal, &session, renderer, args.json, "Ctrl-C leaves");
+    let printed = if args.json { Printed::Json } else { Printed::Everything };
+    let mut display = LiveDisplay::new(terminal, &session, renderer, printed, "Ctrl-C leaves");
     loop {
         let next = tokio::select! {
             next = stream.next() => next,
@@ -52,8 +55,15 @@ pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Resu
             };
         let parsed = ParsedNotification::parse(&notification);
         let printed = display.show(&notification, &parsed);
-        if printed.is_err() || tracker.update(&parsed).is_some() {
+        let is_last = last_seq.is_some_and(|last| parsed.seq.is_some_and(|seq| seq >= last));
+        if is_last || printed.is_err() || tracker.update(&parsed).is_some() {
             return Ok(Exit::Done);
         }
     }
+}
+
+/// Returns the number of the last event that a session has now.
+async fn last_seq(client: &EdgeClient, session: &str) -> Result<u64, CommandFailure> {
+    let request = bounded(SessionRequest { session_id: session.to_owned() });
+    Ok(client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner().seq)
 }

@@ -9,6 +9,7 @@ mod outages;
 mod plans;
 mod screens;
 mod scripted_edge;
+mod session_names;
 mod terminal;
 mod world;
 
