@@ -19,6 +19,7 @@ mod fleet;
 mod fleet_status;
 mod format;
 mod gate_prompt;
+pub mod help;
 mod instance;
 mod markdown;
 pub mod nats_binary;

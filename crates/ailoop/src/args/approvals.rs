@@ -5,8 +5,15 @@ use clap::{Args, Subcommand};
 use super::output::OutputArgs;
 use super::target::FleetTarget;
 
+const APPROVALS_EXAMPLES: &str = "\
+Examples:
+  ailoop approvals
+  ailoop approvals approve 01a2143f c1-4-1
+  ailoop approvals deny 01a2143f c1-4-1 --note \"not in this directory\"";
+
 /// Arguments of `ailoop approvals`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = APPROVALS_EXAMPLES)]
 pub struct ApprovalsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]

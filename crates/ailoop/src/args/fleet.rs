@@ -19,8 +19,14 @@ pub struct Files {
     pub out: Option<PathBuf>,
 }
 
+const UP_EXAMPLES: &str = "\
+Examples:
+  ailoop up
+  ailoop up --root ~/project --out ~/project/out --model ollama/qwen3:8b";
+
 /// Arguments of `ailoop up`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = UP_EXAMPLES)]
 pub struct UpArgs {
     /// The directories of the file tools.
     #[command(flatten)]

@@ -8,8 +8,16 @@ use super::fleet::Files;
 use super::target::FleetTarget;
 use super::values::{parse_duration, parse_pair};
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  ailoop run \"Survey this directory and write a report\"
+  ailoop run --agent e --model ollama/qwen3:8b \"Fix the failing test\"
+  ailoop run -c \"And now add a test\"
+  git diff | ailoop run --final \"Review this change\"";
+
 /// Arguments of `ailoop run`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
     /// The prompt; - reads it from stdin. A file or pipe on stdin is appended to another prompt
     pub prompt: String,

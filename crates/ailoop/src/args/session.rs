@@ -12,8 +12,15 @@ use super::session_ref::SessionRef;
 use super::target::FleetTarget;
 use super::values::parse_duration;
 
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  ailoop sessions --phase running
+  ailoop sessions --since 2h --error
+  ailoop sessions -o json | jq -r .session_id";
+
 /// Arguments of `ailoop sessions`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = SESSIONS_EXAMPLES)]
 pub struct SessionsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]
@@ -32,8 +39,14 @@ pub struct SessionsArgs {
     pub target: FleetTarget,
 }
 
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  ailoop watch --last
+  ailoop watch 01a2143f --no-follow";
+
 /// Arguments of `ailoop watch`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = WATCH_EXAMPLES)]
 pub struct WatchArgs {
     /// The session to work on.
     #[command(flatten)]
@@ -69,9 +82,15 @@ pub struct TranscriptArgs {
     pub target: FleetTarget,
 }
 
+const SEND_EXAMPLES: &str = "\
+Examples:
+  ailoop send --last \"Look at the tests, too\"
+  ailoop send 01a2143f --mode queue - < task.md";
+
 /// Arguments of `ailoop send`.
 #[derive(Debug, Clone, Args)]
 #[command(allow_missing_positional = true)]
+#[command(after_help = SEND_EXAMPLES)]
 pub struct SendArgs {
     /// The session to work on.
     #[command(flatten)]

@@ -8,9 +8,16 @@ use super::output::OutputArgs;
 use super::target::{FleetTarget, NatsTarget};
 use super::values::parse_duration;
 
+const TOOLS_EXAMPLES: &str = "\
+Examples:
+  ailoop tools
+  ailoop tools describe write_file
+  ailoop tools try read_file --args '{\"path\": \"README.md\"}'";
+
 /// Arguments of `ailoop tools`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = TOOLS_EXAMPLES)]
 pub struct ToolsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]
