@@ -35,8 +35,8 @@ pub use backup::{BackupArgs, RestoreArgs};
 pub use budgets::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
 pub use chat::ChatArgs;
 pub use config::{
-    AgentArgs, ConfigCommand, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand, PromptShowArgs,
-    SchemaArgs,
+    AgentArgs, ConfigCommand, InitArgs, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand,
+    PromptShowArgs, SchemaArgs,
 };
 pub use context::{ContextCommand, ContextSetArgs};
 pub use dead::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
@@ -56,7 +56,9 @@ pub use run::{ApproveArg, RunArgs, SessionSettings};
 pub use session::{ConfigureArgs, ControlArgs, ForkArgs, ModeArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs};
 pub use session_ref::SessionRef;
 pub use target::{FleetTarget, NatsTarget};
-pub use tools::{ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs};
+pub use tools::{
+    ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsNewArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs,
+};
 pub use version::VersionArgs;
 
 const EXITS: &str = "\
@@ -94,6 +96,8 @@ pub enum CliCommand {
     Run(RunArgs),
     /// Talk with an agent, also while it works; leave and come back
     Chat(ChatArgs),
+    /// Write a configuration with one agent to this directory
+    Init(InitArgs),
     /// List the sessions, newest first; erase sessions
     #[command(args_conflicts_with_subcommands = true)]
     Sessions(SessionsArgs),

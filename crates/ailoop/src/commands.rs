@@ -18,6 +18,7 @@ mod erase;
 mod export_import;
 mod fleet_location;
 mod history;
+mod init;
 mod lists;
 mod live_display;
 mod mail;
@@ -92,6 +93,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::ApiKey(command) => api_key::run(&command, terminal),
         CliCommand::Context(command) => context::run(&command, terminal),
         CliCommand::Prompt(command) => prompt::run(&command, terminal),
+        CliCommand::Init(args) => init::write_project(&args, terminal),
         CliCommand::Help { words } => help::print_help(&words, terminal),
         CliCommand::Completion { shell } => Ok(print_completion(shell, terminal)),
         CliCommand::Version(args) => Ok(version::print_version(args, terminal)),

@@ -12,7 +12,7 @@ use crate::terminal::{ReplyFormat, StdoutClosed, Terminal};
 
 /// The commands in the order of the help, by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Start", &["up", "run", "chat", "doctor"]),
+    ("Start", &["up", "run", "chat", "init", "doctor"]),
     (
         "Sessions",
         &[

@@ -27,6 +27,7 @@ mod nats_server;
 mod notification;
 mod printable;
 mod render;
+mod scaffold;
 pub mod schemas;
 mod signals;
 mod stream;

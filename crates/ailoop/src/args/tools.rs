@@ -33,6 +33,8 @@ pub struct ToolsArgs {
 /// Subcommands of `ailoop tools`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ToolsCommand {
+    /// Write a tool to begin with
+    New(ToolsNewArgs),
     /// Show the description of a tool, and what its settings mean
     Describe(ToolsDescribeArgs),
     /// Call a tool as the fleet would, and print its result; uses NATS directly, without the loop and its approvals
@@ -41,6 +43,14 @@ pub enum ToolsCommand {
     Watch(ToolsWatchArgs),
     /// Check that a tool keeps the protocol, in any language; makes real calls, and uses NATS directly
     Verify(ToolsVerifyArgs),
+}
+
+/// Arguments of `ailoop tools new`.
+#[derive(Debug, Clone, Args)]
+pub struct ToolsNewArgs {
+    /// Write NAME.py, a tool in Python
+    #[arg(long, value_name = "NAME")]
+    pub python: String,
 }
 
 /// Arguments of `ailoop tools describe`.
