@@ -17,8 +17,10 @@ mod mail;
 mod models;
 mod nats_auth;
 mod operate;
+mod output;
 mod run;
 mod session;
+mod session_ref;
 mod target;
 mod tools;
 mod values;
@@ -33,15 +35,15 @@ pub use backup::{BackupArgs, RestoreArgs};
 pub use budgets::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
 pub use chat::ChatArgs;
 pub use config::{
-    AgentArgs, ConfigCommand, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand, PromptShowArgs,
-    SchemaArgs,
+    AgentArgs, ConfigCommand, InitArgs, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand,
+    PromptShowArgs, SchemaArgs,
 };
 pub use context::{ContextCommand, ContextSetArgs};
 pub use dead::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
 pub use erase::{SessionsCommand, SessionsRmArgs};
 pub use filter::{PhaseArg, SessionFilter};
 pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};
-pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TraceArgs};
+pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TRACE_URL, TraceArgs};
 pub use mail::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
 pub use models::{ModelsArgs, ProbeArgs};
 pub use nats_auth::{
@@ -49,10 +51,14 @@ pub use nats_auth::{
     NatsUserListArgs, NatsUserRevokeArgs,
 };
 pub use operate::{DescribeArgs, DoctorArgs, StatusArgs, TopArgs};
+pub use output::{OutputArgs, OutputFormat};
 pub use run::{ApproveArg, RunArgs, SessionSettings};
 pub use session::{ConfigureArgs, ControlArgs, ForkArgs, ModeArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs};
+pub use session_ref::SessionRef;
 pub use target::{FleetTarget, NatsTarget};
-pub use tools::{ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs};
+pub use tools::{
+    ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsNewArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs,
+};
 pub use version::VersionArgs;
 
 const EXITS: &str = "\
@@ -67,7 +73,14 @@ Exit codes:
 
 /// AI agent loops over NATS JetStream.
 #[derive(Debug, Parser)]
-#[command(name = "ailoop", version = crate::version::TEXT, about, after_help = EXITS, arg_required_else_help = true)]
+#[command(
+    name = "ailoop",
+    version = crate::version::TEXT,
+    about,
+    after_help = EXITS,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
 pub struct Cli {
     /// The command to run.
     #[command(subcommand)]
@@ -81,16 +94,21 @@ pub enum CliCommand {
     Up(UpArgs),
     /// Run one prompt to its end and print the answer
     Run(RunArgs),
-    /// Talk with an agent: type messages while it works, answer its questions, leave and come back
+    /// Talk with an agent, also while it works; leave and come back
     Chat(ChatArgs),
+    /// Write a configuration with one agent to this directory
+    Init(InitArgs),
     /// List the sessions, newest first; erase sessions
     #[command(args_conflicts_with_subcommands = true)]
     Sessions(SessionsArgs),
     /// Show a session from its beginning, and follow it to its end
     Watch(WatchArgs),
-    /// Serve an editor over stdin and stdout, by the Agent Client Protocol; the editor starts this command
+    /// Serve an editor by the Agent Client Protocol
+    ///
+    /// The editor starts this command, and talks with it over stdin and stdout.
     Acp(AcpArgs),
     /// Print the messages and tool calls of a session
+    #[command(visible_aliases = ["history", "show"])]
     Transcript(TranscriptArgs),
     /// Send a message to a session
     Send(SendArgs),
@@ -106,33 +124,43 @@ pub enum CliCommand {
     Fork(ForkArgs),
     /// Change settings of an open session: model, features, limits
     Configure(ConfigureArgs),
-    /// Fold a session's whole log again and compare it with the stored state; show its slots, or the state after one of
-    /// them
+    /// Check the stored state of a session against its log, and show its slots
+    ///
+    /// A slot is a place in the log of a session; `--at` prints the state after one of them.
     Replay(ReplayArgs),
     /// Show what a session waits for, who works on it, and what went wrong last
     Describe(DescribeArgs),
-    /// Show what each turn of a session did, how long it took and what it cost, as a tree of spans; made from the log,
-    /// so no collector is needed
+    /// Show what each turn of a session did, its time and its cost, as a tree of spans
+    ///
+    /// It is made from the log of the session, so no collector is needed.
     Trace(TraceArgs),
-    /// Write a session to a file, one line for each commit, from the archive and the log; uses NATS directly
+    /// Write a session to a file
+    ///
+    /// The file has one line for each commit, from the archive and the log. The command uses NATS directly.
     Export(ExportArgs),
-    /// Import a session from a file that `ailoop export` wrote; uses NATS directly
+    /// Import a session from a file that `ailoop export` wrote
+    ///
+    /// The command uses NATS directly.
     Import(ImportArgs),
-    /// Back up every stream, bucket and object store to a directory, while the fleet runs; uses NATS directly
+    /// Back up everything that the fleet stores to a directory, while it runs
+    ///
+    /// That is every stream, bucket and object store. The command uses NATS directly.
     Backup(BackupArgs),
-    /// Restore a backup to a nats-server, before the fleet starts; uses NATS directly
+    /// Restore a backup to a nats-server, before the fleet starts
+    ///
+    /// The command uses NATS directly.
     Restore(RestoreArgs),
-    /// List every decision of a session on whether to continue, with its source and reason
+    /// List why a session continued or ended after each reply
     Decisions(DecisionsArgs),
     /// Count how turns ended, by agent and model
     Stats(StatsArgs),
-    /// List gates that wait for a person; approve, deny or answer them
+    /// List what waits for a person; approve, deny or answer it
     #[command(args_conflicts_with_subcommands = true)]
     Approvals(ApprovalsArgs),
     /// List the mails of agents to people; send and answer mails
     #[command(args_conflicts_with_subcommands = true)]
     Mail(MailArgs),
-    /// List the models of models.yaml: capabilities, prices, and whether their keys are set
+    /// List the models, their capabilities and prices, and whether their keys are set
     Models(ModelsArgs),
     /// Probe what a live model can do, and print its entry for models.yaml
     ProbeModel(ProbeArgs),
@@ -140,7 +168,7 @@ pub enum CliCommand {
     Tools(ToolsArgs),
     /// Check the fleet, and print what is wrong and what to do about it
     Doctor(DoctorArgs),
-    /// Show the processes of the fleet with their versions and work, its queues and what it stores
+    /// Show the processes of the fleet, its queues and what it stores
     Status(StatusArgs),
     /// Show the status of the fleet again and again, until Ctrl-C
     Top(TopArgs),
@@ -169,20 +197,28 @@ pub enum CliCommand {
     /// Show the composed prompts of agents
     #[command(subcommand)]
     Prompt(PromptCommand),
+    /// Show the help of a command, or a topic such as `scripts`
+    Help {
+        /// A command with its subcommands, or a topic
+        #[arg(value_name = "COMMAND|TOPIC")]
+        words: Vec<String>,
+    },
     /// Print the completion script of a shell
     Completion {
         /// The name of the shell
         shell: clap_complete::Shell,
     },
-    /// Print version, commit and compiler of this binary, and which data it reads and writes
+    /// Print version and commit of this binary, and which data it reads and writes
     Version(VersionArgs),
-    /// Create and verify the streams; the NATS users of services may only verify them
+    /// Create and verify the streams
+    ///
+    /// The NATS users of services may only verify them.
     Bootstrap {
         /// Correct stream settings that have drifted
         #[arg(long)]
         fix: bool,
     },
-    /// Manage who may do what on the bus: keys, users and permissions of nats-server
+    /// Manage keys, users and permissions of nats-server
     #[command(subcommand)]
     NatsAuth(NatsAuthCommand),
     /// Run the loop-orchestrator alone, configured by file and environment

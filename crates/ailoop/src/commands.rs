@@ -18,7 +18,9 @@ mod erase;
 mod export_import;
 mod fleet_location;
 mod history;
+mod init;
 mod lists;
+mod live_display;
 mod mail;
 mod models;
 mod nats_auth;
@@ -41,11 +43,10 @@ mod up;
 mod version;
 mod watch;
 
-use clap::CommandFactory as _;
-
 use self::control::ControlVerb;
-use crate::args::{Cli, CliCommand, PatternsCommand};
+use crate::args::{CliCommand, PatternsCommand};
 use crate::failure::{CommandFailure, Exit};
+use crate::help;
 use crate::terminal::Terminal;
 
 /// Runs a command to its end.
@@ -92,6 +93,8 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::ApiKey(command) => api_key::run(&command, terminal),
         CliCommand::Context(command) => context::run(&command, terminal),
         CliCommand::Prompt(command) => prompt::run(&command, terminal),
+        CliCommand::Init(args) => init::write_project(&args, terminal),
+        CliCommand::Help { words } => help::print_help(&words, terminal),
         CliCommand::Completion { shell } => Ok(print_completion(shell, terminal)),
         CliCommand::Version(args) => Ok(version::print_version(args, terminal)),
         CliCommand::Bootstrap { fix } => bootstrap::ensure_streams(fix, terminal).await,
@@ -107,6 +110,6 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
 
 fn print_completion(shell: clap_complete::Shell, terminal: &Terminal) -> Exit {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ailoop", &mut script);
+    clap_complete::generate(shell, &mut help::command(), "ailoop", &mut script);
     output::finish(terminal.print_data(&String::from_utf8_lossy(&script)))
 }

@@ -27,11 +27,19 @@ impl ModelChoice {
         Self { model: model.into(), reason: reason.into() }
     }
 
+    /// Whether the command line names the model.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.reason == REQUESTED
+    }
+
     /// Whether replies come from a script.
     pub(crate) fn is_rehearsal(&self) -> bool {
         self.model == REHEARSAL
     }
 }
+
+/// Reason of a model that the command line names.
+const REQUESTED: &str = "requested by --model";
 
 /// What a model is chosen from, in the order of precedence.
 #[derive(Debug, Clone, Default)]
@@ -82,7 +90,7 @@ fn choose_by_key(model: &Resolved) -> ModelChoice {
 
 fn choose_without_server(sources: &ModelSources) -> Option<ModelChoice> {
     if let Some(model) = &sources.requested {
-        return Some(ModelChoice::new(model, "requested by --model"));
+        return Some(ModelChoice::new(model, REQUESTED));
     }
     if let Some(model) = &sources.configured {
         return Some(ModelChoice::new(model, "the configured default"));

@@ -86,6 +86,12 @@ impl Replica {
         format!("{version} ({short}{dirty})")
     }
 
+    /// Service, host and process; a host that is named after the service is enough.
+    pub(crate) fn name(&self) -> String {
+        let ReplicaStatus { service, replica, .. } = &self.status;
+        if replica.starts_with(service.as_str()) { replica.clone() } else { format!("{service} {replica}") }
+    }
+
     /// How long it has run.
     pub(crate) fn uptime(&self) -> Duration {
         self.status.now.since(self.status.started)

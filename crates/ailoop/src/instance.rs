@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use contract::ErrorCode;
@@ -93,6 +94,26 @@ impl Home {
             Err(TryLockError::WouldBlock) => self.read_run_file(),
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }
+    }
+
+    /// Finds a running fleet in this directory, else in the nearest one above it. Above, only files of this user count:
+    /// others could lay a file into a directory that everybody writes to, and would be sent prompts.
+    pub(crate) fn find_running(is_wanted: impl Fn(&RunFile) -> bool) -> Option<(Self, RunFile)> {
+        let here = Self::below(Path::new(""));
+        if let Some(run) = here.running().filter(&is_wanted) {
+            return Some((here, run));
+        }
+        let directory = std::env::current_dir().ok()?;
+        let mut above = directory.ancestors().skip(1).map(Self::below).filter(Self::is_of_this_user);
+        above.find_map(|home| home.running().filter(&is_wanted).map(|run| (home, run)))
+    }
+
+    fn is_of_this_user(&self) -> bool {
+        let owner = |path: &Path| fs::metadata(path).map(|metadata| metadata.uid());
+        // The process itself belongs to its user.
+        let Ok(user) = owner(Path::new("/proc/self")) else { return false };
+        owner(&self.dir).is_ok_and(|owner| owner == user)
+            && owner(&self.run_file_path()).is_ok_and(|owner| owner == user)
     }
 
     fn run_file_path(&self) -> PathBuf {

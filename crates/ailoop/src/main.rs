@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use ailoop::args::Cli;
+use ailoop::help;
 use ailoop::terminal::Terminal;
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 
 /// A fifth of the time of a busy fleet goes by in the allocator. This one takes half as long as glibc's, and returns
 /// the memory of a burst to the system.
@@ -12,7 +13,8 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = help::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let terminal = Terminal::new();
     ailoop::run(cli, &terminal)
 }

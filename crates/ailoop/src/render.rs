@@ -25,6 +25,7 @@ use crate::terminal::{Layout, Output, Style, StyledLine};
 pub(crate) struct SessionRenderer {
     session: String,
     echoes_user: bool,
+    shows_gates: bool,
     max_iterations: Option<u32>,
     /// A step that is not printed yet, since the limit of steps is unknown. If a session is followed from its middle,
     /// the next event has the limit.
@@ -36,11 +37,12 @@ pub(crate) struct SessionRenderer {
 }
 
 impl SessionRenderer {
-    /// Makes a renderer. If `echoes_user`, messages of the user are shown too.
-    pub(crate) fn new(session: &str, layout: Layout, echoes_user: bool) -> Self {
+    /// Makes the renderer of a session.
+    pub(crate) fn new(session: &str, layout: Layout) -> Self {
         Self {
             session: session.to_owned(),
-            echoes_user,
+            echoes_user: false,
+            shows_gates: true,
             max_iterations: None,
             pending_step: None,
             model: String::new(),
@@ -48,6 +50,22 @@ impl SessionRenderer {
             tools: ToolLines::new(layout.columns),
             turn: TurnSummary::default(),
         }
+    }
+
+    /// Shows the messages of the user, too.
+    pub(crate) fn with_user_messages(self) -> Self {
+        Self { echoes_user: true, ..self }
+    }
+
+    /// Leaves open gates out: they are asked elsewhere.
+    pub(crate) fn without_gates(self) -> Self {
+        Self { shows_gates: false, ..self }
+    }
+
+    /// Shows where the trace of a turn is. The address has `{trace_id}` in it.
+    pub(crate) fn with_trace_url(mut self, trace_url: Option<String>) -> Self {
+        self.turn.trace_url = trace_url;
+        self
     }
 
     /// Sets the layout of what is rendered from now on, after the size of the terminal changed.
@@ -205,6 +223,9 @@ impl SessionRenderer {
     }
 
     fn render_gate(&mut self, gate: &GateOpened) -> Vec<Output> {
+        if !self.shows_gates {
+            return Vec::new();
+        }
         let (session, id) = (&self.session, &gate.gate);
         // A person must see all of the arguments before approving them, also invisible characters.
         let arguments = gate.arguments.as_ref().map(|arguments| shorten(arguments.get())).unwrap_or_default();
@@ -228,6 +249,11 @@ impl SessionRenderer {
         let line = format!("  {question} until {until}; to answer:\n    ailoop approvals approve|deny {session} {id}");
         note(Style::Warn, &line)
     }
+}
+
+/// Renders a whole text of a model.
+pub(crate) fn render_text(layout: Layout, text: &str) -> Vec<Output> {
+    LiveReply::new(layout).end_turn(text)
 }
 
 fn render_error(error: &ErrorEvent) -> Vec<Output> {

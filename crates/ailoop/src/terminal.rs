@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crate::columns::width;
+use crate::columns::{clip, width, wrap_words};
 use crate::failure::CommandFailure;
 use crate::printable::{escape_json, strip_control, strip_unprintable};
 
@@ -48,6 +48,12 @@ pub(crate) enum TextStyle {
     Emphasis,
     Code,
     Faint,
+    /// Shows that all is well.
+    Good,
+    /// Shows that somebody should look.
+    Warn,
+    /// Shows that something failed.
+    Bad,
 }
 
 impl TextStyle {
@@ -59,6 +65,9 @@ impl TextStyle {
             Self::Emphasis => "\x1b[3m",
             Self::Code => "\x1b[36m",
             Self::Faint => "\x1b[2m",
+            Self::Good => "\x1b[32m",
+            Self::Warn => "\x1b[33m",
+            Self::Bad => "\x1b[31m",
         }
     }
 }
@@ -90,11 +99,20 @@ impl Style {
 pub struct StdoutClosed;
 
 /// Stdout and stderr, and what they can show.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Terminal {
     is_stdout_tty: bool,
     is_stderr_tty: bool,
     allows_colours: bool,
+    notes: NoteFilter,
+}
+
+/// Which notes are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoteFilter {
+    All,
+    /// Warnings and failures only.
+    Important,
 }
 
 /// How replies and tool calls are laid out.
@@ -115,8 +133,13 @@ pub(crate) enum ReplyFormat {
     Markdown { has_styles: bool },
 }
 
+/// Begins and ends a frame, which terminals that know it show at once.
+pub(crate) const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[?25l";
+pub(crate) const END_FRAME: &str = "\x1b[?25h\x1b[?2026l";
 /// Columns where stdout and stderr are no terminal, or the size is unknown.
 const COLUMNS_DEFAULT: usize = 100;
+/// Columns by which further lines of a note are indented more than its first one.
+const HANGING_INDENT: usize = 2;
 /// Fewest columns that a layout assumes.
 const COLUMNS_MIN: usize = 20;
 
@@ -127,7 +150,12 @@ impl Terminal {
         let (is_stdout_tty, is_stderr_tty) = (io::stdout().is_terminal(), io::stderr().is_terminal());
         let allows_colours =
             supports_colours(std::env::var_os("NO_COLOR").as_deref(), std::env::var_os("TERM").as_deref());
-        Self { is_stdout_tty, is_stderr_tty, allows_colours }
+        Self { is_stdout_tty, is_stderr_tty, allows_colours, notes: NoteFilter::All }
+    }
+
+    /// Returns the terminal without notes, except warnings and failures.
+    pub(crate) fn without_notes(&self) -> Self {
+        Self { notes: NoteFilter::Important, ..*self }
     }
 
     /// Returns the layout of what is printed now; the size of a terminal may change.
@@ -149,10 +177,25 @@ impl Terminal {
         write_stdout(&if self.is_stdout_tty { strip_unprintable(text) } else { strip_control(text) })
     }
 
-    /// Prints text in the place of the last one: on a terminal after `clear`, elsewhere below it.
-    pub(crate) fn print_screen(&self, clear: &str, text: &str) -> Result<(), StdoutClosed> {
-        let clear = if self.is_stdout_tty { clear } else { "" };
-        write_stdout(&format!("{clear}{}", strip_unprintable(text)))
+    /// Prints lines in the place of the last ones; elsewhere than at a terminal below them. Rows are written over in one
+    /// frame, and cut where the terminal ends, so that nothing flickers.
+    pub(crate) fn print_screen(&self, lines: &[StyledLine], is_first: bool) -> Result<(), StdoutClosed> {
+        if !self.is_stdout_tty {
+            return write_stdout(&format_lines(lines, false));
+        }
+        let (columns, rows) = crossterm::terminal::size().unwrap_or((u16::MAX, u16::MAX));
+        let begin = if is_first { "\x1b[2J" } else { "" };
+        let mut frame = format!("{BEGIN_FRAME}{begin}\x1b[H");
+        for (index, line) in lines.iter().take(usize::from(rows)).enumerate() {
+            if index > 0 {
+                frame.push_str("\r\n");
+            }
+            frame.push_str(&format_line(&clip_line(line, usize::from(columns)), self.has_styles()));
+            frame.push_str("\x1b[K");
+        }
+        frame.push_str("\x1b[J\r\n");
+        frame.push_str(END_FRAME);
+        write_stdout(&frame)
     }
 
     /// Prints a frame of a chat: text of [`format_output`] and sequences that move the cursor.
@@ -160,9 +203,14 @@ impl Terminal {
         write_stdout(frame)
     }
 
-    /// Whether a chat can redraw the last rows of the terminal.
+    /// Whether the last rows of the terminal can be redrawn, and keys be read.
     pub(crate) fn can_redraw(&self) -> bool {
-        self.is_stdout_tty && io::stdin().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+        self.is_stdout_tty && io::stdin().is_terminal() && can_move_cursor()
+    }
+
+    /// Whether the last rows of the terminal can be redrawn, and nothing else is printed below them.
+    pub(crate) fn can_redraw_rows(&self) -> bool {
+        self.is_stdout_tty && self.is_stderr_tty && can_move_cursor()
     }
 
     /// Whether stdout shows colours and styles.
@@ -175,15 +223,34 @@ impl Terminal {
         write_stdout(&escape_json(text))
     }
 
+    /// Whether a person reads stdout: it is a terminal.
+    pub(crate) fn is_for_people(&self) -> bool {
+        self.is_stdout_tty
+    }
+
+    /// Returns the columns of the terminal on stdout, if there is one.
+    pub(crate) fn stdout_columns(&self) -> Option<usize> {
+        self.is_stdout_tty.then(|| self.layout().columns)
+    }
+
+    /// Prints lines of formatted text to stdout.
+    pub(crate) fn print_lines(&self, lines: &[StyledLine]) -> Result<(), StdoutClosed> {
+        write_stdout(&format_lines(lines, self.has_styles()))
+    }
+
     /// Prints a line to stderr. A closed stderr is ignored.
     pub(crate) fn note(&self, style: Style, text: &str) {
-        let mut out = io::stderr().lock();
-        let text = if self.is_stderr_tty { strip_unprintable(text) } else { strip_control(text) };
-        let _closed = if self.is_stderr_tty && self.allows_colours && style != Style::Plain {
-            writeln!(out, "{}{text}\x1b[0m", style.escape())
+        if self.notes == NoteFilter::Important && !matches!(style, Style::Warn | Style::Bad) {
+            return;
+        }
+        let has_styles = self.is_stderr_tty && self.allows_colours;
+        let lines = if self.is_stderr_tty {
+            format_note(style, text, has_styles, Some(self.layout().columns)).join("\n")
         } else {
-            writeln!(out, "{text}")
+            strip_control(text)
         };
+        let mut out = io::stderr().lock();
+        let _closed = writeln!(out, "{lines}");
     }
 
     /// Prints the outputs of a renderer.
@@ -211,17 +278,38 @@ impl Default for Terminal {
     }
 }
 
-/// Formats an output as lines for a terminal.
-pub(crate) fn format_output(output: &Output, has_styles: bool) -> Vec<String> {
+/// Formats an output as lines for a terminal. With a number of columns, notes are wrapped.
+pub(crate) fn format_output(output: &Output, has_styles: bool, columns: Option<usize>) -> Vec<String> {
     match output {
         Output::Data(text) => strip_unprintable(text).lines().map(str::to_owned).collect(),
-        Output::Note(style, text) => {
-            let escape = if has_styles { style.escape() } else { "" };
-            let reset = if escape.is_empty() { "" } else { "\x1b[0m" };
-            strip_unprintable(text).split('\n').map(|line| format!("{escape}{line}{reset}")).collect()
-        }
+        Output::Note(style, text) => format_note(*style, text, has_styles, columns),
         Output::Line(line) => vec![format_line(line, has_styles)],
     }
+}
+
+fn format_note(style: Style, text: &str, has_styles: bool, columns: Option<usize>) -> Vec<String> {
+    let escape = if has_styles { style.escape() } else { "" };
+    let reset = if escape.is_empty() { "" } else { "\x1b[0m" };
+    let text = strip_unprintable(text);
+    let lines = text.split('\n').flat_map(|line| match columns {
+        Some(columns) => wrap_note(line, columns),
+        None => vec![line.to_owned()],
+    });
+    lines.map(|line| format!("{escape}{line}{reset}")).collect()
+}
+
+/// Wraps a line at words; further lines stand below its text.
+fn wrap_note(line: &str, columns: usize) -> Vec<String> {
+    let text = line.trim_start_matches(' ');
+    let indent = line.len() - text.len();
+    // Only an indent that leaves room for text is kept.
+    if width(line) <= columns || columns < indent + COLUMNS_MIN {
+        return vec![line.to_owned()];
+    }
+    let first = wrap_words(text, columns - indent).first().copied().unwrap_or_default();
+    let rest = wrap_words(text[first.len()..].trim_start(), columns - indent - HANGING_INDENT);
+    let below = rest.into_iter().map(|part| format!("{}{part}", " ".repeat(indent + HANGING_INDENT)));
+    std::iter::once(format!("{}{first}", " ".repeat(indent))).chain(below).collect()
 }
 
 /// Formats a line with the escape sequences of its styles.
@@ -238,9 +326,30 @@ pub(crate) fn format_line(line: &StyledLine, has_styles: bool) -> String {
     text
 }
 
+/// Cuts a line to a number of columns.
+pub(crate) fn clip_line(line: &StyledLine, columns: usize) -> StyledLine {
+    let mut room = columns;
+    let mut clipped = Vec::new();
+    for span in line {
+        let text = clip(&span.text, room);
+        room -= width(&text);
+        clipped.push(Span { style: span.style, text });
+    }
+    clipped
+}
+
+/// Formats lines, each with its end.
+fn format_lines(lines: &[StyledLine], has_styles: bool) -> String {
+    lines.iter().map(|line| format_line(line, has_styles) + "\n").collect()
+}
+
 fn write_stdout(text: &str) -> Result<(), StdoutClosed> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| StdoutClosed)
+}
+
+fn can_move_cursor() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Whether a terminal with these variables gets colours.
@@ -251,6 +360,16 @@ fn supports_colours(no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn note_is_wrapped_below_its_text() {
+        let check = |line: &str, expect: &[&str]| assert_eq!(wrap_note(line, 30), expect);
+        check("short", &["short"]);
+        check("  tool read_file a.rs was denied by somebody", &["  tool read_file a.rs was", "    denied by somebody"]);
+        check("session 0123456789  agent Eamonn the", &["session 0123456789", "  agent Eamonn the"]);
+        let indent = " ".repeat(20);
+        check(&format!("{indent}no room for words"), &[&format!("{indent}no room for words")]);
+    }
 
     #[test]
     fn terminal_with_no_color_or_dumb_gets_no_colours() {

@@ -150,7 +150,7 @@ async fn agents_with_continuation_need_few_nudges() -> anyhow::Result<()> {
     assert!(count("without", "premature") > 9 * count("with", "premature"), "{rows:#?}");
     let printed = WorkDir::new()?.run(&["stats", "--url", &fleet.url()]).await?;
     eprintln!("{}", printed.stdout);
-    for word in ["COMPLETED", "NUDGED", "with", "without"] {
+    for word in ["COMPLETED", "PREMATURE", "with", "without"] {
         assert!(printed.stdout.contains(word), "{word} is not in {}", printed.stdout);
     }
     fleet.end().await

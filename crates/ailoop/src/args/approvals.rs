@@ -2,10 +2,18 @@
 
 use clap::{Args, Subcommand};
 
+use super::output::OutputArgs;
 use super::target::FleetTarget;
+
+const APPROVALS_EXAMPLES: &str = "\
+Examples:
+  ailoop approvals
+  ailoop approvals approve 01a2143f c1-4-1
+  ailoop approvals deny 01a2143f c1-4-1 --note \"not in this directory\"";
 
 /// Arguments of `ailoop approvals`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = APPROVALS_EXAMPLES)]
 pub struct ApprovalsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]
@@ -13,9 +21,9 @@ pub struct ApprovalsArgs {
     /// List only those of this session
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// Print one line of JSON for each entry
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

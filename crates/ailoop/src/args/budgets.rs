@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use super::output::OutputArgs;
 use super::target::FleetTarget;
 
 /// Arguments of `ailoop budgets`.
@@ -10,9 +11,9 @@ pub struct BudgetsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]
     pub command: Option<BudgetsCommand>,
-    /// Print one line of JSON for each entry
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

@@ -5,8 +5,15 @@ use clap::Args;
 use super::fleet::Files;
 use super::target::FleetTarget;
 
+const CHAT_EXAMPLES: &str = "\
+Examples:
+  ailoop chat
+  ailoop chat --last
+  ailoop chat 01a2143f";
+
 /// Arguments of `ailoop chat`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = CHAT_EXAMPLES)]
 pub struct ChatArgs {
     /// The session to go on with: its id, or the beginning of it [default: a new one]
     pub session: Option<String>,

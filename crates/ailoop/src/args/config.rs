@@ -21,6 +21,14 @@ pub struct AgentArgs {
     pub tenant: String,
 }
 
+/// Arguments of `ailoop init`.
+#[derive(Debug, Clone, Args)]
+pub struct InitArgs {
+    /// The name of the agent; its first word is its key
+    #[arg(default_value = "Anna the Assistant")]
+    pub name: String,
+}
+
 /// Subcommands of `ailoop config`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConfigCommand {

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 
+use super::output::OutputArgs;
 use super::target::FleetTarget;
 
 /// Subcommands of `ailoop dead`.
@@ -23,9 +24,9 @@ pub struct DeadListArgs {
     /// List only those of this session
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::output::OutputArgs;
 use super::target::FleetTarget;
 
 /// The directories that the tools of a fleet in this process may use.
@@ -18,8 +19,14 @@ pub struct Files {
     pub out: Option<PathBuf>,
 }
 
+const UP_EXAMPLES: &str = "\
+Examples:
+  ailoop up
+  ailoop up --root ~/project --out ~/project/out --model ollama/qwen3:8b";
+
 /// Arguments of `ailoop up`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = UP_EXAMPLES)]
 pub struct UpArgs {
     /// The directories of the file tools.
     #[command(flatten)]
@@ -48,9 +55,9 @@ pub struct UpArgs {
 /// Arguments of `ailoop queues`.
 #[derive(Debug, Clone, Args)]
 pub struct QueuesArgs {
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

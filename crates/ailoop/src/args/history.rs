@@ -4,35 +4,42 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::output::OutputArgs;
+use super::session_ref::SessionRef;
 use super::target::FleetTarget;
 
 /// Arguments of `ailoop replay`.
 #[derive(Debug, Clone, Args)]
 pub struct ReplayArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// Print the state after this slot
     #[arg(long, value_name = "SLOT")]
     pub at: Option<u64>,
-    /// Print everything as one line of JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
+/// The variable with the address of traces.
+pub const TRACE_URL: &str = "AILOOP_TRACE_URL";
+
 /// Arguments of `ailoop trace`.
 #[derive(Debug, Clone, Args)]
 pub struct TraceArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// Show this turn only
     #[arg(long, value_name = "NUMBER")]
     pub turn: Option<u32>,
     /// The address of a trace in your trace backend, with `{trace_id}`, such as
     /// <http://127.0.0.1:16686/trace/{trace_id}>
-    #[arg(long, env = "AILOOP_TRACE_URL", value_name = "URL")]
+    #[arg(long, env = TRACE_URL, value_name = "URL")]
     pub trace_url: Option<String>,
     /// Print everything as one line of JSON
     #[arg(long)]
@@ -73,11 +80,12 @@ pub struct ImportArgs {
 /// Arguments of `ailoop decisions`.
 #[derive(Debug, Clone, Args)]
 pub struct DecisionsArgs {
-    /// The id of the session
-    pub session: String,
-    /// Print one line of JSON for each entry
-    #[arg(long)]
-    pub json: bool,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
@@ -89,9 +97,9 @@ pub struct StatsArgs {
     /// Count only sessions that began at or after this time, such as 2026-01-15T10:30:45Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// Print the result as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

@@ -2,14 +2,16 @@
 
 use clap::Args;
 
+use super::output::OutputArgs;
+
 /// Arguments of `ailoop models`.
 #[derive(Debug, Clone, Args)]
 pub struct ModelsArgs {
     /// A model's id, or `<provider>/<its name for a model>` [default: all models of models.yaml]
     pub model: Option<String>,
-    /// Print one line of JSON for each entry
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// Arguments of `ailoop probe-model`.

@@ -2,14 +2,16 @@
 
 use clap::Args;
 
+use super::output::OutputArgs;
+use super::session_ref::SessionRef;
 use super::target::FleetTarget;
 
 /// Arguments of `ailoop status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// Print the result as one line of JSON
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
@@ -32,9 +34,9 @@ pub struct DoctorArgs {
     /// Fail on warnings, too
     #[arg(long)]
     pub strict: bool,
-    /// Print one line of JSON for each check
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
@@ -43,11 +45,12 @@ pub struct DoctorArgs {
 /// Arguments of `ailoop describe`.
 #[derive(Debug, Clone, Args)]
 pub struct DescribeArgs {
-    /// The id of the session
-    pub session: String,
-    /// Print the result as one line of JSON
-    #[arg(long)]
-    pub json: bool,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,

@@ -8,10 +8,18 @@ use super::fleet::Files;
 use super::target::FleetTarget;
 use super::values::{parse_duration, parse_pair};
 
+const RUN_EXAMPLES: &str = "\
+Examples:
+  ailoop run \"Survey this directory and write a report\"
+  ailoop run --agent e --model ollama/qwen3:8b \"Fix the failing test\"
+  ailoop run -c \"And now add a test\"
+  git diff | ailoop run --final \"Review this change\"";
+
 /// Arguments of `ailoop run`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
-    /// The prompt; - reads it from stdin
+    /// The prompt; - reads it from stdin. A file or pipe on stdin is appended to another prompt
     pub prompt: String,
     /// The agent, by key or first name
     #[arg(long, short)]
@@ -22,6 +30,9 @@ pub struct RunArgs {
     /// Continue this session; if it does not exist, begin it so that it can be continued
     #[arg(long, short, value_name = "ID")]
     pub session: Option<String>,
+    /// Continue the newest session; if it has ended, go on in a copy of it
+    #[arg(long, short = 'c', conflicts_with = "session")]
+    pub last: bool,
     /// The directories of the file tools.
     #[command(flatten)]
     pub files: Files,
@@ -37,8 +48,11 @@ pub struct RunArgs {
     /// The settings of a new session.
     #[command(flatten)]
     pub settings: SessionSettings,
+    /// Print only the final answer: no steps, no tool calls and no state
+    #[arg(long = "final", short = 'q', alias = "quiet")]
+    pub final_only: bool,
     /// Print every event as a line of JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "final_only")]
     pub json: bool,
     /// Keep a fleet that the command started, and its console, until Ctrl-C
     #[arg(long)]

@@ -6,12 +6,21 @@ use clap::{Args, ValueEnum};
 
 use super::erase::SessionsCommand;
 use super::filter::SessionFilter;
+use super::output::OutputArgs;
 use super::run::SessionSettings;
+use super::session_ref::SessionRef;
 use super::target::FleetTarget;
 use super::values::parse_duration;
 
+const SESSIONS_EXAMPLES: &str = "\
+Examples:
+  ailoop sessions --phase running
+  ailoop sessions --since 2h --error
+  ailoop sessions -o json | jq -r .session_id";
+
 /// Arguments of `ailoop sessions`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = SESSIONS_EXAMPLES)]
 pub struct SessionsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]
@@ -22,22 +31,32 @@ pub struct SessionsArgs {
     /// The most sessions to list
     #[arg(long, default_value_t = 100)]
     pub limit: u32,
-    /// Print one line of JSON for each entry
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
 }
 
+const WATCH_EXAMPLES: &str = "\
+Examples:
+  ailoop watch --last
+  ailoop watch 01a2143f --no-follow";
+
 /// Arguments of `ailoop watch`.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = WATCH_EXAMPLES)]
 pub struct WatchArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// The seq of the first event to show
     #[arg(long, default_value_t = 1, value_name = "SEQ")]
     pub from: u64,
+    /// Show what there is now, and do not wait for more
+    #[arg(long)]
+    pub no_follow: bool,
     /// Print every event as a line of JSON
     #[arg(long)]
     pub json: bool,
@@ -49,8 +68,9 @@ pub struct WatchArgs {
 /// Arguments of `ailoop transcript`.
 #[derive(Debug, Clone, Args)]
 pub struct TranscriptArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// Also print the results of tools
     #[arg(long)]
     pub results: bool,
@@ -62,11 +82,19 @@ pub struct TranscriptArgs {
     pub target: FleetTarget,
 }
 
+const SEND_EXAMPLES: &str = "\
+Examples:
+  ailoop send --last \"Look at the tests, too\"
+  ailoop send 01a2143f --mode queue - < task.md";
+
 /// Arguments of `ailoop send`.
 #[derive(Debug, Clone, Args)]
+#[command(allow_missing_positional = true)]
+#[command(after_help = SEND_EXAMPLES)]
 pub struct SendArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// The text of the message; - reads it from stdin
     pub text: String,
     /// What the message does to a running turn
@@ -101,10 +129,13 @@ impl ModeArg {
 
 /// Arguments of `ailoop pause`, `resume` and `stop`.
 #[derive(Debug, Clone, Args)]
-#[command(group = clap::ArgGroup::new("which").required(true).args(["session", "all"]))]
+#[command(group = clap::ArgGroup::new("which").required(true).args(["session", "last", "all"]))]
 pub struct ControlArgs {
-    /// The id of the session
+    /// The session: its id, or the beginning of it
     pub session: Option<String>,
+    /// The newest session that no other one began
+    #[arg(long, short = 'c')]
+    pub last: bool,
     /// Every session that has not ended and that the options below select
     #[arg(long)]
     pub all: bool,
@@ -125,8 +156,9 @@ pub struct ControlArgs {
 /// Arguments of `ailoop fork`.
 #[derive(Debug, Clone, Args)]
 pub struct ForkArgs {
-    /// The session whose transcript is copied
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// The last slot of its log to copy [default: its end]
     #[arg(long, value_name = "SLOT")]
     pub at: Option<u64>,
@@ -150,8 +182,9 @@ pub struct ForkArgs {
 /// Arguments of `ailoop configure`.
 #[derive(Debug, Clone, Args)]
 pub struct ConfigureArgs {
-    /// The id of the session
-    pub session: String,
+    /// The session to work on.
+    #[command(flatten)]
+    pub session: SessionRef,
     /// The agent that continues the session: a key of agents.yaml, or the first word of its name
     #[arg(long, short)]
     pub agent: Option<String>,

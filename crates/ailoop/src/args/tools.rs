@@ -4,19 +4,27 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
+use super::output::OutputArgs;
 use super::target::{FleetTarget, NatsTarget};
 use super::values::parse_duration;
+
+const TOOLS_EXAMPLES: &str = "\
+Examples:
+  ailoop tools
+  ailoop tools describe write_file
+  ailoop tools try read_file --args '{\"path\": \"README.md\"}'";
 
 /// Arguments of `ailoop tools`.
 #[derive(Debug, Clone, Args)]
 #[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = TOOLS_EXAMPLES)]
 pub struct ToolsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]
     pub command: Option<ToolsCommand>,
-    /// Print one line of JSON for each entry
-    #[arg(long)]
-    pub json: bool,
+    /// How the result is printed.
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// The fleet that the command is for.
     #[command(flatten)]
     pub target: FleetTarget,
@@ -25,6 +33,8 @@ pub struct ToolsArgs {
 /// Subcommands of `ailoop tools`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ToolsCommand {
+    /// Write a tool to begin with
+    New(ToolsNewArgs),
     /// Show the description of a tool, and what its settings mean
     Describe(ToolsDescribeArgs),
     /// Call a tool as the fleet would, and print its result; uses NATS directly, without the loop and its approvals
@@ -33,6 +43,14 @@ pub enum ToolsCommand {
     Watch(ToolsWatchArgs),
     /// Check that a tool keeps the protocol, in any language; makes real calls, and uses NATS directly
     Verify(ToolsVerifyArgs),
+}
+
+/// Arguments of `ailoop tools new`.
+#[derive(Debug, Clone, Args)]
+pub struct ToolsNewArgs {
+    /// Write NAME.py, a tool in Python
+    #[arg(long, value_name = "NAME")]
+    pub python: String,
 }
 
 /// Arguments of `ailoop tools describe`.

@@ -1,16 +1,12 @@
 //! The rows at the bottom of the terminal that a chat redraws, below the lines that stay. Pure.
 //!
-//! Lines that stay are printed once, so that they are in the terminal's own scrollback, and the terminal wraps and copies
-//! them. Only the rows of the region are redrawn.
+//! Lines that stay are printed once, so that they are in the terminal's own scrollback. Only the rows of the region are
+//! redrawn.
 
 use std::fmt::Write as _;
 
 use crate::columns::{clip, width};
-use crate::terminal::{Output, Style, format_output, line_width};
-
-/// Begins and ends a frame, which terminals that know it show at once.
-const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[?25l";
-const END_FRAME: &str = "\x1b[?25h\x1b[?2026l";
+use crate::terminal::{BEGIN_FRAME, END_FRAME, Output, Style, clip_line, format_output, line_width};
 
 /// The size of the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +56,8 @@ impl Screen {
             let _ = write!(frame, "\x1b[{up}A");
         }
         frame.push_str("\r\x1b[J");
-        for line in outputs.iter().flat_map(|output| format_output(output, self.has_styles)) {
+        let columns = Some(self.size.columns);
+        for line in outputs.iter().flat_map(|output| format_output(output, self.has_styles, columns)) {
             frame.push_str(&line);
             frame.push_str("\r\n");
         }
@@ -85,7 +82,7 @@ impl Screen {
             }
             let row = clip_row(row, columns);
             self.drawn.push(row_width(&row));
-            frame.push_str(&format_output(&row, self.has_styles).concat());
+            frame.push_str(&format_output(&row, self.has_styles, None).concat());
         }
         self.cursor_row = region.cursor.0.saturating_sub(skipped).min(shown.len().saturating_sub(1));
         let up = shown.len().saturating_sub(1 + self.cursor_row);
@@ -104,17 +101,7 @@ fn clip_row(row: &Output, columns: usize) -> Output {
     match row {
         Output::Data(text) => Output::Note(Style::Plain, clip(text.trim_end(), columns)),
         Output::Note(style, text) => Output::Note(*style, clip(text, columns)),
-        Output::Line(line) => {
-            let mut room = columns;
-            let mut clipped = Vec::new();
-            for span in line {
-                let mut span = span.clone();
-                span.text = clip(&span.text, room);
-                room -= width(&span.text);
-                clipped.push(span);
-            }
-            Output::Line(clipped)
-        }
+        Output::Line(line) => Output::Line(clip_line(line, columns)),
     }
 }
 
@@ -155,10 +142,10 @@ mod tests {
         let (mut terminal, mut screen) = terminal(ScreenSize { columns: 20, rows: 8 });
         terminal.process(screen.frame(&[], &region(&["status", "> ab"], (1, 4))).as_bytes());
         assert_eq!((shown(&terminal).as_str(), terminal.screen().cursor_position()), ("status\n> ab", (1, 4)));
-        let long = "a line that the terminal wraps by itself";
+        let long = "a line that is wrapped at words";
         terminal
             .process(screen.frame(&[note("one"), note(long)], &region(&["now", "> abc", "tab"], (1, 5))).as_bytes());
-        assert_eq!(shown(&terminal), "one\na line that the terminal wraps by itself\nnow\n> abc\ntab",);
+        assert_eq!(shown(&terminal), "one\na line that is\n  wrapped at words\nnow\n> abc\ntab",);
         assert_eq!(terminal.screen().cursor_position(), (4, 5));
         terminal.process(screen.frame(&[note("two")], &Region::default()).as_bytes());
         assert!(shown(&terminal).ends_with("\ntwo"), "{}", shown(&terminal));

@@ -40,6 +40,8 @@ pub(crate) struct StatusLine {
     activity: Activity,
     /// Whether a turn runs, also during a pause.
     has_turn: bool,
+    /// Whether no new call starts. Replies and results of calls that run may still come.
+    is_paused: bool,
     since: Instant,
     agent: String,
     model: String,
@@ -52,6 +54,8 @@ pub(crate) struct StatusLine {
     cost_usd: f64,
     /// Why the fleet cannot be reached.
     outage: Option<String>,
+    /// What Ctrl-C does while a turn runs.
+    interrupt_hint: &'static str,
 }
 
 impl StatusLine {
@@ -59,6 +63,7 @@ impl StatusLine {
         Self {
             activity: Activity::Idle,
             has_turn: false,
+            is_paused: false,
             since: now,
             agent: agent.to_owned(),
             model: model.to_owned(),
@@ -69,7 +74,13 @@ impl StatusLine {
             tokens: 0,
             cost_usd: 0.0,
             outage: None,
+            interrupt_hint: "Ctrl-C cancels",
         }
+    }
+
+    /// Says what Ctrl-C does, if it does not cancel the turn.
+    pub(crate) fn with_interrupt_hint(self, interrupt_hint: &'static str) -> Self {
+        Self { interrupt_hint, ..self }
     }
 
     /// Whether a turn runs.
@@ -78,12 +89,12 @@ impl StatusLine {
     }
 
     pub(crate) fn activity(&self) -> Activity {
-        self.activity
+        if self.is_paused && self.activity != Activity::Ended { Activity::Paused } else { self.activity }
     }
 
     /// Records that a message was sent.
     pub(crate) fn record_send(&mut self, now: Instant) {
-        if !self.has_turn && self.activity != Activity::Paused {
+        if !self.has_turn && !self.is_paused {
             self.begin_turn(now);
         }
     }
@@ -98,9 +109,7 @@ impl StatusLine {
             NotificationContent::Event(event) => self.apply(event, notification.seq, now),
             NotificationContent::Chunk(_) => {
                 self.attempt = None;
-                if self.activity != Activity::Paused {
-                    self.enter(Activity::Streaming, now);
-                }
+                self.enter(Activity::Streaming, now);
             }
             NotificationContent::Progress(_) | NotificationContent::Other => {}
         }
@@ -139,10 +148,10 @@ impl StatusLine {
                     self.enter(Activity::AwaitingModel, now);
                 }
             }
-            Event::StatusPaused(_) => self.enter(Activity::Paused, now),
+            Event::StatusPaused(_) => self.is_paused = true,
             Event::StatusResumed(_) => {
-                let activity = if self.has_turn { Activity::AwaitingModel } else { Activity::Idle };
-                self.enter(activity, now);
+                self.is_paused = false;
+                self.since = now;
             }
             // A notice about an attempt has no `seq`: the call is tried again.
             Event::Error(error) if seq.is_none() && error.retryable => self.attempt = Some(to_line(&error.message)),
@@ -196,7 +205,7 @@ impl StatusLine {
         if is_asking {
             return format!("waits for your answer · {place}");
         }
-        let what = match self.activity {
+        let what = match self.activity() {
             Activity::Idle => return format!("ready · {place}"),
             Activity::Paused => return format!("paused; /resume goes on · {place}"),
             Activity::Ended => return format!("ended · {place}"),
@@ -213,7 +222,7 @@ impl StatusLine {
             }
         };
         let steps = self.steps_max.map_or_else(String::new, |max| format!("step {}/{max} · ", self.step + 1));
-        format!("{what} · {steps}Ctrl-C cancels")
+        format!("{what} · {steps}{}", self.interrupt_hint)
     }
 
     /// Formats agent, model and what was spent as far as this chat saw it.
@@ -314,7 +323,12 @@ mod tests {
         let three = [user(), call("c1-1-1", "a"), call("c1-1-2", "b"), call("c1-1-3", "c")];
         check(&three, "running read_file a, read_file b and 1 more 5 s · Ctrl-C cancels");
         check(&[user(), call("c1-1-1", "a"), result("c1-1-1")], "waiting for qwen 5 s · Ctrl-C cancels");
-        check(&[user(), notify("status.paused", Some(2), &json!({}))], "paused; /resume goes on · Eamonn · qwen");
+        let pause = || notify("status.paused", Some(2), &json!({}));
+        check(&[user(), pause()], "paused; /resume goes on · Eamonn · qwen");
+        // The reply that ran was not interrupted by the pause.
+        check(&[user(), pause(), call("c1-1-1", "a")], "paused; /resume goes on · Eamonn · qwen");
+        let resume = notify("status.resumed", Some(3), &json!({}));
+        check(&[user(), pause(), call("c1-1-1", "a"), resume], "running read_file a 5 s · Ctrl-C cancels");
         check(&[user(), call("c1-1-1", "a"), end()], "ready · Eamonn · qwen");
     }
 

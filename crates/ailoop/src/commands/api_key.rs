@@ -11,9 +11,10 @@ use contract::{ErrorCode, Timestamp};
 use edge::{KeyEntry, KeysFile, Scope};
 use serde_json::{Value, json};
 
-use super::output::{finish, format_table};
-use crate::args::{ApiKeyCommand, ApiKeyNewArgs};
+use super::output::{finish, print_table};
+use crate::args::{ApiKeyCommand, ApiKeyNewArgs, OutputArgs};
 use crate::failure::{CommandFailure, Exit};
+use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 
 pub(super) fn run(command: &ApiKeyCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
@@ -111,8 +112,15 @@ fn list_keys(path: &Path, as_json: bool, terminal: &Terminal) -> Result<Exit, Co
         return Ok(Exit::Done);
     }
     let rows: Vec<_> = file.keys.iter().map(to_row).collect();
-    let columns = ["KEY", "SUBJECT", "TENANT", "SCOPES", "AGENTS", "EXPIRES"];
-    Ok(finish(terminal.print_data(&format_table(&columns, &rows))))
+    let columns = [
+        TableColumn::name("KEY"),
+        TableColumn::name("SUBJECT").optional(2),
+        TableColumn::name("TENANT").optional(1),
+        TableColumn::text("SCOPES"),
+        TableColumn::text("AGENTS").optional(4),
+        TableColumn::name("EXPIRES").optional(3),
+    ];
+    Ok(finish(print_table(&Table::new(&columns).with_rows(rows), &OutputArgs::default(), terminal)))
 }
 
 fn to_json(entry: &KeyEntry) -> Value {

@@ -10,17 +10,27 @@ use tool_schema::Schema;
 use super::control::note_result;
 use super::fleet_location::connect;
 use super::lists::fetch_tools_of;
-use super::output::{finish, format_table, json_lines, shorten};
+use super::output::{finish, format_session, format_time, json_lines, print_table, shorten};
 use super::session_reference::resolve_session;
 use crate::args::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, GateArgs};
 use crate::client::{self, EdgeClient, bounded, command_id};
 use crate::failure::{CommandFailure, Exit};
 use crate::printable::{escape_invisible_json, reveal_invisible};
+use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;
 
 /// Gates that an edge lists at most.
 const GATES_MAX: u32 = 1_000;
+
+const COLUMNS: [TableColumn; 6] = [
+    TableColumn::name("SESSION"),
+    TableColumn::name("GATE"),
+    TableColumn::name("KIND").optional(1),
+    TableColumn::name("TOOL"),
+    TableColumn::name("EXPIRES").optional(2),
+    TableColumn::text("ARGUMENTS"),
+];
 
 pub(super) async fn run(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match &args.command {
@@ -55,7 +65,7 @@ async fn list_gates(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, C
     let session_id = args.session.as_deref().map(client::session_id).transpose()?.unwrap_or_default();
     let client = connect(&args.target).await?;
     let gates = fetch_gates(&client, session_id).await?;
-    if args.json {
+    if args.output.is_json() {
         return Ok(finish(terminal.print_data(&json_lines(gates.iter().map(gate_json)))));
     }
     if gates.is_empty() {
@@ -64,17 +74,16 @@ async fn list_gates(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, C
     }
     let row = |gate: &Gate| {
         vec![
-            gate.session_id.clone(),
+            format_session(&gate.session_id, &args.output, terminal),
             gate.gate.clone(),
             format_kind(gate),
             gate.tool.clone(),
-            gate.expires.clone(),
+            format_time(&gate.expires, terminal),
             format_arguments(&gate.arguments),
         ]
     };
-    let rows: Vec<Vec<String>> = gates.iter().map(row).collect();
-    let printed =
-        terminal.print_data(&format_table(&["SESSION", "GATE", "KIND", "TOOL", "EXPIRES", "ARGUMENTS"], &rows));
+    let table = Table::new(&COLUMNS).with_rows(gates.iter().map(row));
+    let printed = print_table(&table, &args.output, terminal);
     if gates.len() >= usize::try_from(GATES_MAX).unwrap_or(usize::MAX) {
         let text = format!("only the {GATES_MAX} that expire first are listed; --session shows those of one session");
         terminal.note(Style::Warn, &text);

@@ -5,11 +5,12 @@ use proto::{ListBudgetsRequest, ResetBudgetRequest};
 use serde_json::json;
 
 use super::fleet_location::connect;
-use super::output::{finish, format_table, json_lines};
+use super::output::{finish, json_lines, print_table};
 use crate::args::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
 use crate::client::{bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 
 pub(super) async fn run(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
@@ -23,14 +24,14 @@ async fn list(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFa
     let client = connect(&args.target).await?;
     let reply = client.sessions().list_budgets(bounded(ListBudgetsRequest {})).await;
     let budgets: Vec<BudgetStatus> = read_answer(&reply.map_err(|status| client.failure(&status))?.into_inner().json)?;
-    if args.json {
+    if args.output.is_json() {
         return Ok(finish(terminal.print_data(&json_lines(budgets.iter().map(|budget| json!(budget))))));
     }
     if budgets.is_empty() {
         terminal.note(Style::Plain, "models.yaml has no budget of this tenant, or none that was used");
         return Ok(Exit::Done);
     }
-    Ok(finish(terminal.print_data(&draw(&budgets))))
+    Ok(finish(print_table(&to_table(&budgets), &args.output, terminal)))
 }
 
 async fn reset(args: &BudgetResetArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
@@ -41,7 +42,7 @@ async fn reset(args: &BudgetResetArgs, terminal: &Terminal) -> Result<Exit, Comm
     Ok(Exit::Done)
 }
 
-fn draw(budgets: &[BudgetStatus]) -> String {
+fn to_table(budgets: &[BudgetStatus]) -> Table {
     let row = |budget: &BudgetStatus| {
         let usd = budget.usd_max.map_or_else(String::new, |max| format!("{:.4} of {max}", budget.usd_spent));
         let count = format::count;
@@ -57,6 +58,13 @@ fn draw(budgets: &[BudgetStatus]) -> String {
         let spent = format!("{:.0} %", budget.spent_ratio() * 100.0);
         vec![budget.budget.clone(), spent, usd, tokens, reserved, budget.ends.to_string()]
     };
-    let rows: Vec<_> = budgets.iter().map(row).collect();
-    format_table(&["BUDGET", "SPENT", "USD", "TOKENS", "RESERVED", "ENDS"], &rows)
+    Table::new(&[
+        TableColumn::name("BUDGET"),
+        TableColumn::number("SPENT"),
+        TableColumn::name("USD"),
+        TableColumn::name("TOKENS").optional(1),
+        TableColumn::text("RESERVED").optional(3),
+        TableColumn::name("ENDS").optional(2),
+    ])
+    .with_rows(budgets.iter().map(row))
 }

@@ -33,8 +33,8 @@ fn check_config(terminal: &Terminal) -> Result<Exit, CommandFailure> {
         let message = format!("{} in the configuration", format::plural(count as u64, "mistake"));
         return Err(CommandFailure::new(ErrorCode::BadConfig, message).help("correct what is shown above"));
     }
-    let agents = report.agents;
-    Ok(finish(terminal.print_data(&format!("ok: {agents} agents, their prompts and the models can be used\n"))))
+    let agents = format::plural(report.agents as u64, "agent");
+    Ok(finish(terminal.print_data(&format!("ok: {agents}, their prompts and the models can be used\n"))))
 }
 
 fn print_schema(args: &SchemaArgs, terminal: &Terminal) -> Exit {

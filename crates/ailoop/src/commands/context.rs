@@ -3,11 +3,12 @@
 use contract::ErrorCode;
 use serde_json::json;
 
-use super::output::{finish, format_table};
-use crate::args::{ContextCommand, ContextSetArgs};
+use super::output::{finish, print_table};
+use crate::args::{ContextCommand, ContextSetArgs, OutputArgs};
 use crate::client::EdgeTarget;
 use crate::contexts::{Context, Contexts};
 use crate::failure::{CommandFailure, Exit};
+use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 
 pub(super) fn run(command: &ContextCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
@@ -52,8 +53,14 @@ fn list(as_json: bool, terminal: &Terminal) -> Result<Exit, CommandFailure> {
         };
         vec![mark.to_owned(), name.clone(), context.url.clone(), token]
     };
-    let rows: Vec<_> = contexts.contexts.iter().map(row).collect();
-    Ok(finish(terminal.print_data(&format_table(&["", "CONTEXT", "URL", "TOKEN"], &rows))))
+    let columns = [
+        TableColumn::name(""),
+        TableColumn::name("CONTEXT"),
+        TableColumn::name("URL"),
+        TableColumn::text("TOKEN").optional(1),
+    ];
+    let table = Table::new(&columns).with_rows(contexts.contexts.iter().map(row));
+    Ok(finish(print_table(&table, &OutputArgs::default(), terminal)))
 }
 
 fn set(args: &ContextSetArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {

@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 use super::fleet_location::connect;
 use super::output::finish;
 use super::selection::{confirm, list_selected};
-use super::session_reference::resolve_session;
+use super::session_reference::connect_to_session;
 use super::settings::session_options;
-use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs};
+use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SessionRef};
 use crate::client::{self, EdgeClient, bounded, command_id};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
@@ -30,10 +30,11 @@ pub(super) async fn control_session(
     args: &ControlArgs,
     terminal: &Terminal,
 ) -> Result<Exit, CommandFailure> {
-    let Some(session) = &args.session else { return control_selected(verb, args, terminal).await };
-    let session_id = client::session_id(session)?;
-    let client = connect(&args.target).await?;
-    let session_id = resolve_session(&client, &session_id).await?;
+    if args.all {
+        return control_selected(verb, args, terminal).await;
+    }
+    let reference = SessionRef { session: args.session.clone(), last: args.last };
+    let (client, session_id) = connect_to_session(&args.target, &reference).await?;
     let reply = verb.send(&client, session_id.clone(), &args.reason).await?;
     note_result(terminal, &session_id, verb.done(), &reply);
     Ok(Exit::Done)
@@ -105,24 +106,26 @@ impl ControlVerb {
 }
 
 pub(super) async fn send_message(args: &SendArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = client::session_id(&args.session)?;
     let text = text_argument::read_text(&args.text, std::io::stdin())?;
-    let client = connect(&args.target).await?;
-    let session_id = resolve_session(&client, &session_id).await?;
+    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
     let mode = args.mode.as_str().to_owned();
-    let request = bounded(SendRequest { session_id, command_id: command_id(), text, mode, ..SendRequest::default() });
+    let request = bounded(SendRequest {
+        session_id: session_id.clone(),
+        command_id: command_id(),
+        text,
+        mode,
+        ..SendRequest::default()
+    });
     let reply = client.sessions().send(request).await.map_err(|status| client.failure(&status))?;
-    note_result(terminal, &args.session, "accepted", reply.get_ref());
+    note_result(terminal, &session_id, "accepted", reply.get_ref());
     Ok(Exit::Done)
 }
 
 /// Starts a session with the transcript of another one, and prints the id of the new session.
 pub(super) async fn fork_session(args: &ForkArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let from = client::session_id(&args.session)?;
     let session_id = args.name.as_deref().map_or_else(|| Ok(command_id()), client::session_id)?;
     let prompt = args.prompt.as_deref().map(|prompt| text_argument::read_text(prompt, std::io::stdin())).transpose()?;
-    let client = connect(&args.target).await?;
-    let from = resolve_session(&client, &from).await?;
+    let (client, from) = connect_to_session(&args.target, &args.session).await?;
     let options = serde_json::json!({"resume_from": {"session_id": from, "at": args.at}});
     let request = bounded(StartRequest {
         session_id: session_id.clone(),
@@ -141,7 +144,6 @@ pub(super) async fn fork_session(args: &ForkArgs, terminal: &Terminal) -> Result
 }
 
 pub(super) async fn configure_session(args: &ConfigureArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = client::session_id(&args.session)?;
     let mut continuation = Map::new();
     if let Some(steps) = args.max_iterations {
         continuation.insert("max_iterations".to_owned(), steps.into());
@@ -157,17 +159,16 @@ pub(super) async fn configure_session(args: &ConfigureArgs, terminal: &Terminal)
         let message = "nothing to change: give --agent, --model, --max-iterations, --timeout or another option";
         return Err(CommandFailure::usage(ErrorCode::BadRequest, message));
     }
-    let client = connect(&args.target).await?;
-    let session_id = resolve_session(&client, &session_id).await?;
+    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
     let request = bounded(ConfigureRequest {
-        session_id,
+        session_id: session_id.clone(),
         command_id: command_id(),
         model: args.model.clone().unwrap_or_default(),
         options_json: Value::Object(options).to_string(),
         no_wait: false,
     });
     let reply = client.sessions().configure(request).await.map_err(|status| client.failure(&status))?;
-    note_result(terminal, &args.session, "configured", reply.get_ref());
+    note_result(terminal, &session_id, "configured", reply.get_ref());
     Ok(Exit::Done)
 }
 

@@ -5,17 +5,17 @@ use std::time::Duration;
 use contract::ErrorCode;
 use contract::event::{Event, GateKind, GateOpened};
 use proto::{AnswerRequest, ControlRequest, SendRequest, SessionInfo, SessionRequest, StartRequest};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::live_display::{LiveDisplay, Printed, make_renderer};
 use crate::args::{ApproveArg, RunArgs, SessionSettings};
 use crate::client::{self, EdgeClient, OUTAGE_MAX, bounded, command_id};
 use crate::completion::{CompletionTracker, WaitTarget};
 use crate::failure::{CommandFailure, Exit};
 use crate::gate_prompt::{self, GatePrompts, LineMeaning, TypedLine};
-use crate::notification::{NotificationContent, ParsedNotification, to_json_line};
-use crate::render::SessionRenderer;
+use crate::notification::{NotificationContent, ParsedNotification};
 use crate::signals::Interrupts;
 use crate::stream::SessionStream;
 use crate::terminal::{Style, Terminal};
@@ -120,20 +120,32 @@ impl Conversation<'_> {
 
     async fn open_session(&self) -> Result<StartedSession, CommandFailure> {
         let Some(session) = self.session.clone() else {
-            return self.start_session(command_id(), false).await;
+            return self.start_session(command_id(), false, None).await;
         };
         let request = SessionRequest { session_id: session.clone() };
         let known = self.client.sessions().get(bounded(request)).await;
         match known {
+            Ok(info) if self.args.last && info.get_ref().phase == "ended" => {
+                self.start_session(command_id(), true, Some(&session)).await
+            }
             Ok(info) => self.continue_session(info.get_ref()).await,
             Err(status) if client::error_code(&status) == ErrorCode::UnknownSession => {
-                self.start_session(session, true).await
+                self.start_session(session, true, None).await
             }
             Err(status) => Err(self.client.failure(&status)),
         }
     }
 
-    async fn start_session(&self, session: String, interactive: bool) -> Result<StartedSession, CommandFailure> {
+    /// Starts a session, with the transcript of an older one if there is one.
+    async fn start_session(
+        &self,
+        session: String,
+        interactive: bool,
+        older: Option<&str>,
+    ) -> Result<StartedSession, CommandFailure> {
+        if let Some(older) = older {
+            self.terminal.note(Style::Faint, &format!("session {older} has ended; this goes on in a copy of it"));
+        }
         let request = StartRequest {
             session_id: session.clone(),
             command_id: command_id(),
@@ -142,7 +154,7 @@ impl Conversation<'_> {
             model: self.args.model.clone().unwrap_or_default(),
             prompt: self.prompt.clone(),
             interactive,
-            options_json: start_options(self.args)?,
+            options_json: start_options(self.args, older)?,
             no_wait: false,
         };
         let report = |reason: &str| report_outage(self.terminal, reason, &session);
@@ -196,7 +208,8 @@ impl Conversation<'_> {
     ) -> Result<Exit, CommandFailure> {
         let StartedSession { session, from_seq, target } = started;
         let mut stream = SessionStream::new(self.client.clone(), &session, from_seq, true);
-        let mut renderer = SessionRenderer::new(&session, self.terminal.layout(), false);
+        let renderer = make_renderer(self.terminal, &session);
+        let mut display = LiveDisplay::new(self.terminal, &session, renderer, self.printed(), self.interrupt_hint());
         let mut tracker = CompletionTracker::new(target.clone());
         let mut exit_after_stop = None;
         let mut approver = Approver::from_args(self.args);
@@ -208,23 +221,20 @@ impl Conversation<'_> {
                     let notification = match next {
                         Some(WatchItem::Notification(notification)) => notification,
                         Some(WatchItem::Lost { reason }) => {
+                            display.clear();
                             report_outage(self.terminal, &reason, &session);
+                            display.set_outage(Some(&reason));
                             continue;
                         }
                         Some(WatchItem::Restored) => {
-                            self.terminal.note(Style::Good, RESTORED);
+                            display.note(Style::Good, RESTORED);
+                            display.set_outage(None);
                             continue;
                         }
                         None => return Ok(exit_after_stop.unwrap_or(Exit::Failed)),
                     };
                     let parsed = ParsedNotification::parse(&notification);
-                    renderer.set_layout(self.terminal.layout());
-                    let outputs = renderer.render(&parsed);
-                    let printed = if self.args.json {
-                        self.terminal.print_json(&to_json_line(&session, &notification))
-                    } else {
-                        self.terminal.print_outputs(&outputs)
-                    };
+                    let printed = display.show(&notification, &parsed);
                     if exit_after_stop.is_none() {
                         self.handle_gate(&session, &parsed, &approver, &mut prompts).await?;
                     }
@@ -232,11 +242,13 @@ impl Conversation<'_> {
                         return Ok(exit_after_stop.unwrap_or(exit));
                     }
                     if printed.is_err() && exit_after_stop.is_none() {
+                        display.clear();
                         self.detach(&session, "nobody reads the answer").await;
                         return Ok(Exit::Done);
                     }
                 }
                 line = next_typed_line(&mut approver) => {
+                    display.clear();
                     match line.map(|line| prompts.interpret(&line, std::time::Instant::now())) {
                         Some(LineMeaning::ShowArguments { arguments, prompt }) => {
                             self.terminal.note(Style::Plain, &arguments);
@@ -248,7 +260,12 @@ impl Conversation<'_> {
                         None => approver = Approver::Elsewhere,
                     }
                 }
+                () = display.wait_for_redraw() => {
+                    // If stdout is closed, the next notification ends the command.
+                    let _closed = display.redraw();
+                }
                 () = interrupts.next() => {
+                    display.clear();
                     if exit_after_stop.is_some() || self.fleet_lifetime == FleetLifetime::Independent {
                         self.note_detached(&session);
                         return Ok(Exit::Interrupted);
@@ -271,6 +288,7 @@ impl Conversation<'_> {
                     }
                 }
                 () = sleep_until_deadline(deadline) => {
+                    display.clear();
                     if let Some(exit) = exit_after_stop {
                         return Ok(exit);
                     }
@@ -283,6 +301,23 @@ impl Conversation<'_> {
                     return Ok(Exit::Limit);
                 }
             }
+        }
+    }
+
+    fn printed(&self) -> Printed {
+        match (self.args.json, self.args.final_only) {
+            (true, _) => Printed::Json,
+            (false, true) => Printed::FinalAnswer,
+            (false, false) => Printed::Everything,
+        }
+    }
+
+    /// Says what Ctrl-C does.
+    fn interrupt_hint(&self) -> &'static str {
+        match (self.fleet_lifetime, &self.session) {
+            (FleetLifetime::Independent, _) => "Ctrl-C leaves",
+            (FleetLifetime::ThisCommand, Some(_)) => "Ctrl-C pauses",
+            (FleetLifetime::ThisCommand, None) => "Ctrl-C stops",
         }
     }
 
@@ -378,7 +413,7 @@ impl Conversation<'_> {
             }
         }
         let line = format!(
-            "interrupted; the session {session} is kept: `ailoop run --session {session} \"…\"` goes on with it"
+            "interrupted; the session {session} is kept. To go on with it:\n  ailoop run --session {session} \"…\""
         );
         self.terminal.note(Style::Warn, &line);
     }
@@ -396,7 +431,7 @@ impl Conversation<'_> {
         let line = match self.fleet_lifetime {
             FleetLifetime::Independent => {
                 format!(
-                    "left; the session goes on: `ailoop watch {session}` follows it, `ailoop stop {session}` ends it"
+                    "left; the session goes on. To follow it, or to end it:\n  ailoop watch {session}\n  ailoop stop {session}"
                 )
             }
             FleetLifetime::ThisCommand => format!("left; the session {session} goes on when a fleet runs here again"),
@@ -411,7 +446,7 @@ pub(super) const RESTORED: &str = "the fleet answers again; the session goes on"
 /// Prints that the command waits for the fleet, and how to return to the session later.
 pub(super) fn report_outage(terminal: &Terminal, reason: &str, session: &str) {
     let wait = OUTAGE_MAX.as_secs();
-    let line = format!("{reason}; waiting up to {wait} s for the fleet. To come back later: ailoop watch {session}");
+    let line = format!("{reason}; waiting up to {wait} s for the fleet. To come back later:\n  ailoop watch {session}");
     terminal.note(Style::Warn, &line);
 }
 
@@ -456,7 +491,7 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
 }
 
 /// Builds the settings of a new session, as the JSON object of `session.start`; empty without settings.
-fn start_options(args: &RunArgs) -> Result<String, CommandFailure> {
+fn start_options(args: &RunArgs, older: Option<&str>) -> Result<String, CommandFailure> {
     let mut continuation = Map::new();
     if let Some(steps) = args.max_iterations {
         continuation.insert("max_iterations".to_owned(), Value::from(steps));
@@ -464,7 +499,10 @@ fn start_options(args: &RunArgs) -> Result<String, CommandFailure> {
     if let Some(timeout) = args.timeout {
         continuation.insert("timeout".to_owned(), Value::from(timeout.as_secs()));
     }
-    let options = super::settings::session_options(&args.settings, continuation)?;
+    let mut options = super::settings::session_options(&args.settings, continuation)?;
+    if let Some(older) = older {
+        options.insert("resume_from".to_owned(), json!({"session_id": older}));
+    }
     Ok(if options.is_empty() { String::new() } else { Value::Object(options).to_string() })
 }
 
@@ -478,7 +516,7 @@ mod tests {
     fn check(line: &[&str], expect: &str) {
         let cli = Cli::parse_from(["ailoop", "run", "x"].iter().chain(line));
         let CliCommand::Run(args) = cli.command else { panic!("not run") };
-        assert_eq!(start_options(&args).unwrap(), expect);
+        assert_eq!(start_options(&args, None).unwrap(), expect);
     }
 
     #[test]

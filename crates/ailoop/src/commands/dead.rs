@@ -5,12 +5,13 @@ use proto::{DeadRequest, ListDeadRequest};
 use serde::Deserialize;
 
 use super::fleet_location::connect;
-use super::output::{finish, format_table};
+use super::output::{finish, format_time, print_table};
 use super::selection::confirm;
 use crate::args::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
 use crate::client::{self, EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 
 /// The fields of a dead letter that are printed.
@@ -45,7 +46,7 @@ async fn list_letters(args: &DeadListArgs, terminal: &Terminal) -> Result<Exit, 
     let client = connect(&args.target).await?;
     let request = bounded(ListDeadRequest { session_id });
     let reply = client.sessions().list_dead(request).await.map_err(|status| client.failure(&status))?.into_inner();
-    if args.json {
+    if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }
     let letters: Vec<DeadLetterSummary> = read_answer(&reply.json)?;
@@ -55,10 +56,17 @@ async fn list_letters(args: &DeadListArgs, terminal: &Terminal) -> Result<Exit, 
     }
     let row = |letter: &DeadLetterSummary| {
         let DeadLetterSummary { code, reason, delivered, stored_at, .. } = letter;
-        vec![letter.name(), stored_at.clone(), code.clone(), delivered.to_string(), reason.clone()]
+        let stored = format_time(stored_at, terminal);
+        vec![letter.name(), stored, code.clone(), delivered.to_string(), reason.clone()]
     };
-    let rows: Vec<Vec<String>> = letters.iter().map(row).collect();
-    let printed = terminal.print_data(&format_table(&["LETTER", "STORED", "CODE", "DELIVERED", "REASON"], &rows));
+    let columns = [
+        TableColumn::name("LETTER"),
+        TableColumn::name("STORED").optional(2),
+        TableColumn::name("CODE"),
+        TableColumn::number("DELIVERED").optional(1),
+        TableColumn::text("REASON"),
+    ];
+    let printed = print_table(&Table::new(&columns).with_rows(letters.iter().map(row)), &args.output, terminal);
     terminal.note(Style::Faint, "`ailoop dead show <letter>` prints one; retry sends a command again; drop deletes it");
     Ok(finish(printed))
 }

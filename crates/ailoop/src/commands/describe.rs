@@ -7,11 +7,10 @@ use contract::fleet::CallHolder;
 use proto::SessionRequest;
 use serde::Deserialize;
 
-use super::fleet_location::connect;
 use super::output::{finish, shorten};
-use super::session_reference::resolve_session;
+use super::session_reference::connect_to_session;
 use crate::args::DescribeArgs;
-use crate::client::{self, bounded, read_answer};
+use crate::client::{bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::Queue;
 use crate::format;
@@ -98,12 +97,10 @@ struct Finding {
 }
 
 pub(super) async fn describe_session(args: &DescribeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = client::session_id(&args.session)?;
-    let client = connect(&args.target).await?;
-    let session_id = resolve_session(&client, &session_id).await?;
+    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
     let request = bounded(SessionRequest { session_id });
     let reply = client.sessions().describe(request).await.map_err(|status| client.failure(&status))?.into_inner();
-    if args.json {
+    if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }
     let description: Description = read_answer(&reply.json)?;

@@ -15,11 +15,12 @@ use super::lists::fetch_tools_of;
 use super::output::json_lines;
 use crate::args::DoctorArgs;
 use crate::client::{EdgeClient, bounded};
+use crate::columns::wrap_words;
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::{FleetStatus, Queue, Replica};
 use crate::format;
 use crate::printable::one_line;
-use crate::terminal::{Style, Terminal};
+use crate::terminal::{Span, Style, StyledLine, Terminal, TextStyle};
 
 /// The services of a fleet, with what is missing without them. A tool-host shows by its tools.
 const SERVICES: [(&str, &str); 5] = [
@@ -35,6 +36,8 @@ const CLOCK_MAX: Duration = Duration::from_secs(1);
 const ITEM_AGE_MAX: Duration = Duration::from_mins(5);
 /// An answer of the edge that takes longer is reported. It includes the 0.7 s in which the fleet answers.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// What stands before the text of a check, and in place of it before further lines.
+const FOUND_INDENT: &str = "        ";
 /// Gates that are counted.
 const GATES_MAX: u32 = 1_000;
 
@@ -83,10 +86,10 @@ pub(super) async fn check_fleet(args: &DoctorArgs, terminal: &Terminal) -> Resul
     checks.extend(check_parts(&client).await);
     checks.extend(check_sessions(&status));
     let worst = checks.iter().map(|check| check.outcome).max().unwrap_or(Outcome::Ok);
-    let printed = if args.json {
+    let printed = if args.output.is_json() {
         terminal.print_data(&json_lines(checks.iter().map(|check| json!(check))))
     } else {
-        terminal.print_data(&draw(&checks))
+        terminal.print_lines(&draw(&checks, terminal.layout().columns))
     };
     if printed.is_err() {
         return Ok(Exit::Done);
@@ -126,7 +129,7 @@ fn check_processes(status: &FleetStatus) -> Vec<Check> {
         });
     }
     for replica in &status.replicas {
-        let name = format!("{} {}", replica.status.service, replica.status.replica);
+        let name = replica.name();
         if !replica.status.waiting_for.is_empty() {
             let found = format!("{name} waits for {}", replica.status.waiting_for.join(", "));
             checks.push(Check::fail(GROUP, found, "see its log, and whether NATS answers it"));
@@ -167,7 +170,12 @@ fn check_queues(status: &FleetStatus) -> Vec<Check> {
     let check = |queue: &Queue| {
         let Queue { name, waiting, held, pullers, oldest_ms } = queue;
         let oldest = Duration::from_millis(oldest_ms.unwrap_or_default());
-        let found = format!("{name}: {waiting} waiting, {held} held, {pullers} requests of workers");
+        let found = format!(
+            "{name}: {} waiting, {} held, {} of workers",
+            format::count(*waiting),
+            format::count(*held),
+            format::plural(*pullers, "request")
+        );
         // A worker that is killed leaves its items held. One that lives asks for items unless all its places are taken.
         let known = contract::streams::Queue::ALL.iter().find(|known| known.durable() == name);
         if let Some(worker) = known.map(|known| WorkerService::of(*known))
@@ -246,29 +254,33 @@ fn check_sessions(status: &FleetStatus) -> Vec<Check> {
     checks
 }
 
-fn draw(checks: &[Check]) -> String {
+fn draw(checks: &[Check], columns: usize) -> Vec<StyledLine> {
     let mut lines = Vec::new();
     let mut group = "";
     for check in checks {
         if group != check.group {
             if !group.is_empty() {
-                lines.push(String::new());
+                lines.push(Vec::new());
             }
             group = check.group;
-            lines.push(group.to_owned());
+            lines.push(vec![Span::new(TextStyle::Strong, group)]);
         }
-        let mark = match check.outcome {
-            Outcome::Ok => "ok  ",
-            Outcome::Warning => "WARN",
-            Outcome::Failed => "FAIL",
+        let (mark, style) = match check.outcome {
+            Outcome::Ok => ("ok  ", TextStyle::Good),
+            Outcome::Warning => ("WARN", TextStyle::Warn),
+            Outcome::Failed => ("FAIL", TextStyle::Bad),
         };
-        lines.push(format!("  {mark}  {}", one_line(&check.found)));
-        if !check.advice.is_empty() {
-            lines.push(format!("        {}", one_line(&check.advice)));
+        let text_columns = columns.saturating_sub(FOUND_INDENT.len());
+        for (index, part) in wrap_words(&one_line(&check.found), text_columns).into_iter().enumerate() {
+            let head =
+                if index == 0 { Span::new(style, format!("  {mark}")) } else { Span::new(TextStyle::Plain, "      ") };
+            lines.push(vec![head, Span::new(TextStyle::Plain, format!("  {part}"))]);
+        }
+        for part in wrap_words(&one_line(&check.advice), text_columns) {
+            lines.push(vec![Span::new(TextStyle::Plain, format!("{FOUND_INDENT}{part}"))]);
         }
     }
-    lines.push(String::new());
-    lines.join("\n")
+    lines
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Which fleet and which NATS server a command is for.
 
 use service::common::CommonSettings;
-use std::path::Path;
 
 use bus::NatsConfig;
 use configuration::{Settings, env};
@@ -58,8 +57,8 @@ impl FleetLocation {
     }
 }
 
-/// Finds the fleet of a command: `--url`, `--context` or their variables, else the one that runs in this directory, else
-/// the current context.
+/// Finds the fleet of a command: `--url`, `--context` or their variables, else the one that runs in this directory or in one
+/// above it, else the current context.
 pub(super) fn find_fleet(target: &FleetTarget) -> Result<Option<FleetLocation>, CommandFailure> {
     find_fleet_where(target, |_| true)
 }
@@ -87,8 +86,7 @@ fn find_fleet_where(
     if let Some(name) = context {
         return of_context(Contexts::read()?.find(name)?).map(Some);
     }
-    let home = Home::below(Path::new(""));
-    if let Some(run) = home.running().filter(is_wanted) {
+    if let Some((home, run)) = Home::find_running(is_wanted) {
         return Ok(Some(FleetLocation::Directory(home, run, token.clone())));
     }
     let contexts = Contexts::read()?;
@@ -101,7 +99,7 @@ pub(super) async fn connect(target: &FleetTarget) -> Result<EdgeClient, CommandF
         let help = http_address_hint(env(HTTP_ADDRESS).as_deref()).unwrap_or_else(|| {
             "start one with `ailoop up`, or name one with --url, AILOOP_GRPC_URL or `ailoop context`".to_owned()
         });
-        CommandFailure::new(ErrorCode::Unavailable, "no fleet runs in this directory").help(help)
+        CommandFailure::new(ErrorCode::Unavailable, "no fleet runs in this directory, or in one above it").help(help)
     })?;
     fleet.connect().await
 }
@@ -118,7 +116,7 @@ pub(super) fn http_address_hint(url: Option<&str>) -> Option<String> {
 /// Returns how to reach NATS: at `url`, else where the fleet of this directory has it, else as configured.
 pub(super) fn nats_config(url: Option<&String>) -> Result<NatsConfig, CommandFailure> {
     let nats = CommonSettings::read(&Settings::read(None)?)?.nats;
-    let running = || Home::below(Path::new(".")).running().map(|run| run.nats);
+    let running = || Home::find_running(|_| true).map(|(_, run)| run.nats);
     Ok(match url.cloned().or_else(running) {
         Some(url) => NatsConfig { url, ..nats },
         None => nats,
@@ -127,6 +125,8 @@ pub(super) fn nats_config(url: Option<&String>) -> Result<NatsConfig, CommandFai
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

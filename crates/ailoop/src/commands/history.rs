@@ -7,14 +7,14 @@ use proto::{ReplayRequest, SessionRequest};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fleet_location::connect;
-use super::output::{finish, format_table};
-use super::session_reference::resolve_session;
+use super::output::{finish, print_table};
+use super::session_reference::connect_to_session;
 use crate::args::{DecisionsArgs, ReplayArgs};
-use crate::client::{self, EdgeClient, bounded, read_answer};
+use crate::client::{EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::stream::SessionStream;
+use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 use ailoop_client::WatchItem;
 
@@ -49,19 +49,23 @@ struct ReplayDifference {
 
 /// Folds a log again; a difference is a failure.
 pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = client::session_id(&args.session)?;
-    let client = connect(&args.target).await?;
-    let session_id = resolve_session(&client, &session_id).await?;
+    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
     let request = bounded(ReplayRequest { session_id, at: args.at, no_commits: false });
     let reply = client.sessions().replay(request).await.map_err(|status| client.failure(&status))?.into_inner();
     let report: ReplayReport = read_answer(&reply.json)?;
-    let printed = if args.json {
+    let printed = if args.output.is_json() {
         terminal.print_data(&format!("{}\n", reply.json))
     } else if args.at.is_some() {
         terminal.print_data(&format!("{}\n", serde_json::to_string_pretty(&report.state).unwrap_or_default()))
     } else {
         let rows: Vec<Vec<String>> = report.commits.iter().map(commit_row).collect();
-        terminal.print_data(&format_table(&["SLOT", "TIME", "PHASE", "EVENTS"], &rows))
+        let columns = [
+            TableColumn::number("SLOT"),
+            TableColumn::name("TIME").optional(1),
+            TableColumn::name("PHASE").optional(2),
+            TableColumn::text("EVENTS"),
+        ];
+        print_table(&Table::new(&columns).with_rows(rows), &args.output, terminal)
     };
     for ReplayDifference { slot, what } in &report.differs {
         terminal.note(Style::Bad, &format!("slot {slot}: {what} differs from what its writer stored"));
@@ -81,12 +85,12 @@ fn commit_row(line: &CommitRow) -> Vec<String> {
 
 /// Lists every decision of a session on whether to continue.
 pub(super) async fn list_decisions(args: &DecisionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let client = connect(&args.target).await?;
-    let events = fetch_events(&client, &args.session).await?;
+    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
+    let events = fetch_events(&client, &session_id).await?;
     let mut rows = Vec::new();
     for (notification, event) in &events {
         let Event::ContinuationProgress(progress) = event else { continue };
-        if args.json {
+        if args.output.is_json() {
             if terminal.print_data(&format!("{}\n", event.data().get())).is_err() {
                 return Ok(Exit::Done);
             }
@@ -109,26 +113,34 @@ pub(super) async fn list_decisions(args: &DecisionsArgs, terminal: &Terminal) ->
             progress.excerpt.split_whitespace().collect::<Vec<_>>().join(" "),
         ]);
     }
-    if args.json {
+    if args.output.is_json() {
         return Ok(Exit::Done);
     }
     if rows.is_empty() {
         terminal.note(Style::Plain, "there is no decision yet");
         return Ok(Exit::Done);
     }
-    let head = ["TIME", "TURN.STEP", "DECISION", "SOURCE", "STATUS", "CALLS", "REASON", "REPLY"];
-    Ok(finish(terminal.print_data(&format_table(&head, &rows))))
+    let columns = [
+        TableColumn::name("TIME").optional(3),
+        TableColumn::name("TURN.STEP"),
+        TableColumn::name("DECISION"),
+        TableColumn::name("SOURCE"),
+        TableColumn::name("STATUS").optional(2),
+        TableColumn::text("CALLS").optional(5),
+        TableColumn::text("REASON").optional(1),
+        TableColumn::text("REPLY").optional(4),
+    ];
+    Ok(finish(print_table(&Table::new(&columns).with_rows(rows), &args.output, terminal)))
 }
 
 /// Fetches every event that a session has now.
 pub(super) async fn fetch_events(
     client: &EdgeClient,
-    session: &str,
+    session_id: &str,
 ) -> Result<Vec<(ParsedNotification, Event)>, CommandFailure> {
-    let session_id = resolve_session(client, session).await?;
-    let request = bounded(SessionRequest { session_id: session_id.clone() });
+    let request = bounded(SessionRequest { session_id: session_id.to_owned() });
     let info = client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner();
-    let mut stream = SessionStream::new(client.clone(), &session_id, 1, false);
+    let mut stream = SessionStream::new(client.clone(), session_id, 1, false);
     let mut events = Vec::new();
     let mut seq = 0;
     while seq < info.seq {

@@ -1,17 +1,45 @@
 //! `ailoop sessions`, `ailoop tools` and `ailoop queues`.
 
-use proto::{ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
+use std::collections::BTreeSet;
+
+use proto::{ListGatesRequest, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
 use serde_json::{Value, json};
 
 use super::fleet_location::connect;
-use super::output::{finish, format_table, json_lines, shorten};
+use super::output::{finish, first_line, format_session, format_time, json_lines, print_table};
 use super::selection::list_request;
 use crate::args::{FleetTarget, QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
 use crate::client::{EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
-use crate::terminal::{Style, Terminal};
+use crate::table::{Cell, Table, TableColumn};
+use crate::terminal::{Style, Terminal, TextStyle};
 use crate::tools::describe;
+
+/// What the table says of a session with a gate that waits for a person.
+const ASKS_YOU: &str = "asks you";
+/// Gates that are asked for.
+const GATES_MAX: u32 = 1_000;
+const SESSION_COLUMNS: [TableColumn; 9] = [
+    TableColumn::name("SESSION"),
+    TableColumn::name("PHASE"),
+    TableColumn::name("AGENT").optional(2),
+    TableColumn::name("MODEL").optional(4),
+    TableColumn::number("TURN").optional(5),
+    TableColumn::number("STEP").optional(6),
+    TableColumn::number("TOKENS").optional(3),
+    TableColumn::name("UPDATED").optional(1),
+    TableColumn::text("TITLE"),
+];
+const TOOL_COLUMNS: [TableColumn; 5] = [
+    TableColumn::name("TOOL"),
+    TableColumn::name("EFFECT").optional(1),
+    TableColumn::name("APPROVAL").optional(2),
+    TableColumn::number("TIMEOUT").optional(3),
+    TableColumn::text("DESCRIPTION"),
+];
+const QUEUE_COLUMNS: [TableColumn; 3] =
+    [TableColumn::name("QUEUE"), TableColumn::number("WAITING"), TableColumn::number("HELD")];
 
 pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     if let Some(SessionsCommand::Rm(args)) = &args.command {
@@ -21,7 +49,7 @@ pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> R
     let request = bounded(list_request(&args.filter, args.limit));
     let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?;
     let sessions = reply.into_inner().sessions;
-    if args.json {
+    if args.output.is_json() {
         return Ok(finish(terminal.print_data(&json_lines(sessions.iter().map(session_json)))));
     }
     if sessions.is_empty() {
@@ -33,22 +61,27 @@ pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> R
         terminal.note(Style::Plain, none);
         return Ok(Exit::Done);
     }
-    let head = ["SESSION", "PHASE", "AGENT", "MODEL", "TURN", "STEP", "TOKENS", "UPDATED", "TITLE"];
-    let rows = sessions.iter().map(session_row).collect::<Vec<_>>();
-    Ok(finish(terminal.print_data(&format_table(&head, &rows))))
+    let asking = sessions_that_ask(&client).await?;
+    let mut table = Table::new(&SESSION_COLUMNS);
+    for session in &sessions {
+        let id = format_session(&session.session_id, &args.output, terminal);
+        let updated = format_time(&session.updated, terminal);
+        table.push(session_row(session, id, updated, asking.contains(&session.session_id)));
+    }
+    Ok(finish(print_table(&table, &args.output, terminal)))
 }
 
 pub(super) async fn list_tools(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let tools = fetch_tools(&args.target).await?;
-    if args.json {
+    if args.output.is_json() {
         return Ok(finish(terminal.print_data(&json_lines(tools.iter().map(describe::to_json)))));
     }
     if tools.is_empty() {
         terminal.note(Style::Plain, "no tool is announced");
         return Ok(Exit::Done);
     }
-    let rows = tools.iter().map(tool_row).collect::<Vec<_>>();
-    Ok(finish(terminal.print_data(&format_table(&["TOOL", "EFFECT", "APPROVAL", "TIMEOUT", "DESCRIPTION"], &rows))))
+    let table = Table::new(&TOOL_COLUMNS).with_rows(tools.iter().map(tool_row));
+    Ok(finish(print_table(&table, &args.output, terminal)))
 }
 
 /// Fetches the catalogue of the tenant of the caller.
@@ -65,7 +98,7 @@ pub(super) async fn list_queues(args: &QueuesArgs, terminal: &Terminal) -> Resul
     let client = connect(&args.target).await?;
     let reply = client.sessions().queues(bounded(QueuesRequest {})).await;
     let found = reply.map_err(|status| client.failure(&status))?.into_inner();
-    if args.json {
+    if args.output.is_json() {
         let queue = |queue: &Queue| json!({"queue": queue.queue, "waiting": queue.waiting, "held": queue.held});
         let queues: Vec<Value> = found.queues.iter().map(queue).collect();
         let (all, tenant) = (found.waiting_calls_max, found.tenant_waiting_calls_max);
@@ -73,8 +106,8 @@ pub(super) async fn list_queues(args: &QueuesArgs, terminal: &Terminal) -> Resul
         return Ok(finish(terminal.print_data(&format!("{all}\n"))));
     }
     let row = |queue: &Queue| vec![queue.queue.clone(), queue.waiting.to_string(), queue.held.to_string()];
-    let rows: Vec<Vec<String>> = found.queues.iter().map(row).collect();
-    let printed = terminal.print_data(&format_table(&["QUEUE", "WAITING", "HELD"], &rows));
+    let table = Table::new(&QUEUE_COLUMNS).with_rows(found.queues.iter().map(row));
+    let printed = print_table(&table, &args.output, terminal);
     let (all, tenant) = (found.waiting_calls_max, found.tenant_waiting_calls_max);
     let limits =
         format!("new turns are refused as `overloaded` while {all} model calls wait, or {tenant} of your tenant");
@@ -82,18 +115,35 @@ pub(super) async fn list_queues(args: &QueuesArgs, terminal: &Terminal) -> Resul
     Ok(finish(printed))
 }
 
-fn session_row(session: &SessionInfo) -> Vec<String> {
+/// Returns the ids of sessions with a gate that waits for a person.
+async fn sessions_that_ask(client: &EdgeClient) -> Result<BTreeSet<String>, CommandFailure> {
+    let request = bounded(ListGatesRequest { limit: GATES_MAX, ..ListGatesRequest::default() });
+    let reply = client.sessions().list_gates(request).await.map_err(|status| client.failure(&status))?;
+    Ok(reply.into_inner().gates.into_iter().map(|gate| gate.session_id).collect())
+}
+
+fn session_row(session: &SessionInfo, id: String, updated: String, is_asking: bool) -> Vec<Cell> {
+    let phase = if is_asking { ASKS_YOU } else { &session.phase };
     vec![
-        session.session_id.clone(),
-        session.phase.clone(),
-        session.agent.clone(),
-        session.model.clone(),
-        session.turn.to_string(),
-        session.step.to_string(),
-        format::count(session.input_tokens.saturating_add(session.output_tokens)),
-        session.updated.clone(),
-        shorten(&session.title),
+        id.into(),
+        Cell::new(phase_style(phase), phase),
+        session.agent.as_str().into(),
+        session.model.as_str().into(),
+        session.turn.to_string().into(),
+        session.step.to_string().into(),
+        format::count(session.input_tokens.saturating_add(session.output_tokens)).into(),
+        updated.into(),
+        first_line(&session.title).into(),
     ]
+}
+
+fn phase_style(phase: &str) -> TextStyle {
+    match phase {
+        "running" => TextStyle::Good,
+        "paused" | ASKS_YOU => TextStyle::Warn,
+        "ended" => TextStyle::Faint,
+        _ => TextStyle::Plain,
+    }
 }
 
 fn session_json(session: &SessionInfo) -> Value {
@@ -112,6 +162,6 @@ fn tool_row(tool: &ToolInfo) -> Vec<String> {
         tool.effect.clone(),
         tool.approval.clone(),
         format::duration(std::time::Duration::from_millis(tool.timeout_ms)),
-        shorten(&tool.description),
+        first_line(&tool.description).to_owned(),
     ]
 }

@@ -6,11 +6,24 @@ use contract::ErrorCode;
 use model_gateway::{Providers, probe};
 use serde_json::{Value, json};
 
-use super::output::{finish, format_table};
+use super::output::{finish, print_table};
 use crate::args::{ModelsArgs, ProbeArgs};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
-use crate::terminal::{Style, Terminal};
+use crate::table::{Cell, Table, TableColumn};
+use crate::terminal::{Style, Terminal, TextStyle};
+
+const COLUMNS: [TableColumn; 9] = [
+    TableColumn::name("MODEL"),
+    TableColumn::name("PROVIDER").optional(1),
+    TableColumn::name("KEY"),
+    TableColumn::number("WINDOW").optional(2),
+    TableColumn::number("REPLY").optional(5),
+    TableColumn::name("TOOLS").optional(6),
+    TableColumn::name("REASONS").optional(4),
+    TableColumn::name("USD IN/CACHED/OUT").optional(3),
+    TableColumn::name("ALTERNATIVES").optional(7),
+];
 
 pub(super) fn list_models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let models = read_models()?.1;
@@ -24,13 +37,15 @@ pub(super) fn list_models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit
         }
         None => models.models.keys().filter_map(|id| models.resolve(id).ok()).collect(),
     };
-    if args.json {
+    if args.output.is_json() {
         let lines: String = found.iter().flat_map(|model| [model_json(model).to_string(), "\n".to_owned()]).collect();
         return Ok(finish(terminal.print_data(&lines)));
     }
-    let head = ["MODEL", "PROVIDER", "TOOLS", "WINDOW", "REPLY", "REASONS", "USD IN/CACHED/OUT", "KEY", "ELSEWHERE"];
-    let rows: Vec<Vec<String>> = found.iter().map(model_row).collect();
-    let printed = terminal.print_data(&format_table(&head, &rows));
+    let mut table = Table::new(&COLUMNS);
+    for model in &found {
+        table.push(model_row(model));
+    }
+    let printed = print_table(&table, &args.output, terminal);
     let providers: Vec<&str> = models.providers.keys().map(String::as_str).collect();
     let default = models.default.as_deref().unwrap_or("none");
     terminal.note(
@@ -83,7 +98,7 @@ fn read_models() -> Result<(Paths, ModelsFile, TextFile), CommandFailure> {
     Ok((paths, models, file))
 }
 
-fn model_row(model: &Resolved) -> Vec<String> {
+fn model_row(model: &Resolved) -> Vec<Cell> {
     let settings = &model.entry.settings;
     let tokens = |tokens: Option<u64>| tokens.map_or_else(|| "?".to_owned(), format::count);
     let tools = if settings.multi_tool && settings.max_parallel_tools > 1 {
@@ -91,21 +106,30 @@ fn model_row(model: &Resolved) -> Vec<String> {
     } else {
         "one".to_owned()
     };
-    let elsewhere: Vec<&str> = model.entry.alternatives.iter().map(|other| other.provider.as_str()).collect();
+    let alternatives: Vec<&str> = model.entry.alternatives.iter().map(|other| other.provider.as_str()).collect();
     vec![
-        model.id.clone(),
-        format!("{}/{}", model.provider, model.upstream),
-        tools,
-        tokens(settings.context_window),
-        tokens(settings.max_output),
-        if settings.reasoning { "yes" } else { "no" }.to_owned(),
-        model.entry.prices.map_or_else(
-            || "?".to_owned(),
-            |Prices { input, cached, output }| format!("{input}/{}/{output}", cached.unwrap_or(input)),
-        ),
-        format_key(&model.provider_entry),
-        elsewhere.join(", "),
+        model.id.as_str().into(),
+        format!("{}/{}", model.provider, model.upstream).into(),
+        key_cell(&model.provider_entry),
+        tokens(settings.context_window).into(),
+        tokens(settings.max_output).into(),
+        tools.into(),
+        if settings.reasoning { "yes" } else { "no" }.into(),
+        model
+            .entry
+            .prices
+            .map_or_else(
+                || "?".to_owned(),
+                |Prices { input, cached, output }| format!("{input}/{}/{output}", cached.unwrap_or(input)),
+            )
+            .into(),
+        alternatives.join(", ").into(),
     ]
+}
+
+fn key_cell(provider: &ProviderEntry) -> Cell {
+    let has_key = (provider.api_key_file.is_none() && provider.api_key_env.is_none()) || provider.api_key().is_ok();
+    Cell::new(if has_key { TextStyle::Good } else { TextStyle::Faint }, &format_key(provider))
 }
 
 /// Formats whether the key of a provider is set, without its value.

@@ -1,10 +1,19 @@
 //! Formats what commands print: tables, lines of JSON, short texts.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use contract::Timestamp;
 use serde_json::Value;
 
+use super::session_reference::GENERATED_ID_CHARS;
+use crate::args::OutputArgs;
 use crate::failure::Exit;
-use crate::terminal::StdoutClosed;
+use crate::format;
+use crate::table::{Table, TableWidth};
+use crate::terminal::{StdoutClosed, Terminal};
 
+/// Characters of a generated id that people read: its time, to the millisecond.
+const SHORT_ID_CHARS: usize = 13;
 /// Characters of a session's title, or a tool's description, in a table.
 const TEXT_CHARS_MAX: usize = 60;
 
@@ -20,26 +29,61 @@ pub(super) fn json_lines(values: impl Iterator<Item = Value>) -> String {
     values.flat_map(|value| [value.to_string(), "\n".to_owned()]).collect()
 }
 
+/// Returns the first line of a text.
+pub(super) fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}
+
 /// Returns the first line of a text, cut with an ellipsis after [`TEXT_CHARS_MAX`].
 pub(super) fn shorten(text: &str) -> String {
-    let line = text.trim().lines().next().unwrap_or_default();
+    let line = first_line(text);
     if line.chars().count() <= TEXT_CHARS_MAX {
         return line.to_owned();
     }
     line.chars().take(TEXT_CHARS_MAX - 1).chain(['…']).collect()
 }
 
-/// Formats a table; a column is as wide as its widest cell, and the last one is not padded.
-pub(super) fn format_table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let cells =
-        || std::iter::once(head.to_vec()).chain(rows.iter().map(|row| row.iter().map(String::as_str).collect()));
-    let width = |column: usize| cells().map(|row: Vec<&str>| row[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let line = |row: Vec<&str>| {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    cells().map(line).collect()
+/// Returns the time now.
+pub(super) fn now() -> Timestamp {
+    Timestamp::default().after(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Formats an instant of the fleet for the reader of the output: for people how long ago or in how long, else as it is.
+pub(super) fn format_time(time: &str, terminal: &Terminal) -> String {
+    match Timestamp::parse(time) {
+        Some(at) if terminal.is_for_people() => relative_time(at, now()),
+        Some(_) | None => time.to_owned(),
+    }
+}
+
+fn relative_time(at: Timestamp, now: Timestamp) -> String {
+    if at > now {
+        return format!("in {}", format::age(at.since(now)));
+    }
+    format!("{} ago", format::age(now.since(at)))
+}
+
+/// Formats the id of a session for the reader of the output: for people the beginning of a generated id, which stands
+/// for it in every command.
+pub(super) fn format_session(id: &str, output: &OutputArgs, terminal: &Terminal) -> String {
+    let is_generated = id.len() == GENERATED_ID_CHARS && uuid::Uuid::try_parse(id).is_ok();
+    if !is_generated || output.is_wide() || !terminal.is_for_people() {
+        return id.to_owned();
+    }
+    id[..SHORT_ID_CHARS].to_owned()
+}
+
+/// Returns the columns that a table may have.
+pub(super) fn table_width(output: &OutputArgs, terminal: &Terminal) -> TableWidth {
+    if output.is_wide() {
+        return TableWidth::Unlimited;
+    }
+    terminal.stdout_columns().map_or(TableWidth::File, TableWidth::Terminal)
+}
+
+/// Prints a table as the command line asks for it.
+pub(super) fn print_table(table: &Table, output: &OutputArgs, terminal: &Terminal) -> Result<(), StdoutClosed> {
+    terminal.print_lines(&table.lines(table_width(output, terminal)))
 }
 
 #[cfg(test)]
@@ -47,9 +91,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_cells_of_different_widths_are_aligned() {
-        let rows = [vec!["a".to_owned(), "bbb".to_owned()], vec!["äää".to_owned(), "c".to_owned()]];
-        assert_eq!(format_table(&["X", "Y"], &rows), "X    Y\na    bbb\näää  c\n");
+    fn times_are_relative_to_now() {
+        let now = Timestamp::from_millis(10_000_000);
+        assert_eq!(relative_time(Timestamp::from_millis(9_000_000), now), "16 min ago");
+        assert_eq!(relative_time(Timestamp::from_millis(10_005_000), now), "in 5 s");
     }
 
     #[test]

@@ -49,8 +49,8 @@ pub(super) fn refuse_files(files: &Files, url: &str) -> Result<(), CommandFailur
         .help("leave them out, or start the fleet with them: `ailoop up --root DIR --out DIR`"))
 }
 
-/// Prints which model is used; as a warning if replies come from a script.
+/// Prints which model is used; as a warning if replies come from a script that nobody asked for.
 pub(super) fn note_model(terminal: &Terminal, choice: &ModelChoice) {
-    let style = if choice.is_rehearsal() { Style::Warn } else { Style::Faint };
+    let style = if choice.is_rehearsal() && !choice.is_requested() { Style::Warn } else { Style::Faint };
     terminal.note(style, &format!("model {}: {}", choice.model, choice.reason));
 }

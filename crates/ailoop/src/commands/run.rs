@@ -5,15 +5,18 @@ use configuration::models::is_key_set;
 use super::conversation::{Conversation, FleetLifetime};
 use super::fleet_location::find_shared_fleet;
 use super::own_fleet::{refuse_files, start_own_fleet};
+use super::session_reference::newest_session;
 use crate::args::RunArgs;
-use crate::client;
+use crate::client::{self, EdgeClient};
 use crate::failure::{CommandFailure, Exit};
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;
 
 pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let prompt = text_argument::read_text(&args.prompt, std::io::stdin())?;
+    let prompt = text_argument::read_prompt(&args.prompt, terminal)?;
+    let quiet = terminal.without_notes();
+    let terminal = if args.final_only { &quiet } else { terminal };
     let session = args.session.as_deref().map(client::session_id).transpose()?;
     let mut interrupts = Interrupts::listen()?;
     if let Some(fleet) = find_shared_fleet(&args.target)? {
@@ -22,6 +25,7 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
             terminal.note(Style::Warn, &hint);
         }
         let client = fleet.connect().await?;
+        let session = find_session(args, session, &client).await?;
         let conversation =
             Conversation { args, prompt, session, client, terminal, fleet_lifetime: FleetLifetime::Independent };
         return conversation.run(&mut interrupts).await;
@@ -31,9 +35,14 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
     };
     let exit = match fleet.connect().await {
         Ok(client) => {
-            let conversation =
-                Conversation { args, prompt, session, client, terminal, fleet_lifetime: FleetLifetime::ThisCommand };
-            conversation.run(&mut interrupts).await
+            let fleet_lifetime = FleetLifetime::ThisCommand;
+            match find_session(args, session, &client).await {
+                Ok(session) => {
+                    let conversation = Conversation { args, prompt, session, client, terminal, fleet_lifetime };
+                    conversation.run(&mut interrupts).await
+                }
+                Err(failure) => Err(failure),
+            }
         }
         Err(failure) => Err(failure),
     };
@@ -46,4 +55,13 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
     // Another Ctrl-C skips the drain: NATS redelivers unacknowledged messages at the next start.
     let _drained = interrupts.run_until_interrupted(fleet.drain()).await;
     exit
+}
+
+/// Returns the session to continue, if the command line names one.
+async fn find_session(
+    args: &RunArgs,
+    named: Option<String>,
+    client: &EdgeClient,
+) -> Result<Option<String>, CommandFailure> {
+    if args.last { newest_session(client).await.map(Some) } else { Ok(named) }
 }

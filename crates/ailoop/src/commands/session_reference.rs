@@ -1,13 +1,15 @@
 //! Sessions as people name them: by id, by the beginning of a generated id, or as the newest one.
 
 use contract::ErrorCode;
-use proto::{ListRequest, SessionRequest};
+use proto::{ListRequest, SessionInfo, SessionRequest};
 
+use super::fleet_location::connect;
+use crate::args::{FleetTarget, SessionRef};
 use crate::client::{self, EdgeClient, bounded};
 use crate::failure::CommandFailure;
 
 /// Characters of a generated id: nobody shortens one and still writes so many.
-const GENERATED_ID_CHARS: usize = 36;
+pub(super) const GENERATED_ID_CHARS: usize = 36;
 /// Fewest characters that stand for a longer id: a shorter one is more likely to be a mistake.
 const BEGINNING_CHARS_MIN: usize = 4;
 /// Sessions that a failure names.
@@ -28,8 +30,8 @@ pub(super) async fn resolve_session(client: &EdgeClient, text: &str) -> Result<S
         Err(status) => return Err(client.failure(&status)),
     }
     let request = ListRequest { limit: SEARCHED_MAX, text: id.clone(), ..ListRequest::default() };
-    let found = list(client, request).await?;
-    choose(&id, found.into_iter().filter(|known| is_shortened(known, &id)).collect())
+    let found = list(client, request).await?.into_iter().map(|session| session.session_id);
+    choose(&id, found.filter(|known| is_shortened(known, &id)).collect())
 }
 
 /// Whether a text is the beginning of this id. Only generated ids are shortened: `s1` never stands for `s10`.
@@ -39,17 +41,32 @@ fn is_shortened(id: &str, text: &str) -> bool {
     is_generated && id.starts_with(text)
 }
 
-/// Returns the id of the newest session.
+/// Connects to the fleet of a command, and finds its session.
+pub(super) async fn connect_to_session(
+    target: &FleetTarget,
+    reference: &SessionRef,
+) -> Result<(EdgeClient, String), CommandFailure> {
+    let named = reference.session.as_deref().map(client::session_id).transpose()?;
+    let client = connect(target).await?;
+    let session = match named {
+        Some(id) => resolve_session(&client, &id).await?,
+        None => newest_session(&client).await?,
+    };
+    Ok((client, session))
+}
+
+/// Returns the id of the newest session that no other one began.
 pub(super) async fn newest_session(client: &EdgeClient) -> Result<String, CommandFailure> {
-    let newest = list(client, ListRequest { limit: 1, ..ListRequest::default() }).await?.into_iter().next();
-    newest.ok_or_else(|| {
+    let found = list(client, ListRequest { limit: SEARCHED_MAX, ..ListRequest::default() }).await?;
+    let newest = found.into_iter().find(|session| session.parent.is_empty());
+    newest.map(|session| session.session_id).ok_or_else(|| {
         CommandFailure::new(ErrorCode::UnknownSession, "there is no session").help("begin one with `ailoop chat`")
     })
 }
 
-async fn list(client: &EdgeClient, request: ListRequest) -> Result<Vec<String>, CommandFailure> {
+async fn list(client: &EdgeClient, request: ListRequest) -> Result<Vec<SessionInfo>, CommandFailure> {
     let reply = client.sessions().list(bounded(request)).await.map_err(|status| client.failure(&status))?;
-    Ok(reply.into_inner().sessions.into_iter().map(|session| session.session_id).collect())
+    Ok(reply.into_inner().sessions)
 }
 
 fn choose(text: &str, mut found: Vec<String>) -> Result<String, CommandFailure> {

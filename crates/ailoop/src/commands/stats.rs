@@ -7,11 +7,12 @@ use proto::StatsRequest;
 use serde::Deserialize;
 
 use super::fleet_location::connect;
-use super::output::{finish, format_table};
+use super::output::{finish, print_table};
 use crate::args::StatsArgs;
 use crate::client::{bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 
 /// The printed figures of one agent with one model.
@@ -32,11 +33,27 @@ struct StatsRow {
     premature_rate: Option<f64>,
 }
 
+const COLUMNS: [TableColumn; 13] = [
+    TableColumn::name("AGENT"),
+    TableColumn::name("MODEL"),
+    TableColumn::number("SESSIONS").optional(6),
+    TableColumn::number("TURNS"),
+    TableColumn::number("COMPLETED"),
+    TableColumn::number("PREMATURE").optional(1),
+    TableColumn::number("LIMITS").optional(5),
+    TableColumn::number("STEPS/TURN").optional(4),
+    TableColumn::number("TOOLS").optional(7),
+    TableColumn::number("TOKENS").optional(3),
+    TableColumn::number("USD").optional(2),
+    TableColumn::text("ENDS").optional(8),
+    TableColumn::text("DECISIONS").optional(9),
+];
+
 pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let request = bounded(StatsRequest { since: args.since.clone().unwrap_or_default() });
     let reply = client.sessions().stats(request).await.map_err(|status| client.failure(&status))?.into_inner();
-    if args.json {
+    if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }
     let rows: Vec<StatsRow> = read_answer(&reply.json)?;
@@ -44,26 +61,11 @@ pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<
         terminal.note(Style::Plain, "no session yet");
         return Ok(Exit::Done);
     }
-    let head = [
-        "AGENT",
-        "MODEL",
-        "SESSIONS",
-        "TURNS",
-        "COMPLETED",
-        "NUDGED",
-        "LIMITS",
-        "STEPS/TURN",
-        "TOOLS",
-        "TOKENS",
-        "USD",
-        "ENDS",
-        "DECISIONS",
-    ];
-    let cells = rows.iter().map(stats_row).collect::<Vec<_>>();
-    let printed = terminal.print_data(&format_table(&head, &cells));
+    let table = Table::new(&COLUMNS).with_rows(rows.iter().map(stats_row));
+    let printed = print_table(&table, &args.output, terminal);
     terminal.note(
         Style::Faint,
-        "COMPLETED: turns that ended as completed, of all; NUDGED: those after which the user had to ask to go on",
+        "COMPLETED: turns that ended as completed, of all; PREMATURE: those after which the user had to ask to go on",
     );
     Ok(finish(printed))
 }

@@ -3,25 +3,25 @@
 use std::time::Duration;
 
 use super::fleet_location::connect;
-use super::output::{finish, format_table};
-use crate::args::{StatusArgs, TopArgs};
+use super::output::{finish, table_width};
+use crate::args::{OutputArgs, StatusArgs, TopArgs};
 use crate::client::EdgeClient;
+use crate::columns::wrap_words;
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::{FleetStatus, Queue, Replica, Stored};
 use crate::format;
 use crate::printable::one_line;
-use crate::terminal::{Style, Terminal};
-
-/// Clears the screen and goes to its first line.
-const CLEAR: &str = "\x1b[2J\x1b[H";
+use crate::signals::Interrupts;
+use crate::table::{Cell, Table, TableColumn, TableWidth};
+use crate::terminal::{Span, Style, StyledLine, Terminal, TextStyle, line_width};
 
 pub(super) async fn show_status(args: &StatusArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let (status, json) = FleetStatus::fetch(&client).await?;
-    if args.json {
+    if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{json}\n"))));
     }
-    let printed = terminal.print_data(&draw(&status));
+    let printed = terminal.print_lines(&draw(&status, table_width(&args.output, terminal)));
     terminal.note(Style::Faint, "`ailoop tools` lists the tools and `ailoop doctor` what is wrong");
     Ok(finish(printed))
 }
@@ -29,78 +29,171 @@ pub(super) async fn show_status(args: &StatusArgs, terminal: &Terminal) -> Resul
 /// Shows the status again and again, until Ctrl-C. An edge that is away is waited for.
 pub(super) async fn watch_status(args: &TopArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
+    let mut interrupts = Interrupts::listen()?;
+    let mut is_first = true;
     loop {
-        let text = match look(&client).await {
-            Ok(text) => text,
-            Err(failure) if failure.exit() == Exit::Unreachable => format!("{failure}\n"),
-            Err(failure) => return Err(failure),
+        let found =
+            interrupts.run_until_interrupted(look(&client, table_width(&OutputArgs::default(), terminal))).await;
+        let lines = match found {
+            None => return Ok(Exit::Interrupted),
+            Some(Ok(lines)) => lines,
+            Some(Err(failure)) if failure.exit() == Exit::Unreachable => outage_lines(&failure),
+            Some(Err(failure)) => return Err(failure),
         };
-        if terminal.print_screen(CLEAR, &text).is_err() {
+        if terminal.print_screen(&lines, is_first).is_err() {
             return Ok(Exit::Done);
         }
-        tokio::time::sleep(Duration::from_secs(args.every)).await;
+        is_first = false;
+        let pause = tokio::time::sleep(Duration::from_secs(args.every));
+        if interrupts.run_until_interrupted(pause).await.is_none() {
+            return Ok(Exit::Interrupted);
+        }
     }
 }
 
-async fn look(client: &EdgeClient) -> Result<String, CommandFailure> {
+async fn look(client: &EdgeClient, width: TableWidth) -> Result<Vec<StyledLine>, CommandFailure> {
     client.reconnect_if_moved().await?;
     let (status, _) = FleetStatus::fetch(client).await?;
-    Ok(format!("{}\n{}", status.now, draw(&status)))
+    let mut lines = vec![vec![Span::new(TextStyle::Faint, format!("{}  Ctrl-C ends it", status.now))]];
+    lines.extend(draw(&status, width));
+    Ok(lines)
 }
 
-fn draw(status: &FleetStatus) -> String {
-    let replicas: Vec<_> = status.replicas.iter().map(replica_row).collect();
-    let queues: Vec<_> = status.queues.iter().map(queue_row).collect();
-    let stored: Vec<_> = status.storage.iter().filter(|stored| stored.messages > 0).map(stored_row).collect();
-    let letters = format::plural(status.dead_letters, "dead letter");
-    let sessions = match status.sessions {
-        Some(sessions) => format!(
-            "sessions: {} running, {} idle, {} paused, {} ended; {} with a gate; {letters}\n",
-            format::count(sessions.running),
-            format::count(sessions.idle),
-            format::count(sessions.paused),
-            format::count(sessions.ended),
-            format::count(sessions.with_gates),
-        ),
-        None => format!("sessions: not counted, since the index is not in memory; {letters}\n"),
-    };
-    [
-        format_table(&["SERVICE", "REPLICA", "VERSION", "UP", "WORK", "STATE"], &replicas),
-        format_table(&["QUEUE", "WAITING", "HELD", "PULLERS", "OLDEST"], &queues),
-        format_table(&["STORED", "MESSAGES", "BYTES"], &stored),
-        sessions,
-    ]
-    .join("\n")
+fn outage_lines(failure: &CommandFailure) -> Vec<StyledLine> {
+    failure.to_string().lines().map(|line| vec![Span::new(TextStyle::Bad, one_line(line))]).collect()
 }
 
-fn replica_row(replica: &Replica) -> Vec<String> {
-    let status = &replica.status;
-    let work = status.work.iter().map(|(queue, load)| format!("{queue} {}/{}", load.running, load.max));
-    let mut state = if status.waiting_for.is_empty() {
-        "ready".to_owned()
-    } else {
-        format!("waits for {}", status.waiting_for.join(", "))
-    };
-    for warning in &status.warnings {
-        state.push_str("; warning: ");
-        state.push_str(warning);
+/// What needs attention comes first: a terminal may be too low for the rest.
+fn draw(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
+    let mut replicas = Table::new(&[
+        TableColumn::name("SERVICE"),
+        TableColumn::name("REPLICA").optional(4),
+        TableColumn::name("VERSION").optional(1),
+        TableColumn::number("UP").optional(3),
+        TableColumn::text("WORK").optional(2),
+        TableColumn::name("STATE"),
+    ]);
+    status.replicas.iter().for_each(|replica| replicas.push(replica_row(replica)));
+    let mut queues = Table::new(&[
+        TableColumn::name("QUEUE"),
+        TableColumn::number("WAITING"),
+        TableColumn::number("HELD"),
+        TableColumn::number("PULLS"),
+        TableColumn::number("OLDEST"),
+    ]);
+    status.queues.iter().for_each(|queue| queues.push(queue_row(queue)));
+    let mut stored =
+        Table::new(&[TableColumn::name("STORED"), TableColumn::number("MESSAGES"), TableColumn::number("BYTES")]);
+    status.storage.iter().filter(|stored| stored.messages > 0).for_each(|row| stored.push(stored_row(row)));
+    let mut lines = session_lines(status, width);
+    lines.extend(warning_lines(status, width));
+    for table in [replicas, queues, stored] {
+        lines.push(Vec::new());
+        lines.extend(table.lines(width));
     }
+    lines
+}
+
+/// Counts of sessions and dead letters.
+fn session_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
+    let count = |count: u64, what: &str, style: TextStyle| {
+        Span::new(if count == 0 { TextStyle::Faint } else { style }, format!("{} {what}", format::count(count)))
+    };
+    let mut parts = match status.sessions {
+        Some(sessions) => vec![
+            count(sessions.running, "running", TextStyle::Good),
+            count(sessions.with_gates, "waiting for a person", TextStyle::Warn),
+            count(sessions.paused, "paused", TextStyle::Warn),
+            count(sessions.idle, "idle", TextStyle::Plain),
+            count(sessions.ended, "ended", TextStyle::Faint),
+        ],
+        None => vec![Span::new(TextStyle::Faint, "not counted: the index is not in memory")],
+    };
+    if status.dead_letters > 0 {
+        let letters = format::plural(status.dead_letters, "dead letter");
+        parts.push(Span::new(TextStyle::Bad, format!("{letters}: see `ailoop dead list`")));
+    }
+    join_parts("sessions  ", parts, width)
+}
+
+/// Joins parts to lines; a part is never split.
+fn join_parts(title: &str, parts: Vec<Span>, width: TableWidth) -> Vec<StyledLine> {
+    let columns = match width {
+        TableWidth::Terminal(columns) => columns,
+        TableWidth::File | TableWidth::Unlimited => usize::MAX,
+    };
+    let mut line = vec![Span::new(TextStyle::Faint, title)];
+    let (mut lines, mut is_first) = (Vec::new(), true);
+    for part in parts {
+        let comma = Span::new(TextStyle::Plain, ", ");
+        if !is_first && line_width(&line) + comma.text.len() + part.text.chars().count() + 1 > columns {
+            line.push(Span::new(TextStyle::Plain, ","));
+            let indent = Span::new(TextStyle::Plain, " ".repeat(title.len()));
+            lines.push(std::mem::replace(&mut line, vec![indent]));
+        } else if !is_first {
+            line.push(comma);
+        }
+        line.push(part);
+        is_first = false;
+    }
+    lines.push(line);
+    lines
+}
+
+/// The warnings of all processes, whole.
+fn warning_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
+    const TITLE: &str = "warning   ";
+    let columns = match width {
+        TableWidth::Terminal(columns) => columns.saturating_sub(TITLE.len()),
+        TableWidth::File | TableWidth::Unlimited => usize::MAX,
+    };
+    let warnings = status.replicas.iter().flat_map(|replica| {
+        let service = &replica.status.service;
+        replica.status.warnings.iter().map(move |warning| one_line(&format!("{service}: {warning}")))
+    });
+    let mut lines = Vec::new();
+    for warning in warnings {
+        for (index, part) in wrap_words(&warning, columns).into_iter().enumerate() {
+            let title = if index == 0 { TITLE.to_owned() } else { " ".repeat(TITLE.len()) };
+            lines.push(vec![Span::new(TextStyle::Warn, title), Span::new(TextStyle::Plain, part)]);
+        }
+    }
+    lines
+}
+
+fn replica_row(replica: &Replica) -> Vec<Cell> {
+    let status = &replica.status;
+    let work: Vec<String> =
+        status.work.iter().map(|(queue, load)| format!("{queue} {}/{}", load.running, load.max)).collect();
+    let (style, state) = match (status.waiting_for.is_empty(), status.warnings.is_empty()) {
+        (false, _) => (TextStyle::Bad, format!("waits for {}", status.waiting_for.join(", "))),
+        (true, false) => (TextStyle::Warn, "warning".to_owned()),
+        (true, true) => (TextStyle::Good, "ready".to_owned()),
+    };
     vec![
-        status.service.clone(),
-        status.replica.clone(),
-        replica.build(),
-        format::age(replica.uptime()),
-        work.collect::<Vec<_>>().join(", "),
-        one_line(&state),
+        status.service.as_str().into(),
+        status.replica.as_str().into(),
+        replica.build().into(),
+        format::age(replica.uptime()).into(),
+        work.join(", ").into(),
+        Cell::new(style, &state),
     ]
 }
 
-fn queue_row(queue: &Queue) -> Vec<String> {
+fn queue_row(queue: &Queue) -> Vec<Cell> {
     let oldest = queue.oldest_ms.map_or_else(|| "-".to_owned(), |ms| format::duration(Duration::from_millis(ms)));
     let count = format::count;
-    vec![queue.name.clone(), count(queue.waiting), count(queue.held), count(queue.pullers), oldest]
+    // Nobody takes what waits.
+    let style = if queue.waiting > 0 && queue.pullers == 0 { TextStyle::Warn } else { TextStyle::Plain };
+    vec![
+        queue.name.as_str().into(),
+        Cell::new(style, &count(queue.waiting)),
+        count(queue.held).into(),
+        count(queue.pullers).into(),
+        oldest.into(),
+    ]
 }
 
-fn stored_row(stored: &Stored) -> Vec<String> {
-    vec![stored.name.clone(), format::count(stored.messages), format::bytes(stored.bytes)]
+fn stored_row(stored: &Stored) -> Vec<Cell> {
+    vec![stored.name.as_str().into(), format::count(stored.messages).into(), format::bytes(stored.bytes).into()]
 }

@@ -42,6 +42,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) async fn run(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match &args.command {
         None => lists::list_tools(args, terminal).await,
+        Some(ToolsCommand::New(args)) => super::init::write_tool(args, terminal),
         Some(ToolsCommand::Describe(args)) => describe_tool(args, terminal).await,
         Some(ToolsCommand::Try(args)) => {
             let bus = connect_bus(&args.nats).await?;

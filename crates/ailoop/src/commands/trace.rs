@@ -7,11 +7,10 @@ use proto::SessionRequest;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fleet_location::connect;
 use super::output::finish;
-use super::session_reference::resolve_session;
+use super::session_reference::connect_to_session;
 use crate::args::TraceArgs;
-use crate::client::{self, bounded, read_answer};
+use crate::client::{bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::printable::one_line;
@@ -86,9 +85,7 @@ impl TraceSpan {
 
 /// Shows the turns of a session as trees.
 pub(super) async fn show_trace(args: &TraceArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = client::session_id(&args.session)?;
-    let client = connect(&args.target).await?;
-    let session_id = resolve_session(&client, &session_id).await?;
+    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
     let request = bounded(SessionRequest { session_id });
     let reply = client.sessions().trace(request).await.map_err(|status| client.failure(&status))?.into_inner();
     if args.json {

@@ -6,10 +6,9 @@ use proto::TranscriptRequest;
 use serde::Serialize;
 use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 
-use super::fleet_location::connect;
-use super::session_reference::resolve_session;
+use super::session_reference::connect_to_session;
 use crate::args::TranscriptArgs;
-use crate::client::{self, bounded, read_answer};
+use crate::client::{bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
@@ -17,9 +16,7 @@ use crate::terminal::{Style, Terminal};
 const ARGUMENTS_CHARS_MAX: usize = 200;
 
 pub(super) async fn print_transcript(args: &TranscriptArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = client::session_id(&args.session)?;
-    let client = connect(&args.target).await?;
-    let session_id = resolve_session(&client, &session_id).await?;
+    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
     let (mut after, mut is_empty, mut is_incomplete) = (0, true, false);
     loop {
         let request = bounded(TranscriptRequest { session_id: session_id.clone(), after, limit: 0 });

@@ -1,52 +1,69 @@
 //! `ailoop watch`: shows a session from its beginning to its end.
 
 use super::conversation::{FleetLifetime, RESTORED, add_reattach_help, report_outage};
-use super::fleet_location::connect;
-use super::session_reference::resolve_session;
+use super::live_display::{LiveDisplay, Printed, make_renderer};
+use super::session_reference::connect_to_session;
 use crate::args::WatchArgs;
-use crate::client;
+use crate::client::{EdgeClient, bounded};
 use crate::completion::{CompletionTracker, WaitTarget};
 use crate::failure::{CommandFailure, Exit};
-use crate::notification::{ParsedNotification, to_json_line};
-use crate::render::SessionRenderer;
+use crate::notification::ParsedNotification;
 use crate::signals::Interrupts;
 use crate::stream::SessionStream;
 use crate::terminal::{Style, Terminal};
 use ailoop_client::WatchItem;
+use proto::SessionRequest;
 
 pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session = client::session_id(&args.session)?;
     let mut interrupts = Interrupts::listen()?;
-    let client = connect(&args.target).await?;
-    let session = resolve_session(&client, &session).await?;
+    let (client, session) = connect_to_session(&args.target, &args.session).await?;
+    let last_seq = if args.no_follow { Some(last_seq(&client, &session).await?) } else { None };
+    if last_seq.is_some_and(|last| last < args.from) {
+        return Ok(Exit::Done);
+    }
     let mut stream = SessionStream::new(client, &session, args.from, true);
     let mut tracker = CompletionTracker::new(WaitTarget::SessionEnd);
-    let mut renderer = SessionRenderer::new(&session, terminal.layout(), true);
+    let renderer = make_renderer(terminal, &session).with_user_messages();
+    let printed = if args.json { Printed::Json } else { Printed::Everything };
+    let mut display = LiveDisplay::new(terminal, &session, renderer, printed, "Ctrl-C leaves");
     loop {
-        let Some(next) = interrupts.run_until_interrupted(stream.next()).await else { return Ok(Exit::Interrupted) };
+        let next = tokio::select! {
+            next = stream.next() => next,
+            () = interrupts.next() => return Ok(Exit::Interrupted),
+            () = display.wait_for_redraw() => {
+                if display.redraw().is_err() {
+                    return Ok(Exit::Done);
+                }
+                continue;
+            }
+        };
         let notification =
             match next.map_err(|failure| add_reattach_help(failure, FleetLifetime::Independent, &session))? {
                 Some(WatchItem::Notification(notification)) => notification,
                 Some(WatchItem::Lost { reason }) => {
+                    display.clear();
                     report_outage(terminal, &reason, &session);
+                    display.set_outage(Some(&reason));
                     continue;
                 }
                 Some(WatchItem::Restored) => {
-                    terminal.note(Style::Good, RESTORED);
+                    display.note(Style::Good, RESTORED);
+                    display.set_outage(None);
                     continue;
                 }
                 None => return Ok(Exit::Done),
             };
         let parsed = ParsedNotification::parse(&notification);
-        renderer.set_layout(terminal.layout());
-        let outputs = renderer.render(&parsed);
-        let printed = if args.json {
-            terminal.print_json(&to_json_line(&session, &notification))
-        } else {
-            terminal.print_outputs(&outputs)
-        };
-        if printed.is_err() || tracker.update(&parsed).is_some() {
+        let printed = display.show(&notification, &parsed);
+        let is_last = last_seq.is_some_and(|last| parsed.seq.is_some_and(|seq| seq >= last));
+        if is_last || printed.is_err() || tracker.update(&parsed).is_some() {
             return Ok(Exit::Done);
         }
     }
+}
+
+/// Returns the number of the last event that a session has now.
+async fn last_seq(client: &EdgeClient, session: &str) -> Result<u64, CommandFailure> {
+    let request = bounded(SessionRequest { session_id: session.to_owned() });
+    Ok(client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner().seq)
 }

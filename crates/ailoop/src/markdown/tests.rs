@@ -50,6 +50,7 @@ fn show(line: &StyledLine) -> String {
         TextStyle::Emphasis => format!("{{I {}}}", span.text),
         TextStyle::Code => format!("{{C {}}}", span.text),
         TextStyle::Faint => format!("{{F {}}}", span.text),
+        TextStyle::Good | TextStyle::Warn | TextStyle::Bad => unreachable!("no style of Markdown"),
     };
     line.iter().map(part).collect()
 }

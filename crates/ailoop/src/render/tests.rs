@@ -29,7 +29,7 @@ fn full(step: u32, text: &str) -> ParsedNotification {
 /// Compares the screen: stdout unchanged, each note in brackets.
 fn check(live: bool, rows: &[ParsedNotification], expect: &str) {
     let reply = if live { ReplyFormat::Markdown { has_styles: false } } else { ReplyFormat::Raw };
-    let mut renderer = SessionRenderer::new("s", Layout { columns: 80, reply }, true);
+    let mut renderer = SessionRenderer::new("s", Layout { columns: 80, reply }).with_user_messages();
     let mut screen = String::new();
     let last = notification("moon.risen", 0, "{}");
     for output in rows.iter().chain([&last]).flat_map(|row| renderer.render(row)) {
@@ -187,7 +187,7 @@ fn pause_with_reason_shows_reason() {
 fn gate_shows_invisible_characters_of_its_arguments() {
     let gate = serde_json::json!({"gate": "c1", "kind": "approval", "arguments_sha256": "ab",
         "expires": "2024-01-15T10:30:45.123Z", "tool": "rm", "arguments": {"path": "a\u{202e}b\u{200b}"}});
-    let mut renderer = SessionRenderer::new("s", Layout { columns: 80, reply: ReplyFormat::Raw }, false);
+    let mut renderer = SessionRenderer::new("s", Layout { columns: 80, reply: ReplyFormat::Raw });
     let shown = format!("{:?}", renderer.render(&notification("gate.opened", 0, &gate.to_string())));
     assert!(shown.contains("a<U+202E>b<U+200B>"), "{shown}");
 }

@@ -12,6 +12,8 @@ pub(super) struct TurnSummary {
     pub(super) tools: u64,
     began: Option<Timestamp>,
     trace_id: String,
+    /// Where traces are shown, with `{trace_id}`; none where nobody looks at them.
+    pub(super) trace_url: Option<String>,
 }
 
 impl TurnSummary {
@@ -25,7 +27,8 @@ impl TurnSummary {
 
     /// Renders the summary and resets the counts for the next turn.
     pub(super) fn finish(&mut self, turn: &TurnCompleted, time: Option<Timestamp>) -> Output {
-        let summary = std::mem::take(self);
+        let next = Self { trace_url: self.trace_url.clone(), ..Self::default() };
+        let summary = std::mem::replace(self, next);
         let (style, how) = match turn.stop_reason {
             StopReason::Completed => (Style::Good, "✓ done"),
             StopReason::MaxIterations => (Style::Warn, "‼ stopped at the limit of iterations"),
@@ -49,8 +52,8 @@ impl TurnSummary {
         if let (Some(began), Some(time)) = (summary.began, time) {
             parts.push(format::duration(time.since(began)));
         }
-        if !summary.trace_id.is_empty() {
-            parts.push(format!("trace {}", summary.trace_id));
+        if let Some(url) = summary.trace_url.filter(|_| !summary.trace_id.is_empty()) {
+            parts.push(format!("trace {}", url.replace("{trace_id}", &summary.trace_id)));
         }
         Output::Note(style, format!("{how}  {}", parts.join(" · ")))
     }

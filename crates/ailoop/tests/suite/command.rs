@@ -3,9 +3,14 @@
 mod approvals;
 mod chat;
 mod configuration;
+mod hostile;
 mod mistakes;
 mod outages;
 mod plans;
+mod screens;
+mod scripted_edge;
+mod session_names;
+mod terminal;
 mod world;
 
 use std::fs;

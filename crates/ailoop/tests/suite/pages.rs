@@ -11,18 +11,11 @@ fn help(arguments: &str) -> String {
 }
 
 /// Adds a command and all below it, each with a space at its end.
-fn add_commands(command: &str, all: &mut Vec<String>) {
-    all.push(command.to_owned());
-    for sub in list_commands(&help(&format!("{command}--help"))) {
-        add_commands(&format!("{command}{sub} "), all);
+fn add_commands(path: &str, command: &clap::Command, all: &mut Vec<String>) {
+    all.push(path.to_owned());
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        add_commands(&format!("{path}{} ", sub.get_name()), sub, all);
     }
-}
-
-/// Returns the commands that a help text lists.
-fn list_commands(help: &str) -> Vec<String> {
-    let lines = help.split("Commands:\n").nth(1).unwrap_or_default().lines().take_while(|line| !line.is_empty());
-    let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
 #[test]
@@ -30,7 +23,7 @@ fn cli_page_shows_help_of_every_command() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
     let mut text = std::fs::read_to_string(&path).unwrap();
     let mut wanted = Vec::new();
-    add_commands("", &mut wanted);
+    add_commands("", &ailoop::help::command(), &mut wanted);
     let section = |command: &str| {
         let text = help(&format!("{command}--help"));
         format!(

@@ -10,9 +10,10 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use super::display::{Display, RegionContent};
 use super::jobs::{self, Control, JobOutcome, Jobs, NewSession};
-use crate::args::ChatArgs;
+use crate::args::{ChatArgs, TRACE_URL};
 use crate::chat::gate_menu::{GateMenu, MenuStep};
 use crate::chat::input::UserInput;
+use crate::chat::plan_view::PlanView;
 use crate::chat::slash_command::{self, COMMANDS, CompletionValues, SlashCommand};
 use crate::chat::status_line::{Activity, StatusLine};
 use crate::client::{self, EdgeClient, bounded, command_id};
@@ -23,6 +24,7 @@ use crate::notification::{NotificationContent, ParsedNotification};
 use crate::render::SessionRenderer;
 use crate::signals::{Interruption, Interrupts};
 use crate::stream::SessionStream;
+use crate::table::TableWidth;
 use crate::terminal::{Output, Style, Terminal};
 use crate::tool_summary::to_line;
 
@@ -32,6 +34,8 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(40);
 const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause before a lost stream is opened again, after its own retries.
 const REOPEN_PAUSE: Duration = Duration::from_secs(2);
+/// Rows of the plan.
+const PLAN_ROWS_MAX: usize = 6;
 /// Longest wait for the pause of a turn whose fleet ends with the chat.
 const EXIT_COMMAND_MAX: Duration = Duration::from_secs(5);
 const KEYS: &str = "\
@@ -64,6 +68,7 @@ struct OpenSession {
     next_seq: u64,
     renderer: SessionRenderer,
     status: StatusLine,
+    plan: PlanView,
     gates: GateMenu,
     /// Messages that the model has not read yet, by their ids.
     pending: Vec<(String, String)>,
@@ -89,7 +94,7 @@ impl<'a> ChatConversation<'a> {
         let mut outputs = Vec::new();
         if display.is_redrawn() {
             jobs.push(jobs::fetch_values(client.clone()));
-            let hint = "Type a message; /help shows commands and keys, Ctrl-D leaves.";
+            let hint = "Type a message. /help: commands and keys. Ctrl-D: leave.";
             outputs.push(Output::Note(Style::Faint, hint.to_owned()));
         }
         let next = NewSession { agent: args.agent.clone(), model: args.model.clone(), ..NewSession::default() };
@@ -124,13 +129,18 @@ impl<'a> ChatConversation<'a> {
 
     fn attach(&mut self, session: &str, info: Option<&SessionInfo>) {
         let (agent, model) = info.map_or(("", ""), |info| (info.agent.as_str(), info.model.as_str()));
+        let renderer = SessionRenderer::new(session, self.display.layout())
+            .without_gates()
+            .with_trace_url(configuration::env(TRACE_URL));
+        // Where the person types lines, the terminal shows them already.
+        let renderer = if self.display.is_redrawn() { renderer.with_user_messages() } else { renderer };
         self.session = Some(OpenSession {
             id: session.to_owned(),
             stream: SessionStream::new(self.client.clone(), session, 1, true),
             next_seq: 1,
-            // Where the person types lines, the terminal shows them already.
-            renderer: SessionRenderer::new(session, self.display.layout(), self.display.is_redrawn()),
+            renderer,
             status: StatusLine::new(agent, model, Instant::now()),
+            plan: PlanView::default(),
             gates: GateMenu::new(),
             pending: Vec::new(),
             replay_until: info.map_or(0, |info| info.seq),
@@ -220,6 +230,7 @@ impl<'a> ChatConversation<'a> {
         let is_asking = session.gates.is_asking();
         RegionContent {
             preview: if session.is_replaying() { Vec::new() } else { session.renderer.preview() },
+            plan: if session.is_replaying() || is_asking { Vec::new() } else { session.plan.lines(PLAN_ROWS_MAX) },
             pending: session.pending.iter().map(|(_, text)| to_line(text)).collect(),
             status: session.status.format(is_asking, Instant::now()),
             status_style: is_asking.then_some(Style::Warn),
@@ -241,7 +252,7 @@ impl<'a> ChatConversation<'a> {
             Ok(Some(WatchItem::Lost { reason })) => {
                 session.status.set_outage(Some(to_line(&reason)));
                 let id = session.id.clone();
-                self.note(Style::Warn, format!("{reason}; trying again. To come back later: ailoop chat {id}"));
+                self.note(Style::Warn, format!("{reason}; trying again. To come back later:\n  ailoop chat {id}"));
             }
             Ok(Some(WatchItem::Restored)) => {
                 session.status.set_outage(None);
@@ -281,6 +292,7 @@ impl<'a> ChatConversation<'a> {
             }
         }
         session.status.update(parsed, now);
+        session.plan.update(parsed);
         self.outputs.extend(session.renderer.render(parsed));
         let step = session.gates.update(parsed, now);
         session.next_seq = parsed.seq.map_or(session.next_seq, |seq| seq + 1);
@@ -417,6 +429,11 @@ impl<'a> ChatConversation<'a> {
     fn handle_outcome(&mut self, outcome: JobOutcome) {
         match outcome {
             JobOutcome::Text(text) => self.note(Style::Plain, text),
+            JobOutcome::Table(table) => {
+                // The last column stays free, as in the region.
+                let width = TableWidth::Terminal(self.display.layout().columns.saturating_sub(1));
+                self.outputs.extend(table.lines(width).into_iter().map(Output::Line));
+            }
             JobOutcome::Done => {}
             JobOutcome::Started(session) => {
                 self.attach(&session, None);
@@ -473,7 +490,7 @@ impl<'a> ChatConversation<'a> {
             (true, false) => "the session goes on",
             (false, _) => "the session is kept",
         };
-        self.note(Style::Plain, format!("left; {what}. To come back: ailoop chat {id}"));
+        self.note(Style::Plain, format!("left; {what}. To come back:\n  ailoop chat {id}"));
     }
 }
 

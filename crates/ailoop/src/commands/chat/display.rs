@@ -29,6 +29,8 @@ enum DisplayMode {
 #[derive(Debug, Default)]
 pub(super) struct RegionContent {
     pub(super) preview: Vec<StyledLine>,
+    /// The plan of the turn.
+    pub(super) plan: Vec<(Style, String)>,
     /// Messages that the model has not read yet.
     pub(super) pending: Vec<String>,
     pub(super) status: String,
@@ -118,6 +120,7 @@ fn make_region(input: &KeyInput, content: &RegionContent) -> Region {
     let skipped = content.preview.len().saturating_sub(PREVIEW_ROWS_MAX);
     let mut rows: Vec<Output> = content.preview.iter().skip(skipped).cloned().map(Output::Line).collect();
     let note = |style: Style, text: String| Output::Note(style, text);
+    rows.extend(content.plan.iter().map(|(style, line)| note(*style, line.clone())));
     let waiting = content.pending.iter().take(HINT_ROWS_MAX);
     rows.extend(waiting.map(|text| note(Style::Faint, format!("  waits: {text}"))));
     rows.push(note(content.status_style.unwrap_or(Style::Faint), content.status.clone()));

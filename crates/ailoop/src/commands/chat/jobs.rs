@@ -13,9 +13,10 @@ use serde_json::json;
 use crate::chat::slash_command::CompletionValues;
 use crate::client::{EdgeClient, bounded, command_id};
 use crate::commands::lists::fetch_tools_of;
-use crate::commands::output::{format_table, shorten};
+use crate::commands::output::first_line;
 use crate::failure::CommandFailure;
 use crate::format;
+use crate::table::{Table, TableColumn};
 use crate::tool_summary::to_line;
 
 /// Sessions that `/sessions` lists.
@@ -26,6 +27,8 @@ const SESSIONS_SHOWN_MAX: u32 = 10;
 pub(super) enum JobOutcome {
     /// The answer, as text to show.
     Text(String),
+    /// The answer, as a table to show.
+    Table(Table),
     /// Nothing to show: the events of the session show it.
     Done,
     /// A session was started.
@@ -225,9 +228,15 @@ pub(super) async fn list_sessions(client: EdgeClient) -> JobOutcome {
                 .into_inner()
                 .sessions
                 .into_iter()
-                .map(|session| vec![session.session_id, session.phase, session.agent, shorten(&session.title)])
+                .map(|session| vec![session.session_id, session.phase, session.agent, session.title])
                 .collect();
-            JobOutcome::Text(format_table(&["SESSION", "PHASE", "AGENT", "TITLE"], &rows).trim_end().to_owned())
+            let columns = [
+                TableColumn::name("SESSION"),
+                TableColumn::name("PHASE").optional(1),
+                TableColumn::name("AGENT").optional(2),
+                TableColumn::text("TITLE"),
+            ];
+            JobOutcome::Table(Table::new(&columns).with_rows(rows))
         }
         Err(status) => JobOutcome::Failed(client.failure(&status)),
     }
@@ -237,8 +246,10 @@ pub(super) async fn list_tools(client: EdgeClient) -> JobOutcome {
     match fetch_tools_of(&client).await {
         Ok(tools) => {
             let rows: Vec<Vec<String>> =
-                tools.into_iter().map(|tool| vec![tool.name, shorten(&tool.description)]).collect();
-            JobOutcome::Text(format_table(&["TOOL", "DESCRIPTION"], &rows).trim_end().to_owned())
+                tools.into_iter().map(|tool| vec![tool.name, first_line(&tool.description).to_owned()]).collect();
+            JobOutcome::Table(
+                Table::new(&[TableColumn::name("TOOL"), TableColumn::text("DESCRIPTION")]).with_rows(rows),
+            )
         }
         Err(failure) => JobOutcome::Failed(failure),
     }

@@ -12,10 +12,11 @@ use serde_json::json;
 
 use super::installation::{connect, finish_with_changes, now, open};
 use super::servers::ACCOUNTS;
-use crate::args::{NatsUserAddArgs, NatsUserListArgs, NatsUserRevokeArgs};
-use crate::commands::output::{finish, format_table, json_lines};
+use crate::args::{NatsUserAddArgs, NatsUserListArgs, NatsUserRevokeArgs, OutputArgs};
+use crate::commands::output::{finish, json_lines, print_table};
 use crate::compose::parse_tenant;
 use crate::failure::{CommandFailure, Exit};
+use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 
 /// Longest JWT for the default `max_control_line` of nats-server, 4 KiB, and for that of the shipped configuration,
@@ -182,8 +183,10 @@ pub(super) async fn list(args: &NatsUserListArgs, terminal: &Terminal) -> Result
             known.entry(revoked).or_default().is_revoked = true;
         }
     }
-    let text = if args.json { to_json(&known) } else { to_table(known) };
-    Ok(finish(terminal.print_data(&text)))
+    if args.json {
+        return Ok(finish(terminal.print_data(&to_json(&known))));
+    }
+    Ok(finish(print_table(&to_table(known), &OutputArgs::default(), terminal)))
 }
 
 fn to_json(known: &BTreeMap<String, KnownUser>) -> String {
@@ -201,7 +204,7 @@ fn to_json(known: &BTreeMap<String, KnownUser>) -> String {
     }))
 }
 
-fn to_table(known: BTreeMap<String, KnownUser>) -> String {
+fn to_table(known: BTreeMap<String, KnownUser>) -> Table {
     let mut users: Vec<(String, KnownUser)> = known.into_iter().collect();
     users.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
     let rows = users.into_iter().map(|(key, user)| {
@@ -209,7 +212,14 @@ fn to_table(known: BTreeMap<String, KnownUser>) -> String {
         let connections = user.connections.len().to_string();
         vec![user.name, key, state, connections, user.file.unwrap_or_default()]
     });
-    format_table(&["NAME", "USER", "STATE", "CONNECTIONS", "FILE"], &rows.collect::<Vec<_>>())
+    Table::new(&[
+        TableColumn::name("NAME"),
+        TableColumn::text("USER"),
+        TableColumn::name("STATE"),
+        TableColumn::number("CONNECTIONS").optional(1),
+        TableColumn::text("FILE").optional(2),
+    ])
+    .with_rows(rows)
 }
 
 fn state_of(claims: Option<&UserClaims>) -> String {

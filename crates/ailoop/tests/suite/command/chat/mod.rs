@@ -1,101 +1,7 @@
 //! `ailoop chat` at a terminal of its own, whose screen is compared, and with stdin that is no terminal.
 
-use std::io::{Read as _, Write as _};
-use std::num::NonZero;
-use std::process::Child;
-use std::sync::{Arc, Mutex};
-
-use pty_process::Size;
-use pty_process::blocking::{Command, Pty};
-
+use crate::command::terminal::{Terminal, TerminalSettings};
 use crate::command::world::{World, exit_code, text, wait_until};
-
-const ROWS: NonZero<u16> = NonZero::new(30).unwrap();
-/// Rows of scrollback that the terminal keeps.
-const SCROLLBACK_ROWS: usize = 1_000;
-
-/// A command at a terminal.
-struct Terminal {
-    pty: Arc<Pty>,
-    child: Child,
-    screen: Arc<Mutex<vt100::Parser>>,
-    /// Everything that was written to the terminal.
-    raw: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Terminal {
-    fn spawn(world: &World, line: &[&str], columns: u16, variables: &[(&str, &str)]) -> Self {
-        let (pty, pts) = pty_process::blocking::open().unwrap();
-        pty.resize(Size::new(ROWS.get(), columns)).unwrap();
-        let wanted = world.ailoop(line);
-        let mut command = Command::new(wanted.get_program()).args(wanted.get_args());
-        command = command.current_dir(wanted.get_current_dir().unwrap());
-        for (name, value) in wanted.get_envs() {
-            command = match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command = command
-            .env("TERM", "xterm-256color")
-            .env_remove("NO_COLOR")
-            .env("XDG_STATE_HOME", world.path(".ailoop/state"));
-        for (name, value) in variables {
-            command = command.env(name, value);
-        }
-        let child = command.spawn(pts).unwrap();
-        let pty = Arc::new(pty);
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, NonZero::new(columns).unwrap(), SCROLLBACK_ROWS)));
-        let raw = Arc::new(Mutex::new(Vec::new()));
-        let (from, to, bytes) = (pty.clone(), screen.clone(), raw.clone());
-        // It ends when the command has closed the terminal.
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = (&*from).read(&mut buffer) {
-                to.lock().unwrap().process(&buffer[..length]);
-                bytes.lock().unwrap().extend_from_slice(&buffer[..length]);
-            }
-        });
-        Self { pty, child, screen, raw }
-    }
-
-    fn press(&self, keys: &str) {
-        (&*self.pty).write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// The rows of the scrollback and of the screen.
-    fn shown(&self) -> String {
-        let mut parser = self.screen.lock().unwrap();
-        let screen = parser.screen_mut();
-        screen.set_scrollback(SCROLLBACK_ROWS);
-        let mut rows = Vec::new();
-        let hidden = screen.scrollback();
-        for offset in (1..=hidden).rev() {
-            screen.set_scrollback(offset);
-            let (_, columns) = screen.size();
-            rows.extend(screen.rows(0, columns.get()).next());
-        }
-        screen.set_scrollback(0);
-        rows.push(screen.contents());
-        rows.join("\n")
-    }
-
-    fn wait_for(&self, wanted: &str) {
-        wait_until(&format!("{wanted:?} in:\n{}", self.shown()), || self.shown().contains(wanted));
-    }
-
-    fn end(mut self) -> Option<i32> {
-        self.press("\u{4}");
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ended = self.child.kill();
-        let _ended = self.child.wait();
-    }
-}
 
 /// The id after `ailoop chat`.
 fn session_of(shown: &str) -> String {
@@ -106,7 +12,7 @@ fn session_of(shown: &str) -> String {
 fn chat_streams_answers_and_is_found_again_by_the_beginning_of_its_id() {
     let world = World::new();
     let fleet = world.start_fleet();
-    let chat = Terminal::spawn(&world, &["chat", "--agent", "e"], 80, &[]);
+    let chat = Terminal::spawn(&world, &["chat", "--agent", "e"], &TerminalSettings::new(80));
     chat.wait_for("ready");
     chat.press("survey\\\rthis directory\r");
     chat.wait_for("Ctrl-C cancels");
@@ -118,11 +24,15 @@ fn chat_streams_answers_and_is_found_again_by_the_beginning_of_its_id() {
     chat.press("/co\t\r");
     chat.wait_for("tokens in, ");
     chat.press("\u{4}");
-    chat.wait_for("left; the session is kept");
+    chat.wait_for("  ailoop chat ");
     let session = session_of(&chat.shown());
     assert_eq!(chat.end(), Some(0));
 
-    let again = Terminal::spawn(&world, &["chat", &session[..13]], 60, &[("NO_COLOR", "1")]);
+    let again = Terminal::spawn(
+        &world,
+        &["chat", &session[..13]],
+        &TerminalSettings { variables: &[("NO_COLOR", "1")], ..TerminalSettings::new(60) },
+    );
     again.wait_for("The survey is done");
     again.wait_for("ready \u{b7} ");
     again.press("\u{1b}[A");
@@ -139,11 +49,15 @@ fn styles_are_off_with_no_color_and_rows_fit_the_terminal() {
     for columns in [60, 80, 200] {
         for no_color in [true, false] {
             let variables: &[(&str, &str)] = if no_color { &[("NO_COLOR", "1")] } else { &[] };
-            let chat = Terminal::spawn(&world, &["chat", "--agent", "e"], columns, variables);
+            let chat = Terminal::spawn(
+                &world,
+                &["chat", "--agent", "e"],
+                &TerminalSettings { variables, ..TerminalSettings::new(columns) },
+            );
             chat.press("survey\r");
             chat.wait_for("\u{2713} done");
             chat.wait_for("ready \u{b7} ");
-            let raw = String::from_utf8_lossy(&chat.raw.lock().unwrap()).into_owned();
+            let raw = chat.raw();
             let has_styles = raw.contains("\u{1b}[2m") || raw.contains("\u{1b}[36m");
             assert_eq!(has_styles, !no_color, "{columns}");
             assert_eq!(chat.end(), Some(0));
@@ -156,7 +70,7 @@ fn styles_are_off_with_no_color_and_rows_fit_the_terminal() {
 fn interrupt_cancels_the_turn_and_the_session_goes_on() {
     let world = World::new();
     let fleet = world.start_fleet();
-    let chat = Terminal::spawn(&world, &["chat", "--agent", "e"], 80, &[]);
+    let chat = Terminal::spawn(&world, &["chat", "--agent", "e"], &TerminalSettings::new(80));
     chat.press("first\r");
     chat.wait_for("step 1/");
     chat.press("\u{3}");
@@ -174,7 +88,7 @@ fn approval_is_a_menu_with_the_file_first() {
     let world = World::new();
     world.require_approval_for_writes();
     let fleet = world.start_fleet();
-    let chat = Terminal::spawn(&world, &["chat"], 80, &[]);
+    let chat = Terminal::spawn(&world, &["chat"], &TerminalSettings::new(80));
     chat.press("survey\r");
     chat.wait_for("waits for your answer");
     let shown = chat.shown();
@@ -203,11 +117,11 @@ fn approval_is_a_menu_with_the_file_first() {
 fn killed_fleet_is_waited_for_and_the_chat_goes_on() {
     let world = World::new();
     let fleet = world.start_fleet();
-    let chat = Terminal::spawn(&world, &["chat", "--agent", "e"], 100, &[]);
+    let chat = Terminal::spawn(&world, &["chat", "--agent", "e"], &TerminalSettings::new(100));
     chat.press("first\r");
     chat.wait_for("step 1/");
     assert_eq!(fleet.end("KILL"), None);
-    chat.wait_for("To come back later: ailoop chat ");
+    chat.wait_for("  ailoop chat ");
     world.wait_for_nats_end();
     let next = world.start_fleet();
     chat.wait_for("the fleet answers again");
@@ -225,7 +139,7 @@ fn lines_of_a_pipe_are_messages_one_after_the_other() {
     let (answer, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(answer.contains("The survey is done") && answer.contains("You wrote: second"), "{answer}");
     assert_eq!(stderr.matches("\u{2713} done").count(), 2, "{stderr}");
-    assert!(stderr.contains("tokens in, ") && stderr.contains("To come back: ailoop chat "), "{stderr}");
+    assert!(stderr.contains("tokens in, ") && stderr.contains("To come back:\n  ailoop chat "), "{stderr}");
     assert!(!answer.contains('\u{1b}') && !stderr.contains('\u{1b}'));
     let session = session_of(&stderr);
     let read = world.output(&["transcript", &session[..13]]);
@@ -234,4 +148,63 @@ fn lines_of_a_pipe_are_messages_one_after_the_other() {
     assert_eq!(exit_code(&last), 0, "{}", text(&last.stderr));
     assert!(text(&last.stderr).contains(&format!("ailoop chat {session}")), "{}", text(&last.stderr));
     assert_eq!(fleet.end("TERM"), Some(0));
+}
+
+#[test]
+fn message_typed_while_the_agent_works_is_read_in_the_same_turn() {
+    let world = World::new();
+    let fleet = world.start_fleet();
+    let chat = Terminal::spawn(&world, &["chat", "--agent", "e"], &TerminalSettings::new(80));
+    chat.press("first\r");
+    chat.wait_for("step 1/");
+    chat.press("look at the tests, too\r");
+    chat.wait_for("> look at the tests, too");
+    chat.wait_for("\u{2713} done");
+    chat.wait_for("ready \u{b7} ");
+    let shown = chat.shown();
+    assert_eq!(shown.matches("\u{2713} done").count(), 1, "{shown}");
+    assert!(shown.find("> look at") < shown.find("\u{2713} done"), "{shown}");
+    assert!(!shown.contains("waits: "), "{shown}");
+    assert_eq!(chat.end(), Some(0));
+    assert_eq!(fleet.end("TERM"), Some(0));
+}
+
+#[test]
+fn dumb_terminal_gets_lines_without_control_sequences() {
+    let world = World::new();
+    let fleet = world.start_fleet();
+    let settings = TerminalSettings { variables: &[("TERM", "dumb")], ..TerminalSettings::new(80) };
+    let chat = Terminal::spawn(&world, &["chat", "--agent", "e"], &settings);
+    chat.press("first\n");
+    chat.wait_for("\u{2713} done");
+    chat.press("/cost\n");
+    chat.wait_for("tokens in, ");
+    chat.press("\u{4}");
+    chat.wait_for("To come back:\n  ailoop chat ");
+    let raw = chat.raw();
+    assert!(!raw.contains('\u{1b}'), "{raw:?}");
+    assert_eq!(chat.end(), Some(0));
+    assert_eq!(fleet.end("TERM"), Some(0));
+}
+
+#[test]
+fn chat_without_fleet_starts_one_and_ends_it() {
+    let world = World::new();
+    let chat = Terminal::spawn(&world, &["chat", "--model", "rehearsal", "--agent", "e"], &TerminalSettings::new(100));
+    chat.press("first\r");
+    chat.wait_for("step 2/");
+    // Leaving pauses the turn, which the next fleet must not go on with unseen.
+    chat.press("\u{4}");
+    chat.wait_for("left; the turn is paused. To come back:\n  ailoop chat ");
+    let session = session_of(&chat.shown());
+    assert_eq!(chat.end(), Some(0));
+    world.wait_for_nats_end();
+    assert!(!world.path(".ailoop/run.json").exists());
+
+    let again = Terminal::spawn(&world, &["chat", &session], &TerminalSettings::new(100));
+    again.wait_for("paused; /resume goes on");
+    again.press("/resume\r");
+    again.wait_for("\u{2713} done");
+    assert_eq!(again.end(), Some(0));
+    world.wait_for_nats_end();
 }

@@ -116,3 +116,39 @@ fn prompt_show_with_diff_prints_changed_lines() {
     let lines = text(&changed.stdout);
     assert!(lines.contains("-## MAILBOX PROTOCOL\n") && lines.lines().all(|line| line.starts_with('-')), "{lines}");
 }
+
+#[test]
+fn init_writes_a_configuration_that_is_valid_and_used() {
+    let world = World::new();
+    let written = world.output(&["init", "Otto the Observer"]);
+    assert_eq!(exit_code(&written), 0, "{}", text(&written.stderr));
+    let checked = world.output(&["config", "check"]);
+    assert_eq!(exit_code(&checked), 0, "{}", text(&checked.stderr));
+    assert!(text(&checked.stdout).contains("ok: 1 agent, "), "{}", text(&checked.stdout));
+    let run = world.output(&["run", "--model", "rehearsal", "survey"]);
+    assert!(text(&run.stderr).contains("agent Otto the Observer"), "{}", text(&run.stderr));
+    let prompt = world.output(&["prompt", "show", "--agent", "otto"]);
+    assert!(text(&prompt.stdout).contains("You are Otto the Observer"), "{}", text(&prompt.stderr));
+    for (line, error) in [
+        (&["init"][..], "config/agents.yaml exists already"),
+        (&["init", "a: b"], "is no name of an agent"),
+        (&["tools", "new", "--python", "a-b"], "is no name of a tool in Python"),
+    ] {
+        let refused = world.output(line);
+        assert_ne!(exit_code(&refused), 0);
+        assert!(text(&refused.stderr).contains(error), "{line:?}: {}", text(&refused.stderr));
+    }
+}
+
+#[test]
+fn new_tool_is_python_that_compiles() {
+    let world = World::new();
+    let written = world.output(&["tools", "new", "--python", "word_count"]);
+    assert_eq!(exit_code(&written), 0, "{}", text(&written.stderr));
+    let compile = "import ast, sys; ast.parse(open(sys.argv[1]).read())";
+    let python = std::process::Command::new("python3").args(["-c", compile]).arg(world.path("word_count.py")).output();
+    let python = python.unwrap();
+    assert!(python.status.success(), "{}", text(&python.stderr));
+    let again = world.output(&["tools", "new", "--python", "word_count"]);
+    assert!(text(&again.stderr).contains("word_count.py exists already"), "{}", text(&again.stderr));
+}

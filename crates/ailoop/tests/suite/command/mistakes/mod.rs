@@ -197,6 +197,6 @@ fn config_check_of_a_good_directory_is_silent_about_mistakes() {
     let variables = [("AILOOP__COMPOSER__FEATURES", r#"["continuation", "mailbox"]"#), ("AILOOP__EDGE__TOKEN", "x")];
     let checked = world.ailoop(&["config", "check"]).envs(variables).output().unwrap();
     assert_eq!(exit_code(&checked), 0, "{}", text(&checked.stderr));
-    assert_eq!(text(&checked.stdout), "ok: 1 agents, their prompts and the models can be used\n");
+    assert_eq!(text(&checked.stdout), "ok: 1 agent, their prompts and the models can be used\n");
     assert!(text(&checked.stderr).contains("config/agents.yaml"), "{}", text(&checked.stderr));
 }

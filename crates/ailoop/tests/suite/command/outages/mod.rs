@@ -49,7 +49,7 @@ fn frozen_nats_server_run_reports_outage_and_recovery() {
     let mut run = world.spawn(&["run", "--session", "s", "x"]);
     run.read_stderr_until("session s");
     world.signal_nats("STOP");
-    run.read_stderr_until("s for the fleet. To come back later: ailoop watch s");
+    run.read_stderr_until("s for the fleet. To come back later:\n  ailoop watch s");
     world.signal_nats("CONT");
     run.read_stderr_until("the fleet answers again");
     run.read_stderr_until("✓ done");

@@ -12,8 +12,8 @@ use ailoop::nats_binary::{SearchPaths, find};
 use tempfile::TempDir;
 
 /// Longest wait for anything.
-const DEADLINE: Duration = Duration::from_mins(1);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A temporary directory with one source file.
 pub(crate) struct World {

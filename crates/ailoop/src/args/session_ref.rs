@@ -1,0 +1,14 @@
+//! The session that a command is for.
+
+use clap::Args;
+
+/// The session that a command is for.
+#[derive(Debug, Clone, Args)]
+#[group(required = true, multiple = false)]
+pub struct SessionRef {
+    /// The session: its id, or the beginning of it
+    pub session: Option<String>,
+    /// The newest session that no other one began
+    #[arg(long, short = 'c')]
+    pub last: bool,
+}

@@ -1,0 +1,296 @@
+//! An edge that answers from a script, so that a test decides what a client sees, and when.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use futures::Stream;
+use futures::future::BoxFuture;
+use proto::{
+    AnswerRequest, CommandReply, ControlRequest, ListAgentsReply, ListAgentsRequest, ListGatesReply, ListGatesRequest,
+    ListModelsReply, ListModelsRequest, ListReply, ListRequest, ListToolsReply, ListToolsRequest, Notification,
+    SendRequest, SessionInfo, SessionRequest, StartRequest, StatusReply, StatusRequest, WatchRequest,
+};
+use serde_json::{Value, json};
+use tonic::body::Body;
+use tonic::codec::Codec;
+use tonic::codegen::{Service, http};
+use tonic::server::{Grpc, NamedService, ServerStreamingService, UnaryService};
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
+
+/// What the edge answers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Script {
+    pub(crate) notifications: Vec<Notification>,
+    /// The answer to `Status`, as JSON.
+    pub(crate) status: String,
+    pub(crate) sessions: Vec<SessionInfo>,
+    pub(crate) tools: ListToolsReply,
+    pub(crate) agents: ListAgentsReply,
+    pub(crate) models: ListModelsReply,
+}
+
+/// A running edge, which ends with its value.
+pub(crate) struct ScriptedEdge {
+    url: String,
+    shared: Arc<Shared>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+struct Shared {
+    script: Script,
+    /// The names of the calls that came, with the text of messages.
+    calls: Mutex<Vec<String>>,
+}
+
+impl ScriptedEdge {
+    /// Starts an edge that shows its notifications when a session was started or a message sent.
+    pub(crate) fn start(script: Script) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let shared = Arc::new(Shared { script, calls: Mutex::new(Vec::new()) });
+        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let service = SessionsService { shared: shared.clone() };
+        let incoming = futures::stream::unfold(listener, |listener| async move {
+            let accepted = listener.accept().await.map(|(stream, _)| stream);
+            Some((accepted, listener))
+        });
+        runtime.spawn(Server::builder().add_service(service).serve_with_incoming(incoming));
+        Self { url, shared, _runtime: runtime }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the calls that came so far.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.shared.calls.lock().unwrap().clone()
+    }
+}
+
+#[derive(Clone)]
+struct SessionsService {
+    shared: Arc<Shared>,
+}
+
+impl NamedService for SessionsService {
+    const NAME: &'static str = "ailoop.v1.Sessions";
+}
+
+impl Service<http::Request<Body>> for SessionsService {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let shared = self.shared.clone();
+        Box::pin(async move { Ok(answer(shared, request).await) })
+    }
+}
+
+async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> http::Response<Body> {
+    let method = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+    let script = &shared.script;
+    let command = |session_id: String, seq: u64| CommandReply { session_id, done: true, seq, ..Default::default() };
+    let note = |text: String| shared.calls.lock().unwrap().push(text);
+    match method.as_str() {
+        "Start" => {
+            unary(request, |start: StartRequest| {
+                note(format!("Start {}", start.prompt));
+                Ok(command(start.session_id, 1))
+            })
+            .await
+        }
+        "Send" => {
+            unary(request, |send: SendRequest| {
+                note(format!("Send {} {}", send.mode, send.text));
+                Ok(command(send.session_id, 1))
+            })
+            .await
+        }
+        "Answer" => {
+            unary(request, |answer: AnswerRequest| {
+                note(format!("Answer {} {}", answer.gate, answer.decision));
+                Ok(command(answer.session_id, 1))
+            })
+            .await
+        }
+        "Pause" | "Resume" | "Stop" | "CancelTurn" | "Clear" => {
+            unary(request, |control: ControlRequest| {
+                note(method.clone());
+                Ok(command(control.session_id, 1))
+            })
+            .await
+        }
+        "Watch" => {
+            let mut grpc = Grpc::new(ProstCodec::<Notification, WatchRequest>::default());
+            grpc.server_streaming(WatchService { shared: shared.clone() }, request).await
+        }
+        "Get" => {
+            unary(request, |get: SessionRequest| {
+                let known = script.sessions.iter().find(|session| session.session_id == get.session_id);
+                known.cloned().ok_or_else(|| Status::not_found("there is no such session"))
+            })
+            .await
+        }
+        "List" => {
+            unary(request, |_: ListRequest| Ok(ListReply { sessions: script.sessions.clone(), ..Default::default() }))
+                .await
+        }
+        "Status" => unary(request, |_: StatusRequest| Ok(StatusReply { json: script.status.clone() })).await,
+        "ListGates" => unary(request, |_: ListGatesRequest| Ok(ListGatesReply::default())).await,
+        "ListTools" => unary(request, |_: ListToolsRequest| Ok(script.tools.clone())).await,
+        "ListAgents" => unary(request, |_: ListAgentsRequest| Ok(script.agents.clone())).await,
+        "ListModels" => unary(request, |_: ListModelsRequest| Ok(script.models.clone())).await,
+        _ => unary(request, |_: SessionRequest| Err::<SessionInfo, _>(Status::unimplemented("not scripted"))).await,
+    }
+}
+
+async fn unary<Q, R>(request: http::Request<Body>, handler: impl FnOnce(Q) -> Result<R, Status>) -> http::Response<Body>
+where
+    Q: Send + 'static,
+    R: Send + 'static,
+    ProstCodec<R, Q>: Codec<Encode = R, Decode = Q> + Default,
+{
+    Grpc::new(ProstCodec::<R, Q>::default()).unary(Handler { handler: Some(handler) }, request).await
+}
+
+struct Handler<F> {
+    handler: Option<F>,
+}
+
+impl<Q, R, F: FnOnce(Q) -> Result<R, Status>> UnaryService<Q> for Handler<F> {
+    type Response = R;
+    type Future = Ready<Result<Response<R>, Status>>;
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let handler = self.handler.take().unwrap();
+        ready(handler(request.into_inner()).map(Response::new))
+    }
+}
+
+struct WatchService {
+    shared: Arc<Shared>,
+}
+
+impl ServerStreamingService<WatchRequest> for WatchService {
+    type Response = Notification;
+    type ResponseStream = Pin<Box<dyn Stream<Item = Result<Notification, Status>> + Send>>;
+    type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
+
+    fn call(&mut self, request: Request<WatchRequest>) -> Self::Future {
+        let from_seq = request.into_inner().from_seq;
+        let notifications = futures::stream::iter(self.shared.script.notifications.clone());
+        // The session waits for its user.
+        let stream = futures::StreamExt::chain(notifications, futures::stream::pending());
+        let is_wanted = move |notification: &Notification| ready(notification.seq.is_none_or(|seq| seq >= from_seq));
+        let stream = futures::StreamExt::filter(stream, is_wanted);
+        ready(Ok(Response::new(Box::pin(futures::StreamExt::map(stream, Ok)))))
+    }
+}
+
+/// Writes the notifications of a session; events are numbered, and each is a second after the one before.
+#[derive(Debug, Default)]
+pub(crate) struct SessionScript {
+    notifications: Vec<Notification>,
+    seq: u64,
+}
+
+impl SessionScript {
+    /// A session of agent Eamonn with model qwen3:8b.
+    pub(crate) fn begin(prompt: &str) -> Self {
+        let mut script = Self::default();
+        script.event(
+            "session_started",
+            &json!({"agent": {"id": "e", "name": "Eamonn the Executioner", "continuation": {"max_iterations": 10},
+                    "tools": {"allow": [], "deny": []}},
+                "model": {"id": "qwen3:8b", "multi_tool": true, "max_parallel_tools": 8, "structured_output": false,
+                    "reasoning": false, "context_window": null, "max_output": null},
+                "interactive": true, "prompt": "", "fingerprint": "", "streaming": {}}),
+        );
+        script.event("message.user_processed", &json!({"message_id": "m1", "content": prompt, "mode": "queue"}));
+        script
+    }
+
+    pub(crate) fn event(&mut self, topic: &str, data: &Value) {
+        self.seq += 1;
+        self.push(topic, Some(self.seq), data);
+    }
+
+    /// Streams a part of a reply.
+    pub(crate) fn chunk(&mut self, step: u32, index: u32, text: &str) {
+        let data = json!({"turn": 1, "step": step, "attempt": "1.1", "index": index, "channel": "text", "delta": text,
+            "final": false});
+        self.push("message.ai_chunk_received", None, &data);
+    }
+
+    /// Streams a reply, and completes it.
+    pub(crate) fn reply(&mut self, step: u32, text: &str) {
+        self.chunk(step, 0, text);
+        let data = json!({"call": format!("m1-{step}"), "turn": 1, "step": step, "text": text, "tool_calls": [],
+            "finish_reason": "stop", "model": "qwen3:8b", "latency_ms": 2_150,
+            "spent": {"usage": {"input": 4_000, "output": 128}, "cost_usd": 0.0012}});
+        self.event("message.ai_full_received", &data);
+    }
+
+    /// Opens a call of a tool.
+    pub(crate) fn call(&mut self, call: &str, tool: &str, arguments: &Value) {
+        let data = json!({"call": call, "tool": tool, "arguments": arguments, "effect": "pure", "approval": "never",
+            "timeout_ms": 30_000, "max_output": 65_536});
+        self.event("tool_call.identified", &data);
+    }
+
+    /// Ends a call of a tool.
+    pub(crate) fn result(&mut self, call: &str, tool: &str, outcome: &str, content: &str) {
+        let data = json!({"call": call, "tool": tool, "outcome": outcome, "content": content, "duration_ms": 12});
+        self.event("tool_call.result_processed", &data);
+    }
+
+    /// Reports how far the plan of the turn is.
+    pub(crate) fn plan(&mut self, done: &[&str], left: &[&str]) {
+        let data = json!({"agent_id": "e", "turn": 1, "iteration": 1, "max_iterations": 10,
+            "progress": {"current_step": done.len() + 1, "total_steps": done.len() + left.len(),
+                "completion_percentage": 100 * done.len() / (done.len() + left.len()), "steps_completed": done,
+                "steps_remaining": left},
+            "current_tools": [], "continues": true, "source": "tool_calls", "reason": "", "status": "CONTINUE", "excerpt": "", "call_ids": []});
+        self.event("continuation.progress", &data);
+    }
+
+    /// Ends the turn, and also the session if it accepts no further message.
+    pub(crate) fn end_turn(&mut self, steps: u32, ends_session: bool) {
+        let spent = json!({"usage": {"input": 12_000, "output": 384}, "cost_usd": 0.0036});
+        let data = json!({"turn": 1, "stop_reason": "completed", "iterations": steps, "final_response": "",
+            "spent": spent});
+        self.event("turn.completed", &data);
+        if ends_session {
+            let data = json!({"reason": "completed", "stop_reason": "completed", "final_response": "",
+                "iterations": steps, "spent": spent});
+            self.event("session_ended", &data);
+        }
+    }
+
+    pub(crate) fn notifications(self) -> Vec<Notification> {
+        self.notifications
+    }
+
+    /// Adds a notification with any content.
+    pub(crate) fn push(&mut self, topic: &str, seq: Option<u64>, data: &Value) {
+        self.notifications.push(Notification {
+            topic: topic.to_owned(),
+            id: format!("s-{}", self.notifications.len()),
+            seq,
+            time: format!("2026-01-15T10:30:{:02}.000Z", self.seq % 60),
+            trace_id: String::new(),
+            data_json: data.to_string(),
+        });
+    }
+}
