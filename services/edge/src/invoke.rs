@@ -18,7 +18,7 @@ use crate::params::{
     self, CommandBody, CommandRequest, NoParams, ResetBudgetParams, SessionParams, UnvalidatedCommand,
 };
 use crate::request_trace;
-use crate::session_api::SessionApi;
+use crate::session_api::{CallerInfo, SessionApi};
 
 /// The part of a request that may run while later requests begin.
 pub(crate) type ReplyFuture = BoxFuture<'static, Result<Json, ApiError>>;
@@ -97,15 +97,14 @@ pub(crate) async fn begin(
                 move |SessionParams { session_id }| async move { api.describe_session(&caller, session_id).await },
             )
         }
-        Method::GetStats => {
-            defer(params, move |params| async move { Ok(json!({"stats": api.get_stats(&caller, &params).await?})) })
-        }
+        Method::GetStats => defer(params, move |params| async move { api.get_stats(&caller, &params).await }),
         Method::ListClientCalls => defer(params, move |params| async move {
             Ok(json!({"calls": api.list_pending::<OpenClientCall>(&caller, &params).await?}))
         }),
         Method::ListGates => defer(params, move |params| async move {
             Ok(json!({"gates": api.list_pending::<OpenGate>(&caller, &params).await?}))
         }),
+        Method::GetCaller => defer(params, move |NoParams {}| async move { Ok(CallerInfo::of(&caller)) }),
         Method::ListAgents => {
             defer(params, move |NoParams {}| async move { Ok(json!({"agents": api.list_agents(&caller).await?})) })
         }
@@ -117,6 +116,13 @@ pub(crate) async fn begin(
         Method::ListTools => {
             defer(params, move |NoParams {}| async move { Ok(ToolList { tools: api.list_tools(&caller).await? }) })
         }
+        Method::ListToolReplicas => {
+            defer(
+                params,
+                move |NoParams {}| async move { Ok(json!({"replicas": api.list_tool_replicas(&caller).await?})) },
+            )
+        }
+        Method::TryTool => defer(params, move |params| async move { api.try_tool(&caller, params).await }),
         Method::GetFullResult => {
             defer(params, move |params| async move { api.get_full_result(&caller, &params).await })
         }
