@@ -166,6 +166,18 @@ export interface CallWaiting {
   tool: string;
 }
 
+/** Whose credential it is, and what it grants. */
+export interface Caller {
+  /** Names of the methods that the caller may use now. */
+  methods: string[];
+  scopes: ("observe" | "run" | "approve" | "administer")[];
+  /** As the credential names its holder. */
+  subject: string;
+  tenant: string;
+  /** Agents whose sessions the caller reaches; absent if it reaches all of them. */
+  agents?: string[];
+}
+
 /** A mail that is answered or closed. */
 export interface ClosedMail {
   /** Whether an answer was sent. */
@@ -303,6 +315,15 @@ export interface History {
   /** The last `seq` that the messages include. */
   seq: number;
   session_id: string;
+}
+
+/** Statistics of the sessions that started in one interval. */
+export interface IntervalStats {
+  /** Sessions whose last turn failed or ended at a limit. */
+  failed: number;
+  sessions: number;
+  spent: Spent;
+  start: string;
 }
 
 /** A mail to the user. */
@@ -674,6 +695,8 @@ export interface SessionPage {
   sessions: SessionSummary[];
   /** `cursor` of the next page; absent on the last one. */
   next_cursor?: string;
+  /** Sessions that are selected, on all pages; absent if it was not asked for. */
+  total?: number;
 }
 
 /** A session. */
@@ -720,9 +743,12 @@ export interface Spent {
   usage: Usage;
 }
 
-/** Statistics, by agent and model. */
+/** Statistics of sessions. */
 export interface StatsList {
+  /** By agent and model. */
   stats: AgentStats[];
+  /** By the time of their start, the oldest first; absent if they were not asked for. */
+  intervals?: IntervalStats[];
 }
 
 /** Why a turn ended. */
@@ -735,11 +761,34 @@ export interface StorageStatus {
   name: string;
 }
 
+/** A process that serves a tool, as it describes itself. */
+export interface ToolReplica {
+  /** Calls since it started. */
+  calls: number;
+  /** Calls among them that failed. */
+  errors: number;
+  /** Id of the process. */
+  instance: string;
+  tool: string;
+  version: string;
+  /** Mean time of a call; absent before the first one. */
+  average_ms?: number;
+  last_error?: string;
+  started?: string;
+}
+
+/** The processes that serve the tools of the tenant, by tool. */
+export interface ToolReplicaList {
+  replicas: ToolReplica[];
+}
+
 /** A span of a turn. */
 export interface TraceSpan {
   attributes: Record<string, unknown>;
   end_ms: number;
   id: string;
+  /** Whether it has not ended; `end_ms` is that of the last commit. */
+  is_open: boolean;
   name: string;
   start_ms: number;
   error?: string;
@@ -755,6 +804,28 @@ export interface Transcript {
   is_incomplete?: boolean;
   /** `after` of the next page; absent on the last one. */
   next_after?: number;
+}
+
+/** What a tool answered to a call outside of a session. */
+export interface TrialResult {
+  /** What a model would read. */
+  content: string;
+  duration_ms: number;
+  outcome: Outcome;
+  code?: string;
+}
+
+/** A call of a tool outside of a session. */
+export interface TriedTool {
+  /** As the tool gets them. */
+  arguments: Record<string, unknown>;
+  /** What an approval of the call is bound to. */
+  arguments_sha256: string;
+  /** Whether the call runs only after a person has approved it. */
+  needs_approval: boolean;
+  tool: string;
+  /** Absent if the call did not run, because nobody has approved it. */
+  result?: unknown;
 }
 
 /** Data of `turn.completed`. */
@@ -783,6 +854,8 @@ export interface TurnTrace {
   spans: TraceSpan[];
   trace_id: string;
   turn: number;
+  /** Address of the trace for people; absent if none is configured. */
+  url?: string;
 }
 
 /** Tokens of requests to models. */
