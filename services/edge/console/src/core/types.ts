@@ -149,6 +149,44 @@ export interface Stats {
   spent: Spent;
 }
 
+/** Sessions that started in one interval. */
+export interface IntervalStats {
+  start: string;
+  sessions: number;
+  failed: number;
+  spent: Spent;
+}
+
+/** What the credential of this page grants. */
+export interface Caller {
+  subject: string;
+  tenant: string;
+  scopes: string[];
+  agents?: string[];
+  methods: string[];
+}
+
+/** A process that serves a tool, as it describes itself. */
+export interface ToolReplica {
+  tool: string;
+  instance: string;
+  version: string;
+  started?: string;
+  calls: number;
+  errors: number;
+  average_ms?: number;
+  last_error?: string;
+}
+
+/** A call of a tool outside of a session; without `result` it waits for an approval. */
+export interface TriedTool {
+  tool: string;
+  arguments: unknown;
+  arguments_sha256: string;
+  needs_approval: boolean;
+  result?: { outcome: string; content: string; code?: string; duration_ms: number };
+}
+
 export interface Budget {
   budget: string;
   agent?: string;
@@ -169,6 +207,7 @@ export interface Span {
   name: string;
   start_ms: number;
   end_ms: number;
+  is_open?: boolean;
   attributes: Record<string, unknown>;
   error?: string;
 }
@@ -178,6 +217,7 @@ export interface TraceTurn {
   trace_id: string;
   has_ended: boolean;
   is_sampled: boolean;
+  url?: string;
   spans: Span[];
 }
 
