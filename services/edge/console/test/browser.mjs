@@ -367,9 +367,9 @@ check("tree shows who started whom, and a fork what it came from", async () => {
   await start("boss", "delegate it", { agent: "d" });
   await until("the turn ends", async () => (await fleet.get("/v1/sessions/boss")).phase === "idle");
   const page = await openPage("#/sessions/boss?tab=tree");
-  const tree = page.getByRole("tree", { name: "Sessions" });
-  await tree.getByRole("treeitem").nth(1).waitFor();
-  assert.equal(await tree.getByRole("treeitem").count(), 2);
+  const tree = page.getByRole("list", { name: "Sessions" });
+  await tree.getByRole("listitem").nth(1).waitFor();
+  assert.equal(await tree.getByRole("listitem").count(), 2);
   await page.getByText(/2 sessions, \$/).waitFor();
   await picture(page, "tree");
   await tree.getByRole("link", { name: "list the files" }).click();
@@ -430,6 +430,13 @@ check("slider dims what came after its slot", async () => {
 check("key that may only watch is offered nothing else", async () => {
   await start("watched", "now write a file", { agent: "g" });
   await until("a person is asked", async () => (await fleet.get("/v1/sessions/watched/gates")).gates.length > 0);
+  const [turn] = (await fleet.get("/v1/sessions/watched/trace")).turns;
+  assert.deepEqual(turn.spans.map((span) => [span.name.split(" ")[0], span.is_open]).sort(), [
+    ["chat", false],
+    ["continuation", false],
+    ["gate", true],
+    ["invoke_agent", true],
+  ]);
   const { key, file } = fleet.makeKey("watcher", ["observe"]);
   const edge = await fleet.startEdge(0, { AILOOP__EDGE__KEYS_FILE: file });
   const page = await openPage("#/sessions/watched", { base: edge.url });
@@ -446,6 +453,21 @@ check("key that may only watch is offered nothing else", async () => {
   await picture(page, "watcher");
   await closePage(page);
   edge.process.kill("SIGTERM");
+});
+
+check("models have their limits, and those that fail say so", async () => {
+  await start("broken", "show a table", { agent: "w", model: "broken-model" });
+  const page = await openPage("#/models");
+  const row = (name) => page.getByRole("row", { name: new RegExp(`^${name} `) });
+  await row("broken-model").getByText("600 requests").waitFor();
+  await row("broken-model")
+    .getByText(/\d failures?|held back/)
+    .waitFor();
+  await row("scripted-model").getByText("ready").waitFor();
+  await row("scripted-model").getByText("none").waitFor();
+  await picture(page, "models");
+  await fleet.post("/v1/sessions/broken/stop", {});
+  await closePage(page);
 });
 
 check("timeline leads to the trace where the edge knows its address", async () => {

@@ -45,9 +45,13 @@ export class Fleet {
       path.join(config, "models.yaml"),
       JSON.stringify({
         default: "scripted-model",
-        providers: { scripted: { kind: "openai_chat", base_url: fleet.model.url } },
+        providers: {
+          scripted: { kind: "openai_chat", base_url: fleet.model.url },
+          broken: { kind: "openai_chat", base_url: `${fleet.model.url}/broken`, limits: { requests_per_minute: 600 } },
+        },
         models: {
           "scripted-model": { provider: "scripted", multi_tool: true, prices: { input: 0.5, output: 2 } },
+          "broken-model": { provider: "broken", multi_tool: true },
           "scripted-other": { provider: "scripted", multi_tool: true, prices: { input: 1, output: 4 } },
         },
       }),

@@ -82,6 +82,11 @@ function textOf(content) {
 /** Serves the model on a free port of this machine. */
 export async function startModel() {
   const server = http.createServer(async (request, response) => {
+    if (request.url.includes("/broken")) {
+      request.resume();
+      response.writeHead(503).end("overloaded");
+      return;
+    }
     let text = "";
     for await (const chunk of request) text += chunk;
     const body = JSON.parse(text);

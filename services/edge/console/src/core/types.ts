@@ -119,6 +119,20 @@ export interface Model {
   context_window: number | null;
   max_output: number | null;
   is_default: boolean;
+  /** The provider's name for it. */
+  upstream?: string;
+  /** Limits of its provider, for all models there. */
+  requests_per_minute?: number;
+  tokens_per_minute?: number;
+}
+
+/** A model that failed lately, as a gateway sees it. */
+export interface ModelHealth {
+  provider: string;
+  model: string;
+  failures: number;
+  last_failure: string;
+  open_until?: string;
 }
 
 export interface Tool {
@@ -277,6 +291,7 @@ export interface Replica {
   waiting_for: string[];
   warnings: string[];
   work: Record<string, { running: number; max: number }>;
+  models?: ModelHealth[];
 }
 
 export interface QueueStatus {

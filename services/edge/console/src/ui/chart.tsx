@@ -80,7 +80,13 @@ export function TimeBars({
 }
 
 /** Parts of a whole, the largest first. */
-export function Shares({ parts, noun }: { parts: { name: ComponentChildren; value: number }[]; noun: string }) {
+export function Shares({
+  parts,
+  noun,
+}: {
+  parts: { name: ComponentChildren; value: number; isBad?: boolean }[];
+  noun: string;
+}) {
   const total = parts.reduce((sum, part) => sum + part.value, 0);
   const most = Math.max(1, ...parts.map((part) => part.value));
   const sorted = [...parts].sort((a, b) => b.value - a.value);
@@ -92,7 +98,7 @@ export function Shares({ parts, noun }: { parts: { name: ComponentChildren; valu
           <tr>
             <th scope="row">{part.name}</th>
             <td class="share-track">
-              <i style={{ width: `${(part.value / most) * 100}%` }} />
+              <i class={part.isBad ? "is-bad" : ""} style={{ width: `${(part.value / most) * 100}%` }} />
             </td>
             <td class="number">{part.value.toLocaleString("en")}</td>
             <td class="number muted">{total > 0 ? Math.round((part.value / total) * 100) : 0} %</td>

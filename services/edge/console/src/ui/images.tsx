@@ -58,6 +58,8 @@ export function useImages(): Images {
     clear: () => setList([]),
     restore: setList,
     take(data) {
+      // Text that an office program copied comes with a picture of it.
+      if (data?.types.includes("text/plain")) return false;
       const files = [...(data?.files ?? [])].filter((file) => file.type.startsWith("image/"));
       if (files.length > 0) addAll(files);
       return files.length > 0;

@@ -9,7 +9,7 @@ import { links, route, setQuery } from "../core/route.ts";
 import { byName, measure, percentilesOf, sample } from "../core/sample.ts";
 import type { Budget, FleetStatus, IntervalStats, OfSession, OpenGate, SessionSummary, Stats } from "../core/types.ts";
 import { Range, Shares, TimeBars } from "../ui/chart.tsx";
-import { Age, Badge, Empty, gateVerb, Meter, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
+import { Age, Badge, Empty, gateVerb, isFailure, Meter, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 import { Source } from "./conversation.tsx";
 
@@ -60,7 +60,6 @@ export function OverviewView() {
   const spent = lines.reduce((sum, line) => sum + line.spent.cost_usd, 0);
   const tokens = lines.reduce((sum, line) => sum + line.spent.usage.input + line.spent.usage.output, 0);
   const open = gates.data?.gates ?? [];
-  const people = open.length;
   const runningCount = Math.max(0, (active.data?.total ?? 0) - (held.data?.total ?? 0));
   const running = (active.data?.sessions ?? []).filter(
     (session) => !session.gates?.length && !session.client_calls?.length,
@@ -111,27 +110,7 @@ export function OverviewView() {
         <Tile name="Spent" value={formatMoney(spent)} />
         <Tile name="Tokens" value={formatCount(tokens)} />
       </div>
-      {people > 0 && (
-        <section class="section">
-          <h2>Needs a person now</h2>
-          <div class="card">
-            <ul class="rows">
-              {open.slice(0, LISTED_MAX).map((gate) => (
-                <li>
-                  <Badge tone="wait">{gateVerb(gate.kind)}</Badge>
-                  <a class="grow" href={links.inbox()}>
-                    {gate.tool ?? ""}{" "}
-                    <span class="muted">
-                      <Visible text={gate.title.slice(0, 100)} isProse />
-                    </span>
-                  </a>
-                  <span class="muted">{gate.agent}</span>
-                </li>
-              ))}
-            </ul>
-          </div>
-        </section>
-      )}
+      <Attention gates={open} budgets={budgets.data?.budgets ?? []} fleet={fleet.data} />
       {hasSessions && (
         <div class="charts">
           <section class="section" aria-label="Spend">
@@ -150,6 +129,8 @@ export function OverviewView() {
             <h2>What decided after each reply</h2>
             <div class="card pad">
               <DecisionShares stats={lines} />
+              <h3>How turns ended</h3>
+              <EndShares stats={lines} />
             </div>
           </section>
           <section class="section" aria-label="Latency">
@@ -161,14 +142,6 @@ export function OverviewView() {
         </div>
       )}
       <div class="columns">
-        {people === 0 && (
-          <section class="section">
-            <h2>Needs a person now</h2>
-            <div class="card">
-              <p class="pad muted">Nobody waits for you.</p>
-            </div>
-          </section>
-        )}
         <SessionsCard title="Running" sessions={running} none="Nothing runs." />
         <SessionsCard title="Failed last" sessions={failed.data?.sessions ?? []} none="No turn failed." />
         <section class="section">
@@ -209,6 +182,83 @@ export function OverviewView() {
       )}
     </div>
   );
+}
+
+/** Share of a budget from which a person should know. */
+const BUDGET_SHARE_HIGH = 0.9;
+
+/** What a person should look at, and where. */
+function Attention({
+  gates,
+  budgets,
+  fleet,
+}: {
+  gates: (OpenGate & OfSession)[];
+  budgets: Budget[];
+  fleet: FleetStatus | undefined;
+}) {
+  const spent = budgets.filter((budget) => shareOf(budget) >= BUDGET_SHARE_HIGH);
+  const letters = fleet?.dead_letters ?? 0;
+  const isQuiet = gates.length === 0 && spent.length === 0 && letters === 0;
+  return (
+    <section class="section" aria-label="Needs a person now">
+      <h2>Needs a person now</h2>
+      <div class="card">
+        {isQuiet ? (
+          <p class="pad muted">Nothing. Nobody waits for you.</p>
+        ) : (
+          <ul class="rows">
+            {gates.slice(0, LISTED_MAX).map((gate) => (
+              <li>
+                <Badge tone="wait">{gateVerb(gate.kind)}</Badge>
+                <a class="grow" href={links.inbox()}>
+                  {gate.tool ?? ""}{" "}
+                  <span class="muted">
+                    <Visible text={gate.title.slice(0, 100)} isProse />
+                  </span>
+                </a>
+                <span class="muted">
+                  {gate.agent}, <Age at={gate.expires} /> left
+                </span>
+              </li>
+            ))}
+            {gates.length > LISTED_MAX && (
+              <li>
+                <a class="grow" href={links.inbox()}>
+                  {gates.length - LISTED_MAX} more
+                </a>
+              </li>
+            )}
+            {spent.map((budget) => (
+              <li>
+                <Badge tone="bad">budget</Badge>
+                <span class="grow">
+                  {Math.round(shareOf(budget) * 100)} % of <code>{budget.budget}</code> are spent
+                </span>
+                <span class="muted">
+                  ends in <Age at={budget.ends} />
+                </span>
+              </li>
+            ))}
+            {letters > 0 && (
+              <li>
+                <Badge tone="bad">dead letters</Badge>
+                <a class="grow" href={links.view("dead")}>
+                  {plural(letters, "message")} that were given up
+                </a>
+              </li>
+            )}
+          </ul>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function shareOf(budget: Budget): number {
+  const usd = budget.usd_max ?? 0;
+  const tokens = budget.tokens_max ?? 0;
+  return Math.max(usd > 0 ? budget.usd_spent / usd : 0, tokens > 0 ? budget.tokens_spent / tokens : 0);
 }
 
 function Tile({ name, value, href, tone }: { name: string; value: string; href?: string; tone?: "wait" | "bad" }) {
@@ -326,6 +376,24 @@ function DecisionShares({ stats }: { stats: Stats[] }) {
   );
 }
 
+function EndShares({ stats }: { stats: Stats[] }) {
+  const counts = new Map<string, number>();
+  for (const line of stats)
+    for (const [reason, count] of Object.entries(line.stop_reasons))
+      counts.set(reason, (counts.get(reason) ?? 0) + count);
+  if (counts.size === 0) return null;
+  return (
+    <Shares
+      noun="Turns by how they ended"
+      parts={[...counts].map(([reason, value]) => ({
+        name: <span class={isFailure(reason) ? "bad-text" : ""}>{words(reason)}</span>,
+        value,
+        isBad: isFailure(reason),
+      }))}
+    />
+  );
+}
+
 /** Percentiles of a sample: the newest sessions, of whatever time. */
 function Latency() {
   const isOpen = connection.value.kind === "open";
@@ -439,7 +507,7 @@ export function StatsTable({ stats }: { stats: Stats[] }) {
 function BudgetLine({ budget }: { budget: Budget }) {
   const usd = budget.usd_max ?? 0;
   const tokens = budget.tokens_max ?? 0;
-  const share = Math.max(usd > 0 ? budget.usd_spent / usd : 0, tokens > 0 ? budget.tokens_spent / tokens : 0);
+  const share = shareOf(budget);
   return (
     <div class="card-body">
       <div class="card-head">
@@ -468,6 +536,7 @@ function Health({ fleet }: { fleet: FleetStatus }) {
       (text) => `${replica.replica}: ${text}`,
     ),
   );
+  const failing = fleet.replicas.flatMap((replica) => replica.models ?? []);
   const bytes = fleet.storage.reduce((sum, store) => sum + store.bytes, 0);
   const waiting = fleet.queues.reduce((sum, queue) => sum + queue.waiting, 0);
   return (
@@ -485,6 +554,17 @@ function Health({ fleet }: { fleet: FleetStatus }) {
           <span class="badge-wait">
             <Visible text={text} isProse />
           </span>
+        </li>
+      ))}
+      {failing.slice(0, 5).map((model) => (
+        <li>
+          <Badge tone={model.open_until === undefined ? "wait" : "bad"}>
+            {model.open_until === undefined ? "fails" : "held back"}
+          </Badge>
+          <a class="grow" href={links.view("models")}>
+            {model.provider} / {model.model}
+          </a>
+          <span class="muted">{words(model.last_failure)}</span>
         </li>
       ))}
       <li>

@@ -103,7 +103,7 @@ export function Tree({ id, view }: { id: string; view: SessionView; rev: number 
           <a href={links.compare(view.source.session, id)}>Compare them</a>
         </p>
       )}
-      <ul class="tree" role="tree" aria-label="Sessions">
+      <ul class="tree" aria-label="Sessions">
         <Branch node={tree} current={id} most={sum.cost} />
       </ul>
     </div>
@@ -116,7 +116,7 @@ function Branch({ node, current, most }: { node: Node; current: string; most: nu
   const isCurrent = session.session_id === current;
   const tokens = session.spent.usage.input + session.spent.usage.output;
   return (
-    <li role="treeitem" aria-selected={isCurrent} aria-expanded={children.length > 0 ? true : undefined}>
+    <li aria-current={isCurrent ? "true" : undefined}>
       <div class={`tree-node ${isCurrent ? "is-current" : ""}`}>
         <div class="tree-title">
           <Badge tone={phase.tone}>{phase.text}</Badge>
@@ -141,7 +141,7 @@ function Branch({ node, current, most }: { node: Node; current: string; most: nu
         {most > 0 && <Meter value={session.spent.cost_usd} max={most} label={`Cost of ${titleOf(session)}`} />}
       </div>
       {children.length > 0 && (
-        <ul role="group">
+        <ul>
           {children.map((child) => (
             <Branch key={child.session.session_id} node={child} current={current} most={most} />
           ))}

@@ -1,1 +1,0 @@
-import{a,b}from"./part-AX6K5BDF.js";import"./part-RDVPMVD6.js";import"./part-NWMJ4UMR.js";import"./part-AMBS2HNB.js";import"./part-36FW5W2F.js";import"./part-7V2ATSF4.js";export{a as ReplyTest,b as ReplyTestDialog};
