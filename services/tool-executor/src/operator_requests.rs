@@ -50,7 +50,7 @@ struct EndpointStats {
     num_errors: u64,
     #[serde(default)]
     last_error: String,
-    /// Nanoseconds.
+    /// Mean time of a call since the service started, in nanoseconds.
     #[serde(default)]
     average_processing_time: u64,
 }
