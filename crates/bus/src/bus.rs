@@ -20,9 +20,12 @@ pub struct Bus {
     failing_models: Arc<ModelReport>,
 }
 
-/// What tells which models failed lately, if this connection has a gateway.
+/// Tells which models failed lately.
+type ReportModels = Arc<dyn Fn() -> Vec<ModelHealth> + Send + Sync>;
+
+/// The report of the gateway of this connection, if it has one.
 #[derive(Default)]
-struct ModelReport(Mutex<Option<Arc<dyn Fn() -> Vec<ModelHealth> + Send + Sync>>>);
+struct ModelReport(Mutex<Option<ReportModels>>);
 
 impl Bus {
     /// A bus over any transport.

@@ -355,7 +355,26 @@ export interface Model {
   multi_tool?: boolean;
   provider?: string;
   reasoning?: boolean;
+  /** Requests that all gateways together send to its provider; absent without a limit. */
+  requests_per_minute?: number;
   structured_output?: boolean;
+  /** The same for tokens of requests and replies. */
+  tokens_per_minute?: number;
+  /** The provider's name for it. */
+  upstream?: string;
+}
+
+/** A model that failed lately. */
+export interface ModelHealth {
+  /** Failures since the last success. */
+  failures: number;
+  /** Code of the last failure. */
+  last_failure: string;
+  /** The provider's name for it. */
+  model: string;
+  provider: string;
+  /** No request is sent to it before; absent while requests are sent. */
+  open_until?: string;
 }
 
 /** Models, by id. */
@@ -573,6 +592,8 @@ export interface Replica {
   warnings: string[];
   /** Items that it works on, by queue. */
   work: Record<string, WorkerLoad>;
+  /** Models that failed lately, as a gateway sees them; absent where none did. */
+  models?: ModelHealth[];
 }
 
 /** What the loop would do after a reply. */

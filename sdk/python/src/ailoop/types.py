@@ -4,7 +4,7 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "Caller", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "IntervalStats", "Mail", "MailList", "Model", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "ToolReplica", "ToolReplicaList", "TraceSpan", "Transcript", "TrialResult", "TriedTool", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
+__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "Caller", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "IntervalStats", "Mail", "MailList", "Model", "ModelHealth", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "ToolReplica", "ToolReplicaList", "TraceSpan", "Transcript", "TrialResult", "TriedTool", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
 
 Effect = Literal["pure", "idempotent", "at_most_once", "reconcilable"]
 
@@ -352,7 +352,21 @@ Model = TypedDict(
         "multi_tool": NotRequired[bool],
         "provider": NotRequired[str],
         "reasoning": NotRequired[bool],
+        "requests_per_minute": NotRequired[int],
         "structured_output": NotRequired[bool],
+        "tokens_per_minute": NotRequired[int],
+        "upstream": NotRequired[str],
+    },
+)
+
+ModelHealth = TypedDict(
+    "ModelHealth",
+    {
+        "failures": int,
+        "last_failure": str,
+        "model": str,
+        "provider": str,
+        "open_until": NotRequired[str],
     },
 )
 
@@ -547,6 +561,7 @@ Replica = TypedDict(
         "waiting_for": list[str],
         "warnings": list[str],
         "work": dict[str, "WorkerLoad"],
+        "models": NotRequired[list["ModelHealth"]],
     },
 )
 
