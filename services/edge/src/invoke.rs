@@ -52,6 +52,11 @@ pub(crate) async fn begin(
             Ok(wait_for_command(api.$send(&caller, parse_command(&api, &caller, params).await?).await?))
         };
     }
+    macro_rules! of_session {
+        ($read:ident) => {
+            defer(params, move |SessionParams { session_id }| async move { api.$read(&caller, session_id).await })
+        };
+    }
     match method {
         Method::StartSession => command!(start),
         Method::SendMessage => command!(send),
@@ -70,33 +75,14 @@ pub(crate) async fn begin(
         Method::SendMail => defer(params, move |params| async move { api.send_mail(&caller, params).await }),
         Method::ReplyMail => defer(params, move |params| async move { api.reply_mail(&caller, params).await }),
         Method::ListMail => defer(params, move |params| async move { api.list_mail(&caller, params).await }),
-        Method::GetHistory => {
-            defer(params, move |SessionParams { session_id }| async move { api.get_history(&caller, session_id).await })
-        }
+        Method::GetHistory => of_session!(get_history),
         Method::GetTranscript => defer(params, move |params| async move { api.get_transcript(&caller, params).await }),
-        Method::GetSession => {
-            defer(params, move |SessionParams { session_id }| async move { api.get_session(&caller, session_id).await })
-        }
-        Method::RepairSession => {
-            defer(
-                params,
-                move |SessionParams { session_id }| async move { api.repair_session(&caller, session_id).await },
-            )
-        }
+        Method::GetSession => of_session!(get_session),
+        Method::RepairSession => of_session!(repair_session),
         Method::ReplaySession => defer(params, move |params| async move { api.replay_session(&caller, params).await }),
         Method::ListSessions => defer(params, move |params| async move { api.list_sessions(&caller, &params).await }),
-        Method::TraceSession => {
-            defer(
-                params,
-                move |SessionParams { session_id }| async move { api.trace_session(&caller, session_id).await },
-            )
-        }
-        Method::DescribeSession => {
-            defer(
-                params,
-                move |SessionParams { session_id }| async move { api.describe_session(&caller, session_id).await },
-            )
-        }
+        Method::TraceSession => of_session!(trace_session),
+        Method::DescribeSession => of_session!(describe_session),
         Method::GetStats => defer(params, move |params| async move { api.get_stats(&caller, &params).await }),
         Method::ListClientCalls => defer(params, move |params| async move {
             Ok(json!({"calls": api.list_pending::<OpenClientCall>(&caller, &params).await?}))
