@@ -433,7 +433,7 @@ check("key that may only watch is offered nothing else", async () => {
   const [turn] = (await fleet.get("/v1/sessions/watched/trace")).turns;
   assert.deepEqual(turn.spans.map((span) => [span.name.split(" ")[0], span.is_open]).sort(), [
     ["chat", false],
-    ["continuation", false],
+    ["continuation.decide", false],
     ["gate", true],
     ["invoke_agent", true],
   ]);

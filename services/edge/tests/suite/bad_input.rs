@@ -52,12 +52,8 @@ fn command(name: &'static str, needed: Value, fields: &[(&'static str, FieldKind
 pub(crate) fn list_methods() -> Vec<MethodCase> {
     let one = json!({"session_id": "s"});
     let answer = json!({"session_id": "s", "gate": "g", "arguments_sha256": "0".repeat(64), "decision": "approve"});
-    let letter = json!({"session_id": "s", "kind": "control", "id": "x"});
     let session = [("session_id", Id)];
-    let dead = [("session_id", Id), ("kind", Word), ("id", Id)];
     let reason = [("reason", Text)];
-    let mail = [("mailbox", Id), ("command_id", Id), ("to", Text), ("subject", Text), ("text", Text)];
-    let reply = [("mailbox", Id), ("command_id", Id), ("id", Text), ("text", Text)];
     let start = [
         ("agent", Id),
         ("prompt", Content),
@@ -95,7 +91,7 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         ("content", Text),
         ("note", Text),
     ];
-    vec![
+    let mut methods = vec![
         command("session.start", json!({"interactive": true}), &start),
         command(
             "session.send",
@@ -148,6 +144,18 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         method("tools.result", json!({"session_id": "s", "call": "c"}), &[("session_id", Id), ("call", Id)]),
         method("gates.list", json!({}), &[("session_id", Id), ("limit", Count)]),
         method("calls.list", json!({}), &[("session_id", Id), ("limit", Count)]),
+    ];
+    methods.extend(list_tenant_methods());
+    methods
+}
+
+/// The methods for the whole tenant and for the fleet.
+fn list_tenant_methods() -> Vec<MethodCase> {
+    let letter = json!({"session_id": "s", "kind": "control", "id": "x"});
+    let dead = [("session_id", Id), ("kind", Word), ("id", Id)];
+    let mail = [("mailbox", Id), ("command_id", Id), ("to", Text), ("subject", Text), ("text", Text)];
+    let reply = [("mailbox", Id), ("command_id", Id), ("id", Text), ("text", Text)];
+    vec![
         method("mail.list", json!({}), &[("mailbox", Id)]),
         method("mail.send", json!({"to": "e", "subject": "x", "text": "x"}), &mail),
         method("mail.reply", json!({"id": "m", "text": ""}), &reply),
@@ -155,7 +163,7 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         method("fleet.status", json!({}), &[]),
         method("budgets.list", json!({}), &[]),
         method("budgets.reset", json!({"budget": "day"}), &[("budget", Text)]),
-        method("dead.list", json!({}), &session),
+        method("dead.list", json!({}), &[("session_id", Id)]),
         method("dead.show", letter.clone(), &dead),
         method("dead.retry", letter.clone(), &dead),
         method("dead.drop", letter, &dead),
