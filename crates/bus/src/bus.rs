@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use contract::fleet::WorkerLoad;
+use contract::fleet::{ModelHealth, WorkerLoad};
 use contract::streams::Queue;
 
 use crate::nats::NatsTransport;
@@ -17,12 +17,20 @@ pub struct Bus {
     pub(crate) seq_cache: Arc<SeqCache>,
     /// How busy the workers of this connection are, by queue.
     loads: Arc<Mutex<BTreeMap<&'static str, WorkerLoad>>>,
+    failing_models: Arc<ModelReport>,
 }
+
+/// Tells which models failed lately.
+type ReportModels = Arc<dyn Fn() -> Vec<ModelHealth> + Send + Sync>;
+
+/// The report of the gateway of this connection, if it has one.
+#[derive(Default)]
+struct ModelReport(Mutex<Option<ReportModels>>);
 
 impl Bus {
     /// A bus over any transport.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
-        Self { transport, seq_cache: Arc::default(), loads: Arc::default() }
+        Self { transport, seq_cache: Arc::default(), loads: Arc::default(), failing_models: Arc::default() }
     }
 
     /// Connects to NATS; [`BusError::Unusable`] where the server is missing, too old or has no JetStream.
@@ -38,6 +46,17 @@ impl Bus {
     /// How busy the workers of this connection are, by queue.
     pub fn loads(&self) -> BTreeMap<&'static str, WorkerLoad> {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The models that failed lately, as the gateway of this connection says; none without a gateway.
+    pub fn failing_models(&self) -> Vec<ModelHealth> {
+        let report = self.failing_models.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        report.map(|report| report()).unwrap_or_default()
+    }
+
+    /// Lets a gateway say which models failed lately, whenever the fleet is asked.
+    pub fn report_failing_models(&self, report: impl Fn() -> Vec<ModelHealth> + Send + Sync + 'static) {
+        *self.failing_models.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(report));
     }
 
     /// Notes how busy the worker of a queue is, and counts it in the metrics.

@@ -9,11 +9,13 @@ use contract::budget::{BudgetReply, BudgetRequest};
 use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest};
 use contract::fleet::{CallHolder, ReplicaStatus};
 use contract::ids::{CallAttempt, CallId};
+use contract::limits::TRIAL_TIME_MAX;
 use contract::mail::{MailRequest, MailResponse};
 use contract::model::ReplySnapshot;
 use contract::proposal::ModelProposal;
 use contract::repair::{RepairReply, RepairRequest};
 use contract::subject::{self, SessionKey, Subject};
+use contract::tool_request::{ToolRequest, ToolResponse};
 use contract::{ErrorCode, TenantId};
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -43,6 +45,8 @@ const REPAIR_MAX: Duration = Duration::from_secs(10);
 const SERVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Timeout of a request to a mailbox or to the budgets, which takes several requests to a stream.
 const STORE_MAX: Duration = Duration::from_secs(10);
+/// Timeout of a request about tools: the time of a trial call, and of what is around it.
+const TOOL_REQUEST_MAX: Duration = TRIAL_TIME_MAX.saturating_add(Duration::from_secs(5));
 /// How long the processes of a fleet may take to describe themselves: nobody knows how many there are.
 const STATUS_WAIT: Duration = Duration::from_millis(700);
 /// Processes whose descriptions are read.
@@ -326,6 +330,23 @@ impl Bus {
     {
         let answer: RpcHandler = Arc::new(move |_: CoreMessage| std::future::ready(encode(&propose()).ok()).boxed());
         self.serve(&subject::model_proposal(), Some(subject::GATEWAY_QUEUE), answer).await
+    }
+
+    /// Asks an executor about tools, for an operator.
+    pub async fn ask_tools(&self, request: &ToolRequest) -> Result<ToolResponse, BusError> {
+        let (subject, body) = (subject::tool_request(), encode(request)?);
+        let answer = self.transport().request(&subject, trace_headers(), body, TOOL_REQUEST_MAX).await?;
+        parse(&answer.payload)
+    }
+
+    /// Answers requests about tools, shared among all executors, until the guard is dropped. A request that is not what
+    /// the contract says is refused as such.
+    pub async fn serve_tool_requests<F>(&self, answer: F) -> Result<RpcServer, BusError>
+    where
+        F: Fn(ToolRequest) -> BoxFuture<'static, ToolResponse> + Send + Sync + 'static,
+    {
+        let refuse = |code, message| ToolResponse::Refused { code, message };
+        self.serve_requests(&subject::tool_request(), subject::EXECUTOR_QUEUE, answer, refuse).await
     }
 
     /// Asks a mailbox of a tenant, for a client.

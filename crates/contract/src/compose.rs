@@ -178,6 +178,15 @@ pub struct KnownModel {
     /// Whether sessions have it whose agent names none.
     #[serde(default)]
     pub is_default: bool,
+    /// The provider's name for it; empty of an older composer.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub upstream: String,
+    /// Requests in a minute that all gateways together send to its provider at most, for all models there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_per_minute: Option<u64>,
+    /// The same for tokens of requests and replies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_minute: Option<u64>,
 }
 
 /// An agent, as others address it.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Timestamp;
 use crate::streams::Queue;
+use crate::{ErrorCode, Timestamp};
 
 /// The service name of a process that runs all services.
 pub const ALL_SERVICES: &str = "ailoop";
@@ -37,6 +37,25 @@ pub struct ReplicaStatus {
     /// The items that it works on, by queue.
     #[serde(default)]
     pub work: BTreeMap<String, WorkerLoad>,
+    /// Models that failed lately, as a gateway sees them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelHealth>,
+}
+
+/// A model that failed since it last succeeded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelHealth {
+    /// Id of the provider.
+    pub provider: String,
+    /// The provider's name for the model.
+    pub model: String,
+    /// Failures since the last success.
+    pub failures: u32,
+    /// Stable code of the last failure.
+    pub last_failure: ErrorCode,
+    /// No request is sent to it before this time; none while requests are sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_until: Option<Timestamp>,
 }
 
 impl ReplicaStatus {

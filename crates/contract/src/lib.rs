@@ -29,6 +29,7 @@ pub mod subject;
 pub mod text;
 pub mod timestamp;
 pub mod tool;
+pub mod tool_request;
 pub mod trace;
 pub mod version;
 

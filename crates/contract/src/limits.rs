@@ -222,6 +222,10 @@ pub const JUDGE_OUTPUT_TOKENS: u64 = 2_048;
 pub const JUDGE_REASON_CHARS_MAX: usize = 200;
 /// Time-out of a tool that declares none.
 pub const TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
+/// Longest time of a call outside of a session, whatever its tool declares.
+pub const TRIAL_TIME_MAX: Duration = Duration::from_secs(30);
+/// Bytes of the arguments of such a call.
+pub const TRIAL_ARGUMENTS_BYTES_MAX: usize = 64 << 10;
 /// Longest time-out that a tool may declare.
 pub const TOOL_TIMEOUT_MAX: Duration = Duration::from_hours(1);
 /// How long a worker or an input may stay silent before it goes to another one.

@@ -276,6 +276,11 @@ pub fn tool_announce() -> Subject {
     Subject("ai_rpc.tool.announce".to_owned())
 }
 
+/// Where executors answer what operators ask about tools.
+pub fn tool_request() -> Subject {
+    Subject("ai_rpc.tool.request".to_owned())
+}
+
 /// `ai_tool.<tenant>.<tool>`: a tool's own subject.
 pub fn tool(tenant: &TenantId, tool: &ToolName) -> Subject {
     Subject(format!("ai_tool.{tenant}.{tool}"))
@@ -295,6 +300,8 @@ pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) -> Subject {
 pub const TOOL_QUEUE: &str = "tools";
 /// The queue group in which orchestrators share requests.
 pub const ORCHESTRATOR_QUEUE: &str = "orchestrators";
+/// The queue group in which executors share requests.
+pub const EXECUTOR_QUEUE: &str = "executors";
 /// The queue group in which gateways share requests.
 pub const GATEWAY_QUEUE: &str = "gateways";
 /// The queue group in which composers share requests.
@@ -613,6 +620,7 @@ mod tests {
             mail_request(&key.tenant),
             mail(&mailbox_of(&key), &MailId::sent_by("s1-c1-1-1")),
             tool_announce(),
+            tool_request(),
             tool(&key.tenant, &tool_name),
             tool_cancel(&key.tenant, &tool_name),
             tool_probe(&key.tenant, &tool_name),

@@ -123,14 +123,23 @@ fn executor() -> Role {
         .publish(objects_put(Objects::Results))
         .publish([text(&every::event(EXECUTOR_TOPIC))])
         .publish(
-            [every::tool(), every::tool_cancel(), every::tool_probe(), subject::services_info()]
-                .map(|subject| text(&subject)),
+            [
+                every::tool(),
+                every::tool_cancel(),
+                every::tool_probe(),
+                subject::services_info(),
+                subject::services_stats(),
+            ]
+            .map(|subject| text(&subject)),
         )
         // Ask one tool for its description, and a replica that runs a call whether it is alive.
         .publish([every::service_info(), every::service_ping()].map(|subject| text(&subject)))
         .publish([keys_list(Bucket::Tools), keys_put(Bucket::Tools)])
         .publish([keys_get(Bucket::Claims), keys_put(Bucket::Claims)])
-        .subscribe([text(&subject::tool_announce())])
+        .subscribe([
+            text(&subject::tool_announce()),
+            format!("{} {}", subject::tool_request(), subject::EXECUTOR_QUEUE),
+        ])
         .describes_itself()
         .role("executor", "Runs tool calls, and keeps the catalogue.")
 }
@@ -174,7 +183,7 @@ fn edge() -> Role {
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
         .publish([text(&every::view()), text(&subject::compose()), text(&subject::agents()), text(&subject::repair())])
-        .publish([text(&every::mail_request())])
+        .publish([text(&every::mail_request()), text(&subject::tool_request())])
         // Who works on what, for operators.
         .publish([text(&every::call_holder()), text(&subject::fleet_status()), text(&subject::budgets())])
         // Wide, since viewers come and go: see `clients::viewer` for what nats-server makes of it.

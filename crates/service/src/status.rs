@@ -24,6 +24,7 @@ pub fn serve(bus: Bus, service: &str, readiness: Readiness, tasks: &Tasks) {
         waiting_for: Vec::new(),
         warnings: Vec::new(),
         work: std::collections::BTreeMap::new(),
+        models: Vec::new(),
     };
     let ending = tasks.token();
     tasks.spawn("status", async move {
@@ -33,6 +34,7 @@ pub fn serve(bus: Bus, service: &str, readiness: Readiness, tasks: &Tasks) {
                 now: clock.now(),
                 waiting_for: readiness.waiting().map(str::to_owned).collect(),
                 warnings: readiness.warnings().map(|(part, warning)| format!("{part}: {warning}")).collect(),
+                models: of.failing_models(),
                 work: of.loads().into_iter().map(|(queue, load)| (queue.to_owned(), load)).collect(),
                 ..constant.clone()
             };

@@ -40,6 +40,8 @@ pub struct TurnSpans {
     pub has_ended: bool,
     /// All spans; parents come before their children.
     pub spans: Vec<FinishedSpan>,
+    /// Index of the first call or gate that is still open, and that ends with the last commit; the later ones are too.
+    pub open_from: usize,
 }
 
 /// The spans of every turn of a session, by number. `commits` is the whole log.
@@ -333,7 +335,7 @@ impl<'a> Builder<'a> {
 
     fn close_result(&mut self, now: Timestamp, result: &ToolCallResult) {
         let outcome = result.outcome.as_str();
-        let mut more = vec![(attr::OUTCOME, outcome.into())];
+        let mut more = vec![(attr::OUTCOME, outcome.into()), (attr::LATENCY_MS, result.duration_ms.into())];
         if self.with_content {
             more.push((attr::TOOL_RESULT, content::shorten(result.content.clone()).into()));
         }
@@ -400,6 +402,7 @@ impl<'a> Builder<'a> {
     }
 
     fn finish(&mut self, now: Timestamp, has_ended: bool) -> TurnSpans {
+        let closed = self.spans.len();
         let error = has_ended.then_some("cancelled");
         for call in self.calls.keys().cloned().collect::<Vec<_>>() {
             self.close(now, &call, Vec::new(), error);
@@ -409,7 +412,8 @@ impl<'a> Builder<'a> {
         }
         let mut spans = vec![self.turn_span(now)];
         spans.append(&mut self.spans);
-        TurnSpans { context: self.context, has_ended, spans }
+        let open_from = if has_ended { spans.len() } else { closed + 1 };
+        TurnSpans { context: self.context, has_ended, spans, open_from }
     }
 
     fn turn_span(&mut self, now: Timestamp) -> FinishedSpan {

@@ -166,6 +166,18 @@ export interface CallWaiting {
   tool: string;
 }
 
+/** Whose credential it is, and what it grants. */
+export interface Caller {
+  /** Names of the methods that the caller may use now. */
+  methods: string[];
+  scopes: ("observe" | "run" | "approve" | "administer")[];
+  /** As the credential names its holder. */
+  subject: string;
+  tenant: string;
+  /** Agents whose sessions the caller reaches; absent if it reaches all of them. */
+  agents?: string[];
+}
+
 /** A mail that is answered or closed. */
 export interface ClosedMail {
   /** Whether an answer was sent. */
@@ -305,6 +317,15 @@ export interface History {
   session_id: string;
 }
 
+/** Statistics of the sessions that started in one interval. */
+export interface IntervalStats {
+  /** Sessions whose last turn failed or ended at a limit. */
+  failed: number;
+  sessions: number;
+  spent: Spent;
+  start: string;
+}
+
 /** A mail to the user. */
 export interface Mail {
   from: string;
@@ -334,7 +355,26 @@ export interface Model {
   multi_tool?: boolean;
   provider?: string;
   reasoning?: boolean;
+  /** Requests that all gateways together send to its provider; absent without a limit. */
+  requests_per_minute?: number;
   structured_output?: boolean;
+  /** The same for tokens of requests and replies. */
+  tokens_per_minute?: number;
+  /** The provider's name for it. */
+  upstream?: string;
+}
+
+/** A model that failed lately. */
+export interface ModelHealth {
+  /** Failures since the last success. */
+  failures: number;
+  /** Code of the last failure. */
+  last_failure: string;
+  /** The provider's name for it. */
+  model: string;
+  provider: string;
+  /** No request is sent to it before; absent while requests are sent. */
+  open_until?: string;
 }
 
 /** Models, by id. */
@@ -552,6 +592,8 @@ export interface Replica {
   warnings: string[];
   /** Items that it works on, by queue. */
   work: Record<string, WorkerLoad>;
+  /** Models that failed lately, as a gateway sees them; absent where none did. */
+  models?: ModelHealth[];
 }
 
 /** What the loop would do after a reply. */
@@ -674,6 +716,8 @@ export interface SessionPage {
   sessions: SessionSummary[];
   /** `cursor` of the next page; absent on the last one. */
   next_cursor?: string;
+  /** Sessions that are selected, on all pages; absent if it was not asked for. */
+  total?: number;
 }
 
 /** A session. */
@@ -720,9 +764,12 @@ export interface Spent {
   usage: Usage;
 }
 
-/** Statistics, by agent and model. */
+/** Statistics of sessions. */
 export interface StatsList {
+  /** By agent and model. */
   stats: AgentStats[];
+  /** By the time of their start, the oldest first; absent if they were not asked for. */
+  intervals?: IntervalStats[];
 }
 
 /** Why a turn ended. */
@@ -735,11 +782,34 @@ export interface StorageStatus {
   name: string;
 }
 
+/** A process that serves a tool, as it describes itself. */
+export interface ToolReplica {
+  /** Calls since it started. */
+  calls: number;
+  /** Calls among them that failed. */
+  errors: number;
+  /** Id of the process. */
+  instance: string;
+  tool: string;
+  version: string;
+  /** Mean time of a call; absent before the first one. */
+  average_ms?: number;
+  last_error?: string;
+  started?: string;
+}
+
+/** The processes that serve the tools of the tenant, by tool. */
+export interface ToolReplicaList {
+  replicas: ToolReplica[];
+}
+
 /** A span of a turn. */
 export interface TraceSpan {
   attributes: Record<string, unknown>;
   end_ms: number;
   id: string;
+  /** Whether it has not ended; `end_ms` is that of the last commit. */
+  is_open: boolean;
   name: string;
   start_ms: number;
   error?: string;
@@ -755,6 +825,28 @@ export interface Transcript {
   is_incomplete?: boolean;
   /** `after` of the next page; absent on the last one. */
   next_after?: number;
+}
+
+/** What a tool answered to a call outside of a session. */
+export interface TrialResult {
+  /** What a model would read. */
+  content: string;
+  duration_ms: number;
+  outcome: Outcome;
+  code?: string;
+}
+
+/** A call of a tool outside of a session. */
+export interface TriedTool {
+  /** As the tool gets them. */
+  arguments: Record<string, unknown>;
+  /** What an approval of the call is bound to. */
+  arguments_sha256: string;
+  /** Whether the call runs only after a person has approved it. */
+  needs_approval: boolean;
+  tool: string;
+  /** Absent if the call did not run, because nobody has approved it. */
+  result?: unknown;
 }
 
 /** Data of `turn.completed`. */
@@ -783,6 +875,8 @@ export interface TurnTrace {
   spans: TraceSpan[];
   trace_id: string;
   turn: number;
+  /** Address of the trace for people; absent if none is configured. */
+  url?: string;
 }
 
 /** Tokens of requests to models. */

@@ -18,6 +18,9 @@ use service::tls::TlsConfig;
 use crate::access::IssuerConfig;
 use crate::admission::AdmissionLimits;
 
+/// What stands in `edge.trace_url` for the id of a trace.
+pub(crate) const TRACE_ID_PLACE: &str = "{trace_id}";
+
 /// Listeners, authentication and limits of the edge.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -49,6 +52,10 @@ pub struct EdgeConfig {
     pub allowed_hosts: Vec<String>,
     /// Whether the web console is served on `/`; true.
     pub console: bool,
+    /// Address at which people see a trace, with `{trace_id}` in the place of its id:
+    /// `https://traces.example.org/trace/{trace_id}`. `session.trace` and the console lead there from the turns whose
+    /// spans are sent.
+    pub trace_url: Option<String>,
     /// Seconds that the response to a command waits for its commit; 30.
     pub command_wait: u64,
     /// Notifications that one client may fall behind; 1 024.
@@ -94,6 +101,7 @@ impl Default for EdgeConfig {
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
             console: true,
+            trace_url: None,
             command_wait: 30,
             client_queue: CLIENT_QUEUE_MAX,
             connections: ConnectionLimits::default(),
@@ -148,6 +156,12 @@ impl EdgeConfig {
             && token.expose().is_empty()
         {
             return Err(EdgeStartError::BadConfig("edge.token is empty: remove it, or give it a value".to_owned()));
+        }
+        if let Some(url) = &self.trace_url
+            && !(["https://", "http://"].iter().any(|scheme| url.starts_with(scheme)) && url.contains(TRACE_ID_PLACE))
+        {
+            let message = format!("edge.trace_url is {url:?}: it must begin with https:// and have {TRACE_ID_PLACE}");
+            return Err(EdgeStartError::BadConfig(message));
         }
         self.connections.check("edge.connections").map_err(EdgeStartError::BadConfig)?;
         IssuerConfig::check_all(&self.issuers).map_err(EdgeStartError::BadConfig)?;
@@ -224,6 +238,16 @@ mod tests {
         assert!(guarded.check().is_ok());
         assert!(!format!("{guarded:?}").contains("\"t\""), "a token is not printed");
         assert!(EdgeConfig { token: Some(Secret::new("")), ..EdgeConfig::default() }.check().is_err());
+    }
+
+    #[test]
+    fn trace_url_without_a_scheme_or_a_place_for_the_id_is_refused() {
+        let check = |url: &str| EdgeConfig { trace_url: Some(url.to_owned()), ..EdgeConfig::default() }.check();
+        assert!(check("https://traces.example.org/trace/{trace_id}?tab=spans").is_ok());
+        for url in ["https://traces.example.org/", "javascript:alert({trace_id})", "{trace_id}", ""] {
+            let refused = check(url).unwrap_err();
+            assert!(refused.to_string().contains("edge.trace_url"), "{refused}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::params::{
     self, CommandBody, CommandRequest, NoParams, ResetBudgetParams, SessionParams, UnvalidatedCommand,
 };
 use crate::request_trace;
-use crate::session_api::SessionApi;
+use crate::session_api::{CallerInfo, SessionApi};
 
 /// The part of a request that may run while later requests begin.
 pub(crate) type ReplyFuture = BoxFuture<'static, Result<Json, ApiError>>;
@@ -52,6 +52,11 @@ pub(crate) async fn begin(
             Ok(wait_for_command(api.$send(&caller, parse_command(&api, &caller, params).await?).await?))
         };
     }
+    macro_rules! of_session {
+        ($read:ident) => {
+            defer(params, move |SessionParams { session_id }| async move { api.$read(&caller, session_id).await })
+        };
+    }
     match method {
         Method::StartSession => command!(start),
         Method::SendMessage => command!(send),
@@ -70,42 +75,22 @@ pub(crate) async fn begin(
         Method::SendMail => defer(params, move |params| async move { api.send_mail(&caller, params).await }),
         Method::ReplyMail => defer(params, move |params| async move { api.reply_mail(&caller, params).await }),
         Method::ListMail => defer(params, move |params| async move { api.list_mail(&caller, params).await }),
-        Method::GetHistory => {
-            defer(params, move |SessionParams { session_id }| async move { api.get_history(&caller, session_id).await })
-        }
+        Method::GetHistory => of_session!(get_history),
         Method::GetTranscript => defer(params, move |params| async move { api.get_transcript(&caller, params).await }),
-        Method::GetSession => {
-            defer(params, move |SessionParams { session_id }| async move { api.get_session(&caller, session_id).await })
-        }
-        Method::RepairSession => {
-            defer(
-                params,
-                move |SessionParams { session_id }| async move { api.repair_session(&caller, session_id).await },
-            )
-        }
+        Method::GetSession => of_session!(get_session),
+        Method::RepairSession => of_session!(repair_session),
         Method::ReplaySession => defer(params, move |params| async move { api.replay_session(&caller, params).await }),
         Method::ListSessions => defer(params, move |params| async move { api.list_sessions(&caller, &params).await }),
-        Method::TraceSession => {
-            defer(
-                params,
-                move |SessionParams { session_id }| async move { api.trace_session(&caller, session_id).await },
-            )
-        }
-        Method::DescribeSession => {
-            defer(
-                params,
-                move |SessionParams { session_id }| async move { api.describe_session(&caller, session_id).await },
-            )
-        }
-        Method::GetStats => {
-            defer(params, move |params| async move { Ok(json!({"stats": api.get_stats(&caller, &params).await?})) })
-        }
+        Method::TraceSession => of_session!(trace_session),
+        Method::DescribeSession => of_session!(describe_session),
+        Method::GetStats => defer(params, move |params| async move { api.get_stats(&caller, &params).await }),
         Method::ListClientCalls => defer(params, move |params| async move {
             Ok(json!({"calls": api.list_pending::<OpenClientCall>(&caller, &params).await?}))
         }),
         Method::ListGates => defer(params, move |params| async move {
             Ok(json!({"gates": api.list_pending::<OpenGate>(&caller, &params).await?}))
         }),
+        Method::GetCaller => defer(params, move |NoParams {}| async move { Ok(CallerInfo::of(&caller)) }),
         Method::ListAgents => {
             defer(params, move |NoParams {}| async move { Ok(json!({"agents": api.list_agents(&caller).await?})) })
         }
@@ -117,6 +102,13 @@ pub(crate) async fn begin(
         Method::ListTools => {
             defer(params, move |NoParams {}| async move { Ok(ToolList { tools: api.list_tools(&caller).await? }) })
         }
+        Method::ListToolReplicas => {
+            defer(
+                params,
+                move |NoParams {}| async move { Ok(json!({"replicas": api.list_tool_replicas(&caller).await?})) },
+            )
+        }
+        Method::TryTool => defer(params, move |params| async move { api.try_tool(&caller, params).await }),
         Method::GetFullResult => {
             defer(params, move |params| async move { api.get_full_result(&caller, &params).await })
         }

@@ -68,11 +68,14 @@ methods! {
     RepairSession = "session.repair", Administer, Agents;
     WatchSession = "session.watch", Observe, Agents;
     UnwatchSession = "session.unwatch", Observe, Agents;
+    GetCaller = "caller.get", Observe, Agents;
     ListAgents = "agents.list", Observe, Agents;
     DescribeAgent = "agents.describe", Observe, Agents;
     TestReply = "agents.test_reply", Observe, Agents;
     ListModels = "models.list", Observe, Agents;
     ListTools = "tools.list", Observe, Agents;
+    ListToolReplicas = "tools.replicas", Administer, Tenant;
+    TryTool = "tools.try", Administer, Tenant;
     GetFullResult = "tools.result", Observe, Agents;
     ListGates = "gates.list", Observe, Agents;
     ListClientCalls = "calls.list", Observe, Agents;

@@ -94,6 +94,11 @@ impl SessionIndex {
         })
     }
 
+    /// Counts the selected sessions; `None` while the index is not in memory.
+    pub(crate) fn count(&self, selects: impl Fn(&SessionSummary) -> bool) -> Option<usize> {
+        self.read(|entries| entries.by_id.values().filter(|entry| selects(&entry.summary)).count())
+    }
+
     /// Lists the sessions with open gates; `None` while the index is not in memory.
     pub(crate) fn list_with_gates(&self) -> Option<Vec<Arc<SessionSummary>>> {
         self.read(|entries| {

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use contract::Timestamp;
 use contract::commit::{SessionCounters, SessionSummary};
 use contract::event::{Spent, StopReason};
 use serde::Serialize;
+
+use crate::params::Intervals;
 
 /// Statistics of the sessions of one agent with one model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -31,6 +34,37 @@ pub(crate) struct AgentStats {
     pub(crate) completed_rate: Option<f64>,
     /// Share of premature turns among the completed ones; `None` if no turn completed.
     pub(crate) premature_rate: Option<f64>,
+}
+
+/// Statistics of the sessions that started in one interval.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct IntervalStats {
+    pub(crate) start: Timestamp,
+    pub(crate) sessions: u32,
+    /// Sessions whose last turn failed or ended at a limit.
+    pub(crate) failed: u32,
+    /// What these sessions have used up to now.
+    pub(crate) spent: Spent,
+}
+
+/// Counts sessions by the interval in which they started. Later ones are in the last interval, since clocks differ.
+pub(crate) fn summarize_intervals<'a>(
+    summaries: impl IntoIterator<Item = &'a SessionSummary>,
+    intervals: &Intervals,
+) -> Vec<IntervalStats> {
+    let Intervals { length_ms, first, count } = *intervals;
+    let starts = (first..).take(count).map(|number| Timestamp::from_millis(number * length_ms));
+    let empty = |start| IntervalStats { start, sessions: 0, failed: 0, spent: Spent::default() };
+    let mut found: Vec<IntervalStats> = starts.map(empty).collect();
+    let Some(last) = count.checked_sub(1) else { return found };
+    for summary in summaries {
+        let number = (summary.started.as_millis() / length_ms).saturating_sub(first);
+        let interval = &mut found[usize::try_from(number).map_or(last, |number| number.min(last))];
+        interval.sessions += 1;
+        interval.failed += u32::from(summary.stop_reason.is_some_and(StopReason::is_failure));
+        interval.spent = interval.spent.plus(summary.spent);
+    }
+    found
 }
 
 /// Sums up the counters of sessions by agent and model, in their order.
@@ -82,4 +116,31 @@ fn add_counters(sum: &mut SessionCounters, more: &SessionCounters) {
     sum.iterations += iterations;
     sum.premature += premature;
     sum.tool_calls += tool_calls;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_counts_in_the_interval_of_its_start_and_a_later_one_in_the_last() {
+        let summary = |started_ms: u64, stop_reason: Option<StopReason>| {
+            let text = serde_json::json!({
+                "session_id": "s", "tenant": "default", "phase": "idle", "agent": "e", "model": "m", "title": "",
+                "turn": 1, "step": 0, "seq": 1, "spent": Spent::default(),
+                "started": Timestamp::from_millis(started_ms), "updated": Timestamp::from_millis(started_ms),
+            });
+            SessionSummary { stop_reason, ..serde_json::from_value(text).unwrap() }
+        };
+        let summaries = [
+            summary(60_000, Some(StopReason::Completed)),
+            summary(119_999, Some(StopReason::Timeout)),
+            summary(120_000, Some(StopReason::Stopped)),
+            summary(999_000, Some(StopReason::Error)),
+        ];
+        let intervals = Intervals { length_ms: 60_000, first: 1, count: 3 };
+        let found = summarize_intervals(&summaries, &intervals);
+        let counts: Vec<_> = found.iter().map(|one| (one.start.as_millis(), one.sessions, one.failed)).collect();
+        assert_eq!(counts, [(60_000, 2, 1), (120_000, 1, 0), (180_000, 1, 1)]);
+    }
 }

@@ -5,7 +5,9 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use contract::Timestamp;
 use contract::backoff::Backoff;
+use contract::fleet::ModelHealth;
 use contract::model::FailureKind;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -147,6 +149,21 @@ impl Breakers {
         Ok(Permit { breakers: self.clone(), name, is_probe, has_succeeded: false })
     }
 
+    /// The models that failed since they last succeeded. `now` is the time of the caller's clock.
+    pub(crate) fn failing(&self, now: Timestamp) -> Vec<ModelHealth> {
+        let health = |((provider, model), breaker): (&ModelName, &Breaker)| {
+            let left = breaker.open_until.map(|until| until.saturating_duration_since(Instant::now()));
+            ModelHealth {
+                provider: provider.clone(),
+                model: model.clone(),
+                failures: breaker.failures,
+                last_failure: breaker.last_kind.code(),
+                open_until: left.map(|left| now.after(left)),
+            }
+        };
+        self.lock(|breakers| breakers.iter().map(health).collect())
+    }
+
     fn lock<T>(&self, f: impl FnOnce(&mut BTreeMap<ModelName, Breaker>) -> T) -> T {
         f(&mut self.0.breakers.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -259,6 +276,28 @@ mod tests {
         breakers.admit("p", "m").unwrap().record_success();
         fail(&breakers, 4).await;
         assert!(breakers.admit("p", "m").is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failing_model_is_reported_until_it_succeeds() {
+        let breakers = Breakers::default();
+        let now = Timestamp::from_millis(1_000_000);
+        assert_eq!(breakers.failing(now), []);
+        fail(&breakers, 2).await;
+        let health = |failures, open_until| ModelHealth {
+            provider: "p".to_owned(),
+            model: "m".to_owned(),
+            failures,
+            last_failure: BUSY.code(),
+            open_until,
+        };
+        assert_eq!(breakers.failing(now), [health(2, None)]);
+        fail(&breakers, 3).await;
+        let left = OPEN_FIRST.saturating_sub(FAILING_MIN / 4);
+        assert_eq!(breakers.failing(now), [health(5, Some(now.after(left)))]);
+        tokio::time::advance(OPEN_FIRST).await;
+        breakers.admit("p", "m").unwrap().record_success();
+        assert_eq!(breakers.failing(now), []);
     }
 
     #[tokio::test(start_paused = true)]

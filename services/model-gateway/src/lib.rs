@@ -110,8 +110,10 @@ impl Gateway {
         tasks.spawn("budgets of operators", budgets.run(tasks.token()));
         tasks.spawn("model proposal", proposal::serve(bus.clone(), providers.clone(), tasks.token()));
         let limits = limits::SharedLimits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
-        let handler =
-            worker::ModelCallHandler { bus: bus.clone(), providers, clock, limits, breakers: Breakers::default() };
+        let breakers = Breakers::default();
+        let (failing, time) = (breakers.clone(), clock.clone());
+        bus.report_failing_models(move || failing.failing(time.now()));
+        let handler = worker::ModelCallHandler { bus: bus.clone(), providers, clock, limits, breakers };
         let worker = CallWorker::start(bus, Queue::Model, config.concurrency, handler);
         readiness.set(true);
         Self { worker, tasks, readiness }

@@ -153,7 +153,15 @@ impl Catalog {
         let known = |id: &String| {
             let model = self.models.resolve(id).ok()?;
             let is_default = default_model.as_ref() == Some(id);
-            Some(KnownModel { settings: model.settings(), provider: model.provider, is_default })
+            let limits = model.provider_entry.limits;
+            Some(KnownModel {
+                settings: model.settings(),
+                provider: model.provider,
+                is_default,
+                upstream: model.upstream,
+                requests_per_minute: limits.requests_per_minute,
+                tokens_per_minute: limits.tokens_per_minute,
+            })
         };
         AgentsReply { agents: self.agents.addresses(), models: self.models.models.keys().filter_map(known).collect() }
     }

@@ -3,6 +3,7 @@
 mod call;
 mod catalogue;
 mod connection_health;
+mod operator_requests;
 mod schemas;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use service::tasks::Tasks;
 
 use call::ToolCallHandler;
 use connection_health::ConnectionHealth;
+use operator_requests::OperatorRequests;
 use schemas::Schemas;
 pub use service::clock::{Clock, SystemClock};
 
@@ -71,6 +73,8 @@ impl Executor {
         let (tasks, readiness) = (Tasks::new(), Readiness::new("executor"));
         let (known, ending, ready) = (schemas.clone(), tasks.token(), readiness.clone());
         tasks.spawn("catalogue", catalogue::run(bus.clone(), known, health.clone(), config.expected, ending, ready));
+        let requests = OperatorRequests { bus: bus.clone(), clock: clock.clone(), schemas: schemas.clone() };
+        tasks.spawn("requests of operators", requests.run(tasks.token()));
         let calls = ToolCallHandler::new(bus.clone(), clock, schemas, health);
         let worker = CallWorker::start(bus, Queue::Tool, config.concurrency, calls);
         Self { worker, tasks, readiness }

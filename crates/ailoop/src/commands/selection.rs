@@ -25,6 +25,7 @@ pub(super) fn list_request(filter: &SessionFilter, limit: u32) -> ListRequest {
         since: text(&filter.since),
         stop_reason: if filter.error { "error".to_owned() } else { text(&filter.stop_reason) },
         text: text(&filter.text),
+        ..ListRequest::default()
     }
 }
 

@@ -51,7 +51,7 @@ const COLUMNS: [TableColumn; 13] = [
 
 pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let request = bounded(StatsRequest { since: args.since.clone().unwrap_or_default() });
+    let request = bounded(StatsRequest { since: args.since.clone().unwrap_or_default(), interval: 0 });
     let reply = client.sessions().stats(request).await.map_err(|status| client.failure(&status))?.into_inner();
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));

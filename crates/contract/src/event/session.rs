@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::StopReason;
 use crate::ai_config::AiConfig;
 use crate::client_tool::ClientTool;
-use crate::command::{ContinuationOverride, Features, Parent, Verb};
+use crate::command::{ContinuationOverride, Features, Parent, ResumeFrom, Verb};
 use crate::ids::CallId;
 use crate::model::{Message, Streaming};
 use crate::settings::{AgentSettings, ModelSettings};
@@ -73,6 +73,9 @@ pub struct SessionStarted {
     /// The call of another session that this one performs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Box<Parent>>,
+    /// The session with whose transcript this one begins. Older orchestrators do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_from: Option<ResumeFrom>,
 }
 
 /// What holds from now on in a session that runs.

@@ -236,6 +236,11 @@ impl StopReason {
         }
     }
 
+    /// Whether the turn neither did what it was to do nor was stopped by somebody.
+    pub const fn is_failure(self) -> bool {
+        self.is_limit() || matches!(self, Self::Error)
+    }
+
     /// Whether the turn was cut short by a limit.
     pub const fn is_limit(self) -> bool {
         match self {

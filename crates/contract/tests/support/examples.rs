@@ -334,6 +334,13 @@ fn agents() -> AgentsReply {
     let agent =
         KnownAgent { id: agent("e"), name, aliases, tools, model: Some("rehearsal".to_owned()), is_default: true };
     let settings = ModelSettings { id: "rehearsal".to_owned(), multi_tool: true, ..ModelSettings::default() };
-    let model = KnownModel { settings, provider: "rehearsal".to_owned(), is_default: true };
+    let model = KnownModel {
+        settings,
+        provider: "rehearsal".to_owned(),
+        is_default: true,
+        upstream: "rehearsal-1".to_owned(),
+        requests_per_minute: Some(60),
+        tokens_per_minute: None,
+    };
     AgentsReply { agents: vec![agent], models: vec![model] }
 }

@@ -57,6 +57,7 @@ impl DecisionBuilder<'_> {
             only_tools: start.tools.clone(),
             client_tools: start.client_tools.clone(),
             parent: start.parent.clone().map(Box::new),
+            resume_from: start.resume_from.clone(),
         })));
         if let Some(prompt) = &start.prompt {
             self.user_message(&SendUserMessage::new(prompt.clone(), MessageMode::Queue));

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from .event import Event
 from .request import ApiBase, AsyncApiBase, Request
-from .types import AgentDescription, AgentList, BudgetList, CallList, ClosedMail, CommandReply, DeadLetter, DeadLetterList, DeadLetterRetry, FleetStatus, FleetToolList, FullResult, GateList, History, MailList, ModelList, QueueList, RepairReport, ReplayReport, ReplyDecision, SentMail, SessionDescription, SessionPage, SessionSummary, SessionTrace, StatsList, Transcript
+from .types import AgentDescription, AgentList, BudgetList, CallList, Caller, ClosedMail, CommandReply, DeadLetter, DeadLetterList, DeadLetterRetry, FleetStatus, FleetToolList, FullResult, GateList, History, MailList, ModelList, QueueList, RepairReport, ReplayReport, ReplyDecision, SentMail, SessionDescription, SessionPage, SessionSummary, SessionTrace, StatsList, ToolReplicaList, Transcript, TriedTool
 
 
 def _agents_describe(agent: str, *, model: str | None = None) -> Request:
@@ -27,6 +27,10 @@ def _budgets_list() -> Request:
 
 def _budgets_reset(*, budget: str) -> Request:
     return Request("POST", "/v1/budgets/reset", body={"budget": budget})
+
+
+def _caller_get() -> Request:
+    return Request("GET", "/v1/caller")
 
 
 def _calls_list(session_id: str, *, limit: int | None = None) -> Request:
@@ -117,8 +121,8 @@ def _session_history(session_id: str) -> Request:
     return Request("GET", f"/v1/sessions/{quote(session_id, safe='')}/history")
 
 
-def _session_list(*, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, limit: int | None = None, cursor: str | None = None) -> Request:
-    return Request("GET", "/v1/sessions", query={"phase": phase, "agent": agent, "model": model, "since": since, "stop_reason": stop_reason, "text": text, "limit": limit, "cursor": cursor})
+def _session_list(*, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, is_waiting: bool | None = None, is_failed: bool | None = None, cost_usd_min: float | None = None, parent: str | None = None, has_total: bool | None = None, limit: int | None = None, cursor: str | None = None) -> Request:
+    return Request("GET", "/v1/sessions", query={"phase": phase, "agent": agent, "model": model, "since": since, "stop_reason": stop_reason, "text": text, "is_waiting": is_waiting, "is_failed": is_failed, "cost_usd_min": cost_usd_min, "parent": parent, "has_total": has_total, "limit": limit, "cursor": cursor})
 
 
 def _session_pause(session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> Request:
@@ -145,8 +149,8 @@ def _session_start(*, agent: str | None = None, ai_config: dict[str, Any] | None
     return Request("POST", "/v1/sessions", body={"agent": agent, "ai_config": ai_config, "client_tools": client_tools, "command_id": command_id, "continuation": continuation, "features": features, "interactive": interactive, "messages": messages, "model": model, "parameters": parameters, "prompt": prompt, "resume_from": resume_from, "session_id": session_id, "streaming": streaming, "tools": tools, "wait": wait}, has_key=True)
 
 
-def _session_stats(*, since: str | None = None) -> Request:
-    return Request("GET", "/v1/stats", query={"since": since})
+def _session_stats(*, since: str | None = None, interval: int | None = None) -> Request:
+    return Request("GET", "/v1/stats", query={"since": since, "interval": interval})
 
 
 def _session_stop(session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> Request:
@@ -169,8 +173,16 @@ def _tools_list() -> Request:
     return Request("GET", "/v1/tools")
 
 
+def _tools_replicas() -> Request:
+    return Request("GET", "/v1/tools/replicas")
+
+
 def _tools_result(session_id: str, call: str) -> Request:
     return Request("GET", f"/v1/sessions/{quote(session_id, safe='')}/calls/{quote(call, safe='')}/result")
+
+
+def _tools_try(*, tool: str, arguments: dict[str, Any] | None = None, arguments_sha256: str | None = None) -> Request:
+    return Request("POST", "/v1/tools/try", body={"tool": tool, "arguments": arguments, "arguments_sha256": arguments_sha256})
 
 
 class AsyncApi(AsyncApiBase):
@@ -211,6 +223,11 @@ class AsyncApi(AsyncApiBase):
         budget: Name of the budget, as the list has it.
         """
         result: BudgetList = await self._send(_budgets_reset(budget=budget))
+        return result
+
+    async def caller_get(self) -> Caller:
+        """Get whose credential this is, and what it grants."""
+        result: Caller = await self._send(_caller_get())
         return result
 
     async def calls_list(self, session_id: str, *, limit: int | None = None) -> CallList:
@@ -376,7 +393,7 @@ class AsyncApi(AsyncApiBase):
         result: History = await self._send(_session_history(session_id))
         return result
 
-    async def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
+    async def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, is_waiting: bool | None = None, is_failed: bool | None = None, cost_usd_min: float | None = None, parent: str | None = None, has_total: bool | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
         """List sessions, newest first.
 
         phase: Only sessions in this phase.
@@ -385,10 +402,15 @@ class AsyncApi(AsyncApiBase):
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
         text: Only sessions whose title has this text, or whose id begins with it.
+        is_waiting: Only sessions that wait for a person or a client.
+        is_failed: Only sessions whose last turn failed or ended at a limit.
+        cost_usd_min: Only sessions that have cost at least so many dollars.
+        parent: Only sessions that this one started.
+        has_total: Whether the answer has the number of all sessions that are selected.
         limit: Entries, at most 1 000; 100.
         cursor: `next_cursor` of the page before.
         """
-        result: SessionPage = await self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, text=text, limit=limit, cursor=cursor))
+        result: SessionPage = await self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, text=text, is_waiting=is_waiting, is_failed=is_failed, cost_usd_min=cost_usd_min, parent=parent, has_total=has_total, limit=limit, cursor=cursor))
         return result
 
     async def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -452,12 +474,13 @@ class AsyncApi(AsyncApiBase):
         result: CommandReply = await self._send(_session_start(agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, interactive=interactive, messages=messages, model=model, parameters=parameters, prompt=prompt, resume_from=resume_from, session_id=session_id, streaming=streaming, tools=tools, wait=wait))
         return result
 
-    async def session_stats(self, *, since: str | None = None) -> StatsList:
-        """Get statistics of sessions by agent and model.
+    async def session_stats(self, *, since: str | None = None, interval: int | None = None) -> StatsList:
+        """Get statistics of sessions by agent and model, and by time.
 
         since: Only sessions that started at or after this time.
+        interval: Seconds of the intervals in which the sessions are counted too, from 60.
         """
-        result: StatsList = await self._send(_session_stats(since=since))
+        result: StatsList = await self._send(_session_stats(since=since, interval=interval))
         return result
 
     async def session_stop(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -491,9 +514,24 @@ class AsyncApi(AsyncApiBase):
         result: FleetToolList = await self._send(_tools_list())
         return result
 
+    async def tools_replicas(self) -> ToolReplicaList:
+        """List the processes that serve the tools, and how their calls went."""
+        result: ToolReplicaList = await self._send(_tools_replicas())
+        return result
+
     async def tools_result(self, session_id: str, call: str) -> FullResult:
         """Get a whole tool result, of which the model read only parts."""
         result: FullResult = await self._send(_tools_result(session_id, call))
+        return result
+
+    async def tools_try(self, *, tool: str, arguments: dict[str, Any] | None = None, arguments_sha256: str | None = None) -> TriedTool:
+        """Call a tool once, outside of a session.
+
+        tool: Name of the tool.
+        arguments: Arguments of the call; none.
+        arguments_sha256: Approves a call with exactly these arguments, where it needs that.
+        """
+        result: TriedTool = await self._send(_tools_try(tool=tool, arguments=arguments, arguments_sha256=arguments_sha256))
         return result
 
 
@@ -535,6 +573,11 @@ class Api(ApiBase):
         budget: Name of the budget, as the list has it.
         """
         result: BudgetList = self._send(_budgets_reset(budget=budget))
+        return result
+
+    def caller_get(self) -> Caller:
+        """Get whose credential this is, and what it grants."""
+        result: Caller = self._send(_caller_get())
         return result
 
     def calls_list(self, session_id: str, *, limit: int | None = None) -> CallList:
@@ -700,7 +743,7 @@ class Api(ApiBase):
         result: History = self._send(_session_history(session_id))
         return result
 
-    def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
+    def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, is_waiting: bool | None = None, is_failed: bool | None = None, cost_usd_min: float | None = None, parent: str | None = None, has_total: bool | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
         """List sessions, newest first.
 
         phase: Only sessions in this phase.
@@ -709,10 +752,15 @@ class Api(ApiBase):
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
         text: Only sessions whose title has this text, or whose id begins with it.
+        is_waiting: Only sessions that wait for a person or a client.
+        is_failed: Only sessions whose last turn failed or ended at a limit.
+        cost_usd_min: Only sessions that have cost at least so many dollars.
+        parent: Only sessions that this one started.
+        has_total: Whether the answer has the number of all sessions that are selected.
         limit: Entries, at most 1 000; 100.
         cursor: `next_cursor` of the page before.
         """
-        result: SessionPage = self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, text=text, limit=limit, cursor=cursor))
+        result: SessionPage = self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, text=text, is_waiting=is_waiting, is_failed=is_failed, cost_usd_min=cost_usd_min, parent=parent, has_total=has_total, limit=limit, cursor=cursor))
         return result
 
     def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -776,12 +824,13 @@ class Api(ApiBase):
         result: CommandReply = self._send(_session_start(agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, interactive=interactive, messages=messages, model=model, parameters=parameters, prompt=prompt, resume_from=resume_from, session_id=session_id, streaming=streaming, tools=tools, wait=wait))
         return result
 
-    def session_stats(self, *, since: str | None = None) -> StatsList:
-        """Get statistics of sessions by agent and model.
+    def session_stats(self, *, since: str | None = None, interval: int | None = None) -> StatsList:
+        """Get statistics of sessions by agent and model, and by time.
 
         since: Only sessions that started at or after this time.
+        interval: Seconds of the intervals in which the sessions are counted too, from 60.
         """
-        result: StatsList = self._send(_session_stats(since=since))
+        result: StatsList = self._send(_session_stats(since=since, interval=interval))
         return result
 
     def session_stop(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -815,7 +864,22 @@ class Api(ApiBase):
         result: FleetToolList = self._send(_tools_list())
         return result
 
+    def tools_replicas(self) -> ToolReplicaList:
+        """List the processes that serve the tools, and how their calls went."""
+        result: ToolReplicaList = self._send(_tools_replicas())
+        return result
+
     def tools_result(self, session_id: str, call: str) -> FullResult:
         """Get a whole tool result, of which the model read only parts."""
         result: FullResult = self._send(_tools_result(session_id, call))
+        return result
+
+    def tools_try(self, *, tool: str, arguments: dict[str, Any] | None = None, arguments_sha256: str | None = None) -> TriedTool:
+        """Call a tool once, outside of a session.
+
+        tool: Name of the tool.
+        arguments: Arguments of the call; none.
+        arguments_sha256: Approves a call with exactly these arguments, where it needs that.
+        """
+        result: TriedTool = self._send(_tools_try(tool=tool, arguments=arguments, arguments_sha256=arguments_sha256))
         return result

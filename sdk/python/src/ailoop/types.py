@@ -4,7 +4,7 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "Mail", "MailList", "Model", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "TraceSpan", "Transcript", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
+__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "Caller", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "IntervalStats", "Mail", "MailList", "Model", "ModelHealth", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "ToolReplica", "ToolReplicaList", "TraceSpan", "Transcript", "TrialResult", "TriedTool", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
 
 Effect = Literal["pure", "idempotent", "at_most_once", "reconcilable"]
 
@@ -162,6 +162,17 @@ CallWaiting = TypedDict(
     },
 )
 
+Caller = TypedDict(
+    "Caller",
+    {
+        "methods": list[str],
+        "scopes": list[Literal["observe", "run", "approve", "administer"]],
+        "subject": str,
+        "tenant": str,
+        "agents": NotRequired[list[str]],
+    },
+)
+
 ClosedMail = TypedDict(
     "ClosedMail",
     {
@@ -300,6 +311,16 @@ History = TypedDict(
     },
 )
 
+IntervalStats = TypedDict(
+    "IntervalStats",
+    {
+        "failed": int,
+        "sessions": int,
+        "spent": "Spent",
+        "start": str,
+    },
+)
+
 Mail = TypedDict(
     "Mail",
     {
@@ -331,7 +352,21 @@ Model = TypedDict(
         "multi_tool": NotRequired[bool],
         "provider": NotRequired[str],
         "reasoning": NotRequired[bool],
+        "requests_per_minute": NotRequired[int],
         "structured_output": NotRequired[bool],
+        "tokens_per_minute": NotRequired[int],
+        "upstream": NotRequired[str],
+    },
+)
+
+ModelHealth = TypedDict(
+    "ModelHealth",
+    {
+        "failures": int,
+        "last_failure": str,
+        "model": str,
+        "provider": str,
+        "open_until": NotRequired[str],
     },
 )
 
@@ -526,6 +561,7 @@ Replica = TypedDict(
         "waiting_for": list[str],
         "warnings": list[str],
         "work": dict[str, "WorkerLoad"],
+        "models": NotRequired[list["ModelHealth"]],
     },
 )
 
@@ -630,6 +666,7 @@ SessionPage = TypedDict(
     {
         "sessions": list["SessionSummary"],
         "next_cursor": NotRequired[str],
+        "total": NotRequired[int],
     },
 )
 
@@ -676,6 +713,7 @@ StatsList = TypedDict(
     "StatsList",
     {
         "stats": list["AgentStats"],
+        "intervals": NotRequired[list["IntervalStats"]],
     },
 )
 
@@ -688,12 +726,34 @@ StorageStatus = TypedDict(
     },
 )
 
+ToolReplica = TypedDict(
+    "ToolReplica",
+    {
+        "calls": int,
+        "errors": int,
+        "instance": str,
+        "tool": str,
+        "version": str,
+        "average_ms": NotRequired[float],
+        "last_error": NotRequired[str],
+        "started": NotRequired[str],
+    },
+)
+
+ToolReplicaList = TypedDict(
+    "ToolReplicaList",
+    {
+        "replicas": list["ToolReplica"],
+    },
+)
+
 TraceSpan = TypedDict(
     "TraceSpan",
     {
         "attributes": dict[str, Any],
         "end_ms": int,
         "id": str,
+        "is_open": bool,
         "name": str,
         "start_ms": int,
         "error": NotRequired[str],
@@ -708,6 +768,27 @@ Transcript = TypedDict(
         "turns": list["ReadableTurn"],
         "is_incomplete": NotRequired[bool],
         "next_after": NotRequired[int],
+    },
+)
+
+TrialResult = TypedDict(
+    "TrialResult",
+    {
+        "content": str,
+        "duration_ms": int,
+        "outcome": "Outcome",
+        "code": NotRequired[str],
+    },
+)
+
+TriedTool = TypedDict(
+    "TriedTool",
+    {
+        "arguments": dict[str, Any],
+        "arguments_sha256": str,
+        "needs_approval": bool,
+        "tool": str,
+        "result": NotRequired[Any],
     },
 )
 
@@ -733,6 +814,7 @@ TurnTrace = TypedDict(
         "spans": list["TraceSpan"],
         "trace_id": str,
         "turn": int,
+        "url": NotRequired[str],
     },
 )
 

@@ -1,6 +1,7 @@
 // The console of ailoop: starts the connection and draws the view that the address names.
 
 import { render } from "preact";
+import { followCaller } from "./core/caller.ts";
 import { rpc } from "./core/connection.ts";
 import { followKeys } from "./core/keys.ts";
 import { startClock } from "./core/poll.ts";
@@ -13,6 +14,7 @@ applyTheme();
 followAddress();
 followKeys();
 startClock();
+followCaller();
 rpc.connect();
 const root = document.getElementById("app");
 // The frame of the page is in its HTML, so that it is painted before the scripts have run.

@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
+import { caller, can } from "./core/caller.ts";
 import { connection, hasConnected, rpc, storedKey, unlock } from "./core/connection.ts";
 import { shortcuts, useKeys } from "./core/keys.ts";
 import { clock, usePoll } from "./core/poll.ts";
@@ -22,19 +23,29 @@ interface Place {
   href: string;
   /** Whether it is in the bar of a phone; the others are behind `More`. */
   isMain?: boolean;
+  /** Without this method the view shows nothing. */
+  needs?: string;
 }
 
 const PLACES: Place[] = [
   { name: "", text: "Overview", icon: "overview", key: "o", href: links.overview(), isMain: true },
   { name: "sessions", text: "Sessions", icon: "sessions", key: "s", href: links.sessions(), isMain: true },
   { name: "inbox", text: "Approvals", icon: "inbox", key: "a", href: links.inbox(), isMain: true },
-  { name: "start", text: "Playground", icon: "start", key: "n", href: links.start(), isMain: true },
+  {
+    name: "start",
+    text: "Playground",
+    icon: "start",
+    key: "n",
+    href: links.start(),
+    isMain: true,
+    needs: "session.start",
+  },
   { name: "tools", text: "Tools", icon: "tools", key: "t", href: links.view("tools") },
   { name: "agents", text: "Agents", icon: "agents", key: "e", href: links.view("agents") },
   { name: "models", text: "Models", icon: "models", key: "l", href: links.view("models") },
-  { name: "mail", text: "Mail", icon: "mail", key: "m", href: links.view("mail") },
-  { name: "dead", text: "Dead letters", icon: "dead", key: "d", href: links.view("dead") },
-  { name: "fleet", text: "Fleet", icon: "fleet", key: "f", href: links.view("fleet") },
+  { name: "mail", text: "Mail", icon: "mail", key: "m", href: links.view("mail"), needs: "mail.list" },
+  { name: "dead", text: "Dead letters", icon: "dead", key: "d", href: links.view("dead"), needs: "dead.list" },
+  { name: "fleet", text: "Fleet", icon: "fleet", key: "f", href: links.view("fleet"), needs: "fleet.status" },
 ];
 
 /** Views that are loaded when they are first opened. */
@@ -43,9 +54,9 @@ const LATE: Record<string, () => Promise<ComponentType>> = {
   inbox: () => import("./views/inbox.tsx").then((part) => part.InboxView),
   start: () => import("./views/start.tsx").then((part) => part.StartView),
   compare: () => import("./views/compare.tsx").then((part) => part.CompareView),
-  tools: () => import("./views/lists.tsx").then((part) => part.ToolsView),
+  tools: () => import("./views/tools.tsx").then((part) => part.ToolsView),
   agents: () => import("./views/agents.tsx").then((part) => part.AgentsView),
-  models: () => import("./views/lists.tsx").then((part) => part.ModelsView),
+  models: () => import("./views/models.tsx").then((part) => part.ModelsView),
   mail: () => import("./views/mail.tsx").then((part) => part.MailView),
   dead: () => import("./views/dead.tsx").then((part) => part.DeadView),
   fleet: () => import("./views/fleet.tsx").then((part) => part.FleetView),
@@ -127,13 +138,18 @@ function Navigation({ current, waiting, onKeys }: { current: string; waiting: nu
         <Mark />
         <span>ailoop</span>
       </a>
-      {PLACES.map(link)}
+      {PLACES.filter((place) => place.needs === undefined || can(place.needs)).map(link)}
       <button type="button" class="nav-link nav-toggle" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <Icon name="more" />
         <span>More</span>
       </button>
       <div class="nav-foot">
         <ConnectionState />
+        {caller.value !== null && (
+          <div class="nav-who" title={`Scopes: ${caller.value.scopes.join(", ")}`}>
+            {caller.value.subject} · {caller.value.tenant}
+          </div>
+        )}
         <button type="button" class="nav-link nav-more" onClick={nextTheme}>
           <Icon name="light" />
           <span>Theme: {theme.value}</span>

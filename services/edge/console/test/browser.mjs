@@ -1,7 +1,7 @@
 // The console in a browser, against a real fleet. `make console-test` runs it; ONLY=words picks checks by their names.
 
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { performance } from "node:perf_hooks";
@@ -285,6 +285,210 @@ check("state is scrubbed, the session is forked from a slot, and both are compar
   await closePage(page);
 });
 
+check("overview has spend, decisions and times, and leads to what failed or waits", async () => {
+  await start("over-calls", "3 calls in 2 steps", { agent: "w" });
+  await start("over-asks", "ask me something", { agent: "w" });
+  await until("the turn ends", async () => (await fleet.get("/v1/sessions/over-calls")).phase === "idle");
+  await until("a person is asked", async () => (await fleet.get("/v1/sessions?is_waiting=true")).sessions.length > 0);
+  const page = await openPage("");
+  const { stats, intervals } = await fleet.get(
+    "/v1/stats?interval=3600&since=" + new Date(Date.now() - 864e5).toISOString(),
+  );
+  assert.ok(intervals.length >= 24 && intervals.at(-1).sessions > 0, JSON.stringify(intervals.at(-1)));
+  const spend = page.getByRole("region", { name: "Spend" });
+  await spend.getByRole("img", { name: /^Spend: \$0\.\d+, at most \$/ }).waitFor();
+  const decisions = page.getByRole("region", { name: "Decisions" });
+  await decisions.getByRole("row", { name: /tool calls/ }).waitFor();
+  const counted = stats.reduce((sum, line) => sum + (line.decisions.tool_calls ?? 0), 0);
+  await until("the decisions are those of the edge", async () =>
+    (await decisions.getByRole("row", { name: /tool calls/ }).textContent()).includes(`tool calls${counted}`),
+  );
+  const latency = page.getByRole("region", { name: "Latency" });
+  await latency.getByRole("row", { name: /^scripted-model \d/ }).waitFor();
+  await latency.getByRole("row", { name: /^list_files \d/ }).waitFor();
+  await latency.getByText(/calls? of the newest \d+ sessions?, with the time in queues/).waitFor();
+  await picture(page, "overview");
+  await page.getByRole("radio", { name: "7d" }).click();
+  await page.getByText("The last 7 days").waitFor();
+  assert.match(page.url(), /range=7d/);
+  await page.getByRole("link", { name: /Wait for somebody/ }).click();
+  await page.locator(".session-row", { hasText: "ask me something" }).first().waitFor();
+  assert.equal(await page.locator(".session-row", { hasText: "3 calls in 2 steps" }).count(), 0);
+  assert.ok(
+    page.sent.some((frame) => frame.includes('"is_waiting":true')),
+    "the edge picks the sessions",
+  );
+  await page.getByRole("combobox", { name: "Any cost" }).selectOption("10");
+  await page.getByText("No session matches").waitFor();
+  assert.match(page.url(), /cost=10/);
+  await closePage(page);
+});
+
+check(
+  "tool has its processes and times, and is tried: at once, or after an approval if it may change something",
+  async () => {
+    await start("tool-use", "3 calls in 1 steps", { agent: "w" });
+    await until("the turn ends", async () => (await fleet.get("/v1/sessions/tool-use")).phase === "idle");
+    const page = await openPage("#/tools?name=list_files");
+    await page.getByRole("region", { name: "Calls" }).getByText("Longest").waitFor();
+    const replicas = page.getByRole("region", { name: "Replicas" });
+    await until("the process has counted the calls", async () =>
+      replicas
+        .getByRole("row")
+        .nth(1)
+        .getByRole("cell")
+        .nth(3)
+        .textContent()
+        .then((count) => Number(count) >= 3)
+        .catch(() => false),
+    );
+    await picture(page, "tool");
+    await page.getByRole("tab", { name: "Try it" }).click();
+    await page.getByRole("textbox", { name: "Arguments, as JSON" }).fill('{"path": "."}');
+    await page.getByRole("button", { name: "Run it" }).click();
+    await page.getByRole("region", { name: "Result", exact: true }).getByText("ok").waitFor();
+    await page.goto(`${fleet.url}/#/tools?name=write_file&tab=trial`);
+    const source = page.getByRole("textbox", { name: "Arguments, as JSON" });
+    await source.fill('{"path": "tried.txt", "content": "from the console"}');
+    await page.getByRole("button", { name: "Show what would run" }).click();
+    const gate = page.getByRole("region", { name: "May write_file run?" });
+    await gate.getByText("from the console").waitFor();
+    const file = path.join(fleet.directory, ".ailoop/out/tried.txt");
+    assert.equal(existsSync(file), false, "nothing has run");
+    await picture(page, "tool-trial");
+    await gate.getByRole("button", { name: "Approve and run" }).click();
+    await page.getByRole("region", { name: "Result", exact: true }).getByText("ok").waitFor();
+    assert.equal(readFileSync(file, "utf8"), "from the console");
+    await closePage(page);
+  },
+);
+
+check("tree shows who started whom, and a fork what it came from", async () => {
+  await start("boss", "delegate it", { agent: "d" });
+  await until("the turn ends", async () => (await fleet.get("/v1/sessions/boss")).phase === "idle");
+  const page = await openPage("#/sessions/boss?tab=tree");
+  const tree = page.getByRole("list", { name: "Sessions" });
+  await tree.getByRole("listitem").nth(1).waitFor();
+  assert.equal(await tree.getByRole("listitem").count(), 2);
+  await page.getByText(/2 sessions, \$/).waitFor();
+  await picture(page, "tree");
+  await tree.getByRole("link", { name: "list the files" }).click();
+  await page.waitForURL((url) => /tab=tree/.test(url.hash) && !url.hash.includes("boss"));
+  await tree.getByRole("link", { name: "delegate it" }).waitFor();
+  await fleet.post("/v1/sessions", {
+    session_id: "boss-fork",
+    resume_from: { session_id: "boss", at: 0 },
+    prompt: "and a table",
+    interactive: true,
+  });
+  await page.goto(`${fleet.url}/#/sessions/boss-fork`);
+  await page.getByRole("link", { name: "fork of boss, slot 0" }).waitFor();
+  await page.getByRole("link", { name: "compare with it" }).click();
+  await page.waitForURL(/#\/compare\?a=boss&b=boss-fork/);
+  await closePage(page);
+});
+
+check("image is attached, reaches the model and is shown", async () => {
+  await start("image", "show a table", { agent: "w" });
+  await until("the turn ends", async () => (await fleet.get("/v1/sessions/image")).phase === "idle");
+  const page = await openPage("#/sessions/image");
+  const pixels = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+  const image = { name: "screen.png", mimeType: "image/png", buffer: Buffer.from(pixels, "base64") };
+  await page.getByLabel("Add images").setInputFiles([image, { ...image, name: "second.png" }]);
+  const attached = page.getByRole("list", { name: "Images" });
+  await attached.getByRole("button", { name: "Remove second.png" }).click();
+  assert.equal(await attached.getByRole("img").count(), 1);
+  await page
+    .getByLabel("Add images")
+    .setInputFiles([{ name: "a.svg", mimeType: "image/svg+xml", buffer: Buffer.from("<svg/>") }]);
+  await page.getByText("a.svg is not a PNG, JPEG, GIF or WebP image.").waitFor();
+  await page.getByRole("textbox", { name: "Message" }).fill("the screen");
+  await picture(page, "attach");
+  await page.keyboard.press("Enter");
+  await conversation(page).getByText("I see 1 image of the screen").waitFor();
+  const shown = conversation(page).getByRole("article", { name: "Message" }).last().getByRole("img");
+  assert.equal(await shown.evaluate((element) => element.complete && element.naturalWidth), 1);
+  await closePage(page);
+});
+
+check("slider dims what came after its slot", async () => {
+  await start("scrub", "list the files", { agent: "w" });
+  await until("the turn ends", async () => (await fleet.get("/v1/sessions/scrub")).phase === "idle");
+  const page = await openPage("#/sessions/scrub?tab=state");
+  const slider = page.getByRole("slider", { name: "Slot of the log" });
+  await slider.waitFor();
+  await slider.focus();
+  await page.keyboard.press("Home");
+  const reply = conversation(page).locator(".is-after").getByRole("article", { name: "Step 1" });
+  await reply.waitFor();
+  assert.equal(await conversation(page).locator(".is-after").getByRole("article", { name: "Message" }).count(), 0);
+  await page.keyboard.press("End");
+  await until("nothing is dimmed", async () => (await conversation(page).locator(".is-after").count()) === 0);
+  await closePage(page);
+});
+
+check("key that may only watch is offered nothing else", async () => {
+  await start("watched", "now write a file", { agent: "g" });
+  await until("a person is asked", async () => (await fleet.get("/v1/sessions/watched/gates")).gates.length > 0);
+  const [turn] = (await fleet.get("/v1/sessions/watched/trace")).turns;
+  assert.deepEqual(turn.spans.map((span) => [span.name.split(" ")[0], span.is_open]).sort(), [
+    ["chat", false],
+    ["continuation.decide", false],
+    ["gate", true],
+    ["invoke_agent", true],
+  ]);
+  const { key, file } = fleet.makeKey("watcher", ["observe"]);
+  const edge = await fleet.startEdge(0, { AILOOP__EDGE__KEYS_FILE: file });
+  const page = await openPage("#/sessions/watched", { base: edge.url });
+  const dialog = page.getByRole("dialog", { name: "This edge asks for a key" });
+  await dialog.getByLabel("Key").fill(key);
+  await dialog.getByRole("button", { name: "Connect" }).click();
+  await page.getByText("Your key may not answer: it needs the scope approve.").waitFor();
+  await page.getByText("Your key may watch, and not write.").waitFor();
+  for (const name of ["Approve", "Pause", "Stop", "Fork", "Send"])
+    assert.equal(await page.getByRole("button", { name, exact: true }).count(), 0, name);
+  for (const name of ["Fleet", "Dead letters", "Playground"])
+    assert.equal(await page.getByRole("link", { name, exact: true }).count(), 0, name);
+  await page.getByText("watcher · default").waitFor();
+  await picture(page, "watcher");
+  await closePage(page);
+  edge.process.kill("SIGTERM");
+});
+
+check("models have their limits, and those that fail say so", async () => {
+  await start("broken", "show a table", { agent: "w", model: "broken-model" });
+  const page = await openPage("#/models");
+  const row = (name) => page.getByRole("row", { name: new RegExp(`^${name} `) });
+  await row("broken-model").getByText("600 requests").waitFor();
+  await row("broken-model")
+    .getByText(/\d failures?|held back/)
+    .waitFor();
+  await row("scripted-model").getByText("ready").waitFor();
+  await row("scripted-model").getByText("none").waitFor();
+  await picture(page, "models");
+  await fleet.post("/v1/sessions/broken/stop", {});
+  await closePage(page);
+});
+
+check("timeline leads to the trace where the edge knows its address", async () => {
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const response = await fetch(`${fleet.url}/v1/sessions`, {
+    method: "POST",
+    headers: { "content-type": "application/json", traceparent },
+    body: JSON.stringify({ session_id: "traced", prompt: "show a table", interactive: true }),
+  });
+  assert.equal(response.status, 201);
+  const edge = await fleet.startEdge(0, { AILOOP__EDGE__TRACE_URL: "https://traces.example.org/t/{trace_id}" });
+  const page = await openPage("#/sessions/traced", { base: edge.url });
+  const link = page.getByRole("link", { name: "open the trace" });
+  await link.waitFor();
+  const { turns } = await (await fetch(`${edge.url}/v1/sessions/traced/trace`)).json();
+  assert.equal(await link.getAttribute("href"), `https://traces.example.org/t/${turns[0].trace_id}`);
+  assert.match(await link.getAttribute("rel"), /noreferrer/);
+  await closePage(page);
+  edge.process.kill("SIGTERM");
+});
+
 check("agent is shown with the parts of its prompt, and replies are tried", async () => {
   const page = await openPage("#/agents?name=g");
   await page.getByRole("heading", { name: "Gwen the Guarded" }).waitFor();
@@ -435,7 +639,7 @@ check("thousands of calls and sessions do not stutter", async () => {
       const more = page.getByRole("button", { name: "Load older sessions" });
       await until("all sessions are loaded", async () => {
         if ((await more.count()) > 0) await more.click({ timeout: 1000 }).catch(() => {});
-        return /10,000 sessions/.test(await page.locator(".page-title").textContent());
+        return /10,000 sessions(?!,)/.test(await page.locator(".page-title").textContent());
       });
     } else await page.getByText("Turn 1: completed").waitFor();
     const shown = performance.now() - began;
@@ -542,12 +746,14 @@ check("every view is accessible, light and dark, wide and on a phone, and nothin
     "#/sessions/axe?tab=timeline",
     "#/sessions/axe?tab=decisions",
     "#/sessions/axe?tab=costs",
+    "#/sessions/axe?tab=tree",
     "#/sessions/axe?tab=state",
     "#/sessions/axe?tab=details",
     "#/inbox",
     "#/start",
     "#/compare?a=axe&b=axe-table",
     "#/tools",
+    "#/tools?name=write_file&tab=trial",
     "#/agents",
     "#/agents?tab=test",
     "#/agents?tab=settings",

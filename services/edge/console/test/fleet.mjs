@@ -1,6 +1,6 @@
 // A fleet for the tests: `ailoop up` with a scripted model, and an edge of its own that can be killed.
 
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -27,6 +27,7 @@ const AGENTS = {
   agents: {
     w: agent("Wanda the Writer", ["list_files", "read_file", "write_file", "ask_user", "send_mail"]),
     g: agent("Gwen the Guarded", ["list_files", "write_file", "ask_user"], ["write_file"]),
+    d: agent("Dora the Director", ["list_files", "delegate"]),
   },
 };
 
@@ -44,9 +45,13 @@ export class Fleet {
       path.join(config, "models.yaml"),
       JSON.stringify({
         default: "scripted-model",
-        providers: { scripted: { kind: "openai_chat", base_url: fleet.model.url } },
+        providers: {
+          scripted: { kind: "openai_chat", base_url: fleet.model.url },
+          broken: { kind: "openai_chat", base_url: `${fleet.model.url}/broken`, limits: { requests_per_minute: 600 } },
+        },
         models: {
           "scripted-model": { provider: "scripted", multi_tool: true, prices: { input: 0.5, output: 2 } },
+          "broken-model": { provider: "broken", multi_tool: true },
           "scripted-other": { provider: "scripted", multi_tool: true, prices: { input: 1, output: 4 } },
         },
       }),
@@ -94,6 +99,19 @@ export class Fleet {
       child.stderr.on("data", read);
       child.on("exit", (code) => reject(new Error(`ailoop ${args[0]} ended with ${code}:\n${text}`)));
     });
+  }
+
+  /** Makes an API key with these scopes, and the file that has it. */
+  makeKey(name, scopes) {
+    const file = path.join(this.directory, `${name}.yaml`);
+    const args = ["api-key", "new", name, "--file", file, ...scopes.flatMap((scope) => ["--scope", scope])];
+    const key = execFileSync(this.ailoop, args, {
+      cwd: this.directory,
+      env: this.env,
+      encoding: "utf8",
+      stdio: "pipe",
+    });
+    return { key: /ailoop_\S+/.exec(key)[0], file };
   }
 
   async post(route, body) {

@@ -31,11 +31,18 @@ export function installMany({ sessions, calls }) {
       const to = Math.min(sessions, from + limit);
       return {
         sessions: Array.from({ length: to - from }, (_, n) => summary(from + n)),
+        total: sessions,
         ...(to < sessions ? { next_cursor: String(to) } : {}),
       };
     },
     "session.watch": () => ({ session_id: "many", seq: 1, phase: "idle" }),
     "session.trace": () => ({ session_id: "many", turns: [trace()] }),
+    "caller.get": () => ({
+      subject: "test",
+      tenant: "default",
+      scopes: [],
+      methods: ["session.start", "session.send"],
+    }),
     "gates.list": () => ({ gates: [] }),
     "calls.list": () => ({ calls: [] }),
     "agents.list": () => ({ agents: [] }),

@@ -28,6 +28,7 @@ const SCRIPTS = [
     () => ({ question: "Which colour should the report have?", choices: ["Blue", "Green"], default: "Blue" }),
     1,
   ],
+  ["delegate it", "delegate", () => ({ agent: "w", task: "list the files" }), 1],
   ["read the selection", "read_selection", () => ({ trim: true }), 1],
 ];
 
@@ -65,7 +66,13 @@ function reply(body) {
       "| a | b |\n|---|---:|\n| one | 1 |\n| two | 2 |\n\n1. first\n2. second\n\n> quoted\n\n```diff\n-old\n+new\n```\n",
       done,
     ];
+  const images = imagesOf(user.at(-1).content);
+  if (images > 0) return [`I see ${images} image of ${asked}`, done];
   return [`Message ${user.length} was: ${asked}`, done];
+}
+
+function imagesOf(content) {
+  return typeof content === "string" ? 0 : content.filter((part) => part.type === "image_url").length;
 }
 
 function textOf(content) {
@@ -75,6 +82,11 @@ function textOf(content) {
 /** Serves the model on a free port of this machine. */
 export async function startModel() {
   const server = http.createServer(async (request, response) => {
+    if (request.url.includes("/broken")) {
+      request.resume();
+      response.writeHead(503).end("overloaded");
+      return;
+    }
     let text = "";
     for await (const chunk of request) text += chunk;
     const body = JSON.parse(text);

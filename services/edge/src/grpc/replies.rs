@@ -127,7 +127,7 @@ pub(super) fn to_agent_description(agent: AgentDescription) -> Result<proto::Age
 }
 
 pub(super) fn to_model_info(model: KnownModel) -> proto::ModelInfo {
-    let KnownModel { settings, provider, is_default } = model;
+    let KnownModel { settings, provider, is_default, upstream, requests_per_minute, tokens_per_minute } = model;
     proto::ModelInfo {
         id: settings.id,
         provider,
@@ -138,6 +138,9 @@ pub(super) fn to_model_info(model: KnownModel) -> proto::ModelInfo {
         context_window: settings.context_window,
         max_output: settings.max_output,
         is_default,
+        upstream,
+        requests_per_minute,
+        tokens_per_minute,
     }
 }
 

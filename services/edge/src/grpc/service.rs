@@ -20,8 +20,10 @@ use super::requests::{
 use super::stream::{NotificationStream, stream_notifications};
 use crate::api_error::ApiError;
 use crate::method::Method;
-use crate::params::{self, DescribeAgentParams, ListSessionsParams, TestReplyParams, UnvalidatedCommand, WatchParams};
-use crate::session_api::{QueueDepth, ReplyDecision, SessionPage, TranscriptPage};
+use crate::params::{
+    self, DescribeAgentParams, ListSessionsParams, TestReplyParams, TryToolParams, UnvalidatedCommand, WatchParams,
+};
+use crate::session_api::{CallerInfo, QueueDepth, ReplyDecision, SessionPage, SessionStats, TranscriptPage};
 
 #[tonic::async_trait]
 impl Service for GrpcService {
@@ -226,10 +228,16 @@ impl Service for GrpcService {
                     text => Some(params::parse_word("stop_reason", text)?),
                 },
                 text: Some(message.text.clone()).filter(|text| !text.is_empty()),
+                is_waiting: message.is_waiting,
+                is_failed: message.is_failed,
+                cost_usd_min: message.cost_usd_min,
+                parent: params::parse_optional("parent", &message.parent)?,
+                has_total: message.has_total,
             };
-            let SessionPage { sessions, next_cursor } = api.list_sessions(caller, &params).await?;
+            let SessionPage { sessions, next_cursor, total } = api.list_sessions(caller, &params).await?;
             let sessions = sessions.into_iter().map(to_session_info).collect();
-            Ok(proto::ListReply { sessions, next_cursor: next_cursor.unwrap_or_default() })
+            let total = total.map(|total| u64::try_from(total).unwrap_or(u64::MAX));
+            Ok(proto::ListReply { sessions, next_cursor: next_cursor.unwrap_or_default(), total })
         })
         .await
     }
@@ -273,8 +281,11 @@ impl Service for GrpcService {
         let message = request.get_ref();
         self.call(Method::GetStats, "", &request, async |api, caller| {
             let since = parse_since(&message.since)?;
-            let stats = api.get_stats(caller, &params::StatsParams { since }).await?;
-            Ok(proto::StatsReply { json: to_json(&stats)? })
+            let interval = Some(message.interval).filter(|seconds| *seconds > 0);
+            let SessionStats { stats, intervals } =
+                api.get_stats(caller, &params::StatsParams { since, interval }).await?;
+            let intervals_json = intervals.map(|intervals| to_json(&intervals)).transpose()?.unwrap_or_default();
+            Ok(proto::StatsReply { json: to_json(&stats)?, intervals_json })
         })
         .await
     }
@@ -451,6 +462,47 @@ impl Service for GrpcService {
             let watch = WatchParams { session_id, from_seq: message.from_seq, no_chunks: message.no_chunks };
             let (_, events) = api.open_stream(caller, &watch).await?;
             Ok(stream_notifications(events))
+        })
+        .await
+    }
+
+    async fn tool_replicas(
+        &self,
+        request: Request<proto::ToolReplicasRequest>,
+    ) -> Result<Response<proto::ToolReplicasReply>, Status> {
+        self.call(Method::ListToolReplicas, "", &request, async |api, caller| {
+            Ok(proto::ToolReplicasReply { json: to_json(&api.list_tool_replicas(caller).await?)? })
+        })
+        .await
+    }
+
+    async fn try_tool(&self, request: Request<proto::TryToolRequest>) -> Result<Response<proto::TryToolReply>, Status> {
+        let message = request.get_ref();
+        self.call(Method::TryTool, "", &request, async |api, caller| {
+            let call = TryToolParams {
+                tool: params::parse("tool", &message.tool)?,
+                arguments: parse_optional_json(&message.arguments_json)?.unwrap_or_else(params::no_arguments),
+                arguments_sha256: Some(message.arguments_sha256.clone()).filter(|hash| !hash.is_empty()),
+            };
+            Ok(proto::TryToolReply { json: to_json(&api.try_tool(caller, call).await?)? })
+        })
+        .await
+    }
+
+    async fn get_caller(
+        &self,
+        request: Request<proto::GetCallerRequest>,
+    ) -> Result<Response<proto::GetCallerReply>, Status> {
+        self.call(Method::GetCaller, "", &request, async |_, caller| {
+            let CallerInfo { subject, tenant, scopes, agents, methods } = CallerInfo::of(caller);
+            Ok(proto::GetCallerReply {
+                subject,
+                tenant: tenant.to_string(),
+                scopes: scopes.iter().map(ToString::to_string).collect(),
+                is_limited_to_agents: agents.is_some(),
+                agents: agents.into_iter().flatten().map(|agent| agent.to_string()).collect(),
+                methods: methods.into_iter().map(str::to_owned).collect(),
+            })
         })
         .await
     }

@@ -134,6 +134,7 @@ fn schema(kind: FieldKind) -> Value {
         FieldKind::Agent => json!({"type": "string", "pattern": "^[a-z0-9_-]{1,32}$"}),
         FieldKind::Sha256 => json!({"type": "string", "pattern": "^[0-9a-f]{64}$"}),
         FieldKind::Count => json!({"type": "integer", "minimum": 0, "maximum": u32::MAX}),
+        FieldKind::Amount => json!({"type": "number", "minimum": 0}),
         FieldKind::Flag => json!({"type": "boolean"}),
         FieldKind::Time => json!({"type": "string", "format": "date-time"}),
         FieldKind::SessionPoint => json!({

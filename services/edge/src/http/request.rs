@@ -109,6 +109,10 @@ fn parse_value(name: &str, kind: FieldKind, text: &str) -> Result<Value, ApiErro
     };
     match kind {
         FieldKind::Count => text.parse::<u32>().map(Value::from).map_err(|_| wrong("a whole number below 2^32")),
+        FieldKind::Amount => match text.parse::<f64>() {
+            Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(Value::from(amount)),
+            Ok(_) | Err(_) => Err(wrong("a number that is not negative")),
+        },
         FieldKind::Flag => text.parse::<bool>().map(Value::from).map_err(|_| wrong("true or false")),
         FieldKind::Text
         | FieldKind::Words

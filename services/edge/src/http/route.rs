@@ -73,6 +73,8 @@ pub(super) enum FieldKind {
     /// A hash in hexadecimal digits.
     Sha256,
     Count,
+    /// A number that is not negative, such as an amount of money.
+    Amount,
     Flag,
     /// A time as RFC 3339 has it.
     Time,

@@ -1,8 +1,8 @@
 //! The routes of the session API. The `OpenAPI` document is made of them too.
 
 use super::route::FieldKind::{
-    Agent, ClientTools, Content, Count, Cursor, Flag, Id, Messages, Names, Object, OneOf, SessionPoint, Sha256, Text,
-    Time, Words,
+    Agent, Amount, ClientTools, Content, Count, Cursor, Flag, Id, Messages, Names, Object, OneOf, SessionPoint, Sha256,
+    Text, Time, Words,
 };
 use super::route::HttpVerb::{Delete, Get, Post};
 use super::route::{Field, Route, optional, required};
@@ -68,6 +68,11 @@ const LIST: &[Field] = &[
     optional("since", Time, "Only sessions that started at or after this time."),
     optional("stop_reason", OneOf(STOP_REASONS), "Only sessions whose last turn ended for this reason."),
     optional("text", Text, "Only sessions whose title has this text, or whose id begins with it."),
+    optional("is_waiting", Flag, "Only sessions that wait for a person or a client."),
+    optional("is_failed", Flag, "Only sessions whose last turn failed or ended at a limit."),
+    optional("cost_usd_min", Amount, "Only sessions that have cost at least so many dollars."),
+    optional("parent", Id, "Only sessions that this one started."),
+    optional("has_total", Flag, "Whether the answer has the number of all sessions that are selected."),
     LIMIT,
     optional("cursor", Cursor, "`next_cursor` of the page before."),
 ];
@@ -208,9 +213,13 @@ pub(super) const ROUTES: &[Route] = &[
         Get,
         "/v1/stats",
         Method::GetStats,
-        "Get statistics of sessions by agent and model.",
-        &[optional("since", Time, "Only sessions that started at or after this time.")],
+        "Get statistics of sessions by agent and model, and by time.",
+        &[
+            optional("since", Time, "Only sessions that started at or after this time."),
+            optional("interval", Count, "Seconds of the intervals in which the sessions are counted too, from 60."),
+        ],
     ),
+    route(Get, "/v1/caller", Method::GetCaller, "Get whose credential this is, and what it grants.", &[]),
     route(Get, "/v1/agents", Method::ListAgents, "List the agents.", &[]),
     route(
         Get,
@@ -233,6 +242,24 @@ pub(super) const ROUTES: &[Route] = &[
     ),
     route(Get, "/v1/models", Method::ListModels, "List the models.", &[]),
     route(Get, "/v1/tools", Method::ListTools, "List the tools.", &[]),
+    route(
+        Get,
+        "/v1/tools/replicas",
+        Method::ListToolReplicas,
+        "List the processes that serve the tools, and how their calls went.",
+        &[],
+    ),
+    route(
+        Post,
+        "/v1/tools/try",
+        Method::TryTool,
+        "Call a tool once, outside of a session.",
+        &[
+            required("tool", Id, "Name of the tool."),
+            optional("arguments", Object, "Arguments of the call; none."),
+            optional("arguments_sha256", Sha256, "Approves a call with exactly these arguments, where it needs that."),
+        ],
+    ),
     route(
         Get,
         "/v1/mail",

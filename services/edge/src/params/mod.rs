@@ -9,8 +9,10 @@ mod tests;
 use contract::commit::{Phase, SessionSummary};
 use contract::event::StopReason;
 use contract::subject::DeadKind;
-use contract::{AgentId, CallId, CommandId, SessionId, Timestamp, ToolName};
+use contract::{AgentId, CallId, CommandId, Json, SessionId, Timestamp, ToolName};
 use serde::Deserialize;
+
+use crate::api_error::ApiError;
 
 pub(crate) use command::{CommandBody, CommandRequest, UnvalidatedCommand};
 pub(crate) use cursor::ListCursor;
@@ -18,6 +20,9 @@ pub(crate) use parse::{check_size, generate_id, parse, parse_object, parse_optio
 
 /// Maximum number of entries of one list.
 pub(crate) const LIST_MAX: usize = 1_000;
+
+/// Shortest interval of statistics, in seconds.
+const INTERVAL_SECONDS_MIN: u32 = 60;
 
 /// Number of entries of one list if the client gives no limit.
 pub(crate) const LIST_DEFAULT: usize = 100;
@@ -35,6 +40,23 @@ pub(crate) struct SessionParams {
 pub(crate) struct ToolResultParams {
     pub(crate) session_id: SessionId,
     pub(crate) call: CallId,
+}
+
+/// Parameters of the method `tools.try`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TryToolParams {
+    pub(crate) tool: ToolName,
+    /// An object; empty if none is given.
+    #[serde(default = "no_arguments")]
+    pub(crate) arguments: Json,
+    /// Approves a call with exactly these arguments.
+    #[serde(default)]
+    pub(crate) arguments_sha256: Option<String>,
+}
+
+pub(crate) fn no_arguments() -> Json {
+    Json::of(&serde_json::Map::new())
 }
 
 /// Parameters of the method `agents.describe`.
@@ -82,7 +104,7 @@ impl ListPendingParams {
 }
 
 /// Parameters of the method `session.list`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ListSessionsParams {
     /// All phases if none is given.
@@ -101,12 +123,24 @@ pub(crate) struct ListSessionsParams {
     pub(crate) stop_reason: Option<StopReason>,
     /// Only sessions whose title has this text, in upper or lower case, or whose id begins with it.
     pub(crate) text: Option<String>,
+    /// Only sessions that wait for a person or a client.
+    pub(crate) is_waiting: bool,
+    /// Only sessions whose last turn failed or ended at a limit.
+    pub(crate) is_failed: bool,
+    /// Only sessions that have cost at least so many dollars.
+    pub(crate) cost_usd_min: Option<f64>,
+    /// Only sessions that this one started.
+    pub(crate) parent: Option<SessionId>,
+    /// Whether the answer has the number of all sessions that are selected, on every page.
+    pub(crate) has_total: bool,
 }
 
 impl ListSessionsParams {
     /// Whether a session is one of those that are asked for.
     pub(crate) fn selects(&self, summary: &SessionSummary) -> bool {
-        let Self { phase, agent, model, since, stop_reason, text, limit: _, cursor: _ } = self;
+        let Self { phase, agent, model, since, stop_reason, text, .. } = self;
+        let Self { is_waiting, is_failed, cost_usd_min, parent, .. } = self;
+        let waits = || summary.phase != Phase::Ended && !(summary.gates.is_empty() && summary.client_calls.is_empty());
         let has_text = |text: &str| {
             summary.session_id.as_str().starts_with(text) || summary.title.to_lowercase().contains(&text.to_lowercase())
         };
@@ -115,6 +149,10 @@ impl ListSessionsParams {
             && model.as_ref().is_none_or(|model| summary.model == *model)
             && since.is_none_or(|since| summary.started >= since)
             && stop_reason.is_none_or(|reason| summary.stop_reason == Some(reason))
+            && (!is_waiting || waits())
+            && (!is_failed || summary.stop_reason.is_some_and(StopReason::is_failure))
+            && cost_usd_min.is_none_or(|least| summary.spent.cost_usd >= least)
+            && parent.as_ref().is_none_or(|parent| summary.parent.as_ref() == Some(parent))
             && text.as_deref().is_none_or(has_text)
     }
 
@@ -225,6 +263,42 @@ pub(crate) struct ReplyMailParams {
 pub(crate) struct StatsParams {
     /// Only sessions that started at or after this time.
     pub(crate) since: Option<Timestamp>,
+    /// Seconds of the intervals in which the sessions since `since` are counted too; without it there are none.
+    pub(crate) interval: Option<u32>,
+}
+
+impl StatsParams {
+    /// Returns the beginnings of the intervals up to now, whole multiples of their length; none if none are asked for.
+    pub(crate) fn intervals(&self, now: Timestamp) -> Result<Option<Intervals>, ApiError> {
+        let Some(seconds) = self.interval else { return Ok(None) };
+        let Some(since) = self.since else {
+            return Err(ApiError::bad_request("`interval` needs `since`: the first interval begins there"));
+        };
+        if seconds < INTERVAL_SECONDS_MIN {
+            let message = format!("`interval` is {seconds}, it must be at least {INTERVAL_SECONDS_MIN} seconds");
+            return Err(ApiError::bad_request(message));
+        }
+        let length_ms = u64::from(seconds) * 1_000;
+        let first = since.as_millis() / length_ms;
+        let count = (now.as_millis() / length_ms + 1).saturating_sub(first);
+        match usize::try_from(count) {
+            Ok(count) if count <= LIST_MAX => Ok(Some(Intervals { length_ms, first, count })),
+            Ok(_) | Err(_) => {
+                let message =
+                    format!("`interval` gives {count} intervals since `since`, at most {LIST_MAX} are allowed");
+                Err(ApiError::bad_request(message))
+            }
+        }
+    }
+}
+
+/// Intervals of equal length, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Intervals {
+    pub(crate) length_ms: u64,
+    /// Number of the first interval, where that of the epoch is 0.
+    pub(crate) first: u64,
+    pub(crate) count: usize,
 }
 
 /// Parameters of the method `session.watch`.

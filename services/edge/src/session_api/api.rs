@@ -49,6 +49,7 @@ struct Inner {
     fair_queue: FairQueue,
     check_queue: FairQueue,
     tenants: Arc<Tenants>,
+    trace_url: Option<String>,
 }
 
 impl SessionApi {
@@ -86,6 +87,7 @@ impl SessionApi {
                 fair_queue: FairQueue::default(),
                 check_queue: FairQueue::new(RequestCost::Light.units()),
                 tenants,
+                trace_url: config.trace_url.clone(),
             }),
         })
     }
@@ -239,6 +241,11 @@ impl SessionApi {
     /// Creates the queue of one more client.
     pub(crate) fn client_queue(&self) -> ClientQueue {
         ClientQueue::new(self.inner.client_queue, CLIENT_BYTES_MAX, self.inner.budget.clone())
+    }
+
+    /// Address of a trace for people, with a place for its id.
+    pub(super) fn trace_url(&self) -> Option<&str> {
+        self.inner.trace_url.as_deref()
     }
 
     pub(crate) fn command_wait(&self) -> Duration {

@@ -3,6 +3,7 @@
 mod agents;
 mod api;
 mod budgets;
+mod caller;
 mod catalogue;
 mod describe;
 mod history;
@@ -10,12 +11,14 @@ mod pending;
 mod queues;
 mod sessions;
 mod status;
+mod tool_requests;
 mod trace;
 
 pub(crate) use agents::{AgentDescription, ReplyDecision};
 pub(crate) use api::SessionApi;
+pub(crate) use caller::CallerInfo;
 pub(crate) use catalogue::AgentInfo;
 pub(crate) use history::TranscriptPage;
 pub(crate) use pending::Pending;
 pub(crate) use queues::QueueDepth;
-pub(crate) use sessions::SessionPage;
+pub(crate) use sessions::{SessionPage, SessionStats};

@@ -12,9 +12,10 @@ use serde::Serialize;
 use super::SessionApi;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::clock;
 use crate::fair_queue::RequestCost;
 use crate::params::{self, ListCursor, ListSessionsParams};
-use crate::stats::{self, AgentStats};
+use crate::stats::{self, AgentStats, IntervalStats};
 
 /// A page of the list of sessions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,6 +25,19 @@ pub(crate) struct SessionPage {
     /// Cursor of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next_cursor: Option<String>,
+    /// Number of all sessions that were selected, if it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) total: Option<usize>,
+}
+
+/// The answer to `session.stats`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct SessionStats {
+    /// By agent and model.
+    pub(crate) stats: Vec<AgentStats>,
+    /// The oldest first, up to now; absent if they were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) intervals: Option<Vec<IntervalStats>>,
 }
 
 /// The effects that a repair performed again.
@@ -70,38 +84,44 @@ impl SessionApi {
         let selects = |summary: &SessionSummary| caller.grant.allows_agent(&summary.agent) && params.selects(summary);
         let in_memory = {
             let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
-            self.tenant(caller).index.list_newest(after, selects, count + 1)
+            let index = &self.tenant(caller).index;
+            let total = params.has_total.then(|| index.count(selects));
+            index.list_newest(after, selects, count + 1).map(|sessions| (sessions, total.flatten()))
         };
-        let mut sessions = if let Some(sessions) = in_memory {
-            sessions
+        let (mut sessions, total) = if let Some(found) = in_memory {
+            found
         } else {
             let mut all = self.read_index(caller).await?;
             all.retain(|summary| selects(summary));
+            let total = params.has_total.then_some(all.len());
             all.sort_by_cached_key(|summary| summary.place());
             let after = after.map(ListCursor::position);
             all.retain(|summary| after.as_ref().is_none_or(|after| summary.place() > *after));
             all.truncate(count + 1);
-            all.into_iter().map(Arc::unwrap_or_clone).collect()
+            (all.into_iter().map(Arc::unwrap_or_clone).collect(), total)
         };
         let has_more = sessions.len() > count;
         sessions.truncate(count);
         let end = sessions.last().filter(|_| has_more);
         let next_cursor =
             end.map(|end| ListCursor { started: end.started, session: end.session_id.clone() }.to_string());
-        Ok(SessionPage { sessions, next_cursor })
+        Ok(SessionPage { sessions, next_cursor, total })
     }
 
-    /// Returns statistics of the tenant's sessions by agent and model.
+    /// Returns statistics of the tenant's sessions by agent and model, and by the time at which they started.
     pub(crate) async fn get_stats(
         &self,
         caller: &ApiCaller,
         params: &params::StatsParams,
-    ) -> Result<Vec<AgentStats>, ApiError> {
+    ) -> Result<SessionStats, ApiError> {
+        let intervals = params.intervals(clock::now())?;
         let summaries = self.list_all_sessions(caller).await?;
         let is_counted = |summary: &&SessionSummary| {
             caller.grant.allows_agent(&summary.agent) && params.since.is_none_or(|since| summary.started >= since)
         };
-        Ok(stats::summarize(summaries.iter().map(|summary| &**summary).filter(is_counted)))
+        let counted = || summaries.iter().map(|summary| &**summary).filter(is_counted);
+        let intervals = intervals.map(|intervals| stats::summarize_intervals(counted(), &intervals));
+        Ok(SessionStats { stats: stats::summarize(counted()), intervals })
     }
 
     /// Lists every session of the tenant in no order, also those of agents out of the caller's reach.

@@ -10,6 +10,7 @@ use telemetry::trace::FinishedSpan;
 use super::SessionApi;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::config::TRACE_ID_PLACE;
 use crate::fair_queue::RequestCost;
 
 /// The answer to `session.trace`.
@@ -27,6 +28,9 @@ pub(crate) struct TurnTrace {
     pub(crate) has_ended: bool,
     /// Whether a collector gets these spans, where there is one.
     pub(crate) is_sampled: bool,
+    /// Address of the trace for people; absent if none is configured, or if no collector gets the spans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) url: Option<String>,
     /// The span of the turn comes first.
     pub(crate) spans: Vec<TraceSpan>,
 }
@@ -40,6 +44,8 @@ pub(crate) struct TraceSpan {
     pub(crate) name: String,
     pub(crate) start_ms: u64,
     pub(crate) end_ms: u64,
+    /// Whether it has not ended; then `end_ms` is the time of the last commit.
+    pub(crate) is_open: bool,
     pub(crate) attributes: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
@@ -58,22 +64,29 @@ impl SessionApi {
         if commits.is_empty() {
             return Err(Self::unknown_session(&key));
         }
-        let turns = session_spans(&key, &commits, false).into_iter().map(|(turn, spans)| turn_trace(turn, spans));
+        let url = self.trace_url();
+        let turns = session_spans(&key, &commits, false).into_iter().map(|(turn, spans)| turn_trace(turn, spans, url));
         Ok(SessionTrace { turns: turns.collect(), session_id: key.session })
     }
 }
 
-fn turn_trace(turn: u32, spans: TurnSpans) -> TurnTrace {
+fn turn_trace(turn: u32, turn_spans: TurnSpans, url: Option<&str>) -> TurnTrace {
+    let TurnSpans { context, has_ended, spans, open_from } = turn_spans;
+    let trace_id = context.trace_id_hex();
+    // The span of the turn is the first one.
+    let is_open = |index: usize| !has_ended && (index == 0 || index >= open_from);
+    let spans = spans.into_iter().enumerate().map(|(index, span)| trace_span(span, is_open(index)));
     TurnTrace {
         turn,
-        trace_id: spans.context.trace_id_hex(),
-        has_ended: spans.has_ended,
-        is_sampled: spans.context.is_sampled,
-        spans: spans.spans.into_iter().map(trace_span).collect(),
+        has_ended,
+        is_sampled: context.is_sampled,
+        url: url.filter(|_| context.is_sampled).map(|url| url.replace(TRACE_ID_PLACE, &trace_id)),
+        trace_id,
+        spans: spans.collect(),
     }
 }
 
-fn trace_span(span: FinishedSpan) -> TraceSpan {
+fn trace_span(span: FinishedSpan, is_open: bool) -> TraceSpan {
     let attribute =
         |(name, value): (&str, telemetry::trace::Value)| Some((name.to_owned(), serde_json::to_value(value).ok()?));
     TraceSpan {
@@ -82,6 +95,7 @@ fn trace_span(span: FinishedSpan) -> TraceSpan {
         name: span.name,
         start_ms: span.times.0,
         end_ms: span.times.1,
+        is_open,
         attributes: span.attributes.into_iter().filter_map(attribute).collect(),
         error: span.error,
     }

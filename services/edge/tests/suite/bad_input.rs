@@ -19,6 +19,8 @@ pub(crate) enum FieldKind {
     Text,
     Flag,
     Count,
+    /// A number that is not negative.
+    Amount,
     /// One of a fixed set of texts.
     Word,
     /// An object with fields of its own.
@@ -29,7 +31,7 @@ pub(crate) enum FieldKind {
     Any,
 }
 
-use FieldKind::{Any, Content, Count, Flag, Id, List, Object, Text, Word};
+use FieldKind::{Amount, Any, Content, Count, Flag, Id, List, Object, Text, Word};
 
 /// A method with its fields, and valid values for the required ones.
 pub(crate) struct MethodCase {
@@ -50,12 +52,8 @@ fn command(name: &'static str, needed: Value, fields: &[(&'static str, FieldKind
 pub(crate) fn list_methods() -> Vec<MethodCase> {
     let one = json!({"session_id": "s"});
     let answer = json!({"session_id": "s", "gate": "g", "arguments_sha256": "0".repeat(64), "decision": "approve"});
-    let letter = json!({"session_id": "s", "kind": "control", "id": "x"});
     let session = [("session_id", Id)];
-    let dead = [("session_id", Id), ("kind", Word), ("id", Id)];
     let reason = [("reason", Text)];
-    let mail = [("mailbox", Id), ("command_id", Id), ("to", Text), ("subject", Text), ("text", Text)];
-    let reply = [("mailbox", Id), ("command_id", Id), ("id", Text), ("text", Text)];
     let start = [
         ("agent", Id),
         ("prompt", Content),
@@ -78,6 +76,12 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         ("model", Text),
         ("since", Word),
         ("stop_reason", Word),
+        ("text", Text),
+        ("is_waiting", Flag),
+        ("is_failed", Flag),
+        ("cost_usd_min", Amount),
+        ("parent", Id),
+        ("has_total", Flag),
     ];
     let gate = [
         ("gate", Id),
@@ -87,7 +91,7 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         ("content", Text),
         ("note", Text),
     ];
-    vec![
+    let mut methods = vec![
         command("session.start", json!({"interactive": true}), &start),
         command(
             "session.send",
@@ -118,9 +122,10 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         method("session.replay", one.clone(), &[("session_id", Id), ("at", Count), ("no_commits", Flag)]),
         method("session.trace", one.clone(), &session),
         method("session.describe", one.clone(), &session),
-        method("session.stats", json!({}), &[("since", Word)]),
+        method("session.stats", json!({}), &[("since", Word), ("interval", Count)]),
         method("session.watch", one.clone(), &[("session_id", Id), ("from_seq", Count), ("no_chunks", Flag)]),
         method("session.unwatch", one, &session),
+        method("caller.get", json!({}), &[]),
         method("agents.list", json!({}), &[]),
         method("agents.describe", json!({}), &[("agent", Id), ("model", Text)]),
         method(
@@ -130,9 +135,27 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         ),
         method("models.list", json!({}), &[]),
         method("tools.list", json!({}), &[]),
+        method("tools.replicas", json!({}), &[]),
+        method(
+            "tools.try",
+            json!({"tool": "read_file"}),
+            &[("tool", Id), ("arguments", Object), ("arguments_sha256", Text)],
+        ),
         method("tools.result", json!({"session_id": "s", "call": "c"}), &[("session_id", Id), ("call", Id)]),
         method("gates.list", json!({}), &[("session_id", Id), ("limit", Count)]),
         method("calls.list", json!({}), &[("session_id", Id), ("limit", Count)]),
+    ];
+    methods.extend(list_tenant_methods());
+    methods
+}
+
+/// The methods for the whole tenant and for the fleet.
+fn list_tenant_methods() -> Vec<MethodCase> {
+    let letter = json!({"session_id": "s", "kind": "control", "id": "x"});
+    let dead = [("session_id", Id), ("kind", Word), ("id", Id)];
+    let mail = [("mailbox", Id), ("command_id", Id), ("to", Text), ("subject", Text), ("text", Text)];
+    let reply = [("mailbox", Id), ("command_id", Id), ("id", Text), ("text", Text)];
+    vec![
         method("mail.list", json!({}), &[("mailbox", Id)]),
         method("mail.send", json!({"to": "e", "subject": "x", "text": "x"}), &mail),
         method("mail.reply", json!({"id": "m", "text": ""}), &reply),
@@ -140,7 +163,7 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         method("fleet.status", json!({}), &[]),
         method("budgets.list", json!({}), &[]),
         method("budgets.reset", json!({"budget": "day"}), &[("budget", Text)]),
-        method("dead.list", json!({}), &session),
+        method("dead.list", json!({}), &[("session_id", Id)]),
         method("dead.show", letter.clone(), &dead),
         method("dead.retry", letter.clone(), &dead),
         method("dead.drop", letter, &dead),
@@ -156,6 +179,7 @@ fn wrong_values(kind: FieldKind) -> Vec<Value> {
         Text => vec![json!(7), json!(["a"]), json!({"a": 1})],
         Flag => vec![json!("true"), json!(1), json!([true])],
         Count => vec![json!("1"), json!(-1), json!(1.5), json!([1]), json!(1e30)],
+        Amount => vec![json!("1"), json!([1]), json!(true)],
         Word => vec![json!("unheard-of"), json!(7), json!([]), long],
         Object => vec![json!("x"), json!(7), json!([1]), json!(true)],
         List => vec![json!("x"), json!(7), json!({"a": 1}), json!([[[]]])],

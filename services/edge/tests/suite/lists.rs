@@ -202,3 +202,69 @@ async fn session_lists_are_served_from_memory_and_the_index_is_read_again_after_
     .await;
     assert!(lists.load(Ordering::SeqCst) <= before + 3, "the gap causes one read");
 }
+
+#[tokio::test]
+async fn session_list_picks_what_waits_costs_or_has_a_parent_and_counts_all_of_it() {
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
+    for n in 0..3 {
+        ws.expect_ok("session.start", json!({"session_id": format!("idle{n}"), "interactive": true})).await;
+    }
+    fixture.fake_loop.reply_with("Done.").await;
+    fixture.fake_loop.ask_approval_first();
+    ws.expect_ok("session.start", json!({"session_id": "asks", "prompt": "x", "interactive": true})).await;
+    wait_until("all are in the index", async || {
+        ws.expect_ok("session.list", json!({"has_total": true})).await["total"] == 4
+    })
+    .await;
+    wait_until("one waits", async || {
+        let listed = ws.expect_ok("session.list", json!({"is_waiting": true, "has_total": true})).await;
+        listed["total"] == 1 && listed["sessions"][0]["session_id"] == "asks"
+    })
+    .await;
+    for (filter, total) in [
+        (json!({}), 4),
+        (json!({"is_failed": true}), 0),
+        (json!({"cost_usd_min": 1000.5}), 0),
+        (json!({"cost_usd_min": 0}), 4),
+        (json!({"parent": "idle0"}), 0),
+        (json!({"text": "idle"}), 3),
+    ] {
+        let mut params = filter.clone();
+        params["has_total"] = json!(true);
+        params["limit"] = json!(2);
+        let listed = ws.expect_ok("session.list", params).await;
+        assert_eq!(listed["total"], total, "{filter}");
+        assert!(listed["sessions"].as_array().unwrap().len() <= 2);
+    }
+    assert_eq!(ws.expect_ok("session.list", json!({})).await["total"], Value::Null);
+    let mut grpc = fixture.grpc().await.0;
+    let request = proto::ListRequest { is_waiting: true, has_total: true, ..Default::default() };
+    assert_eq!(grpc.list(request).await.unwrap().into_inner().total, Some(1));
+}
+
+#[tokio::test]
+async fn stats_count_each_session_in_the_interval_of_its_start() {
+    let fixture = Fixture::new().await;
+    let mut ws = fixture.ws().await;
+    ws.expect_ok("session.start", json!({"session_id": "s", "interactive": true})).await;
+    wait_until("it is in the index", async || {
+        !ws.expect_ok("session.list", json!({})).await["sessions"].as_array().unwrap().is_empty()
+    })
+    .await;
+    let started = ws.expect_ok("session.get", json!({"session_id": "s"})).await["started"].as_str().unwrap().to_owned();
+    // The clock of the loop is that of the bus, and stands in the past.
+    let decades = 2_000_000_000;
+    let found = ws.expect_ok("session.stats", json!({"since": started, "interval": decades})).await;
+    let intervals = found["intervals"].as_array().unwrap();
+    assert_eq!((intervals.len(), &intervals[0]["start"]), (1, &json!("1970-01-01T00:00:00.000Z")), "{found}");
+    assert_eq!((&intervals[0]["sessions"], &intervals[0]["failed"]), (&json!(1), &json!(0)), "{found}");
+    assert_eq!(ws.expect_ok("session.stats", json!({})).await["intervals"], Value::Null);
+    for bad in [
+        json!({"interval": 3600}),
+        json!({"since": started, "interval": 59}),
+        json!({"since": "2000-01-01T00:00:00Z", "interval": 3600}),
+    ] {
+        assert_eq!(ws.expect_code("session.stats", bad.clone()).await, "bad_request", "{bad}");
+    }
+}

@@ -30,6 +30,7 @@ mod responses;
 mod support;
 mod tls;
 mod tokens;
+mod tool_requests;
 mod watching;
 
 /// That of the shipped binary, whose memory is measured.

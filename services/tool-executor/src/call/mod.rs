@@ -4,7 +4,7 @@ mod call_deadline;
 mod dispatch;
 mod probe;
 mod replica_check;
-mod tool_reply;
+pub(crate) mod tool_reply;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -160,6 +160,8 @@ export class SessionView {
   isPartial = false;
   /** Whether the session began with the transcript of another one. */
   hasTranscript = false;
+  /** The session, and the slot of its log, with whose transcript this one begins. */
+  source: { session: string; at?: number } | null = null;
   private lastSlot: number | undefined;
   readonly calls = new Map<string, CallRow>();
   readonly gates = new Map<string, GateRow>();
@@ -269,6 +271,9 @@ export class SessionView {
       (data.parent as { session?: string; session_id?: string } | undefined)?.session ??
         (data.parent as { session_id?: string } | undefined)?.session_id,
     );
+    const source = data.resume_from as { session_id?: unknown; at?: unknown } | undefined;
+    if (typeof source?.session_id === "string")
+      this.source = { session: source.session_id, at: typeof source.at === "number" ? source.at : undefined };
     this.features = data.features ?? null;
     this.settings = data;
     this.started = at.time;

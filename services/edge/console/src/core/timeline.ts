@@ -30,6 +30,8 @@ export interface TimelineTurn {
   start: number;
   end: number;
   stopReason?: string;
+  /** Where people see the trace, if it is sent somewhere. */
+  url?: string;
   bars: Bar[];
 }
 
@@ -91,6 +93,7 @@ export function readTrace(turns: TraceTurn[], now: number, live: LiveFacts): Tim
       traceId: turn.trace_id,
       start,
       end: turn.has_ended ? (root?.end_ms ?? max(ends, start)) : Math.max(now, max(ends, start)),
+      url: turn.url,
       stopReason: root === undefined ? undefined : stringOf(root.attributes["ailoop.stop_reason"]),
       bars,
     };
@@ -119,7 +122,9 @@ function barOf(span: Span, turn: number, workedMs: LiveFacts["workedMs"], canBeO
   const tokens = numberOf(attributes["gen_ai.usage.input_tokens"]);
   const latencyMs = numberOf(attributes["ailoop.latency_ms"]);
   const outcome = stringOf(attributes["ailoop.outcome"]);
-  const isUnfinished = span.error === undefined && (kind === "model" ? latencyMs === undefined : outcome === undefined);
+  // Older edges do not say it.
+  const isUnfinished =
+    span.is_open ?? (span.error === undefined && (kind === "model" ? latencyMs === undefined : outcome === undefined));
   return {
     key: span.id,
     kind,
@@ -129,7 +134,7 @@ function barOf(span: Span, turn: number, workedMs: LiveFacts["workedMs"], canBeO
     start: span.start_ms,
     end: span.end_ms,
     isOpen: canBeOpen && kind !== "gate" && isUnfinished,
-    workedMs: kind === "model" ? latencyMs : call === undefined ? undefined : workedMs(call),
+    workedMs: latencyMs ?? (kind === "model" || call === undefined ? undefined : workedMs(call)),
     attempt: numberOf(attributes["ailoop.attempt"]) ?? 1,
     error: span.error,
     outcome,

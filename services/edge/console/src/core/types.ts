@@ -119,6 +119,20 @@ export interface Model {
   context_window: number | null;
   max_output: number | null;
   is_default: boolean;
+  /** The provider's name for it. */
+  upstream?: string;
+  /** Limits of its provider, for all models there. */
+  requests_per_minute?: number;
+  tokens_per_minute?: number;
+}
+
+/** A model that failed lately, as a gateway sees it. */
+export interface ModelHealth {
+  provider: string;
+  model: string;
+  failures: number;
+  last_failure: string;
+  open_until?: string;
 }
 
 export interface Tool {
@@ -149,6 +163,44 @@ export interface Stats {
   spent: Spent;
 }
 
+/** Sessions that started in one interval. */
+export interface IntervalStats {
+  start: string;
+  sessions: number;
+  failed: number;
+  spent: Spent;
+}
+
+/** What the credential of this page grants. */
+export interface Caller {
+  subject: string;
+  tenant: string;
+  scopes: string[];
+  agents?: string[];
+  methods: string[];
+}
+
+/** A process that serves a tool, as it describes itself. */
+export interface ToolReplica {
+  tool: string;
+  instance: string;
+  version: string;
+  started?: string;
+  calls: number;
+  errors: number;
+  average_ms?: number;
+  last_error?: string;
+}
+
+/** A call of a tool outside of a session; without `result` it waits for an approval. */
+export interface TriedTool {
+  tool: string;
+  arguments: unknown;
+  arguments_sha256: string;
+  needs_approval: boolean;
+  result?: { outcome: string; content: string; code?: string; duration_ms: number };
+}
+
 export interface Budget {
   budget: string;
   agent?: string;
@@ -169,6 +221,7 @@ export interface Span {
   name: string;
   start_ms: number;
   end_ms: number;
+  is_open?: boolean;
   attributes: Record<string, unknown>;
   error?: string;
 }
@@ -178,6 +231,7 @@ export interface TraceTurn {
   trace_id: string;
   has_ended: boolean;
   is_sampled: boolean;
+  url?: string;
   spans: Span[];
 }
 
@@ -237,6 +291,7 @@ export interface Replica {
   waiting_for: string[];
   warnings: string[];
   work: Record<string, { running: number; max: number }>;
+  models?: ModelHealth[];
 }
 
 export interface QueueStatus {

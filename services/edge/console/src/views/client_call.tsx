@@ -1,6 +1,7 @@
 // A call that waits for a client: anybody who may run sessions can answer it by hand.
 
 import { useState } from "preact/hooks";
+import { can } from "../core/caller.ts";
 import { command } from "../core/connection.ts";
 import { formatAge, formatTime } from "../core/format.ts";
 import { clock } from "../core/poll.ts";
@@ -60,7 +61,7 @@ export function ClientCallCard({
         </Field>
       )}
       <div class="gate-actions">
-        {!isOpen && <Button onClick={() => setOpen(true)}>Answer by hand …</Button>}
+        {!isOpen && can("session.answer_call") && <Button onClick={() => setOpen(true)}>Answer by hand …</Button>}
         {isOpen && (
           <Button kind="good" onClick={() => answer("ok")}>
             Send the result

@@ -1,11 +1,13 @@
 // Below a conversation: what the session waits for, and the box for messages.
 
 import { useState } from "preact/hooks";
+import { can } from "../core/caller.ts";
 import { newId, rpc } from "../core/connection.ts";
 import type { SessionView } from "../core/fold.ts";
 import { plural } from "../core/format.ts";
 import { clock, usePoll } from "../core/poll.ts";
 import type { Description } from "../core/types.ts";
+import { type Attached, AttachButton, Attachments, messageContent, useImages } from "../ui/images.tsx";
 import { Age, Button } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 
@@ -56,41 +58,54 @@ const MODES: [Mode, string, string][] = [
 interface Outgoing {
   id: string;
   text: string;
+  images: Attached[];
   error?: string;
 }
 
 export function Composer({ id, view, onFork }: { id: string; view: SessionView; onFork: () => void }) {
   const [text, setText] = useState("");
   const [mode, setMode] = useState<Mode>("steer");
+  const images = useImages();
   const [outgoing, setOutgoing] = useState<Outgoing[]>([]);
   const isBusy = view.phase === "running" || view.phase === "paused";
   const arrived = new Set(view.rows.flatMap((row) => (row.kind === "user" ? [row.id] : [])));
   const waiting = outgoing.filter((message) => !arrived.has(message.id));
   const send = () => {
     const words = text.trim();
-    if (words === "") return;
-    const message: Outgoing = { id: newId(), text: words };
+    if (words === "" && images.list.length === 0) return;
+    const message: Outgoing = { id: newId(), text: words, images: images.list };
     setOutgoing([...waiting, message]);
     setText("");
-    rpc.call("session.send", { session_id: id, command_id: message.id, text: words, mode }).catch((error: Error) => {
+    images.clear();
+    const content = messageContent(words, message.images);
+    rpc.call("session.send", { session_id: id, command_id: message.id, content, mode }).catch((error: Error) => {
       setOutgoing((list) =>
         list.map((other) => (other.id === message.id ? { ...other, error: error.message } : other)),
       );
     });
   };
-  if (view.phase === "ended") {
+  if (view.phase === "ended" || !can("session.send")) {
     return (
       <div class="composer composer-ended">
-        <span class="muted">This session has ended.</span>
-        <Button kind="primary" icon="fork" onClick={onFork}>
-          Go on in a fork
-        </Button>
+        <span class="muted">
+          {view.phase === "ended" ? "This session has ended." : "Your key may watch, and not write."}
+        </span>
+        {can("session.start") && (
+          <Button kind="primary" icon="fork" onClick={onFork}>
+            Go on in a fork
+          </Button>
+        )}
       </div>
     );
   }
   return (
     <form
       class="composer"
+      onDragOver={(event) => event.preventDefault()}
+      onDrop={(event) => {
+        event.preventDefault();
+        images.take(event.dataTransfer);
+      }}
       onSubmit={(event) => {
         event.preventDefault();
         send();
@@ -104,12 +119,14 @@ export function Composer({ id, view, onFork }: { id: string; view: SessionView; 
               ? "Waits: "
               : "Sending: "}
           <Visible text={message.text.slice(0, 200)} isProse />
+          {message.images.length > 0 && ` (${plural(message.images.length, "image")})`}
           {message.error && (
             <button
               type="button"
               class="link"
               onClick={() => {
                 setText(message.text);
+                images.restore(message.images);
                 setOutgoing(waiting.filter((other) => other !== message));
               }}
             >
@@ -118,6 +135,7 @@ export function Composer({ id, view, onFork }: { id: string; view: SessionView; 
           )}
         </p>
       ))}
+      <Attachments images={images} />
       <textarea
         id="message"
         aria-label="Message"
@@ -125,6 +143,9 @@ export function Composer({ id, view, onFork }: { id: string; view: SessionView; 
         rows={Math.min(8, Math.max(1, text.split("\n").length))}
         value={text}
         onInput={(event) => setText(event.currentTarget.value)}
+        onPaste={(event) => {
+          if (images.take(event.clipboardData)) event.preventDefault();
+        }}
         onKeyDown={(event) => {
           if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
           event.preventDefault();
@@ -147,8 +168,9 @@ export function Composer({ id, view, onFork }: { id: string; view: SessionView; 
             ))}
           </div>
         )}
+        <AttachButton images={images} />
         <span class="hint">Enter sends, Shift+Enter is a new line</span>
-        <Button type="submit" kind="primary" icon="send" isDisabled={text.trim() === ""}>
+        <Button type="submit" kind="primary" icon="send" isDisabled={text.trim() === "" && images.list.length === 0}>
           Send
         </Button>
       </div>

@@ -2,6 +2,7 @@
 
 import { createContext } from "preact";
 import { useContext, useMemo, useRef, useState } from "preact/hooks";
+import { can } from "../core/caller.ts";
 import { rpc } from "../core/connection.ts";
 import type {
   CallRow,
@@ -67,6 +68,8 @@ interface Props {
   onTest: Shared["onTest"];
   rows: Row[];
   selected?: string;
+  /** Rows of later slots are dimmed. */
+  until?: number;
 }
 
 /** More calls of one reply are one line, which opens. */
@@ -114,7 +117,7 @@ export function conversationRows(view: SessionView, open: Set<string>): Row[] {
 }
 
 export function Conversation(props: Props) {
-  const { session, view, handle, open, onToggle, exact, onFork, onRerun, onTest, rows, selected } = props;
+  const { session, view, handle, open, onToggle, exact, onFork, onRerun, onTest, rows, selected, until } = props;
   const shared = { session, view, open, toggle: onToggle, exact, onFork, onRerun, onTest };
   return (
     <Context.Provider value={shared}>
@@ -131,7 +134,7 @@ export function Conversation(props: Props) {
           const row = rows[index];
           return (
             row && (
-              <div class={row.key === selected ? "is-selected" : ""}>
+              <div class={classOf(row, selected, until)}>
                 <RowView row={row} rev={row.rev} />
               </div>
             )
@@ -140,6 +143,11 @@ export function Conversation(props: Props) {
       />
     </Context.Provider>
   );
+}
+
+function classOf(row: Row, selected: string | undefined, until: number | undefined): string {
+  const isAfter = until !== undefined && (row.slot === undefined || row.slot > until);
+  return [row.key === selected ? "is-selected" : "", isAfter ? "is-after" : ""].filter(Boolean).join(" ");
 }
 
 function estimate(row: Row | undefined): number {
@@ -172,7 +180,7 @@ function RowView({ row }: { row: Row; rev: number }) {
 function User({ row }: { row: UserRow }) {
   const { onRerun, view } = useShared();
   // Before the first message of a fork, there is no slot to begin from.
-  const canRerun = row.slot !== undefined && (row.slot > 0 || !view.hasTranscript);
+  const canRerun = can("session.start") && row.slot !== undefined && (row.slot > 0 || !view.hasTranscript);
   return (
     <article class="row-user" aria-label="Message">
       <header class="row-head">
@@ -223,6 +231,7 @@ function Clipped({ text, rowKey, children }: { text: string; rowKey: string; chi
 
 function Reply({ row }: { row: ReplyRow }) {
   const { onFork, onTest } = useShared();
+  const canStart = can("session.start");
   const isSilent = row.text === "" && row.partials.length === 0;
   return (
     <article class="row-reply" aria-label={`Step ${row.step}`} aria-busy={row.isStreaming}>
@@ -248,7 +257,7 @@ function Reply({ row }: { row: ReplyRow }) {
             )}
           </>
         )}
-        {row.slot !== undefined && (
+        {row.slot !== undefined && canStart && (
           <button
             type="button"
             class="link row-action"

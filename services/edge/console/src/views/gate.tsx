@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { can } from "../core/caller.ts";
 import { command, rpc } from "../core/connection.ts";
 import { formatAge, formatTime, words } from "../core/format.ts";
 import { parseJson, prettyJson } from "../core/json.ts";
@@ -64,7 +65,7 @@ export function GateCard({ gate: given, before, isSelected = false, onAnswered, 
   const isReady = !gate.isShortened;
   const card = useRef<HTMLElement>(null);
   const press = (selector: string) => card.current?.querySelector<HTMLElement>(selector)?.click();
-  const hasKeys = isSelected && mode === "" && gate.kind !== "question";
+  const hasKeys = isSelected && can("session.answer") && mode === "" && gate.kind !== "question";
   useKeys(
     hasKeys
       ? [
@@ -86,7 +87,7 @@ export function GateCard({ gate: given, before, isSelected = false, onAnswered, 
         {head}
         <Expiry at={gate.expires} onExpiry={gate.onExpiry} />
       </header>
-      {gate.kind === "question" ? (
+      {gate.kind === "question" && can("session.answer") ? (
         <Question gate={gate} answer={answer} />
       ) : (
         <>
@@ -122,8 +123,9 @@ export function GateCard({ gate: given, before, isSelected = false, onAnswered, 
               <input value={note} autoFocus onInput={(event) => setNote(event.currentTarget.value)} />
             </Field>
           )}
+          {!can("session.answer") && <p class="muted">Your key may not answer: it needs the scope approve.</p>}
           <div class="gate-actions">
-            {mode === "" && (
+            {can("session.answer") && mode === "" && (
               <>
                 <Button kind="good" icon="check" isDisabled={!isReady} onClick={() => answer({ decision: "approve" })}>
                   {approveText(gate.kind)}

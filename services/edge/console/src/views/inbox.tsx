@@ -1,11 +1,11 @@
 // What waits for a person, the most urgent first, and the calls that wait for a client.
 
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { rpc } from "../core/connection.ts";
 import { useKeys } from "../core/keys.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links } from "../core/route.ts";
-import type { ClientCall, OfSession, OpenGate } from "../core/types.ts";
+import type { ClientCall, OfSession, OpenGate, SessionSummary } from "../core/types.ts";
 import { Empty, PageHead, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 import { ClientCallCard } from "./client_call.tsx";
@@ -13,6 +13,8 @@ import { GateCard, gateInfo } from "./gate.tsx";
 
 const POLL_MS = 2000;
 const SHOWN_MAX = 200;
+/** Turns in which the call before is looked for. */
+const TURNS_BACK = 20;
 
 export function InboxView() {
   const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: SHOWN_MAX }, POLL_MS);
@@ -103,17 +105,25 @@ function Request({
   isSelected: boolean;
   onAnswered: () => void;
 }) {
+  // `null`: not looked for; `undefined`: there is none.
   const [before, setBefore] = useState<string | undefined | null>(null);
   const compare = async () => {
+    const { turn } = await rpc.call<SessionSummary>("session.get", { session_id: gate.session_id });
     const { turns } = await rpc.call<TranscriptTurns>("session.transcript", {
       session_id: gate.session_id,
-      limit: 1000,
+      after: Math.max(0, turn - TURNS_BACK),
+      limit: TURNS_BACK,
     });
     const calls = turns.flatMap((turn) => turn.messages.flatMap((message) => message.tool_calls ?? []));
     const index = calls.findIndex((call) => call.id === gate.gate);
     const earlier = calls.slice(0, index < 0 ? calls.length : index).filter((call) => call.tool === gate.tool);
     setBefore(earlier.at(-1)?.arguments);
   };
+  // The selected request is compared at once: it is the one that is answered next.
+  const isCompared = isSelected && gate.kind === "approval";
+  useEffect(() => {
+    if (isCompared && before === null) void compare().catch(() => setBefore(undefined));
+  }, [isCompared]);
   return (
     <GateCard
       gate={gateInfo(gate.session_id, gate)}
@@ -128,7 +138,9 @@ function Request({
               compare with the call before
             </button>
           )}
-          {before === undefined && <span class="muted">no earlier call of this tool</span>}
+          {before === undefined && (
+            <span class="muted">no call of this tool before, in the last {TURNS_BACK} turns</span>
+          )}
         </>
       }
     />

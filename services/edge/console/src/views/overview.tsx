@@ -1,119 +1,168 @@
 // What runs, what waits for whom, what failed, and what it costs.
 
-import { useMemo } from "preact/hooks";
-import { isForbidden } from "../core/connection.ts";
-import { formatBytes, formatCount, formatMoney, plural, words } from "../core/format.ts";
-import { usePoll } from "../core/poll.ts";
-import { links } from "../core/route.ts";
-import type { Budget, FleetStatus, OfSession, OpenGate, SessionSummary, Stats } from "../core/types.ts";
+import { useEffect, useMemo } from "preact/hooks";
+import { can } from "../core/caller.ts";
+import { connection, isForbidden } from "../core/connection.ts";
+import { formatBytes, formatCount, formatDuration, formatMoney, plural, words } from "../core/format.ts";
+import { clock, usePoll } from "../core/poll.ts";
+import { links, route, setQuery } from "../core/route.ts";
+import { byName, measure, percentilesOf, sample } from "../core/sample.ts";
+import type { Budget, FleetStatus, IntervalStats, OfSession, OpenGate, SessionSummary, Stats } from "../core/types.ts";
+import { Range, Shares, TimeBars } from "../ui/chart.tsx";
 import { Age, Badge, Empty, gateVerb, isFailure, Meter, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
+import { Source } from "./conversation.tsx";
 
 const POLL_MS = 4000;
-const DAY_MS = 86_400_000;
-const HOURS = 24;
+const STATS_MS = 10_000;
+const LISTED_MAX = 6;
+
+/** Times that are looked back on: how long, in intervals of how many seconds. */
+const RANGES = [
+  { id: "1h", text: "last hour", seconds: 3600, interval: 120, each: "2 minutes" },
+  { id: "24h", text: "last 24 hours", seconds: 86_400, interval: 3600, each: "an hour" },
+  { id: "7d", text: "last 7 days", seconds: 604_800, interval: 21_600, each: "6 hours" },
+  { id: "30d", text: "last 30 days", seconds: 2_592_000, interval: 86_400, each: "a day" },
+] as const;
+
+interface Listed {
+  sessions: SessionSummary[];
+  total?: number;
+}
 
 export function OverviewView() {
-  const since = useMemo(() => new Date(Math.floor((Date.now() - DAY_MS) / 60_000) * 60_000).toISOString(), []);
-  const recent = usePoll<{ sessions: SessionSummary[] }>("session.list", { since, limit: 1000 }, POLL_MS);
+  const asked = route.value.query.get("range");
+  const range = RANGES.find((other) => other.id === asked) ?? RANGES[1];
+  // In steps of a minute, so that the requests do not change with every poll.
+  const minute = Math.floor(clock.value / 60_000);
+  const since = useMemo(() => new Date(minute * 60_000 - range.seconds * 1000).toISOString(), [range, minute]);
+  const list = (filter: Record<string, unknown>) => ({ since, limit: LISTED_MAX, has_total: true, ...filter });
+  const all = usePoll<Listed>("session.list", list({ limit: 1 }), POLL_MS);
+  // Of the sessions that run, some wait for somebody: they are counted apart.
+  const active = usePoll<Listed>("session.list", list({ phase: "running", since: undefined, limit: 50 }), POLL_MS);
+  const held = usePoll<Listed>(
+    "session.list",
+    list({ phase: "running", is_waiting: true, since: undefined, limit: 1 }),
+    POLL_MS,
+  );
+  const failed = usePoll<Listed>("session.list", list({ is_failed: true }), POLL_MS);
+  const waiting = usePoll<Listed>("session.list", list({ is_waiting: true, since: undefined, limit: 1 }), POLL_MS);
   const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: 100 }, POLL_MS);
-  const stats = usePoll<{ stats: Stats[] }>("session.stats", { since }, 10_000);
-  const budgets = usePoll<{ budgets: Budget[] }>("budgets.list", {}, 10_000);
-  const fleet = usePoll<FleetStatus>("fleet.status", {}, 10_000);
-  const sessions = recent.data?.sessions ?? [];
-  const running = sessions.filter(
-    (session) => session.phase === "running" && !session.gates?.length && !session.client_calls?.length,
+  const { interval } = range;
+  const stats = usePoll<{ stats: Stats[]; intervals?: IntervalStats[] }>(
+    "session.stats",
+    { since, interval },
+    STATS_MS,
   );
-  const failed = sessions.filter((session) => isFailure(session.stop_reason ?? ""));
-  const spent = (stats.data?.stats ?? []).reduce((sum, line) => sum + line.spent.cost_usd, 0);
-  const tokens = (stats.data?.stats ?? []).reduce(
-    (sum, line) => sum + line.spent.usage.input + line.spent.usage.output,
-    0,
-  );
+  const budgets = usePoll<{ budgets: Budget[] }>("budgets.list", can("budgets.list") ? {} : null, STATS_MS);
+  const fleet = usePoll<FleetStatus>("fleet.status", can("fleet.status") ? {} : null, STATS_MS);
+  const lines = stats.data?.stats ?? [];
+  const spent = lines.reduce((sum, line) => sum + line.spent.cost_usd, 0);
+  const tokens = lines.reduce((sum, line) => sum + line.spent.usage.input + line.spent.usage.output, 0);
   const open = gates.data?.gates ?? [];
+  const runningCount = Math.max(0, (active.data?.total ?? 0) - (held.data?.total ?? 0));
+  const running = (active.data?.sessions ?? []).filter(
+    (session) => !session.gates?.length && !session.client_calls?.length,
+  );
+  const hasSessions = (all.data?.total ?? 1) > 0;
   return (
     <div class="page">
-      <PageHead title="Overview" sub="The last 24 hours">
-        <a class="button button-primary" href={links.start()}>
-          New session
-        </a>
+      <PageHead title="Overview" sub={`The ${range.text}`}>
+        <div class="modes" role="radiogroup" aria-label="Time">
+          {RANGES.map(({ id, text }) => (
+            <button
+              type="button"
+              role="radio"
+              aria-checked={id === range.id}
+              title={text}
+              onClick={() => setQuery({ range: id === "24h" ? undefined : id })}
+            >
+              {id}
+            </button>
+          ))}
+        </div>
+        {can("session.start") && (
+          <a class="button button-primary" href={links.start()}>
+            New session
+          </a>
+        )}
       </PageHead>
-      {recent.error && <Problem error={recent.error} />}
+      {all.error && <Problem error={all.error} />}
       <div class="tiles">
-        <Tile name="Running" value={String(running.length)} href={links.sessions({ phase: "running" })} />
         <Tile
-          name="Wait for a person"
-          value={String(open.length)}
-          href={links.inbox()}
-          tone={open.length > 0 ? "wait" : undefined}
+          name="Running"
+          value={active.data ? String(runningCount) : "–"}
+          href={links.sessions({ phase: "running" })}
+        />
+        <Tile
+          name="Wait for somebody"
+          value={totalOf(waiting.data)}
+          href={links.sessions({ result: "waiting" })}
+          tone={(waiting.data?.total ?? 0) > 0 ? "wait" : undefined}
         />
         <Tile
           name="Failed"
-          value={String(failed.length)}
-          href={links.sessions({ result: "failed", since: "24h" })}
-          tone={failed.length > 0 ? "bad" : undefined}
+          value={totalOf(failed.data)}
+          href={links.sessions({ result: "failed", since: range.id })}
+          tone={(failed.data?.total ?? 0) > 0 ? "bad" : undefined}
         />
-        <Tile
-          name="Sessions"
-          value={sessions.length >= 1000 ? "1,000+" : String(sessions.length)}
-          href={links.sessions({ since: "24h" })}
-        />
+        <Tile name="Sessions" value={totalOf(all.data)} href={links.sessions({ since: range.id })} />
         <Tile name="Spent" value={formatMoney(spent)} />
         <Tile name="Tokens" value={formatCount(tokens)} />
       </div>
+      <Attention gates={open} budgets={budgets.data?.budgets ?? []} fleet={fleet.data} />
+      {hasSessions && (
+        <div class="charts">
+          <section class="section" aria-label="Spend">
+            <h2>Spend</h2>
+            <div class="card pad">
+              <Spend intervals={stats.data?.intervals ?? []} range={range} />
+            </div>
+          </section>
+          <section class="section" aria-label="Sessions by time">
+            <h2>Sessions</h2>
+            <div class="card pad">
+              <Started intervals={stats.data?.intervals ?? []} range={range} />
+            </div>
+          </section>
+          <section class="section" aria-label="Decisions">
+            <h2>What decided after each reply</h2>
+            <div class="card pad">
+              <DecisionShares stats={lines} />
+              <h3>How turns ended</h3>
+              <EndShares stats={lines} />
+            </div>
+          </section>
+          <section class="section" aria-label="Latency">
+            <h2>Time of calls</h2>
+            <div class="card pad">
+              <Latency />
+            </div>
+          </section>
+        </div>
+      )}
       <div class="columns">
-        <section class="section">
-          <h2>Needs a person now</h2>
-          <div class="card">
-            {open.length === 0 ? (
-              <p class="pad muted">Nobody waits for you.</p>
-            ) : (
-              <ul class="rows">
-                {open.slice(0, 8).map((gate) => (
-                  <li>
-                    <Badge tone="wait">{gateVerb(gate.kind)}</Badge>
-                    <a class="grow" href={links.inbox()}>
-                      {gate.tool ?? ""}{" "}
-                      <span class="muted">
-                        <Visible text={gate.title.slice(0, 100)} isProse />
-                      </span>
-                    </a>
-                    <span class="muted">{gate.agent}</span>
-                  </li>
-                ))}
-              </ul>
-            )}
-          </div>
-        </section>
         <SessionsCard title="Running" sessions={running} none="Nothing runs." />
-        <SessionsCard title="Failed last" sessions={failed} none="No turn failed." />
-        <section class="section">
-          <h2>Sessions by hour</h2>
-          <div class="card pad">
-            <HourChart sessions={sessions} />
-          </div>
-        </section>
+        <SessionsCard title="Failed last" sessions={failed.data?.sessions ?? []} none="No turn failed." />
         <section class="section">
           <h2>Agents and models</h2>
           <div class="card table-scroll">
-            {stats.data && stats.data.stats.length > 0 ? (
-              <StatsTable stats={stats.data.stats} />
-            ) : (
-              <p class="pad muted">No turns yet.</p>
-            )}
+            {lines.length > 0 ? <StatsTable stats={lines} /> : <p class="pad muted">No turns yet.</p>}
           </div>
         </section>
-        <section class="section">
-          <h2>Budgets</h2>
-          <div class="card">
-            {budgets.data?.budgets.length ? (
-              budgets.data.budgets.map((budget) => <BudgetLine budget={budget} />)
-            ) : (
-              <p class="pad muted">{budgets.error ? "They cannot be read now." : "No budget is configured."}</p>
-            )}
-          </div>
-        </section>
-        {!isForbidden(fleet.error) && (
+        {can("budgets.list") && (
+          <section class="section">
+            <h2>Budgets</h2>
+            <div class="card">
+              {budgets.data?.budgets.length ? (
+                budgets.data.budgets.map((budget) => <BudgetLine budget={budget} />)
+              ) : (
+                <p class="pad muted">{budgets.error ? "They cannot be read now." : "No budget is configured."}</p>
+              )}
+            </div>
+          </section>
+        )}
+        {can("fleet.status") && !isForbidden(fleet.error) && (
           <section class="section">
             <h2>Health</h2>
             <div class="card">
@@ -126,13 +175,90 @@ export function OverviewView() {
           </section>
         )}
       </div>
-      {sessions.length === 0 && !recent.isLoading && (
-        <Empty title="No sessions in the last 24 hours">
+      {!hasSessions && (
+        <Empty title={`No sessions in the ${range.text}`}>
           Start one in the <a href={links.start()}>playground</a>.
         </Empty>
       )}
     </div>
   );
+}
+
+/** Share of a budget from which a person should know. */
+const BUDGET_SHARE_HIGH = 0.9;
+
+/** What a person should look at, and where. */
+function Attention({
+  gates,
+  budgets,
+  fleet,
+}: {
+  gates: (OpenGate & OfSession)[];
+  budgets: Budget[];
+  fleet: FleetStatus | undefined;
+}) {
+  const spent = budgets.filter((budget) => shareOf(budget) >= BUDGET_SHARE_HIGH);
+  const letters = fleet?.dead_letters ?? 0;
+  const isQuiet = gates.length === 0 && spent.length === 0 && letters === 0;
+  return (
+    <section class="section" aria-label="Needs a person now">
+      <h2>Needs a person now</h2>
+      <div class="card">
+        {isQuiet ? (
+          <p class="pad muted">Nothing. Nobody waits for you.</p>
+        ) : (
+          <ul class="rows">
+            {gates.slice(0, LISTED_MAX).map((gate) => (
+              <li>
+                <Badge tone="wait">{gateVerb(gate.kind)}</Badge>
+                <a class="grow" href={links.inbox()}>
+                  {gate.tool ?? ""}{" "}
+                  <span class="muted">
+                    <Visible text={gate.title.slice(0, 100)} isProse />
+                  </span>
+                </a>
+                <span class="muted">
+                  {gate.agent}, <Age at={gate.expires} /> left
+                </span>
+              </li>
+            ))}
+            {gates.length > LISTED_MAX && (
+              <li>
+                <a class="grow" href={links.inbox()}>
+                  {gates.length - LISTED_MAX} more
+                </a>
+              </li>
+            )}
+            {spent.map((budget) => (
+              <li>
+                <Badge tone="bad">budget</Badge>
+                <span class="grow">
+                  {Math.round(shareOf(budget) * 100)} % of <code>{budget.budget}</code> are spent
+                </span>
+                <span class="muted">
+                  ends in <Age at={budget.ends} />
+                </span>
+              </li>
+            ))}
+            {letters > 0 && (
+              <li>
+                <Badge tone="bad">dead letters</Badge>
+                <a class="grow" href={links.view("dead")}>
+                  {plural(letters, "message")} that were given up
+                </a>
+              </li>
+            )}
+          </ul>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function shareOf(budget: Budget): number {
+  const usd = budget.usd_max ?? 0;
+  const tokens = budget.tokens_max ?? 0;
+  return Math.max(usd > 0 ? budget.usd_spent / usd : 0, tokens > 0 ? budget.tokens_spent / tokens : 0);
 }
 
 function Tile({ name, value, href, tone }: { name: string; value: string; href?: string; tone?: "wait" | "bad" }) {
@@ -181,50 +307,154 @@ function SessionsCard({ title, sessions, none }: { title: string; sessions: Sess
   );
 }
 
-/** Bars by hour, with a table of the same numbers for those who do not see them. */
-function HourChart({ sessions }: { sessions: SessionSummary[] }) {
-  const hours = useMemo(() => {
-    const now = Date.now();
-    const found = Array.from({ length: HOURS }, () => ({ all: 0, failed: 0 }));
-    for (const session of sessions) {
-      const ago = Math.floor((now - Date.parse(session.started)) / 3_600_000);
-      const hour = found[HOURS - 1 - ago];
-      if (hour === undefined) continue;
-      hour.all += 1;
-      if (isFailure(session.stop_reason ?? "")) hour.failed += 1;
-    }
-    return found;
-  }, [sessions]);
-  const most = Math.max(1, ...hours.map((hour) => hour.all));
-  const failed = hours.reduce((sum, hour) => sum + hour.failed, 0);
+type TimeRange = (typeof RANGES)[number];
+
+function totalOf(list: Listed | undefined): string {
+  return list === undefined ? "–" : (list.total ?? list.sessions.length).toLocaleString("en");
+}
+
+/** When an interval began: the day where it is long, the time where it is short. */
+function intervalName(start: string, range: TimeRange): string {
+  const date = new Date(start);
+  const day = date.toLocaleDateString(undefined, { weekday: "short", day: "numeric", month: "short" });
+  const time = date.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+  return range.interval >= 86_400 ? day : range.interval > 3600 ? `${day}, ${time}` : time;
+}
+
+function Spend({ intervals, range }: { intervals: IntervalStats[]; range: TimeRange }) {
+  const total = intervals.reduce((sum, one) => sum + one.spent.cost_usd, 0);
+  const most = Math.max(0, ...intervals.map((one) => one.spent.cost_usd));
   return (
-    <figure>
-      <svg
-        class="chart"
-        viewBox="0 0 480 96"
-        preserveAspectRatio="none"
-        role="img"
-        aria-label={`Sessions by hour: ${plural(sessions.length, "session")}, of which ${failed} failed, at most ${most} in an hour`}
-      >
-        {hours.map((hour, index) => {
-          const height = (hour.all / most) * 90;
-          const bad = (hour.failed / most) * 90;
-          return (
-            <>
-              <rect x={index * 20 + 2} width="16" y={96 - Math.max(1, height)} height={Math.max(1, height)} />
-              {bad > 0 && <rect class="chart-bad" x={index * 20 + 2} width="16" y={96 - bad} height={bad} />}
-            </>
-          );
-        })}
-      </svg>
-      <figcaption class="chart-labels">
-        <span>24 hours ago</span>
-        <span>
-          at most {most} in an hour{failed > 0 && `, ${failed} failed`}
-        </span>
-        <span>now</span>
-      </figcaption>
-    </figure>
+    <>
+      <TimeBars
+        label="Spend"
+        from={`${range.id} ago`}
+        summary={`${formatMoney(total)}, at most ${formatMoney(most)} in ${range.each}`}
+        bars={intervals.map((one) => ({
+          start: Date.parse(one.start),
+          value: one.spent.cost_usd,
+          text: `${intervalName(one.start, range)}: ${formatMoney(one.spent.cost_usd)}`,
+        }))}
+      />
+      <p class="hint">What a session cost is counted when it began.</p>
+    </>
+  );
+}
+
+function Started({ intervals, range }: { intervals: IntervalStats[]; range: TimeRange }) {
+  const failed = intervals.reduce((sum, one) => sum + one.failed, 0);
+  const count = intervals.reduce((sum, one) => sum + one.sessions, 0);
+  const inWords = (sessions: number, bad: number) => plural(sessions, "session") + (bad > 0 ? `, ${bad} failed` : "");
+  return (
+    <>
+      <TimeBars
+        label="Sessions"
+        from={`${range.id} ago`}
+        summary={inWords(count, failed)}
+        bars={intervals.map((one) => ({
+          start: Date.parse(one.start),
+          value: one.sessions,
+          bad: one.failed,
+          text: `${intervalName(one.start, range)}: ${inWords(one.sessions, one.failed)}`,
+        }))}
+      />
+      <p class="hint">Red: the last turn failed or ended at a limit.</p>
+    </>
+  );
+}
+
+function DecisionShares({ stats }: { stats: Stats[] }) {
+  const counts = new Map<string, number>();
+  for (const line of stats)
+    for (const [source, count] of Object.entries(line.decisions)) counts.set(source, (counts.get(source) ?? 0) + count);
+  if (counts.size === 0) return <p class="muted">No turn has ended yet.</p>;
+  return (
+    <Shares
+      noun="Decisions by source"
+      parts={[...counts].map(([source, value]) => ({ name: <Source source={source} />, value }))}
+    />
+  );
+}
+
+function EndShares({ stats }: { stats: Stats[] }) {
+  const counts = new Map<string, number>();
+  for (const line of stats)
+    for (const [reason, count] of Object.entries(line.stop_reasons))
+      counts.set(reason, (counts.get(reason) ?? 0) + count);
+  if (counts.size === 0) return null;
+  return (
+    <Shares
+      noun="Turns by how they ended"
+      parts={[...counts].map(([reason, value]) => ({
+        name: <span class={isFailure(reason) ? "bad-text" : ""}>{words(reason)}</span>,
+        value,
+        isBad: isFailure(reason),
+      }))}
+    />
+  );
+}
+
+/** Percentiles of a sample: the newest sessions, of whatever time. */
+function Latency() {
+  const isOpen = connection.value.kind === "open";
+  useEffect(() => {
+    if (isOpen) void measure().catch(() => {});
+  }, [isOpen]);
+  const found = sample.value;
+  if (found === null) return <p class="muted">Reading the newest traces …</p>;
+  if (found.calls.length === 0) return <p class="muted">No call has ended yet.</p>;
+  const rows = (["model", "tool"] as const).flatMap((kind) =>
+    [...byName(found.calls, kind)]
+      .map(([name, calls]) => ({ kind, name, ...percentilesOf(calls) }))
+      .sort((a, b) => b.count - a.count)
+      .slice(0, LISTED_MAX),
+  );
+  const most = Math.max(...rows.map((row) => row.p95));
+  return (
+    <>
+      <table class="plain latency">
+        <thead>
+          <tr>
+            <th scope="col">Model or tool</th>
+            <th scope="col" class="number">
+              Calls
+            </th>
+            <th scope="col">
+              <span class="sr-only">Range</span>
+            </th>
+            <th scope="col" class="number" title="Half of the calls took at most this long">
+              50 %
+            </th>
+            <th scope="col" class="number" title="95 of 100 calls took at most this long">
+              95 %
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr>
+              <td>
+                <i class={`swatch bar-${row.kind}`} aria-hidden="true" /> <code>{row.name}</code>
+                {row.failed > 0 && <span class="bad-text"> {row.failed} failed</span>}
+              </td>
+              <td class="number">{row.count}</td>
+              <td>
+                <Range p50={row.p50} p95={row.p95} most={most} />
+              </td>
+              <td class="number">{formatDuration(row.p50)}</td>
+              <td class="number">{formatDuration(row.p95)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p class="hint">
+        {plural(found.calls.length, "call")} of the newest {plural(found.sessions, "session")}, with the time in queues,{" "}
+        <Age at={new Date(found.at).toISOString()} /> ago.{" "}
+        <button type="button" class="link" onClick={() => void measure(true).catch(() => {})}>
+          measure again
+        </button>
+      </p>
+    </>
   );
 }
 
@@ -277,7 +507,7 @@ export function StatsTable({ stats }: { stats: Stats[] }) {
 function BudgetLine({ budget }: { budget: Budget }) {
   const usd = budget.usd_max ?? 0;
   const tokens = budget.tokens_max ?? 0;
-  const share = Math.max(usd > 0 ? budget.usd_spent / usd : 0, tokens > 0 ? budget.tokens_spent / tokens : 0);
+  const share = shareOf(budget);
   return (
     <div class="card-body">
       <div class="card-head">
@@ -306,6 +536,7 @@ function Health({ fleet }: { fleet: FleetStatus }) {
       (text) => `${replica.replica}: ${text}`,
     ),
   );
+  const failing = fleet.replicas.flatMap((replica) => replica.models ?? []);
   const bytes = fleet.storage.reduce((sum, store) => sum + store.bytes, 0);
   const waiting = fleet.queues.reduce((sum, queue) => sum + queue.waiting, 0);
   return (
@@ -323,6 +554,17 @@ function Health({ fleet }: { fleet: FleetStatus }) {
           <span class="badge-wait">
             <Visible text={text} isProse />
           </span>
+        </li>
+      ))}
+      {failing.slice(0, 5).map((model) => (
+        <li>
+          <Badge tone={model.open_until === undefined ? "wait" : "bad"}>
+            {model.open_until === undefined ? "fails" : "held back"}
+          </Badge>
+          <a class="grow" href={links.view("models")}>
+            {model.provider} / {model.model}
+          </a>
+          <span class="muted">{words(model.last_failure)}</span>
         </li>
       ))}
       <li>

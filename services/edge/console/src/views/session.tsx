@@ -2,6 +2,7 @@
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { can } from "../core/caller.ts";
 import { command, rpc } from "../core/connection.ts";
 import type { ReplyRow, SessionView as View, UserRow } from "../core/fold.ts";
 import { formatCount, formatMoney, plural, shellQuote, shortId } from "../core/format.ts";
@@ -20,10 +21,11 @@ import { Costs, Decisions, Details, PlanPanel } from "./panels.tsx";
 import { Timeline, useTrace } from "./timeline.tsx";
 
 const Slots = lazyPart(() => import("./slots.tsx").then((part) => part.Slots));
+const Tree = lazyPart(() => import("./tree.tsx").then((part) => part.Tree));
 const ReplyTestDialog = lazyPart(() => import("./reply_test.tsx").then((part) => part.ReplyTestDialog));
 const ForkDialog = lazyPart(() => import("./fork.tsx").then((part) => part.ForkDialog));
 
-type Tab = "conversation" | "timeline" | "plan" | "decisions" | "costs" | "state" | "details";
+type Tab = "conversation" | "timeline" | "plan" | "decisions" | "costs" | "tree" | "state" | "details";
 type SideTab = Exclude<Tab, "conversation">;
 
 export function SessionView({ id }: { id: string }) {
@@ -43,6 +45,14 @@ export function SessionView({ id }: { id: string }) {
   const asked = (query.get("tab") ?? "") as Tab | "";
   const tab: Tab =
     asked === "" || (isWide && asked === "conversation") ? (isWide ? "timeline" : "conversation") : asked;
+  // The slider of the state shows where in the conversation its slot is.
+  const at = query.get("at");
+  const until = tab === "state" && at !== null ? Number(at) : undefined;
+  useEffect(() => {
+    if (until === undefined) return;
+    const index = rows.findLastIndex((row) => row.slot !== undefined && row.slot <= until);
+    if (index >= 0) handle.current?.scrollToIndex(index, "end");
+  }, [until]);
   const trace = useTrace(id, view, tab === "timeline");
   const setTab = (next: Tab) => setQuery({ tab: next === (isWide ? "timeline" : "conversation") ? undefined : next });
 
@@ -106,6 +116,7 @@ export function SessionView({ id }: { id: string }) {
     ...(view.plan === null ? [] : [{ id: "plan" as const, text: "Plan" }]),
     { id: "decisions", text: "Decisions", count: view.decisions.size },
     { id: "costs", text: "Costs" },
+    { id: "tree", text: "Tree" },
     { id: "state", text: "State" },
     { id: "details", text: "Details" },
   ];
@@ -124,6 +135,7 @@ export function SessionView({ id }: { id: string }) {
         onRerun={rerun}
         onTest={setTested}
         selected={selected}
+        until={until}
       />
       <StatusLine id={id} view={view} rev={view.rev} />
       <Composer id={id} view={view} onFork={() => setForkAt({})} />
@@ -139,6 +151,8 @@ export function SessionView({ id }: { id: string }) {
         return <Decisions view={view} onSelect={(key) => show(key, false)} />;
       case "costs":
         return <Costs view={view} onSelect={(key) => show(key, false)} />;
+      case "tree":
+        return <Tree id={id} view={view} rev={view.rev} />;
       case "state":
         return <Slots id={id} seq={view.seq} onFork={(slot: number) => setForkAt({ slot })} />;
       case "details":
@@ -216,6 +230,15 @@ function SessionHead({
               </button>
             )}
             {view.parent !== "" && <a href={links.session(view.parent)}>started by {shortId(view.parent)}</a>}
+            {view.source !== null && (
+              <>
+                <a href={links.session(view.source.session, { at: view.source.at?.toString(), tab: "state" })}>
+                  fork of {shortId(view.source.session)}
+                  {view.source.at !== undefined && `, slot ${view.source.at}`}
+                </a>
+                <a href={links.compare(view.source.session, id)}>compare with it</a>
+              </>
+            )}
             <CopyButton text={id} label={shortId(id)} title={`Copy the id ${id}`} />
             <CopyButton text={copyCli} label="copy as command" />
           </div>
@@ -223,6 +246,7 @@ function SessionHead({
       </div>
       <div class="page-actions">
         {!isEnded &&
+          can("session.pause") &&
           (view.phase === "paused" ? (
             <Button kind="primary" icon="start" onClick={() => send("session.resume")}>
               <span data-pause>Resume</span>
@@ -232,7 +256,7 @@ function SessionHead({
               <span data-pause>Pause</span>
             </Button>
           ))}
-        {!isEnded && (
+        {!isEnded && can("session.cancel_turn") && (
           <Button
             isDisabled={view.phase !== "running" && view.phase !== "paused"}
             onClick={() => send("session.cancel_turn")}
@@ -241,14 +265,16 @@ function SessionHead({
             Cancel turn
           </Button>
         )}
-        {!isEnded && (
+        {!isEnded && can("session.stop") && (
           <Button kind="danger" icon="stop" onClick={onStop}>
             Stop
           </Button>
         )}
-        <Button icon="fork" onClick={onFork}>
-          Fork
-        </Button>
+        {can("session.start") && (
+          <Button icon="fork" onClick={onFork}>
+            Fork
+          </Button>
+        )}
         <a class="button" href={links.sessions({ compare: id })}>
           Compare
         </a>

@@ -1,6 +1,7 @@
 // The list of sessions, newest first, with filters that are part of the address.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { caller, can } from "../core/caller.ts";
 import { rpc } from "../core/connection.ts";
 import { formatCount, formatMoney, plural, shortId, words } from "../core/format.ts";
 import { useKeys } from "../core/keys.ts";
@@ -8,7 +9,7 @@ import { usePoll } from "../core/poll.ts";
 import { go, links, route, setQuery } from "../core/route.ts";
 import type { Agent, Model, SessionSummary } from "../core/types.ts";
 import { type ListHandle, VirtualList } from "../ui/list.tsx";
-import { Age, Badge, Button, Empty, isFailure, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
+import { Age, Badge, Button, Empty, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 
 const POLL_MS = 2000;
@@ -30,6 +31,13 @@ const STOP_REASONS = [
   "repetition",
   "no_progress",
 ];
+/** Least cost in dollars. */
+const COSTS: [string, string][] = [
+  ["0.01", "from $0.01"],
+  ["0.1", "from $0.10"],
+  ["1", "from $1"],
+  ["10", "from $10"],
+];
 const SINCE: [string, string, number][] = [
   ["1h", "last hour", 3600],
   ["24h", "last day", 86_400],
@@ -40,6 +48,8 @@ const SINCE: [string, string, number][] = [
 interface Page {
   sessions: SessionSummary[];
   next_cursor?: string;
+  /** Number of all sessions that match. */
+  total?: number;
 }
 
 export function SessionsView() {
@@ -48,11 +58,15 @@ export function SessionsView() {
   const text = useRested(filter("q"), REST_MS);
   const result = filter("result");
   const params = useMemo(() => {
-    const found: Record<string, unknown> = { limit: PAGE };
+    const found: Record<string, unknown> = { limit: PAGE, has_total: true };
     if (text !== "") found.text = text;
     for (const name of ["agent", "model", "phase"]) if (filter(name) !== "") found[name] = filter(name);
-    // `failed` and `waiting` are several reasons: the page picks them itself.
-    if (result !== "" && result !== "failed" && result !== "waiting") found.stop_reason = result;
+    if (result === "failed") found.is_failed = true;
+    else if (result === "waiting") found.is_waiting = true;
+    else if (result !== "") found.stop_reason = result;
+    const cost = Number(filter("cost"));
+    if (cost > 0) found.cost_usd_min = cost;
+    if (filter("parent") !== "") found.parent = filter("parent");
     const since = SINCE.find(([id]) => id === filter("since"));
     if (since !== undefined)
       found.since = new Date(Math.floor((Date.now() - since[2] * 1000) / 60_000) * 60_000).toISOString();
@@ -63,25 +77,11 @@ export function SessionsView() {
   const key = JSON.stringify(params);
   const more = older?.key === key ? older : null;
 
-  const all = useMemo(() => {
+  const shown = useMemo(() => {
     const first = data?.sessions ?? [];
     const seen = new Set(first.map((session) => session.session_id));
     return [...first, ...(more?.sessions ?? []).filter((session) => !seen.has(session.session_id))];
   }, [data, more]);
-  const shown = useMemo(
-    () =>
-      all.filter((session) => {
-        if (result === "failed" && !isFailure(session.stop_reason ?? "")) return false;
-        if (
-          result === "waiting" &&
-          (session.phase === "ended" || (!session.gates?.length && !session.client_calls?.length))
-        )
-          return false;
-        return true;
-      }),
-    [all, result],
-  );
-
   const cursor = more === null ? data?.next_cursor : more.cursor;
   const loadOlder = async () => {
     const page = await rpc.call<Page>("session.list", { ...params, limit: 1000, cursor });
@@ -121,17 +121,28 @@ export function SessionsView() {
         sub={
           data && (
             <span aria-live="polite">
-              {plural(shown.length, "session")}
-              {cursor !== undefined && " and older ones"}
+              {plural(Math.max(data.total ?? 0, shown.length), "session")}
+              {cursor !== undefined && (data.total === undefined ? " and older ones" : `, ${shown.length} loaded`)}
+              {caller.value !== null && ` of the tenant ${caller.value.tenant}`}
             </span>
           )
         }
       >
-        <a class="button button-primary" href={links.start()}>
-          New session
-        </a>
+        {can("session.start") && (
+          <a class="button button-primary" href={links.start()}>
+            New session
+          </a>
+        )}
       </PageHead>
       <Filters filterInput={filterInput} />
+      {filter("parent") !== "" && (
+        <p class="mark-note">
+          Sessions that <a href={links.session(filter("parent"))}>{shortId(filter("parent"))}</a> started.{" "}
+          <button type="button" class="link" onClick={() => setQuery({ parent: undefined })}>
+            Show all
+          </button>
+        </p>
+      )}
       {marked !== "" && (
         <p class="mark-note">
           Compare <code>{shortId(marked)}</code> with another session: press its <em>compare</em>, or <kbd>c</kbd>.{" "}
@@ -231,7 +242,7 @@ function Filters({ filterInput }: { filterInput: { current: HTMLInputElement | n
       <input
         ref={filterInput}
         type="search"
-        placeholder="Filter by title or beginning of the id"
+        placeholder="Title, or beginning of the id"
         aria-label="Filter by title or id"
         value={query.get("q") ?? ""}
         onInput={(event) => setQuery({ q: event.currentTarget.value })}
@@ -248,6 +259,7 @@ function Filters({ filterInput }: { filterInput: { current: HTMLInputElement | n
         ...STOP_REASONS.map((reason): [string, string] => [reason, words(reason)]),
       ])}
       {select("model", "Any model", models.data?.models.map((model) => [model.id, model.id]) ?? [])}
+      {select("cost", "Any cost", COSTS)}
       {select(
         "since",
         "Any time",

@@ -7,6 +7,7 @@ import { parseJson } from "../core/json.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links, route } from "../core/route.ts";
 import type { Agent, CommandResult, Tool } from "../core/types.ts";
+import { AttachButton, Attachments, messageContent, useImages } from "../ui/images.tsx";
 import { Button, Field, PageHead } from "../ui/parts.tsx";
 import { CopyButton } from "../ui/text.tsx";
 import { AgentField, InteractiveField, ModelField } from "./session_fields.tsx";
@@ -17,6 +18,7 @@ export function StartView() {
   const [agent, setAgent] = useState(query.get("agent") ?? "");
   const [model, setModel] = useState(query.get("model") ?? "");
   const [prompt, setPrompt] = useState(query.get("prompt") ?? "");
+  const images = useImages();
   const [isInteractive, setInteractive] = useState(true);
   const [system, setSystem] = useState("");
   const [chosen, setChosen] = useState<Set<string>>(new Set());
@@ -36,7 +38,7 @@ export function StartView() {
     interactive: isInteractive,
     ...(agent && { agent }),
     ...(model && { model }),
-    ...(prompt.trim() && { prompt }),
+    ...((prompt.trim() || images.list.length > 0) && { prompt: messageContent(prompt, images.list) }),
     ...(system.trim() && { ai_config: { system_prompt: system } }),
     ...(chosen.size > 0 && { tools: [...chosen] }),
     ...(steps && { continuation: { max_iterations: Number(steps) } }),
@@ -76,8 +78,12 @@ export function StartView() {
             value={prompt}
             placeholder="What should the agent do?"
             onInput={(event) => setPrompt(event.currentTarget.value)}
+            onPaste={(event) => {
+              if (images.take(event.clipboardData)) event.preventDefault();
+            }}
           />
         </Field>
+        <Attachments images={images} />
         <div class="field-row">
           <AgentField value={agent} onChange={setAgent} unset={defaultAgent} />
           <ModelField
@@ -87,7 +93,10 @@ export function StartView() {
             nameOf={(other) => `${other.id} (${other.provider})`}
           />
         </div>
-        <InteractiveField value={isInteractive} onChange={setInteractive} />
+        <div class="start-bar">
+          <AttachButton images={images} />
+          <InteractiveField value={isInteractive} onChange={setInteractive} />
+        </div>
         <details>
           <summary>More options</summary>
           <div class="field-row">
@@ -157,7 +166,7 @@ export function StartView() {
           <Button
             kind="primary"
             icon="start"
-            isDisabled={extraError !== "" || (!isInteractive && prompt.trim() === "")}
+            isDisabled={extraError !== "" || (!isInteractive && prompt.trim() === "" && images.list.length === 0)}
             onClick={start}
           >
             Start<kbd>Ctrl</kbd>

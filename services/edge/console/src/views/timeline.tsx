@@ -171,6 +171,11 @@ function TurnLine({ turn }: { turn: TimelineTurn }) {
       <span class="muted" title={turn.traceId}>
         trace {shortId(turn.traceId)}
       </span>
+      {turn.url !== undefined && (
+        <a href={turn.url} target="_blank" rel="noopener noreferrer">
+          open the trace
+        </a>
+      )}
       <CopyButton text={turn.traceId} label="copy trace id" />
     </div>
   );

@@ -34,6 +34,13 @@ class Story {
 
 const SPENT = { usage: { input: 10, output: 5, cached: 0, reasoning: 0 }, cost_usd: 0.5 };
 
+test("fork_knows_the_session_and_the_slot_that_it_begins_with", () => {
+  const started = (resume_from?: unknown) => new Story().event("session_started", { agent: { id: "e" }, resume_from });
+  assert.deepEqual(started({ session_id: "a", at: 3 }).fold().source, { session: "a", at: 3 });
+  assert.deepEqual(started({ session_id: "a" }).fold().source, { session: "a", at: undefined });
+  assert.equal(started().fold().source, null);
+});
+
 function begun(): Story {
   return new Story()
     .event("session_started", {

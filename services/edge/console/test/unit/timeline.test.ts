@@ -112,6 +112,19 @@ test("waiting_is_what_a_worker_did_not_work", () => {
   );
 });
 
+test("span_that_the_edge_calls_open_is_open_and_one_that_it_calls_ended_is_not", () => {
+  const open = { ...span("execute_tool t", "execute_tool", 0, 10), is_open: true };
+  const ended = { ...span("execute_tool u", "execute_tool", 0, 10), is_open: false };
+  const [turn] = readTrace(trace([open, ended], false), 3000, NOTHING_LIVE);
+  assert.deepEqual(
+    turn?.bars.map((bar) => [bar.label, bar.isOpen, bar.end]),
+    [
+      ["t", true, 3000],
+      ["u", false, 10],
+    ],
+  );
+});
+
 test("axis_without_bars_has_places", () => {
   const turns = readTrace(trace([span("x", undefined, 0, 0)]), 0, NOTHING_LIVE);
   assert.equal(Number.isFinite(makeAxis(turns).place(0)), true);

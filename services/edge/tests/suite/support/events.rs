@@ -20,6 +20,7 @@ pub(crate) fn session_started(agent: &str) -> Event {
     };
     Event::SessionStarted(Box::new(SessionStarted {
         parent: None,
+        resume_from: None,
         fallbacks: Vec::new(),
         features: contract::command::Features::default(),
         overrides: None,

@@ -336,7 +336,14 @@ fn list_agents() -> AgentsReply {
     };
     let settings =
         ModelSettings { id: "rehearsal".to_owned(), context_window: Some(8_192), ..ModelSettings::default() };
-    let model = KnownModel { settings, provider: "rehearsal".to_owned(), is_default: true };
+    let model = KnownModel {
+        settings,
+        provider: "rehearsal".to_owned(),
+        is_default: true,
+        upstream: "rehearsal".to_owned(),
+        requests_per_minute: Some(60),
+        tokens_per_minute: None,
+    };
     AgentsReply { agents: vec![agent], models: vec![model] }
 }
 

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod losses;
+mod operator_requests;
 mod probe;
 mod progress;
 mod world;

@@ -1,1 +1,0 @@
-import{a,b}from"./part-56JW23AB.js";import"./part-JNPT26AB.js";import"./part-VIGKVGBO.js";import"./part-LYEOECOV.js";import"./part-SASYAXMY.js";import"./part-PRAU5Q3P.js";export{a as ReplyTest,b as ReplyTestDialog};

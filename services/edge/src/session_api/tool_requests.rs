@@ -1,0 +1,104 @@
+//! Tools without a session, for operators: which processes serve them, and a call to try one.
+
+use bus::BusError;
+use contract::limits::TRIAL_ARGUMENTS_BYTES_MAX;
+use contract::tool::{ASK_USER, ApprovalPolicy, DELEGATE, arguments_sha256};
+use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial, TrialResult};
+use contract::{ErrorCode, Json, ToolName};
+use serde::Serialize;
+
+use super::SessionApi;
+use crate::access::{ApiCaller, authorize_part};
+use crate::api_error::ApiError;
+use crate::fair_queue::RequestCost;
+use crate::method::Method;
+use crate::params::TryToolParams;
+
+/// The answer to `tools.try`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct TriedTool {
+    pub(crate) tool: ToolName,
+    /// The arguments as the tool gets them.
+    pub(crate) arguments: Json,
+    /// What an approval of the call is bound to.
+    pub(crate) arguments_sha256: String,
+    /// Whether the call may run only after a person has approved it.
+    pub(crate) needs_approval: bool,
+    /// Absent if the call did not run, because nobody has approved it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<TrialResult>,
+}
+
+impl SessionApi {
+    /// Lists the processes that serve the tools of the tenant, and how their calls went.
+    pub(crate) async fn list_tool_replicas(&self, caller: &ApiCaller) -> Result<Vec<ToolReplicaStats>, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        match self.ask_executor(&ToolRequest::Replicas { tenant: caller.tenant.clone() }).await? {
+            ToolResponse::Replicas(replicas) => Ok(replicas),
+            other @ (ToolResponse::Tried(_) | ToolResponse::Refused { .. }) => Err(to_error(other)),
+        }
+    }
+
+    /// Calls a tool once, outside of a session. A call that may change something, or that a person must approve, runs
+    /// only for a caller who may approve, with the hash of the arguments that were shown.
+    pub(crate) async fn try_tool(&self, caller: &ApiCaller, params: TryToolParams) -> Result<TriedTool, ApiError> {
+        let TryToolParams { tool, arguments, arguments_sha256: approved } = params;
+        if !arguments.get().starts_with('{') {
+            return Err(ApiError::bad_request("`arguments` must be an object"));
+        }
+        if arguments.get().len() > TRIAL_ARGUMENTS_BYTES_MAX {
+            let bytes = arguments.get().len();
+            let message = format!("`arguments` has {bytes} bytes, at most {TRIAL_ARGUMENTS_BYTES_MAX} are allowed");
+            return Err(ApiError::new(ErrorCode::TooLarge, message));
+        }
+        if [ASK_USER, DELEGATE].contains(&tool.as_str()) {
+            let message = format!("the loop performs {tool} itself, so it cannot be called without a session");
+            return Err(ApiError::new(ErrorCode::NotNow, message));
+        }
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        let spec = self.bus().tools(&caller.tenant).await?.into_iter().find(|spec| spec.name == tool);
+        let spec = spec.ok_or_else(|| {
+            ApiError::new(ErrorCode::UnknownTool, format!("there is no tool {tool}; `tools.list` has the names"))
+        })?;
+        let needs_approval = match spec.approval {
+            ApprovalPolicy::Always => true,
+            ApprovalPolicy::Never => spec.effect.takes_effect(),
+        };
+        let sha256 = arguments_sha256(&arguments);
+        let mut tried =
+            TriedTool { tool: tool.clone(), arguments, arguments_sha256: sha256, needs_approval, result: None };
+        if needs_approval {
+            authorize_part(caller, Method::AnswerGate)?;
+            let Some(approved) = approved else { return Ok(tried) };
+            if approved != tried.arguments_sha256 {
+                let message = "`arguments_sha256` is not the hash of these arguments: approve what was shown";
+                return Err(ApiError::new(ErrorCode::BadRequest, message));
+            }
+        }
+        let (tenant, arguments) = (caller.tenant.clone(), tried.arguments.clone());
+        tracing::info!(target: "audit", subject = caller.grant.subject, %tool, sha256 = tried.arguments_sha256, "tool tried");
+        let trial = ToolTrial { tenant, tool, arguments, is_approved: needs_approval };
+        match self.ask_executor(&ToolRequest::Try(Box::new(trial))).await? {
+            ToolResponse::Tried(result) => tried.result = Some(result),
+            other @ (ToolResponse::Replicas(_) | ToolResponse::Refused { .. }) => return Err(to_error(other)),
+        }
+        Ok(tried)
+    }
+
+    async fn ask_executor(&self, request: &ToolRequest) -> Result<ToolResponse, ApiError> {
+        match self.bus().ask_tools(request).await {
+            Ok(response) => Ok(response),
+            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("executor")),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn to_error(response: ToolResponse) -> ApiError {
+    match response {
+        ToolResponse::Refused { code, message } => ApiError::new(code, message),
+        ToolResponse::Replicas(_) | ToolResponse::Tried(_) => {
+            ApiError::new(ErrorCode::Internal, "an executor answered another request than this one")
+        }
+    }
+}

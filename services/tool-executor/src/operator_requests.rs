@@ -1,0 +1,218 @@
+//! Answers what operators ask about tools: which processes serve them, and what one call outside of a session gives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bus::{Bus, BusError, CoreMessage, Headers, RpcServer, SubscriptionEvent};
+use bytes::Bytes;
+use contract::limits::TRIAL_TIME_MAX;
+use contract::tool::{ApprovalPolicy, EffectClass, Outcome, ToolSpec, header};
+use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial, TrialResult};
+use contract::{ErrorCode, TenantId, ToolName, subject};
+use futures::{FutureExt, StreamExt};
+use serde::Deserialize;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use crate::Clock;
+use crate::call::tool_reply::{ToolAnswer, ToolReply, parse_reply, truncate, unknown_answer};
+use crate::schemas::Schemas;
+
+/// How long the statistics of services are gathered.
+const GATHER_TIME: Duration = Duration::from_millis(400);
+/// Most answers of services that are read.
+const ANSWERS_MAX: usize = 10_000;
+/// Bytes of the last error of a replica that are passed on.
+const LAST_ERROR_BYTES_MAX: usize = 1_000;
+/// The agent that tools see as the caller.
+const CALLER: &str = "user";
+
+/// Statistics of a service in the NATS services protocol.
+#[derive(Deserialize)]
+struct ServiceStats {
+    #[serde(default)]
+    id: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    started: Option<String>,
+    #[serde(default)]
+    endpoints: Option<Vec<EndpointStats>>,
+}
+
+#[derive(Deserialize)]
+struct EndpointStats {
+    #[serde(default)]
+    subject: String,
+    #[serde(default)]
+    num_requests: u64,
+    #[serde(default)]
+    num_errors: u64,
+    #[serde(default)]
+    last_error: String,
+    /// Mean time of a call since the service started, in nanoseconds.
+    #[serde(default)]
+    average_processing_time: u64,
+}
+
+/// What the answers need.
+#[derive(Clone)]
+pub(crate) struct OperatorRequests {
+    pub(crate) bus: Bus,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) schemas: Schemas,
+}
+
+impl OperatorRequests {
+    /// Answers requests until the end.
+    pub(crate) async fn run(self, ending: CancellationToken) {
+        bus::rpc::serve_until_cancelled(&ending, || self.serve()).await;
+    }
+
+    async fn serve(&self) -> Result<RpcServer, BusError> {
+        let this = self.clone();
+        let answer = move |request| {
+            let this = this.clone();
+            async move { this.answer(request).await }.boxed()
+        };
+        self.bus.serve_tool_requests(answer).await
+    }
+
+    async fn answer(&self, request: ToolRequest) -> ToolResponse {
+        let answered = match request {
+            ToolRequest::Replicas { tenant } => self.gather_stats(&tenant).await.map(ToolResponse::Replicas),
+            ToolRequest::Try(trial) => self.try_tool(*trial).await,
+        };
+        answered.unwrap_or_else(|error| ToolResponse::Refused { code: error.code(), message: error.to_string() })
+    }
+
+    /// Asks all services for their statistics, and picks the tools of the tenant.
+    async fn gather_stats(&self, tenant: &TenantId) -> Result<Vec<ToolReplicaStats>, BusError> {
+        let tools: Vec<ToolName> = self.bus.tools(tenant).await?.into_iter().map(|spec| spec.name).collect();
+        let mut found = Vec::new();
+        for message in self.gather().await? {
+            let Ok(stats) = serde_json::from_slice::<ServiceStats>(&message.payload) else { continue };
+            for endpoint in stats.endpoints.into_iter().flatten() {
+                let served = |tool: &&ToolName| subject::tool(tenant, tool).as_str() == endpoint.subject;
+                let Some(tool) = tools.iter().find(served) else { continue };
+                let end = endpoint.last_error.floor_char_boundary(LAST_ERROR_BYTES_MAX);
+                let last_error = Some(endpoint.last_error[..end].to_owned()).filter(|text| !text.is_empty());
+                let average = Duration::from_nanos(endpoint.average_processing_time).as_secs_f64() * 1_000.0;
+                found.push(ToolReplicaStats {
+                    tool: tool.clone(),
+                    instance: stats.id.clone(),
+                    version: stats.version.clone(),
+                    started: stats.started.clone(),
+                    calls: endpoint.num_requests,
+                    errors: endpoint.num_errors,
+                    average_ms: (endpoint.num_requests > 0).then_some(average),
+                    last_error,
+                });
+            }
+        }
+        found.sort_by(|one, other| (&one.tool, &one.instance).cmp(&(&other.tool, &other.instance)));
+        Ok(found)
+    }
+
+    async fn gather(&self) -> Result<Vec<CoreMessage>, BusError> {
+        let requested = self.bus.transport().request_many(&subject::services_stats(), Vec::new(), Bytes::new()).await;
+        let mut answers = match requested {
+            Ok(answers) => answers.take(ANSWERS_MAX),
+            Err(BusError::NoResponders { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let end = Instant::now() + GATHER_TIME;
+        let mut messages = Vec::new();
+        while let Ok(Some(answer)) = timeout_at(end, answers.next()).await {
+            match answer {
+                SubscriptionEvent::Message(message) => messages.push(message),
+                SubscriptionEvent::Gap => return Err(BusError::Unavailable("the connection was lost".to_owned())),
+            }
+        }
+        Ok(messages)
+    }
+
+    /// Calls a tool once. A call that may change something, or that a person must approve, needs an approval.
+    async fn try_tool(&self, trial: ToolTrial) -> Result<ToolResponse, BusError> {
+        let refuse = |code, message: String| Ok(ToolResponse::Refused { code, message });
+        let ToolTrial { tenant, tool, arguments, is_approved } = &trial;
+        let Some(spec) = self.bus.tools(tenant).await?.into_iter().find(|spec| spec.name == *tool) else {
+            return refuse(ErrorCode::UnknownTool, format!("there is no tool {:?}", tool.as_str()));
+        };
+        if needs_approval(&spec) && !is_approved {
+            return refuse(ErrorCode::ApprovalNeeded, format!("a call of {tool} needs an approval of its arguments"));
+        }
+        if let Err(error) = self.schemas.check(&(tenant.clone(), tool.clone()), arguments).await {
+            return refuse(error.code, error.text);
+        }
+        let began = Instant::now();
+        let answer = self.call(&trial, &spec).await?;
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let ToolAnswer { outcome, content, code } = answer;
+        tracing::info!(%tenant, %tool, outcome = outcome.as_str(), duration_ms, "tool tried by an operator");
+        let content = truncate(&content, spec.output_bytes_max(), None);
+        Ok(ToolResponse::Tried(TrialResult { outcome, content, code, duration_ms }))
+    }
+
+    /// Sends the call once, and waits for its answer. It is never sent again.
+    async fn call(&self, trial: &ToolTrial, spec: &ToolSpec) -> Result<ToolAnswer, BusError> {
+        let (tenant, tool) = (&trial.tenant, &trial.tool);
+        let timeout = spec.timeout().min(TRIAL_TIME_MAX);
+        let session = format!("try-{}", uuid::Uuid::now_v7());
+        let call = format!("{session}-c1-1-1");
+        let headers: Headers = [
+            (header::CALL, call.clone()),
+            (header::SESSION, session),
+            (header::AGENT, CALLER.to_owned()),
+            (header::ATTEMPT, "1.1".to_owned()),
+            (header::DEADLINE, self.clock.now().after(timeout).to_string()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+        let body = Bytes::copy_from_slice(trial.arguments.get().as_bytes());
+        let end = Instant::now() + timeout;
+        let no_tool = || ToolAnswer::error(ErrorCode::NoToolAvailable, format!("no process serves {tool} now"));
+        let mut replies = match self.bus.transport().request_many(&subject::tool(tenant, tool), headers, body).await {
+            Ok(replies) => replies,
+            Err(BusError::NoResponders { .. }) => return Ok(no_tool()),
+            Err(error) => return Err(error),
+        };
+        let mut has_received = false;
+        loop {
+            match timeout_at(end, replies.next()).await {
+                Ok(Some(SubscriptionEvent::Message(message))) => match parse_reply(&message, spec.effect) {
+                    ToolReply::Final(answer) => return Ok(answer),
+                    ToolReply::Progress { .. } => has_received = true,
+                },
+                Ok(Some(SubscriptionEvent::Gap)) => return Ok(lost(spec, "the connection to NATS was lost")),
+                Ok(None) if has_received => return Ok(lost(spec, "the connection to the tool was lost")),
+                Ok(None) => return Ok(no_tool()),
+                Err(_late) => {
+                    let headers = vec![(header::CALL.to_owned(), call)];
+                    let cancel = subject::tool_cancel(tenant, tool);
+                    if let Err(error) = self.bus.transport().publish(&cancel, headers, Bytes::new()).await {
+                        tracing::debug!(%tool, %error, "the cancel was not sent to the tool");
+                    }
+                    return Ok(lost(spec, &format!("no answer within {} s", timeout.as_secs_f64().ceil())));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a person must approve a call before it runs without a session.
+fn needs_approval(spec: &ToolSpec) -> bool {
+    match spec.approval {
+        ApprovalPolicy::Always => true,
+        ApprovalPolicy::Never => spec.effect.takes_effect(),
+    }
+}
+
+/// The answer of a call whose reply did not come.
+fn lost(spec: &ToolSpec, why: &str) -> ToolAnswer {
+    match spec.effect {
+        EffectClass::Pure => ToolAnswer::new(Outcome::Timeout, why),
+        EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(why),
+    }
+}
