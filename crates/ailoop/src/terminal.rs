@@ -161,7 +161,8 @@ impl Terminal {
     /// Returns the layout of what is printed now; the size of a terminal may change.
     pub(crate) fn layout(&self) -> Layout {
         let is_tty = self.is_stdout_tty || self.is_stderr_tty;
-        let size = if is_tty { crossterm::terminal::size().ok() } else { None };
+        // A terminal that does not say its size has none.
+        let size = if is_tty { crossterm::terminal::size().ok().filter(|(columns, _)| *columns > 0) } else { None };
         let columns = size.map_or(COLUMNS_DEFAULT, |(columns, _)| usize::from(columns).max(COLUMNS_MIN));
         let reply = if self.is_stdout_tty {
             ReplyFormat::Markdown { has_styles: self.allows_colours }
