@@ -59,7 +59,7 @@ pub use target::{FleetTarget, NatsTarget};
 pub use tools::{
     ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsNewArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs,
 };
-pub use version::VersionArgs;
+pub use version::{ManArgs, VersionArgs};
 
 const EXITS: &str = "\
 Exit codes:
@@ -203,7 +203,12 @@ pub enum CliCommand {
         #[arg(value_name = "COMMAND|TOPIC")]
         words: Vec<String>,
     },
+    /// Write the manual pages
+    Man(ManArgs),
     /// Print the completion script of a shell
+    ///
+    /// It completes commands and options, and asks the fleet for sessions, agents, models, tools and gates. Load it
+    /// with `source <(ailoop completion bash)`.
     Completion {
         /// The name of the shell
         shell: clap_complete::Shell,
