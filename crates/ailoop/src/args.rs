@@ -59,7 +59,7 @@ pub use target::{FleetTarget, NatsTarget};
 pub use tools::{
     ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsNewArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs,
 };
-pub use version::VersionArgs;
+pub use version::{ManArgs, VersionArgs};
 
 const EXITS: &str = "\
 Exit codes:
@@ -167,6 +167,8 @@ pub enum CliCommand {
     /// List the known tools; describe, try, watch and verify them
     Tools(ToolsArgs),
     /// Check the fleet, and print what is wrong and what to do about it
+    ///
+    /// Where no fleet runs, it checks whether one could start here: configuration, nats-server and model.
     Doctor(DoctorArgs),
     /// Show the processes of the fleet, its queues and what it stores
     Status(StatusArgs),
@@ -203,7 +205,12 @@ pub enum CliCommand {
         #[arg(value_name = "COMMAND|TOPIC")]
         words: Vec<String>,
     },
+    /// Write the manual pages
+    Man(ManArgs),
     /// Print the completion script of a shell
+    ///
+    /// It completes commands and options, and asks the fleet for sessions, agents, models, tools and gates. Load it
+    /// with `source <(ailoop completion bash)`.
     Completion {
         /// The name of the shell
         shell: clap_complete::Shell,

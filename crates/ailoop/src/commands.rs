@@ -34,6 +34,7 @@ mod selection;
 mod serve;
 mod session_reference;
 mod settings;
+mod shell;
 mod stats;
 mod status;
 mod tools;
@@ -44,10 +45,16 @@ mod version;
 mod watch;
 
 use self::control::ControlVerb;
-use crate::args::{CliCommand, PatternsCommand};
+use crate::args::{CliCommand, FleetTarget, PatternsCommand};
+use crate::client::EdgeClient;
 use crate::failure::{CommandFailure, Exit};
 use crate::help;
 use crate::terminal::Terminal;
+
+/// Connects to a fleet that runs already.
+pub(crate) async fn find_running_fleet(target: &FleetTarget) -> Option<EdgeClient> {
+    fleet_location::find_fleet(target).ok()??.connect().await.ok()
+}
 
 /// Runs a command to its end.
 pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
@@ -95,7 +102,8 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Prompt(command) => prompt::run(&command, terminal),
         CliCommand::Init(args) => init::write_project(&args, terminal),
         CliCommand::Help { words } => help::print_help(&words, terminal),
-        CliCommand::Completion { shell } => Ok(print_completion(shell, terminal)),
+        CliCommand::Completion { shell } => shell::print_completion(shell, terminal),
+        CliCommand::Man(args) => shell::write_manual(&args, terminal),
         CliCommand::Version(args) => Ok(version::print_version(args, terminal)),
         CliCommand::Bootstrap { fix } => bootstrap::ensure_streams(fix, terminal).await,
         CliCommand::NatsAuth(command) => Box::pin(nats_auth::run(&command, terminal)).await,
@@ -106,10 +114,4 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Composer => serve::to_exit(prompt_composer::run().await),
         CliCommand::Edge => serve::to_exit(edge::run().await),
     }
-}
-
-fn print_completion(shell: clap_complete::Shell, terminal: &Terminal) -> Exit {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut help::command(), "ailoop", &mut script);
-    output::finish(terminal.print_data(&String::from_utf8_lossy(&script)))
 }

@@ -37,6 +37,7 @@ const OTHER_VARIABLES: &[&str] = &[
     "AILOOP_NATS_URL",
     "AILOOP_PLAINTEXT",
     "AILOOP_TOKEN",
+    "AILOOP_TRACE_URL",
     "AILOOP_URL",
 ];
 

@@ -25,8 +25,8 @@ use crate::client::{EdgeClient, EdgeTarget};
 use crate::failure::CommandFailure;
 use crate::instance::{Lock, RunFile};
 use crate::nats_server::{NatsServer, SUPERVISED_END_MAX};
-pub(crate) use plan::FleetPlan;
 use plan::NatsSource;
+pub(crate) use plan::{FleetPlan, nats_search_paths};
 
 /// Longest wait until all services are ready.
 const READY_MAX: Duration = Duration::from_secs(20);

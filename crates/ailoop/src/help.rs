@@ -36,7 +36,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Data", &["export", "import", "backup", "restore"]),
     ("Access", &["context", "api-key", "nats-auth"]),
     ("Services", &["orchestrator", "gateway", "executor", "tool-host", "composer", "edge", "bootstrap", "acp"]),
-    ("About", &["help", "completion", "version"]),
+    ("About", &["help", "completion", "man", "version"]),
 ];
 /// Topics of `ailoop help`: name, what it is about, and text as Markdown.
 const TOPICS: &[(&str, &str, &str)] = &[

@@ -21,6 +21,7 @@ mod format;
 mod gate_prompt;
 pub mod help;
 mod instance;
+pub mod live_completion;
 mod markdown;
 pub mod nats_binary;
 mod nats_server;

@@ -9,6 +9,7 @@ use contract::Timestamp;
 use contract::event::{
     AiFullReceived, ClientCallOpened, EndReason, ErrorEvent, Event, GateKind, GateOpened, SessionEnded, SessionStarted,
 };
+use serde_json::Value;
 
 use self::live_reply::LiveReply;
 use self::shorten::shorten;
@@ -19,6 +20,7 @@ use crate::format;
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::printable::reveal_invisible;
 use crate::terminal::{Layout, Output, Style, StyledLine};
+use crate::tool_summary::to_line;
 
 /// Turns the notifications of one session into text.
 #[derive(Debug)]
@@ -127,6 +129,7 @@ impl SessionRenderer {
             }
             Event::AiFullReceived(full) => {
                 let mut outputs = self.reply.complete(full);
+                outputs.extend(warn_of_written_call(full));
                 let step = self.make_step_line(full);
                 if self.max_iterations.is_some() {
                     outputs.push(step.render(self.max_iterations));
@@ -136,7 +139,7 @@ impl SessionRenderer {
                 outputs
             }
             Event::ToolCallResult(result) => {
-                self.turn.tools += 1;
+                self.turn.record_result(result);
                 vec![self.tools.render_result(result)]
             }
             Event::ToolCallIdentified(call) => {
@@ -249,6 +252,30 @@ impl SessionRenderer {
         let line = format!("  {question} until {until}; to answer:\n    ailoop approvals approve|deny {session} {id}");
         note(Style::Warn, &line)
     }
+}
+
+/// Warns if a reply without a tool call is the text of one: the model or its server does not know tool calls.
+fn warn_of_written_call(full: &AiFullReceived) -> Option<Output> {
+    let is_call = full.tool_calls.is_empty() && is_written_call(&full.text);
+    is_call.then(|| {
+        let model = to_line(&full.model);
+        let text = format!(
+            "  the reply is a tool call written as text, so no tool runs: the model or its server may not know tool calls. \
+             To see what it can do:\n    ailoop probe-model {model}"
+        );
+        Output::Note(Style::Warn, text)
+    })
+}
+
+/// Whether a text is a JSON object with the fields of a tool call, alone or in a block of code.
+fn is_written_call(text: &str) -> bool {
+    let text = text.trim();
+    let text = text.strip_prefix("<tool_call>").and_then(|text| text.strip_suffix("</tool_call>")).unwrap_or(text);
+    let text = text.strip_prefix("```json").or_else(|| text.strip_prefix("```")).unwrap_or(text);
+    let text = text.strip_suffix("```").unwrap_or(text);
+    let Ok(Value::Object(fields)) = serde_json::from_str(text) else { return false };
+    let function = fields.get("function").and_then(Value::as_object).unwrap_or(&fields);
+    function.contains_key("name") && ["arguments", "parameters"].iter().any(|name| function.contains_key(*name))
 }
 
 /// Renders a whole text of a model.

@@ -1,16 +1,20 @@
 //! `ailoop doctor`: checks a fleet from the outside, and says what to do about what is wrong.
 
+mod check;
+mod local;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use contract::fleet::WorkerService;
 use contract::tool::{ASK_USER, DELEGATE};
 use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest};
-use serde::Serialize;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::fleet_location::connect;
+use self::check::{Check, Outcome};
+use self::local::check_directory;
+use super::fleet_location::find_fleet;
 use super::lists::fetch_tools_of;
 use super::output::json_lines;
 use crate::args::DoctorArgs;
@@ -41,50 +45,12 @@ const FOUND_INDENT: &str = "        ";
 /// Gates that are counted.
 const GATES_MAX: u32 = 1_000;
 
-/// How a check came out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Outcome {
-    Ok,
-    Warning,
-    Failed,
-}
-
-/// A check, with its outcome for people.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Check {
-    group: &'static str,
-    outcome: Outcome,
-    /// What the check found.
-    found: String,
-    /// What to do; empty where all is well.
-    advice: String,
-}
-
-impl Check {
-    fn ok(group: &'static str, found: impl Into<String>) -> Self {
-        Self { group, outcome: Outcome::Ok, found: found.into(), advice: String::new() }
-    }
-
-    fn warn(group: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { group, outcome: Outcome::Warning, found: found.into(), advice: advice.into() }
-    }
-
-    fn fail(group: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { group, outcome: Outcome::Failed, found: found.into(), advice: advice.into() }
-    }
-}
-
 /// Checks the fleet; fails if a check fails.
 pub(super) async fn check_fleet(args: &DoctorArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let client = connect(&args.target).await?;
-    let began = Instant::now();
-    let (status, _) = FleetStatus::fetch(&client).await?;
-    let mut checks = vec![check_answer(&client.url(), began.elapsed())];
-    checks.extend(check_processes(&status));
-    checks.extend(check_queues(&status));
-    checks.extend(check_parts(&client).await);
-    checks.extend(check_sessions(&status));
+    let checks = match find_fleet(&args.target)? {
+        Some(fleet) => check_running(&fleet.connect().await?).await?,
+        None => check_directory().await,
+    };
     let worst = checks.iter().map(|check| check.outcome).max().unwrap_or(Outcome::Ok);
     let printed = if args.output.is_json() {
         terminal.print_data(&json_lines(checks.iter().map(|check| json!(check))))
@@ -105,6 +71,17 @@ pub(super) async fn check_fleet(args: &DoctorArgs, terminal: &Terminal) -> Resul
     terminal.note(style, &format!("{total}: {failed} failed, {}", format::plural(warnings, "warning")));
     let is_bad = worst == Outcome::Failed || args.strict && worst == Outcome::Warning;
     Ok(if is_bad { Exit::Failed } else { Exit::Done })
+}
+
+async fn check_running(client: &EdgeClient) -> Result<Vec<Check>, CommandFailure> {
+    let began = Instant::now();
+    let (status, _) = FleetStatus::fetch(client).await?;
+    let mut checks = vec![check_answer(&client.url(), began.elapsed())];
+    checks.extend(check_processes(&status));
+    checks.extend(check_queues(&status));
+    checks.extend(check_parts(client).await);
+    checks.extend(check_sessions(&status));
+    Ok(checks)
 }
 
 fn check_answer(url: &str, took: Duration) -> Check {

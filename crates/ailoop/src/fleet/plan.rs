@@ -145,7 +145,7 @@ impl FleetPlan {
 
         let nats = match nats {
             Some(url) => NatsSource::Existing { url },
-            None => NatsSource::Private { binary: nats_binary::find(&search_paths()).await?, port: nats_port },
+            None => NatsSource::Private { binary: nats_binary::find(&nats_search_paths()).await?, port: nats_port },
         };
         let (gateway, orchestrator) = (settings.section("gateway")?, settings.section("orchestrator")?);
         let executor = settings.section("executor")?;
@@ -190,7 +190,8 @@ impl FleetPlan {
     }
 }
 
-fn search_paths() -> nats_binary::SearchPaths {
+/// Returns where a nats-server is searched.
+pub(crate) fn nats_search_paths() -> nats_binary::SearchPaths {
     nats_binary::SearchPaths {
         configured: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from),
         start_dir: std::env::current_dir().unwrap_or_default(),

@@ -226,3 +226,17 @@ fn tool_line_has_no_control_characters() {
     let rows = [call("scan", r#"{"path":"a\u001b[2J\u202eb"}"#), result("scan\u{1b}]0;t\u{7}", "ok", "\u{1b}[31mred")];
     check(false, &rows, "[  scan<U+001B>]0;t<U+0007> a<U+001B>[2J<U+202E>b  <U+001B>[31mred  5 ms]\n");
 }
+
+#[test]
+fn tool_call_as_text_is_recognized() {
+    for text in [
+        r#"{"name": "read_file", "arguments": {"path": "x"}}"#,
+        "```json\n{\"name\": \"read_file\", \"parameters\": {}}\n```",
+        r#"<tool_call>{"function": {"name": "a", "arguments": "{}"}}</tool_call>"#,
+    ] {
+        assert!(super::is_written_call(text), "{text}");
+    }
+    for text in ["", "read_file", r#"{"name": "Anna"}"#, r#"["name", "arguments"]"#, "I call {\"name\": 1}"] {
+        assert!(!super::is_written_call(text), "{text}");
+    }
+}

@@ -1,15 +1,23 @@
 //! The line at the end of a turn.
 
 use contract::Timestamp;
-use contract::event::{StopReason, TurnCompleted};
+use contract::event::{StopReason, ToolCallResult, TurnCompleted};
+use contract::tool::Outcome;
+use serde_json::Value;
 
 use crate::format;
 use crate::terminal::{Output, Style};
+use crate::tool_summary::to_line;
+
+/// The tool whose results name written files.
+const WRITE_FILE: &str = "write_file";
 
 /// Counts and times of the current turn.
 #[derive(Debug, Default)]
 pub(super) struct TurnSummary {
     pub(super) tools: u64,
+    /// Files that the tools of ailoop wrote, each once.
+    written: Vec<String>,
     began: Option<Timestamp>,
     trace_id: String,
     /// Where traces are shown, with `{trace_id}`; none where nobody looks at them.
@@ -23,6 +31,17 @@ impl TurnSummary {
         if !trace_id.is_empty() {
             trace_id.clone_into(&mut self.trace_id);
         }
+    }
+
+    /// Records a result of a tool.
+    pub(super) fn record_result(&mut self, result: &ToolCallResult) {
+        self.tools += 1;
+        if result.outcome != Outcome::Ok || result.tool.as_str() != WRITE_FILE {
+            return;
+        }
+        let content: Option<Value> = serde_json::from_str(&result.content).ok();
+        let path = content.and_then(|content| content.get("path")?.as_str().map(to_line));
+        self.written.extend(path.filter(|path| !self.written.contains(path)));
     }
 
     /// Renders the summary and resets the counts for the next turn.
@@ -51,6 +70,13 @@ impl TurnSummary {
         }
         if let (Some(began), Some(time)) = (summary.began, time) {
             parts.push(format::duration(time.since(began)));
+        }
+        match summary.written.as_slice() {
+            [] => {}
+            [one] => parts.push(format!("wrote {one}")),
+            [one, rest @ ..] => {
+                parts.push(format!("wrote {one} and {}", format::plural(rest.len() as u64, "other file")));
+            }
         }
         if let Some(url) = summary.trace_url.filter(|_| !summary.trace_id.is_empty()) {
             parts.push(format!("trace {}", url.replace("{trace_id}", &summary.trace_id)));

@@ -242,6 +242,36 @@ fn completion_script_is_printed() {
 }
 
 #[test]
+fn names_of_the_fleet_are_completed() {
+    let world = World::new();
+    let complete = |words: &[&str]| {
+        let mut command = world.ailoop(&[&["--", "ailoop"], words].concat());
+        let index = words.len().to_string();
+        command.env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", index).env("_CLAP_COMPLETE_COMP_TYPE", "9");
+        let output = command.env("_CLAP_IFS", "\n").output().unwrap();
+        assert_eq!(exit_code(&output), 0, "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    assert_eq!(complete(&["watch", "no"]), "", "no fleet runs, so there is no name and no error");
+    let fleet = world.start_fleet();
+    assert_eq!(exit_code(&world.output(&["run", "--session", "notes", "x"])), 0);
+    assert!(complete(&["watch", "no"]).lines().any(|line| line == "notes"));
+    assert!(complete(&["run", "--agent", ""]).lines().any(|line| line == "e"));
+    assert!(complete(&["run", "--model", "rehe"]).lines().any(|line| line == "rehearsal"));
+    assert!(complete(&["tools", "describe", "list_f"]).lines().any(|line| line == "list_files"));
+    assert_eq!(fleet.end("TERM"), Some(0));
+}
+
+#[test]
+fn manual_pages_are_written() {
+    let world = World::new();
+    let page = world.output(&["man"]);
+    assert!(text(&page.stdout).contains(".TH ailoop 1"), "{}", text(&page.stderr));
+    assert_eq!(exit_code(&world.output(&["man", "--dir", "pages"])), 0);
+    assert!(fs::read_to_string(world.path("pages/ailoop-run.1")).unwrap().contains("ailoop run"));
+}
+
+#[test]
 fn version_names_the_commit_that_is_checked_out() {
     let world = World::new();
     let output = world.ailoop(&["version", "--json"]).output().unwrap();

@@ -152,3 +152,23 @@ fn new_tool_is_python_that_compiles() {
     let again = world.output(&["tools", "new", "--python", "word_count"]);
     assert!(text(&again.stderr).contains("word_count.py exists already"), "{}", text(&again.stderr));
 }
+
+#[test]
+fn doctor_without_fleet_checks_whether_one_could_start() {
+    let world = World::new();
+    let doctor = |exit: i32| {
+        let output = world.output(&["doctor"]);
+        assert_eq!(exit_code(&output), exit, "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let well = doctor(0);
+    for part in ["no fleet runs in this directory", "ok    5 agents; read: ", "\nnats-server\n  ok    ", "\nmodel\n"] {
+        assert!(well.contains(part), "{part:?} is not in:\n{well}");
+    }
+    world.configure("agents.yaml", "default_agent: nobody\nagents: {}\n");
+    let bad = doctor(1);
+    assert!(bad.contains("FAIL  config/agents.yaml:"), "{bad}");
+    let output = world.ailoop(&["doctor"]).env("AILOOP_NATS_SERVER", "/nowhere/nats-server").output().unwrap();
+    let missing = "nats-server\n  FAIL  AILOOP_NATS_SERVER does not name a nats-server that runs on this machine";
+    assert!(text(&output.stdout).contains(missing), "{}", text(&output.stdout));
+}
