@@ -452,7 +452,7 @@ check("key that may only watch is offered nothing else", async () => {
     assert.equal(await page.getByRole("link", { name, exact: true }).count(), 0, name);
   await page.getByText("watcher · default").waitFor();
   await page.goto(`${edge.url}/#/mail`);
-  await page.getByRole("heading", { name: "Mail" }).waitFor();
+  await page.getByRole("heading", { name: "Mail", exact: true }).waitFor();
   assert.equal(await page.getByRole("button", { name: "Write a mail" }).count(), 0);
   await closePage(page);
   edge.process.kill("SIGTERM");
