@@ -445,12 +445,15 @@ check("key that may only watch is offered nothing else", async () => {
   await dialog.getByRole("button", { name: "Connect" }).click();
   await page.getByText("Your key may not answer: it needs the scope approve.").waitFor();
   await page.getByText("Your key may watch, and not write.").waitFor();
+  await picture(page, "watcher");
   for (const name of ["Approve", "Pause", "Stop", "Fork", "Send"])
     assert.equal(await page.getByRole("button", { name, exact: true }).count(), 0, name);
   for (const name of ["Fleet", "Dead letters", "Playground"])
     assert.equal(await page.getByRole("link", { name, exact: true }).count(), 0, name);
   await page.getByText("watcher · default").waitFor();
-  await picture(page, "watcher");
+  await page.goto(`${edge.url}/#/mail`);
+  await page.getByRole("heading", { name: "Mail", exact: true }).waitFor();
+  assert.equal(await page.getByRole("button", { name: "Write a mail" }).count(), 0);
   await closePage(page);
   edge.process.kill("SIGTERM");
 });

@@ -1,6 +1,7 @@
 // Agents: the composed prompt with where its parts come from, the settings, and what follows a reply.
 
 import { useMemo, useRef } from "preact/hooks";
+import { can } from "../core/caller.ts";
 import { formatBytes, formatCount, formatDuration, formatMoney, plural, words } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
 import { type PromptPart, splitPrompt } from "../core/prompt.ts";
@@ -70,7 +71,7 @@ function AgentDetails({ agent, stats }: { agent: Agent; stats: Stats[] }) {
         {agent.aliases.map((alias) => (
           <span class="chip">{alias}</span>
         ))}
-        <a href={links.start({ agent: agent.id })}>Start a session</a>
+        {can("session.start") && <a href={links.start({ agent: agent.id })}>Start a session</a>}
         <a href={links.sessions({ agent: agent.id })}>Its sessions</a>
       </div>
       <Figures stats={stats} />

@@ -1,6 +1,7 @@
 // The mailbox of people, and those of agents to look at.
 
 import { useState } from "preact/hooks";
+import { can } from "../core/caller.ts";
 import { command } from "../core/connection.ts";
 import { usePoll } from "../core/poll.ts";
 import { route, setQuery } from "../core/route.ts";
@@ -33,9 +34,11 @@ export function MailView() {
             <option value={agent.id}>{agent.name}</option>
           ))}
         </select>
-        <Button kind="primary" icon="mail" onClick={() => setWriting(true)}>
-          Write a mail
-        </Button>
+        {can("mail.send") && (
+          <Button kind="primary" icon="mail" onClick={() => setWriting(true)}>
+            Write a mail
+          </Button>
+        )}
       </PageHead>
       {mails.error && <Problem error={mails.error} />}
       {isWriting && <Write agents={agents.data?.agents ?? []} onDone={() => setWriting(false)} />}
@@ -44,7 +47,7 @@ export function MailView() {
       )}
       <div class="cards">
         {mails.data?.mails.map((mail) => (
-          <MailCard key={mail.id} mail={mail} canReply={mailbox === USER} onDone={mails.refresh} />
+          <MailCard key={mail.id} mail={mail} canReply={mailbox === USER && can("mail.reply")} onDone={mails.refresh} />
         ))}
       </div>
       {(mails.data?.more ?? 0) > 0 && <p class="hint">{mails.data?.more} more wait.</p>}

@@ -141,9 +141,7 @@ export function ModelsView() {
                   </td>
                   <td class="number">{figures === null ? "–" : formatDuration(figures.p50)}</td>
                   <td class="number">{figures === null ? "–" : formatDuration(figures.p95)}</td>
-                  <td>
-                    <a href={links.start({ model: model.id })}>try</a>
-                  </td>
+                  <td>{can("session.start") && <a href={links.start({ model: model.id })}>try</a>}</td>
                 </tr>
               );
             })}

@@ -59,6 +59,7 @@ test("percentile_is_a_value_of_the_sample", () => {
     [0.5, 0.95, 1].map((share) => percentile(values, share)),
     [10, 19, 20],
   );
+  assert.equal(percentile([1, 2, 3], 0.5), 2);
   assert.equal(percentile([], 0.5), 0);
   assert.equal(percentile([7], 0.95), 7);
   const call = { kind: "tool" as const, name: "look", totalMs: 10, workedMs: 4, isFailed: true };
