@@ -328,11 +328,6 @@ fn append_reason(text: &str, reason: Option<&str>) -> String {
     reason.map_or_else(|| text.to_owned(), |reason| format!("{text}: {reason}"))
 }
 
-/// Whether a prompt shows all of these arguments unchanged.
-pub(crate) fn is_shown_whole(arguments: &str) -> bool {
-    shorten(arguments) == arguments
-}
-
 fn decision_word(decision: contract::command::AnswerDecision) -> &'static str {
     match decision {
         contract::command::AnswerDecision::Approve => "approved",

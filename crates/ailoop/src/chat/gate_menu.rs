@@ -34,7 +34,9 @@ pub(crate) struct GateMenu {
     shown_at: Option<Instant>,
     /// Whether all arguments of the first gate were shown.
     is_readable: bool,
-    /// Tools whose calls are approved without a question, in this chat.
+    /// Where later calls of a tool can be approved, such as `chat`.
+    scope: &'static str,
+    /// Tools whose calls are approved without a question, in this scope.
     always: BTreeSet<String>,
     /// Gates that were answered and are not closed yet.
     answered: BTreeSet<String>,
@@ -52,8 +54,9 @@ pub(crate) struct MenuStep {
 }
 
 impl GateMenu {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(scope: &'static str) -> Self {
         Self {
+            scope,
             open: VecDeque::new(),
             mode: MenuMode::Choice,
             shown_at: None,
@@ -125,7 +128,7 @@ impl GateMenu {
                 }
                 lines.extend(choices(&[
                     "yes",
-                    &format!("yes, and every later call of {} in this chat", tool_name(gate)),
+                    &format!("yes, and every later call of {} in this {}", tool_name(gate), self.scope),
                     "yes, with other arguments",
                     "no",
                     "no, and tell the model why",
@@ -186,8 +189,10 @@ impl GateMenu {
                 self.shown_at = Some(now);
                 self.is_readable = true;
                 let lines = view.lines.into_iter().map(|(style, line)| (style, format!("  {line}")));
-                let mut step =
-                    hint("1 yes · 2 yes, always in this chat · 3 other arguments · 4 no · 5 no, with a reason");
+                let mut step = hint(&format!(
+                    "1 yes · 2 yes, always in this {} · 3 other arguments · 4 no · 5 no, with a reason",
+                    self.scope
+                ));
                 step.lines.splice(0..0, lines);
                 step
             }
@@ -253,7 +258,7 @@ impl GateMenu {
     fn approve_always(&mut self, gate: &GateOpened) -> Option<MenuStep> {
         let is_approved = gate.kind == GateKind::Approval && self.always.contains(&tool_name(gate));
         is_approved.then(|| {
-            let line = format!("  {} runs: its calls are approved in this chat", tool_name(gate));
+            let line = format!("  {} runs: its calls are approved in this {}", tool_name(gate), self.scope);
             self.answered.insert(gate.gate.to_string());
             let answer = Some(Box::new(answer_request(gate, "approve", None)));
             MenuStep { lines: vec![(Style::Plain, line)], answer, prefill: None }
@@ -338,7 +343,7 @@ mod tests {
             (&["3", "no json", "{}"], ("approve".to_owned(), none(), "{}".to_owned(), None)),
             (&["perhaps", "3", "", "2"], ("approve".to_owned(), none(), none(), None)),
         ] {
-            let mut menu = GateMenu::new();
+            let mut menu = GateMenu::new("chat");
             open(&mut menu, "c1", GateKind::Approval, &arguments, now);
             assert_eq!(answer_of(type_texts(&mut menu, texts, now)), expect, "{texts:?}");
             assert!(!menu.is_asking());
@@ -348,7 +353,7 @@ mod tests {
     #[test]
     fn always_approves_later_calls_of_the_tool() {
         let now = Instant::now();
-        let mut menu = GateMenu::new();
+        let mut menu = GateMenu::new("chat");
         open(&mut menu, "c1", GateKind::Approval, &json!({}), now);
         type_texts(&mut menu, &["2"], now);
         close(&mut menu, "c1", now);
@@ -363,7 +368,7 @@ mod tests {
     #[test]
     fn call_that_is_not_shown_whole_cannot_be_approved() {
         let now = Instant::now();
-        let mut menu = GateMenu::new();
+        let mut menu = GateMenu::new("chat");
         open(&mut menu, "c1", GateKind::Approval, &json!({"content": "x\n".repeat(100)}), now);
         assert_eq!(type_texts(&mut menu, &["1"], now).answer, None);
         let all = menu.interpret("s", now + Duration::from_mins(1));
@@ -375,7 +380,7 @@ mod tests {
     #[test]
     fn text_typed_before_the_question_is_no_answer() {
         let now = Instant::now();
-        let mut menu = GateMenu::new();
+        let mut menu = GateMenu::new("chat");
         open(&mut menu, "c1", GateKind::Approval, &json!({}), now);
         assert_eq!(menu.interpret("y", now + Duration::from_millis(100)).answer, None);
     }
@@ -383,7 +388,7 @@ mod tests {
     #[test]
     fn questions_are_asked_one_after_the_other() {
         let now = Instant::now();
-        let mut menu = GateMenu::new();
+        let mut menu = GateMenu::new("chat");
         let question = json!({"question": "Which?\u{1b}[2J", "choices": ["red", "blue"]});
         let step = open(&mut menu, "c1", GateKind::Question, &question, now);
         let shown: Vec<&str> = step.lines.iter().map(|(_, line)| line.as_str()).collect();

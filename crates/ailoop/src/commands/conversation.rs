@@ -11,10 +11,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::live_display::{LiveDisplay, Printed, make_renderer};
 use crate::args::{ApproveArg, RunArgs, SessionSettings};
+use crate::chat::gate_menu::{GateMenu, MenuStep};
 use crate::client::{self, EdgeClient, OUTAGE_MAX, bounded, command_id};
 use crate::completion::{CompletionTracker, WaitTarget};
 use crate::failure::{CommandFailure, Exit};
-use crate::gate_prompt::{self, GatePrompts, LineMeaning, TypedLine};
+use crate::gate_prompt::{self, TypedLine};
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::signals::Interrupts;
 use crate::stream::SessionStream;
@@ -208,12 +209,15 @@ impl Conversation<'_> {
     ) -> Result<Exit, CommandFailure> {
         let StartedSession { session, from_seq, target } = started;
         let mut stream = SessionStream::new(self.client.clone(), &session, from_seq, true);
+        let mut approver = Approver::from_args(self.args);
         let renderer = make_renderer(self.terminal, &session);
+        // A person is asked by a menu.
+        let asks_here = matches!(approver, Approver::Person(_));
+        let renderer = if asks_here { renderer.without_gates() } else { renderer };
         let mut display = LiveDisplay::new(self.terminal, &session, renderer, self.printed(), self.interrupt_hint());
         let mut tracker = CompletionTracker::new(target.clone());
         let mut exit_after_stop = None;
-        let mut approver = Approver::from_args(self.args);
-        let mut prompts = GatePrompts::new();
+        let mut menu = GateMenu::new("run");
         loop {
             tokio::select! {
                 next = stream.next() => {
@@ -236,7 +240,7 @@ impl Conversation<'_> {
                     let parsed = ParsedNotification::parse(&notification);
                     let printed = display.show(&notification, &parsed);
                     if exit_after_stop.is_none() {
-                        self.handle_gate(&session, &parsed, &approver, &mut prompts).await?;
+                        self.handle_gate(&session, &parsed, &approver, &mut menu).await?;
                     }
                     if let Some(exit) = tracker.update(&parsed) {
                         return Ok(exit_after_stop.unwrap_or(exit));
@@ -249,14 +253,11 @@ impl Conversation<'_> {
                 }
                 line = next_typed_line(&mut approver) => {
                     display.clear();
-                    match line.map(|line| prompts.interpret(&line, std::time::Instant::now())) {
-                        Some(LineMeaning::ShowArguments { arguments, prompt }) => {
-                            self.terminal.note(Style::Plain, &arguments);
-                            self.terminal.note(Style::Warn, &prompt);
+                    match line {
+                        Some(line) => {
+                            let step = menu.interpret(&line.text, line.at);
+                            self.take_step(&session, step, &mut menu).await;
                         }
-                        Some(LineMeaning::Answer(answer)) => self.send_answer(&session, *answer).await,
-                        Some(LineMeaning::Hint(hint)) => self.terminal.note(Style::Warn, &hint),
-                        Some(LineMeaning::Ignored) => {}
                         None => approver = Approver::Elsewhere,
                     }
                 }
@@ -327,18 +328,19 @@ impl Conversation<'_> {
         session: &str,
         notification: &ParsedNotification,
         approver: &Approver,
-        prompts: &mut GatePrompts,
+        menu: &mut GateMenu,
     ) -> Result<(), CommandFailure> {
-        let prompt = prompts.update(notification, std::time::Instant::now());
         let NotificationContent::Event(event) = &notification.content else { return Ok(()) };
         let gate = if let Event::GateOpened(gate) = &**event { Some(gate) } else { None };
         match (approver, gate) {
             (Approver::Person(_), _) => {
-                if let Some(prompt) = prompt {
-                    self.terminal.note(Style::Warn, &prompt);
-                }
+                let step = menu.update(notification, std::time::Instant::now());
+                self.take_step(session, step, menu).await;
             }
-            (Approver::Policy(policy), Some(gate)) => self.send_answer(session, policy.answer(gate)).await,
+            (Approver::Policy(policy), Some(gate)) => {
+                // A refusal is printed: another client was faster.
+                let _is_accepted = self.send_answer(session, policy.answer(gate)).await;
+            }
             (Approver::Nobody, Some(gate)) => {
                 let failure = self.approval_needed(session, gate);
                 if self.fleet_lifetime == FleetLifetime::ThisCommand && self.session.is_none() {
@@ -349,6 +351,28 @@ impl Conversation<'_> {
             (Approver::Policy(_) | Approver::Nobody, None) | (Approver::Elsewhere, _) => {}
         }
         Ok(())
+    }
+
+    /// Shows the lines of a menu, and sends its answer. A refused answer is asked for again.
+    async fn take_step(&self, session: &str, mut step: MenuStep, menu: &mut GateMenu) {
+        loop {
+            for (style, line) in &step.lines {
+                self.terminal.note(*style, line);
+            }
+            // The terminal edits no text, so the person reads what to change.
+            if let Some(text) = &step.prefill {
+                self.terminal.note(Style::Plain, text);
+            }
+            if !step.lines.is_empty() && menu.is_asking() {
+                self.terminal.note(Style::Warn, menu.label().trim_end());
+            }
+            let Some(answer) = step.answer else { return };
+            let gate = answer.gate.clone();
+            if self.send_answer(session, *answer).await {
+                return;
+            }
+            step = menu.reopen(&gate, std::time::Instant::now());
+        }
     }
 
     /// Makes the failure for a gate that nobody can answer here; its help says how to answer it elsewhere.
@@ -381,12 +405,15 @@ impl Conversation<'_> {
         CommandFailure::new(ErrorCode::ApprovalNeeded, message).help(help)
     }
 
-    /// Sends an answer to a gate. A refusal is printed: another client was faster, or the gate has expired.
-    async fn send_answer(&self, session: &str, answer: AnswerRequest) {
+    /// Sends an answer to a gate; returns whether it was accepted. A refusal is printed: another client was faster, or the
+    /// gate has expired.
+    async fn send_answer(&self, session: &str, answer: AnswerRequest) -> bool {
         let request = AnswerRequest { session_id: session.to_owned(), command_id: command_id(), ..answer };
-        if let Err(status) = self.client.sessions().answer(bounded(request)).await {
-            self.terminal.print_failure(&self.client.failure(&status));
+        let sent = self.client.sessions().answer(bounded(request)).await;
+        if let Err(status) = &sent {
+            self.terminal.print_failure(&self.client.failure(status));
         }
+        sent.is_ok()
     }
 
     /// Leaves the session. If its fleet ends with this command, an unnamed session is stopped and a named one is paused

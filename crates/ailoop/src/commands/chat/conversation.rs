@@ -141,7 +141,7 @@ impl<'a> ChatConversation<'a> {
             renderer,
             status: StatusLine::new(agent, model, Instant::now()),
             plan: PlanView::default(),
-            gates: GateMenu::new(),
+            gates: GateMenu::new("chat"),
             pending: Vec::new(),
             replay_until: info.map_or(0, |info| info.seq),
         });

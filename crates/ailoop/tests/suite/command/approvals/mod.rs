@@ -1,5 +1,6 @@
 //! Gates of a run without a terminal.
 
+use crate::command::terminal::{Terminal, TerminalSettings};
 use crate::command::world::{World, exit_code, text, wait_until};
 
 #[test]
@@ -49,9 +50,32 @@ fn timeout_of_a_new_session_ends_it() {
     let world = World::new();
     world.require_approval_for_writes();
     let fleet = world.start_fleet();
-    // The limit of the session or that of the command ends it: which one is first depends on the machine.
+    // The limit of the session, that of a model call or that of the command ends it: which one is first depends on the
+    // machine.
     let run = world.output(&["run", "--approve", "wait", "--timeout", "1", "survey"]);
-    assert_eq!(exit_code(&run), 124, "{}", text(&run.stderr));
+    assert!([1, 124].contains(&exit_code(&run)), "{}", text(&run.stderr));
     wait_until("the session has ended", || text(&world.output(&["sessions"]).stdout).contains("ended"));
+    assert_eq!(fleet.end("TERM"), Some(0));
+}
+
+#[test]
+fn approval_of_a_run_at_a_terminal_is_the_menu_of_the_chat() {
+    let world = World::new();
+    world.require_approval_for_writes();
+    let fleet = world.start_fleet();
+    let mut run = Terminal::spawn(&world, &["run", "survey"], &TerminalSettings::new(80));
+    run.wait_for("5  no, and tell the model why\nchoice:");
+    let shown = run.shown();
+    assert!(shown.contains("path: survey.md") && !shown.contains("ailoop approvals"), "{shown}");
+    // A choice is accepted once the question was readable for a moment.
+    wait_until("the choice is accepted", || {
+        run.press("5\n");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        run.shown().contains("why not:")
+    });
+    run.press("not now\n");
+    run.wait_for("denied");
+    assert_eq!(run.wait(), Some(0), "{}", run.shown());
+    assert!(!world.path(".ailoop/out/survey.md").exists());
     assert_eq!(fleet.end("TERM"), Some(0));
 }

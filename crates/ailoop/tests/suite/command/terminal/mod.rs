@@ -74,8 +74,10 @@ impl Terminal {
         let reader = std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length @ 1..) = (&*from).read(&mut buffer) {
+                // Whoever has the lock of the bytes sees a screen that shows all of them.
+                let mut bytes = bytes.lock().unwrap();
                 to.lock().unwrap().process(&buffer[..length]);
-                bytes.lock().unwrap().extend_from_slice(&buffer[..length]);
+                bytes.extend_from_slice(&buffer[..length]);
             }
         });
         Self { pty, child, screen, raw, reader: Some(reader) }
@@ -113,9 +115,22 @@ impl Terminal {
         rows.join("\n")
     }
 
-    /// Returns the rows of the screen as the emulator shows them, one line each. Styles are in braces, such as
-    /// `{green done}`.
+    /// Returns the rows of the screen as the emulator shows them, one line each, when the current frame is complete.
+    /// Styles are in braces, such as `{green done}`.
     pub(crate) fn snapshot(&self) -> String {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let raw = self.raw.lock().unwrap();
+            if is_between_frames(&raw) {
+                return self.styled_rows();
+            }
+            drop(raw);
+            assert!(Instant::now() < deadline, "a frame has no end:\n{}", self.shown());
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+
+    fn styled_rows(&self) -> String {
         let parser = self.screen.lock().unwrap();
         let screen = parser.screen();
         let (rows, columns) = screen.size();
@@ -150,6 +165,12 @@ impl Drop for Terminal {
         let _ended = self.child.kill();
         let _ended = self.child.wait();
     }
+}
+
+/// Whether every frame that began has ended.
+fn is_between_frames(raw: &[u8]) -> bool {
+    let last = |sequence: &[u8]| raw.windows(sequence.len()).rposition(|window| window == sequence);
+    last(b"\x1b[?2026h") <= last(b"\x1b[?2026l")
 }
 
 /// Formats a row with its styles, without blanks at its end.
