@@ -18,8 +18,6 @@ mod result_batcher;
 mod session_runner;
 mod settlement;
 mod skew;
-mod start;
-mod tenant_tools;
 mod turn_trace;
 
 use std::sync::Arc;
