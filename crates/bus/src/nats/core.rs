@@ -9,7 +9,6 @@ use futures::{Stream, StreamExt};
 use super::connection::NatsTransport;
 use super::header_map::{header_map, headers_of};
 use super::losses::{Losses, sid_of};
-use super::shared_inbox::Answers;
 use crate::{BusError, CoreMessage, Headers, Subscription, SubscriptionEvent};
 
 impl NatsTransport {
@@ -68,13 +67,6 @@ impl NatsTransport {
         losses.set_sid(sid);
         self.ask(subject, address, headers, payload).await?;
         Ok(futures::stream::unfold((answers, losses), next).boxed())
-    }
-
-    /// Sends a request whose answers are few, and ends them by a status.
-    pub(super) async fn ask_page(&self, subject: &str, payload: Bytes) -> Result<Answers, BusError> {
-        let (address, _, answers) = self.shared_inbox.open(&self.client).await?;
-        self.ask(subject, address, Headers::new(), payload).await?;
-        Ok(answers)
     }
 
     /// Sends a request with an inbox of its own, which gets every answer and every status.

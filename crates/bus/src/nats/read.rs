@@ -7,6 +7,7 @@ use async_nats::StatusCode;
 use async_nats::connection::State;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use contract::{ErrorCode, Timestamp};
+use futures::StreamExt;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -154,10 +155,10 @@ impl NatsTransport {
         body: &serde_json::Value,
         messages: &mut Vec<Stored>,
     ) -> Result<Page, BusError> {
-        let mut answers = self.ask_page(&direct(stream), crate::json::encode(body)?).await?;
+        let mut answers = self.ask_many(&direct(stream), Headers::new(), crate::json::encode(body)?).await?;
         loop {
             let late = || BusError::Timeout { what: format!("read of {stream}") };
-            let answer = tokio::time::timeout(NEXT_MAX, answers.next_message()).await.map_err(|_| late())?;
+            let answer = tokio::time::timeout(NEXT_MAX, answers.next()).await.map_err(|_| late())?;
             let answer = answer.ok_or_else(late)?;
             let Some(status) = answer.status else {
                 messages.push(read_direct(&answer)?);

@@ -15,9 +15,8 @@ use tokio::task::JoinSet;
 use super::losses::sid_of;
 use crate::{BusError, SubscriptionEvent};
 
-/// Most answers to one request that wait to be read. Further ones are lost, and a gap reports that. A page of a stream has
-/// fewer.
-const ANSWERS_MAX: usize = 2_048;
+/// Most answers to one request that wait to be read. Further ones are lost, and a gap reports that.
+const ANSWERS_MAX: usize = 1_024;
 
 type Routes = Arc<Mutex<HashMap<String, Route>>>;
 
@@ -65,15 +64,6 @@ impl SharedInbox {
         let missed = Arc::new(AtomicBool::new(false));
         lock(&self.routes).insert(name.clone(), Route { answers, missed: missed.clone() });
         Ok((address, *sid, Answers { received, missed, name, routes: self.routes.clone() }))
-    }
-}
-
-impl Answers {
-    /// Waits for the next answer, which may be a status. `None` if answers were lost, or the connection is closed.
-    pub(super) async fn next_message(&mut self) -> Option<Message> {
-        let message = self.received.recv().await?;
-        // Those before the loss would be of no use either.
-        (!self.missed.load(Ordering::Relaxed)).then_some(message)
     }
 }
 
