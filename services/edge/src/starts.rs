@@ -1,16 +1,11 @@
 //! Starts of sessions. The composer checks agent and model first, so that a wrong name is refused at once.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
 use bus::Read;
+use contract::CommandId;
 use contract::command::{Start, Verb};
 use contract::compose::ComposeRequest;
 use contract::event::{InputKind, InputRef};
 use contract::subject::SessionKey;
-use contract::{CommandId, Json};
-use tokio::time::Instant;
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -20,53 +15,12 @@ use crate::params::{CommandRequest, UnvalidatedCommand};
 use crate::session_api::SessionApi;
 use crate::session_log::fold_session;
 
-/// How long names that the composer accepted are not checked again. If they are gone meanwhile, the loop refuses the
-/// start.
-const ACCEPTED_FOR: Duration = Duration::from_secs(10);
-/// Accepted names that are kept, and the largest request of a check that is kept with its answer.
-const NAMES_MAX: usize = 256;
-const CHECK_BYTES_MAX: usize = 4096;
-
 /// The id that a request chose for a session of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ChosenId {
     pub(crate) id: String,
     /// No session had it an instant ago. Otherwise an earlier try of the request may have started it.
     pub(crate) is_unused: bool,
-}
-
-/// Agents and models that the composer accepted lately, by the request that named them.
-#[derive(Debug, Default)]
-pub(crate) struct AcceptedNames(Mutex<HashMap<Box<str>, AcceptedAgent>>);
-
-#[derive(Debug)]
-struct AcceptedAgent {
-    agent: String,
-    until: Instant,
-}
-
-impl AcceptedNames {
-    /// Returns the agent of a check that had the same answer a moment ago.
-    fn get(&self, check: &ComposeRequest) -> Option<String> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let accepted = names.get(Json::of(check).get())?;
-        (Instant::now() < accepted.until).then(|| accepted.agent.clone())
-    }
-
-    fn put(&self, check: &ComposeRequest, agent: &str) {
-        let check = Json::of(check);
-        if check.get().len() > CHECK_BYTES_MAX {
-            return;
-        }
-        let now = Instant::now();
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if names.len() >= NAMES_MAX {
-            names.retain(|_, accepted| now < accepted.until);
-        }
-        if names.len() < NAMES_MAX {
-            names.insert(check.get().into(), AcceptedAgent { agent: agent.to_owned(), until: now + ACCEPTED_FOR });
-        }
-    }
 }
 
 impl SessionApi {

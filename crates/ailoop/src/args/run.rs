@@ -18,6 +18,7 @@ Examples:
 /// Arguments of `ailoop run`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = RUN_EXAMPLES)]
+#[allow(clippy::struct_excessive_bools, reason = "switches that people set one by one")]
 pub struct RunArgs {
     /// The prompt; - reads it from stdin. A file or pipe on stdin is appended to another prompt
     pub prompt: String,

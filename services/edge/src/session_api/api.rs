@@ -11,6 +11,7 @@ use service::tasks::Tasks;
 use session::Session;
 use tokio_util::sync::CancellationToken;
 
+use crate::accepted_names::AcceptedNames;
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::client_queue::{CLIENT_BYTES_MAX, ClientQueue};
@@ -21,7 +22,6 @@ use crate::fleet_metrics;
 use crate::method::Method;
 use crate::params::{self, CommandBody, CommandRequest, UnvalidatedCommand};
 use crate::session_log::fold_session;
-use crate::starts::AcceptedNames;
 use crate::tenants::{TenantState, Tenants};
 use crate::watch::feed::Feeds;
 
