@@ -17,10 +17,9 @@ impl Bus {
 
     /// Every public event of a session. Bodies are [`Envelope`]s; `contract::subject::parse_event` reads the topic.
     pub async fn events(&self, key: &SessionKey) -> Result<Subscription, BusError> {
-        let [one, two] = subject::viewer(key);
-        let one = self.transport().subscribe(&one, None).await?;
-        let two = self.listen(&two, None).await?;
-        Ok(futures::stream::select(one, two).boxed())
+        let events = self.events_of_new(key).await?;
+        self.transport().ping().await?;
+        Ok(events)
     }
 
     /// As [`Bus::events`], of a session that is about to be started over this connection: the server takes what is sent

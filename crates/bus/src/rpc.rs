@@ -49,6 +49,10 @@ const STORE_MAX: Duration = Duration::from_secs(10);
 const TOOL_REQUEST_MAX: Duration = TRIAL_TIME_MAX.saturating_add(Duration::from_secs(5));
 /// How long the processes of a fleet may take to describe themselves: nobody knows how many there are.
 const STATUS_WAIT: Duration = Duration::from_millis(700);
+/// How long answers of the services protocol are gathered.
+const SERVICES_WAIT: Duration = Duration::from_millis(400);
+/// Most answers of the services protocol that are read.
+const SERVICES_MAX: usize = 10_000;
 /// Processes whose descriptions are read.
 const REPLICAS_MAX: usize = 1_000;
 /// Bytes of a description.
@@ -190,6 +194,24 @@ impl Bus {
         }
         replicas.sort_by(|a, b| (&a.service, &a.replica).cmp(&(&b.service, &b.replica)));
         Ok(replicas)
+    }
+
+    /// Sends a query of the NATS services protocol, and gathers the answers of 0.4 s; a lost connection is an error.
+    pub async fn query_services(&self, query: Subject) -> Result<Vec<CoreMessage>, BusError> {
+        let mut answers = match self.transport().request_many(&query, Vec::new(), Bytes::new()).await {
+            Ok(answers) => answers.take(SERVICES_MAX),
+            Err(BusError::NoResponders { .. }) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let end = Instant::now() + SERVICES_WAIT;
+        let mut messages = Vec::new();
+        while let Ok(Some(answer)) = timeout_at(end, answers.next()).await {
+            match answer {
+                SubscriptionEvent::Message(message) => messages.push(message),
+                SubscriptionEvent::Gap => return Err(BusError::Unavailable("the connection was lost".to_owned())),
+            }
+        }
+        Ok(messages)
     }
 
     /// Answers with the description of this process, until the guard is dropped.

@@ -184,6 +184,11 @@ impl SessionSummary {
     pub fn place(&self) -> ListPlace {
         (Reverse(self.started), Reverse(self.session_id.clone()))
     }
+
+    /// Whether a person or a client must answer before the turn goes on.
+    pub fn waits_for_answer(&self) -> bool {
+        !self.gates.is_empty() || !self.client_calls.is_empty()
+    }
 }
 
 /// A line of the session index: KV `ai_loop_sessions`. Never the truth.

@@ -105,6 +105,14 @@ impl ToolSpec {
     pub fn output_bytes_max(&self) -> usize {
         self.max_output.unwrap_or(limits::TOOL_OUTPUT_BYTES_MAX).min(limits::TOOL_OUTPUT_BYTES_MAX)
     }
+
+    /// Whether a person must approve a call before it runs without a session.
+    pub const fn needs_approval_outside_sessions(&self) -> bool {
+        match self.approval {
+            ApprovalPolicy::Always => true,
+            ApprovalPolicy::Never => self.effect.takes_effect(),
+        }
+    }
 }
 
 /// SHA-256 in hex of an arguments object, byte for byte: what an approval is bound to.

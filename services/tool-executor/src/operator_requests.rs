@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, BusError, CoreMessage, Headers, RpcServer, SubscriptionEvent};
+use bus::{Bus, BusError, Headers, RpcServer, SubscriptionEvent};
 use bytes::Bytes;
 use contract::limits::TRIAL_TIME_MAX;
-use contract::tool::{ApprovalPolicy, EffectClass, Outcome, ToolSpec, header};
+use contract::tool::{EffectClass, Outcome, ToolSpec, header};
 use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial, TrialResult};
 use contract::{ErrorCode, TenantId, ToolName, subject};
 use futures::{FutureExt, StreamExt};
@@ -18,10 +18,6 @@ use crate::Clock;
 use crate::call::tool_reply::{ToolAnswer, ToolReply, parse_reply, truncate, unknown_answer};
 use crate::schemas::Schemas;
 
-/// How long the statistics of services are gathered.
-const GATHER_TIME: Duration = Duration::from_millis(400);
-/// Most answers of services that are read.
-const ANSWERS_MAX: usize = 10_000;
 /// Bytes of the last error of a replica that are passed on.
 const LAST_ERROR_BYTES_MAX: usize = 1_000;
 /// The agent that tools see as the caller.
@@ -90,7 +86,7 @@ impl OperatorRequests {
     async fn gather_stats(&self, tenant: &TenantId) -> Result<Vec<ToolReplicaStats>, BusError> {
         let tools: Vec<ToolName> = self.bus.tools(tenant).await?.into_iter().map(|spec| spec.name).collect();
         let mut found = Vec::new();
-        for message in self.gather().await? {
+        for message in self.bus.query_services(subject::services_stats()).await? {
             let Ok(stats) = serde_json::from_slice::<ServiceStats>(&message.payload) else { continue };
             for endpoint in stats.endpoints.into_iter().flatten() {
                 let served = |tool: &&ToolName| subject::tool(tenant, tool).as_str() == endpoint.subject;
@@ -114,24 +110,6 @@ impl OperatorRequests {
         Ok(found)
     }
 
-    async fn gather(&self) -> Result<Vec<CoreMessage>, BusError> {
-        let requested = self.bus.transport().request_many(&subject::services_stats(), Vec::new(), Bytes::new()).await;
-        let mut answers = match requested {
-            Ok(answers) => answers.take(ANSWERS_MAX),
-            Err(BusError::NoResponders { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let end = Instant::now() + GATHER_TIME;
-        let mut messages = Vec::new();
-        while let Ok(Some(answer)) = timeout_at(end, answers.next()).await {
-            match answer {
-                SubscriptionEvent::Message(message) => messages.push(message),
-                SubscriptionEvent::Gap => return Err(BusError::Unavailable("the connection was lost".to_owned())),
-            }
-        }
-        Ok(messages)
-    }
-
     /// Calls a tool once. A call that may change something, or that a person must approve, needs an approval.
     async fn try_tool(&self, trial: ToolTrial) -> Result<ToolResponse, BusError> {
         let refuse = |code, message: String| Ok(ToolResponse::Refused { code, message });
@@ -139,7 +117,7 @@ impl OperatorRequests {
         let Some(spec) = self.bus.tools(tenant).await?.into_iter().find(|spec| spec.name == *tool) else {
             return refuse(ErrorCode::UnknownTool, format!("there is no tool {:?}", tool.as_str()));
         };
-        if needs_approval(&spec) && !is_approved {
+        if spec.needs_approval_outside_sessions() && !is_approved {
             return refuse(ErrorCode::ApprovalNeeded, format!("a call of {tool} needs an approval of its arguments"));
         }
         if let Err(error) = self.schemas.check(&(tenant.clone(), tool.clone()), arguments).await {
@@ -198,14 +176,6 @@ impl OperatorRequests {
                 }
             }
         }
-    }
-}
-
-/// Whether a person must approve a call before it runs without a session.
-fn needs_approval(spec: &ToolSpec) -> bool {
-    match spec.approval {
-        ApprovalPolicy::Always => true,
-        ApprovalPolicy::Never => spec.effect.takes_effect(),
     }
 }
 

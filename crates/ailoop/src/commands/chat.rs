@@ -4,27 +4,19 @@ mod conversation;
 mod display;
 mod jobs;
 
-use configuration::models::is_key_set;
-
 use self::conversation::ChatConversation;
 use super::conversation::FleetLifetime;
-use super::fleet_location::find_shared_fleet;
-use super::own_fleet::{refuse_files, start_own_fleet};
+use super::own_fleet::{connect_to_shared_fleet, start_own_fleet};
 use super::session_reference::{newest_session, resolve_session};
 use crate::args::ChatArgs;
 use crate::client::EdgeClient;
 use crate::failure::{CommandFailure, Exit};
 use crate::signals::Interrupts;
-use crate::terminal::{Style, Terminal};
+use crate::terminal::Terminal;
 
 pub(super) async fn chat(args: &ChatArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut interrupts = Interrupts::listen()?;
-    if let Some(fleet) = find_shared_fleet(&args.target)? {
-        refuse_files(&args.files, fleet.url())?;
-        if let Some(hint) = fleet.key_hint(is_key_set) {
-            terminal.note(Style::Warn, &hint);
-        }
-        let client = fleet.connect().await?;
+    if let Some(client) = connect_to_shared_fleet(&args.target, &args.files, terminal).await? {
         return converse(args, client, terminal, FleetLifetime::Independent, &mut interrupts).await;
     }
     let Some(fleet) = start_own_fleet(&args.files, args.model.clone(), terminal, &mut interrupts).await? else {

@@ -1,15 +1,31 @@
-//! A fleet that ends with the command that starts it.
+//! The fleet of a command that has a conversation: one that runs, or one that ends with the command.
 
 use configuration::env;
+use configuration::models::is_key_set;
 use contract::ErrorCode;
 
-use super::fleet_location::{HTTP_ADDRESS, http_address_hint};
-use crate::args::Files;
+use super::fleet_location::{HTTP_ADDRESS, find_shared_fleet, http_address_hint};
+use crate::args::{Files, FleetTarget};
+use crate::client::EdgeClient;
 use crate::default_model::ModelChoice;
 use crate::failure::CommandFailure;
 use crate::fleet::{FleetPlan, LocalFleet};
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
+
+/// Connects to a fleet that runs, if there is one.
+pub(super) async fn connect_to_shared_fleet(
+    target: &FleetTarget,
+    files: &Files,
+    terminal: &Terminal,
+) -> Result<Option<EdgeClient>, CommandFailure> {
+    let Some(fleet) = find_shared_fleet(target)? else { return Ok(None) };
+    refuse_files(files, fleet.url())?;
+    if let Some(hint) = fleet.key_hint(is_key_set) {
+        terminal.note(Style::Warn, &hint);
+    }
+    fleet.connect().await.map(Some)
+}
 
 /// Starts a fleet for one session; none if a signal came first.
 pub(super) async fn start_own_fleet(
@@ -39,7 +55,7 @@ pub(super) async fn start_own_fleet(
 }
 
 /// Refuses --root and --out for a running fleet: they are settings of the process that runs the tools.
-pub(super) fn refuse_files(files: &Files, url: &str) -> Result<(), CommandFailure> {
+fn refuse_files(files: &Files, url: &str) -> Result<(), CommandFailure> {
     if files.root.is_none() && files.out.is_none() {
         return Ok(());
     }

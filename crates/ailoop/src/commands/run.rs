@@ -1,10 +1,7 @@
 //! `ailoop run`: one prompt to its end, in the running fleet or in a fleet of its own.
 
-use configuration::models::is_key_set;
-
 use super::conversation::{Conversation, FleetLifetime};
-use super::fleet_location::find_shared_fleet;
-use super::own_fleet::{refuse_files, start_own_fleet};
+use super::own_fleet::{connect_to_shared_fleet, start_own_fleet};
 use super::session_reference::newest_session;
 use crate::args::RunArgs;
 use crate::client::{self, EdgeClient};
@@ -19,31 +16,18 @@ pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Ex
     let terminal = if args.final_only { &quiet } else { terminal };
     let session = args.session.as_deref().map(client::session_id).transpose()?;
     let mut interrupts = Interrupts::listen()?;
-    if let Some(fleet) = find_shared_fleet(&args.target)? {
-        refuse_files(&args.files, fleet.url())?;
-        if let Some(hint) = fleet.key_hint(is_key_set) {
-            terminal.note(Style::Warn, &hint);
-        }
-        let client = fleet.connect().await?;
+    let converse = async |client, fleet_lifetime, interrupts: &mut Interrupts| {
         let session = find_session(args, session, &client).await?;
-        let conversation =
-            Conversation { args, prompt, session, client, terminal, fleet_lifetime: FleetLifetime::Independent };
-        return conversation.run(&mut interrupts).await;
+        Conversation { args, prompt, session, client, terminal, fleet_lifetime }.run(interrupts).await
+    };
+    if let Some(client) = connect_to_shared_fleet(&args.target, &args.files, terminal).await? {
+        return converse(client, FleetLifetime::Independent, &mut interrupts).await;
     }
     let Some(fleet) = start_own_fleet(&args.files, args.model.clone(), terminal, &mut interrupts).await? else {
         return Ok(Exit::Interrupted);
     };
     let exit = match fleet.connect().await {
-        Ok(client) => {
-            let fleet_lifetime = FleetLifetime::ThisCommand;
-            match find_session(args, session, &client).await {
-                Ok(session) => {
-                    let conversation = Conversation { args, prompt, session, client, terminal, fleet_lifetime };
-                    conversation.run(&mut interrupts).await
-                }
-                Err(failure) => Err(failure),
-            }
-        }
+        Ok(client) => converse(client, FleetLifetime::ThisCommand, &mut interrupts).await,
         Err(failure) => Err(failure),
     };
     if args.stay && matches!(exit, Ok(code) if code != Exit::Interrupted) {

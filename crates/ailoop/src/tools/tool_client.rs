@@ -16,11 +16,6 @@ use tool_schema::{ToolDescription, parse_service_info};
 use super::tool_reply::{FinalReply, ProgressReply, ToolReply, parse_reply};
 use super::trial_call::TrialCall;
 
-/// How long answers of services are gathered, as in an executor.
-const GATHER_TIME: Duration = Duration::from_millis(400);
-/// Most answers of services that are read.
-const ANSWERS_MAX: usize = 10_000;
-
 /// Client of one tool of a tenant.
 pub(crate) struct ToolClient<'a> {
     bus: &'a Bus,
@@ -85,9 +80,9 @@ impl<'a> ToolClient<'a> {
     /// Finds the replicas and their descriptions of the tool.
     pub(crate) async fn find_replicas(&self) -> Result<ToolReplicas, BusError> {
         let (infos, named, pings) = tokio::join!(
-            self.gather(subject::services_info()),
-            self.gather(subject::service_info(&self.tool)),
-            self.gather(subject::services_ping())
+            self.bus.query_services(subject::services_info()),
+            self.bus.query_services(subject::service_info(&self.tool)),
+            self.bus.query_services(subject::services_ping())
         );
         let identity = |message: &CoreMessage| serde_json::from_slice::<Identity>(&message.payload).ok();
         let pinged: BTreeSet<_> = pings?.iter().filter_map(identity).map(|it| (it.name, it.id)).collect();
@@ -128,29 +123,11 @@ impl<'a> ToolClient<'a> {
 
     /// Fetches the last error in the statistics of the replicas.
     pub(crate) async fn fetch_last_error(&self) -> Result<Option<String>, BusError> {
-        let answers = self.gather(subject::services_stats()).await?;
+        let answers = self.bus.query_services(subject::services_stats()).await?;
         let stats = answers.iter().filter_map(|message| serde_json::from_slice::<Stats>(&message.payload).ok());
         let endpoints = stats.flat_map(|stats| stats.endpoints.unwrap_or_default());
         let own = endpoints.filter(|endpoint| endpoint.subject.as_deref() == Some(self.subject().as_str()));
         Ok(own.filter_map(|endpoint| endpoint.last_error).rfind(|error| !error.is_empty()))
-    }
-
-    async fn gather(&self, subject: Subject) -> Result<Vec<CoreMessage>, BusError> {
-        let requested = self.bus.transport().request_many(&subject, Vec::new(), Bytes::new()).await;
-        let mut answers = match requested {
-            Ok(answers) => answers.take(ANSWERS_MAX),
-            Err(BusError::NoResponders { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let end = Instant::now() + GATHER_TIME;
-        let mut messages = Vec::new();
-        while let Ok(Some(answer)) = timeout_at(end, answers.next()).await {
-            match answer {
-                SubscriptionEvent::Message(message) => messages.push(message),
-                SubscriptionEvent::Gap => return Err(BusError::Unavailable("the connection was lost".to_owned())),
-            }
-        }
-        Ok(messages)
     }
 
     /// Sends a call; its replies are received as long as the exchange exists.

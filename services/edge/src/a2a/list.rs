@@ -225,6 +225,5 @@ fn phase_of(summary: &SessionSummary) -> TaskPhase {
     if summary.phase == Phase::Ended || !is_open {
         return summary.stop_reason.map_or(TaskPhase::Canceled, TaskPhase::of_end);
     }
-    let is_asked = !summary.gates.is_empty() || !summary.client_calls.is_empty();
-    if is_asked { TaskPhase::InputRequired } else { TaskPhase::Working }
+    if summary.waits_for_answer() { TaskPhase::InputRequired } else { TaskPhase::Working }
 }

@@ -140,7 +140,7 @@ impl ListSessionsParams {
     pub(crate) fn selects(&self, summary: &SessionSummary) -> bool {
         let Self { phase, agent, model, since, stop_reason, text, .. } = self;
         let Self { is_waiting, is_failed, cost_usd_min, parent, .. } = self;
-        let waits = || summary.phase != Phase::Ended && !(summary.gates.is_empty() && summary.client_calls.is_empty());
+        let waits = || summary.phase != Phase::Ended && summary.waits_for_answer();
         let has_text = |text: &str| {
             summary.session_id.as_str().starts_with(text) || summary.title.to_lowercase().contains(&text.to_lowercase())
         };

@@ -2,7 +2,7 @@
 
 use bus::BusError;
 use contract::limits::TRIAL_ARGUMENTS_BYTES_MAX;
-use contract::tool::{ASK_USER, ApprovalPolicy, DELEGATE, arguments_sha256};
+use contract::tool::{ASK_USER, DELEGATE, arguments_sha256};
 use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial, TrialResult};
 use contract::{ErrorCode, Json, ToolName};
 use serde::Serialize;
@@ -60,10 +60,7 @@ impl SessionApi {
         let spec = spec.ok_or_else(|| {
             ApiError::new(ErrorCode::UnknownTool, format!("there is no tool {tool}; `tools.list` has the names"))
         })?;
-        let needs_approval = match spec.approval {
-            ApprovalPolicy::Always => true,
-            ApprovalPolicy::Never => spec.effect.takes_effect(),
-        };
+        let needs_approval = spec.needs_approval_outside_sessions();
         let sha256 = arguments_sha256(&arguments);
         let mut tried =
             TriedTool { tool: tool.clone(), arguments, arguments_sha256: sha256, needs_approval, result: None };
