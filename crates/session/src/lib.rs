@@ -40,7 +40,7 @@ pub use waits::Wait;
 use contract::Timestamp;
 use contract::command::{Command, ControlReason, Start};
 use contract::commit::{Commit, Phase, SessionSummary};
-use contract::event::{Event, InputRef};
+use contract::event::{Event, InputKind, InputRef, TimerSet};
 use contract::subject::SessionKey;
 use contract::trace::TraceContext;
 use serde::{Deserialize, Serialize};
@@ -189,7 +189,15 @@ impl Session {
             };
             control_seq.is_some_and(|seq| seq <= self.state.control_seq) && taken_earlier
         };
-        self.handled(input).is_some() || self.handled.may_have_forgotten() && is_covered()
+        let is_remembered = self.handled(input).is_some() && !self.is_current_timer(input);
+        is_remembered || self.handled.may_have_forgotten() && is_covered()
+    }
+
+    /// Whether the input is the setting of the timer that has not fired. One with its number may have fired before: that
+    /// of a history which the log has lost.
+    fn is_current_timer(&self, input: &InputRef) -> bool {
+        let is_current = |timer: &TimerSet| timer.number.to_string() == input.id.as_str();
+        input.kind == InputKind::Timer && self.state.timer.as_ref().is_some_and(is_current)
     }
 
     /// The id of the last commit; empty before the first.

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use contract::CallId;
 use contract::command::{Configure, ControlReason, MessageMode, Start, Verb};
 use contract::commit::Phase;
-use contract::event::{Event, StopReason};
+use contract::event::{Event, InputKind, InputRef, StopReason};
 use contract::limits::{MESSAGE_BYTES_MAX, TOOL_TIMEOUT_MAX};
 use contract::model::{Content, FailureKind};
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, Prune};
 use contract::tool::Outcome;
+use contract::{CallId, CommandId};
 
 use session::Body;
 
@@ -257,6 +257,27 @@ fn stale_timer_ends_nothing() {
     assert!(summary.call.as_str().starts_with('s'), "{summary}");
     talk.wait(Duration::from_secs(50));
     assert_eq!(talk.model_call(), summary);
+}
+
+#[test]
+fn timer_of_a_lost_history_does_not_use_up_its_number() {
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    let timer = |number: u64| {
+        let id = CommandId::new(&number.to_string()).unwrap();
+        InputRef { kind: InputKind::Timer, id }
+    };
+    let next = talk.session.timers() + 1;
+    // A history that an older store has lost had set this timer.
+    talk.fire_timer(next);
+    assert_eq!(talk.refused(), Some("not_now"));
+    assert!(talk.session.has_handled(&timer(next), None, None), "it is not decided on again");
+
+    talk.reply("", &[r#"{"path":"a"}"#]);
+    assert_eq!(talk.session.timers(), next, "the deadline of the tool call is earlier");
+    assert!(!talk.session.has_handled(&timer(next), None, None), "this one has not fired");
+    talk.fire_timer(next);
+    assert_eq!(talk.session.timers(), next + 1);
+    assert!(talk.session.has_handled(&timer(next), None, None));
 }
 
 #[test]

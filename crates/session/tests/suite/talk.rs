@@ -163,7 +163,8 @@ impl Talk {
             archive_after: contract::limits::ARCHIVE_AFTER,
             body,
         };
-        assert_eq!(self.session.handled(&input.reference), None, "a test says everything once");
+        let is_handled = self.session.has_handled(&input.reference, input.control_seq, input.control_at);
+        assert!(!is_handled, "a test says everything once");
         assert!(self.log.len() < EVER, "it goes on for ever");
         let reference = input.reference.clone();
         let decision = self.session.decide(Timestamp::from_millis(self.now), &[input]);
@@ -336,6 +337,11 @@ impl Talk {
         self.input(InputKind::Control(Verb::ProvideToolResult), id, Body::ToolResult(result));
     }
 
+    /// The server delivers this setting of the timer.
+    pub(crate) fn fire_timer(&mut self, number: u64) {
+        self.input(InputKind::Timer, &number.to_string(), Body::Timer);
+    }
+
     /// Time passes, and the timer fires if it is set for then.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.waits += 1;
@@ -355,7 +361,7 @@ impl Talk {
                 break;
             }
             self.now = self.now.max(set.at.as_millis());
-            self.input(InputKind::Timer, &set.number.to_string(), Body::Timer);
+            self.fire_timer(set.number);
         }
         self.now = end;
     }

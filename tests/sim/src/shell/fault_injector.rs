@@ -6,11 +6,15 @@ use std::time::Duration;
 
 use bus::transport::{Ack, Read};
 use bus_memory::{Action, Fault, Faults, Operation};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::rng::Rng;
 
 /// Replicas that may die in one run.
 const DEATHS_MAX: u64 = 6;
+/// Operations without time passing. More of them are a loop that never ends: a fleet needs a few hundred.
+const OPERATIONS_AT_ONCE_MAX: u64 = 50_000;
 
 /// Injects faults between [`FaultInjector::begin`] and [`FaultInjector::end`].
 pub(super) struct FaultInjector {
@@ -24,6 +28,17 @@ pub(super) struct FaultInjector {
     stale_percent: u64,
     /// Whether messages are delayed.
     slow: bool,
+    now: Mutex<OperationsAtOnce>,
+    endless: Notify,
+}
+
+/// Operations since time has last passed.
+#[derive(Debug, Default)]
+struct OperationsAtOnce {
+    at: Option<Instant>,
+    count: u64,
+    /// The last of them, if there are too many.
+    last: Option<String>,
 }
 
 impl FaultInjector {
@@ -40,6 +55,31 @@ impl FaultInjector {
             per_thousand,
             stale_percent,
             slow,
+            now: Mutex::default(),
+            endless: Notify::new(),
+        }
+    }
+
+    /// Returns once the fleet loops without time passing; tells one of its operations.
+    pub(super) async fn until_endless(&self) -> String {
+        loop {
+            self.endless.notified().await;
+            if let Some(last) = self.now.lock().ok().and_then(|now| now.last.clone()) {
+                return last;
+            }
+        }
+    }
+
+    fn note_operation(&self, op: Operation<'_>) {
+        let Ok(mut now) = self.now.lock() else { return };
+        let at = Some(Instant::now());
+        if now.at != at {
+            *now = OperationsAtOnce { at, ..OperationsAtOnce::default() };
+        }
+        now.count += 1;
+        if now.count > OPERATIONS_AT_ONCE_MAX {
+            now.last = Some(format!("{} {:?} {}", op.client, op.action, op.subject));
+            self.endless.notify_one();
         }
     }
 
@@ -103,6 +143,7 @@ impl FaultInjector {
 
 impl Faults for FaultInjector {
     fn decide(&self, op: Operation<'_>) -> Fault {
+        self.note_operation(op);
         let steady = !self.on.load(Ordering::Relaxed) || op.client == "client" || op.client == "tools";
         if steady {
             return Fault::None;

@@ -55,6 +55,13 @@ pub fn simulate(seed: u64, mistake: PlantedMistake) -> Result<FleetStats, String
 async fn run(seed: u64, mistake: PlantedMistake) -> Result<FleetStats, String> {
     let mut rng = Rng::new(seed ^ 0x5EED);
     let injector = Arc::new(FaultInjector::new(rng.number()));
+    tokio::select! {
+        result = run_with(rng, injector.clone(), mistake) => result,
+        last = injector.until_endless() => Err(format!("an endless loop without time passing: {last}")),
+    }
+}
+
+async fn run_with(mut rng: Rng, injector: Arc<FaultInjector>, mistake: PlantedMistake) -> Result<FleetStats, String> {
     let server = MemoryServer::simulated(EPOCH, injector.clone());
     let client = server.client("client").0;
     let recorder = tool_recorder::serve(&server, rng.number()).await.map_err(|error| error.to_string())?;
