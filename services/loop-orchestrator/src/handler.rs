@@ -11,12 +11,14 @@ use contract::ErrorCode;
 use contract::command::newer_sender;
 use contract::event::ErrorEvent;
 use contract::subject::{self, SessionKey};
+use telemetry::trace::scope;
 
 use crate::handle_error::HandleError;
 use crate::input::{DeliveredInput, ReadError};
 use crate::result_batcher::ResultBatcher;
 use crate::session_runner::{Handled, Loaded, SessionRunner, is_already_applied};
 use crate::settlement::{DeliveryRef, settle, settle_exported};
+use crate::turn_trace;
 
 /// Reads of an inbox while a replica of the stream does not have the delivered command yet.
 const INBOX_READS_MAX: u32 = 20;
@@ -103,14 +105,19 @@ impl InputHandler {
         &self,
         key: &SessionKey,
         cached: &mut Option<Loaded>,
-        input: DeliveredInput,
+        mut input: DeliveredInput,
     ) -> Result<Handled, HandleError> {
         let delivered_seq = input.control_seq.unwrap_or(0);
+        let mut first = if cached.is_none() { Some(self.read_at_once(key, cached, &mut input).await?) } else { None };
         for _ in 0..INBOX_READS_MAX {
             if cached.as_ref().is_some_and(|loaded| is_already_applied(loaded.session(), &input)) {
                 return self.runner.handle(key, cached, &[input]).await;
             }
-            let Inbox::Messages(messages) = self.runner.bus.inbox(key).await? else {
+            let inbox = match first.take() {
+                Some(inbox) => inbox,
+                None => self.runner.bus.inbox(key).await?,
+            };
+            let Inbox::Messages(messages) = inbox else {
                 // There are too many to read. Handle this one alone, without a claim about those before it.
                 return self.runner.handle(key, cached, &[input.without_order()]).await;
             };
@@ -122,10 +129,28 @@ impl InputHandler {
                 return self.runner.handle(key, cached, &[input]).await;
             }
             // The read is stale, or another replica has acknowledged the command. The log shows which.
-            *cached = Some(self.runner.load(key, 0).await?);
+            *cached = Some(self.runner.load(key, None).await?);
             tokio::time::sleep(INBOX_READ_INTERVAL).await;
         }
         Err(HandleError::Busy)
+    }
+
+    /// Reads the inbox and the state of a session that is not cached, and what a start needs. Nothing of this waits for
+    /// the other: a commit on a state that is older than the inbox loses its slot.
+    async fn read_at_once(
+        &self,
+        key: &SessionKey,
+        cached: &mut Option<Loaded>,
+        input: &mut DeliveredInput,
+    ) -> Result<Inbox, HandleError> {
+        let runner = &self.runner;
+        let is_start = input.is_start();
+        let position = turn_trace::start_position(key, input);
+        let resolving = scope(position, input.resolve_start(&runner.bus, &runner.tenant_tools));
+        let loading = runner.load_for(key, is_start);
+        let (inbox, loaded, ()) = tokio::join!(runner.bus.inbox(key), loading, resolving);
+        *cached = Some(loaded?);
+        Ok(inbox?)
     }
 
     /// Handles a command that waits before the delivered one. A command that cannot be read is left to its own

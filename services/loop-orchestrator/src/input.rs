@@ -1,23 +1,25 @@
 //! Parses a delivered message into an input of the loop, and reads what the loop needs to decide about it.
 
-use bus::{Bus, BusError, Read, Stored};
+use bus::{Bus, BusError, Stored};
 use contract::client_tool::AnswerToolCall;
-use contract::command::{Answer, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb};
-use contract::compose::{ComposeReply, ComposeRequest};
+use contract::command::{Answer, CommandMeta, Configure, ControlReason, SendUserMessage, Start, Verb};
+use contract::compose::ComposeRequest;
 use contract::event::{InputKind, InputRef};
 use contract::json::Size;
-use contract::limits::{COMMAND_BYTES_MAX, JSON_VALUES_MAX, RESUME_BYTES_MAX};
-use contract::model::{Message, ModelFailed, ModelFinished};
+use contract::limits::{COMMAND_BYTES_MAX, JSON_VALUES_MAX};
+use contract::model::{ModelFailed, ModelFinished};
 use contract::streams::Objects;
 use contract::subject::{ControlSubject, SessionKey};
-use contract::tool::{ASK_USER, DELEGATE, ExtendToolCall, ToolResult, ToolSpec};
+use contract::tool::{ExtendToolCall, ToolResult};
 use contract::trace::TraceContext;
-use contract::{CommandId, ErrorCode, TenantId, Timestamp};
+use contract::{CommandId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use session::{Body, ConfigureInput, Input, Recompose, RestoreError, StartInput, check};
-use std::sync::Arc;
+use session::{Body, ConfigureInput, Input, Recompose, check};
 use std::time::Duration;
+
+use crate::start::{ResolvedStart, compose, list_tools};
+use crate::tenant_tools::TenantTools;
 
 /// A delivered input, before the prompt and the tools that its decision needs are read.
 #[derive(Debug, Clone)]
@@ -38,6 +40,8 @@ pub(crate) struct DeliveredInput {
     /// The position in a trace that the message names.
     pub(crate) trace: Option<TraceContext>,
     body: DeliveredBody,
+    /// Set if it was read before [`DeliveredInput::resolve`].
+    resolved_start: Option<Result<ResolvedStart, BusError>>,
 }
 
 #[derive(Debug, Clone)]
@@ -72,6 +76,7 @@ impl DeliveredInput {
             parent_command_number: None,
             trace: None,
             body: DeliveredBody::Ready(Body::Timer),
+            resolved_start: None,
         })
     }
 
@@ -101,6 +106,7 @@ impl DeliveredInput {
             parent_command_number: None,
             trace,
             body: DeliveredBody::Ready(Body::Timer),
+            resolved_start: None,
         };
         input.body = match verb {
             Verb::Start => DeliveredBody::Start(Box::new(input.command::<Start>(&body)?)),
@@ -173,44 +179,44 @@ impl DeliveredInput {
         matches!(self.body, DeliveredBody::Ready(Body::ToolResult(_)))
     }
 
+    /// Reads what the decision about a start needs, before the state of the session is known.
+    pub(crate) async fn resolve_start(&mut self, bus: &Bus, known: &TenantTools) {
+        if let DeliveredBody::Start(start) = &self.body {
+            self.resolved_start = Some(ResolvedStart::read(bus, known, &self.key.tenant, start).await);
+        }
+    }
+
+    pub(crate) fn is_start(&self) -> bool {
+        matches!(self.body, DeliveredBody::Start(_))
+    }
+
     /// Reads what the decision needs: the composed prompt of a start, and the tools if a turn may begin.
     pub(crate) async fn resolve(
         &self,
         bus: &Bus,
+        known: &TenantTools,
         session: &session::Session,
         archive_after: Duration,
     ) -> Result<Input, BusError> {
         let tenant = &self.key.tenant;
         let (body, tools) = match &self.body {
             DeliveredBody::Start(start) => {
-                let tools = list_tools(bus, tenant).await?;
-                // A start that will be refused needs no prompt.
-                let refused = |refusal| (Vec::new(), (**start).clone(), Err(refusal));
-                let (history, start, composed) = match check::start(start) {
-                    Err(refusal) => refused(refusal),
-                    Ok(()) => match load_history(bus, tenant, start).await? {
-                        Ok((history, resumed)) => {
-                            let named_features = start.features.clone();
-                            let request = ComposeRequest::of_start(tenant.clone(), &resumed, tools.clone());
-                            let request = ComposeRequest { named_features, ..request };
-                            let composed = compose(bus, request).await?;
-                            (history, resumed, composed)
-                        }
-                        Err(refusal) => refused(refusal),
-                    },
+                let resolved = match &self.resolved_start {
+                    Some(resolved) => resolved.clone()?,
+                    None => ResolvedStart::read(bus, known, tenant, start).await?,
                 };
-                (Body::Start(Box::new(StartInput { start, history, composed })), Some(tools))
+                (Body::Start(resolved.input), Some(resolved.tools))
             }
             DeliveredBody::Configure(configure) => {
                 let recompose = check::configure(configure).ok().and_then(|()| session.recomposes(configure));
                 let (composed, known) = match recompose {
                     Some(Recompose { agent, model, features, continuation, ai_config, tools: only }) => {
-                        let tools = list_tools(bus, tenant).await?;
+                        let tools = list_tools(bus, known, tenant).await?;
                         let agent = Some(agent);
                         let start =
                             Start { agent, model, features, ai_config, tools: only, continuation, ..Start::default() };
                         let named_features = configure.features.clone();
-                        let request = ComposeRequest::of_start(tenant.clone(), &start, tools.clone());
+                        let request = ComposeRequest::of_start(tenant.clone(), &start, tools.to_vec());
                         let request = ComposeRequest { named_features, ..request };
                         (Some(compose(bus, request).await?), Some(tools))
                     }
@@ -220,7 +226,7 @@ impl DeliveredInput {
                 (Body::Configure(Box::new(ConfigureInput { configure, composed })), known)
             }
             DeliveredBody::Ready(body) => {
-                let tools = if session.wants_tools(body) { Some(list_tools(bus, tenant).await?) } else { None };
+                let tools = if session.wants_tools(body) { Some(list_tools(bus, known, tenant).await?) } else { None };
                 (body.clone(), tools)
             }
         };
@@ -232,7 +238,7 @@ impl DeliveredInput {
             by: self.by.clone(),
             parent_command_number: self.parent_command_number,
             traceparent: self.is_client().then(|| self.turn_traceparent()),
-            tools: tools.map(Arc::new),
+            tools,
             archive_after,
             body,
         })
@@ -247,70 +253,6 @@ fn run_input_id(id: CommandId, run: &str) -> CommandId {
         return id;
     }
     CommandId::new(&format!("{id}-{run}")).unwrap_or(id)
-}
-
-/// Loads the transcript of the session that a start resumes from. Also returns the start with the settings of that
-/// session.
-async fn load_history(
-    bus: &Bus,
-    tenant: &TenantId,
-    start: &Start,
-) -> Result<Result<(Vec<Message>, Start), Refusal>, BusError> {
-    let Some(from) = &start.resume_from else { return Ok(Ok((Vec::new(), start.clone()))) };
-    let key = SessionKey { tenant: tenant.clone(), session: from.session_id.clone() };
-    let refuse = |code, message| Ok(Err(Refusal { code, message }));
-    if let Some(at) = from.at
-        && let Some(head) = bus.head(&key, Read::Leader).await?
-        && at > head.end()
-    {
-        let message =
-            format!("there is no slot {at}: the log of session {} ends with slot {}", from.session_id, head.end());
-        return refuse(ErrorCode::BadRequest, message);
-    }
-    let Some(commits) = bus.load_until(&key, from.at).await? else {
-        if bus.head(&key, Read::Leader).await?.is_some() {
-            let message = format!("the archive no longer has session {} as of that slot", from.session_id);
-            return refuse(ErrorCode::Resync, message);
-        }
-        return refuse(ErrorCode::UnknownSession, format!("there is no session {} to resume from", from.session_id));
-    };
-    let older = match session::Session::restore(key, &commits) {
-        Ok(older) => older,
-        Err(RestoreError::Newer { .. }) => {
-            let message = format!("session {} was written by a newer version; resume from it there", from.session_id);
-            return refuse(ErrorCode::NotNow, message);
-        }
-        Err(error @ RestoreError::Snapshot(_)) => return Err(BusError::Malformed(error.to_string())),
-    };
-    let messages = older.export_transcript();
-    let bytes: usize = messages.iter().map(|message| contract::Json::of(message).get().len()).sum();
-    if bytes > RESUME_BYTES_MAX {
-        let message = format!("the transcript has {bytes} bytes; a session resumes from at most {RESUME_BYTES_MAX}");
-        return refuse(ErrorCode::TooLarge, message);
-    }
-    Ok(Ok((messages, older.continued_by(start.clone()))))
-}
-
-/// Lists the tools of the tenant, and those that the loop performs itself.
-async fn list_tools(bus: &Bus, tenant: &TenantId) -> Result<Vec<ToolSpec>, BusError> {
-    let mut tools = bus.tools(tenant).await?;
-    tools.retain(|tool| ![DELEGATE, ASK_USER].contains(&tool.name.as_str()));
-    tools.extend([session::delegate_spec(), session::ask_user_spec()]);
-    Ok(tools)
-}
-
-async fn compose(
-    bus: &Bus,
-    request: ComposeRequest,
-) -> Result<Result<Box<contract::compose::Composed>, Refusal>, BusError> {
-    Ok(match bus.compose(&request).await? {
-        ComposeReply::Composed(composed) if composed.ai_config.is_none() && request.ai_config.needs_composer() => {
-            let why = "the prompt-composer that answers has an older version, which does not know ai_config";
-            return Err(BusError::Unavailable(why.to_owned()));
-        }
-        ComposeReply::Composed(composed) => Ok(composed),
-        ComposeReply::Refused { code, message } => Err(Refusal { code, message }),
-    })
 }
 
 /// Refuses a command that is too large before it is parsed, since a value takes far more memory than its text. The edge
@@ -338,6 +280,7 @@ mod tests {
 
     use bus_memory::MemoryServer;
     use bytes::Bytes;
+    use contract::TenantId;
     use serde_json::json;
 
     use super::*;

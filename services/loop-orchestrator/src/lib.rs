@@ -18,6 +18,8 @@ mod result_batcher;
 mod session_runner;
 mod settlement;
 mod skew;
+mod start;
+mod tenant_tools;
 mod turn_trace;
 
 use std::sync::Arc;

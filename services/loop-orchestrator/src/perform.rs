@@ -122,8 +122,8 @@ async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelop
     Ok(())
 }
 
-/// Performs the timer first, since it wakes the session even if the other effects fail, and then all others at the same
-/// time. If an effect fails the others are still performed, and the first failure is returned.
+/// Performs effects at the same time, the timer first in the order of the connection. If one fails the others are still
+/// performed, and the first failure is returned: the input comes again, and so do they.
 async fn perform_all(
     bus: &Bus,
     key: &SessionKey,
@@ -132,12 +132,9 @@ async fn perform_all(
 ) -> Result<(), HandleError> {
     let (timers, others): (Vec<_>, Vec<_>) =
         effects.into_iter().partition(|(effect, _)| matches!(effect, SessionEffect::SetTimer { .. }));
-    let mut results = Vec::new();
-    for group in [timers, others] {
-        let group = group.iter().map(|(effect, publication)| perform(bus, key, session, effect, *publication));
-        results.extend(join_all(group).await);
-    }
-    results.into_iter().collect::<Result<(), BusError>>().map_err(HandleError::from)
+    let all = timers.iter().chain(&others);
+    let performed = join_all(all.map(|(effect, publication)| perform(bus, key, session, effect, *publication))).await;
+    performed.into_iter().collect::<Result<(), BusError>>().map_err(HandleError::from)
 }
 
 pub(crate) async fn perform(

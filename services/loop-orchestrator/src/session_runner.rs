@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bus::log::Committed;
 use bus::work::Publication;
 use bus::{Bus, BusError, Offer, Read};
-use contract::commit::Phase;
+use contract::commit::{Commit, Phase};
 use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
 use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
@@ -25,6 +25,7 @@ use crate::failure_counts::FailureCounts;
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
 use crate::skew::SkewCheck;
+use crate::tenant_tools::TenantTools;
 use crate::turn_trace::{self, EndedTurn};
 use service::clock::Clock;
 
@@ -43,6 +44,7 @@ pub(crate) struct SessionRunner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cache: Cache<Loaded>,
     pub(crate) failures: FailureCounts,
+    pub(crate) tenant_tools: TenantTools,
     pub(crate) archive_after: Duration,
     skew: SkewCheck,
     to_repair: SessionsToRepair,
@@ -131,6 +133,7 @@ impl SessionRunner {
             clock,
             cache: Cache::new(config.cached_sessions, config.cache_bytes),
             failures: FailureCounts::default(),
+            tenant_tools: TenantTools::default(),
             archive_after,
             skew: SkewCheck::default(),
             to_repair: SessionsToRepair::default(),
@@ -173,7 +176,7 @@ impl SessionRunner {
     ) -> Result<Handled, HandleError> {
         let mut at_least = inputs.iter().filter_map(|input| input.known_slot).max();
         for round in 0..ROUNDS_MAX {
-            let loaded = self.load_through_cache(key, cached, at_least.unwrap_or(0)).await?;
+            let loaded = self.load_through_cache(key, cached, at_least).await?;
             *is_repair_due |= loaded.is_repair_due;
             let Loaded { session, generation, .. } = loaded;
             let mut references = BTreeSet::new();
@@ -203,7 +206,7 @@ impl SessionRunner {
             let position = new.first().and_then(|first| turn_trace::input_position(&session, first));
             let mut resolved = Vec::with_capacity(new.len());
             for input in &new {
-                let resolving = input.resolve(&self.bus, &session, self.archive_after);
+                let resolving = input.resolve(&self.bus, &self.tenant_tools, &session, self.archive_after);
                 resolved.push(scope(position, resolving).await?);
             }
             let decided = self.decide(&session, &resolved);
@@ -255,12 +258,15 @@ impl SessionRunner {
         &self,
         key: &SessionKey,
         cached: &mut Option<Loaded>,
-        at_least: u64,
+        at_least: Option<u64>,
     ) -> Result<Loaded, HandleError> {
         let generation = self.bus.transport().generation();
         match cached.take() {
-            Some(loaded) if loaded.generation == generation => self.catch_up(key, loaded, at_least).await,
-            Some(loaded) => match self.reload(key, &loaded, at_least).await {
+            Some(loaded) if loaded.generation == generation => match at_least {
+                Some(slot) => self.catch_up(key, loaded, slot).await,
+                None => Ok(loaded),
+            },
+            Some(loaded) => match self.reload(key, &loaded, at_least.unwrap_or(0)).await {
                 Ok(reloaded) => Ok(reloaded),
                 Err(error) => {
                     // The next load compares with it again.
@@ -276,7 +282,7 @@ impl SessionRunner {
     async fn reload(&self, key: &SessionKey, before: &Loaded, at_least: u64) -> Result<Loaded, HandleError> {
         // A stream replica that lags must not look like a server with an older store.
         let known = before.session.next_slot().saturating_sub(1);
-        let mut reloaded = self.load(key, at_least.max(known)).await?;
+        let mut reloaded = self.load(key, Some(at_least.max(known))).await?;
         // Effects that were performed may have been lost with the store of the server.
         reloaded.is_repair_due = true;
         self.report_rewound(key, &before.session, &reloaded.session).await?;
@@ -291,27 +297,49 @@ impl SessionRunner {
             return Ok(loaded);
         }
         if at_least - missing.start() >= CATCH_UP_MAX {
-            return self.load(key, at_least).await;
+            return self.load(key, Some(at_least)).await;
         }
-        let Some(commits) = self.bus.slots(key, missing).await? else { return self.load(key, at_least).await };
+        let Some(commits) = self.bus.slots(key, missing).await? else { return self.load(key, Some(at_least)).await };
         for (slot, commit) in &commits {
             if commit.is_newer() {
                 return Err(HandleError::Newer { fold: commit.meta.fold });
             }
             if !commit.meta.follows(loaded.session.commit_id()) {
                 // The log has another history than the cached state.
-                return self.load(key, at_least).await;
+                return self.load(key, Some(at_least)).await;
             }
             loaded.session.fold_commit(*slot, commit);
         }
         Ok(loaded)
     }
 
-    /// Reads the state of a session from the log.
-    pub(crate) async fn load(&self, key: &SessionKey, at_least: u64) -> Result<Loaded, HandleError> {
+    /// Reads the state for a client command whose session is not cached.
+    pub(crate) async fn load_for(&self, key: &SessionKey, is_start: bool) -> Result<Loaded, HandleError> {
         let generation = self.bus.transport().generation();
-        let commits = self.bus.load_from(key, at_least).await?.unwrap_or_default();
-        let session = Session::restore(key.clone(), &commits)?;
+        if !is_start {
+            return self.load(key, None).await;
+        }
+        // It mostly has no log, and only the leader can tell that for sure.
+        let commits = self.bus.load_latest(key).await?.unwrap_or_default();
+        self.restore(key, &commits, None, generation)
+    }
+
+    /// Reads the state of a session from the log, which has slot `at_least` as far as the caller knows.
+    pub(crate) async fn load(&self, key: &SessionKey, at_least: Option<u64>) -> Result<Loaded, HandleError> {
+        let generation = self.bus.transport().generation();
+        let commits = self.bus.load_from(key, at_least.unwrap_or(0)).await?.unwrap_or_default();
+        self.restore(key, &commits, at_least, generation)
+    }
+
+    /// Makes the state of commits that were read over the connection of `generation`.
+    fn restore(
+        &self,
+        key: &SessionKey,
+        commits: &[(u64, Commit)],
+        at_least: Option<u64>,
+        generation: u64,
+    ) -> Result<Loaded, HandleError> {
+        let session = Session::restore(key.clone(), commits)?;
         // A session that was quiet may wait for a message that got lost. The same holds if its last commit is older
         // than the connection: the server may have come back with an older store, which has the whole log but not the
         // work items that followed. If the log ends before the slot in which a worker got its call, it has lost
@@ -319,8 +347,8 @@ impl SessionRunner {
         let now = self.clock.now();
         let connected = self.connected_since.first_seen(generation, now);
         let may_miss = |last: Timestamp| now.since(last) > QUIET_MAX || last.since(connected) < CLOCKS_APART;
-        let is_repair_due =
-            commits.last().is_some_and(|(_, commit)| may_miss(commit.meta.time)) || session.next_slot() <= at_least;
+        let is_repair_due = commits.last().is_some_and(|(_, commit)| may_miss(commit.meta.time))
+            || at_least.is_some_and(|slot| session.next_slot() <= slot);
         Ok(Loaded { session, generation, is_repair_due })
     }
 

@@ -1,0 +1,133 @@
+//! Reads what the decision about a start needs: the tools, the transcript that it resumes from, and the composed prompt.
+
+use std::sync::Arc;
+
+use bus::{Bus, BusError, Read};
+use contract::command::{Refusal, Start};
+use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::limits::RESUME_BYTES_MAX;
+use contract::model::Message;
+use contract::subject::SessionKey;
+use contract::tool::{ASK_USER, DELEGATE, ToolSpec};
+use contract::{ErrorCode, TenantId};
+use session::{RestoreError, Session, StartInput, check};
+
+use crate::tenant_tools::TenantTools;
+
+/// A start with all that its decision needs. Nothing of it depends on the state of the session.
+#[derive(Debug, Clone)]
+pub(crate) struct ResolvedStart {
+    pub(crate) input: Box<StartInput>,
+    pub(crate) tools: Arc<Vec<ToolSpec>>,
+}
+
+impl ResolvedStart {
+    pub(crate) async fn read(
+        bus: &Bus,
+        known: &TenantTools,
+        tenant: &TenantId,
+        start: &Start,
+    ) -> Result<Self, BusError> {
+        let resumed = match check::start(start) {
+            Err(refusal) => Err(refusal),
+            Ok(()) => load_history(bus, tenant, start).await?,
+        };
+        let (history, resumed) = match resumed {
+            Ok(resumed) => resumed,
+            // A start that will be refused needs no prompt.
+            Err(refusal) => {
+                let input = StartInput { start: start.clone(), history: Vec::new(), composed: Err(refusal) };
+                return Ok(Self { input: Box::new(input), tools: list_tools(bus, known, tenant).await? });
+            }
+        };
+        let compose_with = async |tools: &[ToolSpec]| {
+            let request = ComposeRequest::of_start(tenant.clone(), &resumed, tools.to_vec());
+            compose(bus, ComposeRequest { named_features: start.features.clone(), ..request }).await
+        };
+        let guess = known.get(tenant);
+        let guessing = async {
+            match &guess {
+                Some(tools) => Some(compose_with(tools).await),
+                None => None,
+            }
+        };
+        let (tools, guessed) = tokio::join!(list_tools(bus, known, tenant), guessing);
+        let tools = tools?;
+        let composed = match guessed {
+            Some(composed) if guess.is_some_and(|guess| guess == tools) => composed?,
+            Some(_) | None => compose_with(&tools).await?,
+        };
+        Ok(Self { input: Box::new(StartInput { start: resumed, history, composed }), tools })
+    }
+}
+
+/// Lists the tools of the tenant, and those that the loop performs itself.
+pub(crate) async fn list_tools(
+    bus: &Bus,
+    known: &TenantTools,
+    tenant: &TenantId,
+) -> Result<Arc<Vec<ToolSpec>>, BusError> {
+    let mut tools = bus.tools(tenant).await?;
+    tools.retain(|tool| ![DELEGATE, ASK_USER].contains(&tool.name.as_str()));
+    tools.extend([session::delegate_spec(), session::ask_user_spec()]);
+    if let Some(same) = known.get(tenant).filter(|known| **known == tools) {
+        return Ok(same);
+    }
+    let tools = Arc::new(tools);
+    known.put(tenant, &tools);
+    Ok(tools)
+}
+
+/// Asks the composer for the prompt of a session.
+pub(crate) async fn compose(bus: &Bus, request: ComposeRequest) -> Result<Result<Box<Composed>, Refusal>, BusError> {
+    Ok(match bus.compose(&request).await? {
+        ComposeReply::Composed(composed) if composed.ai_config.is_none() && request.ai_config.needs_composer() => {
+            let why = "the prompt-composer that answers has an older version, which does not know ai_config";
+            return Err(BusError::Unavailable(why.to_owned()));
+        }
+        ComposeReply::Composed(composed) => Ok(composed),
+        ComposeReply::Refused { code, message } => Err(Refusal { code, message }),
+    })
+}
+
+/// Loads the transcript of the session that a start resumes from. Also returns the start with the settings of that
+/// session.
+async fn load_history(
+    bus: &Bus,
+    tenant: &TenantId,
+    start: &Start,
+) -> Result<Result<(Vec<Message>, Start), Refusal>, BusError> {
+    let Some(from) = &start.resume_from else { return Ok(Ok((Vec::new(), start.clone()))) };
+    let key = SessionKey { tenant: tenant.clone(), session: from.session_id.clone() };
+    let refuse = |code, message| Ok(Err(Refusal { code, message }));
+    if let Some(at) = from.at
+        && let Some(head) = bus.head(&key, Read::Leader).await?
+        && at > head.end()
+    {
+        let message =
+            format!("there is no slot {at}: the log of session {} ends with slot {}", from.session_id, head.end());
+        return refuse(ErrorCode::BadRequest, message);
+    }
+    let Some(commits) = bus.load_until(&key, from.at).await? else {
+        if bus.head(&key, Read::Leader).await?.is_some() {
+            let message = format!("the archive no longer has session {} as of that slot", from.session_id);
+            return refuse(ErrorCode::Resync, message);
+        }
+        return refuse(ErrorCode::UnknownSession, format!("there is no session {} to resume from", from.session_id));
+    };
+    let older = match Session::restore(key, &commits) {
+        Ok(older) => older,
+        Err(RestoreError::Newer { .. }) => {
+            let message = format!("session {} was written by a newer version; resume from it there", from.session_id);
+            return refuse(ErrorCode::NotNow, message);
+        }
+        Err(error @ RestoreError::Snapshot(_)) => return Err(BusError::Malformed(error.to_string())),
+    };
+    let messages = older.export_transcript();
+    let bytes: usize = messages.iter().map(|message| contract::Json::of(message).get().len()).sum();
+    if bytes > RESUME_BYTES_MAX {
+        let message = format!("the transcript has {bytes} bytes; a session resumes from at most {RESUME_BYTES_MAX}");
+        return refuse(ErrorCode::TooLarge, message);
+    }
+    Ok(Ok((messages, older.continued_by(start.clone()))))
+}
