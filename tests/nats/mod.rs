@@ -45,6 +45,7 @@ on_one_node! {
     queue::item_failing_for_good_is_a_dead_letter,
     queue::slow_tenant_does_not_delay_another_on_a_real_server,
     queue::item_stored_anew_is_delivered_as_new,
+    queue::queue_in_use_keeps_its_file,
     calls::server_dies_right_after_the_dispatch_the_session_waits_less_than_ten_seconds,
     timer::timers_fire_move_and_are_cancelled,
     timer::older_timer_setting_never_replaces_a_newer_one,

@@ -320,3 +320,36 @@ pub(crate) async fn item_stored_anew_is_delivered_as_new(world: &mut World) -> a
     worker.drain(Duration::ZERO).await;
     Ok(())
 }
+
+/// Counts items, which are done at once.
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+#[async_trait]
+impl Handler for Counter {
+    async fn handle(&self, _delivery: &Delivery) -> Settle {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Settle::Done
+    }
+}
+
+pub(crate) async fn queue_in_use_keeps_its_file(world: &mut World) -> anyhow::Result<()> {
+    const ITEMS: usize = 40;
+    let counter = Arc::new(Counter::default());
+    let worker = Worker::start(world.connect(0).await?, Queue::Tool, 4, counter.clone());
+    for n in 0..ITEMS {
+        let at = tool_item("default", n)?;
+        world.bus.transport().append(&at, false, Vec::new(), Bytes::from_static(b"{}")).await?;
+        eventually("the item is handled", || async { counter.0.load(Ordering::SeqCst) > n }).await?;
+    }
+    let bus = &world.bus;
+    eventually("the last item is acknowledged too", || async {
+        bus.transport().depth(Queue::Tool).await.is_ok_and(|depth| depth == Depth::default())
+    })
+    .await?;
+    worker.drain(SOON).await;
+    // Each file has the next number. Without the delayed acknowledgement there would be one for each item.
+    let files = world.message_files(Stream::Tool)?;
+    ensure!(files < ITEMS / 2, "{files} files for {ITEMS} items");
+    Ok(())
+}

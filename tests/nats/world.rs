@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ailoop_tests::nats::{NatsCluster, NatsServer};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use bus::{Bus, BusError, Delivery};
 use bytes::Bytes;
 use contract::commit::{Commit, CommitMeta, FOLD, Phase, VERSION};
@@ -53,6 +53,24 @@ impl World {
             Servers::One(server) => server.url(),
             Servers::Three(cluster) => cluster.nodes[0].url(),
         }
+    }
+
+    /// Number of the last file that the server has made for the messages of a stream; in a cluster that of node 0.
+    pub(crate) fn message_files(&self, stream: Stream) -> anyhow::Result<usize> {
+        let server = match &self.servers {
+            Servers::One(server) => server,
+            Servers::Three(cluster) => &cluster.nodes[0],
+        };
+        let directory = server.store().join("jetstream/$G/streams").join(stream.name()).join("msgs");
+        let mut last = 0;
+        for file in std::fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
+            let name = file?.file_name();
+            let number =
+                name.to_str().and_then(|name| name.strip_suffix(".blk")).and_then(|number| number.parse().ok());
+            last = last.max(number.unwrap_or(0));
+        }
+        ensure!(last > 0, "{} has no message file", directory.display());
+        Ok(last)
     }
 
     /// Kills a node and starts it again; in a cluster the other two go on.

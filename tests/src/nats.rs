@@ -246,7 +246,8 @@ impl NatsServer {
         copy_tree(&from, &to)
     }
 
-    fn store(&self) -> PathBuf {
+    /// The directory of its store.
+    pub fn store(&self) -> PathBuf {
         self.dir.path().join("store")
     }
 

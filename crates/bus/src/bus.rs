@@ -8,6 +8,7 @@ use contract::streams::Queue;
 
 use crate::nats::NatsTransport;
 use crate::seq_cache::SeqCache;
+use crate::timer_cache::TimerCache;
 use crate::{BusError, DriftPolicy, NatsConfig, Transport};
 
 /// A connection to the bus; cheap to clone.
@@ -15,6 +16,7 @@ use crate::{BusError, DriftPolicy, NatsConfig, Transport};
 pub struct Bus {
     transport: Arc<dyn Transport>,
     pub(crate) seq_cache: Arc<SeqCache>,
+    pub(crate) timer_cache: Arc<TimerCache>,
     /// How busy the workers of this connection are, by queue.
     loads: Arc<Mutex<BTreeMap<&'static str, WorkerLoad>>>,
     failing_models: Arc<ModelReport>,
@@ -30,7 +32,13 @@ struct ModelReport(Mutex<Option<ReportModels>>);
 impl Bus {
     /// A bus over any transport.
     pub fn new(transport: Arc<dyn Transport>) -> Self {
-        Self { transport, seq_cache: Arc::default(), loads: Arc::default(), failing_models: Arc::default() }
+        Self {
+            transport,
+            seq_cache: Arc::default(),
+            timer_cache: Arc::default(),
+            loads: Arc::default(),
+            failing_models: Arc::default(),
+        }
     }
 
     /// Connects to NATS; [`BusError::Unusable`] where the server is missing, too old or has no JetStream.

@@ -22,6 +22,7 @@ mod retry;
 pub mod rpc;
 mod seq_cache;
 pub mod timer;
+mod timer_cache;
 pub mod transport;
 mod verify;
 pub mod work;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::headers::trace_headers;
 use crate::json::encode;
+use crate::timer_cache::SetTimer;
 use crate::transport::{Appended, EXPECTED_LAST, SCHEDULE, SCHEDULE_TARGET, header};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Headers, Read};
@@ -27,25 +28,37 @@ impl Bus {
         headers.push((SCHEDULE.to_owned(), format!("@at {at}")));
         headers.push((SCHEDULE_TARGET.to_owned(), subject::timer_due(key).to_string()));
         let (subject, body) = (subject::timer_set(key), encode(&Due { number })?);
-        // Before the first setting there is usually no timer to compare with.
-        if number == 1 && matches!(self.append_over(&subject, 0, &headers, &body).await, Ok(Appended::Stored(_))) {
+        let generation = self.transport().generation();
+        let note = |seq| self.timer_cache.note(key, SetTimer { number, seq, generation });
+        // Before the first setting there is usually no timer to compare with, and before another one usually the last
+        // one that was set here.
+        let before = if number == 1 { Some(0) } else { self.timer_cache.seq_before(key, number, generation) };
+        if let Some(before) = before
+            && let Ok(Appended::Stored(seq)) = self.append_over(&subject, before, &headers, &body).await
+        {
+            note(seq);
             return Ok(());
         }
         // Each try reads the current timer first.
-        Verified::at(&subject).repeat(|_| self.set_over(key, number, &headers, &body)).await
+        let set = Verified::at(&subject).repeat(|_| self.set_over(key, number, &headers, &body)).await?;
+        if let Some(seq) = set {
+            note(seq);
+        }
+        Ok(())
     }
 
-    /// Sets a timer over what is set now, unless that is a later one.
+    /// Sets a timer over what is set now, unless that is a later one. Returns the sequence of its message, if it was
+    /// stored.
     async fn set_over(
         &self,
         key: &SessionKey,
         number: u64,
         headers: &Headers,
         body: &Bytes,
-    ) -> Result<Write<()>, BusError> {
+    ) -> Result<Write<Option<u64>>, BusError> {
         let subject = subject::timer_set(key);
         let Some(set) = self.transport().last(Stream::Timer, &subject, Read::Leader).await? else {
-            return Ok(Write::of(self.append_over(&subject, 0, headers, body).await?, |_| ()));
+            return Ok(Write::of(self.append_over(&subject, 0, headers, body).await?, Some));
         };
         let is_later = match serde_json::from_slice::<Due>(&set.payload) {
             Ok(due) if due.number > number => self.has_set_timer(key, due.number).await?,
@@ -54,9 +67,9 @@ impl Bus {
             Ok(_) | Err(_) => false,
         };
         if is_later {
-            return Ok(Write::Known(()));
+            return Ok(Write::Known(None));
         }
-        Ok(Write::of(self.append_over(&subject, set.seq, headers, body).await?, |_| ()))
+        Ok(Write::of(self.append_over(&subject, set.seq, headers, body).await?, Some))
     }
 
     /// Whether the log, as the leader has it, holds this setting of the session's timer. It does not where the log was

@@ -5,6 +5,7 @@ mod backlog;
 mod handler;
 mod hold;
 mod item;
+mod last_ack;
 mod publish;
 mod run;
 mod settle;

@@ -17,7 +17,8 @@ use super::backlog::Backlog;
 use super::handler::Handler;
 use super::hold::{Held, ItemId};
 use super::item::hand_back;
-use super::settle::process;
+use super::last_ack::LastAck;
+use super::settle::{process, send_ack};
 use super::share::{Places, Share};
 use super::store_again::{must_store_again, store_again};
 use super::wait_queue::WaitQueue;
@@ -64,6 +65,7 @@ pub(super) async fn run(
             break;
         }
         let waits_until = intake.waiting.ends_at();
+        let ack_due = intake.last_ack.ends_at();
         tokio::select! {
             // In order, so that a simulation repeats.
             biased;
@@ -81,6 +83,9 @@ pub(super) async fn run(
             () = tokio::time::sleep_until(waits_until.unwrap_or_else(Instant::now)), if waits_until.is_some() => {
                 intake.end_waiting().await;
             }
+            () = tokio::time::sleep_until(ack_due.unwrap_or_else(Instant::now)), if ack_due.is_some() => {
+                intake.send_last_ack().await;
+            }
             Some(next) = next(&mut pulled) => match next {
                 None => pulled = None,
                 Some(Ok(delivery)) if stopped => intake.give_back(&delivery, pull_ends).await,
@@ -97,6 +102,7 @@ pub(super) async fn run(
             () = stop.cancelled(), if !stopped => {}
         }
     }
+    intake.send_last_ack().await;
     // A round trip: closing the connection next cannot lose the last acks.
     if let Err(error) = bus.ping().await {
         tracing::debug!(queue = queue.durable(), %error, "drained without the server's confirmation");
@@ -115,6 +121,7 @@ struct Intake {
     waiting: WaitQueue,
     backlog: Backlog,
     running: JoinSet<ItemId>,
+    last_ack: Arc<LastAck>,
     /// Handed back since the worker stopped.
     returned: BTreeSet<ItemId>,
 }
@@ -131,6 +138,7 @@ impl Intake {
             waiting: WaitQueue::new(concurrency),
             backlog: Backlog::default(),
             running: JoinSet::new(),
+            last_ack: Arc::default(),
             returned: BTreeSet::new(),
         }
     }
@@ -158,7 +166,8 @@ impl Intake {
     fn start(&mut self, delivery: Delivery, share: Share) {
         self.places.take(&share);
         self.placed.insert(ItemId::of(&delivery), share);
-        self.running.spawn(process(self.bus.clone(), self.queue, self.handler.clone(), delivery));
+        let (bus, handler, last_ack) = (self.bus.clone(), self.handler.clone(), self.last_ack.clone());
+        self.running.spawn(process(bus, self.queue, handler, last_ack, delivery));
     }
 
     /// Frees the place of a settled item for the waiting item whose share holds the fewest.
@@ -198,6 +207,14 @@ impl Intake {
         }
         self.held.give(id);
         hand_back(&self.bus, &delivery, pause).await;
+    }
+
+    /// Acknowledges the item that was settled last.
+    async fn send_last_ack(&self) {
+        let Some(delivery) = self.last_ack.take(self.bus.transport().generation()) else { return };
+        if let Err(error) = send_ack(&self.bus, &delivery, Ack::Done).await {
+            tracing::warn!(queue = self.queue.durable(), subject = delivery.subject, %error, "item not settled");
+        }
     }
 
     /// Hands back the items that wait for a place, when the worker stops.

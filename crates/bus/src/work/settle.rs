@@ -12,6 +12,7 @@ use futures::FutureExt;
 use super::handler::{Handler, Settle};
 use super::hold::ItemId;
 use super::item::{is_counted, item_subject};
+use super::last_ack::LastAck;
 use super::store_again::{must_store_again, store_again};
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, Read, retry};
@@ -28,7 +29,13 @@ const SETTLE_ROUNDS: u32 = 4;
 const DEAD_LETTER_RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// Handles and settles one item.
-pub(super) async fn process(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, delivery: Delivery) -> ItemId {
+pub(super) async fn process(
+    bus: Bus,
+    queue: Queue,
+    handler: Arc<dyn Handler>,
+    last_ack: Arc<LastAck>,
+    delivery: Delivery,
+) -> ItemId {
     let generation = bus.transport().generation();
     let too_often = |max: u64| is_counted(queue) && delivery.delivered >= max;
     let give_up = || {
@@ -48,13 +55,23 @@ pub(super) async fn process(bus: Bus, queue: Queue, handler: Arc<dyn Handler>, d
     };
     // An ack names a sequence. Over another connection the server may have an older store, and another item of that
     // sequence.
-    if bus.transport().generation() != generation && !is_still_there(&bus, queue, &delivery).await {
+    let is_same_connection = bus.transport().generation() == generation;
+    let settled = if is_same_connection && settle == Settle::Done && LastAck::may_wait(queue, &delivery) {
+        match last_ack.replace(&delivery, generation) {
+            Some(before) => send_ack(&bus, &before, Ack::Done).await,
+            None => Ok(()),
+        }
+    } else if is_same_connection || is_still_there(&bus, queue, &delivery).await {
+        settle_item(&bus, queue, &delivery, settle).await
+    } else {
         tracing::warn!(
             queue = queue.durable(),
             subject = delivery.subject,
             "the server does not have the item any more"
         );
-    } else if let Err(error) = settle_item(&bus, queue, &delivery, settle).await {
+        Ok(())
+    };
+    if let Err(error) = settled {
         tracing::warn!(queue = queue.durable(), subject = delivery.subject, %error, "item not settled");
     }
     ItemId::of(&delivery)
@@ -112,6 +129,10 @@ async fn settle_item(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settl
             }
         },
     };
+    send_ack(bus, delivery, ack).await
+}
+
+pub(super) async fn send_ack(bus: &Bus, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
     let mut round = 1;
     loop {
         match bus.transport().ack(delivery, ack).await {

@@ -1,0 +1,69 @@
+//! The ack of the last settled item of a queue waits for the next item, so that a queue in use is not empty.
+//!
+//! When the last message leaves a stream, nats-server 2.15 replaces the file of its messages by a new one. That takes it
+//! longer than to store an item, and at a low rate each item is the last one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use contract::streams::Queue;
+use contract::subject;
+use tokio::time::Instant;
+
+use crate::Delivery;
+
+/// How long an ack waits for the next item. It is far below the ack wait, after which the item would be delivered again.
+const WAIT_MAX: Duration = Duration::from_millis(200);
+
+/// The item that was settled last and is not acknowledged yet.
+#[derive(Debug, Default)]
+pub(super) struct LastAck(Mutex<Option<Waiting>>);
+
+#[derive(Debug)]
+struct Waiting {
+    delivery: Delivery,
+    /// The connection over which it was delivered: over another one the server may have another item of its sequence.
+    generation: u64,
+    until: Instant,
+}
+
+impl LastAck {
+    /// Whether the ack of an item may wait. That of a client command may not: the same command that is sent again finds
+    /// out sooner that it was handled. Timers wait in their stream all the time, so that it is never empty.
+    pub(super) fn may_wait(queue: Queue, delivery: &Delivery) -> bool {
+        match queue {
+            Queue::Model | Queue::Tool => true,
+            Queue::Inputs => subject::parse_control(&delivery.subject).is_some_and(|input| !input.verb.is_client()),
+            Queue::Timers => false,
+        }
+    }
+
+    /// Lets the ack of this item wait, and returns the item whose ack has waited until now.
+    pub(super) fn replace(&self, delivery: &Delivery, generation: u64) -> Option<Delivery> {
+        // The ack needs neither body nor headers.
+        let delivery = Delivery { headers: Vec::new(), payload: bytes::Bytes::new(), ..delivery.clone() };
+        let waiting = Waiting { delivery, generation, until: Instant::now() + WAIT_MAX };
+        self.lock().replace(waiting).and_then(|before| before.due(generation))
+    }
+
+    /// Returns the item whose ack waits, if the connection is still the one over which it came. Otherwise it is delivered
+    /// again, and its handler finds that it is done.
+    pub(super) fn take(&self, generation: u64) -> Option<Delivery> {
+        self.lock().take().and_then(|waiting| waiting.due(generation))
+    }
+
+    /// When the ack that waits is due.
+    pub(super) fn ends_at(&self) -> Option<Instant> {
+        self.lock().as_ref().map(|waiting| waiting.until)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Waiting>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn due(self, generation: u64) -> Option<Delivery> {
+        (self.generation == generation).then_some(self.delivery)
+    }
+}
