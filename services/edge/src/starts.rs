@@ -1,11 +1,10 @@
 //! Starts of sessions. The composer checks agent and model first, so that a wrong name is refused at once.
 
-use bus::Read;
-use contract::CommandId;
 use contract::command::{Start, Verb};
 use contract::compose::ComposeRequest;
 use contract::event::{InputKind, InputRef};
 use contract::subject::SessionKey;
+use contract::{CommandId, ErrorCode};
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -63,8 +62,8 @@ impl SessionApi {
         self.store_command(caller, Verb::Start, request, Examined::UNUSED).await
     }
 
-    /// Starts a session under an id that hardly any session has, and looks meanwhile whether one has it. Returns nothing
-    /// if so, or if the composer has to check the names first: a start that is refused leaves a log behind.
+    /// Starts a session under an id that hardly any session has. Returns nothing if one has it, which the commit tells,
+    /// or if the composer has to check the names first: a start that is refused leaves a log behind.
     pub(crate) async fn start_at_once(
         &self,
         caller: &ApiCaller,
@@ -81,17 +80,17 @@ impl SessionApi {
         let command = request.id.clone();
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
         self.feeds().follow_new(&key).await?;
-        let storing = self.store_command(caller, Verb::Start, request, Examined::UNUSED);
-        let (head, pending) = tokio::join!(self.bus().head(&key, Read::Leader), storing);
-        let (head, pending) = (head?, pending?);
+        let pending = self.store_command(caller, Verb::Start, request, Examined::UNUSED).await?;
         // An earlier start of this id waits.
         let Some(seq) = pending.stored_seq() else { return Ok(None) };
-        let is_ours = match head {
-            None => true,
-            Some(head) if head.meta.control_seq < seq => false,
-            Some(_) => self.began_with(&key, &command, seq).await?,
-        };
-        if is_ours { pending.wait().await.map(Some) } else { Ok(None) }
+        match pending.wait_for_commit().await {
+            Ok((reply, made_for)) => {
+                let is_ours = !reply.done || made_for == Some(seq) || self.began_with(&key, &command, seq).await?;
+                Ok(is_ours.then_some(reply))
+            }
+            Err(error) if error.code == ErrorCode::SessionExists => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the start in the log of a session is the one that the control stream has at `seq`.

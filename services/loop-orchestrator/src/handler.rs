@@ -85,7 +85,8 @@ impl Handler for InputHandler {
         }
         let mut cached = self.runner.cache.lock(&key).await;
         let result = if input.is_client() {
-            Box::pin(self.handle_in_order(&key, &mut cached, input)).await
+            let is_first = delivery.delivered == 1;
+            Box::pin(self.handle_in_order(&key, &mut cached, input, is_first)).await
         } else {
             self.runner.handle(&key, &mut cached, &[input]).await
         };
@@ -106,7 +107,11 @@ impl InputHandler {
         key: &SessionKey,
         cached: &mut Option<Loaded>,
         mut input: DeliveredInput,
+        is_first_delivery: bool,
     ) -> Result<Handled, HandleError> {
+        if cached.is_none() && is_first_delivery && input.is_start() {
+            return Box::pin(self.handle_start(key, cached, input)).await;
+        }
         let delivered_seq = input.control_seq.unwrap_or(0);
         let mut first = if cached.is_none() { Some(self.read_at_once(key, cached, &mut input).await?) } else { None };
         for _ in 0..INBOX_READS_MAX {
@@ -135,6 +140,21 @@ impl InputHandler {
         Err(HandleError::Busy)
     }
 
+    /// Handles a start as that of a new session, without a look at log and inbox. The server takes the commit only if the
+    /// log is empty; otherwise the log is read, and the start is decided again. A command that came before the start has
+    /// a delivery of its own: its session did not exist when it was sent.
+    async fn handle_start(
+        &self,
+        key: &SessionKey,
+        cached: &mut Option<Loaded>,
+        mut input: DeliveredInput,
+    ) -> Result<Handled, HandleError> {
+        let runner = &self.runner;
+        scope(turn_trace::start_position(key, &input), input.resolve_start(&runner.bus, &runner.start_reads)).await;
+        *cached = Some(runner.assume_new(key)?);
+        runner.handle(key, cached, &[input]).await
+    }
+
     /// Reads the inbox and the state of a session that is not cached, and what a start needs. Nothing of this waits for
     /// the other: a commit on a state that is older than the inbox loses its slot.
     async fn read_at_once(
@@ -146,7 +166,7 @@ impl InputHandler {
         let runner = &self.runner;
         let is_start = input.is_start();
         let position = turn_trace::start_position(key, input);
-        let resolving = scope(position, input.resolve_start(&runner.bus, &runner.tenant_tools));
+        let resolving = scope(position, input.resolve_start(&runner.bus, &runner.start_reads));
         let loading = runner.load_for(key, is_start);
         let (inbox, loaded, ()) = tokio::join!(runner.bus.inbox(key), loading, resolving);
         *cached = Some(loaded?);

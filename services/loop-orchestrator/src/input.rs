@@ -18,16 +18,17 @@ use serde::de::DeserializeOwned;
 use session::{Body, ConfigureInput, Input, Recompose, check};
 use std::time::Duration;
 
-use crate::start::{ResolvedStart, compose, list_tools};
-use crate::tenant_tools::TenantTools;
+use crate::start::{ResolvedStart, StartReads, compose, list_tools};
 
 /// A delivered input, before the prompt and the tools that its decision needs are read.
 #[derive(Debug, Clone)]
 pub(crate) struct DeliveredInput {
     pub(crate) key: SessionKey,
     pub(crate) reference: InputRef,
-    /// Sequence in the control stream, of a client command.
+    /// Sequence in the control stream, of a client command that is handled after all before it.
     pub(crate) control_seq: Option<u64>,
+    /// Sequence in the control stream, of any input but a timer.
+    pub(crate) message_seq: Option<u64>,
     /// When the control stream stored it by the server's clock, of a client command.
     pub(crate) control_at: Option<Timestamp>,
     /// The latest slot that the sender knew. The state is loaded at least up to it.
@@ -68,6 +69,7 @@ impl DeliveredInput {
             key,
             reference: InputRef { kind: InputKind::Timer, id },
             control_seq: None,
+            message_seq: None,
             control_at: None,
             known_slot: None,
             edge: None,
@@ -98,6 +100,7 @@ impl DeliveredInput {
             key,
             reference: InputRef { kind: InputKind::Control(verb), id },
             control_seq: verb.is_client().then_some(seq),
+            message_seq: Some(seq),
             control_at: verb.is_client().then_some(stored_at),
             known_slot: None,
             edge: None,
@@ -159,7 +162,7 @@ impl DeliveredInput {
 
     /// Whether this is a command of a client.
     pub(crate) fn is_client(&self) -> bool {
-        self.control_seq.is_some()
+        matches!(self.reference.kind, InputKind::Control(verb) if verb.is_client())
     }
 
     /// The trace of a turn that this command begins: the one that its sender names, else a new one, so that logs can
@@ -180,9 +183,9 @@ impl DeliveredInput {
     }
 
     /// Reads what the decision about a start needs, before the state of the session is known.
-    pub(crate) async fn resolve_start(&mut self, bus: &Bus, known: &TenantTools) {
+    pub(crate) async fn resolve_start(&mut self, bus: &Bus, reads: &StartReads) {
         if let DeliveredBody::Start(start) = &self.body {
-            self.resolved_start = Some(ResolvedStart::read(bus, known, &self.key.tenant, start).await);
+            self.resolved_start = Some(ResolvedStart::read(bus, reads, &self.key.tenant, start).await);
         }
     }
 
@@ -194,7 +197,7 @@ impl DeliveredInput {
     pub(crate) async fn resolve(
         &self,
         bus: &Bus,
-        known: &TenantTools,
+        reads: &StartReads,
         session: &session::Session,
         archive_after: Duration,
     ) -> Result<Input, BusError> {
@@ -203,7 +206,7 @@ impl DeliveredInput {
             DeliveredBody::Start(start) => {
                 let resolved = match &self.resolved_start {
                     Some(resolved) => resolved.clone()?,
-                    None => ResolvedStart::read(bus, known, tenant, start).await?,
+                    None => ResolvedStart::read(bus, reads, tenant, start).await?,
                 };
                 (Body::Start(resolved.input), Some(resolved.tools))
             }
@@ -211,14 +214,14 @@ impl DeliveredInput {
                 let recompose = check::configure(configure).ok().and_then(|()| session.recomposes(configure));
                 let (composed, known) = match recompose {
                     Some(Recompose { agent, model, features, continuation, ai_config, tools: only }) => {
-                        let tools = list_tools(bus, known, tenant).await?;
+                        let tools = list_tools(bus, reads, tenant).await?;
                         let agent = Some(agent);
                         let start =
                             Start { agent, model, features, ai_config, tools: only, continuation, ..Start::default() };
                         let named_features = configure.features.clone();
-                        let request = ComposeRequest::of_start(tenant.clone(), &start, tools.to_vec());
+                        let request = ComposeRequest::of_start(tenant.clone(), &start, Vec::new());
                         let request = ComposeRequest { named_features, ..request };
-                        (Some(compose(bus, request).await?), Some(tools))
+                        (Some(compose(bus, reads, request, &tools).await?), Some(tools))
                     }
                     None => (None, None),
                 };
@@ -226,7 +229,7 @@ impl DeliveredInput {
                 (Body::Configure(Box::new(ConfigureInput { configure, composed })), known)
             }
             DeliveredBody::Ready(body) => {
-                let tools = if session.wants_tools(body) { Some(list_tools(bus, known, tenant).await?) } else { None };
+                let tools = if session.wants_tools(body) { Some(list_tools(bus, reads, tenant).await?) } else { None };
                 (body.clone(), tools)
             }
         };

@@ -6,6 +6,7 @@
 
 mod cache;
 mod commit;
+mod composed_prompts;
 mod config;
 mod failure_counts;
 mod handle_error;

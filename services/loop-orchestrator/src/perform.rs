@@ -21,7 +21,7 @@ use crate::session_runner::{Handled, SessionRunner};
 use crate::turn_trace::{self, EndedTurn};
 
 impl SessionRunner {
-    /// Publishes the events of a new commit while it performs its effects, and then acknowledges the commands. If
+    /// Performs the effects of a new commit, while it acknowledges the commands and publishes the events. If
     /// `is_repair_due`, it also performs the outstanding effects of earlier commits.
     #[allow(clippy::too_many_arguments, reason = "a commit and what led to it")]
     pub(crate) async fn perform(
@@ -42,14 +42,14 @@ impl SessionRunner {
             let earlier = after.outstanding().into_iter().filter(|effect| !decision.effects.contains(effect));
             effects.extend(earlier.map(|effect| (effect, Publication::Again)));
         }
-        // The commit is what a client waits for, so it does not wait for the effects too.
-        for input in inputs {
-            self.acknowledge_command(key, input, slot, after.seq(), &decision.events).await?;
-        }
-        futures::try_join!(
-            async { publish_events(&self.bus, key, events).await.map_err(HandleError::from) },
-            perform_all(&self.bus, key, after, effects),
-        )?;
+        // The commit is what a client waits for, so it does not wait until the effects are performed.
+        let telling = async {
+            for input in inputs {
+                self.acknowledge_command(key, input, (slot, after.seq()), input.message_seq, &decision.events).await?;
+            }
+            publish_events(&self.bus, key, events).await.map_err(HandleError::from)
+        };
+        futures::try_join!(perform_all(&self.bus, key, after, effects), telling)?;
         Ok(())
     }
 
@@ -70,7 +70,7 @@ impl SessionRunner {
             let Some(slot) = session.handled(&input.reference) else { continue };
             let Some(commit) = self.bus.commit_at(key, slot).await? else { continue };
             publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
-            self.acknowledge_command(key, input, slot, commit.last_seq(), &commit.events).await?;
+            self.acknowledge_command(key, input, (slot, commit.last_seq()), None, &commit.events).await?;
             if let Some(ended) = EndedTurn::find(session, &commit.events) {
                 handled.sent_spans |= turn_trace::send_turn(&self.bus, &ended, key, slot).await?;
             }
@@ -78,20 +78,23 @@ impl SessionRunner {
         Ok((effects, handled))
     }
 
-    /// Sends the result of a command, which the commit of `slot` handled, to the edge replica that waits for it.
+    /// Sends the result of a command to the edge replica that waits for it. The commit that handled it has this slot and
+    /// last `seq`; `message_seq` is set if it was made for this very message.
     async fn acknowledge_command(
         &self,
         key: &SessionKey,
         input: &DeliveredInput,
-        slot: u64,
-        seq: u64,
+        (slot, seq): (u64, u64),
+        message_seq: Option<u64>,
         events: &[Event],
     ) -> Result<(), BusError> {
         let (Some(edge), InputKind::Control(verb)) = (&input.edge, input.reference.kind) else { return Ok(()) };
         let SessionKey { tenant, session } = key.clone();
         let id = input.reference.id.clone();
         let (turn, refused) = (turn_of(events, &id), find_refusal(events, &input.reference));
-        self.bus.publish_done(edge, &CommandAck { verb, id, tenant, session, slot, seq, turn, refused }).await
+        self.bus
+            .publish_done(edge, &CommandAck { verb, id, tenant, session, slot, seq, message_seq, turn, refused })
+            .await
     }
 }
 
@@ -122,17 +125,18 @@ async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelop
     Ok(())
 }
 
-/// Performs effects at the same time, the timer first in the order of the connection. If one fails the others are still
-/// performed, and the first failure is returned: the input comes again, and so do they.
+/// Performs effects at the same time, and sends work items first, because they take longest. If an effect fails the
+/// others are still performed, and the first failure is returned: the input comes again, and so do they.
 async fn perform_all(
     bus: &Bus,
     key: &SessionKey,
     session: &Session,
     effects: Vec<(SessionEffect, Publication)>,
 ) -> Result<(), HandleError> {
-    let (timers, others): (Vec<_>, Vec<_>) =
-        effects.into_iter().partition(|(effect, _)| matches!(effect, SessionEffect::SetTimer { .. }));
-    let all = timers.iter().chain(&others);
+    let (items, others): (Vec<_>, Vec<_>) = effects
+        .into_iter()
+        .partition(|(effect, _)| matches!(effect, SessionEffect::CallModel(_) | SessionEffect::CallTool(_)));
+    let all = items.iter().chain(&others);
     let performed = join_all(all.map(|(effect, publication)| perform(bus, key, session, effect, *publication))).await;
     performed.into_iter().collect::<Result<(), BusError>>().map_err(HandleError::from)
 }

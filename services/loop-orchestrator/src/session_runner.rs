@@ -25,7 +25,7 @@ use crate::failure_counts::FailureCounts;
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
 use crate::skew::SkewCheck;
-use crate::tenant_tools::TenantTools;
+use crate::start::StartReads;
 use crate::turn_trace::{self, EndedTurn};
 use service::clock::Clock;
 
@@ -44,7 +44,7 @@ pub(crate) struct SessionRunner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) cache: Cache<Loaded>,
     pub(crate) failures: FailureCounts,
-    pub(crate) tenant_tools: TenantTools,
+    pub(crate) start_reads: StartReads,
     pub(crate) archive_after: Duration,
     skew: SkewCheck,
     to_repair: SessionsToRepair,
@@ -133,7 +133,7 @@ impl SessionRunner {
             clock,
             cache: Cache::new(config.cached_sessions, config.cache_bytes),
             failures: FailureCounts::default(),
-            tenant_tools: TenantTools::default(),
+            start_reads: StartReads::default(),
             archive_after,
             skew: SkewCheck::default(),
             to_repair: SessionsToRepair::default(),
@@ -206,7 +206,7 @@ impl SessionRunner {
             let position = new.first().and_then(|first| turn_trace::input_position(&session, first));
             let mut resolved = Vec::with_capacity(new.len());
             for input in &new {
-                let resolving = input.resolve(&self.bus, &self.tenant_tools, &session, self.archive_after);
+                let resolving = input.resolve(&self.bus, &self.start_reads, &session, self.archive_after);
                 resolved.push(scope(position, resolving).await?);
             }
             let decided = self.decide(&session, &resolved);
@@ -311,6 +311,11 @@ impl SessionRunner {
             loaded.session.fold_commit(*slot, commit);
         }
         Ok(loaded)
+    }
+
+    /// The state of a session without a log.
+    pub(crate) fn assume_new(&self, key: &SessionKey) -> Result<Loaded, HandleError> {
+        self.restore(key, &[], None, self.bus.transport().generation())
     }
 
     /// Reads the state for a client command whose session is not cached.

@@ -1,6 +1,7 @@
 //! Reads what the decision about a start needs: the tools, the transcript that it resumes from, and the composed prompt.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bus::{Bus, BusError, Read};
 use contract::command::{Refusal, Start};
@@ -11,8 +12,20 @@ use contract::subject::SessionKey;
 use contract::tool::{ASK_USER, DELEGATE, ToolSpec};
 use contract::{ErrorCode, TenantId};
 use session::{RestoreError, Session, StartInput, check};
+use tokio::time::Instant;
 
+use crate::composed_prompts::{ComposedPrompts, RequestText};
 use crate::tenant_tools::TenantTools;
+
+/// How old the tools and the prompt may be that a session begins with. A burst of sessions then reads them once.
+pub(crate) const FRESH: Duration = Duration::from_millis(250);
+
+/// What starts have read, kept for the next ones.
+#[derive(Debug, Default)]
+pub(crate) struct StartReads {
+    tools: TenantTools,
+    prompts: ComposedPrompts,
+}
 
 /// A start with all that its decision needs. Nothing of it depends on the state of the session.
 #[derive(Debug, Clone)]
@@ -24,7 +37,7 @@ pub(crate) struct ResolvedStart {
 impl ResolvedStart {
     pub(crate) async fn read(
         bus: &Bus,
-        known: &TenantTools,
+        reads: &StartReads,
         tenant: &TenantId,
         start: &Start,
     ) -> Result<Self, BusError> {
@@ -37,21 +50,21 @@ impl ResolvedStart {
             // A start that will be refused needs no prompt.
             Err(refusal) => {
                 let input = StartInput { start: start.clone(), history: Vec::new(), composed: Err(refusal) };
-                return Ok(Self { input: Box::new(input), tools: list_tools(bus, known, tenant).await? });
+                return Ok(Self { input: Box::new(input), tools: list_tools(bus, reads, tenant).await? });
             }
         };
-        let compose_with = async |tools: &[ToolSpec]| {
-            let request = ComposeRequest::of_start(tenant.clone(), &resumed, tools.to_vec());
-            compose(bus, ComposeRequest { named_features: start.features.clone(), ..request }).await
+        let compose_with = async |tools: &Arc<Vec<ToolSpec>>| {
+            let request = ComposeRequest::of_start(tenant.clone(), &resumed, Vec::new());
+            compose(bus, reads, ComposeRequest { named_features: start.features.clone(), ..request }, tools).await
         };
-        let guess = known.get(tenant);
+        let guess = reads.tools.get(tenant);
         let guessing = async {
             match &guess {
                 Some(tools) => Some(compose_with(tools).await),
                 None => None,
             }
         };
-        let (tools, guessed) = tokio::join!(list_tools(bus, known, tenant), guessing);
+        let (tools, guessed) = tokio::join!(list_tools(bus, reads, tenant), guessing);
         let tools = tools?;
         let composed = match guessed {
             Some(composed) if guess.is_some_and(|guess| guess == tools) => composed?,
@@ -64,28 +77,46 @@ impl ResolvedStart {
 /// Lists the tools of the tenant, and those that the loop performs itself.
 pub(crate) async fn list_tools(
     bus: &Bus,
-    known: &TenantTools,
+    reads: &StartReads,
     tenant: &TenantId,
 ) -> Result<Arc<Vec<ToolSpec>>, BusError> {
+    if let Some(tools) = reads.tools.get_fresh(tenant) {
+        return Ok(tools);
+    }
+    let at = Instant::now();
     let mut tools = bus.tools(tenant).await?;
     tools.retain(|tool| ![DELEGATE, ASK_USER].contains(&tool.name.as_str()));
     tools.extend([session::delegate_spec(), session::ask_user_spec()]);
-    if let Some(same) = known.get(tenant).filter(|known| **known == tools) {
+    if let Some(same) = reads.tools.confirm(tenant, &tools, at) {
         return Ok(same);
     }
     let tools = Arc::new(tools);
-    known.put(tenant, &tools);
+    reads.tools.put(tenant, &tools, at);
     Ok(tools)
 }
 
-/// Asks the composer for the prompt of a session.
-pub(crate) async fn compose(bus: &Bus, request: ComposeRequest) -> Result<Result<Box<Composed>, Refusal>, BusError> {
+/// Asks the composer for the prompt of a session with these tools, unless it has just composed the same one.
+pub(crate) async fn compose(
+    bus: &Bus,
+    reads: &StartReads,
+    request_without_tools: ComposeRequest,
+    tools: &Arc<Vec<ToolSpec>>,
+) -> Result<Result<Box<Composed>, Refusal>, BusError> {
+    let text = RequestText::of(&request_without_tools);
+    if let Some(composed) = reads.prompts.get(&text, tools) {
+        return Ok(Ok(composed));
+    }
+    let at = Instant::now();
+    let request = ComposeRequest { tools: tools.to_vec(), ..request_without_tools };
     Ok(match bus.compose(&request).await? {
         ComposeReply::Composed(composed) if composed.ai_config.is_none() && request.ai_config.needs_composer() => {
             let why = "the prompt-composer that answers has an older version, which does not know ai_config";
             return Err(BusError::Unavailable(why.to_owned()));
         }
-        ComposeReply::Composed(composed) => Ok(composed),
+        ComposeReply::Composed(composed) => {
+            reads.prompts.put(text, tools, &composed, at);
+            Ok(composed)
+        }
         ComposeReply::Refused { code, message } => Err(Refusal { code, message }),
     })
 }

@@ -83,6 +83,11 @@ impl FakeLoop {
         self.inner.mode.store(1, Ordering::SeqCst);
     }
 
+    /// From now on commands are acknowledged as by a version that does not tell for which message a commit was made.
+    pub(crate) fn acknowledge_as_older_version(&self) {
+        self.inner.mode.store(3, Ordering::SeqCst);
+    }
+
     /// From now on commands stay in their stream.
     pub(crate) fn pause(&self) {
         self.inner.mode.store(2, Ordering::SeqCst);
@@ -227,11 +232,13 @@ impl Inner {
         for event in events {
             self.commit(&key, vec![event]).await;
         }
+        let mode = self.mode.load(Ordering::SeqCst);
         if let Some(edge) = edge
-            && self.mode.load(Ordering::SeqCst) == 0
+            && [0, 3].contains(&mode)
         {
             let SessionKey { tenant, session } = key;
-            let ack = CommandAck { verb, id, tenant, session, slot, seq, turn: begun, refused };
+            let message_seq = (mode == 0).then_some(delivery.seq);
+            let ack = CommandAck { verb, id, tenant, session, slot, seq, message_seq, turn: begun, refused };
             self.bus.publish_done(&edge, &ack).await.unwrap();
         }
     }
