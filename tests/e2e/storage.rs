@@ -7,7 +7,7 @@ use ailoop_tests::model::{ModelServer, ScriptedReply};
 use ailoop_tests::wait::{eventually, soon};
 use ailoop_tool::async_nats;
 use anyhow::ensure;
-use bus::Read;
+use bus::{Depth, Read};
 use contract::streams::{Queue, Stream};
 use serde_json::{Value, json};
 
@@ -70,6 +70,11 @@ async fn command_with_full_storage_is_refused_with_a_remedy() -> anyhow::Result<
     client.start_interactive("s", "first").await?;
     let mut watching = client.watch("s").await?;
     watching.until("turn.completed", |data| data["final_response"] == "one").await?;
+    // The last result stays for a moment after it is handled, and would leave room later.
+    eventually("every input is settled", async || {
+        fleet.bus.transport().depth(Queue::Inputs).await.is_ok_and(|depth| depth == Depth::default())
+    })
+    .await?;
     fill(&fleet, Stream::Control).await?;
     let Err(refused) = soon("an answer", client.send_as("s", "m2", "second", "queue")).await? else {
         anyhow::bail!("the command was accepted")

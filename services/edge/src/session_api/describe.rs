@@ -1,15 +1,15 @@
 //! Why a session does not move: what it waits for, who works on it, and what went wrong last.
 
-use bus::DeadLetter;
+use bus::{DeadLetter, Inbox, Stored};
 use contract::client_tool::OpenClientCall;
 use contract::commit::{Commit, SessionSummary};
-use contract::event::{ErrorEvent, Event};
+use contract::event::{ErrorEvent, Event, InputKind, InputRef};
 use contract::fleet::{CallHolder, ReplicaStatus, WorkerService};
 use contract::streams::{Queue, Stream};
 use contract::subject::{self, DeadSubject, SessionKey};
 use contract::{CallId, ErrorCode, SessionId, Timestamp};
 use serde::Serialize;
-use session::Wait;
+use session::{Session, Wait};
 
 use super::SessionApi;
 use super::status::QueueStatus;
@@ -89,6 +89,17 @@ impl Finding {
     }
 }
 
+/// Counts the inputs that the session has not handled. One that it has handled may stay in its stream for a moment.
+fn count_unhandled(session: &Session, messages: &[Stored]) -> u64 {
+    let is_handled = |message: &&Stored| {
+        subject::parse_control(&message.subject).is_some_and(|control| {
+            let input = InputRef { kind: InputKind::Control(control.verb), id: control.id };
+            session.handled(&input).is_some()
+        })
+    };
+    messages.iter().filter(|message| !is_handled(message)).count() as u64
+}
+
 impl SessionApi {
     /// Gathers what is known about a session: its log, the workers of its open calls, its queues and dead letters.
     pub(crate) async fn describe_session(
@@ -98,6 +109,8 @@ impl SessionApi {
     ) -> Result<SessionDescription, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
+        // Before the log is read: what is handled meanwhile does not count as waiting.
+        let inbox = self.bus().inbox(&key).await?;
         let commits = self.bus().load_latest(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
         let session = fold_session(&key, &commits)?;
         if session.seq() == 0 {
@@ -111,7 +124,10 @@ impl SessionApi {
             };
             waits.push(WaitInfo { since: began(&wait, &commits), holder, wait });
         }
-        let waiting_inputs = self.bus().transport().count(Stream::Control, &subject::control_inbox(&key)).await?;
+        let waiting_inputs = match inbox {
+            Inbox::Messages(messages) => count_unhandled(&session, &messages),
+            Inbox::TooMany => self.bus().transport().count(Stream::Control, &subject::control_inbox(&key)).await?,
+        };
         let mut wanted: Vec<Queue> = waits.iter().filter_map(|wait| Some(worker_call(&wait.wait)?.0)).collect();
         wanted.extend((waiting_inputs > 0 || waits.is_empty()).then_some(Queue::Inputs));
         wanted.dedup();
