@@ -2,11 +2,12 @@
 
 use bus::{DeadLetter, Inbox, Stored};
 use contract::client_tool::OpenClientCall;
+use contract::command::Verb;
 use contract::commit::{Commit, SessionSummary};
 use contract::event::{ErrorEvent, Event, InputKind, InputRef};
 use contract::fleet::{CallHolder, ReplicaStatus, WorkerService};
 use contract::streams::{Queue, Stream};
-use contract::subject::{self, DeadSubject, SessionKey};
+use contract::subject::{self, ControlSubject, DeadSubject, SessionKey};
 use contract::{CallId, ErrorCode, SessionId, Timestamp};
 use serde::Serialize;
 use session::{Session, Wait};
@@ -89,15 +90,22 @@ impl Finding {
     }
 }
 
-/// Counts the inputs that the session has not handled. One that it has handled may stay in its stream for a moment.
+/// Counts the commands, and the results of open calls, that the session has not handled. What it has handled may stay in
+/// its stream for a moment. The id of a result begins with its call and attempt.
 fn count_unhandled(session: &Session, messages: &[Stored]) -> u64 {
-    let is_handled = |message: &&Stored| {
-        subject::parse_control(&message.subject).is_some_and(|control| {
-            let input = InputRef { kind: InputKind::Control(control.verb), id: control.id };
-            session.handled(&input).is_some()
-        })
+    let open: Vec<String> = session.open_calls().iter().map(|call| call.replace('.', "-")).collect();
+    let is_unhandled = |message: &&Stored| {
+        let Some(ControlSubject { verb, id, .. }) = subject::parse_control(&message.subject) else { return true };
+        let is_result_of = |call: &String| {
+            id.as_str().strip_prefix(call.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        if verb.is_client() {
+            session.handled(&InputRef { kind: InputKind::Control(verb), id }).is_none()
+        } else {
+            verb == Verb::ExtendToolCall || open.iter().any(is_result_of)
+        }
     };
-    messages.iter().filter(|message| !is_handled(message)).count() as u64
+    messages.iter().filter(is_unhandled).count() as u64
 }
 
 impl SessionApi {
