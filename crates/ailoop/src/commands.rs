@@ -28,6 +28,7 @@ mod output;
 mod own_fleet;
 mod patterns;
 mod prompt;
+mod reading;
 mod repair;
 mod run;
 mod selection;

@@ -2,6 +2,7 @@
 
 use super::conversation::{FleetLifetime, RESTORED, add_reattach_help, report_outage};
 use super::live_display::{LiveDisplay, Printed, make_renderer};
+use super::reading::read_session;
 use super::session_reference::connect_to_session;
 use crate::args::WatchArgs;
 use crate::client::{EdgeClient, bounded};
@@ -16,16 +17,34 @@ use proto::SessionRequest;
 
 pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut interrupts = Interrupts::listen()?;
+    if args.no_follow {
+        return read_session(&args.target, &args.session, terminal, async |client, session| {
+            let last = last_seq(&client, &session).await?;
+            show_events(args, client, &session, Some(last), terminal, &mut interrupts).await
+        })
+        .await;
+    }
     let (client, session) = connect_to_session(&args.target, &args.session).await?;
-    let last_seq = if args.no_follow { Some(last_seq(&client, &session).await?) } else { None };
+    show_events(args, client, &session, None, terminal, &mut interrupts).await
+}
+
+/// Shows the events of a session up to `last_seq`, else up to its end.
+async fn show_events(
+    args: &WatchArgs,
+    client: EdgeClient,
+    session: &str,
+    last_seq: Option<u64>,
+    terminal: &Terminal,
+    interrupts: &mut Interrupts,
+) -> Result<Exit, CommandFailure> {
     if last_seq.is_some_and(|last| last < args.from) {
         return Ok(Exit::Done);
     }
-    let mut stream = SessionStream::new(client, &session, args.from, true);
+    let mut stream = SessionStream::new(client, session, args.from, true);
     let mut tracker = CompletionTracker::new(WaitTarget::SessionEnd);
-    let renderer = make_renderer(terminal, &session).with_user_messages();
+    let renderer = make_renderer(terminal, session).with_user_messages();
     let printed = if args.json { Printed::Json } else { Printed::Everything };
-    let mut display = LiveDisplay::new(terminal, &session, renderer, printed, "Ctrl-C leaves");
+    let mut display = LiveDisplay::new(terminal, session, renderer, printed, "Ctrl-C leaves");
     loop {
         let next = tokio::select! {
             next = stream.next() => next,
@@ -38,11 +57,11 @@ pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Resu
             }
         };
         let notification =
-            match next.map_err(|failure| add_reattach_help(failure, FleetLifetime::Independent, &session))? {
+            match next.map_err(|failure| add_reattach_help(failure, FleetLifetime::Independent, session))? {
                 Some(WatchItem::Notification(notification)) => notification,
                 Some(WatchItem::Lost { reason }) => {
                     display.clear();
-                    report_outage(terminal, &reason, &session);
+                    report_outage(terminal, &reason, session);
                     display.set_outage(Some(&reason));
                     continue;
                 }
