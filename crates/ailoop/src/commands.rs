@@ -34,6 +34,7 @@ mod run;
 mod selection;
 mod serve;
 mod session_reference;
+mod session_tree;
 mod settings;
 mod shell;
 mod stats;
