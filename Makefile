@@ -19,7 +19,7 @@ STREAMS ?= 1000000
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check package advisories deploy-check manifests alerts pods image image-check release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk console console-check console-test console-cost phoenix faulty garbage clean
+.PHONY: help setup run up up-apart test check package advisories deploy-check manifests alerts pods image image-check dist release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk console console-check console-test console-cost phoenix faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -67,6 +67,9 @@ image: setup ## The container image for this processor, without Docker: OUT=targ
 
 image-check: setup ## Try the image of OUT again, as root
 	@scripts/image.sh check
+
+dist: ## The stripped binary as an archive, and a script that installs it: OUT=target/dist BINARY=<one that was built before>
+	@scripts/dist.sh $(if $(BINARY),--binary "$(BINARY)") $(if $(OUT),--out "$(OUT)")
 
 release-notes: ## What CHANGELOG.md says about VERSION
 	@scripts/release.sh notes

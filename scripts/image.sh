@@ -55,6 +55,7 @@ image)
     ;;
 check) image check "$OUT/oci" ;;
 documents) documents ;;
+binary) build ;;
 root) image root --binary "$(build)" --out "$2" --debug "$3" ;;
 join) image join --out "$2" "${@:3}" ;;
 *)
@@ -62,6 +63,7 @@ join) image join --out "$2" "${@:3}" ;;
 scripts/image.sh image              build the binary, write the image to OUT (target/image), and check it
 scripts/image.sh check              check the image in OUT again
 scripts/image.sh documents          check SBOM and notices without a binary
+scripts/image.sh binary             build the binary, and print its path
 scripts/image.sh root FOLDER DEBUG  write the files of the image to FOLDER, and debugging data to DEBUG
 scripts/image.sh join FOLDER LAYOUT...  join images of several platforms
 HELP

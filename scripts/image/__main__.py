@@ -105,6 +105,10 @@ def write_root(arguments):
     assemble(arguments.binary, arguments.out, arguments.debug)
 
 
+def strip_binary(arguments):
+    root.strip(arguments.binary, arguments.out, arguments.debug)
+
+
 def write_documents(arguments):
     # The command that runs this program has the libraries that every program here has.
     paths = root.libraries.needed(shutil.which("true"))
@@ -133,6 +137,12 @@ def parse():
     folder.add_argument("--out", type=pathlib.Path, required=True)
     folder.add_argument("--debug", type=pathlib.Path, required=True)
     folder.set_defaults(run=write_root)
+
+    stripped = commands.add_parser("strip", help="write the binary without debugging data, and the data beside it")
+    stripped.add_argument("--binary", type=pathlib.Path, required=True)
+    stripped.add_argument("--out", type=pathlib.Path, required=True)
+    stripped.add_argument("--debug", type=pathlib.Path, required=True)
+    stripped.set_defaults(run=strip_binary)
 
     check = commands.add_parser("check", help="run the image of a layout, as root, beside a nats-server")
     check.add_argument("layout", type=pathlib.Path)

@@ -1,6 +1,7 @@
 //! Runs a fleet in this process: the six services, and a private nats-server if none is named.
 
 mod plan;
+mod store;
 
 use std::fmt;
 use std::time::Duration;
@@ -27,12 +28,15 @@ use crate::instance::{Lock, RunFile};
 use crate::nats_server::{NatsServer, SUPERVISED_END_MAX};
 use plan::NatsSource;
 pub(crate) use plan::{FleetPlan, nats_search_paths};
+pub(crate) use store::LocalStore;
 
 /// Longest wait until all services are ready.
 const READY_MAX: Duration = Duration::from_secs(20);
 /// Pause between checks of the readiness.
 const READY_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Longest wait for a command that reads the store of the directory.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long the task that describes this process may take to end.
 const DESCRIBING_END_MAX: Duration = Duration::from_secs(1);
 
@@ -96,7 +100,7 @@ impl LocalFleet {
 
     async fn start_unboxed(plan: FleetPlan) -> Result<Self, CommandFailure> {
         service::process::raise_open_files();
-        let lock = plan.home.lock()?;
+        let lock = plan.home.lock_when_free(LOCK_WAIT_MAX).await?;
         lock.remove_run_file();
         let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal_failure(&error))?;
         service::process::start_metrics();

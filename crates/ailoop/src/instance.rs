@@ -4,11 +4,16 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use contract::ErrorCode;
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep};
 
 use crate::failure::CommandFailure;
+
+/// Pause between two attempts to lock the directory.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// `.ailoop/run.json`: the addresses of a running fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +78,23 @@ impl Home {
         }
     }
 
+    /// As [`Home::lock`], but waits up to `wait_max` while the process that has the lock has no run file: it reads the
+    /// store for one command, or it is a fleet that starts or ends.
+    pub(crate) async fn lock_when_free(&self, wait_max: Duration) -> Result<Lock, CommandFailure> {
+        let deadline = Instant::now() + wait_max;
+        loop {
+            let failure = match self.lock() {
+                Ok(lock) => return Ok(lock),
+                Err(failure) => failure,
+            };
+            let may_become_free = *failure.code() == ErrorCode::NotNow && self.read_run_file().is_none();
+            if !may_become_free || Instant::now() > deadline {
+                return Err(failure);
+            }
+            sleep(LOCK_POLL_INTERVAL).await;
+        }
+    }
+
     fn locked_failure(&self) -> CommandFailure {
         let (message, help) = match self.read_run_file() {
             Some(run) if !run.one_session => (
@@ -109,11 +131,29 @@ impl Home {
     }
 
     fn is_of_this_user(&self) -> bool {
-        let owner = |path: &Path| fs::metadata(path).map(|metadata| metadata.uid());
-        // The process itself belongs to its user.
-        let Ok(user) = owner(Path::new("/proc/self")) else { return false };
-        owner(&self.dir).is_ok_and(|owner| owner == user)
-            && owner(&self.run_file_path()).is_ok_and(|owner| owner == user)
+        belong_to_this_user(&[&self.dir, &self.run_file_path()])
+    }
+
+    /// Finds the store that a fleet left in this directory, else in the nearest one above it. Above, only files of this
+    /// user count, as for [`Home::find_running`].
+    pub(crate) fn find_store() -> Option<Self> {
+        let here = Self::below(Path::new(""));
+        if here.store().is_dir() {
+            return Some(here);
+        }
+        let directory = std::env::current_dir().ok()?;
+        let mut above = directory.ancestors().skip(1).map(Self::below);
+        above.find(|home| home.store().is_dir() && belong_to_this_user(&[&home.dir, &home.nats(), &home.store()]))
+    }
+
+    /// The directory that nats-server makes for its streams when it first starts.
+    fn store(&self) -> PathBuf {
+        self.nats().join("jetstream")
+    }
+
+    /// Returns the directory of the fleet, in which `.ailoop` is.
+    pub(crate) fn parent(&self) -> Option<&Path> {
+        self.dir.parent()
     }
 
     fn run_file_path(&self) -> PathBuf {
@@ -123,6 +163,14 @@ impl Home {
     fn read_run_file(&self) -> Option<RunFile> {
         serde_json::from_slice(&fs::read(self.run_file_path()).ok()?).ok()
     }
+}
+
+/// Whether all of these files exist, and belong to the user of this process.
+fn belong_to_this_user(paths: &[&Path]) -> bool {
+    let owner = |path: &Path| fs::metadata(path).map(|metadata| metadata.uid());
+    // The process itself belongs to its user.
+    let Ok(user) = owner(Path::new("/proc/self")) else { return false };
+    paths.iter().all(|path| owner(path).is_ok_and(|owner| owner == user))
 }
 
 /// The lock of the directory of a fleet.

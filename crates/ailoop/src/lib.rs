@@ -12,6 +12,7 @@ mod compose;
 mod config_check;
 mod contexts;
 mod default_model;
+mod delegation;
 mod erase;
 pub mod export_import;
 pub mod failure;

@@ -224,6 +224,13 @@ impl ServerFiles {
         ports.nats.into_iter().next()
     }
 
+    /// Returns the process id of the server if it runs. The pid file may be stale, so the process must run with this
+    /// configuration file.
+    async fn running_pid(&self) -> Option<u32> {
+        let pid = std::fs::read_to_string(&self.pid).ok()?.trim().parse().ok()?;
+        runs_with(pid, &self.config).await.then_some(pid)
+    }
+
     /// Makes the failure of a start, with the last error in the log.
     fn start_failure(&self, has_ended: bool) -> CommandFailure {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
@@ -235,15 +242,23 @@ impl ServerFiles {
     }
 }
 
-/// Ends the server of a fleet that was killed together with its guard. The pid file may be stale, so the process must
-/// run with this configuration file.
-async fn end_orphan(binary: &Path, files: &ServerFiles) {
-    let Some(pid) = std::fs::read_to_string(&files.pid).ok().and_then(|text| text.trim().parse::<u32>().ok()) else {
-        return;
-    };
-    if !runs_with(pid, &files.config).await {
-        return;
+/// Waits until no nats-server that a fleet started with its data below `dir` runs any more; returns false if one still
+/// does after `wait_max`. The caller holds the lock of the fleet.
+pub(crate) async fn wait_until_unused(dir: &Path, wait_max: Duration) -> bool {
+    let Ok(dir) = dir.canonicalize() else { return true };
+    let (files, deadline) = (ServerFiles::new(&dir), Instant::now() + wait_max);
+    while files.running_pid().await.is_some() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        sleep(POLL_INTERVAL).await;
     }
+    true
+}
+
+/// Ends the server of a fleet that was killed together with its guard.
+async fn end_orphan(binary: &Path, files: &ServerFiles) {
+    let Some(pid) = files.running_pid().await else { return };
     tracing::warn!(pid, "ending the nats-server of a fleet that was killed");
     let signalled = Command::new(binary).arg("--signal").arg(format!("term={pid}")).output().await;
     if let Err(error) = signalled {

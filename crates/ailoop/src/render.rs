@@ -28,6 +28,7 @@ pub(crate) struct SessionRenderer {
     session: String,
     echoes_user: bool,
     shows_gates: bool,
+    is_child: bool,
     max_iterations: Option<u32>,
     /// A step that is not printed yet, since the limit of steps is unknown. If a session is followed from its middle,
     /// the next event has the limit.
@@ -45,6 +46,7 @@ impl SessionRenderer {
             session: session.to_owned(),
             echoes_user: false,
             shows_gates: true,
+            is_child: false,
             max_iterations: None,
             pending_step: None,
             model: String::new(),
@@ -62,6 +64,11 @@ impl SessionRenderer {
     /// Leaves open gates out: they are asked elsewhere.
     pub(crate) fn without_gates(self) -> Self {
         Self { shows_gates: false, ..self }
+    }
+
+    /// Leaves out how the session begins and what its steps cost: the session that delegates to it says so.
+    pub(crate) fn for_child(self) -> Self {
+        Self { is_child: true, ..self }
     }
 
     /// Shows where the trace of a turn is. The address has `{trace_id}` in it.
@@ -127,17 +134,7 @@ impl SessionRenderer {
                     Vec::new()
                 }
             }
-            Event::AiFullReceived(full) => {
-                let mut outputs = self.reply.complete(full);
-                outputs.extend(warn_of_written_call(full));
-                let step = self.make_step_line(full);
-                if self.max_iterations.is_some() {
-                    outputs.push(step.render(self.max_iterations));
-                } else {
-                    self.pending_step = Some(step);
-                }
-                outputs
-            }
+            Event::AiFullReceived(full) => self.render_reply(full),
             Event::ToolCallResult(result) => {
                 self.turn.record_result(result);
                 vec![self.tools.render_result(result)]
@@ -159,7 +156,8 @@ impl SessionRenderer {
             }
             Event::TurnCompleted(turn) => {
                 let mut outputs = self.reply.end_turn(&turn.final_response);
-                outputs.push(self.turn.finish(turn, time));
+                let summary = self.turn.finish(turn, time);
+                outputs.extend((!self.is_child).then_some(summary));
                 outputs
             }
             Event::GateOpened(gate) => self.render_gate(gate),
@@ -214,8 +212,26 @@ impl SessionRenderer {
     fn render_start(&mut self, started: &SessionStarted) -> Vec<Output> {
         self.max_iterations = Some(started.agent.continuation.max_iterations);
         self.model.clone_from(&started.model.id);
+        if self.is_child {
+            return Vec::new();
+        }
         let line = format!("session {}  agent {}  model {}", self.session, started.agent.name, started.model.id);
         note(Style::Faint, &line)
+    }
+
+    fn render_reply(&mut self, full: &AiFullReceived) -> Vec<Output> {
+        let mut outputs = self.reply.complete(full);
+        outputs.extend(warn_of_written_call(full));
+        if self.is_child {
+            return outputs;
+        }
+        let step = self.make_step_line(full);
+        if self.max_iterations.is_some() {
+            outputs.push(step.render(self.max_iterations));
+        } else {
+            self.pending_step = Some(step);
+        }
+        outputs
     }
 
     fn make_step_line(&self, full: &AiFullReceived) -> StepLine {

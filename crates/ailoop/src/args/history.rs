@@ -61,7 +61,7 @@ pub struct ExportArgs {
     #[arg(long, default_value = "default")]
     pub tenant: String,
     /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
-    /// configuration]
+    /// configuration; where nothing answers, the store of the last fleet in .ailoop is read]
     #[arg(long, value_name = "URL")]
     pub nats: Option<String>,
 }

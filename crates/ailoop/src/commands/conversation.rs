@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use contract::ErrorCode;
 use contract::event::{Event, GateKind, GateOpened};
-use proto::{AnswerRequest, ControlRequest, SendRequest, SessionInfo, SessionRequest, StartRequest};
+use proto::{AnswerRequest, ControlRequest, Notification, SendRequest, SessionInfo, SessionRequest, StartRequest};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::live_display::{LiveDisplay, Printed, make_renderer};
+use super::session_tree::{SessionTree, TreeItem};
 use crate::args::{ApproveArg, RunArgs, SessionSettings};
 use crate::chat::gate_menu::{GateMenu, MenuStep};
 use crate::client::{self, EdgeClient, OUTAGE_MAX, bounded, command_id};
@@ -18,8 +19,7 @@ use crate::failure::{CommandFailure, Exit};
 use crate::gate_prompt::{self, TypedLine};
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::signals::Interrupts;
-use crate::stream::SessionStream;
-use crate::terminal::{Style, Terminal};
+use crate::terminal::{StdoutClosed, Style, Terminal};
 use ailoop_client::WatchItem;
 
 /// Extra wait after `--timeout`: a new session has the same limit, and its own stop reason says more than ours.
@@ -208,35 +208,25 @@ impl Conversation<'_> {
         interrupts: &mut Interrupts,
     ) -> Result<Exit, CommandFailure> {
         let StartedSession { session, from_seq, target } = started;
-        let mut stream = SessionStream::new(self.client.clone(), &session, from_seq, true);
         let mut approver = Approver::from_args(self.args);
         let renderer = make_renderer(self.terminal, &session);
         // A person is asked by a menu.
         let asks_here = matches!(approver, Approver::Person(_));
         let renderer = if asks_here { renderer.without_gates() } else { renderer };
         let mut display = LiveDisplay::new(self.terminal, &session, renderer, self.printed(), self.interrupt_hint());
+        let mut stream = SessionTree::new(self.client.clone(), &session, from_seq, display.child_layout());
         let mut tracker = CompletionTracker::new(target.clone());
         let mut exit_after_stop = None;
         let mut menu = GateMenu::new("run");
         loop {
+            stream.set_layout(self.terminal.layout());
             tokio::select! {
                 next = stream.next() => {
                     let next = next.map_err(|failure| add_reattach_help(failure, self.fleet_lifetime, &session))?;
-                    let notification = match next {
-                        Some(WatchItem::Notification(notification)) => notification,
-                        Some(WatchItem::Lost { reason }) => {
-                            display.clear();
-                            report_outage(self.terminal, &reason, &session);
-                            display.set_outage(Some(&reason));
-                            continue;
-                        }
-                        Some(WatchItem::Restored) => {
-                            display.note(Style::Good, RESTORED);
-                            display.set_outage(None);
-                            continue;
-                        }
-                        None => return Ok(exit_after_stop.unwrap_or(Exit::Failed)),
-                    };
+                    let Some(item) = next else { return Ok(exit_after_stop.unwrap_or(Exit::Failed)) };
+                    // If stdout is closed, the next notification ends the command.
+                    let shown = show_other_items(item, &mut display, self.terminal, &session);
+                    let Ok(Some(notification)) = shown else { continue };
                     let parsed = ParsedNotification::parse(&notification);
                     let printed = display.show(&notification, &parsed);
                     if exit_after_stop.is_none() {
@@ -469,6 +459,30 @@ impl Conversation<'_> {
 
 /// Note for the user when the fleet answers again.
 pub(super) const RESTORED: &str = "the fleet answers again; the session goes on";
+
+/// Shows what is no notification of the session itself: lines of its children, and whether the fleet answers. Returns the
+/// notification, if it is one.
+pub(super) fn show_other_items(
+    item: TreeItem,
+    display: &mut LiveDisplay<'_>,
+    terminal: &Terminal,
+    session: &str,
+) -> Result<Option<Box<Notification>>, StdoutClosed> {
+    match item {
+        TreeItem::Session(WatchItem::Notification(notification)) => return Ok(Some(notification)),
+        TreeItem::Children(outputs) => display.show_children(&outputs)?,
+        TreeItem::Session(WatchItem::Lost { reason }) => {
+            display.clear();
+            report_outage(terminal, &reason, session);
+            display.set_outage(Some(&reason));
+        }
+        TreeItem::Session(WatchItem::Restored) => {
+            display.note(Style::Good, RESTORED);
+            display.set_outage(None);
+        }
+    }
+    Ok(None)
+}
 
 /// Prints that the command waits for the fleet, and how to return to the session later.
 pub(super) fn report_outage(terminal: &Terminal, reason: &str, session: &str) {

@@ -8,9 +8,9 @@ use proto::SessionRequest;
 use serde::Deserialize;
 
 use super::output::{finish, shorten};
-use super::session_reference::connect_to_session;
+use super::reading::read_session;
 use crate::args::DescribeArgs;
-use crate::client::{bounded, read_answer};
+use crate::client::{EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::Queue;
 use crate::format;
@@ -97,7 +97,18 @@ struct Finding {
 }
 
 pub(super) async fn describe_session(args: &DescribeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
+    read_session(&args.target, &args.session, terminal, async |client, session_id| {
+        print_description(args, &client, session_id, terminal).await
+    })
+    .await
+}
+
+async fn print_description(
+    args: &DescribeArgs,
+    client: &EdgeClient,
+    session_id: String,
+    terminal: &Terminal,
+) -> Result<Exit, CommandFailure> {
     let request = bounded(SessionRequest { session_id });
     let reply = client.sessions().describe(request).await.map_err(|status| client.failure(&status))?.into_inner();
     if args.output.is_json() {

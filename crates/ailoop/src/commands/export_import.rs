@@ -12,6 +12,7 @@ use loop_orchestrator::{Clock as _, SystemClock};
 
 use super::fleet_location::nats_config;
 use super::output::finish;
+use super::reading::read_bus;
 use crate::args::{ExportArgs, ImportArgs};
 use crate::compose::parse_tenant;
 use crate::export_import;
@@ -23,16 +24,15 @@ pub(super) async fn export_session(args: &ExportArgs, terminal: &Terminal) -> Re
         |_| CommandFailure::usage(ErrorCode::BadRequest, format!("{:?} is not a valid session id", args.session));
     let session = SessionId::new(&args.session).map_err(unknown)?;
     let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session };
-    let nats = nats_config(args.nats.as_ref())?;
-    let bus = Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(&nats.url))?;
-    let exported = match &args.out {
-        Some(path) => export_to_file(&bus, &key, path).await,
-        None => export_import::export(&bus, &key, SystemClock.now(), &mut StdoutWriter(terminal)).await,
-    };
-    bus.close().await;
-    let commits = exported?;
-    terminal.note(Style::Plain, &format!("{commits} commits of session {}", key.session));
-    Ok(Exit::Done)
+    read_bus(args.nats.as_ref(), terminal, async |bus| {
+        let commits = match &args.out {
+            Some(path) => export_to_file(bus, &key, path).await?,
+            None => export_import::export(bus, &key, SystemClock.now(), &mut StdoutWriter(terminal)).await?,
+        };
+        terminal.note(Style::Plain, &format!("{commits} commits of session {}", key.session));
+        Ok(Exit::Done)
+    })
+    .await
 }
 
 /// Writes to a file beside `path` first and renames it, so that the file at `path` is always complete.

@@ -95,13 +95,15 @@ fn find_fleet_where(
 
 /// Connects to the fleet of a command, which must be running.
 pub(super) async fn connect(target: &FleetTarget) -> Result<EdgeClient, CommandFailure> {
-    let fleet = find_fleet(target)?.ok_or_else(|| {
-        let help = http_address_hint(env(HTTP_ADDRESS).as_deref()).unwrap_or_else(|| {
-            "start one with `ailoop up`, or name one with --url, AILOOP_GRPC_URL or `ailoop context`".to_owned()
-        });
-        CommandFailure::new(ErrorCode::Unavailable, "no fleet runs in this directory, or in one above it").help(help)
-    })?;
-    fleet.connect().await
+    find_fleet(target)?.ok_or_else(no_fleet)?.connect().await
+}
+
+/// The failure of a command that needs a fleet.
+pub(super) fn no_fleet() -> CommandFailure {
+    let help = http_address_hint(env(HTTP_ADDRESS).as_deref()).unwrap_or_else(|| {
+        "start one with `ailoop up`, or name one with --url, AILOOP_GRPC_URL or `ailoop context`".to_owned()
+    });
+    CommandFailure::new(ErrorCode::Unavailable, "no fleet runs in this directory, or in one above it").help(help)
 }
 
 /// What to do if no fleet was found, although the address for the SDKs is known.
@@ -121,6 +123,11 @@ pub(super) fn nats_config(url: Option<&String>) -> Result<NatsConfig, CommandFai
         Some(url) => NatsConfig { url, ..nats },
         None => nats,
     })
+}
+
+/// Whether the command line, a fleet that runs or the configuration says where NATS is.
+pub(super) fn is_nats_named(url: Option<&String>, nats: &NatsConfig) -> bool {
+    url.is_some() || nats.url != NatsConfig::default().url
 }
 
 #[cfg(test)]

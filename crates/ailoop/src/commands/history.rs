@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::output::{finish, print_table};
-use super::session_reference::connect_to_session;
+use super::reading::read_session;
 use crate::args::{DecisionsArgs, ReplayArgs};
 use crate::client::{EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
@@ -49,7 +49,18 @@ struct ReplayDifference {
 
 /// Folds a log again; a difference is a failure.
 pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
+    read_session(&args.target, &args.session, terminal, async |client, session_id| {
+        print_replay(args, &client, session_id, terminal).await
+    })
+    .await
+}
+
+async fn print_replay(
+    args: &ReplayArgs,
+    client: &EdgeClient,
+    session_id: String,
+    terminal: &Terminal,
+) -> Result<Exit, CommandFailure> {
     let request = bounded(ReplayRequest { session_id, at: args.at, no_commits: false });
     let reply = client.sessions().replay(request).await.map_err(|status| client.failure(&status))?.into_inner();
     let report: ReplayReport = read_answer(&reply.json)?;
@@ -85,8 +96,19 @@ fn commit_row(line: &CommitRow) -> Vec<String> {
 
 /// Lists every decision of a session on whether to continue.
 pub(super) async fn list_decisions(args: &DecisionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
-    let events = fetch_events(&client, &session_id).await?;
+    read_session(&args.target, &args.session, terminal, async |client, session_id| {
+        print_decisions(args, &client, &session_id, terminal).await
+    })
+    .await
+}
+
+async fn print_decisions(
+    args: &DecisionsArgs,
+    client: &EdgeClient,
+    session_id: &str,
+    terminal: &Terminal,
+) -> Result<Exit, CommandFailure> {
+    let events = fetch_events(client, session_id).await?;
     let mut rows = Vec::new();
     for (notification, event) in &events {
         let Event::ContinuationProgress(progress) = event else { continue };

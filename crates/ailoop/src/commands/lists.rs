@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::fleet_location::connect;
 use super::output::{finish, first_line, format_session, format_time, json_lines, print_table};
+use super::reading::read_fleet;
 use super::selection::list_request;
 use crate::args::{FleetTarget, QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
 use crate::client::{EdgeClient, bounded};
@@ -45,7 +46,10 @@ pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> R
     if let Some(SessionsCommand::Rm(args)) = &args.command {
         return super::erase::erase_sessions(args, terminal).await;
     }
-    let client = connect(&args.target).await?;
+    read_fleet(&args.target, terminal, async |client| print_sessions(args, &client, terminal).await).await
+}
+
+async fn print_sessions(args: &SessionsArgs, client: &EdgeClient, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let request = bounded(list_request(&args.filter, args.limit));
     let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?;
     let sessions = reply.into_inner().sessions;
@@ -61,7 +65,7 @@ pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> R
         terminal.note(Style::Plain, none);
         return Ok(Exit::Done);
     }
-    let asking = sessions_that_ask(&client).await?;
+    let asking = sessions_that_ask(client).await?;
     let mut table = Table::new(&SESSION_COLUMNS);
     for session in &sessions {
         let id = format_session(&session.session_id, &args.output, terminal);

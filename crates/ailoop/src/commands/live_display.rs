@@ -12,7 +12,7 @@ use crate::chat::screen::{Region, Screen, ScreenSize};
 use crate::chat::status_line::StatusLine;
 use crate::notification::{NotificationContent, ParsedNotification, to_json_line};
 use crate::render::{SessionRenderer, render_text};
-use crate::terminal::{Output, StdoutClosed, Style, Terminal};
+use crate::terminal::{Layout, Output, StdoutClosed, Style, Terminal};
 use crate::tool_summary::to_line;
 
 /// Shortest time between two frames without finished lines.
@@ -106,6 +106,16 @@ impl<'a> LiveDisplay<'a> {
             return Ok(());
         }
         self.draw(&outputs)
+    }
+
+    /// Returns the layout of lines about child sessions; none where only the session itself is printed.
+    pub(super) fn child_layout(&self) -> Option<Layout> {
+        (self.printed == Printed::Everything).then(|| self.terminal.layout())
+    }
+
+    /// Prints lines about child sessions.
+    pub(super) fn show_children(&mut self, outputs: &[Output]) -> Result<(), StdoutClosed> {
+        if self.live.is_some() { self.draw(outputs) } else { self.terminal.print_outputs(outputs) }
     }
 
     /// Prints the answer of a turn that has ended, and what people must know: warnings and failures.

@@ -48,11 +48,16 @@ pub(super) async fn connect_to_session(
 ) -> Result<(EdgeClient, String), CommandFailure> {
     let named = reference.session.as_deref().map(client::session_id).transpose()?;
     let client = connect(target).await?;
-    let session = match named {
-        Some(id) => resolve_session(&client, &id).await?,
-        None => newest_session(&client).await?,
-    };
+    let session = find_session(&client, named).await?;
     Ok((client, session))
+}
+
+/// Returns the session with this id or beginning of an id; without one the newest session.
+pub(super) async fn find_session(client: &EdgeClient, named: Option<String>) -> Result<String, CommandFailure> {
+    match named {
+        Some(id) => resolve_session(client, &id).await,
+        None => newest_session(client).await,
+    }
 }
 
 /// Returns the id of the newest session that no other one began.

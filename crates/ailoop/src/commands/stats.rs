@@ -6,10 +6,10 @@ use contract::event::Spent;
 use proto::StatsRequest;
 use serde::Deserialize;
 
-use super::fleet_location::connect;
 use super::output::{finish, print_table};
+use super::reading::read_fleet;
 use crate::args::StatsArgs;
-use crate::client::{bounded, read_answer};
+use crate::client::{EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::table::{Table, TableColumn};
@@ -50,7 +50,10 @@ const COLUMNS: [TableColumn; 13] = [
 ];
 
 pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let client = connect(&args.target).await?;
+    read_fleet(&args.target, terminal, async |client| print_stats(args, &client, terminal).await).await
+}
+
+async fn print_stats(args: &StatsArgs, client: &EdgeClient, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let request = bounded(StatsRequest { since: args.since.clone().unwrap_or_default(), interval: 0 });
     let reply = client.sessions().stats(request).await.map_err(|status| client.failure(&status))?.into_inner();
     if args.output.is_json() {

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::output::finish;
-use super::session_reference::connect_to_session;
+use super::reading::read_session;
 use crate::args::TraceArgs;
-use crate::client::{bounded, read_answer};
+use crate::client::{EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::printable::one_line;
@@ -85,7 +85,18 @@ impl TraceSpan {
 
 /// Shows the turns of a session as trees.
 pub(super) async fn show_trace(args: &TraceArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
+    read_session(&args.target, &args.session, terminal, async |client, session_id| {
+        print_trace(args, &client, session_id, terminal).await
+    })
+    .await
+}
+
+async fn print_trace(
+    args: &TraceArgs,
+    client: &EdgeClient,
+    session_id: String,
+    terminal: &Terminal,
+) -> Result<Exit, CommandFailure> {
     let request = bounded(SessionRequest { session_id });
     let reply = client.sessions().trace(request).await.map_err(|status| client.failure(&status))?.into_inner();
     if args.json {

@@ -6,9 +6,9 @@ use proto::TranscriptRequest;
 use serde::Serialize;
 use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 
-use super::session_reference::connect_to_session;
+use super::reading::read_session;
 use crate::args::TranscriptArgs;
-use crate::client::{bounded, read_answer};
+use crate::client::{EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
@@ -16,10 +16,21 @@ use crate::terminal::{Style, Terminal};
 const ARGUMENTS_CHARS_MAX: usize = 200;
 
 pub(super) async fn print_transcript(args: &TranscriptArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
+    read_session(&args.target, &args.session, terminal, async |client, session_id| {
+        print_turns(args, &client, &session_id, terminal).await
+    })
+    .await
+}
+
+async fn print_turns(
+    args: &TranscriptArgs,
+    client: &EdgeClient,
+    session_id: &str,
+    terminal: &Terminal,
+) -> Result<Exit, CommandFailure> {
     let (mut after, mut is_empty, mut is_incomplete) = (0, true, false);
     loop {
-        let request = bounded(TranscriptRequest { session_id: session_id.clone(), after, limit: 0 });
+        let request = bounded(TranscriptRequest { session_id: session_id.to_owned(), after, limit: 0 });
         let reply = client.sessions().transcript(request).await.map_err(|status| client.failure(&status))?.into_inner();
         let turns: Vec<ReadableTurn> = read_answer(&reply.turns_json)?;
         is_empty &= turns.is_empty();

@@ -16,7 +16,7 @@ use crate::instance::Home;
 use crate::nats_binary;
 
 /// Log filter of a fleet that shares the terminal with a session; `RUST_LOG` overrides it.
-const SESSION_FILTER: &str = "error,rmcp=off";
+pub(super) const SESSION_FILTER: &str = "error,rmcp=off";
 /// Log filter of a fleet that stays; `RUST_LOG` overrides it.
 const SERVER_FILTER: &str = "warn,rmcp=off";
 
@@ -105,9 +105,7 @@ impl FleetPlan {
         let out = files.out.clone().unwrap_or_else(|| home.out());
         let settings = Settings::read(None)?;
         let mut common = CommonSettings::read(&settings)?;
-        if env("RUST_LOG").is_none_or(|filter| filter.is_empty()) {
-            filter.clone_into(&mut common.telemetry.filter);
-        }
+        set_log_filter(&mut common, filter);
         let mut composer: prompt_composer::ComposerConfig = settings.section(prompt_composer::SECTION)?;
         composer = composer.watch_config_file()?;
         let mut edge: edge::EdgeConfig = settings.section("edge")?;
@@ -187,6 +185,13 @@ impl FleetPlan {
             NatsSource::Private { .. } => Some(self.home.nats()),
             NatsSource::Existing { .. } => None,
         }
+    }
+}
+
+/// Sets which lines are logged, unless `RUST_LOG` says it.
+pub(super) fn set_log_filter(common: &mut CommonSettings, filter: &str) {
+    if env("RUST_LOG").is_none_or(|filter| filter.is_empty()) {
+        filter.clone_into(&mut common.telemetry.filter);
     }
 }
 

@@ -10,6 +10,7 @@ mod plans;
 mod screens;
 mod scripted_edge;
 mod session_names;
+mod stored;
 mod terminal;
 mod world;
 

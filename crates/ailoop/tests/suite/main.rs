@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod command;
+mod dist;
 mod image;
 mod pages;
 mod readme;

@@ -18,12 +18,12 @@ use crate::chat::slash_command::{self, COMMANDS, CompletionValues, SlashCommand}
 use crate::chat::status_line::{Activity, StatusLine};
 use crate::client::{self, EdgeClient, bounded, command_id};
 use crate::commands::conversation::{FleetLifetime, RESTORED};
+use crate::commands::session_tree::{SessionTree, TreeItem};
 use crate::failure::{CommandFailure, Exit};
 use crate::gate_prompt::TypedLine;
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::render::SessionRenderer;
 use crate::signals::{Interruption, Interrupts};
-use crate::stream::SessionStream;
 use crate::table::TableWidth;
 use crate::terminal::{Output, Style, Terminal};
 use crate::tool_summary::to_line;
@@ -63,7 +63,7 @@ pub(super) struct ChatConversation<'a> {
 /// The session of the chat.
 struct OpenSession {
     id: String,
-    stream: SessionStream,
+    stream: SessionTree,
     /// The next event to read after the stream was lost.
     next_seq: u64,
     renderer: SessionRenderer,
@@ -136,7 +136,8 @@ impl<'a> ChatConversation<'a> {
         let renderer = if self.display.is_redrawn() { renderer.with_user_messages() } else { renderer };
         self.session = Some(OpenSession {
             id: session.to_owned(),
-            stream: SessionStream::new(self.client.clone(), session, 1, true),
+            stream: SessionTree::new(self.client.clone(), session, 1, Some(self.display.layout()))
+                .with_replay_until(info.map_or(0, |info| info.seq)),
             next_seq: 1,
             renderer,
             status: StatusLine::new(agent, model, Instant::now()),
@@ -242,19 +243,20 @@ impl<'a> ChatConversation<'a> {
         self.outputs.push(Output::Note(style, text.into()));
     }
 
-    async fn handle_item(&mut self, item: Result<Option<WatchItem>, CommandFailure>) -> Result<(), CommandFailure> {
+    async fn handle_item(&mut self, item: Result<Option<TreeItem>, CommandFailure>) -> Result<(), CommandFailure> {
         let Some(session) = &mut self.session else { return Ok(()) };
         match item {
-            Ok(Some(WatchItem::Notification(notification))) => {
+            Ok(Some(TreeItem::Children(outputs))) => self.outputs.extend(outputs),
+            Ok(Some(TreeItem::Session(WatchItem::Notification(notification)))) => {
                 let parsed = ParsedNotification::parse(&notification);
                 self.apply(&parsed);
             }
-            Ok(Some(WatchItem::Lost { reason })) => {
+            Ok(Some(TreeItem::Session(WatchItem::Lost { reason }))) => {
                 session.status.set_outage(Some(to_line(&reason)));
                 let id = session.id.clone();
                 self.note(Style::Warn, format!("{reason}; trying again. To come back later:\n  ailoop chat {id}"));
             }
-            Ok(Some(WatchItem::Restored)) => {
+            Ok(Some(TreeItem::Session(WatchItem::Restored))) => {
                 session.status.set_outage(None);
                 self.note(Style::Good, RESTORED);
             }
@@ -267,8 +269,7 @@ impl<'a> ChatConversation<'a> {
             // A person waits as long as they like; only they end a chat.
             Err(failure) if failure.exit() == Exit::Unreachable => {
                 session.status.set_outage(Some(to_line(failure.message())));
-                let (id, seq) = (session.id.clone(), session.next_seq);
-                session.stream = SessionStream::new(self.client.clone(), &id, seq, true);
+                session.stream.reopen(session.next_seq);
                 self.draw();
                 sleep(REOPEN_PAUSE).await;
             }
@@ -282,6 +283,7 @@ impl<'a> ChatConversation<'a> {
         let now = Instant::now();
         session.status.set_outage(None);
         session.renderer.set_layout(self.display.layout());
+        session.stream.set_layout(self.display.layout());
         if let NotificationContent::Event(event) = &parsed.content
             && let Event::UserProcessed(message) = &**event
         {
@@ -495,7 +497,7 @@ impl<'a> ChatConversation<'a> {
 }
 
 /// Waits for the next item of the session; without a session it never returns.
-async fn next_item(session: Option<&mut OpenSession>) -> Result<Option<WatchItem>, CommandFailure> {
+async fn next_item(session: Option<&mut OpenSession>) -> Result<Option<TreeItem>, CommandFailure> {
     match session {
         Some(session) => session.stream.next().await,
         None => std::future::pending().await,

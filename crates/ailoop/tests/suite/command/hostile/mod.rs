@@ -58,6 +58,8 @@ fn hostile_session() -> SessionScript {
     session.event("gate.closed", &json!({"gate": "c1-1-3", "decision": "deny", "by": HOSTILE}));
     session.event("gate.opened", &gate("c1-1-4", "question", &question));
     session.event("gate.closed", &json!({"gate": "c1-1-4", "decision": "deny", "by": HOSTILE}));
+    session.call("c1-1-5", "delegate", &json!({"agent": HOSTILE, "task": HOSTILE}));
+    session.result("c1-1-5", "delegate", "ok", &json!({"response": HOSTILE, "session": HOSTILE}).to_string());
     session.reply(2, "the end of the hostile session\n");
     session
 }
@@ -77,6 +79,7 @@ fn hostile_session_controls_no_terminal() {
     }
     chat.press("still here");
     chat.wait_for("\u{203a} still here");
+    assert!(chat.shown().contains("  → evil<U+001B>[2J"), "{}", chat.shown());
     assert!(!chat.is_other_screen() && chat.shown().contains("Type a message"), "{}", chat.shown());
     assert_harmless(&chat.raw());
 }
@@ -148,11 +151,15 @@ fn edge(session: SessionScript) -> ScriptedEdge {
         "queues": [{"queue": HOSTILE, "waiting": 1, "held": 0, "pullers": 0}],
         "dead_letters": 1, "storage": [{"name": HOSTILE, "messages": 1, "bytes": 1}],
     });
+    let mut child = hostile_session();
+    child.end_turn(2, true);
     ScriptedEdge::start(Script {
         notifications: session.notifications(),
+        children: vec![(vec!["c1-1-5".to_owned()], child.notifications())],
         status: status.to_string(),
         sessions: vec![SessionInfo {
             session_id: "some-session".to_owned(),
+            tenant: "default".to_owned(),
             phase: hostile(),
             agent: hostile(),
             model: hostile(),

@@ -87,6 +87,16 @@ fn plan_written_by_one_agent_is_found_and_executed_by_another() {
     {
         assert!(answer.contains(part), "{part:?} is not in:\n{answer}");
     }
+    let shown = text(&run.stderr);
+    let place = |part: &str| shown.find(part).unwrap_or_else(|| panic!("{part:?} is not in:\n{shown}"));
+    assert!(place("  → eamonn  ") < place("\n      read_plan "), "{shown}");
+    assert!(place("\n      read_plan ") < place("\n  delegate eamonn  "), "{shown}");
+    assert!(!answer.contains("read_plan"), "{answer}");
+    // The same tree is shown later, from the store.
+    let watched = text(&world.output(&["watch", "--last", "--no-follow"]).stderr);
+    let (_, tree) = shown.split_once("  → eamonn  ").unwrap();
+    let (tree, _) = tree.split_once("  delegate eamonn  ").unwrap();
+    assert!(watched.contains(tree), "{tree} is not in:\n{watched}");
     let written = fs::read_to_string(world.path(".ailoop/out/plans/list-duplicates.md")).unwrap();
     assert!(written.starts_with("# List duplicate files\n"), "{written}");
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use proto::{ListAgentsReply, ListModelsReply, ListToolsReply};
+use proto::{ListAgentsReply, ListModelsReply, ListToolsReply, Notification};
 use serde_json::{Value, json};
 
 use crate::command::scripted_edge::{Script, ScriptedEdge, SessionScript};
@@ -51,8 +51,13 @@ fn finished_session(ends_session: bool) -> SessionScript {
 }
 
 fn edge(notifications: SessionScript) -> ScriptedEdge {
+    edge_with_children(notifications, Vec::new())
+}
+
+fn edge_with_children(notifications: SessionScript, children: Vec<(Vec<String>, Vec<Notification>)>) -> ScriptedEdge {
     ScriptedEdge::start(Script {
         notifications: notifications.notifications(),
+        children,
         status: fleet_status().to_string(),
         agents: ListAgentsReply { agents: vec![proto::AgentInfo { id: "e".to_owned(), ..Default::default() }] },
         models: ListModelsReply { models: vec![proto::ModelInfo { id: "qwen3:8b".to_owned(), ..Default::default() }] },
@@ -98,8 +103,13 @@ fn fleet_status() -> Value {
 
 /// Compares the screens of a scene at three widths, with and without colours. No row is wider than its terminal.
 fn check(name: &str, scene: impl Fn(&TerminalSettings<'_>) -> String) {
+    check_widths(name, &[60, 80, 200], scene);
+}
+
+/// As [`check`], at these widths.
+fn check_widths(name: &str, widths: &[u16], scene: impl Fn(&TerminalSettings<'_>) -> String) {
     let mut text = String::new();
-    for columns in [60, 80, 200] {
+    for &columns in widths {
         for has_colours in [true, false] {
             let variables: &[(&str, &str)] = if has_colours { &[] } else { &[("NO_COLOR", "1")] };
             let settings = TerminalSettings { columns, rows: ROWS, variables };
@@ -224,6 +234,69 @@ fn run_while_the_agent_works() {
         run.wait_for("running search_text");
         mask(&run.snapshot(), &edge)
     });
+}
+
+/// A session that does one thing, and delegates another one.
+fn delegating_session(text: &str, agent: &str, task: &str, answer: &str, ends_session: bool) -> SessionScript {
+    let mut session = SessionScript::begin("x");
+    session.reply(1, text);
+    session.call("c1-1-1", "read_file", &json!({"path": "src/lib.rs"}));
+    session.result("c1-1-1", "read_file", "ok", &json!({"lines": 332, "content": ""}).to_string());
+    session.call("c1-1-2", "delegate", &json!({"agent": agent, "task": task}));
+    session.result("c1-1-2", "delegate", "ok", &json!({"response": answer, "session": "child-1"}).to_string());
+    session.reply(2, "That was the answer.\n");
+    session.end_turn(2, ends_session);
+    session
+}
+
+#[test]
+fn run_with_delegations() {
+    let calls = |depth: usize| vec!["c1-1-2".to_owned(); depth];
+    check_widths("run_delegation.txt", &[80], |settings| {
+        let task = "Read plans/list-duplicates.md and do all of its tasks in the order in which they can be done.\nThen answer.";
+        let mut session = SessionScript::begin("x");
+        session.reply(1, "The plan is written. I hand it over to Eamonn.\n");
+        session.call("c1-1-2", "delegate", &json!({"agent": "eamonn", "task": task}));
+        session.result("c1-1-2", "delegate", "ok", &json!({"response": "a\nb", "session": "child-1"}).to_string());
+        session.call("c1-1-3", "delegate", &json!({"agent": "bert", "task": "Count the lines."}));
+        session.result("c1-1-3", "delegate", "error", "the agent bert is unknown");
+        session.reply(2, "The plan is complete.\n");
+        session.end_turn(2, true);
+        let long = "I read the **plan** first, and then I ask Paula for the tests, since she knows them best.\n\n- one\n- two\n";
+        let children = vec![
+            (calls(1), delegating_session(long, "paula", "Write the tests.", "done", true).notifications()),
+            (calls(2), delegating_session("Nested once.\n", "tom", "Run the tests.", "done", true).notifications()),
+            (calls(3), delegating_session("Nested twice.\n", "zoe", "Too deep.", "done", true).notifications()),
+        ];
+        let (world, edge) = (World::new(), edge_with_children(session, children));
+        let mut run = Terminal::spawn(&world, &["run", "--url", edge.url(), "plan it"], settings);
+        assert_eq!(run.wait(), Some(0), "{}", run.shown());
+        mask(&run.snapshot(), &edge)
+    });
+}
+
+#[test]
+fn run_with_too_many_delegations_at_once_names_the_rest() {
+    const FOLLOWED_MAX: usize = 16;
+    let mut session = SessionScript::begin("x");
+    session.reply(1, "All at once.\n");
+    let mut children = Vec::new();
+    for number in 1..=FOLLOWED_MAX + 1 {
+        let call = format!("c1-1-{number}");
+        session.call(&call, "delegate", &json!({"agent": format!("agent{number}"), "task": "Count the lines."}));
+        let mut child = SessionScript::begin("x");
+        child.reply(1, &format!("Text of child {number}.\n"));
+        children.push((vec![call], child.notifications()));
+    }
+    let (world, edge) = (World::new(), edge_with_children(session, children));
+    let settings = TerminalSettings { columns: 80, rows: ROWS, variables: &[] };
+    let run = Terminal::spawn(&world, &["run", "--url", edge.url(), "x"], &settings);
+    for number in 1..=FOLLOWED_MAX {
+        run.wait_for(&format!("    Text of child {number}."));
+    }
+    run.wait_for(&format!("  → agent{}  Count the lines.", FOLLOWED_MAX + 1));
+    assert_eq!(edge.watched_child_count(), FOLLOWED_MAX);
+    assert!(!run.shown().contains(&format!("Text of child {}.", FOLLOWED_MAX + 1)), "{}", run.shown());
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! An edge that answers from a script, so that a test decides what a client sees, and when.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use contract::{CallId, SessionId, TenantId};
 use futures::Stream;
 use futures::future::BoxFuture;
 use proto::{
@@ -26,6 +28,8 @@ use tonic_prost::ProstCodec;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script {
     pub(crate) notifications: Vec<Notification>,
+    /// The child sessions, by the calls that lead to them from the session.
+    pub(crate) children: Vec<(Vec<String>, Vec<Notification>)>,
     /// The answer to `Status`, as JSON.
     pub(crate) status: String,
     pub(crate) sessions: Vec<SessionInfo>,
@@ -45,13 +49,41 @@ struct Shared {
     script: Script,
     /// The names of the calls that came, with the text of messages.
     calls: Mutex<Vec<String>>,
+    /// The session that was started.
+    started: Mutex<String>,
+    /// The child sessions that were watched.
+    watched_children: Mutex<BTreeSet<String>>,
+}
+
+impl Shared {
+    /// Returns the notifications of a session, none of a child that is not in the script.
+    fn notifications(&self, session: &str) -> Option<Vec<Notification>> {
+        if !session.starts_with("child-") {
+            return Some(self.script.notifications.clone());
+        }
+        self.watched_children.lock().unwrap().insert(session.to_owned());
+        let root = SessionId::new(self.started.lock().unwrap().as_str()).ok()?;
+        let id = |calls: &[String]| {
+            calls.iter().fold(root.clone(), |parent, call| {
+                let call: CallId = serde_json::from_value(json!(call)).unwrap();
+                SessionId::child(&TenantId::default(), &parent, &call)
+            })
+        };
+        let child = self.script.children.iter().find(|(calls, _)| id(calls).as_str() == session);
+        child.map(|(_, notifications)| notifications.clone())
+    }
 }
 
 impl ScriptedEdge {
     /// Starts an edge that shows its notifications when a session was started or a message sent.
     pub(crate) fn start(script: Script) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let shared = Arc::new(Shared { script, calls: Mutex::new(Vec::new()) });
+        let shared = Arc::new(Shared {
+            script,
+            calls: Mutex::default(),
+            started: Mutex::default(),
+            watched_children: Mutex::default(),
+        });
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let service = SessionsService { shared: shared.clone() };
@@ -65,6 +97,11 @@ impl ScriptedEdge {
 
     pub(crate) fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Returns how many child sessions were watched so far.
+    pub(crate) fn watched_child_count(&self) -> usize {
+        self.shared.watched_children.lock().unwrap().len()
     }
 
     /// Returns the calls that came so far.
@@ -106,6 +143,7 @@ async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> http::Resp
         "Start" => {
             unary(request, |start: StartRequest| {
                 note(format!("Start {}", start.prompt));
+                shared.started.lock().unwrap().clone_from(&start.session_id);
                 Ok(command(start.session_id, 1))
             })
             .await
@@ -138,7 +176,10 @@ async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> http::Resp
         "Get" => {
             unary(request, |get: SessionRequest| {
                 let known = script.sessions.iter().find(|session| session.session_id == get.session_id);
-                known.cloned().ok_or_else(|| Status::not_found("there is no such session"))
+                let is_started = !script.children.is_empty() && get.session_id == *shared.started.lock().unwrap();
+                let (session_id, tenant) = (get.session_id, TenantId::default().to_string());
+                let started = is_started.then(|| SessionInfo { session_id, tenant, ..SessionInfo::default() });
+                known.cloned().or(started).ok_or_else(|| Status::not_found("there is no such session"))
             })
             .await
         }
@@ -188,8 +229,13 @@ impl ServerStreamingService<WatchRequest> for WatchService {
     type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
 
     fn call(&mut self, request: Request<WatchRequest>) -> Self::Future {
-        let from_seq = request.into_inner().from_seq;
-        let notifications = futures::stream::iter(self.shared.script.notifications.clone());
+        let WatchRequest { session_id, from_seq, .. } = request.into_inner();
+        let Some(notifications) = self.shared.notifications(&session_id) else {
+            let mut unknown = Status::not_found("there is no such session");
+            unknown.metadata_mut().insert(proto::ERROR_CODE, "unknown_session".parse().unwrap());
+            return ready(Err(unknown));
+        };
+        let notifications = futures::stream::iter(notifications);
         // The session waits for its user.
         let stream = futures::StreamExt::chain(notifications, futures::stream::pending());
         let is_wanted = move |notification: &Notification| ready(notification.seq.is_none_or(|seq| seq >= from_seq));

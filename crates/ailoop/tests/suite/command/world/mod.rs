@@ -80,10 +80,19 @@ impl World {
         std::fs::write(self.path("config").join(name), text).unwrap();
     }
 
+    /// Returns the process id of the private nats-server.
+    pub(crate) fn nats_pid(&self) -> String {
+        std::fs::read_to_string(self.path(".ailoop/nats/nats.pid")).unwrap().trim().to_owned()
+    }
+
+    /// Whether the private nats-server runs.
+    pub(crate) fn is_nats_running(&self) -> bool {
+        is_running(&self.path(".ailoop/nats").canonicalize().unwrap())
+    }
+
     /// Sends a signal to the private nats-server.
     pub(crate) fn signal_nats(&self, signal: &str) {
-        let pid = std::fs::read_to_string(self.path(".ailoop/nats/nats.pid")).unwrap();
-        assert!(Command::new("kill").arg(format!("-{signal}")).arg(pid.trim()).status().unwrap().success());
+        assert!(Command::new("kill").arg(format!("-{signal}")).arg(self.nats_pid()).status().unwrap().success());
     }
 
     /// Starts the command in the background.

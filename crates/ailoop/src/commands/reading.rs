@@ -1,0 +1,85 @@
+//! Commands that only read: they use the fleet that runs, else the store that the last fleet of this directory left.
+
+use bus::Bus;
+use contract::ErrorCode;
+
+use super::fleet_location::{find_fleet, is_nats_named, nats_config, no_fleet};
+use super::session_reference::find_session;
+use crate::args::{FleetTarget, SessionRef};
+use crate::client::{self, EdgeClient};
+use crate::failure::{CommandFailure, Exit};
+use crate::fleet::LocalStore;
+use crate::instance::Home;
+use crate::terminal::{Style, Terminal};
+
+/// Runs a command that reads by the edge.
+pub(super) async fn read_fleet(
+    target: &FleetTarget,
+    terminal: &Terminal,
+    command: impl AsyncFnOnce(EdgeClient) -> Result<Exit, CommandFailure>,
+) -> Result<Exit, CommandFailure> {
+    if let Some(fleet) = find_fleet(target)? {
+        return command(fleet.connect().await?).await;
+    }
+    let home = Home::find_store().ok_or_else(no_fleet)?;
+    let mut store = match open_store(&home, terminal).await {
+        Ok(store) => store,
+        // A fleet has started meanwhile, and has the store.
+        Err(failure) => match find_fleet(target)? {
+            Some(fleet) => return command(fleet.connect().await?).await,
+            None => return Err(failure),
+        },
+    };
+    let read = match Box::pin(store.connect(target.token.as_deref())).await {
+        Ok(client) => command(client).await,
+        Err(failure) => Err(failure),
+    };
+    store.end().await;
+    read
+}
+
+/// As [`read_fleet`], for a command about one session, which gets its id.
+pub(super) async fn read_session(
+    target: &FleetTarget,
+    reference: &SessionRef,
+    terminal: &Terminal,
+    command: impl AsyncFnOnce(EdgeClient, String) -> Result<Exit, CommandFailure>,
+) -> Result<Exit, CommandFailure> {
+    let named = reference.session.as_deref().map(client::session_id).transpose()?;
+    read_fleet(target, terminal, async |client| {
+        let session = find_session(&client, named).await?;
+        command(client, session).await
+    })
+    .await
+}
+
+/// Runs a command that reads by NATS itself, at `url` if there is one. The store is read only if nothing says where NATS
+/// is, and nothing answers at the usual address.
+pub(super) async fn read_bus(
+    url: Option<&String>,
+    terminal: &Terminal,
+    command: impl AsyncFnOnce(&Bus) -> Result<Exit, CommandFailure>,
+) -> Result<Exit, CommandFailure> {
+    let nats = nats_config(url)?;
+    let failure = match Bus::connect(&nats).await {
+        Ok(bus) => {
+            let read = command(&bus).await;
+            bus.close().await;
+            return read;
+        }
+        Err(error) => CommandFailure::from(error).at(&nats.url),
+    };
+    if *failure.code() != ErrorCode::NatsUnreachable || is_nats_named(url, &nats) {
+        return Err(failure);
+    }
+    let Some(home) = Home::find_store() else { return Err(failure) };
+    let store = open_store(&home, terminal).await?;
+    let read = command(store.bus()).await;
+    store.end().await;
+    read
+}
+
+async fn open_store(home: &Home, terminal: &Terminal) -> Result<LocalStore, CommandFailure> {
+    terminal.note(Style::Faint, &format!("no fleet runs: reading the store in {}", home.nats().display()));
+    Box::pin(LocalStore::open(home)).await
+}
