@@ -24,6 +24,8 @@ use tokio::time::sleep;
 
 /// Users that each run one session after the other.
 const USERS: usize = 6;
+/// Most sessions of a user. Each session sends a mail, and a mailbox takes 100.
+const SESSIONS_MAX: usize = 16;
 /// Faults, and the time between two of them.
 const FAULTS: usize = 9;
 const FAULT_EVERY: Duration = Duration::from_millis(700);
@@ -59,7 +61,7 @@ fn configuration(url: &str, work: &Path) -> anyhow::Result<tempfile::TempDir> {
     Ok(dir)
 }
 
-/// Runs one session after the other until `stop`; returns the events of each.
+/// Runs one session after the other until `stop`, at most [`SESSIONS_MAX`]; returns the events of each.
 async fn use_sessions(
     process_fleet: Arc<ProcessFleet>,
     url: String,
@@ -67,7 +69,7 @@ async fn use_sessions(
     stop: Arc<AtomicBool>,
 ) -> anyhow::Result<Vec<(String, Vec<ReceivedEvent>)>> {
     let mut sessions = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
+    while !stop.load(Ordering::Relaxed) && sessions.len() < SESSIONS_MAX {
         let session = format!("u{user}-{}", sessions.len());
         let client = TestClient::connect(&url).await?;
         client.start(&session, &session).await?;
