@@ -1,9 +1,9 @@
 //! Runs a fleet in this process: the six services, and a private nats-server if none is named.
 
 mod plan;
+mod startup;
 mod store;
 
-use std::fmt;
 use std::time::Duration;
 
 use bus::Bus;
@@ -18,7 +18,6 @@ use service::process::ReadinessWatch;
 use service::tasks::Tasks;
 use telemetry::Telemetry;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
 use tool_executor::Executor;
 use tool_host::ToolHost;
 
@@ -28,12 +27,8 @@ use crate::instance::{Lock, RunFile};
 use crate::nats_server::{NatsServer, SUPERVISED_END_MAX};
 use plan::NatsSource;
 pub(crate) use plan::{FleetPlan, nats_search_paths};
+use startup::{internal_failure, wait_until_ready};
 pub(crate) use store::LocalStore;
-
-/// Longest wait until all services are ready.
-const READY_MAX: Duration = Duration::from_secs(20);
-/// Pause between checks of the readiness.
-const READY_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Longest wait for a command that reads the store of the directory.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -254,28 +249,10 @@ impl Services {
     }
 }
 
-/// Waits until all services are ready.
-async fn wait_until_ready(readiness: &Readiness) -> Result<(), CommandFailure> {
-    let deadline = Instant::now() + READY_MAX;
-    while !readiness.is_ready() {
-        if Instant::now() > deadline {
-            let waiting: Vec<_> = readiness.waiting().collect();
-            let message = format!("the fleet is not ready: it waits for {}", waiting.join(", "));
-            return Err(CommandFailure::new(ErrorCode::Unavailable, message).help("set RUST_LOG=info to see why"));
-        }
-        sleep(READY_CHECK_INTERVAL).await;
-    }
-    Ok(())
-}
-
 /// Converts the error of a service that does not start. Its code is that of the configuration or the bus, else
 /// `internal`.
 fn startup_failure(error: &anyhow::Error) -> CommandFailure {
     let config = error.chain().find_map(|cause| cause.downcast_ref::<ConfigError>()).map(ConfigError::code);
     let bus = error.chain().find_map(|cause| cause.downcast_ref::<bus::BusError>()).map(bus::BusError::code);
     CommandFailure::new(config.or(bus).unwrap_or(ErrorCode::Internal), format!("{error:#}"))
-}
-
-fn internal_failure(error: &dyn fmt::Display) -> CommandFailure {
-    CommandFailure::new(ErrorCode::Internal, error.to_string())
 }

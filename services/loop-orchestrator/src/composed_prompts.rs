@@ -7,7 +7,7 @@ use contract::compose::{ComposeRequest, Composed};
 use contract::tool::ToolSpec;
 use tokio::time::Instant;
 
-use crate::start::FRESH;
+use crate::tenant_tools::FRESH;
 
 /// Prompts that are kept. A further one clears the cache first.
 const PROMPTS_MAX: usize = 64;

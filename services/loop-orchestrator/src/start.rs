@@ -1,7 +1,6 @@
 //! Reads what the decision about a start needs: the tools, the transcript that it resumes from, and the composed prompt.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bus::{Bus, BusError, Read};
 use contract::command::{Refusal, Start};
@@ -16,9 +15,6 @@ use tokio::time::Instant;
 
 use crate::composed_prompts::{ComposedPrompts, RequestText};
 use crate::tenant_tools::TenantTools;
-
-/// How old the tools and the prompt may be that a session begins with. A burst of sessions then reads them once.
-pub(crate) const FRESH: Duration = Duration::from_millis(250);
 
 /// What starts have read, kept for the next ones.
 #[derive(Debug, Default)]

@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use contract::TenantId;
 use contract::tool::ToolSpec;
 use tokio::time::Instant;
 
-use crate::start::FRESH;
-
+/// How old the tools and the prompt may be that a session begins with. A burst of sessions then reads them once.
+pub(crate) const FRESH: Duration = Duration::from_millis(250);
 /// Tenants whose tools are kept. A further one clears the cache first.
 const TENANTS_MAX: usize = 256;
 /// Bytes of all tools that are kept, as JSON. A list that would exceed this clears the cache first.
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!(known.confirm(&tenant, &tools("first"), Instant::now()), Some(tools("first")));
         tokio::time::advance(FRESH).await;
         assert_eq!(known.get_fresh(&tenant), Some(tools("first")));
-        tokio::time::advance(std::time::Duration::from_millis(1)).await;
+        tokio::time::advance(Duration::from_millis(1)).await;
         assert_eq!((known.get_fresh(&tenant), known.get(&tenant)), (None, Some(tools("first"))));
     }
 

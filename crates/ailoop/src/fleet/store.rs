@@ -12,7 +12,7 @@ use service::common::CommonSettings;
 use telemetry::Telemetry;
 
 use super::plan::{SESSION_FILTER, nats_search_paths, set_log_filter};
-use super::{internal_failure, wait_until_ready};
+use super::startup::{internal_failure, wait_until_ready};
 use crate::client::{EdgeClient, EdgeTarget};
 use crate::failure::CommandFailure;
 use crate::instance::{Home, Lock};
