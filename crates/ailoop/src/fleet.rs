@@ -30,8 +30,6 @@ pub(crate) use plan::{FleetPlan, nats_search_paths};
 use startup::{internal_failure, wait_until_ready};
 pub(crate) use store::LocalStore;
 
-/// Longest wait for a command that reads the store of the directory.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long the task that describes this process may take to end.
 const DESCRIBING_END_MAX: Duration = Duration::from_secs(1);
 
@@ -95,7 +93,7 @@ impl LocalFleet {
 
     async fn start_unboxed(plan: FleetPlan) -> Result<Self, CommandFailure> {
         service::process::raise_open_files();
-        let lock = plan.home.lock_when_free(LOCK_WAIT_MAX).await?;
+        let lock = plan.home.lock_when_free().await?;
         lock.remove_run_file();
         let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal_failure(&error))?;
         service::process::start_metrics();

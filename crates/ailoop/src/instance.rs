@@ -12,6 +12,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::failure::CommandFailure;
 
+/// Longest wait for another process that reads the store, or for a fleet that starts or ends.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Pause between two attempts to lock the directory.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -78,10 +80,10 @@ impl Home {
         }
     }
 
-    /// As [`Home::lock`], but waits up to `wait_max` while the process that has the lock has no run file: it reads the
-    /// store for one command, or it is a fleet that starts or ends.
-    pub(crate) async fn lock_when_free(&self, wait_max: Duration) -> Result<Lock, CommandFailure> {
-        let deadline = Instant::now() + wait_max;
+    /// As [`Home::lock`], but waits up to [`LOCK_WAIT_MAX`] while the process that has the lock has no run file: it reads
+    /// the store for one command, or it is a fleet that starts or ends.
+    pub(crate) async fn lock_when_free(&self) -> Result<Lock, CommandFailure> {
+        let deadline = Instant::now() + LOCK_WAIT_MAX;
         loop {
             let failure = match self.lock() {
                 Ok(lock) => return Ok(lock),

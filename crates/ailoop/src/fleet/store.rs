@@ -19,8 +19,6 @@ use crate::instance::{Home, Lock};
 use crate::nats_binary;
 use crate::nats_server::{NatsServer, wait_until_unused};
 
-/// Longest wait for another process that reads the store, or for a fleet that starts or ends.
-const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for the end of the nats-server of a fleet that was killed.
 const SERVER_END_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for the end of the requests of the command.
@@ -42,7 +40,7 @@ pub(crate) struct LocalStore {
 impl LocalStore {
     /// Locks the store and starts its nats-server. If another process uses the store, nothing is started.
     pub(crate) async fn open(home: &Home) -> Result<Self, CommandFailure> {
-        let lock = home.lock_when_free(LOCK_WAIT_MAX).await?;
+        let lock = home.lock_when_free().await?;
         if !wait_until_unused(&home.nats(), SERVER_END_MAX).await {
             let message = format!("the nats-server of a fleet that was killed still uses {}", home.nats().display());
             return Err(CommandFailure::new(ErrorCode::NotNow, message).help("wait for it, or end it"));
