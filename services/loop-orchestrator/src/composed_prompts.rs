@@ -1,34 +1,26 @@
 //! Prompts that were composed a moment ago. Many sessions of one agent begin with the same one.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use contract::compose::{ComposeRequest, Composed};
 use contract::tool::ToolSpec;
 use tokio::time::Instant;
 
-use crate::tenant_tools::FRESH;
+use crate::recent_values::RecentValues;
 
-/// Prompts that are kept. A further one clears the cache first.
+/// Prompts that are kept.
 const PROMPTS_MAX: usize = 64;
-/// Bytes of all prompts that are kept, with their requests. A prompt that would exceed this clears the cache first.
+/// Bytes of all prompts that are kept, with their requests.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Cache of composed prompts, by the request that composed them. Its blocking lock is held for a look-up only.
-#[derive(Debug, Default)]
-pub(crate) struct ComposedPrompts(Mutex<Entries>);
-
-#[derive(Debug, Default)]
-struct Entries {
-    by_request: HashMap<RequestText, Entry>,
-    bytes: usize,
-}
-
+/// Cache of composed prompts, by the request that composed them.
 #[derive(Debug)]
-struct Entry {
-    composed: Box<Composed>,
+pub(crate) struct ComposedPrompts(RecentValues<RequestText, ComposedWith>);
+
+#[derive(Debug, Clone)]
+struct ComposedWith {
+    composed: Arc<Composed>,
     tools: Arc<Vec<ToolSpec>>,
-    at: Instant,
 }
 
 /// A request without its tools, as JSON: two requests of the same text and tools compose the same prompt.
@@ -41,29 +33,24 @@ impl RequestText {
     }
 }
 
+impl Default for ComposedPrompts {
+    fn default() -> Self {
+        Self(RecentValues::new(PROMPTS_MAX, BYTES_MAX))
+    }
+}
+
 impl ComposedPrompts {
-    /// The prompt that this request composed with these very tools, at most [`FRESH`] ago.
+    /// The prompt that this request has just composed with these very tools.
     pub(crate) fn get(&self, request: &RequestText, tools: &Arc<Vec<ToolSpec>>) -> Option<Box<Composed>> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |entry: &&Entry| entry.at.elapsed() <= FRESH && Arc::ptr_eq(&entry.tools, tools);
-        entries.by_request.get(request).filter(is_same).map(|entry| entry.composed.clone())
+        let found = self.0.get_fresh(request).filter(|found| Arc::ptr_eq(&found.tools, tools))?;
+        Some(Box::new((*found.composed).clone()))
     }
 
-    /// Keeps a prompt that was asked for at `at`. A prompt larger than the whole cache is not kept.
+    /// Keeps a prompt that was asked for at `at`.
     pub(crate) fn put(&self, request: RequestText, tools: &Arc<Vec<ToolSpec>>, composed: &Composed, at: Instant) {
         let bytes = request.0.len() + composed.prompt.len();
-        if bytes > BYTES_MAX {
-            return;
-        }
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = entries.by_request.remove(&request) {
-            entries.bytes -= request.0.len() + before.composed.prompt.len();
-        }
-        if entries.by_request.len() >= PROMPTS_MAX || entries.bytes + bytes > BYTES_MAX {
-            *entries = Entries::default();
-        }
-        entries.bytes += bytes;
-        entries.by_request.insert(request, Entry { composed: Box::new(composed.clone()), tools: tools.clone(), at });
+        let with = ComposedWith { composed: Arc::new(composed.clone()), tools: tools.clone() };
+        self.0.put(request, with, bytes, at);
     }
 }
 
@@ -76,6 +63,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::recent_values::FRESH;
 
     fn request(text: &str) -> RequestText {
         let mut request = ComposeRequest::new(TenantId::default());

@@ -14,6 +14,7 @@ mod handler;
 mod import;
 mod input;
 mod perform;
+mod recent_values;
 mod repair;
 mod result_batcher;
 mod session_runner;

@@ -1,82 +1,59 @@
 //! The tools that a tenant had at the last look. They rarely change, so for a moment they are believed without another
 //! look. After that, a prompt is composed with them while the catalogue is read, and composed again if they have changed.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use contract::TenantId;
 use contract::tool::ToolSpec;
 use tokio::time::Instant;
 
-/// How old the tools and the prompt may be that a session begins with. A burst of sessions then reads them once.
-pub(crate) const FRESH: Duration = Duration::from_millis(250);
-/// Tenants whose tools are kept. A further one clears the cache first.
+use crate::recent_values::RecentValues;
+
+/// Tenants whose tools are kept.
 const TENANTS_MAX: usize = 256;
-/// Bytes of all tools that are kept, as JSON. A list that would exceed this clears the cache first.
+/// Bytes of all tools that are kept, as JSON.
 const BYTES_MAX: usize = 16 << 20;
 
-/// Cache of the tools of tenants. Its blocking lock is held for a look-up only.
-#[derive(Debug, Default)]
-pub(crate) struct TenantTools(Mutex<Entries>);
-
-#[derive(Debug, Default)]
-struct Entries {
-    by_tenant: HashMap<TenantId, Entry>,
-    bytes: usize,
-}
-
+/// Cache of the tools of tenants.
 #[derive(Debug)]
-struct Entry {
-    tools: Arc<Vec<ToolSpec>>,
-    bytes: usize,
-    at: Instant,
+pub(crate) struct TenantTools(RecentValues<TenantId, Arc<Vec<ToolSpec>>>);
+
+impl Default for TenantTools {
+    fn default() -> Self {
+        Self(RecentValues::new(TENANTS_MAX, BYTES_MAX))
+    }
 }
 
 impl TenantTools {
     pub(crate) fn get(&self, tenant: &TenantId) -> Option<Arc<Vec<ToolSpec>>> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.by_tenant.get(tenant).map(|entry| entry.tools.clone())
+        self.0.get(tenant)
     }
 
-    /// The tools that the tenant had at most [`FRESH`] ago.
+    /// The tools that the tenant had a moment ago.
     pub(crate) fn get_fresh(&self, tenant: &TenantId) -> Option<Arc<Vec<ToolSpec>>> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.by_tenant.get(tenant).filter(|entry| entry.at.elapsed() <= FRESH)?;
-        Some(entry.tools.clone())
+        self.0.get_fresh(tenant)
     }
 
     /// Notes that the known tools are still the same, as asked at `at`; returns them.
     pub(crate) fn confirm(&self, tenant: &TenantId, tools: &[ToolSpec], at: Instant) -> Option<Arc<Vec<ToolSpec>>> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.by_tenant.get_mut(tenant).filter(|entry| **entry.tools == *tools)?;
-        entry.at = at;
-        Some(entry.tools.clone())
+        self.0.confirm(tenant, at, |known| **known == *tools)
     }
 
-    /// Keeps the tools that a tenant had at `at`. Larger lists than the whole cache are not kept.
+    /// Keeps the tools that a tenant had at `at`.
     pub(crate) fn put(&self, tenant: &TenantId, tools: &Arc<Vec<ToolSpec>>, at: Instant) {
         let bytes = contract::Json::of(&**tools).get().len();
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(before) = entries.by_tenant.remove(tenant) {
-            entries.bytes -= before.bytes;
-        }
-        if bytes > BYTES_MAX {
-            return;
-        }
-        if entries.by_tenant.len() >= TENANTS_MAX || entries.bytes + bytes > BYTES_MAX {
-            *entries = Entries::default();
-        }
-        entries.bytes += bytes;
-        entries.by_tenant.insert(tenant.clone(), Entry { tools: tools.clone(), bytes, at });
+        self.0.put(tenant.clone(), tools.clone(), bytes, at);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
+    use crate::recent_values::FRESH;
 
     fn tools(description: &str) -> Arc<Vec<ToolSpec>> {
         let tool = json!({"name": "read", "description": description, "parameters": {"type": "object"}});
@@ -117,6 +94,6 @@ mod tests {
         assert_eq!((known.get(&tenant(1)), known.get(&tenant(2))), (None, Some(tools(&half))));
         known.put(&tenant(2), &tools(&half.repeat(2)), now);
         assert_eq!(known.get(&tenant(2)), None);
-        assert_eq!(known.0.lock().unwrap().bytes, 0);
+        assert_eq!(known.0.bytes(), 0);
     }
 }
