@@ -244,7 +244,7 @@ mod tests {
             "seq": 1, "time": Timestamp::default(),
         });
         let meta: CommitMeta = serde_json::from_value(meta)?;
-        let commit = Commit { meta, snapshot: None, events: vec![Event::InputHandled(handled)] };
+        let commit = Commit { meta, snapshot: None, transcript: None, events: vec![Event::InputHandled(handled)] };
         bus.commit(key, slot, &format!("c{slot}"), serde_json::to_vec(&commit)?.into()).await?;
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bus::archive::Staying;
 use bus::transport::ReadMany;
 use bus::{Bus, BusError, Committed, Offer, Read};
 use bytes::Bytes;
@@ -56,7 +57,7 @@ pub(crate) async fn page_moved_to_the_archive_is_read_as_before(world: &mut Worl
     late.load_from(&key, 9).await?;
     write(&bus, &key, 10..END).await?;
     // Two at the same time.
-    let (one, two) = tokio::join!(bus.archive(&key, SLOTS_PER_PAGE), other.archive(&key, SLOTS_PER_PAGE));
+    let (one, two) = tokio::join!(bus.archive(&key, SLOTS_PER_PAGE, Staying::Nothing), other.archive(&key, SLOTS_PER_PAGE, Staying::Nothing));
     one?;
     two?;
     eventually("the page is gone everywhere", async || {
@@ -72,7 +73,7 @@ pub(crate) async fn page_moved_to_the_archive_is_read_as_before(world: &mut Worl
     for (writer, slot) in [(&late, 10), (&world.connect(0).await?, 0), (&world.connect(1).await?, 11)] {
         assert_eq!(writer.commit(&key, slot, "late", commit("late", 0)?).await?, Committed::Theirs, "{slot}");
     }
-    bus.archive(&key, SLOTS_PER_PAGE).await?;
+    bus.archive(&key, SLOTS_PER_PAGE, Staying::Nothing).await?;
     holds(&other, &key, END).await
 }
 
@@ -84,7 +85,7 @@ pub(crate) async fn archived_session_expires(world: &mut World) -> anyhow::Resul
     let last = commit("c20", 0)?;
     let offer = Offer { slot: 20, prev: "", commit: "c20", body: last, ttl: life };
     assert_eq!(bus.commit_for(&key, offer).await?, Committed::Ours);
-    bus.archive(&key, 20).await?;
+    bus.archive(&key, 20, Staying::Nothing).await?;
     // A node that is behind may answer; and the last commit may have expired.
     eventually("the page has left the log", async || {
         in_log(&bus, &key).await.is_ok_and(|slots| slots.iter().all(|slot| *slot == 20))
@@ -99,7 +100,7 @@ pub(crate) async fn archived_session_expires(world: &mut World) -> anyhow::Resul
 pub(crate) async fn archived_pages_are_read_after_a_restart(world: &mut World) -> anyhow::Result<()> {
     let (bus, key) = (world.bus.clone(), key("kept")?);
     write(&bus, &key, 0..END).await?;
-    bus.archive(&key, SLOTS_PER_PAGE).await?;
+    bus.archive(&key, SLOTS_PER_PAGE, Staying::Nothing).await?;
     world.restart().await?;
     // A restarted node needs some time to catch up.
     eventually("all is read again", async || bus.history(&key, 0).await.is_ok_and(|all| all.len() as u64 == END))
@@ -113,7 +114,7 @@ pub(crate) async fn state_of_fifty_megabytes_is_archived(world: &mut World) -> a
     let (bus, key) = (world.bus.clone(), key("huge")?);
     let large = commit("c0", 50 << 20)?;
     assert_eq!(bus.commit(&key, 0, "c0", large.clone()).await?, Committed::Ours);
-    bus.archive(&key, 1).await?;
+    bus.archive(&key, 1, Staying::Nothing).await?;
     eventually("the state has left the log", async || in_log(&bus, &key).await.is_ok_and(|slots| slots.is_empty()))
         .await?;
     let there = bus.transport().get_object(Objects::Archive, &sha256_hex(&large)).await?;

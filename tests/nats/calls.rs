@@ -61,7 +61,7 @@ async fn open_call(bus: &Bus, key: &SessionKey, effect: EffectClass) -> anyhow::
         trace_id: String::new(),
         archived: None,
     };
-    let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: Vec::new() })?;
+    let body = serde_json::to_vec(&Commit { meta, snapshot: None, transcript: None, events: Vec::new() })?;
     bus.commit(key, 0, "commit-0", body.into()).await?;
     let item = ToolItem {
         session_started: None,

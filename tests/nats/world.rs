@@ -133,7 +133,7 @@ pub(crate) fn commit(id: &str, snapshot_bytes: usize) -> anyhow::Result<Bytes> {
         archived: None,
     };
     let snapshot = (snapshot_bytes > 0).then(|| Json::of(&"x".repeat(snapshot_bytes)));
-    Ok(serde_json::to_vec(&Commit { meta, snapshot, events: Vec::new() })?.into())
+    Ok(serde_json::to_vec(&Commit { meta, snapshot, transcript: None, events: Vec::new() })?.into())
 }
 
 /// Pulls up to `max` items, and waits up to `wait` for them.

@@ -42,6 +42,20 @@ struct PageHead {
     meta: PageMeta,
 }
 
+/// What stays in the log of the pages that move to the archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Staying<'a> {
+    /// The commits with parts of the transcript.
+    Parts {
+        /// Slots that stay.
+        kept: &'a [u64],
+        /// Slots that leave now, also where their page moved before.
+        leaving: &'a [u64],
+    },
+    /// The session has ended.
+    Nothing,
+}
+
 /// Where the session is whose page is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PageOwner {
@@ -55,17 +69,63 @@ impl Bus {
     /// Moves what the log still has of a session below slot `below` to the archive: a page is written there, and only
     /// when it is proven to stand there do its messages leave the log, the oldest first. Doing it twice, or by two at
     /// once, is harmless. An error leaves whatever is not done in the log.
-    pub async fn archive(&self, key: &SessionKey, below: u64) -> Result<(), BusError> {
+    pub async fn archive(&self, key: &SessionKey, below: u64, stay: Staying<'_>) -> Result<(), BusError> {
         let Some(last) = below.checked_sub(1).map(|slot| slot / SLOTS_PER_PAGE) else { return Ok(()) };
         // Pages leave in their order, so below one that is gone there is none.
         let mut first = last;
         while first > 0 && self.is_in_log(key, first - 1).await? {
             first -= 1;
         }
+        let kept = match stay {
+            Staying::Parts { kept, .. } => kept,
+            Staying::Nothing => &[],
+        };
         for page in first..=last {
-            self.archive_page(key, page, below).await?;
+            self.archive_page(key, page, below, kept).await?;
+        }
+        match stay {
+            Staying::Parts { leaving, .. } => {
+                for slot in leaving.iter().filter(|slot| **slot < below) {
+                    self.remove_archived(key, *slot).await?;
+                }
+                Ok(())
+            }
+            Staying::Nothing => self.remove_parts(key, below).await,
+        }
+    }
+
+    /// Removes one commit from the log whose page is in the archive.
+    async fn remove_archived(&self, key: &SessionKey, slot: u64) -> Result<(), BusError> {
+        let found = self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await?;
+        match found {
+            Some(stored) => self.remove(&stored).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Removes what stayed in the log when its page moved to the archive.
+    async fn remove_parts(&self, key: &SessionKey, below: u64) -> Result<(), BusError> {
+        let mut filters = vec![subject::log_session(key)];
+        while let Some(filter) = filters.pop() {
+            let ReadMany::Messages(messages) = self.transport().last_many(Stream::Log, &filter).await? else {
+                // Too many for one answer: page by page.
+                filters.extend((0..=below / SLOTS_PER_PAGE).map(|page| subject::log_page(key, page)));
+                continue;
+            };
+            for stored in messages {
+                if slot_of(&stored)? < below {
+                    self.remove(&stored).await?;
+                }
+            }
         }
         Ok(())
+    }
+
+    async fn remove(&self, stored: &Stored) -> Result<(), BusError> {
+        if let Some(blob) = body::blob(&stored.payload) {
+            self.transport().delete_object(Objects::Blobs, &blob).await?;
+        }
+        self.transport().delete(Stream::Log, stored.seq).await
     }
 
     /// Writes a page that was never in this server's log to the archive, of a session that is not in it either. Another
@@ -101,23 +161,24 @@ impl Bus {
         found.map(|stored| parse::<PageHead>(&stored.payload).map(|page| page.meta.seq)).transpose()
     }
 
-    /// Whether a page is in the log. That it is gone is believed of the leader only: what stays behind would stay for
-    /// ever.
+    /// Whether a finished page is in the log: its last slot leaves last, and never stays. That it is gone is believed of
+    /// the leader only: what stays behind would stay for ever.
     async fn is_in_log(&self, key: &SessionKey, page: u64) -> Result<bool, BusError> {
-        let page = subject::log_page(key, page);
+        let end = subject::log_slot(key, (page + 1) * SLOTS_PER_PAGE - 1);
         for read in [Read::Any, Read::Leader] {
-            if self.transport().last(Stream::Log, &page, read).await?.is_some() {
+            if self.transport().last(Stream::Log, &end, read).await?.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    async fn archive_page(&self, key: &SessionKey, page: u64, below: u64) -> Result<(), BusError> {
+    async fn archive_page(&self, key: &SessionKey, page: u64, below: u64, kept: &[u64]) -> Result<(), BusError> {
         let first = page * SLOTS_PER_PAGE;
         let end = (first + SLOTS_PER_PAGE).min(below);
         let held = self.held(key, page, first, end).await?;
-        if held.is_empty() {
+        // The last slot of a page never stays, so nothing else of this one is in the log either.
+        if held.keys().all(|slot| kept.contains(slot)) {
             return Ok(());
         }
         // What is no longer in the log was proven to be in the archive before it went.
@@ -139,11 +200,8 @@ impl Bus {
             }
         }
         self.write_page(key, page, &messages, PageOwner::Log).await?;
-        for stored in held.values() {
-            if let Some(blob) = body::blob(&stored.payload) {
-                self.transport().delete_object(Objects::Blobs, &blob).await?;
-            }
-            self.transport().delete(Stream::Log, stored.seq).await?;
+        for (_, stored) in held.iter().filter(|(slot, _)| !kept.contains(slot)) {
+            self.remove(stored).await?;
         }
         Ok(())
     }

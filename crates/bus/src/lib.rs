@@ -23,6 +23,7 @@ pub mod rpc;
 mod seq_cache;
 pub mod timer;
 mod timer_cache;
+mod transcript_parts;
 pub mod transport;
 mod verify;
 pub mod work;

@@ -76,13 +76,15 @@ impl Bus {
     /// As [`Bus::load`], for a caller that knows that the log has slot `at_least`.
     pub async fn load_from(&self, key: &SessionKey, at_least: u64) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(head) = self.head_from(key, at_least).await? else { return Ok(None) };
-        self.load_range(key, head.first_slot(), head.slot).await
+        let commits = self.load_range(key, head.first_slot(), head.slot).await?;
+        self.with_earlier_parts(key, commits).await
     }
 
     /// As [`Bus::load`], up to the head that the leader has now.
     pub async fn load_latest(&self, key: &SessionKey) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(head) = self.tail(key, Read::Leader).await? else { return Ok(None) };
-        self.load_range(key, head.first_slot(), head.slot).await
+        let commits = self.load_range(key, head.first_slot(), head.slot).await?;
+        self.with_earlier_parts(key, commits).await
     }
 
     /// What the state at slot `at` was folded from, or that at the log's end where it is earlier or none is given: its
@@ -92,7 +94,8 @@ impl Bus {
         let Some(head) = self.head_from(key, 0).await? else { return Ok(None) };
         let end = head.end();
         let last = at.map_or(end, |at| at.min(end));
-        self.page_until(key, last).await
+        let commits = self.page_until(key, last).await?;
+        self.with_earlier_parts(key, commits).await
     }
 
     /// These slots, in their order; `None` when one of them is not there, which means that it was not written yet or
@@ -134,7 +137,8 @@ impl Bus {
             let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(head.slot);
             commits.extend(self.load_range(key, page * SLOTS_PER_PAGE, last).await?.unwrap_or_default());
         }
-        Ok(commits)
+        // What later pages name is in the pages before them.
+        Ok(self.with_earlier_parts(key, Some(commits)).await?.unwrap_or_default())
     }
 
     /// The commits of one page up to slot `last`, which was written, wherever they lie; `None` when they are gone from the
@@ -409,11 +413,12 @@ impl Bus {
         let mut is_in_log = true;
         for round in 0..2 {
             if round > 0 {
-                let page = subject::log_page(key, page);
-                is_in_log =
-                    !found.is_empty() || self.transport().last(Stream::Log, &page, Read::Leader).await?.is_some();
+                // The last one leaves the log last, and it was written.
+                let end = subject::log_slot(key, last);
+                is_in_log = found.contains_key(&last)
+                    || self.transport().last(Stream::Log, &end, Read::Leader).await?.is_some();
                 if !is_in_log {
-                    // All of it is in the archive, or nowhere.
+                    // It is in the archive, or nowhere; parts of the transcript may have stayed.
                     break;
                 }
                 retry::wait(round, key.session.as_str()).await;
@@ -446,7 +451,8 @@ impl Bus {
             }
         }
         found.retain(|slot, _| *slot >= first);
-        if found.range(..=last).next().is_none() {
+        let is_gone = !is_in_log && !whole(&found);
+        if is_gone || found.range(..=last).next().is_none() {
             return Ok(None);
         }
         if let Some(slot) = (first..=last).find(|slot| !found.contains_key(slot)) {
@@ -487,7 +493,7 @@ impl Bus {
     }
 
     /// The commit itself, also where it is elsewhere: it moves when its page does.
-    async fn open_commit(&self, message: Bytes) -> Result<Bytes, BusError> {
+    pub(crate) async fn open_commit(&self, message: Bytes) -> Result<Bytes, BusError> {
         self.open_in(&[Objects::Blobs, Objects::Archive], message).await
     }
 }

@@ -94,8 +94,48 @@ pub struct Commit {
     /// On a page's first slot, and where the log begins anew: the state before this commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Json>,
+    /// Beside a snapshot, and where the session has much that is in no part yet: messages that stood before this commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transcript: Option<TranscriptPart>,
     /// What happened, in order. Events of a newer version are read as [`Event::Unknown`].
     pub events: Vec<Event>,
+}
+
+/// Messages of a transcript that later commits and work items name instead of repeating them.
+///
+/// Parts and the messages after the last one are the transcript, without the system prompt. A part is never changed:
+/// where the session changes its messages, it begins again with a first part.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TranscriptPart {
+    /// The parts before it, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<PartRef>,
+    /// Its messages, each as a model is given it.
+    pub messages: Vec<Json>,
+    /// The turn, step and kind of each message, which only the loop reads.
+    pub positions: Json,
+    /// The parts of `before`, where a reader has filled them in. They are not stored with it.
+    #[serde(skip)]
+    pub earlier: Vec<TranscriptPart>,
+}
+
+impl TranscriptPart {
+    /// Whether another part is the same in the log.
+    pub fn is_stored_as(&self, other: &Self) -> bool {
+        let stored = |part: &Self| (part.before.clone(), part.positions.clone());
+        self.messages == other.messages && stored(self) == stored(other)
+    }
+}
+
+/// The commit of the same session that has a part of its transcript.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartRef {
+    /// Slot of the commit.
+    pub slot: u64,
+    /// Id of the commit: the history that it belongs to.
+    pub commit: String,
+    /// Number of messages in the part.
+    pub messages: usize,
 }
 
 /// A commit whose events are not read yet.
@@ -104,6 +144,8 @@ struct WrittenCommit {
     meta: CommitMeta,
     #[serde(default)]
     snapshot: Option<Json>,
+    #[serde(default)]
+    transcript: Option<TranscriptPart>,
     events: Vec<Json>,
 }
 
@@ -111,9 +153,9 @@ impl TryFrom<WrittenCommit> for Commit {
     type Error = serde_json::Error;
 
     fn try_from(written: WrittenCommit) -> Result<Self, serde_json::Error> {
-        let WrittenCommit { meta, snapshot, events } = written;
+        let WrittenCommit { meta, snapshot, transcript, events } = written;
         let events = crate::event::read_all(&events, meta.fold > FOLD)?;
-        Ok(Self { meta, snapshot, events })
+        Ok(Self { meta, snapshot, transcript, events })
     }
 }
 
@@ -167,6 +209,16 @@ pub fn envelopes(meta: &CommitMeta, events: &[Event], key: &SessionKey, slot: u6
             (topic, envelope)
         })
         .collect()
+}
+
+/// A commit's part of the transcript, read without its events.
+#[derive(Debug, Clone, Deserialize)]
+pub struct CommitPart {
+    /// What workers and viewers need.
+    pub meta: CommitMeta,
+    /// The part, if it has one.
+    #[serde(default)]
+    pub transcript: Option<TranscriptPart>,
 }
 
 /// A commit's beginning, read without the rest.

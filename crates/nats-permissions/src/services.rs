@@ -104,6 +104,8 @@ fn gateway() -> Role {
         .publish(GATEWAY_TOPICS.map(|topic| text(&every::event(topic))))
         // An item that was returned often is stored anew, before it reaches the limit of deliveries.
         .publish([text(&every::model_item()), read_leader(Stream::Model)])
+        // Large commits, for the parts of transcripts in them.
+        .publish(objects_get(Objects::Blobs))
         // Rates and budgets, which all gateways share.
         .publish([keys_get(Bucket::Limits), keys_list(Bucket::Limits), keys_put(Bucket::Limits)])
         .subscribe([text(&every::view())])

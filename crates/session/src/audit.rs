@@ -1,6 +1,7 @@
 //! Folds a whole log again, from its first slot, and compares it with what its writers saw.
 
 use contract::commit::{Commit, FOLD};
+use contract::event::Event;
 use contract::subject::SessionKey;
 
 use crate::Session;
@@ -19,7 +20,7 @@ pub struct Audit {
 pub struct Difference {
     /// Slot of the commit in the log.
     pub slot: u64,
-    /// What differs: `phase`, `open`, `seq`, `control_seq`, `archived` or `snapshot`.
+    /// What differs: `phase`, `open`, `seq`, `control_seq`, `archived`, `snapshot` or `transcript`.
     pub what: &'static str,
 }
 
@@ -49,15 +50,23 @@ impl Audit {
         let gone = self.session.next_slot() == 0 && slot > 0;
         if let Some(snapshot) = &commit.snapshot {
             if gone {
-                match Session::replay(self.session.key(), &[(slot, Commit { events: Vec::new(), ..commit.clone() })]) {
+                match self.session.take_snapshot(snapshot, commit.transcript.as_ref()) {
                     Ok(session) => self.session = session,
                     Err(_) => self.compare(slot, "snapshot", false),
                 }
             } else if meta.fold == FOLD {
                 let archived = meta.is_archived();
-                let expected = if archived { self.session.tombstone() } else { self.session.snapshot() };
+                if commit.events.iter().any(|event| matches!(event, Event::SessionImported(_))) {
+                    self.session.forget_parts();
+                }
+                let expected = if archived { self.session.tombstone() } else { self.session.snapshot_and_part().0 };
                 self.compare(slot, "snapshot", expected == *snapshot);
             }
+        }
+        if let Some(part) = &commit.transcript
+            && meta.fold == FOLD
+        {
+            self.compare(slot, "transcript", self.session.next_part().is_stored_as(part));
         }
         self.compare(slot, "seq", self.session.seq() + 1 == meta.seq);
         self.session.fold_commit(slot, commit);

@@ -71,10 +71,14 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
     }
     // Nobody watches a summary or a verdict being written.
     let streaming = Streaming { enabled: setup.streaming.enabled && is_step, ..setup.streaming.clone() };
-    let (messages, model_id) = match purpose {
-        Purpose::Step => (transcript.messages(), model.id.as_str()),
-        Purpose::Summary { before } => (transcript.to_sum_up(before), model.id.as_str()),
-        Purpose::Judge { model } => (judge::messages(&transcript.asked_last(), &turn.text), model),
+    let ((messages, after), model_id) = match purpose {
+        Purpose::Step => {
+            let after = transcript.after_parts();
+            let messages = if after.is_some() { Vec::new() } else { transcript.messages() };
+            ((messages, after), model.id.as_str())
+        }
+        Purpose::Summary { before } => ((transcript.to_sum_up(before), None), model.id.as_str()),
+        Purpose::Judge { model } => ((judge::messages(&transcript.asked_last(), &turn.text), None), model),
     };
     let meta = ItemMeta {
         v: VERSION,
@@ -90,6 +94,7 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
         meta,
         model: model_id.to_owned(),
         messages,
+        after,
         tools,
         parallel_tool_calls: model.multi_tool,
         parameters,

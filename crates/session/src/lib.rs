@@ -21,6 +21,7 @@ mod import;
 mod input;
 mod items;
 mod judge;
+mod parts;
 mod prune;
 pub mod readable;
 mod repetition_guard;
@@ -37,10 +38,11 @@ pub use effect::SessionEffect;
 pub use input::{Body, ConfigureInput, Input, StartInput};
 pub use waits::Wait;
 
-use contract::Timestamp;
+use contract::{Json, Timestamp};
 use contract::command::{Command, ControlReason, Start};
-use contract::commit::{Commit, Phase, SessionSummary};
+use contract::commit::{Commit, Phase, SessionSummary, TranscriptPart};
 use contract::event::{Event, InputKind, InputRef, TimerSet};
+use contract::limits::{SLOTS_PER_PAGE, TRANSCRIPT_PART_BYTES};
 use contract::subject::SessionKey;
 use contract::trace::TraceContext;
 use serde::{Deserialize, Serialize};
@@ -110,6 +112,9 @@ impl Session {
     /// Folds the events of one commit. The only mutation.
     pub fn fold(&mut self, slot: u64, at: Timestamp, events: &[Event]) {
         self.state.begin_commit(slot, at);
+        if slot.is_multiple_of(SLOTS_PER_PAGE) {
+            self.transcript.parts_mut().begin_page();
+        }
         for event in events {
             self.apply(at, event);
         }
@@ -117,6 +122,9 @@ impl Session {
 
     /// Folds a commit of the log.
     pub fn fold_commit(&mut self, slot: u64, commit: &Commit) {
+        if let Some(part) = &commit.transcript {
+            self.add_part(slot, &commit.meta.commit, part);
+        }
         self.fold(slot, commit.meta.time, &commit.events);
         self.link(slot, &commit.meta.commit);
     }
@@ -140,12 +148,21 @@ impl Session {
         let mut session = Self::new(key);
         for (slot, commit) in commits {
             if let Some(snapshot) = &commit.snapshot {
-                session = serde_json::from_str(snapshot.get())?;
-                session.transcript.migrate_positions(session.state.turns);
+                session = session.take_snapshot(snapshot, commit.transcript.as_ref())?;
             }
             session.fold_commit(*slot, commit);
         }
         Ok(session)
+    }
+
+    /// The state of a snapshot. The messages of parts before `part` are taken from this state where nobody read them.
+    pub(crate) fn take_snapshot(&self, snapshot: &Json, part: Option<&TranscriptPart>) -> Result<Self, serde_json::Error> {
+        let mut stored: Self = serde_json::from_str(snapshot.get())?;
+        if let Some(part) = part {
+            stored.transcript.fill(part, &self.transcript)?;
+        }
+        stored.transcript.migrate_positions(stored.state.turns);
+        Ok(stored)
     }
 
     /// As [`Session::replay`], for a caller that decides: refused where a newer version wrote any of it.
@@ -393,7 +410,7 @@ impl Session {
     }
 
     /// The messages that the model sees, the system prompt first.
-    pub fn messages(&self) -> Vec<contract::Json> {
+    pub fn messages(&self) -> Vec<Json> {
         self.transcript.messages()
     }
 
@@ -403,16 +420,56 @@ impl Session {
         self.transcript.export_transcript()
     }
 
-    /// The state as JSON, for a page's first commit.
-    pub fn snapshot(&self) -> contract::Json {
-        contract::Json::of(self)
+    /// The whole state as JSON.
+    pub fn snapshot(&self) -> Json {
+        Json::of(self)
+    }
+
+    /// The state as a page's first commit has it: without the messages of the transcript, of which the commit has those
+    /// that are in no part yet.
+    pub fn snapshot_and_part(&self) -> (Json, TranscriptPart) {
+        let transcript = self.transcript.without_messages();
+        let rest = Self { state: self.state.clone(), handled: self.handled.clone(), transcript };
+        (rest.snapshot(), self.next_part())
+    }
+
+    /// The messages that are in no part of the log yet.
+    pub fn next_part(&self) -> TranscriptPart {
+        self.transcript.next_part()
+    }
+
+    /// Whether the next commit should have a part: each model call repeats what is in none.
+    pub fn wants_part(&self) -> bool {
+        // The last slot of a page tells whether the page has left the log, so it never stays there.
+        let is_last_of_page = (self.next_slot() + 1).is_multiple_of(SLOTS_PER_PAGE);
+        !is_last_of_page && self.transcript.bytes_after_parts() >= TRANSCRIPT_PART_BYTES
+    }
+
+    /// Takes note of the commit that has the next part, before its events are folded.
+    pub fn add_part(&mut self, slot: u64, commit: &str, part: &TranscriptPart) {
+        self.transcript.add_part(slot, commit, part);
+    }
+
+    /// The next commit begins a log of its own, which has no parts.
+    pub fn forget_parts(&mut self) {
+        self.transcript.parts_mut().forget();
+    }
+
+    /// Slots with parts of the transcript, which stay in the log when their page moves to the archive.
+    pub fn kept_slots(&self) -> Vec<u64> {
+        self.transcript.parts().kept_slots()
+    }
+
+    /// Slots that leave the log now, because their parts are not of the transcript any more.
+    pub fn leaving_slots(&self) -> &[u64] {
+        self.transcript.parts().leaving_slots()
     }
 
     /// The least state of an archived session, with which its log begins anew: enough to answer late commands.
-    pub fn tombstone(&self) -> contract::Json {
+    pub fn tombstone(&self) -> Json {
         let mut state = self.state.clone();
         state.drop_tools();
-        contract::Json::of(&Self { state, handled: self.handled.clone(), transcript: Transcript::default() })
+        Json::of(&Self { state, handled: self.handled.clone(), transcript: Transcript::default() })
     }
 
     /// The slot with which its log began anew: what was before it is in the archive.

@@ -2,14 +2,17 @@
 //! in the order of its calls, each exactly once.
 
 use contract::command::MessageMode;
+use contract::commit::TranscriptPart;
 use contract::event::{AiFullReceived, ContextPruned, Event, GateKind, GateOpened, ToolCallResult};
 use contract::ids::{CallId, CommandId};
-use contract::model::{Content, Message, ToolCall};
+use contract::model::{AfterPart, Content, Message, ToolCall};
 use contract::tool::Outcome;
 use contract::{CallId as Id, Json};
+use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use crate::check;
+use crate::parts::StoredParts;
 use crate::shorten::{cut, shorten};
 use crate::tokens::TokenMeasurement;
 
@@ -17,10 +20,14 @@ use crate::tokens::TokenMeasurement;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Transcript {
     system: Option<Json>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     messages: Vec<Json>,
     /// Positions of the messages. An older fold had none: [`Transcript::migrate_positions`].
-    #[serde(default, rename = "places")]
+    #[serde(default, rename = "places", skip_serializing_if = "Vec::is_empty")]
     positions: Vec<MessagePosition>,
+    /// Which of the messages, from the first one on, the log has in parts.
+    #[serde(default, skip_serializing_if = "StoredParts::is_plain")]
+    parts: StoredParts,
     /// The turn and step to which new messages belong.
     #[serde(default)]
     at: (u32, u32),
@@ -141,6 +148,7 @@ impl Transcript {
                 self.is_last_step = false;
             }
             Event::ContextCleared(_) => {
+                self.parts.release();
                 self.messages.clear();
                 self.positions.clear();
                 self.results.clear();
@@ -187,6 +195,77 @@ impl Transcript {
             expected.content.as_ref().map(|content| tool_message(&expected.call, content.clone()))
         });
         self.system.iter().cloned().chain(self.messages.iter().cloned()).chain(known).collect()
+    }
+
+    /// The request's messages without those that the log has in parts; `None` where it has none.
+    pub(crate) fn after_parts(&self) -> Option<AfterPart> {
+        let (part, system) = (self.parts.last()?.clone(), self.system.clone()?);
+        let messages = self.messages().split_off(1 + self.parts.messages());
+        Some(AfterPart { part, system, messages })
+    }
+
+    /// Bytes of the messages that the log has in no part.
+    pub(crate) fn bytes_after_parts(&self) -> usize {
+        self.messages.iter().skip(self.parts.messages()).map(|message| message.get().len()).sum()
+    }
+
+    /// What is in no part yet, as the next part.
+    pub(crate) fn next_part(&self) -> TranscriptPart {
+        let stored = self.parts.messages().min(self.messages.len());
+        TranscriptPart {
+            before: self.parts.all().to_vec(),
+            messages: self.messages[stored..].to_vec(),
+            positions: Json::of(&self.positions[stored..]),
+            earlier: Vec::new(),
+        }
+    }
+
+    /// Takes note of the commit that has the next part. Its events are not folded yet.
+    pub(crate) fn add_part(&mut self, slot: u64, commit: &str, part: &TranscriptPart) {
+        self.parts.add(slot, commit, part, self.messages.len());
+    }
+
+    /// The same without the messages, for a snapshot with the next part beside it.
+    pub(crate) fn without_messages(&self) -> Self {
+        Self { messages: Vec::new(), positions: Vec::new(), ..self.clone() }
+    }
+
+    /// Puts the messages into what was stored without them: those of `part`, and before it those of its earlier parts,
+    /// or else those of the state that was folded until here.
+    pub(crate) fn fill(&mut self, part: &TranscriptPart, folded: &Self) -> Result<(), serde_json::Error> {
+        let missing = || serde_json::Error::custom("parts of the transcript before it are not there");
+        let before: usize = part.before.iter().map(|part| part.messages).sum();
+        if part.before.is_empty() {
+            self.messages.clear();
+            self.positions.clear();
+        } else if part.earlier.is_empty() {
+            if folded.parts.all() != part.before {
+                return Err(missing());
+            }
+            self.messages = folded.messages[..before].to_vec();
+            self.positions = folded.positions[..before].to_vec();
+        } else {
+            for part in &part.earlier {
+                self.messages.extend_from_slice(&part.messages);
+                self.positions.extend(read_positions(part)?);
+            }
+        }
+        if self.messages.len() != before || self.positions.len() != before {
+            return Err(missing());
+        }
+        self.messages.extend_from_slice(&part.messages);
+        self.positions.extend(read_positions(part)?);
+        self.parts.set(part.before.clone());
+        Ok(())
+    }
+
+    /// Which commits of the log hold parts.
+    pub(crate) fn parts(&self) -> &StoredParts {
+        &self.parts
+    }
+
+    pub(crate) fn parts_mut(&mut self) -> &mut StoredParts {
+        &mut self.parts
     }
 
     /// Whether the transcript has the result of a call.
@@ -253,6 +332,7 @@ impl Transcript {
         });
         let kept: Vec<(Json, MessagePosition)> = summary.into_iter().chain(kept).collect();
         (self.messages, self.positions) = kept.into_iter().unzip();
+        self.parts.release();
         // The last results are not behind their reply yet.
         for expected in &mut self.results {
             if pruned.cut.iter().any(|cut| cut == expected.call.as_str())
@@ -303,6 +383,7 @@ impl Transcript {
         if self.positioned_messages().any(|(message, place)| silent(message, place)) {
             let kept = self.positioned_messages().filter(|(message, place)| !silent(message, *place));
             (self.messages, self.positions) = kept.map(|(message, place)| (message.clone(), place)).unzip();
+            self.parts.release();
         }
     }
 
@@ -396,6 +477,14 @@ impl Transcript {
 fn is_result_of(message: &Json, wanted: impl Fn(&str) -> bool) -> bool {
     let id = message.get().split_once("\"tool_call_id\":\"").and_then(|(_, rest)| rest.split_once('"'));
     id.is_some_and(|(id, _)| wanted(id))
+}
+
+fn read_positions(part: &TranscriptPart) -> Result<Vec<MessagePosition>, serde_json::Error> {
+    let positions: Vec<MessagePosition> = serde_json::from_str(part.positions.get())?;
+    if positions.len() == part.messages.len() {
+        return Ok(positions);
+    }
+    Err(serde_json::Error::custom("a part of the transcript has not one position for each message"))
 }
 
 /// A call's id in a session that takes the transcript over.

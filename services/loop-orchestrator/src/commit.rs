@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use contract::Json;
-use contract::commit::{CommitMeta, FOLD, VERSION};
+use contract::commit::{CommitMeta, FOLD, TranscriptPart, VERSION};
 use contract::event::Event;
 use contract::limits::SLOTS_PER_PAGE;
 use serde::Serialize;
@@ -23,24 +23,35 @@ struct Body<'a> {
     meta: &'a CommitMeta,
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transcript: Option<TranscriptPart>,
     events: &'a [Event],
 }
 
 /// Folds the decision into the state and serialises it. The first commit of a page contains a snapshot of the state
-/// before it. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The
+/// before it, and the messages that are in no part of the transcript yet. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The
 /// function consumes the state: if the commit loses its slot, the log must be read again anyway.
 pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepared, serde_json::Error> {
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
     let expires = archives || session.is_archived();
     let begins = decision.events.iter().any(|event| matches!(event, Event::SessionImported(_)));
-    let snapshot = if expires {
-        Some(session.tombstone())
+    let (snapshot, transcript) = if expires {
+        (Some(session.tombstone()), None)
+    } else if begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE) {
+        if begins {
+            session.forget_parts();
+        }
+        let (snapshot, part) = session.snapshot_and_part();
+        (Some(snapshot), Some(part))
     } else {
-        (begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot())
+        (None, session.wants_part().then(|| session.next_part()))
     };
     let prev = session.commit_id().to_owned();
     let commit = uuid::Uuid::now_v7().simple().to_string();
+    if let Some(part) = &transcript {
+        session.add_part(slot, &commit, part);
+    }
     session.fold(slot, decision.at, &decision.events);
     session.link(slot, &commit);
     let after = session;
@@ -58,6 +69,6 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
         trace_id: after.turn_trace().map_or_else(String::new, |turn| turn.trace_id_hex()),
         archived: after.archived(),
     };
-    let body = serde_json::to_vec(&Body { meta: &meta, snapshot, events: &decision.events })?.into();
+    let body = serde_json::to_vec(&Body { meta: &meta, snapshot, transcript, events: &decision.events })?.into();
     Ok(Prepared { slot, meta, body, after, expires })
 }

@@ -1,5 +1,6 @@
 //! Performs the effects of a commit. Each effect may run twice: its idempotency key makes the second run harmless.
 
+use bus::archive::Staying;
 use bus::work::Publication;
 use bus::{Bus, BusError};
 use contract::Json;
@@ -183,15 +184,21 @@ pub(crate) async fn perform(
             tracing::warn!(session = %key, %error, "the session's entry in the index is old");
             Ok(())
         }
-        SessionEffect::Archive { below } => archive_pages(bus, key, *below, session.is_archived()).await,
+        SessionEffect::Archive { below } => archive_pages(bus, key, *below, session).await,
     }
 }
 
 /// Archives the pages below slot `below`. A session that continues does not wait for the archive: if this fails, its
 /// next page or its end archives them.
-async fn archive_pages(bus: &Bus, key: &SessionKey, below: u64, is_required: bool) -> Result<(), BusError> {
-    let Err(error) = bus.archive(key, below).await else { return Ok(()) };
-    if is_required && !error.is_final() {
+async fn archive_pages(bus: &Bus, key: &SessionKey, below: u64, session: &Session) -> Result<(), BusError> {
+    let kept = session.kept_slots();
+    let staying = if session.is_archived() {
+        Staying::Nothing
+    } else {
+        Staying::Parts { kept: &kept, leaving: session.leaving_slots() }
+    };
+    let Err(error) = bus.archive(key, below, staying).await else { return Ok(()) };
+    if session.is_archived() && !error.is_final() {
         return Err(error);
     }
     tracing::warn!(session = %key, below, %error, "a page stays in the log");

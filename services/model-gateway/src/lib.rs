@@ -27,6 +27,7 @@ mod result;
 mod retry;
 mod scripted;
 mod sse;
+mod transcript_parts;
 mod worker;
 
 use std::path::PathBuf;
@@ -54,13 +55,15 @@ pub use service::clock::{Clock, SystemClock};
 pub struct GatewayConfig {
     /// Calls that run at the same time; 64.
     pub concurrency: usize,
+    /// Approximate bytes of transcripts that a replica keeps, so that it need not read them for each call; 64 MiB.
+    pub transcript_cache_bytes: usize,
     /// Directory of `models.yaml`; where it is not set, that of `AILOOP_CONFIG`, else `./config`.
     pub config_dir: Option<PathBuf>,
 }
 
 impl Default for GatewayConfig {
     fn default() -> Self {
-        Self { concurrency: 64, config_dir: None }
+        Self { concurrency: 64, transcript_cache_bytes: 64 << 20, config_dir: None }
     }
 }
 
@@ -113,7 +116,8 @@ impl Gateway {
         let breakers = Breakers::default();
         let (failing, time) = (breakers.clone(), clock.clone());
         bus.report_failing_models(move || failing.failing(time.now()));
-        let handler = worker::ModelCallHandler { bus: bus.clone(), providers, clock, limits, breakers };
+        let transcripts = transcript_parts::TranscriptParts::new(bus.clone(), config.transcript_cache_bytes);
+        let handler = worker::ModelCallHandler { bus: bus.clone(), providers, clock, limits, breakers, transcripts };
         let worker = CallWorker::start(bus, Queue::Model, config.concurrency, handler);
         readiness.set(true);
         Self { worker, tasks, readiness }

@@ -212,6 +212,7 @@ async fn ask_model(
         meta,
         model: model.to_owned(),
         messages: vec![Json::of(&json!({"role": "user", "content": prompt}))],
+        after: None,
         tools: tools.iter().map(Json::of).collect(),
         parallel_tool_calls: true,
         parameters,

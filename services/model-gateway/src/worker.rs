@@ -21,6 +21,7 @@ use crate::observe;
 use crate::provider::Providers;
 use crate::reply_publisher::{ReplyPublisher, SharedSnapshot};
 use crate::result::ModelResult;
+use crate::transcript_parts::TranscriptParts;
 use service::clock::Clock;
 use service::reload::Reload;
 
@@ -31,6 +32,7 @@ pub(crate) struct ModelCallHandler {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) limits: SharedLimits,
     pub(crate) breakers: Breakers,
+    pub(crate) transcripts: TranscriptParts,
 }
 
 #[async_trait]
@@ -54,7 +56,8 @@ impl CallHandler for ModelCallHandler {
     }
 
     async fn run(&self, open: OpenCall<ModelItem>) -> Result<Option<CallResult>, BusError> {
-        let job = ModelJob::new(open);
+        let mut job = ModelJob::new(open);
+        job.bytes += self.transcripts.fill(&job.key, &mut job.item).await?;
         let result = self.run_call(&job).await?.with_run(&job.run);
         // If a second gateway runs the same attempt, both results are stored, since both cost money.
         let beside = result_id(&job.call, &format!("-{}", job.run))?;

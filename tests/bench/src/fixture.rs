@@ -84,6 +84,8 @@ pub(crate) enum Telemetry {
 pub(crate) struct Fixture {
     services: Vec<Process>,
     model: Process,
+    /// Base URL of the model server.
+    pub(crate) model_url: String,
     tool: Process,
     collector: Option<Process>,
     pub(crate) nats: NatsNodes,
@@ -136,7 +138,7 @@ impl Fixture {
 
         let mut config = json!({
             "default": "bench",
-            "providers": {"bench": {"kind": "openai_chat", "base_url": models}},
+            "providers": {"bench": {"kind": "openai_chat", "base_url": &models}},
             "models": {"bench": {"provider": "bench", "multi_tool": true, "max_parallel_tools": 8}},
         });
         for (name, url) in more {
@@ -187,7 +189,7 @@ impl Fixture {
         knows_tool(&bus).await?;
         bus.close().await;
         anyhow::ensure!(!edges.is_empty(), "there is no edge");
-        Ok(Self { services, model, tool, collector, nats, edges, http_edges, health: health_address, dir })
+        Ok(Self { services, model, model_url: models, tool, collector, nats, edges, http_edges, health: health_address, dir })
     }
 
     /// Starts an edge for another tenant; returns where its clients find it.

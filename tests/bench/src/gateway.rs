@@ -154,7 +154,7 @@ impl GatewayBench {
             trace_id: String::new(),
             archived: None,
         };
-        let commit = serde_json::to_vec(&Commit { meta, snapshot: None, events: Vec::new() })?;
+        let commit = serde_json::to_vec(&Commit { meta, snapshot: None, transcript: None, events: Vec::new() })?;
         self.bus.commit(&key, 0, session, Bytes::from(commit)).await?;
         let meta = ItemMeta {
             v: contract::commit::VERSION,
@@ -170,6 +170,7 @@ impl GatewayBench {
             meta,
             model: "paced/paced".to_owned(),
             messages: vec![Json::of(&json!({"role": "user", "content": prompt}))],
+            after: None,
             tools: Vec::new(),
             parallel_tool_calls: true,
             parameters: Map::new(),

@@ -21,10 +21,10 @@ use tokio::time::{Instant, sleep};
 use tonic::transport::Channel;
 
 use crate::fixture::{Fixture, FleetShape, Used};
-use crate::floor;
 use crate::load::{self, percentile, sorted_ms};
 use crate::nats::Traffic;
 use crate::report::{self, Figure};
+use crate::requests;
 
 /// Copies under way at the same time.
 const COPIES: usize = 512;
@@ -35,13 +35,13 @@ const WOKEN: (usize, usize) = (200, 4);
 /// Sessions with long transcripts.
 const LONG: usize = 8;
 /// The turns of each, and their steps: two messages each.
-const TURNS: usize = 2;
+const TURNS: usize = 8;
 const STEPS: usize = 130;
-/// Steps between which a transcript counts as short, and as long.
-const SHORT_STEPS: [usize; 2] = [3, 18];
-const LONG_STEPS: [usize; 2] = [240, 255];
+/// Messages of a transcript, and the steps between which it has about as many.
+const LENGTHS: [(&str, [usize; 2]); 3] =
+    [("messages_20", [3, 18]), ("messages_500", [236, 258]), ("messages_2000", [989, 1_011])];
 /// How often they are run: a few steps use less CPU than the kernel counts exactly.
-const ROUNDS: usize = 10;
+const ROUNDS: usize = 8;
 /// The number of the session that is copied.
 const TEMPLATE: usize = 9_999_999_999;
 
@@ -137,7 +137,7 @@ impl Idle {
             ..StartRequest::default()
         };
         client.start(start).await?;
-        turns(client, &id, 1, &watch::channel(0).0).await?;
+        turns(client, &id, 1, "", &watch::channel(0).0).await?;
         let key = key(&id);
         // The end of the turn is published after its commit; the line of the index follows.
         sleep(Duration::from_secs(1)).await;
@@ -203,11 +203,13 @@ fn copied(n: usize) -> SessionId {
     SessionId::new(&format!("idle{n:028}")).expect("a valid id")
 }
 
-/// Watches a session from its beginning until so many of its turns are over; tells how many steps there were so far.
+/// Watches a session from its beginning until so many of its turns are over, and begins each next one with `text`; tells
+/// how many steps there were so far.
 async fn turns(
     client: &mut SessionsClient<Channel>,
     id: &SessionId,
     turns: usize,
+    text: &str,
     steps_done: &watch::Sender<usize>,
 ) -> anyhow::Result<()> {
     let (mut steps, mut over) = (0, 0);
@@ -223,6 +225,8 @@ async fn turns(
             if over == turns {
                 return Ok(());
             }
+            let (session_id, text) = (id.to_string(), text.to_owned());
+            client.send(SendRequest { session_id, text, ..SendRequest::default() }).await?;
         }
     }
     anyhow::bail!("session {id} ended before its turn")
@@ -234,6 +238,8 @@ struct Mark {
     steps: usize,
     used: Used,
     traffic: Traffic,
+    /// Bytes of requests that the model server has received.
+    requested: u64,
 }
 
 /// CPU of all counted processes, that of the server, and bytes to the server, for some steps.
@@ -242,6 +248,7 @@ struct Cost {
     steps: usize,
     cpu_s: f64,
     bytes: u64,
+    requested: u64,
 }
 
 impl Cost {
@@ -249,6 +256,7 @@ impl Cost {
         self.steps += after.steps - before.steps;
         self.cpu_s += report::counted(&after.used) - report::counted(&before.used);
         self.bytes += after.traffic.in_bytes - before.traffic.in_bytes;
+        self.requested += after.requested - before.requested;
     }
 
     #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
@@ -256,45 +264,44 @@ impl Cost {
         self.cpu_s * 1e3 / self.steps.max(1) as f64
     }
 
-    fn bytes_per_step(self) -> usize {
-        usize::try_from(self.bytes).unwrap_or(usize::MAX) / self.steps.max(1)
+    fn per_step(self, bytes: u64) -> usize {
+        usize::try_from(bytes).unwrap_or(usize::MAX) / self.steps.max(1)
     }
 }
 
-/// A step of a short transcript and one of a long one, and what it costs to move as many bytes.
+/// A step of transcripts of several lengths, and what it costs to send the request alone.
 async fn transcripts(fixture: &Fixture) -> anyhow::Result<Vec<Figure>> {
-    let (mut short, mut long) = (Cost::default(), Cost::default());
-    for _ in 0..ROUNDS {
+    let mut costs = [Cost::default(); LENGTHS.len()];
+    for round in 1..=ROUNDS {
+        report::note(&format!("transcripts, round {round} of {ROUNDS}"));
         let marks = long_sessions(fixture).await?;
-        let [a, b, c, d] = &marks;
-        short.add([a, b]);
-        long.add([c, d]);
+        for (cost, [before, after]) in costs.iter_mut().zip(&marks) {
+            cost.add([before, after]);
+        }
     }
-    let bytes = [short.bytes_per_step(), long.bytes_per_step()];
-    // A step's request is stored, goes to a gateway, and from there to the model.
-    let mut moved = [0.0; 2];
-    for (moved, bytes) in moved.iter_mut().zip(bytes) {
-        let (warm, window) = (Duration::from_secs(1), Duration::from_secs(5));
-        let raw = floor::bytes(fixture.nats.url(), LONG, bytes, warm, window);
-        *moved = floor::run(fixture, &raw).await?.cpu_s_per_1000_steps;
+    let (mut figures, mut shortest) = (Vec::new(), None);
+    for ((length, _), cost) in LENGTHS.iter().zip(costs) {
+        let request = cost.per_step(cost.requested);
+        let sending = requests::cpu_s_per_1000(&fixture.model_url, LONG, request).await?;
+        let (cpu, stored) = (cost.cpu_s_per_1000_steps(), cost.per_step(cost.bytes));
+        let mut figure = |what: &str, value, unit| {
+            figures.push(Figure::new(format!("loop.growth.transcript.{length}.{what}"), value, unit));
+        };
+        #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+        let [request, stored] = [request, stored].map(|bytes| bytes as f64);
+        figure("cpu_s_per_1000_steps", cpu, "s");
+        figure("request_cpu_s_per_1000_steps", sending, "s");
+        figure("request_bytes", request, "B");
+        figure("nats_bytes_per_step", stored, "B");
+        let (first_cpu, first_stored) = *shortest.get_or_insert((cpu - sending, stored));
+        figure("cpu_without_request_growth", (cpu - sending) / first_cpu, "x");
+        figure("nats_bytes_growth", stored / first_stored, "x");
     }
-    let (few, many) = (short.cpu_s_per_1000_steps(), long.cpu_s_per_1000_steps());
-    let apart = many - (moved[1] - moved[0]);
-    let figure = |what: &str, value, unit| Figure::new(format!("loop.growth.transcript.{what}"), value, unit);
-    #[allow(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
-    let [few_bytes, many_bytes] = bytes.map(|bytes| bytes as f64);
-    Ok(vec![
-        figure("messages_20.cpu_s_per_1000_steps", few, "s").over(moved[0]),
-        figure("messages_495.cpu_s_per_1000_steps", many, "s").over(moved[1]),
-        figure("messages_20.bytes_per_step", few_bytes, "B"),
-        figure("messages_495.bytes_per_step", many_bytes, "B"),
-        figure("growth", many / few, "x"),
-        figure("growth_apart_from_bytes", apart / few, "x"),
-    ])
+    Ok(figures)
 }
 
 /// Runs long sessions side by side; marks where the last of them is at the steps that count.
-async fn long_sessions(fixture: &Fixture) -> anyhow::Result<[Mark; 4]> {
+async fn long_sessions(fixture: &Fixture) -> anyhow::Result<Vec<[Mark; 2]>> {
     let mut client = SessionsClient::connect(fixture.edges[0].clone()).await?;
     let (mut sessions, mut positions) = (JoinSet::new(), Vec::new());
     let part = format!("Count the words of {STEPS} parts.");
@@ -313,22 +320,25 @@ async fn long_sessions(fixture: &Fixture) -> anyhow::Result<[Mark; 4]> {
         let mut client = client.clone();
         let part = part.clone();
         sessions.spawn(async move {
-            turns(&mut client, &id, 1, &steps_done).await?;
-            let session_id = id.to_string();
-            client.send(SendRequest { session_id, text: part, ..SendRequest::default() }).await?;
-            turns(&mut client, &id, TURNS, &steps_done).await
+            turns(&mut client, &id, TURNS, &part, &steps_done).await
         });
     }
     let mut marks = Vec::new();
-    for at in SHORT_STEPS.into_iter().chain(LONG_STEPS) {
-        for position in &mut positions {
-            position.wait_for(|steps| *steps >= at).await?;
-        }
-        let steps = positions.iter().map(|position| *position.borrow()).sum();
-        marks.push(Mark { steps, used: fixture.used()?, traffic: fixture.nats.traffic().await? });
+    for (_, [begin, end]) in LENGTHS {
+        marks.push([mark(fixture, &mut positions, begin).await?, mark(fixture, &mut positions, end).await?]);
     }
     while let Some(ended) = sessions.join_next().await {
         ended??;
     }
-    <[Mark; 4]>::try_from(marks).map_err(|_| anyhow::anyhow!("a mark is missing"))
+    Ok(marks)
+}
+
+/// Waits until all sessions are at a step, and looks at what was used until then.
+async fn mark(fixture: &Fixture, positions: &mut [watch::Receiver<usize>], at: usize) -> anyhow::Result<Mark> {
+    for position in positions.iter_mut() {
+        position.wait_for(|steps| *steps >= at).await?;
+    }
+    let steps = positions.iter().map(|position| *position.borrow()).sum();
+    let requested = reqwest::get(format!("{}/received", fixture.model_url)).await?.text().await?.parse()?;
+    Ok(Mark { steps, used: fixture.used()?, traffic: fixture.nats.traffic().await?, requested })
 }

@@ -22,6 +22,7 @@ mod process;
 mod pure;
 mod pure_session;
 mod report;
+mod requests;
 mod run;
 mod soak;
 mod tool;
@@ -92,6 +93,9 @@ enum Part {
     /// A client that sends raw messages, for the floor
     #[command(hide = true)]
     Raw(floor::Raw),
+    /// A client that sends requests of one size to the model server
+    #[command(hide = true)]
+    Posts(requests::Posts),
 }
 
 // As in the command `ailoop`, which says why.
@@ -132,6 +136,7 @@ async fn play(part: Option<Part>, plan: &run::RunOptions) -> anyhow::Result<()> 
         Some(Part::Collector) => collector::serve().await,
         Some(Part::Tool { nats }) => tool::serve(&nats).await,
         Some(Part::Raw(raw)) => floor::raw(raw).await,
+        Some(Part::Posts(posts)) => requests::post(posts).await,
         // It was played before there was a runtime.
         Some(Part::Service { .. }) => Ok(()),
     }

@@ -1,11 +1,13 @@
 //! The model's part: an OpenAI-compatible server that answers at once, four times with a tool call, then with a text.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use anyhow::Context;
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use axum::routing::post;
+use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -14,6 +16,9 @@ use crate::tool::TOOL;
 
 /// Steps of a session whose user names no other number: each but the last one calls the tool once.
 pub(crate) const STEPS: usize = 5;
+
+/// Bytes of the bodies of all requests.
+static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 
 /// What a user says for a call of [`SILENT`].
 pub(crate) const CALL_SILENT: &str = "Call the silent tool.";
@@ -46,11 +51,17 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
         // Small replies must not wait for each other; a refusal costs only that.
         let _ = stream.set_nodelay(true);
     });
-    let router = Router::new().route("/v1/chat/completions", post(answer));
+    let router = Router::new().route("/v1/chat/completions", post(answer)).route("/v1/received", get(received));
     axum::serve(listener, router).await.context("the model server ended")
 }
 
+/// Bytes of all requests so far, as text.
+async fn received() -> String {
+    RECEIVED.load(Ordering::Relaxed).to_string()
+}
+
 async fn answer(body: Bytes) -> impl IntoResponse {
+    RECEIVED.fetch_add(body.len(), Ordering::Relaxed);
     let messages = serde_json::from_slice::<ChatRequest>(&body).map_or(Vec::new(), |request| request.messages);
     let (done, steps) = turn(&messages);
     let reply = costly(&messages, done).unwrap_or_else(|| if done + 1 < steps { call(done) } else { end() });

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use bus::{Bus, Read};
+use contract::commit::{Commit, TranscriptPart};
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Json, Timestamp};
@@ -37,7 +38,8 @@ pub async fn export(bus: &Bus, key: &SessionKey, now: Timestamp, out: &mut impl 
         for (slot, body) in bodies.into_iter().take_while(|(slot, _)| *slot <= last) {
             let text = String::from_utf8_lossy(&body);
             let commit = Json::parse(&text).map_err(|error| read_failure(slot, &error))?;
-            write_line(out, &CommitLine { slot, commit })?;
+            let earlier = if written == 0 { earlier_parts(bus, key, slot, &commit).await? } else { Vec::new() };
+            write_line(out, &CommitLine { slot, commit, earlier })?;
             written += 1;
         }
     }
@@ -46,6 +48,23 @@ pub async fn export(bus: &Bus, key: &SessionKey, now: Timestamp, out: &mut impl 
     }
     out.flush().map_err(|error| write_failure(&error))?;
     Ok(written)
+}
+
+/// The parts of the transcript before that of the first commit of a file.
+async fn earlier_parts(
+    bus: &Bus,
+    key: &SessionKey,
+    slot: u64,
+    commit: &Json,
+) -> Result<Vec<TranscriptPart>, CommandFailure> {
+    let commit: Commit = serde_json::from_str(commit.get()).map_err(|error| read_failure(slot, &error))?;
+    let filled = bus.with_earlier_parts(key, Some(vec![(slot, commit)])).await?.unwrap_or_default();
+    let Some(part) = filled.into_iter().find_map(|(_, commit)| commit.transcript) else { return Ok(Vec::new()) };
+    if part.earlier.len() < part.before.len() {
+        let message = format!("parts of the transcript before slot {slot} of {} are gone", key.session);
+        return Err(CommandFailure::new(ErrorCode::Resync, message));
+    }
+    Ok(part.earlier)
 }
 
 fn write_line(out: &mut impl Write, line: &impl Serialize) -> Result<(), CommandFailure> {

@@ -1,5 +1,6 @@
 //! The lines of an exported session.
 
+use contract::commit::TranscriptPart;
 use contract::{Json, SessionId, TenantId, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -26,4 +27,7 @@ pub(super) struct FileHeader {
 pub(super) struct CommitLine {
     pub(super) slot: u64,
     pub(super) commit: Json,
+    /// Parts of the transcript that the commit names, and that are in no line before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) earlier: Vec<TranscriptPart>,
 }

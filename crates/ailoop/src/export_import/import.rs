@@ -80,8 +80,11 @@ fn check_file(file: &mut impl BufRead) -> Result<(FileHeader, Audit, String), Co
         if line.slot != slot {
             return Err(invalid_line(lines.number, format!("slot {} follows where {slot} is expected", line.slot)));
         }
-        let commit: Commit =
+        let mut commit: Commit =
             serde_json::from_str(line.commit.get()).map_err(|error| invalid_line(lines.number, error))?;
+        if let Some(part) = &mut commit.transcript {
+            part.earlier = line.earlier;
+        }
         if commit.is_newer() {
             return Err(invalid_line(lines.number, "a newer version wrote it: import it there"));
         }

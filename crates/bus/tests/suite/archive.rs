@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bus::archive::Staying;
 use bus::transport::ReadMany;
 use bus::{Bus, BusError, Committed, Offer, Read};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
-use contract::commit::Phase;
+use contract::commit::{PartRef, Phase};
 use contract::ids::{SessionId, TenantId};
 use contract::limits::{INLINE_BYTES_MAX, RETENTION, SLOTS_PER_PAGE};
 use contract::streams::{Objects, Stream};
@@ -45,7 +46,7 @@ async fn archive_all(bus: &Bus, slot: u64) {
     let (body, id) = (commit(slot, Some(slot)), format!("c{slot}"));
     let offer = Offer { slot, prev: "", commit: &id, body, ttl };
     assert_eq!(bus.commit_for(&key(), offer).await.unwrap(), Committed::Ours);
-    bus.archive(&key(), slot).await.unwrap();
+    bus.archive(&key(), slot, Staying::Nothing).await.unwrap();
 }
 
 async fn slots(bus: &Bus) -> Vec<u64> {
@@ -70,7 +71,7 @@ async fn page_archived_reads_as_before() {
     let bus = MemoryServer::new().bus();
     write(&bus, 0..2 * PAGE + 5).await;
     let all: Vec<u64> = (0..2 * PAGE + 5).collect();
-    bus.archive(&key(), PAGE).await.unwrap();
+    bus.archive(&key(), PAGE, Staying::Nothing).await.unwrap();
     assert_eq!(in_log(&bus).await, (PAGE..2 * PAGE + 5).collect::<Vec<_>>());
     assert_eq!(slots(&bus).await, all);
     assert_eq!(bus.page(&key(), 0).await.unwrap().unwrap().len() as u64, PAGE);
@@ -83,8 +84,75 @@ async fn page_archived_reads_as_before() {
         assert_eq!(is_stored(&bus, Objects::Blobs, slot).await, !archived, "{slot}");
         assert_eq!(is_stored(&bus, Objects::Archive, slot).await, archived, "{slot}");
     }
-    bus.archive(&key(), PAGE).await.unwrap();
+    bus.archive(&key(), PAGE, Staying::Nothing).await.unwrap();
     assert_eq!(slots(&bus).await, all, "archiving twice changes nothing");
+}
+
+/// A commit with a part of the transcript behind other parts.
+fn commit_with_part(slot: u64, before: &[u64], with_snapshot: bool) -> Bytes {
+    let mut commit: serde_json::Value = serde_json::from_slice(&commit(slot, None)).unwrap();
+    commit["transcript"] = serde_json::json!({
+        "before": before.iter().map(|slot| part(*slot)).collect::<Vec<_>>(),
+        "messages": [format!("m{slot}")], "positions": [],
+    });
+    if with_snapshot {
+        commit["snapshot"] = serde_json::json!({});
+    }
+    serde_json::to_vec(&commit).unwrap().into()
+}
+
+fn part(slot: u64) -> PartRef {
+    PartRef { slot, commit: format!("c{slot}"), messages: 1 }
+}
+
+/// The messages of the parts before the first commit of what was read.
+fn earlier(commits: &[(u64, contract::commit::Commit)]) -> Vec<String> {
+    let first = commits[0].1.transcript.as_ref().unwrap();
+    first.earlier.iter().flat_map(|part| &part.messages).map(|message| message.get().replace('"', "")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn parts_of_the_transcript_stay_until_they_are_not_needed() {
+    let bus = MemoryServer::new().bus();
+    for slot in 0..4 * PAGE {
+        let body = match slot {
+            5 => commit_with_part(slot, &[], false),
+            // A large body.
+            57 => commit_with_part(slot, &[5], false),
+            _ if slot == 3 * PAGE => commit_with_part(slot, &[5, 57], true),
+            _ => commit(slot, None),
+        };
+        let written = bus.commit(&key(), slot, &format!("c{slot}"), body).await.unwrap();
+        assert_eq!(written, Committed::Ours);
+    }
+    let all: Vec<u64> = (0..4 * PAGE).collect();
+    let rest = |from: u64| from..4 * PAGE;
+    let stay = Staying::Parts { kept: &[5, 57], leaving: &[] };
+    for below in [PAGE, PAGE, 2 * PAGE] {
+        bus.archive(&key(), below, stay).await.unwrap();
+        assert_eq!(in_log(&bus).await, [5, 57].into_iter().chain(rest(below)).collect::<Vec<_>>());
+        assert_eq!(slots(&bus).await, all);
+    }
+    let loaded = bus.load(&key()).await.unwrap().unwrap();
+    assert_eq!((loaded[0].0, earlier(&loaded)), (3 * PAGE, vec!["m5".to_owned(), "m57".to_owned()]));
+    assert_eq!(bus.transcript_part(&key(), &part(57)).await.unwrap().unwrap().before, [part(5)]);
+    let other = PartRef { commit: "another".to_owned(), ..part(57) };
+    assert_eq!(bus.transcript_part(&key(), &other).await.unwrap(), None);
+
+    // One is not needed any more: only the archive has it.
+    let large = sha256_hex(&commit_with_part(57, &[5], false));
+    assert!(bus.transport().get_object(Objects::Blobs, &large).await.unwrap().is_some());
+    bus.archive(&key(), 2 * PAGE, Staying::Parts { kept: &[5], leaving: &[57, 3 * PAGE] }).await.unwrap();
+    assert_eq!(in_log(&bus).await, [5].into_iter().chain(rest(2 * PAGE)).collect::<Vec<_>>());
+    assert_eq!(bus.transport().get_object(Objects::Blobs, &large).await.unwrap(), None);
+    assert_eq!(earlier(&bus.load(&key()).await.unwrap().unwrap()), ["m5", "m57"]);
+
+    // The end: nothing stays.
+    archive_all(&bus, 4 * PAGE).await;
+    assert_eq!(in_log(&bus).await, [4 * PAGE]);
+    assert_eq!(slots(&bus).await, (0..=4 * PAGE).collect::<Vec<_>>());
+    let end = bus.load_until(&key(), None).await.unwrap().unwrap();
+    assert_eq!(earlier(&end), ["m5", "m57"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,7 +191,7 @@ async fn slot_of_an_archived_page_written_commit_is_refused() {
     late.load(&key()).await.unwrap();
     let idle = server.bus();
     write(&bus, 10..2 * PAGE + 1).await;
-    bus.archive(&key(), PAGE).await.unwrap();
+    bus.archive(&key(), PAGE, Staying::Nothing).await.unwrap();
     for (writer, slot) in [(&late, 10), (&idle, 0), (&idle, 10), (&late, 2 * PAGE)] {
         let body = commit(slot, None);
         assert_eq!(writer.commit(&key(), slot, "late", body).await.unwrap(), Committed::Theirs, "{slot}");
@@ -139,7 +207,7 @@ async fn archived_page_of_an_earlier_session_is_replaced() {
     bus.put_archived(&key(), 0, others).await.unwrap();
     write(&bus, 0..2 * PAGE + 1).await;
     assert_eq!(slots(&bus).await.len() as u64, 2 * PAGE + 1, "the log goes first");
-    bus.archive(&key(), PAGE).await.unwrap();
+    bus.archive(&key(), PAGE, Staying::Nothing).await.unwrap();
     assert_eq!(slots(&bus).await.len() as u64, 2 * PAGE + 1);
     assert_eq!(bus.commit_at(&key(), 3).await.unwrap().unwrap().meta.commit, "c3");
 }
@@ -148,9 +216,9 @@ async fn archived_page_of_an_earlier_session_is_replaced() {
 async fn page_expired_in_the_archive_is_left_out() {
     let bus = MemoryServer::new().bus();
     write(&bus, 0..3 * PAGE).await;
-    bus.archive(&key(), PAGE).await.unwrap();
+    bus.archive(&key(), PAGE, Staying::Nothing).await.unwrap();
     tokio::time::advance(RETENTION + Duration::from_secs(1)).await;
-    bus.archive(&key(), 2 * PAGE).await.unwrap();
+    bus.archive(&key(), 2 * PAGE, Staying::Nothing).await.unwrap();
     assert_eq!(slots(&bus).await, (PAGE..3 * PAGE).collect::<Vec<_>>());
     assert!(bus.page(&key(), 0).await.unwrap().is_none());
     assert!(bus.load_until(&key(), Some(9)).await.unwrap().is_none());
@@ -198,7 +266,7 @@ async fn archiving_with_a_fault_at_any_operation_loses_nothing() {
             let offer = Offer { slot: end, prev: "", commit: &id, body, ttl: Some(RETENTION) };
             bus.commit_for(&key(), offer).await.unwrap();
             // A dead client never returns an answer.
-            let done = tokio::time::timeout(Duration::from_hours(1), worker.archive(&key(), end)).await;
+            let done = tokio::time::timeout(Duration::from_hours(1), worker.archive(&key(), end, Staying::Nothing)).await;
             if let Ok(Err(error)) = &done {
                 assert!(
                     matches!(error, BusError::Unavailable(_) | BusError::Timeout { .. }),
@@ -207,7 +275,7 @@ async fn archiving_with_a_fault_at_any_operation_loses_nothing() {
             }
             let all: Vec<u64> = (0..=end).collect();
             assert_eq!(slots(&bus).await, all, "{fault:?} at {nth}, {:?}", in_log(&bus).await);
-            bus.archive(&key(), end).await.unwrap();
+            bus.archive(&key(), end, Staying::Nothing).await.unwrap();
             assert_eq!(in_log(&bus).await, [end], "{fault:?} at {nth}");
             assert_eq!(slots(&bus).await, all, "{fault:?} at {nth}");
             assert!(!is_stored(&bus, Objects::Blobs, 7).await && !is_stored(&bus, Objects::Blobs, 57).await);
@@ -239,7 +307,7 @@ async fn session_grows_loading_costs_the_same_number_of_reads() {
     for page in 0..20 {
         write(&bus, page * PAGE..(page + 1) * PAGE).await;
         if page > 1 {
-            bus.archive(&key(), (page - 1) * PAGE).await.unwrap();
+            bus.archive(&key(), (page - 1) * PAGE, Staying::Nothing).await.unwrap();
         }
         let before = reads.0.load(Ordering::SeqCst);
         let loaded = bus.load(&key()).await.unwrap().unwrap();

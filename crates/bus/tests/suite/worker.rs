@@ -272,6 +272,7 @@ async fn item_published_again_because_nobody_answered_its_worker_knows_that_it_m
         meta,
         model: "m".to_owned(),
         messages: Vec::new(),
+        after: None,
         tools: Vec::new(),
         parallel_tool_calls: false,
         parameters: serde_json::Map::new(),

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::result::ResultMeta;
 use crate::Json;
+use crate::commit::PartRef;
 use crate::ids::CallId;
 use crate::timestamp::Timestamp;
 
@@ -78,8 +79,13 @@ pub struct ModelItem {
     pub meta: ItemMeta,
     /// The model's id, as in `models.yaml`.
     pub model: String,
-    /// The transcript; each is a [`Message`](super::Message) that was serialised once.
+    /// The transcript; each is a [`Message`](super::Message) that was serialised once. Not there where the log has parts of
+    /// it: an older gateway refuses the item then, and does not send half of a transcript.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Json>,
+    /// In the place of `messages`: the transcript of which the log has parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<AfterPart>,
     /// The tools on offer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Json>,
@@ -97,6 +103,17 @@ pub struct ModelItem {
     /// The form in which the model was asked to signal; only such a signal is taken out of its text.
     #[serde(default, skip_serializing_if = "SignalForm::is_text")]
     pub signal: SignalForm,
+}
+
+/// A transcript of which the log has parts: the system prompt, the parts, and what is in no part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AfterPart {
+    /// The last part, which names the parts before it.
+    pub part: PartRef,
+    /// The system prompt.
+    pub system: Json,
+    /// The messages that stand after the parts.
+    pub messages: Vec<Json>,
 }
 
 /// The form in which a session asks a model to say whether it goes on.

@@ -154,6 +154,7 @@ fn commit() -> Commit {
     Commit {
         meta,
         snapshot: None,
+        transcript: None,
         events: vec![
             Event::InputHandled(InputHandled {
                 parent_command_number: None,
@@ -228,6 +229,7 @@ fn model_item() -> ModelItem {
         meta: ItemMeta { slot: 2, step: 2, ..item_meta(CallId::model(1, 2)) },
         model: "gpt-4o-mini".to_owned(),
         messages: messages.iter().map(Json::of).collect(),
+        after: None,
         tools: vec![Json::of(&list)],
         parallel_tool_calls: true,
         parameters: serde_json::Map::new(),

@@ -74,7 +74,7 @@ fn read_back(talk: &Talk) {
     let snapshot = talk.session.snapshot();
     serde_json::from_str::<session::Session>(snapshot.get()).unwrap();
     if let Some(call) = talk.call() {
-        let item = serde_json::to_vec(&talk.session.model_item(&call).unwrap()).unwrap();
+        let item = serde_json::to_vec(&talk.item_of(&call).unwrap()).unwrap();
         serde_json::from_slice::<contract::model::ModelItem>(&item).unwrap();
     }
 }

@@ -28,6 +28,7 @@ mod marks;
 mod model_errors;
 mod old_log;
 mod outbound_commands;
+mod parts;
 mod pauses;
 mod readable;
 mod signals;

@@ -11,10 +11,10 @@ pub(crate) use cast::{Cast, rule};
 use contract::command::{
     Answer, AnswerDecision, Command, Configure, ControlReason, MessageMode, Refusal, SendUserMessage, Start, Verb,
 };
-use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
+use contract::commit::{Commit, CommitMeta, FOLD, PartRef, TranscriptPart, VERSION};
 use contract::event::{Event, GateOpened, InputKind, InputRef};
 use contract::ids::CallAttempt;
-use contract::model::{Content, FinishReason, ModelItem, ReasoningParts, ResultMeta};
+use contract::model::{AfterPart, Content, FinishReason, ModelItem, ReasoningParts, ResultMeta};
 use contract::settings::ContinuationSettings;
 use contract::subject::SessionKey;
 use contract::tool::{ApprovalPolicy, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
@@ -138,7 +138,28 @@ impl Talk {
 
     /// What the open model call sends.
     pub(crate) fn item(&self) -> ModelItem {
-        self.session.model_item(&self.model_call()).unwrap()
+        self.item_of(&self.model_call()).unwrap()
+    }
+
+    /// The work item of a call, with the whole transcript, as a gateway puts it together.
+    pub(crate) fn item_of(&self, call: &CallAttempt) -> Option<ModelItem> {
+        let mut item = self.session.model_item(call)?;
+        if let Some(AfterPart { part, system, messages }) = item.after.take() {
+            let last = self.part(&part);
+            let earlier = last.before.iter().flat_map(|part| &self.part(part).messages);
+            item.messages = [&system].into_iter().chain(earlier).chain(&last.messages).chain(&messages).cloned().collect();
+            assert_eq!(item.messages, self.session.messages(), "parts and what is in none are the transcript");
+        }
+        Some(item)
+    }
+
+    /// The part of the transcript in a commit of the log.
+    fn part(&self, part: &PartRef) -> &TranscriptPart {
+        let (_, commit) = self.log.iter().find(|(slot, _)| *slot == part.slot).unwrap();
+        assert_eq!(commit.meta.commit, part.commit);
+        let found = commit.transcript.as_ref().unwrap();
+        assert_eq!(found.messages.len(), part.messages);
+        found
     }
 
     fn input(&mut self, kind: InputKind, id: &str, body: Body) {
@@ -178,8 +199,19 @@ impl Talk {
 
     /// Folds a decision and keeps it in the log.
     pub(crate) fn commit(&mut self, decision: &Decision) {
-        let (before, remains) = (self.session.snapshot(), self.session.tombstone());
+        let remains = self.session.tombstone();
         let slot = self.session.next_slot();
+        // More often than a page begins: every slot is a place to begin from. What is archived stands alone.
+        let (before, part) = match slot % 3 {
+            0 => Some(self.session.snapshot_and_part()).unzip(),
+            1 => (None, Some(self.session.next_part())),
+            _ => (None, None),
+        };
+        let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
+        let part = part.filter(|_| !archives && !self.session.is_archived());
+        if let Some(part) = &part {
+            self.session.add_part(slot, &slot.to_string(), part);
+        }
         let seq = self.session.seq() + 1;
         let prev = self.session.commit_id().to_owned();
         self.session.fold(slot, decision.at, &decision.events);
@@ -198,9 +230,8 @@ impl Talk {
             trace_id: String::new(),
             archived: self.session.archived(),
         };
-        // More often than a page begins: every slot is a place to begin from. What is archived stands alone.
-        let snapshot = if meta.is_archived() { Some(remains) } else { slot.is_multiple_of(3).then_some(before) };
-        self.log.push((slot, Commit { meta, snapshot, events: decision.events.clone() }));
+        let snapshot = if meta.is_archived() { Some(remains) } else { before };
+        self.log.push((slot, Commit { meta, snapshot, transcript: part, events: decision.events.clone() }));
     }
 
     /// The log says what the state is, and so does the state as it is stored; at every slot.

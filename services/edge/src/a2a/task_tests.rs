@@ -182,7 +182,7 @@ fn read(slot: u64, commits: &[Vec<Event>]) -> Option<LoadedTask> {
             trace_id: String::new(),
             archived: None,
         };
-        reader.push(slot, &Commit { meta, snapshot: None, events: events.clone() });
+        reader.push(slot, &Commit { meta, snapshot: None, transcript: None, events: events.clone() });
     }
     LoadedTask::of(reader)
 }

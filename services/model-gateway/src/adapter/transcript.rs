@@ -200,6 +200,7 @@ pub(super) mod tests {
             meta,
             model: "m".to_owned(),
             messages: Vec::new(),
+            after: None,
             tools: vec![Json::of(&json!({"name": "f", "description": "d", "parameters": {"type": "object"}}))],
             parallel_tool_calls: true,
             parameters: Map::new(),

@@ -38,6 +38,7 @@ impl Session {
             meta,
             model: "rehearsal".to_owned(),
             messages: vec![Json::of(&Message::System { content: "system".to_owned() })],
+            after: None,
             tools: tools.iter().map(tool).collect(),
             parallel_tool_calls: true,
             parameters: Map::new(),

@@ -37,6 +37,7 @@ fn item(streamed: bool) -> ModelItem {
         meta,
         model: "m/up-1".to_owned(),
         messages: vec![Json::of(&json!({"role": "user", "content": "hi"}))],
+        after: None,
         tools: vec![],
         parallel_tool_calls: true,
         parameters: Map::new(),

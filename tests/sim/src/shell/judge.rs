@@ -29,9 +29,14 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
         }
         seq += commit.envelopes(key, *slot).len() as u64;
         if let Some(snapshot) = &commit.snapshot
-            && *snapshot != state.snapshot()
+            && *snapshot != state.snapshot_and_part().0
         {
             return Err(at("the snapshot is not the state before its commit".to_owned()));
+        }
+        if let Some(part) = &commit.transcript
+            && !state.next_part().is_stored_as(part)
+        {
+            return Err(at("its part of the transcript is not what is in no part before it".to_owned()));
         }
         if !commit.meta.follows(state.commit_id()) {
             return Err(at(format!("it follows {}, not {}: two histories", commit.meta.prev, state.commit_id())));

@@ -33,7 +33,7 @@ impl Talk {
     /// What goes to a worker, its texts shortened.
     pub(super) fn sends(&self, effect: &SessionEffect) -> Option<serde_json::Value> {
         let item = match effect {
-            SessionEffect::CallModel(call) => serde_json::to_value(self.session.model_item(call)?),
+            SessionEffect::CallModel(call) => serde_json::to_value(self.item_of(call)?),
             SessionEffect::CallTool(call) => serde_json::to_value(self.session.tool_item(call)?),
             _ => return None,
         };

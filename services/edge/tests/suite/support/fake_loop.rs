@@ -277,7 +277,11 @@ impl Inner {
         let session = sessions.entry(key.clone()).or_insert_with(|| Session::new(key.clone()));
         let (slot, seq) = (session.next_slot(), session.seq() + 1);
         let time = Timestamp::from_millis(1_700_000_000_000 + slot);
-        let snapshot = (slot.is_multiple_of(SLOTS_PER_PAGE) && slot > 0).then(|| session.snapshot());
+        let begins_page = slot.is_multiple_of(SLOTS_PER_PAGE) && slot > 0;
+        let (snapshot, transcript) = begins_page.then(|| session.snapshot_and_part()).unzip();
+        if let Some(part) = &transcript {
+            session.add_part(slot, &format!("c{slot}"), part);
+        }
         session.fold(slot, time, &events);
         let meta = CommitMeta {
             v: VERSION,
@@ -293,7 +297,7 @@ impl Inner {
             trace_id: String::new(),
             archived: session.archived(),
         };
-        let commit = Commit { meta, snapshot, events };
+        let commit = Commit { meta, snapshot, transcript, events };
         let body = serde_json::to_vec(&commit).unwrap();
         self.bus.commit(key, slot, &format!("c{slot}"), body.into()).await.unwrap();
         self.bus.put_summary(&session.summary()).await.unwrap();

@@ -207,6 +207,7 @@ mod tests {
             },
             model: "m".to_owned(),
             messages: vec![],
+            after: None,
             tools: vec![],
             parallel_tool_calls: true,
             parameters: Map::new(),

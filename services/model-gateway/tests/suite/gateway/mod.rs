@@ -3,6 +3,7 @@
 mod money;
 mod reliability;
 mod runs;
+mod transcripts;
 mod world;
 
 use std::sync::Arc;
@@ -29,6 +30,7 @@ const SCRIPT: &str = "
 delay_ms: 1000
 steps:
   - {when: \"'broken' in prompt\", text: '{{ 1 | nothing }}'}
+  - {when: \"'recite' in prompt\", text: '{% for m in messages %}{{ m.content }} {% endfor %}'}
   - {when: \"'tools' in prompt\", text: 'Look.', tool_calls: [{name: f, arguments: {a: 1}}], signal: {status: CONTINUE}}
   - {text: 'one two three four five six seven eight nine ten'}
 ";

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use configuration::models;
 use configuration::{Paths, TextFile};
 use contract::command::Verb;
-use contract::commit::{Commit, CommitMeta, Phase};
+use contract::commit::{Commit, CommitMeta, Phase, TranscriptPart};
 use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ModelFailed, ModelFinished, ModelItem, Streaming};
 use contract::streams::{Objects, Stream};
@@ -80,6 +80,11 @@ impl World {
     }
 
     pub(crate) async fn commit(&self, slot: u64, phase: Phase, open: &[&str]) {
+        self.commit_with(slot, phase, open, None).await;
+    }
+
+    /// Writes a commit that has a part of the transcript.
+    pub(crate) async fn commit_with(&self, slot: u64, phase: Phase, open: &[&str], transcript: Option<TranscriptPart>) {
         let id = format!("commit-{slot}");
         let meta = CommitMeta {
             v: 1,
@@ -95,7 +100,7 @@ impl World {
             trace_id: String::new(),
             archived: None,
         };
-        let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: vec![] }).unwrap();
+        let body = serde_json::to_vec(&Commit { meta, snapshot: None, transcript, events: vec![] }).unwrap();
         self.bus.commit(&self.key, slot, &id, Bytes::from(body)).await.unwrap();
     }
 
@@ -116,6 +121,7 @@ impl World {
             meta,
             model: "s/x".to_owned(),
             messages: vec![Json::of(&json!({"role": "user", "content": prompt}))],
+            after: None,
             tools: vec![tool("f"), tool("continuation")],
             parallel_tool_calls: true,
             parameters: Map::new(),

@@ -1,0 +1,74 @@
+//! Parts of a session's transcript, which later commits and model calls name instead of repeating them.
+
+use contract::commit::{Commit, CommitPart, PartRef, TranscriptPart};
+use contract::limits::SLOTS_PER_PAGE;
+use contract::streams::{Objects, Stream};
+use contract::subject::{self, SessionKey};
+use futures::{StreamExt, TryStreamExt, stream};
+
+use crate::json::parse;
+use crate::{Bus, BusError, Read};
+
+/// Parts of one transcript that are read at the same time.
+const READS_MAX: usize = 16;
+
+impl Bus {
+    /// A part of a transcript that the log has. `None` where the leader does not have that very commit.
+    pub async fn transcript_part(&self, key: &SessionKey, part: &PartRef) -> Result<Option<TranscriptPart>, BusError> {
+        let slot = subject::log_slot(key, part.slot);
+        for read in [Read::Any, Read::Leader] {
+            let Some(stored) = self.transport().last(Stream::Log, &slot, read).await? else { continue };
+            let body = self.open(Objects::Blobs, stored.payload).await?;
+            if let Some(found) = part_of(&body, key, part)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Fills in the parts before that of the first commit, so that a state can be folded from it. Where one is gone, none
+    /// is filled in: the events can be read all the same.
+    pub async fn with_earlier_parts(
+        &self,
+        key: &SessionKey,
+        commits: Option<Vec<(u64, Commit)>>,
+    ) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
+        let Some(mut commits) = commits else { return Ok(None) };
+        let first = commits.first_mut().map(|(_, commit)| commit).filter(|commit| commit.snapshot.is_some());
+        if let Some(part) = first.and_then(|commit| commit.transcript.as_mut()) {
+            let reads = part.before.clone().into_iter().map(|part| async move { self.part_anywhere(key, &part).await });
+            let found: Vec<Option<TranscriptPart>> = stream::iter(reads).buffered(READS_MAX).try_collect().await?;
+            part.earlier = found.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default();
+        }
+        Ok(Some(commits))
+    }
+
+    /// A part that the log has, or the archive.
+    async fn part_anywhere(&self, key: &SessionKey, part: &PartRef) -> Result<Option<TranscriptPart>, BusError> {
+        if let Some(found) = self.transcript_part(key, part).await? {
+            return Ok(Some(found));
+        }
+        for read in [Read::Any, Read::Leader] {
+            let page = self.archived(key, part.slot / SLOTS_PER_PAGE, read).await?;
+            if let Some(message) = page.and_then(|mut messages| messages.remove(&part.slot)) {
+                return part_of(&self.open_commit(message).await?, key, part);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The part in the body of a commit; `None` where it is another commit.
+fn part_of(body: &[u8], key: &SessionKey, part: &PartRef) -> Result<Option<TranscriptPart>, BusError> {
+    let found: CommitPart = parse(body)?;
+    if found.meta.commit != part.commit {
+        return Ok(None);
+    }
+    match found.transcript {
+        Some(found) if found.messages.len() == part.messages => Ok(Some(found)),
+        Some(_) | None => {
+            let why = format!("slot {} of {key} does not have {} messages of the transcript", part.slot, part.messages);
+            Err(BusError::Malformed(why))
+        }
+    }
+}
