@@ -57,7 +57,10 @@ pub(crate) async fn page_moved_to_the_archive_is_read_as_before(world: &mut Worl
     late.load_from(&key, 9).await?;
     write(&bus, &key, 10..END).await?;
     // Two at the same time.
-    let (one, two) = tokio::join!(bus.archive(&key, SLOTS_PER_PAGE, Staying::Nothing), other.archive(&key, SLOTS_PER_PAGE, Staying::Nothing));
+    let (one, two) = tokio::join!(
+        bus.archive(&key, SLOTS_PER_PAGE, Staying::Nothing),
+        other.archive(&key, SLOTS_PER_PAGE, Staying::Nothing)
+    );
     one?;
     two?;
     eventually("the page is gone everywhere", async || {

@@ -38,13 +38,13 @@ pub use effect::SessionEffect;
 pub use input::{Body, ConfigureInput, Input, StartInput};
 pub use waits::Wait;
 
-use contract::{Json, Timestamp};
 use contract::command::{Command, ControlReason, Start};
 use contract::commit::{Commit, Phase, SessionSummary, TranscriptPart};
 use contract::event::{Event, InputKind, InputRef, TimerSet};
-use contract::limits::{SLOTS_PER_PAGE, TRANSCRIPT_PART_BYTES};
+use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
 use contract::trace::TraceContext;
+use contract::{Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::handled::Handled;
@@ -156,7 +156,11 @@ impl Session {
     }
 
     /// The state of a snapshot. The messages of parts before `part` are taken from this state where nobody read them.
-    pub(crate) fn take_snapshot(&self, snapshot: &Json, part: Option<&TranscriptPart>) -> Result<Self, serde_json::Error> {
+    pub(crate) fn take_snapshot(
+        &self,
+        snapshot: &Json,
+        part: Option<&TranscriptPart>,
+    ) -> Result<Self, serde_json::Error> {
         let mut stored: Self = serde_json::from_str(snapshot.get())?;
         if let Some(part) = part {
             stored.transcript.fill(part, &self.transcript)?;
@@ -438,11 +442,11 @@ impl Session {
         self.transcript.next_part()
     }
 
-    /// Whether the next commit should have a part: each model call repeats what is in none.
-    pub fn wants_part(&self) -> bool {
+    /// Whether the next commit should have a part, where as many bytes are in none: each model call repeats them.
+    pub fn wants_part(&self, part_bytes: usize) -> bool {
         // The last slot of a page tells whether the page has left the log, so it never stays there.
         let is_last_of_page = (self.next_slot() + 1).is_multiple_of(SLOTS_PER_PAGE);
-        !is_last_of_page && self.transcript.bytes_after_parts() >= TRANSCRIPT_PART_BYTES
+        !is_last_of_page && self.transcript.bytes_after_parts() >= part_bytes
     }
 
     /// Takes note of the commit that has the next part, before its events are folded.

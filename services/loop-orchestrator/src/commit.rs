@@ -29,9 +29,14 @@ struct Body<'a> {
 }
 
 /// Folds the decision into the state and serialises it. The first commit of a page contains a snapshot of the state
-/// before it, and the messages that are in no part of the transcript yet. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The
+/// before it, and the messages that are in no part of the transcript yet; so has one before which there are as many as
+/// `part_bytes` of them. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The
 /// function consumes the state: if the commit loses its slot, the log must be read again anyway.
-pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepared, serde_json::Error> {
+pub(crate) fn prepare(
+    mut session: Session,
+    decision: &Decision,
+    part_bytes: usize,
+) -> Result<Prepared, serde_json::Error> {
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
     let expires = archives || session.is_archived();
@@ -45,7 +50,7 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
         let (snapshot, part) = session.snapshot_and_part();
         (Some(snapshot), Some(part))
     } else {
-        (None, session.wants_part().then(|| session.next_part()))
+        (None, session.wants_part(part_bytes).then(|| session.next_part()))
     };
     let prev = session.commit_id().to_owned();
     let commit = uuid::Uuid::now_v7().simple().to_string();

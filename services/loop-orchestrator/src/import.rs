@@ -4,6 +4,7 @@ use bus::log::Committed;
 use bus::work::Publication;
 use bus::{Bus, BusError, Offer, Read};
 use contract::Timestamp;
+use contract::limits::TRANSCRIPT_PART_BYTES;
 use session::Session;
 
 use crate::commit::{Prepared, prepare};
@@ -34,7 +35,8 @@ pub async fn import_session(
     let malformed = |error: serde_json::Error| BusError::Malformed(error.to_string());
     let (after, effects) = match bus.head(&key, Read::Leader).await? {
         None => {
-            let Prepared { slot, meta, body, after, expires } = prepare(session, &decision).map_err(malformed)?;
+            let Prepared { slot, meta, body, after, expires } =
+                prepare(session, &decision, TRANSCRIPT_PART_BYTES).map_err(malformed)?;
             let life = expires.then(|| bus.transport().retention());
             let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, ttl: life };
             match bus.commit_first(&key, offer).await? {

@@ -46,6 +46,7 @@ pub(crate) struct SessionRunner {
     pub(crate) failures: FailureCounts,
     pub(crate) start_reads: StartReads,
     pub(crate) archive_after: Duration,
+    part_bytes: usize,
     skew: SkewCheck,
     to_repair: SessionsToRepair,
     connected_since: ConnectedSince,
@@ -135,6 +136,7 @@ impl SessionRunner {
             failures: FailureCounts::default(),
             start_reads: StartReads::default(),
             archive_after,
+            part_bytes: config.transcript_part_bytes,
             skew: SkewCheck::default(),
             to_repair: SessionsToRepair::default(),
         }
@@ -219,7 +221,8 @@ impl SessionRunner {
             *is_repair_due |= self.is_timer_lost(&session);
             let ended = EndedTurn::find(&session, &decision.events);
             let began = session.turn_began();
-            let prepared = prepare(session, &decision).map_err(|error| HandleError::Internal(error.to_string()))?;
+            let prepared = prepare(session, &decision, self.part_bytes)
+                .map_err(|error| HandleError::Internal(error.to_string()))?;
             match scope(position, self.commit(key, &prepared)).await? {
                 Committed::Ours => {
                     count_turn(ended.as_ref(), began, &decision);

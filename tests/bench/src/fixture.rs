@@ -189,7 +189,18 @@ impl Fixture {
         knows_tool(&bus).await?;
         bus.close().await;
         anyhow::ensure!(!edges.is_empty(), "there is no edge");
-        Ok(Self { services, model, model_url: models, tool, collector, nats, edges, http_edges, health: health_address, dir })
+        Ok(Self {
+            services,
+            model,
+            model_url: models,
+            tool,
+            collector,
+            nats,
+            edges,
+            http_edges,
+            health: health_address,
+            dir,
+        })
     }
 
     /// Starts an edge for another tenant; returns where its clients find it.

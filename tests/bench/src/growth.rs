@@ -319,9 +319,7 @@ async fn long_sessions(fixture: &Fixture) -> anyhow::Result<Vec<[Mark; 2]>> {
         positions.push(position);
         let mut client = client.clone();
         let part = part.clone();
-        sessions.spawn(async move {
-            turns(&mut client, &id, TURNS, &part, &steps_done).await
-        });
+        sessions.spawn(async move { turns(&mut client, &id, TURNS, &part, &steps_done).await });
     }
     let mut marks = Vec::new();
     for (_, [begin, end]) in LENGTHS {

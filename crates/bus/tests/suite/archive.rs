@@ -266,7 +266,8 @@ async fn archiving_with_a_fault_at_any_operation_loses_nothing() {
             let offer = Offer { slot: end, prev: "", commit: &id, body, ttl: Some(RETENTION) };
             bus.commit_for(&key(), offer).await.unwrap();
             // A dead client never returns an answer.
-            let done = tokio::time::timeout(Duration::from_hours(1), worker.archive(&key(), end, Staying::Nothing)).await;
+            let done =
+                tokio::time::timeout(Duration::from_hours(1), worker.archive(&key(), end, Staying::Nothing)).await;
             if let Ok(Err(error)) = &done {
                 assert!(
                     matches!(error, BusError::Unavailable(_) | BusError::Timeout { .. }),

@@ -43,10 +43,10 @@ fn part_is_wanted_when_much_would_be_repeated() {
     // The same reply, folded without any part beside it.
     let (slot, commit) = talk.log.last().unwrap();
     before.fold_commit(*slot, &Commit { transcript: None, snapshot: None, ..commit.clone() });
-    assert!(before.wants_part());
+    assert!(before.wants_part(TRANSCRIPT_PART_BYTES));
     let (next, part) = (before.next_slot(), before.next_part());
     before.add_part(next, "next", &part);
-    assert!(!before.wants_part());
+    assert!(!before.wants_part(TRANSCRIPT_PART_BYTES));
 }
 
 #[test]

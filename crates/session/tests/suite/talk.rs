@@ -147,7 +147,8 @@ impl Talk {
         if let Some(AfterPart { part, system, messages }) = item.after.take() {
             let last = self.part(&part);
             let earlier = last.before.iter().flat_map(|part| &self.part(part).messages);
-            item.messages = [&system].into_iter().chain(earlier).chain(&last.messages).chain(&messages).cloned().collect();
+            item.messages =
+                [&system].into_iter().chain(earlier).chain(&last.messages).chain(&messages).cloned().collect();
             assert_eq!(item.messages, self.session.messages(), "parts and what is in none are the transcript");
         }
         Some(item)

@@ -110,7 +110,8 @@ impl SimulatedFleet {
         let clock = Arc::new(VirtualClock(self.server.clone()));
         let service = match kind {
             ServiceKind::Orchestrator => {
-                let config = loop_orchestrator::OrchestratorConfig::default();
+                // Parts of a few messages, as long transcripts have them.
+                let config = loop_orchestrator::OrchestratorConfig { transcript_part_bytes: 200, ..Default::default() };
                 Service::Orchestrator(Orchestrator::with_clock(config, bus, clock).await?)
             }
             ServiceKind::Gateway => {
@@ -204,7 +205,7 @@ const SCRIPT: &str = r#"
 delay_ms: 3
 steps:
   - when: "(prompt|split|list)[step] == 'look'"
-    text: "Looking."
+    text: "Looking at {{ messages|length }} messages."
     tool_calls: [{name: look, arguments: {a: "1"}}]
   - when: "(prompt|split|list)[step] == 'many'"
     tool_calls:
@@ -229,9 +230,9 @@ steps:
     tool_calls: [{name: delegate, arguments: {agent: nobody, task: "plan"}}]
   - when: "(prompt|split|list)[step] == 'go'"
 
-    text: "There is more to do."
+    text: "There is more to do at {{ messages|length }} messages."
     signal: {status: CONTINUE, reason: more}
-  - text: "That is all."
+  - text: "That is all at {{ messages|length }} messages."
     signal: {status: TERMINATE, reason: done}
 "#;
 

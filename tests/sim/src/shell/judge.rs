@@ -38,6 +38,7 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
         {
             return Err(at("its part of the transcript is not what is in no part before it".to_owned()));
         }
+        check_read(&state, &commit.events).map_err(at)?;
         if !commit.meta.follows(state.commit_id()) {
             return Err(at(format!("it follows {}, not {}: two histories", commit.meta.prev, state.commit_id())));
         }
@@ -47,6 +48,19 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
         }
     }
     Ok(commits.len() as u64)
+}
+
+/// Checks that the model was given as many messages as the transcript had: the scripted one says how many.
+fn check_read(state: &Session, events: &[Event]) -> Result<(), String> {
+    for event in events {
+        let Event::AiFullReceived(reply) = event else { continue };
+        let Some((text, _)) = reply.text.split_once(" messages.") else { continue };
+        let given = text.rsplit(' ').next().and_then(|count| count.parse().ok());
+        if given != Some(state.messages().len()) {
+            return Err(format!("the model read {given:?} messages of {}", state.messages().len()));
+        }
+    }
+    Ok(())
 }
 
 /// The child sessions of a session.

@@ -17,7 +17,7 @@ fn fleets_of_many_seeds_break_no_rule() {
 #[test]
 fn mistake_planted_between_services_and_server_is_found() {
     for mistake in PlantedMistake::ALL {
-        let found = run_seeds(0..300, || true, |seed| simulate(seed, *mistake)).failed.is_some();
+        let found = run_seeds(0..1_000, || true, |seed| simulate(seed, *mistake)).failed.is_some();
         assert!(found, "planted mistake {mistake:?} was not found");
     }
 }

@@ -113,7 +113,8 @@ impl World {
             trace_id: String::new(),
             archived: None,
         };
-        let (commit, id) = (Commit { meta, snapshot: None, transcript: None, events: Vec::new() }, format!("commit-{}", self.slot));
+        let (commit, id) =
+            (Commit { meta, snapshot: None, transcript: None, events: Vec::new() }, format!("commit-{}", self.slot));
         let body = Bytes::from(serde_json::to_vec(&commit).unwrap());
         self.bus.commit(&self.key, self.slot, &id, body).await.unwrap();
         self.slot += 1;
