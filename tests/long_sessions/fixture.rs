@@ -144,7 +144,7 @@ async fn phase(bus: &Bus, key: &SessionKey) -> Option<Phase> {
 
 /// The slots that are in the log itself.
 pub(crate) async fn in_log(bus: &Bus, key: &SessionKey) -> anyhow::Result<Vec<u64>> {
-    match bus.transport().last_many(Stream::Log, &subject::log_session(key)).await? {
+    match bus.transport().last_many(Stream::Log, &[subject::log_session(key)]).await? {
         ReadMany::Messages(found) => {
             Ok(found.iter().filter_map(|stored| Some(subject::parse_log(&stored.subject)?.slot)).collect())
         }

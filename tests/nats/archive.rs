@@ -32,7 +32,7 @@ async fn write(bus: &Bus, key: &SessionKey, slots: std::ops::Range<u64>) -> anyh
 }
 
 async fn in_log(bus: &Bus, key: &SessionKey) -> anyhow::Result<Vec<u64>> {
-    match bus.transport().last_many(Stream::Log, &subject::log_session(key)).await? {
+    match bus.transport().last_many(Stream::Log, &[subject::log_session(key)]).await? {
         ReadMany::Messages(found) => {
             Ok(found.iter().filter_map(|stored| Some(subject::parse_log(&stored.subject)?.slot)).collect())
         }

@@ -251,10 +251,11 @@ impl Transport for MemoryClient {
         .await
     }
 
-    async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError> {
+    async fn last_many(&self, stream: Stream, filters: &[Subject]) -> Result<ReadMany, BusError> {
         let server = &self.client.server;
-        self.run(Action::LastMany, filter.as_str(), |outcome| {
-            let found = server.with_stream(stream, |store| store.last_many(filter.as_str(), outcome.lag));
+        let first = filters.first().map_or("", Subject::as_str);
+        self.run(Action::LastMany, first, |outcome| {
+            let found = server.with_stream(stream, |store| store.last_many(filters, outcome.lag));
             Ok(found.unwrap_or(ReadMany::Messages(Vec::new())))
         })
         .await

@@ -9,6 +9,7 @@ use bus::{Headers, Stored};
 use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Kind, Queue, Stream};
+use contract::subject::Subject;
 use contract::subject::matches;
 use tokio::time::Instant;
 
@@ -157,13 +158,14 @@ impl Store {
         self.messages_at(filter, lag).into_iter().max_by_key(|stored| stored.seq)
     }
 
-    /// The messages of a filter in stream order, as of `lag` changes ago.
-    pub(crate) fn last_many(&self, filter: &str, lag: u64) -> ReadMany {
-        let mut found = self.messages_at(filter, lag);
+    /// The messages of some filters in stream order, as of `lag` changes ago.
+    pub(crate) fn last_many(&self, filters: &[Subject], lag: u64) -> ReadMany {
+        let mut found: Vec<Stored> = filters.iter().flat_map(|filter| self.messages_at(filter.as_str(), lag)).collect();
         if found.len() > READ_MANY_MAX {
             return ReadMany::TooMany;
         }
         found.sort_by_key(|stored| stored.seq);
+        found.dedup_by_key(|stored| stored.seq);
         ReadMany::Messages(found)
     }
 

@@ -107,7 +107,9 @@ impl Bus {
     async fn remove_parts(&self, key: &SessionKey, below: u64) -> Result<(), BusError> {
         let mut filters = vec![subject::log_session(key)];
         while let Some(filter) = filters.pop() {
-            let ReadMany::Messages(messages) = self.transport().last_many(Stream::Log, &filter).await? else {
+            let ReadMany::Messages(messages) =
+                self.transport().last_many(Stream::Log, std::slice::from_ref(&filter)).await?
+            else {
                 // Too many for one answer: page by page.
                 filters.extend((0..=below / SLOTS_PER_PAGE).map(|page| subject::log_page(key, page)));
                 continue;
@@ -209,7 +211,7 @@ impl Bus {
     /// The messages that the log still has of these slots of a page.
     async fn held(&self, key: &SessionKey, page: u64, first: u64, end: u64) -> Result<BTreeMap<u64, Stored>, BusError> {
         let ReadMany::Messages(messages) =
-            self.transport().last_many(Stream::Log, &subject::log_page(key, page)).await?
+            self.transport().last_many(Stream::Log, &[subject::log_page(key, page)]).await?
         else {
             return Err(BusError::Malformed(format!("page {page} of {key} has too many slots")));
         };

@@ -57,7 +57,7 @@ impl Bus {
 
     /// The waiting inputs of a session; bodies may be references.
     pub async fn inbox(&self, key: &SessionKey) -> Result<Inbox, BusError> {
-        Ok(match self.transport().last_many(Stream::Control, &subject::control_inbox(key)).await? {
+        Ok(match self.transport().last_many(Stream::Control, &[subject::control_inbox(key)]).await? {
             ReadMany::Messages(messages) => Inbox::Messages(messages),
             ReadMany::TooMany => Inbox::TooMany,
         })

@@ -64,7 +64,9 @@ impl Bus {
         session: Option<&SessionKey>,
     ) -> Result<Option<Vec<(DeadSubject, DeadLetter)>>, BusError> {
         let filter = session.map_or_else(|| subject::dead_of(tenant), subject::dead_of_session);
-        let ReadMany::Messages(messages) = self.transport().last_many(Stream::Dead, &filter).await? else {
+        let ReadMany::Messages(messages) =
+            self.transport().last_many(Stream::Dead, std::slice::from_ref(&filter)).await?
+        else {
             return Ok(None);
         };
         let read = |stored: crate::Stored| {

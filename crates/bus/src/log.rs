@@ -424,7 +424,7 @@ impl Bus {
                 retry::wait(round, key.session.as_str()).await;
             }
             let ReadMany::Messages(messages) =
-                self.transport().last_many(Stream::Log, &subject::log_page(key, page)).await?
+                self.transport().last_many(Stream::Log, &[subject::log_page(key, page)]).await?
             else {
                 return Err(BusError::Malformed(format!("page {page} of {key} has too many slots")));
             };

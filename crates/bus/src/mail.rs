@@ -34,7 +34,7 @@ pub enum PostOutcome {
 impl Bus {
     /// Everything in a mailbox. An entry that cannot be read is left out.
     pub async fn mailbox(&self, at: &MailboxKey) -> Result<Mailbox, BusError> {
-        let ReadMany::Messages(found) = self.transport().last_many(Stream::Mail, &subject::mailbox(at)).await? else {
+        let ReadMany::Messages(found) = self.transport().last_many(Stream::Mail, &[subject::mailbox(at)]).await? else {
             return Ok(Mailbox::TooMany);
         };
         let mut entries = Vec::new();

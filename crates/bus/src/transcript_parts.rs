@@ -1,16 +1,19 @@
 //! Parts of a session's transcript, which later commits and model calls name instead of repeating them.
 
+use std::collections::BTreeMap;
+
 use contract::commit::{Commit, CommitPart, PartRef, TranscriptPart};
 use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
-use contract::subject::{self, SessionKey};
-use futures::{StreamExt, TryStreamExt, stream};
+use contract::subject::{self, SessionKey, Subject};
 
 use crate::json::parse;
+use crate::log::slot_of;
+use crate::transport::ReadMany;
 use crate::{Bus, BusError, Read};
 
-/// Parts of one transcript that are read at the same time.
-const READS_MAX: usize = 16;
+/// Parts that are asked for in one read; the server takes up to 1 024 subjects.
+const PARTS_OF_A_READ: usize = 256;
 
 impl Bus {
     /// A part of a transcript that the log has. `None` where the leader does not have that very commit.
@@ -36,18 +39,49 @@ impl Bus {
         let Some(mut commits) = commits else { return Ok(None) };
         let first = commits.first_mut().map(|(_, commit)| commit).filter(|commit| commit.snapshot.is_some());
         if let Some(part) = first.and_then(|commit| commit.transcript.as_mut()) {
-            let reads = part.before.clone().into_iter().map(|part| async move { self.part_anywhere(key, &part).await });
-            let found: Vec<Option<TranscriptPart>> = stream::iter(reads).buffered(READS_MAX).try_collect().await?;
+            let mut found = self.transcript_parts(key, &part.before).await?;
+            for (found, part) in found.iter_mut().zip(&part.before) {
+                if found.is_none() {
+                    *found = self.archived_part(key, part).await?;
+                }
+            }
             part.earlier = found.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default();
         }
         Ok(Some(commits))
     }
 
-    /// A part that the log has, or the archive.
-    async fn part_anywhere(&self, key: &SessionKey, part: &PartRef) -> Result<Option<TranscriptPart>, BusError> {
-        if let Some(found) = self.transcript_part(key, part).await? {
-            return Ok(Some(found));
+    /// Parts of a transcript, each as [`Bus::transcript_part`], with one read for many of them.
+    pub async fn transcript_parts(
+        &self,
+        key: &SessionKey,
+        parts: &[PartRef],
+    ) -> Result<Vec<Option<TranscriptPart>>, BusError> {
+        let mut bodies = BTreeMap::new();
+        for some in parts.chunks(PARTS_OF_A_READ) {
+            let slots: Vec<Subject> = some.iter().map(|part| subject::log_slot(key, part.slot)).collect();
+            if let ReadMany::Messages(messages) = self.transport().last_many(Stream::Log, &slots).await? {
+                for stored in messages {
+                    bodies.insert(slot_of(&stored)?, stored.payload);
+                }
+            }
         }
+        let mut found = Vec::with_capacity(parts.len());
+        for part in parts {
+            let read = match bodies.remove(&part.slot) {
+                Some(body) => part_of(&self.open(Objects::Blobs, body).await?, key, part)?,
+                None => None,
+            };
+            // A replica may be late, or of another history.
+            found.push(match read {
+                Some(read) => Some(read),
+                None => self.transcript_part(key, part).await?,
+            });
+        }
+        Ok(found)
+    }
+
+    /// A part that has left the log.
+    async fn archived_part(&self, key: &SessionKey, part: &PartRef) -> Result<Option<TranscriptPart>, BusError> {
         for read in [Read::Any, Read::Leader] {
             let page = self.archived(key, part.slot / SLOTS_PER_PAGE, read).await?;
             if let Some(message) = page.and_then(|mut messages| messages.remove(&part.slot)) {

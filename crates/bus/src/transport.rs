@@ -297,8 +297,8 @@ pub trait Transport: Send + Sync + 'static {
     /// The last message whose subject matches the filter.
     async fn last(&self, stream: Stream, filter: &Subject, read: Read) -> Result<Option<Stored>, BusError>;
 
-    /// The last message of every subject that matches, in stream order.
-    async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError>;
+    /// The last message of every subject that matches one of the filters, in stream order, from any replica.
+    async fn last_many(&self, stream: Stream, filters: &[Subject]) -> Result<ReadMany, BusError>;
 
     /// Removes every message whose subject matches; returns how many.
     async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError>;

@@ -94,7 +94,8 @@ pub struct Commit {
     /// On a page's first slot, and where the log begins anew: the state before this commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Json>,
-    /// Beside a snapshot, and where the session has much that is in no part yet: messages that stood before this commit.
+    /// Messages that stood before this commit and that are in no part yet: beside a snapshot, which leaves them out, and as
+    /// the next part where there are many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<TranscriptPart>,
     /// What happened, in order. Events of a newer version are read as [`Event::Unknown`].

@@ -122,7 +122,8 @@ impl Session {
 
     /// Folds a commit of the log.
     pub fn fold_commit(&mut self, slot: u64, commit: &Commit) {
-        if let Some(part) = &commit.transcript {
+        // Beside a snapshot it is what is in no part.
+        if let Some(part) = commit.transcript.as_ref().filter(|_| commit.snapshot.is_none()) {
             self.add_part(slot, &commit.meta.commit, part);
         }
         self.fold(slot, commit.meta.time, &commit.events);
@@ -430,7 +431,7 @@ impl Session {
     }
 
     /// The state as a page's first commit has it: without the messages of the transcript, of which the commit has those
-    /// that are in no part yet.
+    /// that are in no part yet. Such a commit is no part itself: it is large, and leaves the log with its page.
     pub fn snapshot_and_part(&self) -> (Json, TranscriptPart) {
         let transcript = self.transcript.without_messages();
         let rest = Self { state: self.state.clone(), handled: self.handled.clone(), transcript };
@@ -444,9 +445,16 @@ impl Session {
 
     /// Whether the next commit should have a part, where as many bytes are in none: each model call repeats them.
     pub fn wants_part(&self, part_bytes: usize) -> bool {
-        // The last slot of a page tells whether the page has left the log, so it never stays there.
-        let is_last_of_page = (self.next_slot() + 1).is_multiple_of(SLOTS_PER_PAGE);
-        !is_last_of_page && self.transcript.bytes_after_parts() >= part_bytes
+        /// The last slot of a page: it tells whether the page has left the log, so it never stays there.
+        const LAST: u64 = SLOTS_PER_PAGE - 1;
+        const BEFORE_LAST: u64 = LAST - 1;
+        let wanted = match self.next_slot() % SLOTS_PER_PAGE {
+            LAST => return false,
+            // The snapshot of the next page would repeat it too.
+            BEFORE_LAST => part_bytes / 4,
+            _ => part_bytes,
+        };
+        self.transcript.bytes_after_parts() >= wanted
     }
 
     /// Takes note of the commit that has the next part, before its events are folded.

@@ -54,7 +54,7 @@ pub(crate) fn prepare(
     };
     let prev = session.commit_id().to_owned();
     let commit = uuid::Uuid::now_v7().simple().to_string();
-    if let Some(part) = &transcript {
+    if let Some(part) = transcript.as_ref().filter(|_| snapshot.is_none()) {
         session.add_part(slot, &commit, part);
     }
     session.fold(slot, decision.at, &decision.events);

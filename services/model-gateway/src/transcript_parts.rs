@@ -6,12 +6,9 @@ use bus::{Bus, BusError};
 use contract::commit::{PartRef, TranscriptPart};
 use contract::model::{AfterPart, ModelItem};
 use contract::subject::SessionKey;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// Parts of one call that are read at the same time.
-const READS_MAX: usize = 16;
 /// Bytes of a cached part besides its messages, and of each message besides its text.
 const ENTRY_BYTES: usize = 512;
 const MESSAGE_BYTES: usize = 64;
@@ -50,10 +47,10 @@ impl TranscriptParts {
     /// Replaces the name of the parts in an item by their messages. Returns the bytes of these.
     pub(crate) async fn fill(&self, key: &SessionKey, item: &mut ModelItem) -> Result<usize, BusError> {
         let Some(AfterPart { part, system, messages: rest }) = item.after.take() else { return Ok(0) };
-        let last = self.part(key, &part).await?;
-        let reads = last.before.iter().map(|part| self.part(key, part).boxed()).collect::<Vec<_>>();
-        let mut parts: Vec<Arc<TranscriptPart>> = stream::iter(reads).buffered(READS_MAX).try_collect().await?;
-        parts.push(last);
+        let mut last = self.parts(key, std::slice::from_ref(&part)).await?;
+        let before = last.first().map_or(&[][..], |last| &last.before);
+        let mut parts = self.parts(key, before).await?;
+        parts.append(&mut last);
         let bytes = parts.iter().map(|part| bytes_of(part)).sum();
         let count: usize = parts.iter().map(|part| part.messages.len()).sum();
         item.messages = Vec::with_capacity(1 + count + rest.len());
@@ -63,16 +60,27 @@ impl TranscriptParts {
         Ok(bytes)
     }
 
-    async fn part(&self, key: &SessionKey, part: &PartRef) -> Result<Arc<TranscriptPart>, BusError> {
-        let name = PartKey { session: key.clone(), commit: part.commit.clone() };
-        let read = async {
-            let found = self.bus.transcript_part(key, part).await?;
-            // The log has the call as open, so that the part cannot be gone for good.
-            found.map(Arc::new).ok_or_else(|| {
-                BusError::Unavailable(format!("the log of {key} does not show the transcript in slot {}", part.slot))
-            })
-        };
-        self.cached.get_or_insert_async(&name, read).await
+    /// Parts from the cache, or from the log.
+    async fn parts(&self, key: &SessionKey, parts: &[PartRef]) -> Result<Vec<Arc<TranscriptPart>>, BusError> {
+        let name = |part: &PartRef| PartKey { session: key.clone(), commit: part.commit.clone() };
+        let mut found: Vec<Option<Arc<TranscriptPart>>> =
+            parts.iter().map(|part| self.cached.get(&name(part))).collect();
+        let missing: Vec<PartRef> =
+            parts.iter().zip(&found).filter(|(_, found)| found.is_none()).map(|(part, _)| part.clone()).collect();
+        if !missing.is_empty() {
+            let mut read = self.bus.transcript_parts(key, &missing).await?.into_iter();
+            for (part, found) in parts.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
+                // The log has the call as open, so that the part cannot be gone for good.
+                let unseen = || {
+                    let slot = part.slot;
+                    BusError::Unavailable(format!("the log of {key} does not show the transcript in slot {slot}"))
+                };
+                let read = Arc::new(read.next().flatten().ok_or_else(unseen)?);
+                self.cached.insert(name(part), read.clone());
+                *found = Some(read);
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
     }
 }
 

@@ -98,24 +98,6 @@ pub(crate) fn of(
     }
 }
 
-/// One stored message of `bytes` bytes with two subscribers: the cost of moving the bytes.
-pub(crate) fn bytes(nats: String, concurrency: usize, bytes: usize, warm: Duration, window: Duration) -> Raw {
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    Raw {
-        nats,
-        concurrency,
-        replicas: 1,
-        warm_ms: millis(warm),
-        window_ms: millis(window),
-        appends: 1,
-        append_bytes: bytes,
-        reads: 0,
-        asks: 0,
-        tells: 2,
-        tell_bytes: bytes,
-    }
-}
-
 /// Starts a process that sends the messages, and measures what it and the server use.
 pub(crate) async fn run(fixture: &Fixture, raw: &Raw) -> anyhow::Result<Floor> {
     let numbers = [

@@ -141,7 +141,7 @@ impl Idle {
         let key = key(&id);
         // The end of the turn is published after its commit; the line of the index follows.
         sleep(Duration::from_secs(1)).await;
-        let ReadMany::Messages(found) = bus.transport().last_many(Stream::Log, &subject::log_session(&key)).await?
+        let ReadMany::Messages(found) = bus.transport().last_many(Stream::Log, &[subject::log_session(&key)]).await?
         else {
             anyhow::bail!("a log of one turn is too long");
         };

@@ -83,7 +83,7 @@ impl Server {
 
     /// Whether a purge would remove exactly one message, and that one was given to us.
     pub(super) async fn holds_alone(&self, at: ItemPosition) -> anyhow::Result<bool> {
-        let ReadMany::Messages(found) = self.bus.transport().last_many(at.stream, &at.all()).await? else {
+        let ReadMany::Messages(found) = self.bus.transport().last_many(at.stream, &[at.all()]).await? else {
             return Ok(false);
         };
         let [found] = &found[..] else { return Ok(false) };
@@ -142,7 +142,7 @@ impl Server {
             }
             Operation::LastMany { at, whole } => {
                 let filter = if *whole { at.all() } else { at.subject() };
-                match bus.last_many(at.stream, &filter).await? {
+                match bus.last_many(at.stream, std::slice::from_ref(&filter)).await? {
                     ReadMany::Messages(found) => found.iter().map(show).collect::<Vec<_>>().join(" "),
                     ReadMany::TooMany => "too many".to_owned(),
                 }

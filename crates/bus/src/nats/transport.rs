@@ -72,8 +72,9 @@ impl Transport for NatsTransport {
         }
     }
 
-    async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError> {
-        self.direct_last_many(stream.name(), &[filter.as_str()]).await
+    async fn last_many(&self, stream: Stream, filters: &[Subject]) -> Result<ReadMany, BusError> {
+        let filters: Vec<&str> = filters.iter().map(Subject::as_str).collect();
+        self.direct_last_many(stream.name(), &filters).await
     }
 
     async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {

@@ -57,7 +57,7 @@ async fn slots(bus: &Bus) -> Vec<u64> {
 
 /// The slots that are in the log itself.
 async fn in_log(bus: &Bus) -> Vec<u64> {
-    let found = bus.transport().last_many(Stream::Log, &subject::log_session(&key())).await.unwrap();
+    let found = bus.transport().last_many(Stream::Log, &[subject::log_session(&key())]).await.unwrap();
     let ReadMany::Messages(found) = found else { panic!("too many") };
     found.iter().map(|stored| subject::parse_log(&stored.subject).unwrap().slot).collect()
 }

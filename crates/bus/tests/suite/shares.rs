@@ -151,7 +151,8 @@ async fn call_handed_back_for_hours_is_no_dead_letter() {
     publish(&bus, "a", "hung", 0, 20).await;
     tokio::time::sleep(Duration::from_hours(6)).await;
     assert_eq!(recorder.begun("call.a.hung."), 20);
-    let dead = bus.transport().last_many(Stream::Dead, &subject::dead_of(&TenantId::new("a").unwrap())).await.unwrap();
+    let dead =
+        bus.transport().last_many(Stream::Dead, &[subject::dead_of(&TenantId::new("a").unwrap())]).await.unwrap();
     assert!(matches!(dead, bus::transport::ReadMany::Messages(letters) if letters.is_empty()));
     worker.drain(Duration::ZERO).await;
 }

@@ -210,7 +210,7 @@ impl Talk {
         };
         let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
         let part = part.filter(|_| !archives && !self.session.is_archived());
-        if let Some(part) = &part {
+        if let Some(part) = part.as_ref().filter(|_| before.is_none()) {
             self.session.add_part(slot, &slot.to_string(), part);
         }
         let seq = self.session.seq() + 1;

@@ -111,8 +111,8 @@ impl Transport for FaultyBus {
         self.bus.transport().last(stream, filter, read).await
     }
 
-    async fn last_many(&self, stream: Stream, filter: &Subject) -> Result<ReadMany, BusError> {
-        self.bus.transport().last_many(stream, filter).await
+    async fn last_many(&self, stream: Stream, filters: &[Subject]) -> Result<ReadMany, BusError> {
+        self.bus.transport().last_many(stream, filters).await
     }
 
     async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {

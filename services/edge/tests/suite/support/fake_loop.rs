@@ -279,9 +279,6 @@ impl Inner {
         let time = Timestamp::from_millis(1_700_000_000_000 + slot);
         let begins_page = slot.is_multiple_of(SLOTS_PER_PAGE) && slot > 0;
         let (snapshot, transcript) = begins_page.then(|| session.snapshot_and_part()).unzip();
-        if let Some(part) = &transcript {
-            session.add_part(slot, &format!("c{slot}"), part);
-        }
         session.fold(slot, time, &events);
         let meta = CommitMeta {
             v: VERSION,

@@ -45,7 +45,7 @@ struct PartReads(AtomicUsize);
 impl Faults for PartReads {
     fn decide(&self, op: Operation<'_>) -> Fault {
         let is_part = subject::parse_log(op.subject).is_some_and(|slot| slot.slot < 2);
-        let is_read = is_part && matches!(op.action, Action::Last(_));
+        let is_read = is_part && matches!(op.action, Action::Last(_) | Action::LastMany);
         self.0.fetch_add(usize::from(is_read), Ordering::SeqCst);
         Fault::None
     }
