@@ -95,7 +95,7 @@ pub const COMMAND_AGE_MAX: Duration = Duration::from_hours(12);
 pub const SLOTS_PER_PAGE: u64 = 64;
 /// Bytes of messages that are in no part of the transcript, from which on the next commit stores them as one. Until then
 /// each model call repeats them.
-pub const TRANSCRIPT_PART_BYTES: usize = 16 * 1_024;
+pub const TRANSCRIPT_PART_BYTES: usize = 8 * 1_024;
 /// How long what a session was stays readable after it left the log, where the configuration says nothing else.
 pub const RETENTION: Duration = Duration::from_hours(30 * 24);
 /// How long bodies in the archive outlive what refers to them: they are stored first.

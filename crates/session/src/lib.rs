@@ -21,6 +21,7 @@ mod import;
 mod input;
 mod items;
 mod judge;
+mod messages;
 mod parts;
 mod prune;
 pub mod readable;

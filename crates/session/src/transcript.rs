@@ -12,6 +12,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use crate::check;
+use crate::messages::Messages;
 use crate::parts::StoredParts;
 use crate::shorten::{cut, shorten};
 use crate::tokens::TokenMeasurement;
@@ -20,8 +21,8 @@ use crate::tokens::TokenMeasurement;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Transcript {
     system: Option<Json>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    messages: Vec<Json>,
+    #[serde(default, skip_serializing_if = "Messages::is_empty")]
+    messages: Messages,
     /// Positions of the messages. An older fold had none: [`Transcript::migrate_positions`].
     #[serde(default, rename = "places", skip_serializing_if = "Vec::is_empty")]
     positions: Vec<MessagePosition>,
@@ -191,17 +192,21 @@ impl Transcript {
     /// The request's messages. Results that are still missing are left out, which only a reader between two steps
     /// can see.
     pub(crate) fn messages(&self) -> Vec<Json> {
-        let known = self.results.iter().filter_map(|expected| {
+        self.system.iter().cloned().chain(self.messages.iter().cloned()).chain(self.known_results()).collect()
+    }
+
+    /// Results that are not behind their reply yet.
+    fn known_results(&self) -> impl Iterator<Item = Json> {
+        self.results.iter().filter_map(|expected| {
             expected.content.as_ref().map(|content| tool_message(&expected.call, content.clone()))
-        });
-        self.system.iter().cloned().chain(self.messages.iter().cloned()).chain(known).collect()
+        })
     }
 
     /// The request's messages without those that the log has in parts; `None` where it has none.
     pub(crate) fn after_parts(&self) -> Option<AfterPart> {
         let (part, system) = (self.parts.last()?.clone(), self.system.clone()?);
-        let messages = self.messages().split_off(1 + self.parts.messages());
-        Some(AfterPart { part, system, messages })
+        let rest = self.messages.iter().skip(self.parts.messages()).cloned();
+        Some(AfterPart { part, system, messages: rest.chain(self.known_results()).collect() })
     }
 
     /// Bytes of the messages that the log has in no part.
@@ -214,7 +219,7 @@ impl Transcript {
         let stored = self.parts.messages().min(self.messages.len());
         TranscriptPart {
             before: self.parts.all().to_vec(),
-            messages: self.messages[stored..].to_vec(),
+            messages: self.messages.iter().skip(stored).cloned().collect(),
             positions: Json::of(&self.positions[stored..]),
             earlier: Vec::new(),
         }
@@ -227,7 +232,7 @@ impl Transcript {
 
     /// The same without the messages, for a snapshot with the next part beside it.
     pub(crate) fn without_messages(&self) -> Self {
-        Self { messages: Vec::new(), positions: Vec::new(), ..self.clone() }
+        Self { messages: Messages::default(), positions: Vec::new(), ..self.clone() }
     }
 
     /// Puts the messages into what was stored without them: those of `part`, and before it those of its earlier parts,
@@ -242,18 +247,18 @@ impl Transcript {
             if folded.parts.all() != part.before {
                 return Err(missing());
             }
-            self.messages = folded.messages[..before].to_vec();
+            self.messages = folded.messages.iter().take(before).cloned().collect();
             self.positions = folded.positions[..before].to_vec();
         } else {
             for part in &part.earlier {
-                self.messages.extend_from_slice(&part.messages);
+                self.messages.extend(part.messages.iter().cloned());
                 self.positions.extend(read_positions(part)?);
             }
         }
         if self.messages.len() != before || self.positions.len() != before {
             return Err(missing());
         }
-        self.messages.extend_from_slice(&part.messages);
+        self.messages.extend(part.messages.iter().cloned());
         self.positions.extend(read_positions(part)?);
         self.parts.set(part.before.clone());
         Ok(())
@@ -348,8 +353,9 @@ impl Transcript {
     /// the turn that runs, or ran last.
     pub(crate) fn migrate_positions(&mut self, turn: u32) {
         let unknown = self.messages.len().saturating_sub(self.positions.len());
+        let texts: Vec<&Json> = self.messages.iter().take(unknown).collect();
         let role = |message: &Json| message.get().split('"').nth(3).unwrap_or_default().to_owned();
-        let asked = self.messages[..unknown].iter().rposition(|message| role(message) == "user").unwrap_or(0);
+        let asked = texts.iter().rposition(|message| role(message) == "user").unwrap_or(0);
         let place = |(index, message): (usize, &Json)| {
             let kind = match role(message).as_str() {
                 "assistant" => MessageKind::Reply,
@@ -362,7 +368,7 @@ impl Transcript {
                 MessagePosition { turn, step: 1, kind }
             }
         };
-        let positions: Vec<MessagePosition> = self.messages[..unknown].iter().enumerate().map(place).collect();
+        let positions: Vec<MessagePosition> = texts.into_iter().enumerate().map(place).collect();
         self.positions.splice(0..0, positions);
         self.drop_silent_replies();
     }
@@ -403,7 +409,7 @@ impl Transcript {
     /// Bytes of all that a request would hold now.
     pub(crate) fn bytes(&self) -> usize {
         const FRAME: usize = 64;
-        let texts: usize = self.system.iter().chain(&self.messages).map(|message| message.get().len()).sum();
+        let texts = self.system.as_ref().map_or(0, |system| system.get().len()) + self.messages.bytes();
         let results: usize = self.results.iter().map(|r| FRAME + r.content.as_ref().map_or(0, String::len)).sum();
         let waiting: usize = self.waiting.iter().map(|unplaced| unplaced.message.get().len()).sum();
         let nudge = self.nudge.as_ref().map_or(0, |nudge| FRAME + nudge.len());

@@ -314,6 +314,7 @@ impl<'a> CallContext<'a> {
         let route = state.route;
         let request = ProviderRequest {
             item: &self.job.item,
+            parts: &self.job.parts,
             upstream: &route.upstream,
             provider: &route.provider,
             settings: &route.settings,

@@ -83,6 +83,7 @@ impl ProviderClient {
             max_output: request.settings.max_output,
             quirks: &self.entry.quirks,
             parameters: &parameters,
+            parts: request.parts,
         };
         let protocol_request = self.protocol.build_request(request.item, &target)?;
         let mut recorder = self.entry.record.as_ref().map(|_| {

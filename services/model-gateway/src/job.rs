@@ -1,5 +1,7 @@
 //! One delivered model call.
 
+use std::sync::Arc;
+
 use bus::CallNote;
 use bus::call::OpenCall;
 use contract::ids::CallAttempt;
@@ -7,6 +9,8 @@ use contract::model::{ItemMeta, ModelItem, ResultMeta};
 use contract::subject::SessionKey;
 use contract::trace::TraceContext;
 use tokio_util::sync::CancellationToken;
+
+use crate::transcript_parts::StoredPart;
 
 /// Start of the twelve random digits of a UUID v7, which name a run.
 const RUN_OFFSET: usize = 20;
@@ -17,6 +21,8 @@ pub(crate) struct ModelJob {
     pub(crate) key: SessionKey,
     pub(crate) call: CallAttempt,
     pub(crate) item: ModelItem,
+    /// Parts of the transcript that the log has; their messages are in the item, behind the system prompt.
+    pub(crate) parts: Vec<Arc<StoredPart>>,
     /// Size of the item in bytes, to estimate its tokens.
     pub(crate) bytes: usize,
     /// `<attempt of the orchestrator>.<delivery>`, as viewers see it.
@@ -38,7 +44,7 @@ impl ModelJob {
         let attempt = open.attempt();
         let run = uuid::Uuid::now_v7().simple().to_string().split_off(RUN_OFFSET);
         let OpenCall { key, call, item, bytes, delivered, trace, cancelled, note, .. } = open;
-        Self { key, call, item, bytes, attempt, run, delivered, trace, cancelled, note }
+        Self { key, call, item, parts: Vec::new(), bytes, attempt, run, delivered, trace, cancelled, note }
     }
 
     pub(crate) fn meta(&self) -> &ItemMeta {

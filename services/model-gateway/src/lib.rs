@@ -27,7 +27,7 @@ mod result;
 mod retry;
 mod scripted;
 mod sse;
-mod transcript_parts;
+pub mod transcript_parts;
 mod worker;
 
 use std::path::PathBuf;

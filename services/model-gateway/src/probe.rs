@@ -222,7 +222,7 @@ async fn ask_model(
     };
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
     let Route { provider, upstream, settings, .. } = route;
-    let request = ProviderRequest { item: &item, upstream, provider, settings, traceparent: None };
+    let request = ProviderRequest { item: &item, parts: &[], upstream, provider, settings, traceparent: None };
     let began = Instant::now();
     let call = async {
         let send = send;

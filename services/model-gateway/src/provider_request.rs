@@ -1,13 +1,19 @@
 //! One request to a provider, as every kind of provider gets it.
 
+use std::sync::Arc;
+
 use contract::model::ModelItem;
 use contract::settings::ModelSettings;
+
+use crate::transcript_parts::StoredPart;
 
 /// One request to a provider.
 #[derive(Debug)]
 pub struct ProviderRequest<'a> {
     /// Work item with the transcript and the parameters.
     pub item: &'a ModelItem,
+    /// Parts of the transcript that the log has; their messages are in the item, behind the system prompt.
+    pub parts: &'a [Arc<StoredPart>],
     /// Name of the model at the provider.
     pub upstream: &'a str,
     /// Name of the provider.

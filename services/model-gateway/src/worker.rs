@@ -21,7 +21,7 @@ use crate::observe;
 use crate::provider::Providers;
 use crate::reply_publisher::{ReplyPublisher, SharedSnapshot};
 use crate::result::ModelResult;
-use crate::transcript_parts::TranscriptParts;
+use crate::transcript_parts::{TranscriptParts, bytes_of};
 use service::clock::Clock;
 use service::reload::Reload;
 
@@ -57,7 +57,8 @@ impl CallHandler for ModelCallHandler {
 
     async fn run(&self, open: OpenCall<ModelItem>) -> Result<Option<CallResult>, BusError> {
         let mut job = ModelJob::new(open);
-        job.bytes += self.transcripts.fill(&job.key, &mut job.item).await?;
+        job.parts = self.transcripts.fill(&job.key, &mut job.item).await?;
+        job.bytes += bytes_of(&job.parts);
         let result = self.run_call(&job).await?.with_run(&job.run);
         // If a second gateway runs the same attempt, both results are stored, since both cost money.
         let beside = result_id(&job.call, &format!("-{}", job.run))?;

@@ -44,6 +44,7 @@ pub(crate) async fn cpu_s_per_1000(url: &str, concurrency: usize, bytes: usize) 
 
 /// The plain client: announces the beginning of the measurement and the number of requests, and waits to be ended.
 pub(crate) async fn post(posts: Posts) -> anyhow::Result<()> {
+    ailoop::install_crypto();
     let body = Bytes::from(json!({"messages": [], "filler": "x".repeat(posts.bytes)}).to_string());
     let (client, sent, stop) = (reqwest::Client::new(), Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let mut workers = JoinSet::new();

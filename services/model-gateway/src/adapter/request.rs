@@ -1,7 +1,11 @@
 //! What the protocols need to build a request, and what they build.
 
+use std::sync::Arc;
+
 use configuration::models::Quirks;
 use serde_json::{Map, Value};
+
+use crate::transcript_parts::StoredPart;
 
 /// A request without the key and the headers of the operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,4 +32,6 @@ pub(crate) struct RequestTarget<'a> {
     pub(crate) quirks: &'a Quirks,
     /// Checked parameters of the request: see [`check_parameters`](super::parameters::check_parameters).
     pub(crate) parameters: &'a Map<String, Value>,
+    /// Parts of the transcript whose messages stand behind the first one, as a gateway keeps them.
+    pub(crate) parts: &'a [Arc<StoredPart>],
 }

@@ -14,7 +14,15 @@ use crate::reply::ModelReply;
 pub(super) fn target(model: &str) -> RequestTarget<'_> {
     static NONE: LazyLock<Quirks> = LazyLock::new(Quirks::default);
     static BARE: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
-    RequestTarget { model, signer_id: model, reasoning: true, max_output: None, quirks: &NONE, parameters: &BARE }
+    RequestTarget {
+        model,
+        signer_id: model,
+        reasoning: true,
+        max_output: None,
+        quirks: &NONE,
+        parameters: &BARE,
+        parts: &[],
+    }
 }
 
 /// A target with the parameters of an item.

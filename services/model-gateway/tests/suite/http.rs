@@ -56,7 +56,8 @@ async fn call(providers: &Providers, item: &ModelItem) -> Result<ModelReply, Cal
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
     let traceparent = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned());
     let settings = ModelSettings { reasoning: true, ..ModelSettings::default() };
-    let request = ProviderRequest { item, upstream: "up-1", provider: "m", settings: &settings, traceparent };
+    let request =
+        ProviderRequest { item, parts: &[], upstream: "up-1", provider: "m", settings: &settings, traceparent };
     let call = async {
         let send = send;
         provider.call(&request, &send, &SystemClock).await

@@ -1,6 +1,7 @@
 //! Builds chat-completions requests.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use configuration::models::{Quirk, Quirks};
 use contract::Json;
@@ -13,6 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::adapter::transcript::{is_valid_name, parse_tool, to_valid_name, unreadable_failure};
 use crate::adapter::{ProtocolRequest, RequestTarget, wire};
 use crate::failure::CallFailure;
+use crate::transcript_parts::StoredPart;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -27,16 +29,41 @@ struct Body<'a> {
 
 /// Builds the request for an item. Parameters are sent unchanged.
 pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
-    let RequestTarget { model, quirks, parameters, .. } = *target;
+    let RequestTarget { model, quirks, parameters, parts, .. } = *target;
     let stream = item.streaming.enabled;
     let body = Body {
         model,
-        messages: item.messages.iter().map(|raw| convert_message(raw, quirks)).collect::<Result<_, _>>()?,
+        messages: convert_messages(&item.messages, parts, quirks)?,
         stream,
         tools: item.tools.iter().map(build_tool).collect::<Result<_, _>>()?,
         options: collect_options(item, stream, quirks, parameters),
     };
     Ok(ProtocolRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body: wire::encode(&body)? })
+}
+
+/// Converts the messages. Those of the parts, behind the first one, were mostly converted for an earlier call.
+fn convert_messages<'a>(
+    messages: &'a [Json],
+    parts: &'a [Arc<StoredPart>],
+    quirks: &Quirks,
+) -> Result<Vec<OutgoingMessage<'a>>, CallFailure> {
+    let stored: usize = parts.iter().map(|part| part.count()).sum();
+    let (first, rest) = messages.split_at(messages.len().min(1));
+    let rest = rest.get(stored..).unwrap_or_default();
+    let mut out = Vec::with_capacity(messages.len());
+    for raw in first {
+        out.push(convert_message(raw, quirks)?);
+    }
+    for part in parts {
+        match part.chat_messages(quirks, |raw| convert_message(raw, quirks).map(OutgoingMessage::into_json))? {
+            Cow::Borrowed(messages) => out.extend(messages.iter().map(OutgoingMessage::AsIs)),
+            Cow::Owned(messages) => out.extend(messages.into_iter().map(OutgoingMessage::Rewritten)),
+        }
+    }
+    for raw in rest {
+        out.push(convert_message(raw, quirks)?);
+    }
+    Ok(out)
 }
 
 fn collect_options(
@@ -90,6 +117,15 @@ enum Role {
 enum OutgoingMessage<'a> {
     AsIs(&'a Json),
     Rewritten(Json),
+}
+
+impl OutgoingMessage<'_> {
+    fn into_json(self) -> Json {
+        match self {
+            Self::AsIs(message) => message.clone(),
+            Self::Rewritten(message) => message,
+        }
+    }
 }
 
 /// The fields that decide whether a message can be sent unchanged.
@@ -186,6 +222,7 @@ fn build_tool(raw: &Json) -> Result<Tool, CallFailure> {
 #[cfg(test)]
 mod tests {
     use contract::CallId;
+    use contract::commit::TranscriptPart;
     use contract::model::{Content, FailureKind, ItemMeta, Streaming};
 
     use super::*;
@@ -219,6 +256,43 @@ mod tests {
         let got: Value =
             serde_json::from_slice(&build_request(item, &target_of(item, "upstream")).unwrap().body).unwrap();
         assert_eq!(&got, expected);
+    }
+
+    #[test]
+    fn request_with_parts_is_that_of_the_whole_transcript() {
+        let assistant = |content: &str, reasoning: &str| Message::Assistant {
+            content: content.to_owned(),
+            reasoning: reasoning.to_owned(),
+            tool_calls: vec![ToolCall::new("c1", "look", "{broken")],
+            replay: None,
+        };
+        let mut item = item();
+        let result = |n: u32| Message::Tool { tool_call_id: "c1".to_owned(), content: n.to_string() };
+        item.messages = [
+            Message::System { content: "be kind".to_owned() },
+            Message::User { content: Content::from("hi") },
+            assistant("", "hm"),
+            result(1),
+            assistant("So.", ""),
+            result(2),
+        ]
+        .iter()
+        .map(Json::of)
+        .collect();
+        let part = |range: std::ops::Range<usize>| {
+            let messages = item.messages[range].to_vec();
+            Arc::new(StoredPart::new(TranscriptPart { messages, ..TranscriptPart::default() }))
+        };
+        let parts = [part(1..3), part(3..5)];
+        let replays = Quirks::from_iter([Quirk::ReplayReasoning]);
+        let none = Quirks::default();
+        // Each of them twice, in turns: what is kept is of the first.
+        for quirks in [&replays, &none, &replays, &none] {
+            let whole = RequestTarget { quirks, ..target_of(&item, "upstream") };
+            let body =
+                |target: &RequestTarget<'_>| String::from_utf8(build_request(&item, target).unwrap().body).unwrap();
+            assert_eq!(body(&RequestTarget { parts: &parts, ..whole }), body(&whole));
+        }
     }
 
     #[test]

@@ -82,8 +82,14 @@ async fn call_at(protocol: ProviderProtocol, url: &str, item: ModelItem) -> (Mod
     let provider = providers.find_routes(&item.model).unwrap().routes.remove(0).client;
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);
     let settings = ModelSettings { reasoning: true, ..ModelSettings::default() };
-    let request =
-        ProviderRequest { item: &item, upstream: "up-1", provider: "m", settings: &settings, traceparent: None };
+    let request = ProviderRequest {
+        item: &item,
+        parts: &[],
+        upstream: "up-1",
+        provider: "m",
+        settings: &settings,
+        traceparent: None,
+    };
     let call = async {
         let send = send;
         provider.call(&request, &send, &SystemClock).await
