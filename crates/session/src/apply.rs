@@ -91,6 +91,8 @@ impl State {
             }
             Event::SessionEnded(ended) => {
                 self.report = self.reported(at, ended);
+                // It is not archived yet, and its log still begins where it was imported to.
+                self.log_start = self.log_start.or(self.archived.take());
                 self.last_stop = ended.stop_reason;
                 self.life = Lifecycle::Ended;
                 self.turn = None;
@@ -308,8 +310,10 @@ impl State {
                 self.archived = Some(archived.slots);
                 self.drop_tools();
             }
+            Event::LogCompacted(compacted) => self.log_start = Some(compacted.slots),
             Event::SessionImported(imported) => {
                 self.archived = Some(imported.slots);
+                self.log_start = Some(imported.slots);
                 // Those of another control stream say nothing here.
                 (self.control_seq, self.control_at) = (0, None);
                 self.touched = at;

@@ -19,7 +19,7 @@ pub struct Audit {
 pub struct Difference {
     /// Slot of the commit in the log.
     pub slot: u64,
-    /// What differs: `phase`, `open`, `seq`, `control_seq`, `archived` or `snapshot`.
+    /// What differs: `phase`, `open`, `seq`, `control_seq`, `archived`, `log_start` or `snapshot`.
     pub what: &'static str,
 }
 
@@ -64,7 +64,10 @@ impl Audit {
         self.compare(slot, "phase", self.session.phase() == meta.phase);
         self.compare(slot, "open", self.session.open_calls() == meta.open);
         self.compare(slot, "control_seq", self.session.control_seq() == meta.control_seq);
-        self.compare(slot, "archived", self.session.archived() == meta.archived);
+        if meta.fold == FOLD {
+            self.compare(slot, "archived", self.session.archived() == meta.archived);
+            self.compare(slot, "log_start", self.session.log_start() == meta.log_start);
+        }
         self.differs.len() == before
     }
 

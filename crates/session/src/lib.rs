@@ -420,6 +420,16 @@ impl Session {
         self.state.archived
     }
 
+    /// The slot with which its log begins, of a log that was compacted or imported.
+    pub fn log_start(&self) -> Option<u64> {
+        self.state.log_start
+    }
+
+    /// Whether its log was compacted, or imported, and has no other commit since.
+    pub fn is_compacted(&self) -> bool {
+        self.state.is_compacted()
+    }
+
     /// Whether it was archived: each of its commits then stands alone, and has an end.
     pub fn is_archived(&self) -> bool {
         self.state.is_archived()

@@ -86,9 +86,12 @@ pub(crate) struct State {
     /// Since when it is paused.
     #[serde(default)]
     pub(crate) paused_at: Option<Timestamp>,
-    /// First slot of the log after the session was archived; earlier slots are in the archive.
+    /// First slot of the log after the session was archived, or imported; earlier slots are in the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) archived: Option<u64>,
+    /// Slot with which the log begins, of a log that was compacted or imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) log_start: Option<u64>,
 }
 
 /// A command of a parent to a child.
@@ -183,6 +186,7 @@ impl State {
             tally: SessionCounters::default(),
             paused_at: None,
             archived: None,
+            log_start: None,
         }
     }
 
@@ -304,6 +308,11 @@ impl State {
     /// Whether it was archived: what others may still ask of it is all that is left.
     pub(crate) fn is_archived(&self) -> bool {
         self.life == Lifecycle::Ended && self.archived.is_some()
+    }
+
+    /// Whether the log was compacted, or imported, and has no other commit since.
+    pub(crate) fn is_compacted(&self) -> bool {
+        self.log_start.is_some_and(|start| self.slots == start + 1)
     }
 
     /// Drops the state that an archived session needs no more.

@@ -27,13 +27,14 @@ struct Body<'a> {
 }
 
 /// Folds the decision into the state and serialises it. The first commit of a page contains a snapshot of the state
-/// before it. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The
+/// before it, and so does a commit with which a log begins. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The
 /// function consumes the state: if the commit loses its slot, the log must be read again anyway.
 pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepared, serde_json::Error> {
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
     let expires = archives || session.is_archived();
-    let begins = decision.events.iter().any(|event| matches!(event, Event::SessionImported(_)));
+    let begins =
+        decision.events.iter().any(|event| matches!(event, Event::SessionImported(_) | Event::LogCompacted(_)));
     let snapshot = if expires {
         Some(session.tombstone())
     } else {
@@ -57,6 +58,7 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
         time: decision.at,
         trace_id: after.turn_trace().map_or_else(String::new, |turn| turn.trace_id_hex()),
         archived: after.archived(),
+        log_start: after.log_start(),
     };
     let body = serde_json::to_vec(&Body { meta: &meta, snapshot, events: &decision.events })?.into();
     Ok(Prepared { slot, meta, body, after, expires })

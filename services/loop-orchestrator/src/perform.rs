@@ -183,7 +183,9 @@ pub(crate) async fn perform(
             tracing::warn!(session = %key, %error, "the session's entry in the index is old");
             Ok(())
         }
-        SessionEffect::Archive { below } => archive_pages(bus, key, *below, session.is_archived()).await,
+        SessionEffect::Archive { below } => {
+            archive_pages(bus, key, *below, session.is_archived() || session.is_compacted()).await
+        }
     }
 }
 
@@ -250,6 +252,7 @@ fn count_events(after: &Session, events: &[Event]) {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::LogCompacted(_)
             | Event::Error(_)
             | Event::Unknown => {}
         }

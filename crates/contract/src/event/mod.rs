@@ -27,8 +27,8 @@ pub use model::{
     SummaryOpened,
 };
 pub use session::{
-    ChildCommanded, Configured, EndReason, Requests, SessionArchived, SessionEnded, SessionImported, SessionStarted,
-    SystemPrompt,
+    ChildCommanded, Configured, EndReason, LogCompacted, Requests, SessionArchived, SessionEnded, SessionImported,
+    SessionStarted, SystemPrompt,
 };
 pub use tool::{
     Child, ClientCallOpened, ToolCallExtended, ToolCallIdentified, ToolCallOpened, ToolCallProgress, ToolCallResult,
@@ -224,6 +224,8 @@ events! {
     SessionArchived(SessionArchived) = "session_archived";
     /// The session came here from a file; all that was before is in the archive.
     SessionImported(SessionImported) = "session_imported";
+    /// The session was idle for a while: its log begins with this commit, and all that was before is in the archive.
+    LogCompacted(LogCompacted) = "log_compacted";
     /// An error that people should see.
     Error(ErrorEvent) = "error", public as Error;
 }

@@ -43,6 +43,8 @@ pub(crate) struct Talk {
     /// Tools of the tenant besides those that every test has.
     pub(crate) more_tools: Vec<ToolSpec>,
     waits: usize,
+    /// Time without a commit after which the log is compacted.
+    pub(crate) compact_after: Duration,
     /// Who sends the next command.
     pub(crate) by: Option<String>,
     /// When the edge took the next command in.
@@ -93,6 +95,7 @@ impl Talk {
             replay: None,
             more_tools: Vec::new(),
             waits: 0,
+            compact_after: contract::limits::COMPACT_AFTER,
             by: None,
             sent: None,
             log: Vec::new(),
@@ -161,6 +164,7 @@ impl Talk {
                     .collect(),
             )),
             archive_after: contract::limits::ARCHIVE_AFTER,
+            compact_after: self.compact_after,
             body,
         };
         let is_handled = self.session.has_handled(&input.reference, input.control_seq, input.control_at);
@@ -197,9 +201,12 @@ impl Talk {
             time: decision.at,
             trace_id: String::new(),
             archived: self.session.archived(),
+            log_start: self.session.log_start(),
         };
         // More often than a page begins: every slot is a place to begin from. What is archived stands alone.
-        let snapshot = if meta.is_archived() { Some(remains) } else { slot.is_multiple_of(3).then_some(before) };
+        let begins = meta.log_start == Some(slot);
+        let snapshot =
+            if meta.is_archived() { Some(remains) } else { (begins || slot.is_multiple_of(3)).then_some(before) };
         self.log.push((slot, Commit { meta, snapshot, events: decision.events.clone() }));
     }
 
