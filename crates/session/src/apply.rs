@@ -51,12 +51,17 @@ impl State {
                 self.advance_control(handled.control_seq, handled.control_at);
                 match handled.input.kind {
                     InputKind::Timer => self.timer = None,
-                    InputKind::Control(_) => self.touched = at,
+                    InputKind::Control(_) => (self.touched, self.active) = (at, at),
                 }
                 self.record_parent_command(&handled.input, handled.parent_command_number);
             }
             Event::InputIgnored(ignored) => {
                 self.advance_control(ignored.control_seq, ignored.control_at);
+                match ignored.input.kind {
+                    InputKind::Timer => {}
+                    // A late or refused input writes a commit, too.
+                    InputKind::Control(_) => self.active = at,
+                }
                 self.spend(ignored.usage.unwrap_or_default());
                 self.record_parent_command(&ignored.input, ignored.parent_command_number);
                 if let Some(parent) = &ignored.parent {
@@ -243,6 +248,7 @@ impl State {
             }
             Event::TurnCompleted(completed) => {
                 self.turn = None;
+                self.active = at;
                 self.last_stop = Some(completed.stop_reason);
                 *self.tally.turns.entry(completed.stop_reason.as_str().to_owned()).or_default() += 1;
                 self.tally.iterations += completed.iterations;

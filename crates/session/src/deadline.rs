@@ -43,12 +43,12 @@ impl State {
         Some(at)
     }
 
-    /// When the log is compacted, if there was no commit after `quiet_since`; none where that would save nothing. A
-    /// turn keeps the log as it is: workers and viewers read its commits.
-    pub(crate) fn compaction_due(&self, quiet_since: Timestamp, compact_after: Duration) -> Option<Timestamp> {
+    /// When the log is compacted, if no input comes before; none where that would save nothing. A turn keeps the log as
+    /// it is: workers and viewers read its commits.
+    pub(crate) fn compaction_due(&self, compact_after: Duration) -> Option<Timestamp> {
         let commits = self.slots - self.log_start.unwrap_or(0);
         let is_idle = self.life == Lifecycle::Alive && self.turn.is_none();
-        (is_idle && commits >= COMPACT_COMMITS_MIN).then(|| quiet_since.after(compact_after))
+        (is_idle && commits >= COMPACT_COMMITS_MIN).then(|| self.active.max(self.touched).after(compact_after))
     }
 
     /// When the session expires, if no command arrives before.

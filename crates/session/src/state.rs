@@ -63,6 +63,9 @@ pub(crate) struct State {
     pub(crate) updated: Timestamp,
     /// When anybody last wanted something of it.
     pub(crate) touched: Timestamp,
+    /// When an input other than the timer last came, or a turn ended.
+    #[serde(default)]
+    pub(crate) active: Timestamp,
     pub(crate) spent: Spent,
     pub(crate) last_stop: Option<StopReason>,
     pub(crate) traceparent: Option<String>,
@@ -175,6 +178,7 @@ impl State {
             started: Timestamp::default(),
             updated: Timestamp::default(),
             touched: Timestamp::default(),
+            active: Timestamp::default(),
             spent: Spent::default(),
             last_stop: None,
             traceparent: None,

@@ -13,12 +13,11 @@ use crate::{Body, Decision, Input, check, effect};
 /// Decides about inputs that become one commit. Each input sees the effects of those before it.
 pub(crate) fn decide(state: &State, transcript: &Transcript, now: Timestamp, inputs: &[Input]) -> Decision {
     let mut state = state.clone();
-    let quiet_since = state.updated;
     let mut at = now.max(state.updated);
     state.begin_commit(state.next_slot(), at);
     let mut events = Vec::new();
     for input in inputs {
-        let mut builder = DecisionBuilder { state, transcript, at, now, quiet_since, events, input };
+        let mut builder = DecisionBuilder { state, transcript, at, now, events, input };
         match builder.handle() {
             Ok(()) => builder.advance(),
             Err(ignored) => builder.ignore(ignored),
@@ -38,8 +37,6 @@ pub(super) struct DecisionBuilder<'a> {
     pub(super) at: Timestamp,
     /// Time by the caller's clock. `at` is later if the clock of an earlier commit was ahead.
     pub(super) now: Timestamp,
-    /// Time of the last commit before this one.
-    pub(super) quiet_since: Timestamp,
     pub(super) events: Vec<Event>,
     pub(super) input: &'a Input,
 }
@@ -185,7 +182,7 @@ impl DecisionBuilder<'_> {
     /// Sets the timer if a deadline is earlier. A timer that fires too early is then set again.
     fn set_timer(&mut self) {
         let Some(deadline) = self.state.next_deadline() else { return };
-        let compaction = self.state.compaction_due(self.at, self.input.compact_after);
+        let compaction = self.state.compaction_due(self.input.compact_after);
         let at = compaction.map_or(deadline, |due| due.min(deadline));
         if self.state.timer.as_ref().is_none_or(|timer| timer.at > at) {
             let number = self.state.timers + 1;

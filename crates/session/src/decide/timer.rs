@@ -87,12 +87,12 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// Begins the log anew if nothing was written to it for a while. The state says the same after it: an input that
+    /// Begins the log anew if nobody wanted anything for a while. The state says the same after it: an input that
     /// comes later finds everything in the snapshot of this commit.
     fn compact_log(&mut self) {
         // Before this commit: it has counted itself already.
         let before = State { slots: self.state.slot(), ..self.state.clone() };
-        let due = before.compaction_due(self.quiet_since, self.input.compact_after);
+        let due = before.compaction_due(self.input.compact_after);
         if due.is_some_and(|due| due <= self.at) {
             self.emit(Event::LogCompacted(LogCompacted { slots: self.state.slot() }));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::Timestamp;
 use contract::command::MessageMode;
 use contract::commit::Phase;
-use contract::event::{Event, InputKind};
+use contract::event::Event;
 use contract::limits::{COMPACT_AFTER, COMPACT_COMMITS_MIN, IDLE_MAX};
 use contract::settings::ContinuationSettings;
 use session::{Session, SessionEffect};
@@ -42,8 +42,9 @@ fn idle_log_is_compacted_to_a_commit_that_has_everything() {
     let (mut talk, last) = idle();
     let (messages, summary) = (talk.session.messages(), talk.session.summary());
     let slot = talk.session.next_slot();
-    // The timer of the last turn is due first, and finds nothing to do.
-    talk.wait(COMPACT_AFTER + Duration::from_mins(30));
+    talk.wait(COMPACT_AFTER.saturating_sub(Duration::from_millis(1)));
+    assert_eq!(compactions(&talk), [] as [u64; 0]);
+    talk.wait(Duration::from_millis(1));
     let compacted = compactions(&talk);
     assert_eq!(compacted.len(), 1);
     let start = talk.session.next_slot() - 1;
@@ -168,13 +169,16 @@ fn imported_session_that_ends_keeps_its_log_until_it_is_archived() {
 }
 
 #[test]
-fn timer_that_fires_early_does_not_compact() {
-    let (mut talk, last) = idle();
-    let timers = |talk: &Talk| {
-        let is_timer = |event: &&Event| matches!(event, Event::InputHandled(handled) if handled.input.kind == InputKind::Timer);
-        talk.events.iter().filter(is_timer).count()
-    };
-    let before = timers(&talk);
-    talk.wait(COMPACT_AFTER.saturating_sub(Duration::from_secs(1)));
-    assert_eq!((compactions(&talk), timers(&talk) > before), (Vec::new(), true), "last commit at {last}");
+fn refused_command_postpones_a_compaction_like_any_other() {
+    let (mut talk, _) = idle();
+    talk.wait(COMPACT_AFTER);
+    assert_eq!(compactions(&talk).len(), 1);
+    for _ in 0..8 {
+        talk.wait(Duration::from_mins(5));
+        talk.resume();
+        assert_eq!(talk.refused(), Some("not_now"));
+    }
+    assert_eq!(compactions(&talk).len(), 1, "a page of the archive is not written for each of them");
+    talk.wait(COMPACT_AFTER);
+    assert_eq!(compactions(&talk).len(), 2);
 }
