@@ -19,7 +19,7 @@ pub struct OrchestratorConfig {
     pub cache_bytes: usize,
     /// Seconds after its end in which a session leaves the log for the archive.
     pub archive_after: u64,
-    /// Seconds without a commit after which the log of an idle session is compacted to one commit.
+    /// Seconds without an input after which the log of an idle session is compacted to one commit.
     pub compact_after: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct OrchestratorConfig {
 pub(crate) struct IdleTimes {
     /// Time from the end of a session until it is archived.
     pub(crate) archive_after: Duration,
-    /// Time without a commit until the log of an idle session is compacted.
+    /// Time without an input until the log of an idle session is compacted.
     pub(crate) compact_after: Duration,
 }
 

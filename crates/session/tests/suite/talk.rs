@@ -43,7 +43,7 @@ pub(crate) struct Talk {
     /// Tools of the tenant besides those that every test has.
     pub(crate) more_tools: Vec<ToolSpec>,
     waits: usize,
-    /// Time without a commit after which the log is compacted.
+    /// Time without an input after which the log is compacted.
     pub(crate) compact_after: Duration,
     /// Who sends the next command.
     pub(crate) by: Option<String>,

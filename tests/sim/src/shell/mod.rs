@@ -204,9 +204,16 @@ async fn end_sessions(
             matches!(phase(client, key).await, Some(Phase::Idle | Phase::Ended)) && is_inbox_empty(client, key).await
         };
         fleet.until(REST_MAX, idle).await.map_err(|why| format!("{key} does not become idle: {why}"))?;
-        if compact_after <= REST_MAX {
+        // A session whose log was compacted goes on, and is compacted again.
+        for message in ["plan look end", "plan end"] {
+            if compact_after > REST_MAX {
+                break;
+            }
             let compact = || async { judge::is_compact(client, key).await };
             fleet.until(REST_MAX, compact).await.map_err(|why| format!("{key} is idle and not compacted: {why}"))?;
+            let message = SendUserMessage::new(Content::Text(message.to_owned()), MessageMode::Queue);
+            send(client, server, key, Verb::SendUserMessage, sent, message).await?;
+            fleet.until(REST_MAX, idle).await.map_err(|why| format!("{key} does not rest again: {why}"))?;
         }
         send(client, server, key, Verb::Stop, sent, ControlReason::default()).await?;
         let ended = || async { phase(client, key).await == Some(Phase::Ended) && is_inbox_empty(client, key).await };

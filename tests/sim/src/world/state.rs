@@ -74,7 +74,7 @@ pub(super) struct World {
     pub(super) log: Vec<(Timestamp, Vec<Event>)>,
     /// The slot with which the log begins since it was last compacted, and the snapshot of its commit.
     pub(super) log_start: Option<(u64, Json)>,
-    /// Time without a commit after which the log is compacted.
+    /// Time without an input after which the log is compacted.
     pub(super) compact_after: Duration,
     pub(super) heads: Vec<(Vec<String>, Phase)>,
     pub(super) truth: Session,
