@@ -1,6 +1,7 @@
 //! Long sessions: pages move to the archive, ended sessions leave the log, readers see no difference; and sessions are
 //! exported to another fleet.
 
+mod compaction;
 mod export_import;
 mod fixture;
 

@@ -1,7 +1,5 @@
 //! Pages that leave the log: each becomes one message of the archive, and the log lets go of it when that is proven.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -35,6 +33,10 @@ struct PageMeta {
     page: u64,
     /// `seq` of its first commit's first public event.
     seq: u64,
+    /// The slot of its first commit, where that is not the page's first: of a log that outlived the beginning of the
+    /// page in the archive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -52,7 +54,7 @@ pub enum Staying<'a> {
         /// Slots that leave now, also where their page moved before.
         leaving: &'a [u64],
     },
-    /// The session has ended.
+    /// The log begins anew, or the session has ended.
     Nothing,
 }
 
@@ -63,6 +65,14 @@ enum PageOwner {
     Log,
     /// The session is not in the log: it is imported.
     Import,
+}
+
+/// An archived page as it is stored.
+struct StoredPage {
+    seq: u64,
+    /// The object that holds it, where it is large.
+    object: Option<String>,
+    messages: BTreeMap<u64, Bytes>,
 }
 
 impl Bus {
@@ -132,13 +142,13 @@ impl Bus {
 
     /// Writes a page that was never in this server's log to the archive, of a session that is not in it either. Another
     /// page in its place is of one that had the id before; where the log has such a session it is
-    /// [`ErrorCode::SessionExists`]. `bodies` are commits as they were written, from the page's first slot on.
-    pub async fn put_archived(&self, key: &SessionKey, page: u64, bodies: Vec<Bytes>) -> Result<(), BusError> {
-        let mut offloaded = Vec::with_capacity(bodies.len());
-        for body in bodies {
-            offloaded.push(self.offload_body(Objects::Archive, body).await?);
+    /// [`ErrorCode::SessionExists`]. `bodies` are commits of one page as they were written, from slot `first` on.
+    pub async fn put_archived(&self, key: &SessionKey, first: u64, bodies: Vec<Bytes>) -> Result<(), BusError> {
+        let mut offloaded = BTreeMap::new();
+        for (slot, body) in (first..).zip(bodies) {
+            offloaded.insert(slot, self.offload_body(Objects::Archive, body).await?);
         }
-        self.write_page(key, page, &offloaded, PageOwner::Import).await
+        self.write_page(key, first / SLOTS_PER_PAGE, &offloaded, PageOwner::Import, true).await
     }
 
     /// The messages of an archived page by slot; `None` where there is none.
@@ -148,13 +158,20 @@ impl Bus {
         page: u64,
         read: Read,
     ) -> Result<Option<BTreeMap<u64, Bytes>>, BusError> {
+        Ok(self.stored_page(key, page, read).await?.map(|stored| stored.messages))
+    }
+
+    async fn stored_page(&self, key: &SessionKey, page: u64, read: Read) -> Result<Option<StoredPage>, BusError> {
         let Some(stored) = self.transport().last(Stream::Archive, &subject::archive_page(key, page), read).await?
         else {
             return Ok(None);
         };
+        let object = body::blob(&stored.payload);
         let body = self.open(Objects::Archive, stored.payload).await?;
-        let commits = parse::<Page>(&body)?.commits.into_iter().map(|commit| Bytes::from(commit.get().to_owned()));
-        Ok(Some((page * SLOTS_PER_PAGE..).zip(commits).collect()))
+        let Page { meta, commits } = parse(&body)?;
+        let commits = commits.into_iter().map(|commit| Bytes::from(commit.get().to_owned()));
+        let messages = (meta.first.unwrap_or(page * SLOTS_PER_PAGE)..).zip(commits).collect();
+        Ok(Some(StoredPage { seq: stored.seq, object, messages }))
     }
 
     /// The `seq` with which an archived page begins.
@@ -184,24 +201,25 @@ impl Bus {
             return Ok(());
         }
         // What is no longer in the log was proven to be in the archive before it went.
-        let archived = if (held.len() as u64) < end - first {
-            self.archived(key, page, Read::Leader).await?.unwrap_or_default()
-        } else {
-            BTreeMap::new()
-        };
-        let mut messages = Vec::with_capacity(held.len());
-        for slot in first..end {
+        let is_new = held.len() as u64 == end - first;
+        let archived =
+            if is_new { BTreeMap::new() } else { self.archived(key, page, Read::Leader).await?.unwrap_or_default() };
+        let mut messages = BTreeMap::new();
+        for slot in (first..end).rev() {
             if let Some(stored) = held.get(&slot) {
                 self.copy_blob(&stored.payload).await?;
-                messages.push(stored.payload.clone());
+                messages.insert(slot, stored.payload.clone());
             } else if let Some(body) = archived.get(&slot) {
-                messages.push(body.clone());
+                messages.insert(slot, body.clone());
+            } else if begins_log(&messages)? {
+                // The archive kept what was before for as long as it keeps anything.
+                break;
             } else {
                 let why = format!("slot {slot} of {key} is neither in the log nor in the archive");
                 return Err(BusError::Unavailable(why));
             }
         }
-        self.write_page(key, page, &messages, PageOwner::Log).await?;
+        self.write_page(key, page, &messages, PageOwner::Log, is_new).await?;
         for (_, stored) in held.iter().filter(|(slot, _)| !kept.contains(slot)) {
             self.remove(stored).await?;
         }
@@ -246,43 +264,116 @@ impl Bus {
         }
     }
 
-    /// Writes a page so that it is proven to stand in the archive. Another one in its place is of a session that had
-    /// this id before: the log has the page itself, or has no such session.
+    /// Writes a page so that it is proven to stand in the archive. What stands in its place already is kept if it is of
+    /// the same history: a log that is compacted several times within a page moves the page part by part, and a slow
+    /// replica must not replace a longer page by its shorter one. Anything else there is of a session that had this id
+    /// before: the log has the page itself, or has no such session. `is_new` says that probably nothing stands there.
     async fn write_page(
         &self,
         key: &SessionKey,
         page: u64,
-        messages: &[Bytes],
+        messages: &BTreeMap<u64, Bytes>,
         owner: PageOwner,
+        is_new: bool,
     ) -> Result<(), BusError> {
-        let commits = messages.iter().map(|message| parse::<Json>(message)).collect::<Result<Vec<_>, _>>()?;
-        let head: CommitHead = match messages.first() {
-            Some(message) => parse(message)?,
-            None => return Ok(()),
-        };
-        let meta = PageMeta { v: VERSION, page, seq: head.meta.seq };
-        let body = self.offload_body(Objects::Archive, encode(&Page { meta, commits })?).await?;
         let subject = subject::archive_page(key, page);
-        let expected = AtomicU64::new(0);
         Verified::at(&subject)
-            .write(
-                |_| async {
-                    let expected = expected.load(Ordering::Relaxed);
-                    if expected > 0 && owner == PageOwner::Import && self.head(key, Read::Leader).await?.is_some() {
-                        let message = format!("there is a session {} already", key.session);
-                        return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
-                    }
-                    let headers = vec![(EXPECTED_LAST.to_owned(), expected.to_string())];
-                    let appended = self.transport().append(&subject, false, headers, body.clone()).await?;
-                    Ok(Write::of(appended, |_| ()))
-                },
-                || async {
-                    let found = self.transport().last(Stream::Archive, &subject, Read::Leader).await?;
-                    let (seq, is_ours) = found.map_or((0, false), |found| (found.seq, found.payload == body));
-                    expected.store(seq, Ordering::Relaxed);
-                    Ok(is_ours.then_some(()))
-                },
-            )
+            .repeat(|round| async move {
+                let stored = if round == 1 && is_new { None } else { self.page_in_place(key, page).await? };
+                match stored {
+                    None => self.append_page(key, page, messages, 0).await,
+                    Some(stored) => self.replace_page(key, page, messages, stored, owner).await,
+                }
+            })
             .await
     }
+
+    /// The page that stands in a place of the archive. One that cannot be read has no messages.
+    async fn page_in_place(&self, key: &SessionKey, page: u64) -> Result<Option<StoredPage>, BusError> {
+        match self.stored_page(key, page, Read::Leader).await {
+            Err(BusError::Malformed(why)) => {
+                let subject = subject::archive_page(key, page);
+                let Some(found) = self.transport().last(Stream::Archive, &subject, Read::Leader).await? else {
+                    return Ok(None);
+                };
+                tracing::warn!(session = %key, page, why, "an archived page that cannot be read is replaced");
+                let object = body::blob(&found.payload);
+                Ok(Some(StoredPage { seq: found.seq, object, messages: BTreeMap::new() }))
+            }
+            read => read,
+        }
+    }
+
+    async fn replace_page(
+        &self,
+        key: &SessionKey,
+        page: u64,
+        messages: &BTreeMap<u64, Bytes>,
+        stored: StoredPage,
+        owner: PageOwner,
+    ) -> Result<Write<()>, BusError> {
+        let mut merged = messages.clone();
+        if owner == PageOwner::Log && is_same_history(&stored.messages, messages)? {
+            merged.extend(stored.messages.clone());
+        }
+        if merged == stored.messages {
+            return Ok(Write::Known(()));
+        }
+        if owner == PageOwner::Import && self.head(key, Read::Leader).await?.is_some() {
+            let message = format!("there is a session {} already", key.session);
+            return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
+        }
+        let written = self.append_page(key, page, &merged, stored.seq).await?;
+        if let (Write::Known(()), Some(object)) = (&written, &stored.object) {
+            // A failure leaves it in its store until it expires.
+            if let Err(error) = self.transport().delete_object(Objects::Archive, object).await {
+                tracing::warn!(%error, object, "the body of a page that was replaced stays in its store");
+            }
+        }
+        Ok(written)
+    }
+
+    /// Writes a page over the message with sequence `expected`, 0 for none.
+    async fn append_page(
+        &self,
+        key: &SessionKey,
+        page: u64,
+        messages: &BTreeMap<u64, Bytes>,
+        expected: u64,
+    ) -> Result<Write<()>, BusError> {
+        let Some((first, message)) = messages.first_key_value() else { return Ok(Write::Known(())) };
+        let head: CommitHead = parse(message)?;
+        let commits = messages.values().map(|message| parse::<Json>(message)).collect::<Result<Vec<_>, _>>()?;
+        let first = (*first != page * SLOTS_PER_PAGE).then_some(*first);
+        let meta = PageMeta { v: VERSION, page, seq: head.meta.seq, first };
+        let body = self.offload_body(Objects::Archive, encode(&Page { meta, commits })?).await?;
+        let headers = vec![(EXPECTED_LAST.to_owned(), expected.to_string())];
+        let appended = self.transport().append(&subject::archive_page(key, page), false, headers, body).await?;
+        Ok(Write::of(appended, |_| ()))
+    }
+}
+
+/// Whether the first of these messages is a commit with which a log begins: nothing before it is needed.
+fn begins_log(messages: &BTreeMap<u64, Bytes>) -> Result<bool, BusError> {
+    let Some((slot, message)) = messages.first_key_value() else { return Ok(false) };
+    Ok(parse::<CommitHead>(message)?.meta.first_slot() == *slot)
+}
+
+/// Whether two parts of a page, each without a hole, are parts of one log: they share a commit, or one follows the
+/// other.
+fn is_same_history(one: &BTreeMap<u64, Bytes>, other: &BTreeMap<u64, Bytes>) -> Result<bool, BusError> {
+    let meta = |message: &Bytes| parse::<CommitHead>(message).map(|head| head.meta);
+    for (slot, message) in one {
+        if let Some(same) = other.get(slot) {
+            return Ok(meta(message)?.commit == meta(same)?.commit);
+        }
+    }
+    for (before, after) in [(one, other), (other, one)] {
+        if let (Some((last, message)), Some((first, next))) = (before.last_key_value(), after.first_key_value())
+            && last + 1 == *first
+        {
+            return Ok(meta(next)?.follows(&meta(message)?.commit));
+        }
+    }
+    Ok(false)
 }

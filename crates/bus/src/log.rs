@@ -66,8 +66,8 @@ impl Bus {
         read_head(&stored).map(Some)
     }
 
-    /// What the session's state is folded from: the head's page without a hole, its snapshot first; of an archived
-    /// session the head alone. `None` when the leader knows no such session. It may be stale: then the next commit
+    /// What the session's state is folded from: the head's page without a hole, its snapshot first; of a log that was
+    /// compacted what it has since, and of an archived session the head alone. `None` when the leader knows no such session. It may be stale: then the next commit
     /// loses its slot.
     pub async fn load(&self, key: &SessionKey) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         self.load_from(key, 0).await
@@ -75,26 +75,37 @@ impl Bus {
 
     /// As [`Bus::load`], for a caller that knows that the log has slot `at_least`.
     pub async fn load_from(&self, key: &SessionKey, at_least: u64) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
-        let Some(head) = self.head_from(key, at_least).await? else { return Ok(None) };
-        let commits = self.load_range(key, head.first_slot(), head.slot).await?;
-        self.with_earlier_parts(key, commits).await
+        let Some(read) = self.head_from(key, at_least).await? else { return Ok(None) };
+        self.load_of(key, read).await
     }
 
     /// As [`Bus::load`], up to the head that the leader has now.
     pub async fn load_latest(&self, key: &SessionKey) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
-        let Some(head) = self.tail(key, Read::Leader).await? else { return Ok(None) };
-        let commits = self.load_range(key, head.first_slot(), head.slot).await?;
+        let Some(read) = self.tail(key, Read::Leader).await? else { return Ok(None) };
+        self.load_of(key, read).await
+    }
+
+    /// What the state is folded from, up to a head that was read. A head that stands alone is all of it.
+    async fn load_of(&self, key: &SessionKey, read: HeadRead) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
+        let HeadRead { head, message } = read;
+        let commits = if head.first_slot() == head.slot {
+            let commit: Commit = parse(&self.open_commit(message).await?)?;
+            Some(vec![(head.slot, commit)])
+        } else {
+            self.load_range(key, head.first_slot(), head.slot).await?
+        };
         self.with_earlier_parts(key, commits).await
     }
 
     /// What the state at slot `at` was folded from, or that at the log's end where it is earlier or none is given: its
-    /// page up to that slot. Of an archived session the end is before it was archived. `None` also where the page is
-    /// gone from the archive.
+    /// page up to that slot, or what the log has of it. Of an archived session the end is before it was archived.
+    /// `None` also where the page is gone from the archive.
     pub async fn load_until(&self, key: &SessionKey, at: Option<u64>) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
-        let Some(head) = self.head_from(key, 0).await? else { return Ok(None) };
+        let Some(HeadRead { head, .. }) = self.head_from(key, 0).await? else { return Ok(None) };
         let end = head.end();
         let last = at.map_or(end, |at| at.min(end));
-        let commits = self.page_until(key, last).await?;
+        let log_start = head.meta.log_start.filter(|start| *start <= last);
+        let commits = self.commits(key, page_start(last).max(log_start.unwrap_or(0)), last).await?;
         self.with_earlier_parts(key, commits).await
     }
 
@@ -131,7 +142,7 @@ impl Bus {
     /// Every commit from page `from_page` to the head, wherever it lies, without a hole; empty when there is no such
     /// session. Pages that the archive kept for as long as it keeps anything are left out.
     pub async fn history(&self, key: &SessionKey, from_page: u64) -> Result<Vec<(u64, Commit)>, BusError> {
-        let Some(head) = self.head_from(key, 0).await? else { return Ok(Vec::new()) };
+        let Some(HeadRead { head, .. }) = self.head_from(key, 0).await? else { return Ok(Vec::new()) };
         let mut commits = Vec::new();
         for page in from_page..=head.slot / SLOTS_PER_PAGE {
             let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(head.slot);
@@ -144,7 +155,18 @@ impl Bus {
     /// The commits of one page up to slot `last`, which was written, wherever they lie; `None` when they are gone from the
     /// archive.
     pub async fn page_until(&self, key: &SessionKey, last: u64) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
-        let mut commits = self.load_range(key, page_start(last), last).await?;
+        self.commits(key, page_start(last), last).await
+    }
+
+    /// The commits of one page from slot `first` to slot `last`, which was written, wherever they lie; `None` when they
+    /// are gone from the archive.
+    pub async fn commits(
+        &self,
+        key: &SessionKey,
+        first: u64,
+        last: u64,
+    ) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
+        let mut commits = self.load_range(key, first, last).await?;
         // A page is read whole, also what came since.
         if let Some(commits) = &mut commits {
             commits.retain(|(slot, _)| *slot <= last);
@@ -349,15 +371,15 @@ impl Bus {
         }
     }
 
-    async fn head_from(&self, key: &SessionKey, at_least: u64) -> Result<Option<Head>, BusError> {
+    async fn head_from(&self, key: &SessionKey, at_least: u64) -> Result<Option<HeadRead>, BusError> {
         match self.tail(key, Read::Any).await? {
-            Some(head) if head.slot >= at_least => Ok(Some(head)),
+            Some(read) if read.head.slot >= at_least => Ok(Some(read)),
             Some(_) | None => self.tail(key, Read::Leader).await,
         }
     }
 
     /// As [`Bus::head`], and caches its sequence for the next commit: workers and viewers only read, and need no cache.
-    async fn tail(&self, key: &SessionKey, read: Read) -> Result<Option<Head>, BusError> {
+    async fn tail(&self, key: &SessionKey, read: Read) -> Result<Option<HeadRead>, BusError> {
         let generation = self.transport().generation();
         let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), read).await? else {
             return Ok(None);
@@ -368,7 +390,7 @@ impl Bus {
             Read::Leader => Source::Leader,
         };
         self.note(key, head.slot, stored.seq, &head.meta.commit, generation, source);
-        Ok(Some(head))
+        Ok(Some(HeadRead { head, message: stored.payload }))
     }
 
     /// As [`Bus::bodies`], parsed, with a check that the commits are of one history.
@@ -397,7 +419,8 @@ impl Bus {
 
     /// The messages of a page from slot `first` on, at least to slot `last`. A replica may show holes and an old end:
     /// it is asked again, and then the leader about what is missing. What the leader does not have left the log, and is
-    /// in the archive. `None` when none of it is left.
+    /// in the archive. `None` when none of it is left. A log that was compacted may outlive what the archive has of its
+    /// page: then the answer begins where the log does.
     ///
     /// The archive may hold a page of an earlier session of the same id. So it is asked last, and a message of it
     /// counts only where the commits beside it name it.
@@ -451,16 +474,25 @@ impl Bus {
             }
         }
         found.retain(|slot, _| *slot >= first);
-        let is_gone = !is_in_log && !whole(&found);
+        let is_gone = !is_in_log && !found.contains_key(&last);
         if is_gone || found.range(..=last).next().is_none() {
             return Ok(None);
         }
-        if let Some(slot) = (first..=last).find(|slot| !found.contains_key(slot)) {
-            return Err(BusError::Unavailable(format!("slot {slot} of {key} is gone")));
+        let mut begin = first;
+        if let Some(gone) = (first..=last).rfind(|slot| !found.contains_key(slot)) {
+            begin = gone + 1;
+            let begins_log = match found.get(&begin).filter(|_| begin <= last) {
+                Some(message) => parse::<CommitHead>(message)?.meta.first_slot() == begin,
+                None => false,
+            };
+            if !begins_log {
+                return Err(BusError::Unavailable(format!("slot {gone} of {key} is gone")));
+            }
+            found.retain(|slot, _| *slot >= begin);
         }
         // A newer slot may stand behind a hole of this read; what follows the hole is not part of the answer.
         Ok(Some(
-            found.into_iter().zip(first..).take_while(|((slot, _), n)| slot == n).map(|(entry, _)| entry).collect(),
+            found.into_iter().zip(begin..).take_while(|((slot, _), n)| slot == n).map(|(entry, _)| entry).collect(),
         ))
     }
 
@@ -512,10 +544,16 @@ enum Holder {
     Theirs,
 }
 
+/// The head of a log, with its whole message.
+struct HeadRead {
+    head: Head,
+    message: Bytes,
+}
+
 impl Head {
     /// The first slot of those that the state after it is folded from.
     fn first_slot(&self) -> u64 {
-        if self.meta.is_archived() { self.slot } else { page_start(self.slot).max(self.meta.archived.unwrap_or(0)) }
+        if self.meta.is_archived() { self.slot } else { page_start(self.slot).max(self.meta.first_slot()) }
     }
 
     /// The last slot of what the session itself was.

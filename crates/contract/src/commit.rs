@@ -41,16 +41,25 @@ pub struct CommitMeta {
     /// The turn's trace, 32 hex digits; empty where nothing is traced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
-    /// The slot before which all was in the archive when a commit last began a log of its own: that of a session that
-    /// was archived, or imported. It carries a snapshot.
+    /// The slot before which all was in the archive when the session was archived, or imported. Its commit carries a
+    /// snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<u64>,
+    /// The slot with which the log begins, of a log that was compacted or imported. Its commit carries a snapshot, and
+    /// what is before it is in the archive for as long as that keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_start: Option<u64>,
 }
 
 impl CommitMeta {
     /// Whether the session was archived: each of its commits then stands alone, with a snapshot, and has an end.
     pub fn is_archived(&self) -> bool {
         self.phase == Phase::Ended && self.archived.is_some()
+    }
+
+    /// The slot with which the log begins, as far as this commit knows: nothing before it is needed for the state.
+    pub fn first_slot(&self) -> u64 {
+        self.archived.max(self.log_start).unwrap_or(0)
     }
 
     /// Whether a commit with this head may stand behind the commit `prev`. What an older version wrote names no commit

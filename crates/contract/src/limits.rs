@@ -102,6 +102,11 @@ pub const RETENTION: Duration = Duration::from_hours(30 * 24);
 pub const RETENTION_MARGIN: Duration = Duration::from_hours(24);
 /// Time from a session's end to its leaving the log, where the configuration says nothing else.
 pub const ARCHIVE_AFTER: Duration = Duration::from_hours(1);
+/// Time without an input after which the log of an idle session is compacted to one commit, where the configuration
+/// says nothing else.
+pub const COMPACT_AFTER: Duration = Duration::from_hours(1);
+/// A log with fewer commits is not compacted: it would have as many messages as before, with those of the archive.
+pub const COMPACT_COMMITS_MIN: u64 = 3;
 /// Finished pages that stay in the log of a session that lives, before the one that is written to.
 pub const PAGES_BEHIND_MAX: u64 = 1;
 /// Further model attempts after failures that may pass (rate limited, overloaded, hung, truncated), in a row.

@@ -245,6 +245,7 @@ impl<'a> Builder<'a> {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::LogCompacted(_)
             | Event::Unknown => {}
         }
     }

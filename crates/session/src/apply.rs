@@ -51,12 +51,17 @@ impl State {
                 self.advance_control(handled.control_seq, handled.control_at);
                 match handled.input.kind {
                     InputKind::Timer => self.timer = None,
-                    InputKind::Control(_) => self.touched = at,
+                    InputKind::Control(_) => (self.touched, self.active) = (at, at),
                 }
                 self.record_parent_command(&handled.input, handled.parent_command_number);
             }
             Event::InputIgnored(ignored) => {
                 self.advance_control(ignored.control_seq, ignored.control_at);
+                match ignored.input.kind {
+                    InputKind::Timer => {}
+                    // A late or refused input writes a commit, too.
+                    InputKind::Control(_) => self.active = at,
+                }
                 self.spend(ignored.usage.unwrap_or_default());
                 self.record_parent_command(&ignored.input, ignored.parent_command_number);
                 if let Some(parent) = &ignored.parent {
@@ -91,6 +96,8 @@ impl State {
             }
             Event::SessionEnded(ended) => {
                 self.report = self.reported(at, ended);
+                // It is not archived yet, and its log still begins where it was imported to.
+                self.log_start = self.log_start.or(self.archived.take());
                 self.last_stop = ended.stop_reason;
                 self.life = Lifecycle::Ended;
                 self.turn = None;
@@ -241,6 +248,7 @@ impl State {
             }
             Event::TurnCompleted(completed) => {
                 self.turn = None;
+                self.active = at;
                 self.last_stop = Some(completed.stop_reason);
                 *self.tally.turns.entry(completed.stop_reason.as_str().to_owned()).or_default() += 1;
                 self.tally.iterations += completed.iterations;
@@ -308,8 +316,10 @@ impl State {
                 self.archived = Some(archived.slots);
                 self.drop_tools();
             }
+            Event::LogCompacted(compacted) => self.log_start = Some(compacted.slots),
             Event::SessionImported(imported) => {
                 self.archived = Some(imported.slots);
+                self.log_start = Some(imported.slots);
                 // Those of another control stream say nothing here.
                 (self.control_seq, self.control_at) = (0, None);
                 self.touched = at;

@@ -20,7 +20,7 @@ pub struct Audit {
 pub struct Difference {
     /// Slot of the commit in the log.
     pub slot: u64,
-    /// What differs: `phase`, `open`, `seq`, `control_seq`, `archived`, `snapshot` or `transcript`.
+    /// What differs: `phase`, `open`, `seq`, `control_seq`, `archived`, `log_start`, `snapshot` or `transcript`.
     pub what: &'static str,
 }
 
@@ -56,7 +56,7 @@ impl Audit {
                 }
             } else if meta.fold == FOLD {
                 let archived = meta.is_archived();
-                if commit.events.iter().any(|event| matches!(event, Event::SessionImported(_))) {
+                if commit.events.iter().any(Event::begins_log) {
                     self.session.forget_parts();
                 }
                 let expected = if archived { self.session.tombstone() } else { self.session.snapshot_and_part().0 };
@@ -73,7 +73,10 @@ impl Audit {
         self.compare(slot, "phase", self.session.phase() == meta.phase);
         self.compare(slot, "open", self.session.open_calls() == meta.open);
         self.compare(slot, "control_seq", self.session.control_seq() == meta.control_seq);
-        self.compare(slot, "archived", self.session.archived() == meta.archived);
+        if meta.fold == FOLD {
+            self.compare(slot, "archived", self.session.archived() == meta.archived);
+            self.compare(slot, "log_start", self.session.log_start() == meta.log_start);
+        }
         self.differs.len() == before
     }
 

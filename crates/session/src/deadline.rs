@@ -1,7 +1,9 @@
 //! When the session next wants to be woken: one timer for all its deadlines, set lazily.
 
+use std::time::Duration;
+
 use contract::Timestamp;
-use contract::limits::{IDLE_MAX, TOOL_CALL_GRACE};
+use contract::limits::{COMPACT_COMMITS_MIN, IDLE_MAX, TOOL_CALL_GRACE};
 
 use crate::state::{Activity, CallStage, Lifecycle, State};
 
@@ -39,6 +41,14 @@ impl State {
             Activity::Ready | Activity::Deciding | Activity::Backoff { .. } => {}
         }
         Some(at)
+    }
+
+    /// When the log is compacted, if no input comes before; none where that would save nothing. A turn keeps the log as
+    /// it is: workers and viewers read its commits.
+    pub(crate) fn compaction_due(&self, compact_after: Duration) -> Option<Timestamp> {
+        let commits = self.slots - self.log_start.unwrap_or(0);
+        let is_idle = self.life == Lifecycle::Alive && self.turn.is_none();
+        (is_idle && commits >= COMPACT_COMMITS_MIN).then(|| self.active.max(self.touched).after(compact_after))
     }
 
     /// When the session expires, if no command arrives before.

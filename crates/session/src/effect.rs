@@ -67,6 +67,7 @@ pub(crate) fn of(event: &Event) -> Vec<SessionEffect> {
         }],
         Event::TimerSet(timer) => vec![SessionEffect::SetTimer { number: timer.number, at: timer.at }],
         Event::SessionArchived(archived) => vec![SessionEffect::Archive { below: archived.slots }, SessionEffect::Index],
+        Event::LogCompacted(compacted) => vec![SessionEffect::Archive { below: compacted.slots }],
         Event::SessionStarted(_)
         | Event::SessionEnded(_)
         | Event::SessionImported(_)
@@ -110,9 +111,9 @@ pub(crate) fn of_all(state: &State, events: &[Event]) -> Vec<SessionEffect> {
     if state.report.is_some() && events.iter().any(|event| matches!(event, Event::SessionEnded(_))) {
         effects.push(SessionEffect::ReportToParent);
     }
-    let finished = finished(state);
-    if state.slot().is_multiple_of(SLOTS_PER_PAGE) && !state.is_archived() {
-        effects.extend(finished);
+    let archives = effects.iter().any(|effect| matches!(effect, SessionEffect::Archive { .. }));
+    if state.slot().is_multiple_of(SLOTS_PER_PAGE) && !archives {
+        effects.extend(finished(state));
     }
     // Several settings of one commit: the last one counts.
     let last = effects.iter().rposition(|effect| matches!(effect, SessionEffect::SetTimer { .. }));
@@ -124,10 +125,12 @@ pub(crate) fn of_all(state: &State, events: &[Event]) -> Vec<SessionEffect> {
     effects
 }
 
-/// The pages that a session which goes on has left behind; the last one of them stays for those who are late.
+/// The pages that a session which goes on has left behind, and what is before the slot with which its log begins. The
+/// last page that it left stays for those who are late.
 fn finished(state: &State) -> Option<SessionEffect> {
     let page = state.slot() / SLOTS_PER_PAGE;
     let below = page.saturating_sub(PAGES_BEHIND_MAX) * SLOTS_PER_PAGE;
+    let below = below.max(state.log_start.unwrap_or(0));
     (below > 0).then_some(SessionEffect::Archive { below })
 }
 

@@ -32,6 +32,8 @@ pub struct Input {
     pub tools: Option<Arc<Vec<ToolSpec>>>,
     /// Time from the end of the session until it is archived, if this input ends it.
     pub archive_after: Duration,
+    /// Time without an input after which the log of an idle session is compacted.
+    pub compact_after: Duration,
     /// The payload of the input.
     pub body: Body,
 }

@@ -113,6 +113,9 @@ impl Session {
     /// Folds the events of one commit. The only mutation.
     pub fn fold(&mut self, slot: u64, at: Timestamp, events: &[Event]) {
         self.state.begin_commit(slot, at);
+        if events.iter().any(Event::begins_log) {
+            self.transcript.parts_mut().forget();
+        }
         if slot.is_multiple_of(SLOTS_PER_PAGE) {
             self.transcript.parts_mut().begin_page();
         }
@@ -488,6 +491,16 @@ impl Session {
     /// The slot with which its log began anew: what was before it is in the archive.
     pub fn archived(&self) -> Option<u64> {
         self.state.archived
+    }
+
+    /// The slot with which its log begins, of a log that was compacted or imported.
+    pub fn log_start(&self) -> Option<u64> {
+        self.state.log_start
+    }
+
+    /// Whether its log was compacted, or imported, and has no other commit since.
+    pub fn is_compacted(&self) -> bool {
+        self.state.is_compacted()
     }
 
     /// Whether it was archived: each of its commits then stands alone, and has an end.

@@ -63,6 +63,9 @@ pub(crate) struct State {
     pub(crate) updated: Timestamp,
     /// When anybody last wanted something of it.
     pub(crate) touched: Timestamp,
+    /// When an input other than the timer last came, or a turn ended.
+    #[serde(default)]
+    pub(crate) active: Timestamp,
     pub(crate) spent: Spent,
     pub(crate) last_stop: Option<StopReason>,
     pub(crate) traceparent: Option<String>,
@@ -86,9 +89,12 @@ pub(crate) struct State {
     /// Since when it is paused.
     #[serde(default)]
     pub(crate) paused_at: Option<Timestamp>,
-    /// First slot of the log after the session was archived; earlier slots are in the archive.
+    /// First slot of the log after the session was archived, or imported; earlier slots are in the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) archived: Option<u64>,
+    /// Slot with which the log begins, of a log that was compacted or imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) log_start: Option<u64>,
 }
 
 /// A command of a parent to a child.
@@ -172,6 +178,7 @@ impl State {
             started: Timestamp::default(),
             updated: Timestamp::default(),
             touched: Timestamp::default(),
+            active: Timestamp::default(),
             spent: Spent::default(),
             last_stop: None,
             traceparent: None,
@@ -183,6 +190,7 @@ impl State {
             tally: SessionCounters::default(),
             paused_at: None,
             archived: None,
+            log_start: None,
         }
     }
 
@@ -304,6 +312,11 @@ impl State {
     /// Whether it was archived: what others may still ask of it is all that is left.
     pub(crate) fn is_archived(&self) -> bool {
         self.life == Lifecycle::Ended && self.archived.is_some()
+    }
+
+    /// Whether the log was compacted, or imported, and has no other commit since.
+    pub(crate) fn is_compacted(&self) -> bool {
+        self.log_start.is_some_and(|start| self.slots == start + 1)
     }
 
     /// Drops the state that an archived session needs no more.

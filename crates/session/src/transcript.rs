@@ -184,6 +184,7 @@ impl Transcript {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::LogCompacted(_)
             | Event::Error(_)
             | Event::Unknown => {}
         }

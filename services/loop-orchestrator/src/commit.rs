@@ -29,8 +29,9 @@ struct Body<'a> {
 }
 
 /// Folds the decision into the state and serialises it. The first commit of a page contains a snapshot of the state
-/// before it, and the messages that are in no part of the transcript yet; so has one before which there are as many as
-/// `part_bytes` of them. Each commit of an archived session contains its tombstone, so that a load needs no other commit. The
+/// before it, and the messages that are in no part of the transcript yet, and so does a commit with which a log begins. A
+/// commit before which there are as many as `part_bytes` of these messages has them as the next part. Each commit of an
+/// archived session contains its tombstone, so that a load needs no other commit. The
 /// function consumes the state: if the commit loses its slot, the log must be read again anyway.
 pub(crate) fn prepare(
     mut session: Session,
@@ -40,7 +41,7 @@ pub(crate) fn prepare(
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
     let expires = archives || session.is_archived();
-    let begins = decision.events.iter().any(|event| matches!(event, Event::SessionImported(_)));
+    let begins = decision.events.iter().any(Event::begins_log);
     let (snapshot, transcript) = if expires {
         (Some(session.tombstone()), None)
     } else if begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE) {
@@ -73,6 +74,7 @@ pub(crate) fn prepare(
         time: decision.at,
         trace_id: after.turn_trace().map_or_else(String::new, |turn| turn.trace_id_hex()),
         archived: after.archived(),
+        log_start: after.log_start(),
     };
     let body = serde_json::to_vec(&Body { meta: &meta, snapshot, transcript, events: &decision.events })?.into();
     Ok(Prepared { slot, meta, body, after, expires })

@@ -1,6 +1,8 @@
 //! The `orchestrator` section of the configuration.
 
-use contract::limits::{ARCHIVE_AFTER, TRANSCRIPT_PART_BYTES};
+use std::time::Duration;
+
+use contract::limits::{ARCHIVE_AFTER, COMPACT_AFTER, TRANSCRIPT_PART_BYTES};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -19,6 +21,26 @@ pub struct OrchestratorConfig {
     pub transcript_part_bytes: usize,
     /// Seconds after its end in which a session leaves the log for the archive.
     pub archive_after: u64,
+    /// Seconds without an input after which the log of an idle session is compacted to one commit.
+    pub compact_after: u64,
+}
+
+/// When the log gets rid of commits of a session in which nothing happens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct IdleTimes {
+    /// Time from the end of a session until it is archived.
+    pub(crate) archive_after: Duration,
+    /// Time without an input until the log of an idle session is compacted.
+    pub(crate) compact_after: Duration,
+}
+
+impl IdleTimes {
+    pub(crate) fn of(config: &OrchestratorConfig) -> Self {
+        Self {
+            archive_after: Duration::from_secs(config.archive_after),
+            compact_after: Duration::from_secs(config.compact_after),
+        }
+    }
 }
 
 impl Default for OrchestratorConfig {
@@ -29,6 +51,7 @@ impl Default for OrchestratorConfig {
             cache_bytes: 128 << 20,
             transcript_part_bytes: TRANSCRIPT_PART_BYTES,
             archive_after: ARCHIVE_AFTER.as_secs(),
+            compact_after: COMPACT_AFTER.as_secs(),
         }
     }
 }

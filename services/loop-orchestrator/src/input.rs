@@ -16,8 +16,8 @@ use contract::{CommandId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use session::{Body, ConfigureInput, Input, Recompose, check};
-use std::time::Duration;
 
+use crate::config::IdleTimes;
 use crate::start::{ResolvedStart, StartReads, compose, list_tools};
 
 /// A delivered input, before the prompt and the tools that its decision needs are read.
@@ -199,7 +199,7 @@ impl DeliveredInput {
         bus: &Bus,
         reads: &StartReads,
         session: &session::Session,
-        archive_after: Duration,
+        times: IdleTimes,
     ) -> Result<Input, BusError> {
         let tenant = &self.key.tenant;
         let (body, tools) = match &self.body {
@@ -242,7 +242,8 @@ impl DeliveredInput {
             parent_command_number: self.parent_command_number,
             traceparent: self.is_client().then(|| self.turn_traceparent()),
             tools,
-            archive_after,
+            archive_after: times.archive_after,
+            compact_after: times.compact_after,
             body,
         })
     }

@@ -192,13 +192,14 @@ pub(crate) async fn perform(
 /// next page or its end archives them.
 async fn archive_pages(bus: &Bus, key: &SessionKey, below: u64, session: &Session) -> Result<(), BusError> {
     let kept = session.kept_slots();
-    let staying = if session.is_archived() {
+    let is_required = session.is_archived() || session.is_compacted();
+    let staying = if is_required {
         Staying::Nothing
     } else {
         Staying::Parts { kept: &kept, leaving: session.leaving_slots() }
     };
     let Err(error) = bus.archive(key, below, staying).await else { return Ok(()) };
-    if session.is_archived() && !error.is_final() {
+    if is_required && !error.is_final() {
         return Err(error);
     }
     tracing::warn!(session = %key, below, %error, "a page stays in the log");
@@ -257,6 +258,7 @@ fn count_events(after: &Session, events: &[Event]) {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::LogCompacted(_)
             | Event::Error(_)
             | Event::Unknown => {}
         }

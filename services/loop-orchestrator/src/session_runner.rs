@@ -20,7 +20,7 @@ use telemetry::trace::scope;
 
 use crate::cache::{Cache, Weighted};
 use crate::commit::{Prepared, prepare};
-use crate::config::OrchestratorConfig;
+use crate::config::{IdleTimes, OrchestratorConfig};
 use crate::failure_counts::FailureCounts;
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
@@ -45,7 +45,7 @@ pub(crate) struct SessionRunner {
     pub(crate) cache: Cache<Loaded>,
     pub(crate) failures: FailureCounts,
     pub(crate) start_reads: StartReads,
-    pub(crate) archive_after: Duration,
+    pub(crate) idle_times: IdleTimes,
     part_bytes: usize,
     skew: SkewCheck,
     to_repair: SessionsToRepair,
@@ -126,7 +126,6 @@ impl Weighted for Loaded {
 
 impl SessionRunner {
     pub(crate) fn new(bus: Bus, clock: Arc<dyn Clock>, config: &OrchestratorConfig) -> Self {
-        let archive_after = Duration::from_secs(config.archive_after);
         let connected_since = ConnectedSince::new(bus.transport().generation(), clock.now());
         Self {
             connected_since,
@@ -135,7 +134,7 @@ impl SessionRunner {
             cache: Cache::new(config.cached_sessions, config.cache_bytes),
             failures: FailureCounts::default(),
             start_reads: StartReads::default(),
-            archive_after,
+            idle_times: IdleTimes::of(config),
             part_bytes: config.transcript_part_bytes,
             skew: SkewCheck::default(),
             to_repair: SessionsToRepair::default(),
@@ -208,7 +207,7 @@ impl SessionRunner {
             let position = new.first().and_then(|first| turn_trace::input_position(&session, first));
             let mut resolved = Vec::with_capacity(new.len());
             for input in &new {
-                let resolving = input.resolve(&self.bus, &self.start_reads, &session, self.archive_after);
+                let resolving = input.resolve(&self.bus, &self.start_reads, &session, self.idle_times);
                 resolved.push(scope(position, resolving).await?);
             }
             let decided = self.decide(&session, &resolved);

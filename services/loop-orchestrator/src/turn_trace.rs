@@ -29,6 +29,8 @@ pub(crate) struct EndedTurn {
     pub(crate) facts: TurnFacts,
     /// The state says that the trace is not sampled. False where the state does not know the turn's trace.
     is_left_out: bool,
+    /// The slot with which the log began when the turn ended, or later; 0 if it was never compacted.
+    log_start: u64,
 }
 
 impl EndedTurn {
@@ -46,7 +48,8 @@ impl EndedTurn {
             previous: session.trace_before(number),
         };
         let trace = session.turn_trace().filter(|_| session.turns() == number);
-        Some(Self { number, facts, is_left_out: trace.is_some_and(|trace| !trace.is_sampled) })
+        let log_start = session.log_start().unwrap_or(0);
+        Some(Self { number, facts, log_start, is_left_out: trace.is_some_and(|trace| !trace.is_sampled) })
     }
 }
 
@@ -58,7 +61,7 @@ pub(crate) async fn send_turn(bus: &Bus, ended: &EndedTurn, key: &SessionKey, sl
         return Ok(false);
     }
     let turn = ended.number;
-    let commits = match read_turn(bus, key, turn, slot).await {
+    let commits = match read_turn(bus, key, turn, ended.log_start, slot).await {
         Ok(commits) => commits,
         Err(error) if error.is_final() => {
             tracing::warn!(session = %key, turn, %error, "the spans of a turn are not sent: its log cannot be read");
@@ -74,18 +77,26 @@ pub(crate) async fn send_turn(bus: &Bus, ended: &EndedTurn, key: &SessionKey, sl
     Ok(is_sampled)
 }
 
-/// The commits of a turn, from the one that began it to the one in `slot`, which ended it.
-async fn read_turn(bus: &Bus, key: &SessionKey, turn: u32, slot: u64) -> Result<Vec<(u64, Commit)>, BusError> {
+/// The commits of a turn, from the one that began it to the one in `slot`, which ended it. A log is compacted between
+/// two turns, so it has all of this one from slot `log_start` on.
+async fn read_turn(
+    bus: &Bus,
+    key: &SessionKey,
+    turn: u32,
+    log_start: u64,
+    slot: u64,
+) -> Result<Vec<(u64, Commit)>, BusError> {
     let mut commits = Vec::new();
     let mut last = slot;
     loop {
-        let mut page = bus.page_until(key, last).await?.unwrap_or_default();
+        let first = (last / SLOTS_PER_PAGE * SLOTS_PER_PAGE).max(log_start);
+        let mut page = bus.commits(key, first, last).await?.unwrap_or_default();
         page.append(&mut commits);
         commits = page;
         let begins = |(_, commit): &(u64, Commit)| {
             commit.events.iter().any(|event| matches!(event, Event::TurnStarted(started) if started.turn == turn))
         };
-        let Some(before) = (last / SLOTS_PER_PAGE * SLOTS_PER_PAGE).checked_sub(1) else { return Ok(commits) };
+        let Some(before) = first.checked_sub(1).filter(|_| first > log_start) else { return Ok(commits) };
         if commits.iter().any(begins) {
             return Ok(commits);
         }

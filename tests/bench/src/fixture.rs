@@ -56,12 +56,19 @@ pub(crate) struct FleetShape {
     pub(crate) durability: Durability,
     /// Seconds after which ended sessions leave the log, where not as by default.
     pub(crate) archive_after: Option<u64>,
+    /// Seconds after which the logs of idle sessions are compacted, where not as by default.
+    pub(crate) compact_after: Option<u64>,
 }
 
 impl FleetShape {
     /// One of each service in one process, on one nats-server.
-    pub(crate) const PLAIN: Self =
-        Self { apart: None, telemetry: Telemetry::Unread, durability: Durability::One, archive_after: None };
+    pub(crate) const PLAIN: Self = Self {
+        apart: None,
+        telemetry: Telemetry::Unread,
+        durability: Durability::One,
+        archive_after: None,
+        compact_after: None,
+    };
 }
 
 /// What the fleet sends of traces and metrics.
@@ -156,6 +163,9 @@ impl Fixture {
             let mut command = service(name, &nats, replicas, &dir)?;
             if let Some(seconds) = shape.archive_after {
                 command.env("AILOOP__ORCHESTRATOR__ARCHIVE_AFTER", seconds.to_string());
+            }
+            if let Some(seconds) = shape.compact_after {
+                command.env("AILOOP__ORCHESTRATOR__COMPACT_AFTER", seconds.to_string());
             }
             if let Some(traces) = &traces {
                 command.env("AILOOP__TELEMETRY__OTLP_ENDPOINT", traces);

@@ -153,6 +153,7 @@ impl GatewayBench {
             time: now,
             trace_id: String::new(),
             archived: None,
+            log_start: None,
         };
         let commit = serde_json::to_vec(&Commit { meta, snapshot: None, transcript: None, events: Vec::new() })?;
         self.bus.commit(&key, 0, session, Bytes::from(commit)).await?;

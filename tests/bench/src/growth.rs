@@ -2,36 +2,26 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use bus::Bus;
-use bus::transport::ReadMany;
-use bytes::Bytes;
-use contract::commit::SessionSummary;
-use contract::event::Topic;
-use contract::limits::IDLE_MAX;
-use contract::streams::Stream;
-use contract::subject::{self, SessionKey};
-use contract::{SessionId, TenantId, Timestamp};
+use contract::SessionId;
 use futures::{StreamExt, TryStreamExt};
 use proto::sessions_client::SessionsClient;
-use proto::{SendRequest, StartRequest, WatchRequest};
+use proto::StartRequest;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
-use tonic::transport::Channel;
+use tokio::time::sleep;
 
+use crate::compacted;
 use crate::fixture::{Fixture, FleetShape, Used};
-use crate::load::{self, percentile, sorted_ms};
+use crate::idle::{COPIES, Idle, turns};
+use crate::load::{self, percentile};
 use crate::nats::Traffic;
 use crate::report::{self, Figure};
 use crate::requests;
 
-/// Copies under way at the same time.
-const COPIES: usize = 512;
 /// Sessions at the same time while a step is measured.
 const CONCURRENCY: usize = 16;
-/// Idle sessions that are woken, and how many at the same time.
-const WOKEN: (usize, usize) = (200, 4);
 /// Sessions with long transcripts.
 const LONG: usize = 8;
 /// The turns of each, and their steps: two messages each.
@@ -42,8 +32,8 @@ const LENGTHS: [(&str, [usize; 2]); 3] =
     [("messages_20", [3, 18]), ("messages_500", [236, 258]), ("messages_2000", [989, 1_011])];
 /// How often they are run: a few steps use less CPU than the kernel counts exactly.
 const ROUNDS: usize = 8;
-/// The number of the session that is copied.
-const TEMPLATE: usize = 9_999_999_999;
+/// Seconds without an input after which a log is compacted.
+const COMPACT_AFTER_SECONDS: u64 = 60;
 
 /// Options of the growth measurement.
 #[derive(Debug, Clone, clap::Args)]
@@ -57,16 +47,23 @@ pub(crate) struct GrowthOptions {
     /// Seconds between filling and measuring, in which the server writes down, sweeps up and gives memory back
     #[arg(long, default_value_t = 60)]
     rest: u64,
+    /// Only the idle sessions, and not the transcripts
+    #[arg(long)]
+    only_idle: bool,
 }
 
 /// Measures, prints and writes `growth.json`.
 pub(crate) async fn run(plan: &GrowthOptions) -> anyhow::Result<()> {
     ailoop::install_crypto();
     let mut figures = Vec::new();
-    let fixture = Fixture::start(FleetShape::PLAIN).await?;
+    // Shorter than it takes to copy the sessions, so that each is compacted as soon as its timer is due.
+    let shape = FleetShape { compact_after: Some(COMPACT_AFTER_SECONDS), ..FleetShape::PLAIN };
+    let fixture = Fixture::start(shape).await?;
     let result = async {
-        report::note("transcripts");
-        figures.extend(transcripts(&fixture).await?);
+        if !plan.only_idle {
+            report::note("transcripts");
+            figures.extend(transcripts(&fixture).await?);
+        }
         figures.extend(sessions(&fixture, plan).await?);
         anyhow::Ok(())
     };
@@ -83,6 +80,7 @@ async fn sessions(fixture: &Fixture, plan: &GrowthOptions) -> anyhow::Result<Vec
     let mut client = SessionsClient::connect(fixture.edges[0].clone()).await?;
     let idle = Idle::of(&bus, &mut client).await?;
     let (mut figures, mut there) = (Vec::new(), 0);
+    let contents = fixture.nats.contents().await?;
     let empty = fixture.used()?.nats.rss_mb;
     for &count in &plan.sessions {
         report::note(&format!("{count} idle sessions"));
@@ -110,126 +108,16 @@ async fn sessions(fixture: &Fixture, plan: &GrowthOptions) -> anyhow::Result<Vec
         figures.push(Figure::new(name("rss_mb"), services, "MiB"));
         figures.push(Figure::new(name("nats_rss_mb_at_rest"), at_rest, "MiB"));
         figures.push(Figure::new(name("nats_rss_mb"), after.nats.rss_mb, "MiB"));
-        let woken = Idle::wake(&client, count).await?;
+        let woken = Idle::wake(&client, count, 0).await?;
         figures.push(Figure::new(name("wake_ms_p50"), percentile(&woken, 50), "ms"));
         figures.push(Figure::new(name("wake_ms_p99"), percentile(&woken, 99), "ms"));
     }
+    let rest = Duration::from_secs(plan.rest);
+    figures.extend(compacted::measure(fixture, &bus, &client, &idle, there, contents, rest).await?);
     figures.push(Figure::new("loop.growth.nats_rss_mb_before".to_owned(), empty, "MiB"));
     figures.push(Figure::new("loop.growth.slots_per_idle_session".to_owned(), idle.slots(), "1"));
     bus.close().await;
     Ok(figures)
-}
-
-/// A session that had a turn and waits for the next one, to be copied.
-struct Idle {
-    id: SessionId,
-    log: Vec<(u64, Bytes)>,
-    summary: SessionSummary,
-}
-
-impl Idle {
-    async fn of(bus: &Bus, client: &mut SessionsClient<Channel>) -> anyhow::Result<Self> {
-        let id = copied(TEMPLATE);
-        let start = StartRequest {
-            session_id: id.to_string(),
-            prompt: "Count the words of each part.".to_owned(),
-            interactive: true,
-            ..StartRequest::default()
-        };
-        client.start(start).await?;
-        turns(client, &id, 1, "", &watch::channel(0).0).await?;
-        let key = key(&id);
-        // The end of the turn is published after its commit; the line of the index follows.
-        sleep(Duration::from_secs(1)).await;
-        let ReadMany::Messages(found) = bus.transport().last_many(Stream::Log, &[subject::log_session(&key)]).await?
-        else {
-            anyhow::bail!("a log of one turn is too long");
-        };
-        let slot = |stored: &bus::Stored| Some(subject::parse_log(&stored.subject)?.slot);
-        let log = found.into_iter().filter_map(|stored| Some((slot(&stored)?, stored.payload))).collect();
-        let summary = bus.summary(&key).await?.context("it is not in the index")?;
-        Ok(Self { id, log, summary })
-    }
-
-    #[allow(clippy::cast_precision_loss, reason = "a handful")]
-    fn slots(&self) -> f64 {
-        self.log.len() as f64
-    }
-
-    /// Copies the session: its log, its timer, its line of the index.
-    async fn copy(&self, bus: &Bus, n: usize) -> anyhow::Result<()> {
-        let id = copied(n);
-        let key = key(&id);
-        for (slot, body) in &self.log {
-            let text = String::from_utf8_lossy(body).replace(self.id.as_str(), id.as_str());
-            let commit: contract::commit::CommitHead = serde_json::from_str(&text)?;
-            let body = Bytes::from(text);
-            let committed = bus.commit(&key, *slot, &commit.meta.commit, body).await?;
-            ensure!(committed == bus::Committed::Ours, "there is a session {id} already");
-        }
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
-        let due = Timestamp::from_millis(u64::try_from(now.as_millis())?).after(IDLE_MAX);
-        bus.set_timer(&key, 1, due).await?;
-        bus.put_summary(&SessionSummary { session_id: id, ..self.summary.clone() }).await?;
-        Ok(())
-    }
-
-    /// Wakes some of `count` copies for a turn; milliseconds until the log has the message, sorted.
-    async fn wake(client: &SessionsClient<Channel>, count: usize) -> anyhow::Result<Vec<f64>> {
-        let (woken, at_once) = WOKEN;
-        let every = (count / woken).max(1);
-        let took = futures::stream::iter((0..count).step_by(every).take(woken)).map(|n| {
-            let (mut client, session_id) = (client.clone(), copied(n).to_string());
-            async move {
-                let began = Instant::now();
-                client
-                    .send(SendRequest { session_id, text: "Once more.".to_owned(), ..SendRequest::default() })
-                    .await?;
-                anyhow::Ok(began.elapsed())
-            }
-        });
-        let took: Vec<Duration> = took.buffer_unordered(at_once).try_collect().await?;
-        Ok(sorted_ms(took.into_iter()))
-    }
-}
-
-fn key(id: &SessionId) -> SessionKey {
-    SessionKey { tenant: TenantId::default(), session: id.clone() }
-}
-
-/// The id of a copy; all are as long, so that one can stand in the place of another.
-#[allow(clippy::expect_used, reason = "digits and letters")]
-fn copied(n: usize) -> SessionId {
-    SessionId::new(&format!("idle{n:028}")).expect("a valid id")
-}
-
-/// Watches a session from its beginning until so many of its turns are over, and begins each next one with `text`; tells
-/// how many steps there were so far.
-async fn turns(
-    client: &mut SessionsClient<Channel>,
-    id: &SessionId,
-    turns: usize,
-    text: &str,
-    steps_done: &watch::Sender<usize>,
-) -> anyhow::Result<()> {
-    let (mut steps, mut over) = (0, 0);
-    let watch = WatchRequest { session_id: id.to_string(), from_seq: 1, no_chunks: true };
-    let mut events = client.watch(watch).await?.into_inner();
-    while let Some(event) = events.message().await? {
-        if event.topic == Topic::ToolCallResult.as_str() {
-            steps += 1;
-            steps_done.send_if_modified(|known| std::mem::replace(known, steps.max(*known)) < steps);
-        }
-        if event.topic == Topic::TurnCompleted.as_str() {
-            over += 1;
-            if over == turns {
-                return Ok(());
-            }
-            let (session_id, text) = (id.to_string(), text.to_owned());
-            client.send(SendRequest { session_id, text, ..SendRequest::default() }).await?;
-        }
-    }
-    anyhow::bail!("session {id} ended before its turn")
 }
 
 /// What was used, and what went to the server, when so many steps were done.

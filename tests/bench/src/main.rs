@@ -4,12 +4,14 @@
 
 mod anatomy;
 mod collector;
+mod compacted;
 mod edge;
 mod figure;
 mod fixture;
 mod floor;
 mod gateway;
 mod growth;
+mod idle;
 mod level;
 mod load;
 mod memory;

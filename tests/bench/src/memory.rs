@@ -88,6 +88,7 @@ fn commits(bytes: usize) -> anyhow::Result<Vec<String>> {
         time: NOW,
         trace_id: String::new(),
         archived: None,
+        log_start: None,
     };
     let body = |events| serde_json::to_string(&Commit { meta: meta.clone(), snapshot: None, transcript: None, events });
     Ok(all.into_iter().map(body).collect::<Result<_, _>>()?)

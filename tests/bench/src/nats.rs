@@ -62,6 +62,12 @@ pub(crate) struct Traffic {
     pub(crate) in_bytes: u64,
 }
 
+/// What all streams hold.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub(crate) struct Contents {
+    pub(crate) messages: u64,
+}
+
 #[derive(Deserialize)]
 struct Ports {
     nats: Vec<String>,
@@ -119,6 +125,12 @@ impl NatsNodes {
         }
         Ok(all)
     }
+
+    /// What the streams of the first node hold.
+    pub(crate) async fn contents(&self) -> anyhow::Result<Contents> {
+        let node = self.nodes.first().context("there is no node")?;
+        Ok(serde_json::from_str(&node.monitored("/jsz").await?)?)
+    }
 }
 
 impl Node {
@@ -143,12 +155,17 @@ impl Node {
     }
 
     async fn traffic(&self) -> anyhow::Result<Traffic> {
+        Ok(serde_json::from_str(&self.monitored("/varz").await?)?)
+    }
+
+    /// A page of its monitoring.
+    async fn monitored(&self, page: &'static str) -> anyhow::Result<String> {
         let mut stream = TcpStream::connect(&self.monitor).await?;
-        stream.write_all(b"GET /varz HTTP/1.0\r\n\r\n").await?;
+        stream.write_all(format!("GET {page} HTTP/1.0\r\n\r\n").as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
-        let (_, body) = answer.split_once("\r\n\r\n").context("/varz")?;
-        Ok(serde_json::from_str(body)?)
+        let (_, body) = answer.split_once("\r\n\r\n").context(page)?;
+        Ok(body.to_owned())
     }
 }
 

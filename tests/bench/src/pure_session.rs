@@ -7,7 +7,7 @@ use contract::command::{Start, Verb};
 use contract::compose::Composed;
 use contract::event::{Event, InputKind, InputRef};
 use contract::ids::CallId;
-use contract::limits::ARCHIVE_AFTER;
+use contract::limits::{ARCHIVE_AFTER, COMPACT_AFTER};
 use contract::model::{Content, FinishReason, ModelFinished, ResultMeta, ToolCall, Usage};
 use contract::settings::{AgentSettings, ContinuationSettings, Limits, ModelSettings, ToolFilter};
 use contract::subject::SessionKey;
@@ -79,6 +79,7 @@ impl PureSession {
             traceparent: None,
             tools: Some(self.tools.clone()),
             archive_after: ARCHIVE_AFTER,
+            compact_after: COMPACT_AFTER,
             body,
         })
     }

@@ -2,7 +2,9 @@
 
 use contract::client_tool::Performer;
 use contract::event::{ClientCallOpened, Event, ToolCallIdentified, ToolCallOpened, ToolCallResult};
+use contract::Json;
 use contract::tool::Outcome;
+use session::Session;
 
 /// A plausible bug of the loop or its shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +65,10 @@ pub enum PlantedBug {
     ForgetClientDeadline,
     /// A result is recorded as that of a client although no client gave it.
     InventClientAnswer,
+    /// The log is compacted without the ids of the inputs that were handled.
+    CompactHandledInputs,
+    /// The log is compacted without the transcript.
+    CompactTranscript,
 }
 
 impl PlantedBug {
@@ -95,6 +101,8 @@ impl PlantedBug {
         Self::AskExecutorsForClient,
         Self::ForgetClientDeadline,
         Self::InventClientAnswer,
+        Self::CompactHandledInputs,
+        Self::CompactTranscript,
     ];
 
     /// Changes the events of a decision, for bugs of the decision itself.
@@ -207,8 +215,24 @@ impl PlantedBug {
             | Self::TrustStaleRead
             | Self::BelieveDuplicateAck
             | Self::ForgetEffects
+            | Self::CompactHandledInputs
+            | Self::CompactTranscript
             | Self::DecideTwice => {}
         }
+    }
+
+    /// Changes the snapshot with which a compacted log begins, for bugs of the compaction.
+    pub fn change_snapshot(self, snapshot: &Json) -> Json {
+        let forgotten = match self {
+            Self::CompactHandledInputs => "handled",
+            Self::CompactTranscript => "transcript",
+            _ => return snapshot.clone(),
+        };
+        let empty = Session::new(crate::world::key());
+        let empty: serde_json::Value = serde_json::from_str(empty.snapshot().get()).unwrap_or_default();
+        let mut changed: serde_json::Value = serde_json::from_str(snapshot.get()).unwrap_or_default();
+        changed[forgotten] = empty[forgotten].clone();
+        Json::of(&changed)
     }
 }
 

@@ -10,4 +10,5 @@ mod user;
 mod workers;
 
 pub use run::simulate;
+pub(crate) use state::key;
 pub use stats::{RareEvents, RunStats};

@@ -30,6 +30,8 @@ pub async fn export(bus: &Bus, key: &SessionKey, now: Timestamp, out: &mut impl 
             return Err(CommandFailure::new(ErrorCode::Resync, format!("page {page} of {} is gone", key.session)));
         };
         if written == 0 {
+            // A log that was compacted may have outlived the beginning of its page in the archive.
+            let first = bodies.first().map_or(first, |(slot, _)| *slot);
             let SessionKey { tenant, session: session_id } = key.clone();
             let format = FORMAT.to_owned();
             let header = FileHeader { format, version: VERSION, tenant, session_id, first, last, exported: now };

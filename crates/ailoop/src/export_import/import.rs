@@ -50,12 +50,13 @@ async fn write_pages(
     file.seek(SeekFrom::Start(0)).map_err(|error| invalid_line(0, error))?;
     let mut lines = LineReader { file, number: 0 };
     lines.read_line()?;
-    let mut page = Vec::new();
+    let (mut first, mut page) = (header.first, Vec::new());
     for slot in header.first..=header.last {
         let line: CommitLine = lines.parse_line("a commit")?;
         page.push(Bytes::from(line.commit.get().to_owned()));
         if slot == header.last || (slot + 1).is_multiple_of(SLOTS_PER_PAGE) {
-            bus.put_archived(key, slot / SLOTS_PER_PAGE, std::mem::take(&mut page)).await?;
+            bus.put_archived(key, first, std::mem::take(&mut page)).await?;
+            first = slot + 1;
         }
     }
     Ok(())
@@ -70,7 +71,7 @@ fn check_file(file: &mut impl BufRead) -> Result<(FileHeader, Audit, String), Co
         let message = format!("{:?} of version {} cannot be read by this version", header.format, header.version);
         return Err(invalid_line(1, message));
     }
-    if !header.first.is_multiple_of(SLOTS_PER_PAGE) || header.first > header.last {
+    if header.first > header.last {
         return Err(invalid_line(1, "the range of slots is invalid"));
     }
     let key = SessionKey { tenant: header.tenant.clone(), session: header.session_id.clone() };
@@ -89,7 +90,7 @@ fn check_file(file: &mut impl BufRead) -> Result<(FileHeader, Audit, String), Co
             return Err(invalid_line(lines.number, "a newer version wrote it: import it there"));
         }
         if slot > 0 && slot == header.first && commit.snapshot.is_none() {
-            return Err(invalid_line(lines.number, "a page begins without its snapshot"));
+            return Err(invalid_line(lines.number, "the first commit has no snapshot, and is not the session's first"));
         }
         if !audit.next(slot, &commit) {
             let what: Vec<&str> = audit.differs.iter().map(|difference| difference.what).collect();

@@ -4,6 +4,7 @@
 
 mod archive;
 mod body;
+mod compaction;
 mod mail;
 mod memory;
 mod postpone;

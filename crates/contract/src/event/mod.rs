@@ -27,8 +27,8 @@ pub use model::{
     SummaryOpened,
 };
 pub use session::{
-    ChildCommanded, Configured, EndReason, Requests, SessionArchived, SessionEnded, SessionImported, SessionStarted,
-    SystemPrompt,
+    ChildCommanded, Configured, EndReason, LogCompacted, Requests, SessionArchived, SessionEnded, SessionImported,
+    SessionStarted, SystemPrompt,
 };
 pub use tool::{
     Child, ClientCallOpened, ToolCallExtended, ToolCallIdentified, ToolCallOpened, ToolCallProgress, ToolCallResult,
@@ -224,11 +224,18 @@ events! {
     SessionArchived(SessionArchived) = "session_archived";
     /// The session came here from a file; all that was before is in the archive.
     SessionImported(SessionImported) = "session_imported";
+    /// The session was idle for a while: its log begins with this commit, and all that was before is in the archive.
+    LogCompacted(LogCompacted) = "log_compacted";
     /// An error that people should see.
     Error(ErrorEvent) = "error", public as Error;
 }
 
 impl Event {
+    /// Whether a log begins with the commit of this event, with a snapshot that needs no commit before it.
+    pub fn begins_log(&self) -> bool {
+        matches!(self, Self::SessionImported(_) | Self::LogCompacted(_))
+    }
+
     /// The input that this event closes: it was handled, or ignored.
     pub fn closed_input(&self) -> Option<&InputRef> {
         let (Self::InputHandled(InputHandled { input, .. }) | Self::InputIgnored(InputIgnored { input, .. })) = self

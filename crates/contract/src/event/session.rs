@@ -19,6 +19,13 @@ pub struct SessionArchived {
     pub slots: u64,
 }
 
+/// The log was compacted: the commit carries a snapshot, and the log needs nothing from before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogCompacted {
+    /// The slots before this one move to the archive.
+    pub slots: u64,
+}
+
 /// The session came from a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionImported {

@@ -1,7 +1,7 @@
 //! The session's timer: what is due is done, in the order of its weight.
 
 use contract::command::AnswerDecision;
-use contract::event::{EndReason, Event, SessionArchived, Spent, StopReason};
+use contract::event::{EndReason, Event, LogCompacted, SessionArchived, Spent, StopReason};
 use contract::limits::TOOL_CALL_GRACE;
 use contract::settings::OnExpiry;
 use contract::tool::{EffectClass, Outcome};
@@ -10,7 +10,7 @@ use contract::{ErrorCode, Timestamp};
 use super::ask;
 use super::builder::{DecisionBuilder, Rejection};
 use super::turn::UNKNOWN;
-use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
+use crate::state::{Activity, CallStage, Lifecycle, State, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {
     pub(super) fn timer(&mut self) -> Result<(), Rejection> {
@@ -34,6 +34,8 @@ impl DecisionBuilder<'_> {
         let Some(turn) = self.state.turn.clone() else {
             if self.state.idle_end() <= now {
                 self.end_session(EndReason::Expired, None);
+            } else {
+                self.compact_log();
             }
             return;
         };
@@ -82,6 +84,17 @@ impl DecisionBuilder<'_> {
             | Activity::Summarising { .. }
             | Activity::Judging { .. }
             | Activity::AwaitingUser { .. } => {}
+        }
+    }
+
+    /// Begins the log anew if nobody wanted anything for a while. The state says the same after it: an input that
+    /// comes later finds everything in the snapshot of this commit.
+    fn compact_log(&mut self) {
+        // Before this commit: it has counted itself already.
+        let before = State { slots: self.state.slot(), ..self.state.clone() };
+        let due = before.compaction_due(self.input.compact_after);
+        if due.is_some_and(|due| due <= self.at) {
+            self.emit(Event::LogCompacted(LogCompacted { slots: self.state.slot() }));
         }
     }
 

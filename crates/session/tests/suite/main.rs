@@ -16,6 +16,7 @@ mod cancel_turn;
 mod children;
 mod client_tools;
 mod commands;
+mod compaction;
 mod configure;
 mod context;
 mod corpus;

@@ -43,6 +43,8 @@ pub(crate) struct Talk {
     /// Tools of the tenant besides those that every test has.
     pub(crate) more_tools: Vec<ToolSpec>,
     waits: usize,
+    /// Time without an input after which the log is compacted.
+    pub(crate) compact_after: Duration,
     /// Who sends the next command.
     pub(crate) by: Option<String>,
     /// When the edge took the next command in.
@@ -93,6 +95,7 @@ impl Talk {
             replay: None,
             more_tools: Vec::new(),
             waits: 0,
+            compact_after: contract::limits::COMPACT_AFTER,
             by: None,
             sent: None,
             log: Vec::new(),
@@ -183,6 +186,7 @@ impl Talk {
                     .collect(),
             )),
             archive_after: contract::limits::ARCHIVE_AFTER,
+            compact_after: self.compact_after,
             body,
         };
         let is_handled = self.session.has_handled(&input.reference, input.control_seq, input.control_at);
@@ -203,7 +207,12 @@ impl Talk {
         let remains = self.session.tombstone();
         let slot = self.session.next_slot();
         // More often than a page begins: every slot is a place to begin from. What is archived stands alone.
+        let begins = decision.events.iter().any(Event::begins_log);
+        if begins {
+            self.session.forget_parts();
+        }
         let (before, part) = match slot % 3 {
+            _ if begins => Some(self.session.snapshot_and_part()).unzip(),
             0 => Some(self.session.snapshot_and_part()).unzip(),
             1 => (None, Some(self.session.next_part())),
             _ => (None, None),
@@ -230,6 +239,7 @@ impl Talk {
             time: decision.at,
             trace_id: String::new(),
             archived: self.session.archived(),
+            log_start: self.session.log_start(),
         };
         let snapshot = if meta.is_archived() { Some(remains) } else { before };
         self.log.push((slot, Commit { meta, snapshot, transcript: part, events: decision.events.clone() }));

@@ -12,6 +12,8 @@ use super::viewer_event::{self, ViewerEvent};
 #[derive(Debug, Clone, Default)]
 pub(super) struct LogRange {
     pub(crate) events: Vec<Arc<ViewerEvent>>,
+    /// The `seq` with which the range begins; 0 if it is empty.
+    pub(crate) first_seq: u64,
     /// The last slot; `None` if the range is empty.
     pub(crate) last_slot: Option<u64>,
     /// The session's last `seq` after the range.
@@ -27,6 +29,7 @@ impl LogRange {
         let last = commits.last();
         Self {
             events,
+            first_seq: commits.first().map_or(0, |(_, commit)| commit.meta.seq),
             last_slot: last.map(|(slot, _)| *slot),
             last_seq: last.map_or(0, |(_, commit)| commit.last_seq()),
             phase: last.map(|(_, commit)| commit.meta.phase),

@@ -261,7 +261,13 @@ impl Viewer {
                 return Ok(false);
             }
         }
-        merged.map(|()| true).map_err(|gap| self.resync_error(gap))
+        merged.map_err(|gap| self.resync_error(gap))?;
+        // A log may go on without what the archive had of its beginning, and have no event since.
+        let wanted = self.merger.next_seq();
+        if wanted < range.first_seq {
+            return Err(self.resync_error(LogGap { wanted, found: range.first_seq }));
+        }
+        Ok(true)
     }
 
     fn resync_error(&self, gap: LogGap) -> ApiError {

@@ -8,6 +8,7 @@
 )]
 
 mod clocks;
+mod compaction;
 mod newer_version;
 mod restored_streams;
 mod sizes;

@@ -46,6 +46,7 @@ fn committed(layers: Layers<'_>) -> ContinuationSettings {
         traceparent: None,
         tools: None,
         archive_after: contract::limits::ARCHIVE_AFTER,
+        compact_after: contract::limits::COMPACT_AFTER,
         body: Body::Start(Box::new(StartInput { start, history: Vec::new(), composed: Ok(composed) })),
     };
     let session = Session::new(SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() });

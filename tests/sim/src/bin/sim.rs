@@ -117,11 +117,12 @@ fn fleets(args: &Args) -> bool {
     }
     let total = |value: fn(&shell::FleetStats) -> u64| runs.passed.iter().map(value).sum::<u64>();
     println!(
-        "ring 3: {} runs of a fleet, {} commits, {} tool calls, {} children, {} faults, {} replicas died, {:.1} s",
+        "ring 3: {} runs of a fleet, {} commits, {} tool calls, {} children, {} compactions, {} faults, {} replicas died, {:.1} s",
         runs.passed.len(),
         total(|f| f.commits),
         total(|f| f.tools),
         total(|f| f.children),
+        total(|f| f.compactions),
         total(|f| f.faults),
         total(|f| f.deaths),
         began.elapsed().as_secs_f64()

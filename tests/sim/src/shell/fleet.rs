@@ -12,7 +12,7 @@ use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
 use contract::{AgentId, ErrorCode, Timestamp};
 use futures::FutureExt;
-use loop_orchestrator::Orchestrator;
+use loop_orchestrator::{Orchestrator, OrchestratorConfig};
 use model_gateway::{Gateway, Providers};
 use service::clock::Clock;
 use tokio::time::Instant;
@@ -64,6 +64,7 @@ struct Replica {
 pub(super) struct SimulatedFleet {
     server: MemoryServer,
     mistake: PlantedMistake,
+    compact_after: u64,
     replicas: Vec<Replica>,
     started: u64,
     composer: Option<RpcServer>,
@@ -72,8 +73,14 @@ pub(super) struct SimulatedFleet {
 }
 
 impl SimulatedFleet {
-    pub(super) async fn start(server: MemoryServer, mistake: PlantedMistake) -> anyhow::Result<Self> {
-        let mut fleet = Self { server, mistake, replicas: Vec::new(), started: 0, composer: None, outage: None };
+    /// Starts the services; logs of sessions are compacted after `compact_after` seconds without a commit.
+    pub(super) async fn start(
+        server: MemoryServer,
+        mistake: PlantedMistake,
+        compact_after: u64,
+    ) -> anyhow::Result<Self> {
+        let mut fleet =
+            Self { server, mistake, compact_after, replicas: Vec::new(), started: 0, composer: None, outage: None };
         fleet.set_composer(true).await?;
         for kind in KINDS {
             fleet.add(kind).await?;
@@ -110,8 +117,10 @@ impl SimulatedFleet {
         let clock = Arc::new(VirtualClock(self.server.clone()));
         let service = match kind {
             ServiceKind::Orchestrator => {
+                let compact_after = self.compact_after;
                 // Parts of a few messages, as long transcripts have them.
-                let config = loop_orchestrator::OrchestratorConfig { transcript_part_bytes: 200, ..Default::default() };
+                let config =
+                    OrchestratorConfig { compact_after, transcript_part_bytes: 200, ..OrchestratorConfig::default() };
                 Service::Orchestrator(Orchestrator::with_clock(config, bus, clock).await?)
             }
             ServiceKind::Gateway => {

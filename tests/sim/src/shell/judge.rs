@@ -1,11 +1,15 @@
 //! Checks the logs of a run that has ended.
 
-use bus::Bus;
+use bus::transport::ReadMany;
+use bus::{Bus, Read};
 use contract::CallId;
 use contract::command::Verb;
+use contract::commit::Phase;
 use contract::event::{Child, Event, InputKind, InputRef, StopReason};
+use contract::limits::COMPACT_COMMITS_MIN;
 use contract::model::FailureKind;
-use contract::subject::SessionKey;
+use contract::streams::Stream;
+use contract::subject::{self, SessionKey};
 use contract::tool::Outcome;
 use session::Session;
 
@@ -61,6 +65,23 @@ fn check_read(state: &Session, events: &[Event]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// How often the log of a session was compacted.
+pub(super) async fn compactions(client: &Bus, key: &SessionKey) -> Result<u64, String> {
+    let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
+    let events = commits.iter().flat_map(|(_, commit)| &commit.events);
+    Ok(events.filter(|event| matches!(event, Event::LogCompacted(_))).count() as u64)
+}
+
+/// Whether the log of an idle session has only the messages that an idle session needs: one since it was compacted, or
+/// as few as no compaction would save.
+pub(super) async fn is_compact(client: &Bus, key: &SessionKey) -> bool {
+    let Ok(Some(head)) = client.head(key, Read::Leader).await else { return false };
+    let found = client.transport().last_many(Stream::Log, &[subject::log_session(key)]).await;
+    let Ok(ReadMany::Messages(messages)) = found else { return false };
+    let most = if head.meta.log_start == Some(head.slot) { 1 } else { COMPACT_COMMITS_MIN - 1 };
+    head.meta.phase == Phase::Ended || messages.len() as u64 <= most
 }
 
 /// The child sessions of a session.
@@ -146,6 +167,7 @@ fn follows_failure(event: &Event) -> bool {
         | Event::TimerSet(_)
         | Event::SessionArchived(_)
         | Event::SessionImported(_)
+        | Event::LogCompacted(_)
         | Event::Error(_)
         | Event::Unknown => false,
     }

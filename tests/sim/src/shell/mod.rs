@@ -29,6 +29,9 @@ use crate::shell::tool_recorder::ToolRecorder;
 const EPOCH: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 /// Virtual time within which a session must become idle, and end, after the last fault.
 const REST_MAX: Duration = Duration::from_mins(30);
+/// Seconds without a commit after which logs are compacted, by seed: at once, between two commands, or later than a run
+/// takes.
+const COMPACT_AFTER_SECONDS: [u64; 4] = [0, 1, 3, 86_400];
 
 /// Statistics of one run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -43,29 +46,37 @@ pub struct FleetStats {
     pub tools: u64,
     /// Number of child sessions.
     pub children: u64,
+    /// Logs of idle sessions that were compacted.
+    pub compactions: u64,
 }
 
 /// Simulates a small fleet; the error names the broken rule.
 pub fn simulate(seed: u64, mistake: PlantedMistake) -> Result<FleetStats, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
-    runtime.block_on(run(seed, mistake)).map_err(|why| format!("seed {seed}, mistake {mistake:?}: {why}"))
+    let compact_after = COMPACT_AFTER_SECONDS[usize::try_from(seed % 4).unwrap_or(0)];
+    runtime.block_on(run(seed, mistake, compact_after)).map_err(|why| format!("seed {seed}, mistake {mistake:?}: {why}"))
 }
 
-async fn run(seed: u64, mistake: PlantedMistake) -> Result<FleetStats, String> {
+async fn run(seed: u64, mistake: PlantedMistake, compact_after: u64) -> Result<FleetStats, String> {
     let mut rng = Rng::new(seed ^ 0x5EED);
     let injector = Arc::new(FaultInjector::new(rng.number()));
     tokio::select! {
-        result = run_with(rng, injector.clone(), mistake) => result,
+        result = run_with(rng, injector.clone(), mistake, compact_after) => result,
         last = injector.until_endless() => Err(format!("an endless loop without time passing: {last}")),
     }
 }
 
-async fn run_with(mut rng: Rng, injector: Arc<FaultInjector>, mistake: PlantedMistake) -> Result<FleetStats, String> {
+async fn run_with(
+    mut rng: Rng,
+    injector: Arc<FaultInjector>,
+    mistake: PlantedMistake,
+    compact_after: u64,
+) -> Result<FleetStats, String> {
     let server = MemoryServer::simulated(EPOCH, injector.clone());
     let client = server.client("client").0;
     let recorder = tool_recorder::serve(&server, rng.number()).await.map_err(|error| error.to_string())?;
-    let mut fleet = SimulatedFleet::start(server.clone(), mistake).await.map_err(|error| error.to_string())?;
+    let mut fleet = SimulatedFleet::start(server.clone(), mistake, compact_after).await.map_err(|error| error.to_string())?;
     // The first turn needs all tools in the catalogue.
     fleet
         .until(Duration::from_mins(1), || async {
@@ -133,12 +144,14 @@ async fn run_with(mut rng: Rng, injector: Arc<FaultInjector>, mistake: PlantedMi
         recorder.set_paused(key, false);
         send(&client, &server, key, Verb::Resume, &mut sent, ControlReason::default()).await?;
     }
-    end_sessions(&client, &server, &mut fleet, &sessions, &mut sent).await?;
+    let idle_max = Duration::from_secs(compact_after);
+    end_sessions(&client, &server, &mut fleet, &sessions, &mut sent, idle_max).await?;
 
     let (faults, deaths, tools) = (injector.count(), fleet.deaths(), recorder.check()?);
-    let mut figures = FleetStats { commits: 0, faults, deaths, tools, children: 0 };
+    let mut figures = FleetStats { faults, deaths, tools, ..FleetStats::default() };
     for key in &sessions {
         figures.commits += judge::session(&client, key, calm && faults == 0).await?;
+        figures.compactions += judge::compactions(&client, key).await?;
     }
     let mut children: Vec<SessionKey> = Vec::new();
     for key in &sessions {
@@ -184,12 +197,24 @@ async fn end_sessions(
     fleet: &mut SimulatedFleet,
     sessions: &[SessionKey],
     sent: &mut u64,
+    compact_after: Duration,
 ) -> Result<(), String> {
     for key in sessions {
         let idle = || async {
             matches!(phase(client, key).await, Some(Phase::Idle | Phase::Ended)) && is_inbox_empty(client, key).await
         };
         fleet.until(REST_MAX, idle).await.map_err(|why| format!("{key} does not become idle: {why}"))?;
+        // A session whose log was compacted goes on, and is compacted again.
+        for message in ["plan look end", "plan end"] {
+            if compact_after > REST_MAX {
+                break;
+            }
+            let compact = || async { judge::is_compact(client, key).await };
+            fleet.until(REST_MAX, compact).await.map_err(|why| format!("{key} is idle and not compacted: {why}"))?;
+            let message = SendUserMessage::new(Content::Text(message.to_owned()), MessageMode::Queue);
+            send(client, server, key, Verb::SendUserMessage, sent, message).await?;
+            fleet.until(REST_MAX, idle).await.map_err(|why| format!("{key} does not rest again: {why}"))?;
+        }
         send(client, server, key, Verb::Stop, sent, ControlReason::default()).await?;
         let ended = || async { phase(client, key).await == Some(Phase::Ended) && is_inbox_empty(client, key).await };
         fleet.until(REST_MAX, ended).await.map_err(|why| format!("{key} does not end: {why}"))?;

@@ -31,6 +31,8 @@ pub enum PlantedMistake {
     BelieveEveryClaim,
     /// A reply of a model is not appended, and success is reported.
     ForgetReplies,
+    /// A page is not written to the archive, and success is reported.
+    ForgetArchivedPages,
 }
 
 impl PlantedMistake {
@@ -41,6 +43,7 @@ impl PlantedMistake {
         Self::AckWhatFailed,
         Self::BelieveEveryClaim,
         Self::ForgetReplies,
+        Self::ForgetArchivedPages,
     ];
 }
 
@@ -98,6 +101,9 @@ impl Transport for FaultyBus {
         if self.mistake == PlantedMistake::ForgetReplies
             && subject.as_str().starts_with("ai_loop.control.model_finished")
         {
+            return Ok(Appended::Stored(0));
+        }
+        if self.mistake == PlantedMistake::ForgetArchivedPages && subject.as_str().starts_with("ai_archive.") {
             return Ok(Appended::Stored(0));
         }
         match self.bus.transport().append(subject, create, headers, payload).await? {

@@ -62,6 +62,9 @@ impl World {
                 self.reload(replica);
                 continue;
             }
+            if events.iter().any(|event| matches!(event, Event::LogCompacted(_))) {
+                self.log_start = Some((slot, self.bug.change_snapshot(&self.replicas[replica].snapshot())));
+            }
             self.commit(slot, decision.at, &events)?;
             self.replicas[replica].fold(slot, decision.at, &events);
             if self.fault(6) {
@@ -82,12 +85,19 @@ impl World {
         }
     }
 
-    /// A replica reads the log again; after a stale read it loses the next slot again.
+    /// A replica reads the log again, from where it begins; after a stale read it loses the next slot again.
     pub(super) fn reload(&mut self, replica: usize) {
         let behind = if self.fault(10) { self.rng.below(3) } else { 0 };
         let upto = self.log.len().saturating_sub(usize::try_from(behind).unwrap_or(0));
-        let mut state = Session::new(key());
-        for (slot, (at, events)) in self.log[..upto].iter().enumerate() {
+        let (start, mut state) = match &self.log_start {
+            Some((start, snapshot)) if *start < upto as u64 => {
+                let state = serde_json::from_str(snapshot.get()).unwrap_or_else(|_| unreachable!("a snapshot"));
+                (usize::try_from(*start).unwrap_or(0), state)
+            }
+            // The stale read shows the log as it was before.
+            Some(_) | None => (0, Session::new(key())),
+        };
+        for (slot, (at, events)) in self.log[..upto].iter().enumerate().skip(start) {
             state.fold(slot as u64, *at, events);
         }
         self.replicas[replica] = state;

@@ -1,6 +1,7 @@
 //! The state of a simulated run: the session's log, its replicas, and the actions that are due.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use contract::command::Verb;
 use contract::commit::Phase;
@@ -8,7 +9,8 @@ use contract::event::{Event, InputRef};
 use contract::ids::CallAttempt;
 use contract::subject::SessionKey;
 use contract::tool::{EffectClass, Outcome};
-use contract::{CallId, CommandId, SessionId, TenantId, Timestamp};
+use contract::limits::COMPACT_AFTER;
+use contract::{CallId, CommandId, Json, SessionId, TenantId, Timestamp};
 use session::{Input, Session};
 
 use crate::children::Children;
@@ -70,6 +72,10 @@ pub(super) struct World {
     pub(super) waiting: BTreeMap<u64, usize>,
     pub(super) control_seq: u64,
     pub(super) log: Vec<(Timestamp, Vec<Event>)>,
+    /// The slot with which the log begins since it was last compacted, and the snapshot of its commit.
+    pub(super) log_start: Option<(u64, Json)>,
+    /// Time without an input after which the log is compacted.
+    pub(super) compact_after: Duration,
     pub(super) heads: Vec<(Vec<String>, Phase)>,
     pub(super) truth: Session,
     pub(super) replicas: Vec<Session>,
@@ -97,7 +103,7 @@ pub(super) struct World {
     pub(super) not_started: BTreeSet<String>,
 }
 
-pub(super) fn key() -> SessionKey {
+pub(crate) fn key() -> SessionKey {
     let session = SessionId::new("s").unwrap_or_else(|_| unreachable!("a valid id"));
     SessionKey { tenant: TenantId::default(), session }
 }
@@ -119,6 +125,13 @@ impl World {
             waiting: BTreeMap::new(),
             control_seq: 0,
             log: Vec::new(),
+            log_start: None,
+            compact_after: match seed % 4 {
+                0 => Duration::ZERO,
+                1 => Duration::from_secs(3),
+                2 => Duration::from_secs(20),
+                _ => COMPACT_AFTER,
+            },
             heads: Vec::new(),
             truth: Session::new(key()),
             replicas: (0..replicas).map(|_| Session::new(key())).collect(),

@@ -44,6 +44,8 @@ pub struct RareEvents {
     pub judged: u64,
     /// Calls that waited for a client.
     pub client_calls: u64,
+    /// Logs of idle sessions that were compacted.
+    pub compactions: u64,
 }
 
 impl RareEvents {
@@ -60,6 +62,7 @@ impl RareEvents {
             Event::LimitReached(_) => &mut self.last_steps,
             Event::JudgeOpened(_) => &mut self.judged,
             Event::ClientCallOpened(_) => &mut self.client_calls,
+            Event::LogCompacted(_) => &mut self.compactions,
             Event::InputHandled(_)
             | Event::InputIgnored(_)
             | Event::SessionStarted(_)
@@ -107,6 +110,7 @@ impl RareEvents {
             last_steps: self.last_steps + other.last_steps,
             judged: self.judged + other.judged,
             client_calls: self.client_calls + other.client_calls,
+            compactions: self.compactions + other.compactions,
         }
     }
 
@@ -124,6 +128,7 @@ impl RareEvents {
             last_steps,
             judged,
             client_calls,
+            compactions,
         } = self;
         let all = [
             pruned,
@@ -137,6 +142,7 @@ impl RareEvents {
             last_steps,
             judged,
             client_calls,
+            compactions,
         ];
         all.into_iter().min().unwrap_or(0)
     }

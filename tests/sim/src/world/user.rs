@@ -211,6 +211,7 @@ impl World {
             traceparent: None,
             tools: Some(CATALOGUE.clone()),
             archive_after: contract::limits::ARCHIVE_AFTER,
+            compact_after: self.compact_after,
             body,
         });
         let index = self.inputs.len() - 1;

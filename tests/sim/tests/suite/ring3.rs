@@ -11,6 +11,8 @@ fn fleets_of_many_seeds_break_no_rule() {
     }
     // Runs without tool calls would break no rule.
     let (tools, children) = runs.passed.iter().fold((0, 0), |sum, run| (sum.0 + run.tools, sum.1 + run.children));
+    let compactions: u64 = runs.passed.iter().map(|run| run.compactions).sum();
+    assert!(compactions > 80, "only {compactions} logs were compacted");
     assert!(tools > 400 && children > 60, "only {tools} tool calls and {children} children ran");
 }
 

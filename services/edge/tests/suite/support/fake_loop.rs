@@ -293,6 +293,7 @@ impl Inner {
             time,
             trace_id: String::new(),
             archived: session.archived(),
+            log_start: session.log_start(),
         };
         let commit = Commit { meta, snapshot, transcript, events };
         let body = serde_json::to_vec(&commit).unwrap();

@@ -112,6 +112,7 @@ impl World {
             time: self.server.now(),
             trace_id: String::new(),
             archived: None,
+            log_start: None,
         };
         let (commit, id) =
             (Commit { meta, snapshot: None, transcript: None, events: Vec::new() }, format!("commit-{}", self.slot));

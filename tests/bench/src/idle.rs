@@ -1,0 +1,156 @@
+//! Idle sessions: one that had a turn, copied many times, and woken again.
+
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use bus::transport::ReadMany;
+use bus::{Bus, Read};
+use bytes::Bytes;
+use contract::commit::SessionSummary;
+use contract::event::Topic;
+use contract::limits::IDLE_MAX;
+use contract::streams::Stream;
+use contract::subject::{self, SessionKey};
+use contract::{SessionId, TenantId, Timestamp};
+use futures::{StreamExt, TryStreamExt};
+use proto::sessions_client::SessionsClient;
+use proto::{SendRequest, StartRequest, WatchRequest};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tonic::transport::Channel;
+
+use crate::load::sorted_ms;
+
+/// Copies under way at the same time.
+pub(crate) const COPIES: usize = 512;
+/// Idle sessions that are woken, and how many at the same time.
+const WOKEN: (usize, usize) = (200, 4);
+/// The number of the session that is copied.
+const TEMPLATE: usize = 9_999_999_999;
+
+/// A session that had a turn and waits for the next one, to be copied.
+pub(crate) struct Idle {
+    id: SessionId,
+    log: Vec<(u64, Bytes)>,
+    timers: u64,
+    summary: SessionSummary,
+}
+
+impl Idle {
+    pub(crate) async fn of(bus: &Bus, client: &mut SessionsClient<Channel>) -> anyhow::Result<Self> {
+        let id = copied(TEMPLATE);
+        let start = StartRequest {
+            session_id: id.to_string(),
+            prompt: "Count the words of each part.".to_owned(),
+            interactive: true,
+            ..StartRequest::default()
+        };
+        client.start(start).await?;
+        turns(client, &id, 1, "", &watch::channel(0).0).await?;
+        let key = key(&id);
+        // The end of the turn is published after its commit; the line of the index follows.
+        sleep(Duration::from_secs(1)).await;
+        let ReadMany::Messages(found) = bus.transport().last_many(Stream::Log, &[subject::log_session(&key)]).await?
+        else {
+            anyhow::bail!("a log of one turn is too long");
+        };
+        let slot = |stored: &bus::Stored| Some(subject::parse_log(&stored.subject)?.slot);
+        let log = found.into_iter().filter_map(|stored| Some((slot(&stored)?, stored.payload))).collect();
+        let head = bus.head(&key, Read::Leader).await?.context("it is not in the log")?;
+        let summary = bus.summary(&key).await?.context("it is not in the index")?;
+        Ok(Self { id, log, timers: head.meta.timers, summary })
+    }
+
+    /// The number of its timer.
+    pub(crate) fn timers(&self) -> u64 {
+        self.timers
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "a handful")]
+    pub(crate) fn slots(&self) -> f64 {
+        self.log.len() as f64
+    }
+
+    /// Copies the session: its log, its timer, its line of the index.
+    pub(crate) async fn copy(&self, bus: &Bus, n: usize) -> anyhow::Result<()> {
+        let id = copied(n);
+        let key = key(&id);
+        for (slot, body) in &self.log {
+            let text = String::from_utf8_lossy(body).replace(self.id.as_str(), id.as_str());
+            let commit: contract::commit::CommitHead = serde_json::from_str(&text)?;
+            let body = Bytes::from(text);
+            let committed = bus.commit(&key, *slot, &commit.meta.commit, body).await?;
+            ensure!(committed == bus::Committed::Ours, "there is a session {id} already");
+        }
+        bus.set_timer(&key, self.timers, now()?.after(IDLE_MAX)).await?;
+        bus.put_summary(&SessionSummary { session_id: id, ..self.summary.clone() }).await?;
+        Ok(())
+    }
+
+    /// Wakes some of `count` copies for a turn, from copy `first` on; milliseconds until the log has the message, sorted.
+    pub(crate) async fn wake(
+        client: &SessionsClient<Channel>,
+        count: usize,
+        first: usize,
+    ) -> anyhow::Result<Vec<f64>> {
+        let (woken, at_once) = WOKEN;
+        let every = (count / woken).max(1);
+        let took = futures::stream::iter((first..count).step_by(every).take(woken)).map(|n| {
+            let (mut client, session_id) = (client.clone(), copied(n).to_string());
+            async move {
+                let began = Instant::now();
+                client
+                    .send(SendRequest { session_id, text: "Once more.".to_owned(), ..SendRequest::default() })
+                    .await?;
+                anyhow::Ok(began.elapsed())
+            }
+        });
+        let took: Vec<Duration> = took.buffer_unordered(at_once).try_collect().await?;
+        Ok(sorted_ms(took.into_iter()))
+    }
+}
+
+/// The time by the clock of this machine.
+pub(crate) fn now() -> anyhow::Result<Timestamp> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    Ok(Timestamp::from_millis(u64::try_from(now.as_millis())?))
+}
+
+pub(crate) fn key(id: &SessionId) -> SessionKey {
+    SessionKey { tenant: TenantId::default(), session: id.clone() }
+}
+
+/// The id of a copy; all are as long, so that one can stand in the place of another.
+#[allow(clippy::expect_used, reason = "digits and letters")]
+pub(crate) fn copied(n: usize) -> SessionId {
+    SessionId::new(&format!("idle{n:028}")).expect("a valid id")
+}
+
+/// Watches a session from its beginning until so many of its turns are over, and begins each next one with `text`; tells
+/// how many steps there were so far.
+pub(crate) async fn turns(
+    client: &mut SessionsClient<Channel>,
+    id: &SessionId,
+    turns: usize,
+    text: &str,
+    steps_done: &watch::Sender<usize>,
+) -> anyhow::Result<()> {
+    let (mut steps, mut over) = (0, 0);
+    let watch = WatchRequest { session_id: id.to_string(), from_seq: 1, no_chunks: true };
+    let mut events = client.watch(watch).await?.into_inner();
+    while let Some(event) = events.message().await? {
+        if event.topic == Topic::ToolCallResult.as_str() {
+            steps += 1;
+            steps_done.send_if_modified(|known| std::mem::replace(known, steps.max(*known)) < steps);
+        }
+        if event.topic == Topic::TurnCompleted.as_str() {
+            over += 1;
+            if over == turns {
+                return Ok(());
+            }
+            let (session_id, text) = (id.to_string(), text.to_owned());
+            client.send(SendRequest { session_id, text, ..SendRequest::default() }).await?;
+        }
+    }
+    anyhow::bail!("session {id} ended before its turn")
+}
