@@ -60,6 +60,7 @@ async fn open_call(bus: &Bus, key: &SessionKey, effect: EffectClass) -> anyhow::
         time: Timestamp::default(),
         trace_id: String::new(),
         archived: None,
+        moved: None,
     };
     let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: Vec::new() })?;
     bus.commit(key, 0, "commit-0", body.into()).await?;

@@ -131,6 +131,7 @@ pub(crate) fn commit(id: &str, snapshot_bytes: usize) -> anyhow::Result<Bytes> {
         time: Timestamp::default(),
         trace_id: String::new(),
         archived: None,
+        moved: None,
     };
     let snapshot = (snapshot_bytes > 0).then(|| Json::of(&"x".repeat(snapshot_bytes)));
     Ok(serde_json::to_vec(&Commit { meta, snapshot, events: Vec::new() })?.into())

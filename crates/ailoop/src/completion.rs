@@ -80,6 +80,7 @@ impl CompletionTracker {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => None,
         }
     }

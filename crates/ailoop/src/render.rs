@@ -205,6 +205,7 @@ impl SessionRenderer {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => Vec::new(),
         }
     }

@@ -208,7 +208,12 @@ impl Bus {
             .write(
                 |_| async {
                     let expected = expected.load(Ordering::Relaxed);
-                    if expected > 0 && owner == PageOwner::Import && self.head(key, Read::Leader).await?.is_some() {
+                    let is_taken = async || {
+                        // Where the log says only that another cell has the session, it is about to come here.
+                        let head = self.head(key, Read::Leader).await?;
+                        Ok::<_, BusError>(head.is_some_and(|head| head.meta.moved.is_none()))
+                    };
+                    if expected > 0 && owner == PageOwner::Import && is_taken().await? {
                         let message = format!("there is a session {} already", key.session);
                         return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
                     }

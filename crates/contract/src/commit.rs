@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Json;
 use crate::event::{Envelope, Event, Topic};
-use crate::ids::CommandId;
+use crate::ids::{CellName, CommandId};
 use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
@@ -45,6 +45,9 @@ pub struct CommitMeta {
     /// was archived, or imported. It carries a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<u64>,
+    /// The cell that has the session instead of this one. The commit carries a snapshot, and stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<CellName>,
 }
 
 impl CommitMeta {

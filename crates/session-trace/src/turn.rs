@@ -245,6 +245,7 @@ impl<'a> Builder<'a> {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => {}
         }
     }

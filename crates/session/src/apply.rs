@@ -308,6 +308,10 @@ impl State {
                 self.archived = Some(archived.slots);
                 self.drop_tools();
             }
+            Event::SessionMoved(moved) => {
+                (self.life, self.archived, self.moved) = (Lifecycle::Ended, Some(moved.slots), Some(moved.to.clone()));
+                self.drop_tools();
+            }
             Event::SessionImported(imported) => {
                 self.archived = Some(imported.slots);
                 // Those of another control stream say nothing here.

@@ -65,6 +65,7 @@ impl Audit {
         self.compare(slot, "open", self.session.open_calls() == meta.open);
         self.compare(slot, "control_seq", self.session.control_seq() == meta.control_seq);
         self.compare(slot, "archived", self.session.archived() == meta.archived);
+        self.compare(slot, "moved", self.session.moved() == meta.moved.as_ref());
         self.differs.len() == before
     }
 

@@ -163,6 +163,7 @@ fn bytes_of(event: &Event) -> usize {
         | Event::TimerSet(_)
         | Event::SessionArchived(_)
         | Event::SessionImported(_)
+        | Event::SessionMoved(_)
         | Event::Error(_)
         | Event::Unknown => FRAME,
     }

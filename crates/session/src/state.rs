@@ -18,7 +18,7 @@ use contract::model::SignalForm;
 use contract::settings::ModelSettings;
 use contract::subject::SessionKey;
 use contract::tool::Outcome;
-use contract::{Json, Timestamp};
+use contract::{CellName, Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use setup::Setup;
@@ -89,6 +89,9 @@ pub(crate) struct State {
     /// First slot of the log after the session was archived; earlier slots are in the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) archived: Option<u64>,
+    /// The cell that has the session instead of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) moved: Option<CellName>,
 }
 
 /// A command of a parent to a child.
@@ -183,6 +186,7 @@ impl State {
             tally: SessionCounters::default(),
             paused_at: None,
             archived: None,
+            moved: None,
         }
     }
 

@@ -175,6 +175,7 @@ impl Transcript {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::SessionMoved(_)
             | Event::Error(_)
             | Event::Unknown => {}
         }

@@ -32,9 +32,12 @@ struct Body<'a> {
 pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepared, serde_json::Error> {
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
-    let expires = archives || session.is_archived();
+    // What says where a session is stays for as long as the session may live there.
+    let moves = decision.events.iter().any(|event| matches!(event, Event::SessionMoved(_)));
+    let moves = moves || session.moved().is_some();
+    let stands_alone = archives || moves || session.is_archived();
     let begins = decision.events.iter().any(|event| matches!(event, Event::SessionImported(_)));
-    let snapshot = if expires {
+    let snapshot = if stands_alone {
         Some(session.tombstone())
     } else {
         (begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE)).then(|| session.snapshot())
@@ -57,7 +60,8 @@ pub(crate) fn prepare(mut session: Session, decision: &Decision) -> Result<Prepa
         time: decision.at,
         trace_id: after.turn_trace().map_or_else(String::new, |turn| turn.trace_id_hex()),
         archived: after.archived(),
+        moved: after.moved().cloned(),
     };
     let body = serde_json::to_vec(&Body { meta: &meta, snapshot, events: &decision.events })?.into();
-    Ok(Prepared { slot, meta, body, after, expires })
+    Ok(Prepared { slot, meta, body, after, expires: stands_alone && !moves })
 }

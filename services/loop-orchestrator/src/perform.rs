@@ -171,6 +171,11 @@ pub(crate) async fn perform(
         SessionEffect::ReportToParent => send_command(bus, session.parent_report()).await,
         SessionEffect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
         SessionEffect::CancelTimer => bus.cancel_timer(key).await,
+        SessionEffect::Index if session.moved().is_some() => {
+            let Err(error) = bus.delete_summary(key).await else { return Ok(()) };
+            tracing::warn!(session = %key, %error, "the index still has a session that was moved");
+            Ok(())
+        }
         SessionEffect::Index => {
             let ttl = session.is_archived().then(|| bus.transport().retention());
             let summary = session.summary();
@@ -250,6 +255,7 @@ fn count_events(after: &Session, events: &[Event]) {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::SessionMoved(_)
             | Event::Error(_)
             | Event::Unknown => {}
         }

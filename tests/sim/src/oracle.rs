@@ -207,6 +207,7 @@ impl Oracle {
             }
             Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::SessionMoved(_)
             | Event::ToolsResolved(_)
             | Event::TimerSet(_)
             | Event::ContextCleared(_)

@@ -187,6 +187,7 @@ impl Translator {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => Vec::new(),
         }
     }

@@ -191,6 +191,7 @@ impl StatusLine {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => {}
         }
     }

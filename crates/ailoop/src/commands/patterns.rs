@@ -190,6 +190,7 @@ impl TurnReplies {
                 | Event::TimerSet(_)
                 | Event::SessionArchived(_)
                 | Event::SessionImported(_)
+                | Event::SessionMoved(_)
                 | Event::Unknown => {}
             }
         }

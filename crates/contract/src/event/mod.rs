@@ -27,7 +27,7 @@ pub use model::{
     SummaryOpened,
 };
 pub use session::{
-    ChildCommanded, Configured, EndReason, Requests, SessionArchived, SessionEnded, SessionImported, SessionStarted,
+    ChildCommanded, Configured, EndReason, Requests, SessionArchived, SessionEnded, SessionImported, SessionMoved, SessionStarted,
     SystemPrompt,
 };
 pub use tool::{
@@ -224,6 +224,8 @@ events! {
     SessionArchived(SessionArchived) = "session_archived";
     /// The session came here from a file; all that was before is in the archive.
     SessionImported(SessionImported) = "session_imported";
+    /// Another cell has the session: here nothing happens any more, and what comes is refused.
+    SessionMoved(SessionMoved) = "session_moved";
     /// An error that people should see.
     Error(ErrorEvent) = "error", public as Error;
 }

@@ -142,6 +142,7 @@ fn commit() -> Commit {
         time: at(),
         trace_id: String::new(),
         archived: None,
+        moved: None,
     };
     let message = UserProcessed {
         message_id: input.id.clone(),

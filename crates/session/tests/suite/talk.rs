@@ -197,6 +197,7 @@ impl Talk {
             time: decision.at,
             trace_id: String::new(),
             archived: self.session.archived(),
+            moved: self.session.moved().cloned(),
         };
         // More often than a page begins: every slot is a place to begin from. What is archived stands alone.
         let snapshot = if meta.is_archived() { Some(remains) } else { slot.is_multiple_of(3).then_some(before) };

@@ -181,6 +181,7 @@ fn read(slot: u64, commits: &[Vec<Event>]) -> Option<LoadedTask> {
             time: Timestamp::from_millis(slot),
             trace_id: String::new(),
             archived: None,
+            moved: None,
         };
         reader.push(slot, &Commit { meta, snapshot: None, events: events.clone() });
     }

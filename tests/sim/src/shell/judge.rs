@@ -127,6 +127,7 @@ fn follows_failure(event: &Event) -> bool {
         | Event::TimerSet(_)
         | Event::SessionArchived(_)
         | Event::SessionImported(_)
+        | Event::SessionMoved(_)
         | Event::Error(_)
         | Event::Unknown => false,
     }

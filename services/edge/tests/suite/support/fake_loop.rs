@@ -292,6 +292,7 @@ impl Inner {
             time,
             trace_id: String::new(),
             archived: session.archived(),
+            moved: None,
         };
         let commit = Commit { meta, snapshot, events };
         let body = serde_json::to_vec(&commit).unwrap();

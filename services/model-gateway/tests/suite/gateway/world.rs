@@ -94,6 +94,7 @@ impl World {
             time: self.server.now(),
             trace_id: String::new(),
             archived: None,
+            moved: None,
         };
         let body = serde_json::to_vec(&Commit { meta, snapshot: None, events: vec![] }).unwrap();
         self.bus.commit(&self.key, slot, &id, Bytes::from(body)).await.unwrap();

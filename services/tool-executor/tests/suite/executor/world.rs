@@ -112,6 +112,7 @@ impl World {
             time: self.server.now(),
             trace_id: String::new(),
             archived: None,
+            moved: None,
         };
         let (commit, id) = (Commit { meta, snapshot: None, events: Vec::new() }, format!("commit-{}", self.slot));
         let body = Bytes::from(serde_json::to_vec(&commit).unwrap());
