@@ -3,6 +3,7 @@
 
 mod export_import;
 mod fixture;
+mod move_session;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
