@@ -6,6 +6,7 @@ mod approvals;
 mod backup;
 mod bootstrap;
 mod budgets;
+mod cell_table;
 mod cells;
 mod chat;
 mod config;

@@ -35,7 +35,7 @@ const ROUNDS_MAX: u32 = 8;
 pub struct CellBus {
     /// Name of the cell.
     pub name: CellName,
-    /// Its streams.
+    /// Connection to the streams of the cell.
     pub bus: Bus,
 }
 
@@ -56,7 +56,7 @@ pub enum MoveOutcome {
 enum CellLog {
     /// Nothing, or commands that were refused before any start.
     Nothing,
-    /// The session.
+    /// The session as such.
     Session,
     /// Another cell has it. It had these slots here; 0 if it was never here, or came back since.
     Moved { to: CellName, slots: u64 },
@@ -85,8 +85,7 @@ pub async fn move_session(
     for cell in cells {
         logs.push((cell, CellLog::read(&cell.bus, key).await?));
     }
-    let live: Vec<&CellBus> =
-        logs.iter().filter(|(_, log)| *log == CellLog::Session).map(|(cell, _)| *cell).collect();
+    let live: Vec<&CellBus> = logs.iter().filter(|(_, log)| *log == CellLog::Session).map(|(cell, _)| *cell).collect();
     match live[..] {
         [only] if only.name == *to => {
             // The move that brought it may have been interrupted since.
@@ -108,7 +107,8 @@ pub async fn move_session(
         }
         [one, other, ..] => {
             let message = format!("cells {} and {} have a session {} each", one.name, other.name, key.session);
-            Err(CommandFailure::new(ErrorCode::SessionExists, message).help("erase one with `ailoop sessions rm --cell`"))
+            Err(CommandFailure::new(ErrorCode::SessionExists, message)
+                .help("erase one with `ailoop sessions rm --cell`"))
         }
     }
 }
@@ -264,7 +264,10 @@ async fn read_session(
 ) -> Result<ReadSession, CommandFailure> {
     let unknown = || CommandFailure::new(ErrorCode::UnknownSession, format!("there is no session {}", key.session));
     let damaged = |slot: u64, why: &dyn std::fmt::Display| {
-        CommandFailure::new(ErrorCode::Internal, format!("slot {slot} of session {} cannot be read: {why}", key.session))
+        CommandFailure::new(
+            ErrorCode::Internal,
+            format!("slot {slot} of session {} cannot be read: {why}", key.session),
+        )
     };
     let head = bus.head(key, Read::Leader).await?.ok_or_else(unknown)?;
     if head.meta.moved.is_some() != is_fenced {

@@ -26,7 +26,6 @@ use crate::fair_queue::RequestCost;
 use crate::params::CommandRequest;
 use crate::session_api::SessionApi;
 use crate::session_log::fold_session;
-use crate::starts::check_names;
 
 /// Pause between checks of the log while an acknowledgement is awaited: it may be lost.
 const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -465,6 +464,18 @@ pub(crate) fn check_agent(caller: &ApiCaller, agent: &str) -> Result<(), ApiErro
     }
     let message = format!("{} may not use the agent {agent}", caller.subject());
     Err(ApiError::new(ErrorCode::Forbidden, message))
+}
+
+/// Asks the composer whether it knows the names of a start; returns the agent.
+pub(crate) async fn check_names(cell: &Cell, check: Option<&ComposeRequest>) -> Result<Option<String>, ApiError> {
+    let Some(check) = check else { return Ok(None) };
+    let names = &cell.accepted_names;
+    if let Some(agent) = names.get(check) {
+        return Ok(Some(agent));
+    }
+    let agent = compose(&cell.bus, check).await?.agent.id.to_string();
+    names.put(check, &agent);
+    Ok(Some(agent))
 }
 
 /// Asks the composer, and waits a moment for one whose connection broke: it is back soon, and without the request. The

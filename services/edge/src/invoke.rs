@@ -125,12 +125,10 @@ pub(crate) async fn begin(
         }),
         Method::GetQueues => defer(params, move |NoParams {}| async move { api.get_queues(&caller).await }),
         Method::GetStatus => defer(params, move |NoParams {}| async move { api.get_status(&caller).await }),
-        Method::ListDeadLetters => {
-            defer(params, move |params| async move {
-                let (letters, missing_cells) = api.list_dead_letters(&caller, &params).await?;
-                Ok(with_missing(json!({"dead": letters}), &missing_cells))
-            })
-        }
+        Method::ListDeadLetters => defer(params, move |params| async move {
+            let (letters, missing_cells) = api.list_dead_letters(&caller, &params).await?;
+            Ok(with_missing(json!({"dead": letters}), &missing_cells))
+        }),
         Method::GetDeadLetter => defer(params, move |params| async move { api.get_dead_letter(&caller, params).await }),
         Method::RetryDeadLetter => {
             defer(params, move |params| async move { api.retry_dead_letter(&caller, params).await })

@@ -58,8 +58,8 @@ use tonic::service::Routes;
 
 use access::{Authenticator, Grants};
 pub use access::{IssuerConfig, KeyEntry, KeysFile, Scope, SignatureAlgorithm, generate_key};
-use cells::{CellOpener, Cells};
 pub use cells::{CellConfig, CellConnection, CellTable};
+use cells::{CellOpener, Cells};
 pub use config::{EdgeConfig, EdgeStartError};
 use grpc::GrpcService;
 use session_api::SessionApi;

@@ -20,7 +20,11 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SessionApi {
     /// Lists the mails that wait in a mailbox, oldest first; with the cells that did not answer.
-    pub(crate) async fn list_mail(&self, caller: &ApiCaller, params: ListMailParams) -> Result<(MailList, Vec<CellName>), ApiError> {
+    pub(crate) async fn list_mail(
+        &self,
+        caller: &ApiCaller,
+        params: ListMailParams,
+    ) -> Result<(MailList, Vec<CellName>), ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let request = mail_request(params.mailbox, params::generate_id()?, MailAction::List)?;
         let list = |cell: Arc<Cell>| {

@@ -9,7 +9,7 @@ use contract::{CommandId, ErrorCode, SessionId};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::cells::Cell;
-use crate::commands::{CommandReply, Examined, PendingCommand, check_agent, compose};
+use crate::commands::{CommandReply, Examined, PendingCommand, check_agent, check_names};
 use crate::fair_queue::RequestCost;
 use crate::params::{self, CommandRequest, UnvalidatedCommand};
 use crate::session_api::SessionApi;
@@ -140,18 +140,6 @@ async fn began_with(cell: &Cell, key: &SessionKey, command: &CommandId, seq: u64
     let Some(slot) = fold_session(key, &commits)?.handled(&input) else { return Ok(true) };
     let commit = cell.bus.commit_at(key, slot).await?;
     Ok(commit.is_some_and(|commit| commit.meta.control_seq == seq))
-}
-
-/// Asks the composer whether it knows the names of a start; returns the agent.
-pub(crate) async fn check_names(cell: &Cell, check: Option<&ComposeRequest>) -> Result<Option<String>, ApiError> {
-    let Some(check) = check else { return Ok(None) };
-    let names = &cell.accepted_names;
-    if let Some(agent) = names.get(check) {
-        return Ok(Some(agent));
-    }
-    let agent = compose(&cell.bus, check).await?.agent.id.to_string();
-    names.put(check, &agent);
-    Ok(Some(agent))
 }
 
 /// The request by which the composer tells whether it knows agent and model of a start. Only the names are checked, so

@@ -21,7 +21,7 @@ pub enum PointKind {
     Expected,
 }
 
-/// What [`point_session`] did.
+/// What became of the session that [`point_session`] was to point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointOutcome {
     /// The log says that the session is in the other cell, by this call or an earlier one.

@@ -5,7 +5,7 @@ use configuration::Settings;
 use contract::CellName;
 use service::common::CommonSettings;
 
-use super::cells::{cell_table, find_cell};
+use super::cell_table::{cell_table, find_cell};
 use super::output::finish;
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};

@@ -1,30 +1,15 @@
-//! The cells that commands address which use NATS directly: the same table as that of the edge.
+//! The cells that commands address which use NATS directly.
 
 use bus::{Bus, NatsConfig, Read};
-use configuration::Settings;
 use contract::subject::SessionKey;
 use contract::{CellName, ErrorCode, TenantId};
-use edge::{CellConfig, CellTable, EdgeConfig};
+use edge::{CellConfig, CellTable};
 
+use super::cell_table::{cell_table, find_cell};
 use super::fleet_location::nats_config;
 use crate::args::NatsArgs;
 use crate::failure::CommandFailure;
 use crate::move_session::CellBus;
-
-/// Reads the table of the configuration. It is empty if there is none.
-pub(super) fn cell_table() -> Result<CellTable, CommandFailure> {
-    let config: EdgeConfig = Settings::read(None)?.section("edge")?;
-    config.cell_table().map_err(|error| CommandFailure::new(error.code(), error.to_string()))
-}
-
-/// Finds a cell of the table by its name.
-pub(super) fn find_cell<'a>(table: &'a CellTable, name: &CellName) -> Result<&'a CellConfig, CommandFailure> {
-    table.find(name).ok_or_else(|| {
-        let names: Vec<&str> = table.names().map(CellName::as_str).collect();
-        let message = format!("there is no cell {name}; edge.cells has [{}]", names.join(", "));
-        CommandFailure::usage(ErrorCode::BadRequest, message)
-    })
-}
 
 /// The cells of a tenant that can be reached, and the failures of the others.
 pub(super) struct ReachedCells {

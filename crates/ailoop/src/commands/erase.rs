@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bus::{Bus, Read};
 use bus::nats::NatsTransport;
+use bus::{Bus, Read};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
 
@@ -31,7 +31,8 @@ pub(super) async fn erase_sessions(args: &SessionsRmArgs, terminal: &Terminal) -
     // A session that was moved has left something in each cell where it was.
     let mut stores = Vec::new();
     for config in nats_of_tenant(&args.nats, &tenant)? {
-        let nats = NatsTransport::connect(&config).await.map_err(|error| CommandFailure::from(error).at(&config.url))?;
+        let nats =
+            NatsTransport::connect(&config).await.map_err(|error| CommandFailure::from(error).at(&config.url))?;
         let nats = Arc::new(nats);
         stores.push((Bus::new(nats.clone()), nats));
     }

@@ -6,7 +6,7 @@ use bus::NatsConfig;
 use configuration::{Settings, env};
 use contract::{CellName, ErrorCode};
 
-use super::cells::{cell_table, find_cell};
+use super::cell_table::{cell_table, find_cell};
 use crate::args::{FleetTarget, NatsArgs};
 use crate::client::{EdgeClient, EdgeTarget};
 use crate::contexts::{Context, Contexts};

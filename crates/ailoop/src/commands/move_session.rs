@@ -4,7 +4,8 @@ use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
 use loop_orchestrator::{Clock as _, SystemClock};
 
-use super::cells::{ReachedCells, cell_table, connect_all, find_cell};
+use super::cell_table::{cell_table, find_cell};
+use super::cells::{ReachedCells, connect_all};
 use super::output::finish;
 use crate::args::MoveArgs;
 use crate::compose::parse_tenant;

@@ -173,7 +173,11 @@ fn replica_row(replica: &Replica) -> Vec<Cell> {
     };
     vec![
         status.service.as_str().into(),
-        replica.cell.as_ref().map_or_else(|| status.replica.clone(), |cell| format!("{cell}: {}", status.replica)).into(),
+        replica
+            .cell
+            .as_ref()
+            .map_or_else(|| status.replica.clone(), |cell| format!("{cell}: {}", status.replica))
+            .into(),
         replica.build().into(),
         format::age(replica.uptime()).into(),
         work.join(", ").into(),

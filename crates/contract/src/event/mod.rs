@@ -27,8 +27,8 @@ pub use model::{
     SummaryOpened,
 };
 pub use session::{
-    ChildCommanded, Configured, EndReason, Requests, SessionArchived, SessionEnded, SessionImported, SessionMoved, SessionStarted,
-    SystemPrompt,
+    ChildCommanded, Configured, EndReason, Requests, SessionArchived, SessionEnded, SessionImported, SessionMoved,
+    SessionStarted, SystemPrompt,
 };
 pub use tool::{
     Child, ClientCallOpened, ToolCallExtended, ToolCallIdentified, ToolCallOpened, ToolCallProgress, ToolCallResult,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bus::{Bus, BusError, Head, Read};
 use contract::subject::SessionKey;
 use contract::{CommandId, TenantId};
+use service::health::Readiness;
 use service::tasks::Tasks;
 
 use crate::accepted_names::AcceptedNames;
@@ -52,5 +53,26 @@ impl Cell {
     /// What this replica keeps for a tenant.
     pub(crate) fn tenant(&self, tenant: &TenantId) -> Arc<TenantState> {
         self.tenants.get(tenant)
+    }
+}
+
+/// What an edge needs to open a cell on its bus.
+#[derive(Debug, Clone)]
+pub(crate) struct CellOpener {
+    pub(crate) replica_id: CommandId,
+    /// The edge's own tenant, whose index is always in memory.
+    pub(crate) own: TenantId,
+    pub(crate) limits: AdmissionLimits,
+    pub(crate) tasks: Tasks,
+    /// What the edge says of itself when an operator asks the fleet of the cell.
+    pub(crate) readiness: Readiness,
+    /// Ready while a cell can be reached; its warning names the others.
+    pub(crate) reached: Readiness,
+}
+
+impl CellOpener {
+    /// Opens a cell whose streams are those of the bus.
+    pub(crate) async fn open(&self, bus: Bus) -> Result<Cell, BusError> {
+        Cell::open(bus, &self.replica_id, &self.own, self.limits, &self.tasks).await
     }
 }

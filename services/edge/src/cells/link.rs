@@ -11,8 +11,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-use super::CellOpener;
-use super::cell::Cell;
+use super::cell::{Cell, CellOpener};
 use crate::api_error::ApiError;
 
 /// Pauses between two tries to reach a cell that has not answered yet.
@@ -117,11 +116,11 @@ impl CellLink {
     pub(super) async fn run(&self, connection: CellConnection, opener: &CellOpener, first: watch::Sender<FirstTry>) {
         let mut tries = 0;
         loop {
-            let opened = match (connection.connect)().await {
+            let outcome = match (connection.connect)().await {
                 Ok(bus) => opener.open(bus).await,
                 Err(error) => Err(error),
             };
-            match opened {
+            match outcome {
                 Ok(cell) => {
                     self.cell.get_or_init(|| Arc::new(cell));
                     self.set_failure(None);

@@ -11,17 +11,15 @@ use futures::future::join_all;
 use super::cell::Cell;
 use super::link::CellLink;
 use super::{Cells, missing_error};
-use crate::api_error::ApiError;
+use crate::api_error::{ApiError, MOVE_RETRY_AFTER};
 
 /// Longest look for a session in one cell.
 const LOOK_MAX: Duration = Duration::from_secs(2);
-/// When a client should repeat a request for a session that is being moved.
-const MOVE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What a cell has of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Look {
-    /// Its log.
+    /// The log of the session.
     Log,
     /// What says that it is, or will be, in another cell.
     MovedTo(CellName),
@@ -40,6 +38,9 @@ impl Cells {
     /// Returns the cell of a session that is there, or the home of its id if no cell has it. A session that may be in a
     /// cell that cannot be reached is an error that names the cell.
     pub(crate) async fn of_session(&self, key: &SessionKey) -> Result<Arc<Cell>, ApiError> {
+        if let Some(only) = self.only() {
+            return only.get().cloned();
+        }
         let ranked = self.rank(key);
         if let [only] = ranked[..] {
             return self.inner.links[only].get().cloned();
@@ -54,11 +55,10 @@ impl Cells {
     /// Returns the cell of a session that is there, or where it is started. The loop reads a session that is resumed from
     /// its own cell, so one that resumes `source` is started there. A cell that cannot be reached, and that is not the
     /// home of the id, stops no session from starting.
-    pub(crate) async fn of_start(
-        &self,
-        key: &SessionKey,
-        source: Option<&SessionId>,
-    ) -> Result<Arc<Cell>, ApiError> {
+    pub(crate) async fn of_start(&self, key: &SessionKey, source: Option<&SessionId>) -> Result<Arc<Cell>, ApiError> {
+        if let Some(only) = self.only() {
+            return only.get().cloned();
+        }
         let ranked = self.rank(key);
         if let [only] = ranked[..] {
             return self.inner.links[only].get().cloned();
@@ -72,6 +72,9 @@ impl Cells {
 
     /// As [`Cells::of_start`], for an id that no session has: nothing is looked for.
     pub(crate) async fn of_new(&self, key: &SessionKey, source: Option<&SessionId>) -> Result<Arc<Cell>, ApiError> {
+        if let Some(only) = self.only() {
+            return only.get().cloned();
+        }
         let ranked = self.rank(key);
         match source {
             Some(source) if ranked.len() > 1 => self.of_source(key, source).await,
@@ -135,13 +138,7 @@ impl Cells {
     }
 
     /// Follows what the log of a moved session says, from cell to cell.
-    async fn follow(
-        &self,
-        key: &SessionKey,
-        from: usize,
-        to: CellName,
-        ranked: &[usize],
-    ) -> Result<Located, ApiError> {
+    async fn follow(&self, key: &SessionKey, from: usize, to: CellName, ranked: &[usize]) -> Result<Located, ApiError> {
         let (mut seen, mut to) = (vec![from], to);
         loop {
             let Some(index) = self.inner.links.iter().position(|link| link.name == to) else {

@@ -13,24 +13,23 @@ mod table;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, BusError};
-use contract::{CellName, CommandId, ErrorCode, TenantId};
+use contract::{CellName, ErrorCode, TenantId};
 use futures::FutureExt;
 use futures::future::{join_all, select_all};
 use service::health::Readiness;
-use service::tasks::Tasks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::admission::AdmissionLimits;
 use crate::api_error::ApiError;
 use crate::config::EdgeStartError;
-pub(crate) use cell::Cell;
+pub(crate) use cell::{Cell, CellOpener};
 pub use link::CellConnection;
 use link::{CellLink, FirstTry, unreachable_error};
 use placements::Placements;
 pub use table::{CellConfig, CellTable};
 
+/// Longest wait of an edge that starts for all of its cells.
+const FIRST_TRY_MAX: Duration = Duration::from_secs(10);
 /// Longest wait of an edge that starts for the first of its cells.
 const START_MAX: Duration = Duration::from_mins(5);
 /// Pause between two looks at which cells can be reached, for the readiness.
@@ -67,27 +66,6 @@ pub(crate) struct CellAnswers<T> {
     pub(crate) missing: Vec<CellName>,
 }
 
-/// What an edge needs to open a cell on its bus.
-#[derive(Debug, Clone)]
-pub(crate) struct CellOpener {
-    pub(crate) replica_id: CommandId,
-    /// The edge's own tenant, whose index is always in memory.
-    pub(crate) own: TenantId,
-    pub(crate) limits: AdmissionLimits,
-    pub(crate) tasks: Tasks,
-    /// What the edge says of itself when an operator asks the fleet of the cell.
-    pub(crate) readiness: Readiness,
-    /// Ready while a cell can be reached; its warning names the others.
-    pub(crate) reached: Readiness,
-}
-
-impl CellOpener {
-    /// Opens a cell whose streams are those of the bus.
-    pub(crate) async fn open(&self, bus: Bus) -> Result<Cell, BusError> {
-        Cell::open(bus, &self.replica_id, &self.own, self.limits, &self.tasks).await
-    }
-}
-
 impl Cells {
     /// The only cell, without a table.
     pub(crate) fn single(cell: Cell) -> Self {
@@ -115,8 +93,11 @@ impl Cells {
             firsts.push(first);
         }
         let started = Instant::now();
-        for first in &mut firsts {
-            let _ended = first.wait_for(|first| *first != FirstTry::Running).await;
+        let tried =
+            firsts.iter_mut().map(async |first| first.wait_for(|first| *first != FirstTry::Running).await.is_ok());
+        // A cell that does not answer must not hold up the others.
+        if tokio::time::timeout(FIRST_TRY_MAX, join_all(tried)).await.is_err() {
+            tracing::warn!("a cell does not answer yet: the edge starts without it");
         }
         let reached = firsts.iter_mut().map(|first| first.wait_for(|first| *first == FirstTry::Connected).boxed());
         if tokio::time::timeout_at(started + START_MAX, select_all(reached)).await.is_err() {
@@ -165,6 +146,9 @@ impl Cells {
 
     /// A cell of a tenant, for what all its cells have alike: the first one that can be reached.
     pub(crate) fn any_of(&self, tenant: &TenantId) -> Result<Arc<Cell>, ApiError> {
+        if let Some(only) = self.only() {
+            return only.get().cloned();
+        }
         let TenantCells { reached, missing } = self.of_tenant(tenant);
         match reached.into_iter().next() {
             Some((_, cell)) => Ok(cell),
@@ -182,12 +166,11 @@ impl Cells {
     where
         F: Future<Output = Result<T, ApiError>>,
     {
-        let TenantCells { mut reached, mut missing } = self.of_tenant(tenant);
-        // Without others, nothing may be left out.
-        if let ([], 1) = (&missing[..], reached.len()) {
-            let (name, cell) = reached.remove(0);
-            return Ok(CellAnswers { answers: vec![(name, ask(cell).await?)], missing });
+        if let Some(only) = self.only() {
+            let answer = ask(only.get()?.clone()).await?;
+            return Ok(CellAnswers { answers: vec![(only.name.clone(), answer)], missing: Vec::new() });
         }
+        let TenantCells { reached, mut missing } = self.of_tenant(tenant);
         let asked = reached.into_iter().map(|(name, cell)| {
             let answer = tokio::time::timeout(ANSWER_MAX, ask(cell));
             async move { (name, answer.await) }
@@ -235,6 +218,14 @@ impl Cells {
         join_all(owned.map(|cell| cell.bus.close())).await;
     }
 
+    /// The only cell, of which nothing needs to be asked. Every request goes this way where there is no table.
+    fn only(&self) -> Option<&Arc<CellLink>> {
+        match &self.inner.links[..] {
+            [only] => Some(only),
+            [] | [_, ..] => None,
+        }
+    }
+
     fn link(&self, name: &CellName) -> Option<&Arc<CellLink>> {
         self.inner.links.iter().find(|link| link.name == *name)
     }
@@ -242,12 +233,10 @@ impl Cells {
 
 /// Error for a request that none of these cells can answer.
 pub(crate) fn missing_error(missing: &[CellName]) -> ApiError {
-    match missing {
-        [name] => unreachable_error(name, None),
-        _ => {
-            let names: Vec<&str> = missing.iter().map(CellName::as_str).collect();
-            let message = format!("the cells {} cannot be reached now: try again", names.join(", "));
-            ApiError::new(ErrorCode::Unavailable, message).with_retry_after(Duration::from_secs(1))
-        }
+    if let [name] = missing {
+        return unreachable_error(name, None);
     }
+    let names: Vec<&str> = missing.iter().map(CellName::as_str).collect();
+    let message = format!("the cells {} cannot be reached now: try again", names.join(", "));
+    ApiError::new(ErrorCode::Unavailable, message).with_retry_after(Duration::from_secs(1))
 }

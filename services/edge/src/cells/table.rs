@@ -157,6 +157,9 @@ mod tests {
             let all = (0..64).map(|number| table.rank(&key(tenant, format!("s{number}")))[0].to_string());
             all.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>()
         };
-        assert_eq!((homes("acme"), homes("other")), (vec!["b".into(), "c".into()], vec!["a".into(), "b".into(), "c".into()]));
+        assert_eq!(
+            (homes("acme"), homes("other")),
+            (vec!["b".into(), "c".into()], vec!["a".into(), "b".into(), "c".into()])
+        );
     }
 }

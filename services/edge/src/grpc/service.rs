@@ -9,7 +9,10 @@ use proto::sessions_server::Sessions as Service;
 use tonic::{Request, Response, Status};
 
 use super::GrpcService;
-use super::replies::{to_agent_description, to_agent_info, to_gate, to_json, to_mail, to_model_info, to_names, to_pending_call, to_session_info, to_tool_info, wait_for_command};
+use super::replies::{
+    to_agent_description, to_agent_info, to_gate, to_json, to_mail, to_model_info, to_names, to_pending_call,
+    to_session_info, to_tool_info, wait_for_command,
+};
 use super::requests::{
     parse_client_tools, parse_content, parse_control, parse_dead_letter, parse_optional_json, parse_options,
     parse_since, parse_start,
@@ -20,7 +23,9 @@ use crate::method::Method;
 use crate::params::{
     self, DescribeAgentParams, ListSessionsParams, TestReplyParams, TryToolParams, UnvalidatedCommand, WatchParams,
 };
-use crate::session_api::{CallerInfo, PendingList, QueueDepth, ReplyDecision, SessionPage, SessionStats, TranscriptPage};
+use crate::session_api::{
+    CallerInfo, PendingList, QueueDepth, ReplyDecision, SessionPage, SessionStats, TranscriptPage,
+};
 
 #[tonic::async_trait]
 impl Service for GrpcService {
@@ -232,7 +237,8 @@ impl Service for GrpcService {
                 parent: params::parse_optional("parent", &message.parent)?,
                 has_total: message.has_total,
             };
-            let SessionPage { sessions, next_cursor, total, missing_cells } = api.list_sessions(caller, &params).await?;
+            let SessionPage { sessions, next_cursor, total, missing_cells } =
+                api.list_sessions(caller, &params).await?;
             let sessions = sessions.into_iter().map(to_session_info).collect();
             let total = total.map(|total| u64::try_from(total).unwrap_or(u64::MAX));
             let (next_cursor, missing_cells) = (next_cursor.unwrap_or_default(), to_names(missing_cells));

@@ -152,7 +152,6 @@ impl SessionApi {
         self.inner.cells.any_of(&caller.tenant)
     }
 
-
     /// Waits until the fair queue lets a request of this caller run.
     pub(crate) async fn acquire_permit(
         &self,

@@ -30,7 +30,9 @@ impl SessionApi {
                 match cell.bus.ask_budgets(request).await {
                     Ok(BudgetReply::Budgets(budgets)) => Ok(budgets),
                     Ok(BudgetReply::Refused { code, message }) => Err(ApiError::new(code, message)),
-                    Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("gateway")),
+                    Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
+                        Err(ApiError::no_answer("gateway"))
+                    }
                     Err(error) => Err(error.into()),
                 }
             }

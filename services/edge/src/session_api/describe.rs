@@ -128,7 +128,7 @@ impl SessionApi {
         let mut waits = Vec::new();
         for wait in session.waits() {
             let holder = match worker_call(&wait) {
-                Some((_, call)) => cell.bus.call_holder(&key, call).await?,
+                Some((_, open)) => cell.bus.call_holder(&key, open).await?,
                 None => None,
             };
             waits.push(WaitInfo { since: began(&wait, &commits), holder, wait });

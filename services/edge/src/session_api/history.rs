@@ -94,7 +94,8 @@ impl SessionApi {
         if session.is_archived() {
             // The head of an archived session has no transcript, so its whole log is loaded.
             let key = session.key();
-            let commits = self.cell_of(&key).await?.bus.load_until(&key, None).await?.ok_or_else(|| Self::history_gone(&key))?;
+            let commits =
+                self.cell_of(&key).await?.bus.load_until(&key, None).await?.ok_or_else(|| Self::history_gone(&key))?;
             session = fold_session(&key, &commits)?;
         }
         let summary = session.summary();

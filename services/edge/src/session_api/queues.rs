@@ -60,11 +60,6 @@ impl SessionApi {
             let AdmissionLimits { all: all_of_cell, tenant: of_tenant, .. } = limits;
             (all, tenant) = (all + all_of_cell, tenant + of_tenant);
         }
-        Ok(FleetQueues {
-            queues,
-            waiting_calls_max: all,
-            tenant_waiting_calls_max: tenant,
-            missing_cells: missing,
-        })
+        Ok(FleetQueues { queues, waiting_calls_max: all, tenant_waiting_calls_max: tenant, missing_cells: missing })
     }
 }

@@ -168,8 +168,7 @@ async fn cell_status(cell: &Cell, tenant: &TenantId) -> Result<FleetStatus, ApiE
     let transport = cell.bus.transport();
     let now = transport.server_time().await?;
     let replicas = cell.bus.replicas().await?.into_iter();
-    let replicas =
-        replicas.map(|status| ReplicaInfo { clock_ahead_ms: ahead_ms(status.now, now), cell: None, status });
+    let replicas = replicas.map(|status| ReplicaInfo { clock_ahead_ms: ahead_ms(status.now, now), cell: None, status });
     let mut queues = Vec::new();
     for queue in Queue::ALL {
         queues.push(QueueStatus::new(*queue, transport.queue_state(*queue).await?, now));

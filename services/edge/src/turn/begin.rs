@@ -439,14 +439,12 @@ async fn choose(
     for ids in identity.ids() {
         let mut last = None;
         for id in ids {
-            let is_known = match session {
-                Some(session) => api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some(),
-                None => {
-                    let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(&id)? };
-                    // A request that is not repeated may have any id, also one whose home can be reached.
-                    !identity.is_retry && !api.cells().can_start(&key)
-                        || api.is_session_known(caller, &key.session).await?
-                }
+            let is_known = if let Some(session) = session {
+                api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some()
+            } else {
+                let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(&id)? };
+                // A request that is not repeated may have any id, also one whose home can be reached.
+                !identity.is_retry && !api.cells().can_start(&key) || api.is_session_known(caller, &key.session).await?
             };
             if !is_known {
                 free = free.or(Some(id));

@@ -151,12 +151,7 @@ impl SessionApi {
 
 impl Viewer {
     /// A viewer of a session that this process has started just now; `None` if the events since then were not kept.
-    pub(super) fn of_new(
-        api: &SessionApi,
-        cell: Arc<Cell>,
-        key: SessionKey,
-        params: &WatchParams,
-    ) -> Option<Self> {
+    pub(super) fn of_new(api: &SessionApi, cell: Arc<Cell>, key: SessionKey, params: &WatchParams) -> Option<Self> {
         let events = cell.feeds.take_kept(&key)?;
         Some(Self {
             api: api.clone(),

@@ -74,9 +74,8 @@ impl TwoCells {
 
     async fn with(config: EdgeConfig) -> Self {
         let (a, b) = (TestCell::new().await, TestCell::new().await);
-        let connection = |name_text: &str, cell: &TestCell| {
-            CellConnection::of_bus(name(name_text), cell.server.client("edge").0)
-        };
+        let connection =
+            |name_text: &str, cell: &TestCell| CellConnection::of_bus(name(name_text), cell.server.client("edge").0);
         let connections = vec![connection("a", &a), connection("b", &b)];
         let edge = Edge::start_in(config, connections).await.unwrap();
         Self { a, b, edge }
@@ -104,7 +103,7 @@ fn home(session: &str) -> &'static str {
 
 /// Returns an id whose home is a cell.
 fn id_of(cell: &str, prefix: &str) -> String {
-    (0..).map(|number| format!("{prefix}{number}")).find(|id| home(id) == cell).unwrap()
+    (0..64).map(|number| format!("{prefix}{number}")).find(|id| home(id) == cell).unwrap()
 }
 
 fn ids(listed: &Value) -> Vec<&str> {

@@ -64,7 +64,8 @@ async fn find_page(api: &SessionApi, caller: &ApiCaller, query: &str) -> Result<
             let session = parse_id(&after)?;
             api.check_reach(caller, session.as_str()).await?;
             let key = SessionKey { tenant: caller.tenant.clone(), session };
-            let summary = api.cell_of(&key).await?.bus.summary(&key).await?.ok_or_else(|| unknown("session", &after))?;
+            let summary =
+                api.cell_of(&key).await?.bus.summary(&key).await?.ok_or_else(|| unknown("session", &after))?;
             Some(ListCursor { started: summary.started, session: summary.session_id })
         }
         None => None,
