@@ -70,7 +70,7 @@ const PUBLISH: &[(&str, &[&str])] = &[
     ("$KV.ai_loop_sessions.default.s", &["orchestrator", "archivist", "restorer"]),
     ("$O.ai_loop_work.C.x", &["orchestrator", "gateway", "executor", "edge"]),
     ("$O.ai_loop_blobs.C.x", &["orchestrator", "archivist"]),
-    ("$O.ai_loop_results.C.x", &["executor"]),
+    ("$O.ai_loop_results.C.x", &["executor", "archivist"]),
     ("$JS.API.DIRECT.GET.OBJ_ai_loop_results.$O.ai_loop_results.M.x", &["executor", "edge", "results", "archivist"]),
     ("$JS.API.CONSUMER.CREATE.OBJ_ai_loop_results", &["edge", "results", "archivist"]),
     ("$JS.API.CONSUMER.CREATE.OBJ_ai_loop_work", &["orchestrator", "gateway", "executor", "edge"]),

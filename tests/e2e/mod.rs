@@ -5,6 +5,7 @@ mod acp;
 mod ag_ui;
 mod backup;
 mod bad_input;
+mod cells;
 mod client_tools;
 mod compaction;
 mod contexts;

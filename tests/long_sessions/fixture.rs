@@ -72,6 +72,11 @@ impl LoopFixture {
         self.answer(key, &format!("Answer to {text}")).await
     }
 
+    /// Sends a user message, and waits for nothing.
+    pub(crate) async fn send_only(&self, key: &SessionKey, text: &str) -> anyhow::Result<()> {
+        self.command(key, Verb::SendUserMessage, json!({"content": text, "mode": "queue"})).await
+    }
+
     /// Ends the session, and waits until it has.
     pub(crate) async fn stop(&self, key: &SessionKey) -> anyhow::Result<()> {
         self.command(key, Verb::Stop, json!({})).await?;

@@ -4,6 +4,7 @@
 mod compaction;
 mod export_import;
 mod fixture;
+mod move_session;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -132,6 +132,7 @@ pub(crate) fn commit(id: &str, snapshot_bytes: usize) -> anyhow::Result<Bytes> {
         trace_id: String::new(),
         archived: None,
         log_start: None,
+        moved: None,
     };
     let snapshot = (snapshot_bytes > 0).then(|| Json::of(&"x".repeat(snapshot_bytes)));
     Ok(serde_json::to_vec(&Commit { meta, snapshot, transcript: None, events: Vec::new() })?.into())

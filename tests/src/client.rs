@@ -218,6 +218,11 @@ impl TestClient {
         Ok(with_code(self.0.clone().get(SessionRequest { session_id: session.to_owned() }).await)?.phase)
     }
 
+    /// The newest sessions, and the cells that did not answer.
+    pub async fn list(&self) -> anyhow::Result<proto::ListReply> {
+        with_code(self.0.clone().list(proto::ListRequest::default()).await)
+    }
+
     /// The names of the tools of the catalogue.
     pub async fn tools(&self) -> anyhow::Result<Vec<String>> {
         let reply = with_code(self.0.clone().list_tools(ListToolsRequest {}).await)?;

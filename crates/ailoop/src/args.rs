@@ -15,6 +15,7 @@ mod fleet;
 mod history;
 mod mail;
 mod models;
+mod move_session;
 mod nats_auth;
 mod operate;
 mod output;
@@ -46,6 +47,7 @@ pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};
 pub use history::{DecisionsArgs, ExportArgs, ImportArgs, ReplayArgs, StatsArgs, TRACE_URL, TraceArgs};
 pub use mail::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
 pub use models::{ModelsArgs, ProbeArgs};
+pub use move_session::MoveArgs;
 pub use nats_auth::{
     NatsAuthCommand, NatsAuthInitArgs, NatsAuthKeys, NatsAuthServerArgs, NatsUserAddArgs, NatsUserCommand,
     NatsUserListArgs, NatsUserRevokeArgs,
@@ -55,7 +57,7 @@ pub use output::{OutputArgs, OutputFormat};
 pub use run::{ApproveArg, RunArgs, SessionSettings};
 pub use session::{ConfigureArgs, ControlArgs, ForkArgs, ModeArg, SendArgs, SessionsArgs, TranscriptArgs, WatchArgs};
 pub use session_ref::SessionRef;
-pub use target::{FleetTarget, NatsTarget};
+pub use target::{FleetTarget, NatsArgs, NatsTarget};
 pub use tools::{
     ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsNewArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs,
 };
@@ -142,6 +144,11 @@ pub enum CliCommand {
     ///
     /// The command uses NATS directly.
     Import(ImportArgs),
+    /// Move a session to another cell, while it rests
+    ///
+    /// The cells are those of `edge.cells`. A move that was interrupted is finished by the same command. The command uses
+    /// NATS directly.
+    Move(MoveArgs),
     /// Back up everything that the fleet stores to a directory, while it runs
     ///
     /// That is every stream, bucket and object store. The command uses NATS directly.
@@ -224,6 +231,9 @@ pub enum CliCommand {
         /// Correct stream settings that have drifted
         #[arg(long)]
         fix: bool,
+        /// Only this cell of `edge.cells` [default: all of them]
+        #[arg(long, value_name = "CELL")]
+        cell: Option<contract::CellName>,
     },
     /// Manage keys, users and permissions of nats-server
     #[command(subcommand)]

@@ -6,6 +6,8 @@ mod approvals;
 mod backup;
 mod bootstrap;
 mod budgets;
+mod cell_table;
+mod cells;
 mod chat;
 mod config;
 mod context;
@@ -23,6 +25,7 @@ mod lists;
 mod live_display;
 mod mail;
 mod models;
+mod move_session;
 mod nats_auth;
 mod output;
 mod own_fleet;
@@ -81,6 +84,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Replay(args) => history::replay_log(&args, terminal).await,
         CliCommand::Export(args) => export_import::export_session(&args, terminal).await,
         CliCommand::Import(args) => export_import::import_session(&args, terminal).await,
+        CliCommand::Move(args) => Box::pin(move_session::move_session(&args, terminal)).await,
         CliCommand::Backup(args) => Box::pin(backup::backup_streams(&args, terminal)).await,
         CliCommand::Restore(args) => Box::pin(backup::restore_streams(&args, terminal)).await,
         CliCommand::Decisions(args) => history::list_decisions(&args, terminal).await,
@@ -107,7 +111,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Completion { shell } => shell::print_completion(shell, terminal),
         CliCommand::Man(args) => shell::write_manual(&args, terminal),
         CliCommand::Version(args) => Ok(version::print_version(args, terminal)),
-        CliCommand::Bootstrap { fix } => bootstrap::ensure_streams(fix, terminal).await,
+        CliCommand::Bootstrap { fix, cell } => bootstrap::ensure_streams(fix, cell.as_ref(), terminal).await,
         CliCommand::NatsAuth(command) => Box::pin(nats_auth::run(&command, terminal)).await,
         CliCommand::Orchestrator => serve::to_exit(loop_orchestrator::run().await),
         CliCommand::Gateway => serve::to_exit(model_gateway::run().await),

@@ -81,6 +81,7 @@ impl CompletionTracker {
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
             | Event::LogCompacted(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => None,
         }
     }

@@ -74,6 +74,13 @@ impl CommandFailure {
         Self { place: Some(place.to_string()), ..self }
     }
 
+    /// Adds the cell in which it failed.
+    #[must_use]
+    pub(crate) fn in_cell(self, cell: &contract::CellName) -> Self {
+        let place = self.place.map_or_else(|| format!("cell {cell}"), |place| format!("cell {cell}, {place}"));
+        Self { place: Some(place), ..self }
+    }
+
     /// Replaces the usual help.
     #[must_use]
     pub(crate) fn help(self, help: impl Into<String>) -> Self {

@@ -1,5 +1,6 @@
 //! The answer of the edge to `fleet.status`, as `ailoop status` and `ailoop doctor` read it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use contract::Timestamp;
@@ -20,6 +21,9 @@ pub(crate) struct FleetStatus {
     pub(crate) sessions: Option<Sessions>,
     pub(crate) dead_letters: u64,
     pub(crate) storage: Vec<Stored>,
+    /// Cells of which nothing is here, since they did not answer.
+    #[serde(default)]
+    pub(crate) missing_cells: Vec<String>,
 }
 
 /// A process of the fleet.
@@ -28,6 +32,9 @@ pub(crate) struct Replica {
     #[serde(flatten)]
     pub(crate) status: ReplicaStatus,
     pub(crate) clock_ahead_ms: i64,
+    /// Its cell, where the edge has several.
+    #[serde(default)]
+    pub(crate) cell: Option<String>,
 }
 
 /// A queue and who takes from it.
@@ -68,6 +75,12 @@ impl FleetStatus {
         Ok((read_answer(&json)?, json))
     }
 
+    /// The cells that answered; one without a name if there is no table.
+    pub(crate) fn cells(&self) -> BTreeSet<Option<&str>> {
+        let cells: BTreeSet<Option<&str>> = self.replicas.iter().map(|replica| replica.cell.as_deref()).collect();
+        if cells.is_empty() { BTreeSet::from([None]) } else { cells }
+    }
+
     /// The processes that do the work of a service.
     pub(crate) fn replicas_of(&self, service: &str) -> impl Iterator<Item = &Replica> {
         self.replicas.iter().filter(move |replica| replica.status.serves(service))
@@ -89,7 +102,11 @@ impl Replica {
     /// Service, host and process; a host that is named after the service is enough.
     pub(crate) fn name(&self) -> String {
         let ReplicaStatus { service, replica, .. } = &self.status;
-        if replica.starts_with(service.as_str()) { replica.clone() } else { format!("{service} {replica}") }
+        let name = if replica.starts_with(service.as_str()) { replica.clone() } else { format!("{service} {replica}") };
+        match &self.cell {
+            Some(cell) => format!("{name} in cell {cell}"),
+            None => name,
+        }
     }
 
     /// How long it has run.

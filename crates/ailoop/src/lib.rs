@@ -24,6 +24,7 @@ pub mod help;
 mod instance;
 pub mod live_completion;
 mod markdown;
+pub mod move_session;
 pub mod nats_binary;
 mod nats_server;
 mod notification;

@@ -206,6 +206,7 @@ impl SessionRenderer {
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
             | Event::LogCompacted(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => Vec::new(),
         }
     }

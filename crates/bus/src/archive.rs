@@ -8,13 +8,14 @@ use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey};
 use contract::{ErrorCode, Json};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{encode, parse};
 use crate::log::slot_of;
 use crate::transport::{EXPECTED_LAST, ReadMany};
 use crate::verify::{Verified, Write};
-use crate::{Bus, BusError, Read, Stored, body};
+use crate::{Bus, BusError, Head, Read, Stored, body};
 
 /// Version of an archived page.
 const VERSION: u32 = 1;
@@ -54,8 +55,31 @@ pub enum Staying<'a> {
         /// Slots that leave now, also where their page moved before.
         leaving: &'a [u64],
     },
+    /// Every commit that may have a part: the session is to be read by whoever takes it over.
+    AnyPart,
     /// The log begins anew, or the session has ended.
     Nothing,
+}
+
+impl Staying<'_> {
+    /// Whether a message stays in the log. One whose body is elsewhere may have a part.
+    fn keeps(self, slot: u64, message: &[u8]) -> bool {
+        #[derive(Deserialize)]
+        struct Beside {
+            #[serde(default)]
+            snapshot: Option<IgnoredAny>,
+            #[serde(default)]
+            transcript: Option<IgnoredAny>,
+        }
+        match self {
+            Self::Parts { kept, .. } => kept.contains(&slot),
+            Self::AnyPart => {
+                let is_part = |read: Beside| read.transcript.is_some() && read.snapshot.is_none();
+                body::blob(message).is_some() || serde_json::from_slice(message).is_ok_and(is_part)
+            }
+            Self::Nothing => false,
+        }
+    }
 }
 
 /// Where the session is whose page is written.
@@ -86,12 +110,8 @@ impl Bus {
         while first > 0 && self.is_in_log(key, first - 1).await? {
             first -= 1;
         }
-        let kept = match stay {
-            Staying::Parts { kept, .. } => kept,
-            Staying::Nothing => &[],
-        };
         for page in first..=last {
-            self.archive_page(key, page, below, kept).await?;
+            self.archive_page(key, page, below, stay).await?;
         }
         match stay {
             Staying::Parts { leaving, .. } => {
@@ -100,6 +120,7 @@ impl Bus {
                 }
                 Ok(())
             }
+            Staying::AnyPart => Ok(()),
             Staying::Nothing => self.remove_parts(key, below).await,
         }
     }
@@ -192,12 +213,17 @@ impl Bus {
         Ok(false)
     }
 
-    async fn archive_page(&self, key: &SessionKey, page: u64, below: u64, kept: &[u64]) -> Result<(), BusError> {
+    async fn archive_page(&self, key: &SessionKey, page: u64, below: u64, stay: Staying<'_>) -> Result<(), BusError> {
         let first = page * SLOTS_PER_PAGE;
         let end = (first + SLOTS_PER_PAGE).min(below);
         let held = self.held(key, page, first, end).await?;
         // The last slot of a page never stays, so nothing else of this one is in the log either.
-        if held.keys().all(|slot| kept.contains(slot)) {
+        let leaving: Vec<&Stored> = held
+            .iter()
+            .filter(|(slot, stored)| !stay.keeps(**slot, &stored.payload))
+            .map(|(_, stored)| stored)
+            .collect();
+        if leaving.is_empty() {
             return Ok(());
         }
         // What is no longer in the log was proven to be in the archive before it went.
@@ -220,7 +246,7 @@ impl Bus {
             }
         }
         self.write_page(key, page, &messages, PageOwner::Log, is_new).await?;
-        for (_, stored) in held.iter().filter(|(slot, _)| !kept.contains(slot)) {
+        for stored in leaving {
             self.remove(stored).await?;
         }
         Ok(())
@@ -319,7 +345,9 @@ impl Bus {
         if merged == stored.messages {
             return Ok(Write::Known(()));
         }
-        if owner == PageOwner::Import && self.head(key, Read::Leader).await?.is_some() {
+        // Where the log says only that another cell has the session, it is about to come here.
+        let is_taken = |head: Option<Head>| head.is_some_and(|head| head.meta.moved.is_none());
+        if owner == PageOwner::Import && is_taken(self.head(key, Read::Leader).await?) {
             let message = format!("there is a session {} already", key.session);
             return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
         }

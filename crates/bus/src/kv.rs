@@ -85,6 +85,11 @@ impl Bus {
         self.transport().kv_put(Bucket::Sessions, &key, encode(summary)?, ttl).await
     }
 
+    /// Removes a session's line of the index.
+    pub async fn delete_summary(&self, key: &SessionKey) -> Result<(), BusError> {
+        self.transport().kv_delete(Bucket::Sessions, &format!("{}.{}", key.tenant, key.session)).await
+    }
+
     /// A session's line of the index.
     pub async fn summary(&self, key: &SessionKey) -> Result<Option<SessionSummary>, BusError> {
         let found = self.transport().kv_get(Bucket::Sessions, &format!("{}.{}", key.tenant, key.session)).await?;

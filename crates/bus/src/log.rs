@@ -26,7 +26,7 @@ const TAKE_BACK_ROUNDS_MAX: u32 = 64;
 /// The last commit of a session, as far as workers and viewers need it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
-    /// Its slot in the log, from 0.
+    /// Its slot in the log, from 0; of a session that another cell has, the last slot that it had here.
     pub slot: u64,
     /// The meta data of the commit.
     pub meta: CommitMeta,
@@ -63,7 +63,9 @@ impl Bus {
         let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), read).await? else {
             return Ok(None);
         };
-        read_head(&stored).map(Some)
+        let head = read_head(&stored)?;
+        let slot = if head.meta.moved.is_some() { head.end() } else { head.slot };
+        Ok(Some(Head { slot, ..head }))
     }
 
     /// What the session's state is folded from: the head's page without a hole, its snapshot first; of a log that was
@@ -143,10 +145,15 @@ impl Bus {
     /// session. Pages that the archive kept for as long as it keeps anything are left out.
     pub async fn history(&self, key: &SessionKey, from_page: u64) -> Result<Vec<(u64, Commit)>, BusError> {
         let Some(HeadRead { head, .. }) = self.head_from(key, 0).await? else { return Ok(Vec::new()) };
+        let end = if head.meta.moved.is_some() { head.end() } else { head.slot };
         let mut commits = Vec::new();
-        for page in from_page..=head.slot / SLOTS_PER_PAGE {
-            let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(head.slot);
+        for page in from_page..=end / SLOTS_PER_PAGE {
+            let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(end);
             commits.extend(self.load_range(key, page * SLOTS_PER_PAGE, last).await?.unwrap_or_default());
+        }
+        if head.meta.moved.is_some() {
+            // What says that another cell has it is no part of the session.
+            commits.retain(|(slot, _)| *slot <= end);
         }
         // What later pages name is in the pages before them.
         Ok(self.with_earlier_parts(key, Some(commits)).await?.unwrap_or_default())
@@ -257,6 +264,31 @@ impl Bus {
         let generation = self.transport().generation();
         let after = After { filter: subject::log_session(key), seq: 0, generation };
         self.offer(key, &offer, &after).await
+    }
+
+    /// As [`Bus::commit_for`], but the commit is taken only while `head` is the id of the session's last commit, in whatever
+    /// slot that is. For a session that is in another cell: when it comes back, its log goes on with another slot, and
+    /// nothing that was decided before may follow it there.
+    pub async fn commit_behind_head(
+        &self,
+        key: &SessionKey,
+        offer: Offer<'_>,
+        head: &str,
+    ) -> Result<Committed, BusError> {
+        let generation = self.transport().generation();
+        let filter = subject::log_session(key);
+        let Some(stored) = self.transport().last(Stream::Log, &filter, Read::Leader).await? else {
+            return Ok(Committed::Theirs);
+        };
+        let found: CommitHead = parse(&stored.payload)?;
+        if found.meta.commit == offer.commit {
+            // An earlier try whose outcome was unknown.
+            return Ok(Committed::Ours);
+        }
+        if found.meta.commit != head {
+            return Ok(Committed::Theirs);
+        }
+        self.offer(key, &Offer { prev: "", ..offer }, &After { filter, seq: stored.seq, generation }).await
     }
 
     /// The sequence of the message that holds this commit in this slot, as the leader knows it; `None` where the slot

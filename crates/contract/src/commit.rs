@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Json;
 use crate::event::{Envelope, Event, Topic};
-use crate::ids::CommandId;
+use crate::ids::{CellName, CommandId};
 use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
@@ -49,6 +49,9 @@ pub struct CommitMeta {
     /// what is before it is in the archive for as long as that keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_start: Option<u64>,
+    /// The cell that has the session instead of this one. The commit carries a snapshot, and stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<CellName>,
 }
 
 impl CommitMeta {

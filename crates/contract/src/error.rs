@@ -62,6 +62,8 @@ codes! {
     SessionEnded = "session_ended",
     /// The session id is in use.
     SessionExists = "session_exists",
+    /// The session was moved to another cell, or is being moved.
+    SessionMoved = "session_moved",
     /// A command repeated after its id was forgotten.
     StaleCommand = "stale_command",
     /// The command does not fit the session's state.

@@ -121,11 +121,21 @@ id!(
 );
 
 id!(
+    /// One set of streams, with services of its own: `[a-z0-9-]{1,32}`.
+    CellName, "cell", 32, Nothing
+);
+id!(
     /// A mail, unique within its mailbox. `[A-Za-z0-9_-]{1,64}`.
     MailId, "mail id", 64, UpperAndUnderscore
 );
 
 impl Default for TenantId {
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
+impl Default for CellName {
     fn default() -> Self {
         Self("default".into())
     }

@@ -6,6 +6,7 @@
 pub mod ai_config;
 pub mod backoff;
 pub mod budget;
+pub mod cell;
 pub mod client_tool;
 pub mod command;
 pub mod commit;
@@ -36,6 +37,6 @@ pub mod version;
 pub use ai_config::AiConfig;
 pub use client_tool::ClientTool;
 pub use error::ErrorCode;
-pub use ids::{AgentId, CallId, CommandId, MailId, SessionId, TenantId, ToolName};
+pub use ids::{AgentId, CallId, CellName, CommandId, MailId, SessionId, TenantId, ToolName};
 pub use json::Json;
 pub use timestamp::Timestamp;

@@ -120,6 +120,10 @@ pub const TENANT_SHARE_PERCENT: u64 = 80;
 pub const TENANT_SESSIONS_MAX: usize = 50_000;
 /// Tenants whose session index one edge keeps in memory.
 pub const EDGE_TENANTS_MAX: usize = 256;
+/// Cells of one table.
+pub const CELLS_MAX: usize = 64;
+/// Sessions outside of the home of their id whose cell one edge remembers: at most 4 MB.
+pub const CELL_PLACEMENTS_MAX: usize = 10_000;
 /// API keys of one file.
 pub const API_KEYS_MAX: usize = 10_000;
 /// Agents that one API key names.

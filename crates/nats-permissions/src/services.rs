@@ -41,6 +41,9 @@ pub(super) fn archivist() -> Role {
         .publish(objects_put(Objects::Blobs))
         .publish(objects_put(Objects::Archive))
         .publish([text(&every::timer_set()), read_leader(Stream::Timer), keys_put(Bucket::Sessions)])
+        // A move between cells: whether a command waits, and long results.
+        .publish([read_any(Stream::Control)])
+        .publish(objects_put(Objects::Results))
         // Erase a session that has ended, everywhere.
         .publish(Stream::ALL.iter().flat_map(|stream| [read_leader(*stream), delete(*stream)]))
         .publish([Objects::Blobs, Objects::Archive, Objects::Results].into_iter().flat_map(objects_erase))
@@ -48,7 +51,7 @@ pub(super) fn archivist() -> Role {
         .publish([keys_get(Bucket::Sessions), keys_purge(Bucket::Sessions), keys_purge(Bucket::Claims)])
         .role(
             "archivist",
-            "Carries sessions from one fleet to another, and erases them: `ailoop export`, `import`, `sessions rm`.",
+            "Carries sessions from one fleet to another, and erases them: `ailoop export`, `import`, `move`, `sessions rm`.",
         )
 }
 

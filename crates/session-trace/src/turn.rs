@@ -246,6 +246,7 @@ impl<'a> Builder<'a> {
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
             | Event::LogCompacted(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => {}
         }
     }

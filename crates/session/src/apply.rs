@@ -317,6 +317,10 @@ impl State {
                 self.drop_tools();
             }
             Event::LogCompacted(compacted) => self.log_start = Some(compacted.slots),
+            Event::SessionMoved(moved) => {
+                (self.life, self.archived, self.moved) = (Lifecycle::Ended, Some(moved.slots), Some(moved.to.clone()));
+                self.drop_tools();
+            }
             Event::SessionImported(imported) => {
                 self.archived = Some(imported.slots);
                 self.log_start = Some(imported.slots);

@@ -76,6 +76,7 @@ impl Audit {
         if meta.fold == FOLD {
             self.compare(slot, "archived", self.session.archived() == meta.archived);
             self.compare(slot, "log_start", self.session.log_start() == meta.log_start);
+            self.compare(slot, "moved", self.session.moved() == meta.moved.as_ref());
         }
         self.differs.len() == before
     }

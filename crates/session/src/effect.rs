@@ -36,7 +36,7 @@ pub enum SessionEffect {
     ReportToParent,
     /// The session needs no timer any more.
     CancelTimer,
-    /// Write the session's line in the index.
+    /// Write the session's line in the index, or remove that of a session that another cell has.
     Index,
     /// Move the slots before this one from the log to the archive, if they are still there.
     Archive {
@@ -68,6 +68,7 @@ pub(crate) fn of(event: &Event) -> Vec<SessionEffect> {
         Event::TimerSet(timer) => vec![SessionEffect::SetTimer { number: timer.number, at: timer.at }],
         Event::SessionArchived(archived) => vec![SessionEffect::Archive { below: archived.slots }, SessionEffect::Index],
         Event::LogCompacted(compacted) => vec![SessionEffect::Archive { below: compacted.slots }],
+        Event::SessionMoved(moved) => vec![SessionEffect::Archive { below: moved.slots }, SessionEffect::Index],
         Event::SessionStarted(_)
         | Event::SessionEnded(_)
         | Event::SessionImported(_)

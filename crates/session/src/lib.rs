@@ -141,7 +141,7 @@ impl Session {
 
     fn apply(&mut self, at: Timestamp, event: &Event) {
         self.handled.apply(self.state.slot(), event);
-        if let Event::SessionArchived(_) = event {
+        if let Event::SessionArchived(_) | Event::SessionMoved(_) = event {
             self.transcript = Transcript::default();
         }
         self.transcript.apply(event);
@@ -506,6 +506,11 @@ impl Session {
     /// Whether it was archived: each of its commits then stands alone, and has an end.
     pub fn is_archived(&self) -> bool {
         self.state.is_archived()
+    }
+
+    /// The cell that has the session instead of this one. Each commit here then stands alone, and stays.
+    pub fn moved(&self) -> Option<&contract::CellName> {
+        self.state.moved.as_ref()
     }
 
     /// The model call's work item; `None` when it is not open.

@@ -164,6 +164,7 @@ fn bytes_of(event: &Event) -> usize {
         | Event::SessionArchived(_)
         | Event::SessionImported(_)
         | Event::LogCompacted(_)
+        | Event::SessionMoved(_)
         | Event::Error(_)
         | Event::Unknown => FRAME,
     }

@@ -18,7 +18,7 @@ use contract::model::SignalForm;
 use contract::settings::ModelSettings;
 use contract::subject::SessionKey;
 use contract::tool::Outcome;
-use contract::{Json, Timestamp};
+use contract::{CellName, Json, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use setup::Setup;
@@ -95,6 +95,9 @@ pub(crate) struct State {
     /// Slot with which the log begins, of a log that was compacted or imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) log_start: Option<u64>,
+    /// The cell that has the session instead of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) moved: Option<CellName>,
 }
 
 /// A command of a parent to a child.
@@ -191,6 +194,7 @@ impl State {
             paused_at: None,
             archived: None,
             log_start: None,
+            moved: None,
         }
     }
 

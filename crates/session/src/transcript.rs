@@ -185,6 +185,7 @@ impl Transcript {
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
             | Event::LogCompacted(_)
+            | Event::SessionMoved(_)
             | Event::Error(_)
             | Event::Unknown => {}
         }

@@ -30,6 +30,7 @@ struct Metrics {
     work_running: Gauge<u64>,
     work_max: Gauge<u64>,
     nats_connected: Gauge<u64>,
+    cell_reachable: Gauge<u64>,
     nats_reconnects: Counter<u64>,
     breaker_open: Gauge<u64>,
     budget_spent: Gauge<f64>,
@@ -101,6 +102,7 @@ pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registr
             work_running: now(names::WORK_RUNNING),
             work_max: now(names::WORK_MAX),
             nats_connected: now(names::NATS_CONNECTED),
+            cell_reachable: now(names::CELL_REACHABLE),
             nats_reconnects: count(names::NATS_RECONNECTS),
             breaker_open: now(names::BREAKER_OPEN),
             budget_spent: meter.f64_gauge(names::BUDGET_SPENT).build(),
@@ -226,6 +228,11 @@ pub fn sessions_with_gates(number: usize) {
 /// Whether this process is connected to NATS.
 pub fn nats_connected(is_connected: bool) {
     with(|m| m.nats_connected.record(u64::from(is_connected), &[]));
+}
+
+/// Whether this edge can reach a cell.
+pub fn cell_reachable(cell: &str, is_reachable: bool) {
+    with(|m| m.cell_reachable.record(u64::from(is_reachable), &[label(names::CELL, cell)]));
 }
 
 /// This process connected to NATS again.

@@ -173,6 +173,8 @@ pub mod metric {
     pub const WORK_MAX: &str = "ailoop.work.max";
     /// Gauge: 1 while this process is connected to NATS.
     pub const NATS_CONNECTED: &str = "ailoop.nats.connected";
+    /// Gauge by `cell`: 1 while this edge can reach the cell.
+    pub const CELL_REACHABLE: &str = "ailoop.cell.reachable";
     /// Counter: connections to NATS after the first one.
     pub const NATS_RECONNECTS: &str = "ailoop.nats.reconnects";
     /// Gauge by provider and model: 1 from the failures that open a circuit breaker until a request succeeds.
@@ -224,6 +226,8 @@ pub mod metric {
     pub const PART: &str = "part";
     /// Label: `sessions`, `patterns`, `answers`.
     pub const CACHE: &str = "cache";
+    /// Label: name of a cell.
+    pub const CELL: &str = "cell";
     /// Label: `idle`, `running`, `paused` or `ended`.
     pub const PHASE: &str = "phase";
     /// Label: version of the process.

@@ -42,6 +42,7 @@ fn counted_and_read() {
     metric::sessions_with_gates(1);
     metric::work("model", 3, 64);
     metric::nats_connected(true);
+    metric::cell_reachable("b", false);
     metric::breaker("openai", "gpt", true);
     metric::breaker("openai", "gpt", false);
     metric::turn_duration(who, "completed", Duration::from_secs(90));
@@ -61,6 +62,7 @@ fn counted_and_read() {
         "ailoop_work_running{queue=\"model\"} 3",
         "ailoop_work_max{queue=\"model\"} 64",
         "ailoop_nats_connected 1",
+        "ailoop_cell_reachable{cell=\"b\"} 0",
         "ailoop_model_breaker_open{gen_ai_provider_name=\"openai\",gen_ai_request_model=\"gpt\"} 0",
         "ailoop_turn_duration_seconds_bucket{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\",reason=\"completed\",le=\"120\"} 1",
         "ailoop_steps_total{gen_ai_agent_id=\"e\",gen_ai_request_model=\"gpt\"} 1",

@@ -252,6 +252,8 @@ export interface FleetStatus {
   queues: QueueStatus[];
   replicas: Replica[];
   storage: StorageStatus[];
+  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
+  missing_cells?: string[];
   sessions?: SessionNumbers;
 }
 
@@ -342,6 +344,8 @@ export interface MailList {
   mails: Mail[];
   /** Number of mails beyond those. */
   more: number;
+  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
+  missing_cells?: string[];
 }
 
 /** A model of the fleet. */
@@ -487,6 +491,8 @@ export interface QueueList {
   tenant_waiting_calls_max: number;
   /** Waiting model calls at which new turns are refused. */
   waiting_calls_max: number;
+  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
+  missing_cells?: string[];
 }
 
 /** A queue and its workers. */
@@ -592,6 +598,8 @@ export interface Replica {
   warnings: string[];
   /** Items that it works on, by queue. */
   work: Record<string, WorkerLoad>;
+  /** Its cell, where the edge has several. */
+  cell?: string;
   /** Models that failed lately, as a gateway sees them; absent where none did. */
   models?: ModelHealth[];
 }
@@ -714,6 +722,8 @@ export interface SessionNumbers {
 /** A page of sessions, the newest first. */
 export interface SessionPage {
   sessions: SessionSummary[];
+  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
+  missing_cells?: string[];
   /** `cursor` of the next page; absent on the last one. */
   next_cursor?: string;
   /** Sessions that are selected, on all pages; absent if it was not asked for. */
@@ -770,6 +780,8 @@ export interface StatsList {
   stats: AgentStats[];
   /** By the time of their start, the oldest first; absent if they were not asked for. */
   intervals?: IntervalStats[];
+  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
+  missing_cells?: string[];
 }
 
 /** Why a turn ended. */

@@ -6,6 +6,9 @@ use bus::BusError;
 use contract::ErrorCode;
 use contract::command::Refusal;
 
+/// When a client should repeat a request for a session that was moved, or is being moved.
+pub(crate) const MOVE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// The error of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -86,7 +89,9 @@ fn shorten(mut text: String) -> String {
 
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code, refusal.message)
+        // The next request finds the new cell.
+        let retry_after = (refusal.code == ErrorCode::SessionMoved).then_some(MOVE_RETRY_AFTER);
+        Self { retry_after, ..Self::new(refusal.code, refusal.message) }
     }
 }
 

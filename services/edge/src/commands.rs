@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::cells::Cell;
 use crate::clock;
 use crate::command_waiters::CommandWaiter;
 use crate::fair_queue::RequestCost;
@@ -185,17 +186,30 @@ impl SessionApi {
         request: CommandRequest<T>,
         check: Option<ComposeRequest>,
     ) -> Result<PendingCommand, ApiError> {
-        let bus = self.bus();
+        let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
+        let cell = self.cell_of(&key).await?;
+        self.submit_to(&cell, caller, verb, request, check).await
+    }
+
+    /// As [`SessionApi::submit`], for a session of this cell.
+    pub(crate) async fn submit_to<T: Serialize>(
+        &self,
+        cell: &Cell,
+        caller: &ApiCaller,
+        verb: Verb,
+        request: CommandRequest<T>,
+        check: Option<ComposeRequest>,
+    ) -> Result<PendingCommand, ApiError> {
         let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
         // Nothing of this waits for the other; the agent is checked in vain only where a start is repeated.
-        let checking_state = self.check_session_state(&key, verb, &request.id);
+        let checking_state = check_session_state(cell, &key, verb, &request.id);
         let (state, inbox, agent) =
-            tokio::join!(checking_state, load_inbox(bus, &key), self.check_names(check.as_ref()));
+            tokio::join!(checking_state, load_inbox(&cell.bus, &key), check_names(cell, check.as_ref()));
         let (state, inbox) = (state?, inbox?);
         if let SessionState::EndedHandled(outcome) = state {
             let state = PendingState::Handled(outcome);
-            return Ok(PendingCommand { bus: bus.clone(), key, verb, id: request.id, state });
+            return Ok(PendingCommand { bus: cell.bus.clone(), key, verb, id: request.id, state });
         }
         let is_new = matches!(state, SessionState::NotStarted) && !inbox.has_start;
         // Every command but `start` needs a session. A stored start is enough: it is handled before this command.
@@ -207,19 +221,20 @@ impl SessionApi {
         {
             check_agent(caller, &agent)?;
         }
-        self.store_command(caller, verb, request, Examined { is_new, commands: inbox.commands }).await
+        self.store_command(cell, caller, verb, request, Examined { is_new, commands: inbox.commands }).await
     }
 
     /// Admits a command, and stores it in the inbox of its session.
     pub(crate) async fn store_command<T: Serialize>(
         &self,
+        cell: &Cell,
         caller: &ApiCaller,
         verb: Verb,
         request: CommandRequest<T>,
         examined: Examined,
     ) -> Result<PendingCommand, ApiError> {
-        let bus = self.bus().clone();
-        let CommandRequest { session, id, is_awaited, body } = request;
+        let bus = cell.bus.clone();
+        let CommandRequest { session, id, is_awaited, is_id_generated: _, body } = request;
         let key = SessionKey { tenant: caller.tenant.clone(), session };
         let pending = |state| PendingCommand { bus: bus.clone(), key: key.clone(), verb, id: id.clone(), state };
         let Examined { is_new, commands } = examined;
@@ -229,17 +244,17 @@ impl SessionApi {
         }
 
         if matches!(verb, Verb::Start | Verb::SendUserMessage) {
-            self.tenant(caller).admission.admit_turn(&bus, &key.tenant).await?;
+            cell.tenant(&key.tenant).admission.admit_turn(&bus, &key.tenant).await?;
         }
         if is_new && verb == Verb::Start {
-            let tenant = self.tenant(caller);
+            let tenant = cell.tenant(&key.tenant);
             tenant.admission.admit_session(&tenant.index, &key.session)?;
         }
         let edge = is_awaited.then(|| self.replica_id().clone());
         let meta = CommandMeta { by: Some(caller.subject().to_owned()), edge, ..CommandMeta::new(clock::now()) };
         let body = serde_json::to_vec(&Command { meta, body })
             .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
-        let waiter = self.command_waiters().register((key.clone(), verb, id.clone()));
+        let waiter = cell.command_waiters.register((key.clone(), verb, id.clone()));
         let control_seq = match bus.send_control(&key, verb, &id, body.into()).await? {
             SendOutcome::Stored(seq) => Some(seq),
             SendOutcome::Duplicate => None,
@@ -255,10 +270,10 @@ impl SessionApi {
     /// Whether a session has begun, or is about to.
     pub(crate) async fn is_session_known(&self, caller: &ApiCaller, session: &SessionId) -> Result<bool, ApiError> {
         let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
+        let cell = self.cells().of_start(&key, None).await?;
         // It is mostly unknown, and only the leader can tell that for sure.
-        let head = async { self.bus().head(&key, Read::Leader).await.map_err(ApiError::from) };
-        let (head, is_waiting) = tokio::try_join!(head, self.is_start_waiting(&key))?;
-        Ok(head.is_some() || is_waiting)
+        let (head, inbox) = tokio::try_join!(cell.bus.head(&key, Read::Leader), load_inbox(&cell.bus, &key))?;
+        Ok(head.is_some() || inbox.has_start)
     }
 
     /// Finds the message of this id, stored in a session or handled by it; returns the verb that brought it.
@@ -270,14 +285,15 @@ impl SessionApi {
     ) -> Result<Option<Verb>, ApiError> {
         const VERBS: [Verb; 2] = [Verb::SendUserMessage, Verb::Start];
         let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
-        if let Some(commits) = self.bus().load(&key).await? {
+        let cell = self.cells().of_start(&key, None).await?;
+        if let Some(commits) = cell.bus.load(&key).await? {
             let state = fold_session(&key, &commits)?;
             let input = |verb| InputRef { kind: InputKind::Control(verb), id: id.clone() };
             if let Some(verb) = VERBS.into_iter().find(|verb| state.handled(&input(*verb)).is_some()) {
                 return Ok(Some(verb));
             }
         }
-        match self.bus().inbox(&key).await? {
+        match cell.bus.inbox(&key).await? {
             Inbox::TooMany => Ok(None),
             Inbox::Messages(messages) => {
                 let controls = messages.iter().filter_map(|stored| subject::parse_control(&stored.subject));
@@ -289,7 +305,7 @@ impl SessionApi {
 
     /// Whether the start of a session is stored and not handled yet.
     pub(crate) async fn is_start_waiting(&self, key: &SessionKey) -> Result<bool, ApiError> {
-        Ok(load_inbox(self.bus(), key).await?.has_start)
+        Ok(load_inbox(&self.cell_of(key).await?.bus, key).await?.has_start)
     }
 }
 
@@ -317,38 +333,34 @@ enum SessionState {
     EndedHandled(CommandOutcome),
 }
 
-impl SessionApi {
-    /// Refuses a command to an ended session, unless the session handled it before its end: then the answer is the
-    /// same.
-    async fn check_session_state(
-        &self,
-        key: &SessionKey,
-        verb: Verb,
-        id: &CommandId,
-    ) -> Result<SessionState, ApiError> {
-        // A session that starts has no log as a rule, and only the leader can tell that for sure.
-        let head =
-            if verb == Verb::Start { self.bus().head(key, Read::Leader).await? } else { self.load_head(key).await? };
-        match head {
-            None => return Ok(SessionState::NotStarted),
-            Some(head) if head.meta.phase != Phase::Ended => return Ok(SessionState::Active),
-            Some(_) => {}
-        }
-        if let Some(outcome) = find_outcome(self.bus(), key, verb, id).await? {
-            return Ok(SessionState::EndedHandled(outcome));
-        }
-        // The head may be stale: the session may have started since. A session that never started has the phase `ended`
-        // too.
-        let commits = self.bus().load_latest(key).await?.unwrap_or_default();
-        let session = fold_session(key, &commits)?;
-        if session.seq() == 0 {
-            return Ok(SessionState::NotStarted);
-        }
-        if session.phase() != Phase::Ended {
-            return Ok(SessionState::Active);
-        }
-        Err(ApiError::new(ErrorCode::SessionEnded, format!("session {} has ended", key.session)))
+/// Refuses a command to an ended session, unless the session handled it before its end: then the answer is the same.
+async fn check_session_state(
+    cell: &Cell,
+    key: &SessionKey,
+    verb: Verb,
+    id: &CommandId,
+) -> Result<SessionState, ApiError> {
+    // A session that starts has no log as a rule, and only the leader can tell that for sure.
+    let head = if verb == Verb::Start { cell.bus.head(key, Read::Leader).await? } else { cell.load_head(key).await? };
+    match head {
+        None => return Ok(SessionState::NotStarted),
+        Some(head) if head.meta.phase != Phase::Ended => return Ok(SessionState::Active),
+        Some(_) => {}
     }
+    if let Some(outcome) = find_outcome(&cell.bus, key, verb, id).await? {
+        return Ok(SessionState::EndedHandled(outcome));
+    }
+    // The head may be stale: the session may have started since. A session that never started has the phase `ended`
+    // too.
+    let commits = cell.bus.load_latest(key).await?.unwrap_or_default();
+    let session = fold_session(key, &commits)?;
+    if session.seq() == 0 {
+        return Ok(SessionState::NotStarted);
+    }
+    if session.phase() != Phase::Ended {
+        return Ok(SessionState::Active);
+    }
+    Err(ApiError::new(ErrorCode::SessionEnded, format!("session {} has ended", key.session)))
 }
 
 impl PendingCommand {
@@ -452,6 +464,18 @@ pub(crate) fn check_agent(caller: &ApiCaller, agent: &str) -> Result<(), ApiErro
     }
     let message = format!("{} may not use the agent {agent}", caller.subject());
     Err(ApiError::new(ErrorCode::Forbidden, message))
+}
+
+/// Asks the composer whether it knows the names of a start; returns the agent.
+pub(crate) async fn check_names(cell: &Cell, check: Option<&ComposeRequest>) -> Result<Option<String>, ApiError> {
+    let Some(check) = check else { return Ok(None) };
+    let names = &cell.accepted_names;
+    if let Some(agent) = names.get(check) {
+        return Ok(Some(agent));
+    }
+    let agent = compose(&cell.bus, check).await?.agent.id.to_string();
+    names.put(check, &agent);
+    Ok(Some(agent))
 }
 
 /// Asks the composer, and waits a moment for one whose connection broke: it is back soon, and without the request. The

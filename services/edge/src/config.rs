@@ -1,15 +1,16 @@
 //! The `edge` section of the configuration, and its checks.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use configuration::Secret;
 use contract::limits::{
-    CLIENT_QUEUE_MAX, ISSUERS_MAX, TENANT_SESSIONS_MAX, TENANT_SHARE_PERCENT, TENANT_STORED_BYTES_MAX,
+    CELLS_MAX, CLIENT_QUEUE_MAX, ISSUERS_MAX, TENANT_SESSIONS_MAX, TENANT_SHARE_PERCENT, TENANT_STORED_BYTES_MAX,
     WAITING_CALLS_MAX,
 };
-use contract::{ErrorCode, TenantId};
+use contract::{CellName, ErrorCode, TenantId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::connections::ConnectionLimits;
@@ -17,6 +18,7 @@ use service::tls::TlsConfig;
 
 use crate::access::IssuerConfig;
 use crate::admission::AdmissionLimits;
+use crate::cells::{CellConfig, CellTable};
 
 /// What stands in `edge.trace_url` for the id of a trace.
 pub(crate) const TRACE_ID_PLACE: &str = "{trace_id}";
@@ -30,6 +32,13 @@ pub struct EdgeConfig {
     pub ws: ListenConfig,
     /// Listener of gRPC; 127.0.0.1:7071.
     pub grpc: ListenConfig,
+    /// The cells, at most 64. Without one, the sessions are those of the section `nats`; with one, that section is not
+    /// used by the edge.
+    #[schemars(length(max = CELLS_MAX))]
+    pub cells: Vec<CellConfig>,
+    /// The cells that a tenant uses, by tenant. A tenant that is not named uses all of them.
+    #[schemars(with = "BTreeMap<String, Vec<String>>")]
+    pub tenant_cells: BTreeMap<TenantId, Vec<CellName>>,
     /// Token that clients must send as `Authorization: Bearer <token>`. Without a token the edge listens on loopback
     /// only.
     pub token: Option<Secret>,
@@ -92,6 +101,8 @@ impl Default for EdgeConfig {
         Self {
             ws: local(7070),
             grpc: local(7071),
+            cells: Vec::new(),
+            tenant_cells: BTreeMap::new(),
             token: None,
             tokens_dir: None,
             keys_file: None,
@@ -129,6 +140,11 @@ impl EdgeConfig {
         }
     }
 
+    /// Returns the table of cells; the error names the mistake.
+    pub fn cell_table(&self) -> Result<CellTable, EdgeStartError> {
+        CellTable::new(&self.cells, &self.tenant_cells).map_err(EdgeStartError::BadConfig)
+    }
+
     /// How long the response to a command waits for its commit.
     pub(crate) fn command_wait(&self) -> Duration {
         Duration::from_secs(self.command_wait)
@@ -163,6 +179,7 @@ impl EdgeConfig {
             let message = format!("edge.trace_url is {url:?}: it must begin with https:// and have {TRACE_ID_PLACE}");
             return Err(EdgeStartError::BadConfig(message));
         }
+        self.cell_table()?;
         self.connections.check("edge.connections").map_err(EdgeStartError::BadConfig)?;
         IssuerConfig::check_all(&self.issuers).map_err(EdgeStartError::BadConfig)?;
         for (field, listen) in self.listeners() {
@@ -205,6 +222,9 @@ pub enum EdgeStartError {
     /// The bus cannot be used.
     #[error(transparent)]
     Bus(#[from] bus::BusError),
+    /// No cell of the table can be reached.
+    #[error("no cell can be used: {0}")]
+    NoCell(String),
     /// A server could not be set up.
     #[error("{0}")]
     Internal(String),
@@ -217,6 +237,7 @@ impl EdgeStartError {
             Self::BadConfig(_) | Self::Listen { .. } => ErrorCode::BadConfig,
             Self::PortInUse { .. } => ErrorCode::PortInUse,
             Self::Bus(error) => error.code(),
+            Self::NoCell(_) => ErrorCode::NatsUnreachable,
             Self::Internal(_) => ErrorCode::Internal,
         }
     }

@@ -1,16 +1,19 @@
 //! Dead letters: operators list, show, retry and drop messages that were given up.
 
+use std::sync::Arc;
+
 use bus::BusError;
 use contract::command::Verb;
 use contract::streams::Objects;
 use contract::subject::{self, DeadKind, DeadSubject, SessionKey};
 use contract::tool::sha256_hex;
-use contract::{CommandId, ErrorCode, Json, SessionId, Timestamp};
+use contract::{CellName, CommandId, ErrorCode, Json, SessionId, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::cells::{Cell, CellAnswers, missing_error};
 use crate::clock;
 use crate::fair_queue::RequestCost;
 use crate::params;
@@ -48,19 +51,28 @@ pub(crate) struct DeadLetterRetry {
 }
 
 impl SessionApi {
-    /// Lists the dead letters of the tenant, or those of one session.
+    /// Lists the dead letters of the tenant, or those of one session; with the cells that did not answer. Those of a
+    /// session that was moved are in the cells where it was.
     pub(crate) async fn list_dead_letters(
         &self,
         caller: &ApiCaller,
         params: &params::ListDeadLettersParams,
-    ) -> Result<Vec<DeadLetterInfo>, ApiError> {
+    ) -> Result<(Vec<DeadLetterInfo>, Vec<CellName>), ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let session = params.session_id.clone().map(|session| SessionKey { tenant: caller.tenant.clone(), session });
-        let letters = self.bus().dead_letters(&caller.tenant, session.as_ref()).await?;
-        let letters = letters.ok_or_else(|| {
-            ApiError::new(ErrorCode::TooLarge, "there are more than 1,024 dead letters: list those of one session")
-        })?;
-        Ok(letters.into_iter().map(|(at, letter)| describe(at, letter, false)).collect())
+        let list = |cell: Arc<Cell>| {
+            let session = session.clone();
+            async move {
+                let letters = cell.bus.dead_letters(&caller.tenant, session.as_ref()).await?;
+                letters.ok_or_else(|| {
+                    let message = "there are more than 1,024 dead letters: list those of one session";
+                    ApiError::new(ErrorCode::TooLarge, message)
+                })
+            }
+        };
+        let CellAnswers { answers, missing } = self.cells().ask_all(&caller.tenant, list).await?;
+        let letters = answers.into_iter().flat_map(|(_, letters)| letters);
+        Ok((letters.map(|(at, letter)| describe(at, letter, false)).collect(), missing))
     }
 
     /// Returns one dead letter with its body.
@@ -70,7 +82,7 @@ impl SessionApi {
         params: params::DeadLetterParams,
     ) -> Result<DeadLetterInfo, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
-        let (at, letter) = self.find_dead_letter(caller, params).await?;
+        let (_, at, letter) = self.find_dead_letter(caller, params).await?;
         Ok(describe(at, letter, true))
     }
 
@@ -82,7 +94,7 @@ impl SessionApi {
         params: params::DeadLetterParams,
     ) -> Result<DeadLetterRetry, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        let (at, letter) = self.find_dead_letter(caller, params).await?;
+        let (cell, at, letter) = self.find_dead_letter(caller, params).await?;
         let refuse =
             |why: &str| ApiError::new(ErrorCode::NotNow, format!("{} cannot be retried: {why}", format_name(&at)));
         let control = subject::parse_control(&letter.subject).filter(|control| control.verb.is_client());
@@ -97,7 +109,7 @@ impl SessionApi {
         // A large body is in the object store, and for one day only. Its time changes, so it is loaded and stored
         // again.
         let stored = axum::body::Bytes::copy_from_slice(letter.body.get().as_bytes());
-        let loaded = match self.bus().open(Objects::Work, stored).await {
+        let loaded = match cell.bus.open(Objects::Work, stored).await {
             Ok(loaded) => loaded,
             Err(error @ (BusError::BodyMissing { .. } | BusError::Malformed(_))) => {
                 return Err(refuse(&format!("its body is gone or damaged ({error}); drop it")));
@@ -113,8 +125,8 @@ impl SessionApi {
         meta.insert("time".to_owned(), serde_json::json!(clock::now()));
         let command_id = derive_retry_id(&letter)?;
         let body = serde_json::to_vec(&body).map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
-        self.bus().send_control(&at.key, control.verb, &command_id, body.into()).await?;
-        self.bus().drop_dead(&at).await?;
+        cell.bus.send_control(&at.key, control.verb, &command_id, body.into()).await?;
+        cell.bus.drop_dead(&at).await?;
         Ok(DeadLetterRetry { session_id: at.key.session, command_id })
     }
 
@@ -125,8 +137,8 @@ impl SessionApi {
         params: params::DeadLetterParams,
     ) -> Result<DeadLetterInfo, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
-        let (at, letter) = self.find_dead_letter(caller, params).await?;
-        self.bus().drop_dead(&at).await?;
+        let (cell, at, letter) = self.find_dead_letter(caller, params).await?;
+        cell.bus.drop_dead(&at).await?;
         Ok(describe(at, letter, false))
     }
 
@@ -134,14 +146,26 @@ impl SessionApi {
         &self,
         caller: &ApiCaller,
         params: params::DeadLetterParams,
-    ) -> Result<(DeadSubject, bus::DeadLetter), ApiError> {
+    ) -> Result<(Arc<Cell>, DeadSubject, bus::DeadLetter), ApiError> {
         let params::DeadLetterParams { session_id: session, kind, id } = params;
         let at = DeadSubject { key: SessionKey { tenant: caller.tenant.clone(), session }, kind, id };
-        let letter = self.bus().dead_letter(&at).await?.ok_or_else(|| {
+        let find = |cell: Arc<Cell>| {
+            let at = at.clone();
+            async move {
+                let letter = cell.bus.dead_letter(&at).await?;
+                Ok(letter.map(|letter| (cell, letter)))
+            }
+        };
+        let CellAnswers { answers, missing } = self.cells().ask_all(&caller.tenant, find).await?;
+        let found = answers.into_iter().find_map(|(_, letter)| letter);
+        let (cell, letter) = found.ok_or_else(|| {
+            if !missing.is_empty() {
+                return missing_error(&missing);
+            }
             let message = format!("there is no {}; `ailoop dead list` lists those that exist", format_name(&at));
             ApiError::new(ErrorCode::UnknownDeadLetter, message)
         })?;
-        Ok((at, letter))
+        Ok((cell, at, letter))
     }
 }
 

@@ -4,28 +4,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::Bus;
 use bus::transport::QueueState;
 use contract::commit::Phase;
 use contract::streams::Queue;
+use futures::future::join_all;
 use telemetry::metric::{self, QueueLevel};
 
+use crate::cells::{Cell, Cells};
 use crate::clock;
-use crate::tenants::Tenants;
+use crate::session_index::SessionCounts;
 
 /// Pause between two measurements.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
 
-/// Measures until the task ends.
-pub(crate) async fn follow(bus: Bus, tenants: Arc<Tenants>) {
+/// Measures until the task ends. The numbers are those of all cells together.
+pub(crate) async fn follow(cells: Cells) {
     loop {
         for queue in Queue::ALL {
-            match bus.transport().queue_state(*queue).await {
-                Ok(state) => metric::queue(queue.durable(), level(state)),
-                Err(error) => tracing::debug!(queue = queue.durable(), %error, "the queue was not measured"),
+            if let Some(level) = measure(&cells, *queue).await {
+                metric::queue(queue.durable(), level);
             }
         }
-        if let Some(counts) = tenants.count_sessions() {
+        let counts = cells.opened().filter_map(|cell| cell.tenants.count_sessions());
+        if let Some(counts) = counts.reduce(SessionCounts::plus) {
             for (phase, name) in
                 [(Phase::Idle, "idle"), (Phase::Running, "running"), (Phase::Paused, "paused"), (Phase::Ended, "ended")]
             {
@@ -35,6 +36,24 @@ pub(crate) async fn follow(bus: Bus, tenants: Arc<Tenants>) {
         }
         tokio::time::sleep(MEASURE_EVERY).await;
     }
+}
+
+/// Measures a queue in each cell that can be reached; `None` if it was measured in none.
+async fn measure(cells: &Cells, queue: Queue) -> Option<QueueLevel> {
+    let measure = |cell: &Arc<Cell>| {
+        let cell = cell.clone();
+        async move {
+            let state = cell.bus.transport().queue_state(queue).await;
+            state.map_err(|error| tracing::debug!(queue = queue.durable(), %error, "the queue was not measured")).ok()
+        }
+    };
+    let states = join_all(cells.reached().map(measure)).await;
+    states.into_iter().flatten().map(level).reduce(|one, other| QueueLevel {
+        waiting: one.waiting + other.waiting,
+        held: one.held + other.held,
+        oldest: one.oldest.max(other.oldest),
+        pullers: one.pullers + other.pullers,
+    })
 }
 
 fn level(state: QueueState) -> QueueLevel {

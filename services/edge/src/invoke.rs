@@ -3,7 +3,7 @@
 use contract::client_tool::OpenClientCall;
 use contract::commit::OpenGate;
 use contract::trace::TraceContext;
-use contract::{ErrorCode, Json};
+use contract::{CellName, ErrorCode, Json};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::params::{
     self, CommandBody, CommandRequest, NoParams, ResetBudgetParams, SessionParams, UnvalidatedCommand,
 };
 use crate::request_trace;
-use crate::session_api::{CallerInfo, SessionApi};
+use crate::session_api::{CallerInfo, PendingList, SessionApi};
 
 /// The part of a request that may run while later requests begin.
 pub(crate) type ReplyFuture = BoxFuture<'static, Result<Json, ApiError>>;
@@ -74,7 +74,10 @@ pub(crate) async fn begin(
         // Later requests do not wait for the executor, so mails of one connection may be stored in another order.
         Method::SendMail => defer(params, move |params| async move { api.send_mail(&caller, params).await }),
         Method::ReplyMail => defer(params, move |params| async move { api.reply_mail(&caller, params).await }),
-        Method::ListMail => defer(params, move |params| async move { api.list_mail(&caller, params).await }),
+        Method::ListMail => defer(params, move |params| async move {
+            let (list, missing_cells) = api.list_mail(&caller, params).await?;
+            Ok(with_missing(json!(list), &missing_cells))
+        }),
         Method::GetHistory => of_session!(get_history),
         Method::GetTranscript => defer(params, move |params| async move { api.get_transcript(&caller, params).await }),
         Method::GetSession => of_session!(get_session),
@@ -85,10 +88,12 @@ pub(crate) async fn begin(
         Method::DescribeSession => of_session!(describe_session),
         Method::GetStats => defer(params, move |params| async move { api.get_stats(&caller, &params).await }),
         Method::ListClientCalls => defer(params, move |params| async move {
-            Ok(json!({"calls": api.list_pending::<OpenClientCall>(&caller, &params).await?}))
+            let PendingList { pending, missing_cells } = api.list_pending::<OpenClientCall>(&caller, &params).await?;
+            Ok(with_missing(json!({"calls": pending}), &missing_cells))
         }),
         Method::ListGates => defer(params, move |params| async move {
-            Ok(json!({"gates": api.list_pending::<OpenGate>(&caller, &params).await?}))
+            let PendingList { pending, missing_cells } = api.list_pending::<OpenGate>(&caller, &params).await?;
+            Ok(with_missing(json!({"gates": pending}), &missing_cells))
         }),
         Method::GetCaller => defer(params, move |NoParams {}| async move { Ok(CallerInfo::of(&caller)) }),
         Method::ListAgents => {
@@ -120,12 +125,10 @@ pub(crate) async fn begin(
         }),
         Method::GetQueues => defer(params, move |NoParams {}| async move { api.get_queues(&caller).await }),
         Method::GetStatus => defer(params, move |NoParams {}| async move { api.get_status(&caller).await }),
-        Method::ListDeadLetters => {
-            defer(
-                params,
-                move |params| async move { Ok(json!({"dead": api.list_dead_letters(&caller, &params).await?})) },
-            )
-        }
+        Method::ListDeadLetters => defer(params, move |params| async move {
+            let (letters, missing_cells) = api.list_dead_letters(&caller, &params).await?;
+            Ok(with_missing(json!({"dead": letters}), &missing_cells))
+        }),
         Method::GetDeadLetter => defer(params, move |params| async move { api.get_dead_letter(&caller, params).await }),
         Method::RetryDeadLetter => {
             defer(params, move |params| async move { api.retry_dead_letter(&caller, params).await })
@@ -145,6 +148,14 @@ where
 {
     let outcome = run(params::parse_object(params)?);
     Ok(async move { to_reply(outcome.await) }.boxed())
+}
+
+/// Adds the cells that did not answer to a list, if there are any.
+fn with_missing(mut list: Value, missing: &[CellName]) -> Value {
+    if let (Value::Object(fields), false) = (&mut list, missing.is_empty()) {
+        fields.insert("missing_cells".to_owned(), json!(missing));
+    }
+    list
 }
 
 #[derive(Serialize)]

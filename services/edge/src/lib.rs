@@ -6,6 +6,7 @@ mod access;
 mod admission;
 mod ag_ui;
 mod api_error;
+mod cells;
 mod client_queue;
 mod client_request;
 mod clock;
@@ -41,7 +42,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::Bus;
+use bus::{Bus, NatsConfig};
+use configuration::Settings;
+use contract::CommandId;
 use contract::limits::FRAME_BYTES_MAX;
 use proto::sessions_server::SessionsServer;
 use service::connections::Connections;
@@ -55,6 +58,8 @@ use tonic::service::Routes;
 
 use access::{Authenticator, Grants};
 pub use access::{IssuerConfig, KeyEntry, KeysFile, Scope, SignatureAlgorithm, generate_key};
+pub use cells::{CellConfig, CellConnection, CellTable};
+use cells::{CellOpener, Cells};
 pub use config::{EdgeConfig, EdgeStartError};
 use grpc::GrpcService;
 use session_api::SessionApi;
@@ -76,10 +81,29 @@ pub struct Addresses {
     pub grpc: SocketAddr,
 }
 
+/// Whose sessions an edge serves.
+enum BusSource {
+    One(Bus),
+    Cells(Vec<CellConnection>),
+}
+
 /// Runs the service until SIGTERM or SIGINT.
 pub async fn run() -> anyhow::Result<()> {
+    // The table says whose connections these are: without one, that of the section `nats`, as in every service.
+    let config: EdgeConfig = Settings::read(None)?.section("edge")?;
+    if !config.cells.is_empty() {
+        return run_with_cells().await;
+    }
     service::process::run("edge", "edge", async |config: EdgeConfig, bus| {
         let started = Edge::start(config, bus).await?;
+        Ok(Running::new(started.readiness(), |timeout| started.drain(timeout)))
+    })
+    .await
+}
+
+async fn run_with_cells() -> anyhow::Result<()> {
+    service::process::run_without_bus("edge", "edge", async |config: EdgeConfig, _nats| {
+        let started = Edge::start_cells(config).await?;
         Ok(Running::new(started.readiness(), |timeout| started.drain(timeout)))
     })
     .await
@@ -99,8 +123,31 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Starts the listeners. It fails before it serves anything if the configuration or a port cannot be used.
+    /// Starts the listeners, for sessions on one bus. It fails before it serves anything if the configuration or a port
+    /// cannot be used.
     pub async fn start(config: EdgeConfig, bus: Bus) -> Result<Self, EdgeStartError> {
+        if !config.cells.is_empty() {
+            let message = "edge.cells: this process has streams of its own: run the edge alone (`ailoop edge`)";
+            return Err(EdgeStartError::BadConfig(message.to_owned()));
+        }
+        Self::start_on(config, BusSource::One(bus)).await
+    }
+
+    /// As [`Edge::start`], for the sessions of all cells of the table, `edge.cells`.
+    pub async fn start_cells(config: EdgeConfig) -> Result<Self, EdgeStartError> {
+        let connection = |cell: &CellConfig| {
+            CellConnection::nats(cell.name.clone(), NatsConfig { name: "edge".to_owned(), ..cell.nats.clone() })
+        };
+        let connections = config.cells.iter().map(connection).collect();
+        Self::start_in(config, connections).await
+    }
+
+    /// As [`Edge::start_cells`], with connections that the caller chooses: one for each cell of the table.
+    pub async fn start_in(config: EdgeConfig, connections: Vec<CellConnection>) -> Result<Self, EdgeStartError> {
+        Self::start_on(config, BusSource::Cells(connections)).await
+    }
+
+    async fn start_on(config: EdgeConfig, source: BusSource) -> Result<Self, EdgeStartError> {
         config.check()?;
         let grants = Grants::new(&config)?;
         let tls = config.tls.as_ref().map(|files| Tls::load("edge.tls", files)).transpose();
@@ -116,8 +163,24 @@ impl Edge {
         let addresses = Addresses { ws: ws_address, grpc: grpc_address };
         let (client_tasks, shared_tasks, readiness) = (Tasks::new(), Tasks::new(), Readiness::new("edge"));
         let connections = Connections::new(config.connections);
-        let api =
-            SessionApi::open(&config, bus, connections.budget().clone(), client_tasks.clone(), &shared_tasks).await?;
+        let replica_id: CommandId = params::generate_id().map_err(|error| EdgeStartError::Internal(error.message))?;
+        let reached = Readiness::new("cells");
+        let opener = CellOpener {
+            replica_id: replica_id.clone(),
+            own: config.tenant.clone(),
+            limits: config.admission_limits(),
+            tasks: shared_tasks.clone(),
+            readiness: Readiness::all([readiness.clone(), reached.clone()]),
+            reached: reached.clone(),
+        };
+        let (cells, reached) = match source {
+            BusSource::One(bus) => (Cells::single(opener.open(bus).await?), None),
+            BusSource::Cells(connections) => {
+                (Cells::connect(config.cell_table()?, connections, &opener).await?, Some(reached))
+            }
+        };
+        let budget = connections.budget().clone();
+        let api = SessionApi::new(&config, cells, replica_id, budget, client_tasks.clone(), &shared_tasks);
         let (ending, followed) = (shared_tasks.token(), grants.clone().follow(readiness.clone()));
         shared_tasks.spawn("credentials", async move {
             ending.run_until_cancelled(followed).await;
@@ -128,6 +191,7 @@ impl Edge {
         serve_grpc(&api, grpc, tls, Authenticator::new(&config, grants, addresses.grpc), connections)?;
         readiness.set(true);
         tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %api.replica_id(), "edge listens");
+        let readiness = Readiness::all([Some(readiness), reached].into_iter().flatten());
         Ok(Self { api, addresses, readiness, warnings, client_tasks, shared_tasks })
     }
 
@@ -138,7 +202,7 @@ impl Edge {
 
     /// Returns the number of sessions that clients of this replica watch.
     pub fn watched_session_count(&self) -> usize {
-        self.api.feeds().open_count()
+        self.api.watched_session_count()
     }
 
     /// Returns whether this replica accepts clients. The owner of the bus watches whether the bus answers:
@@ -147,7 +211,8 @@ impl Edge {
         Readiness::all([self.readiness.clone(), self.warnings.clone()])
     }
 
-    /// Tells clients to reconnect elsewhere, accepts nothing more, and ends. The bus stays open.
+    /// Tells clients to reconnect elsewhere, accepts nothing more, and ends. A bus that the edge did not connect stays
+    /// open.
     pub async fn drain(self, timeout: Duration) {
         self.readiness.set(false);
         self.api.draining().cancel();
@@ -155,6 +220,7 @@ impl Edge {
             tracing::warn!("clients were cut off");
         }
         self.shared_tasks.end(SHARED_TASKS_END_MAX).await;
+        self.api.cells().close().await;
     }
 }
 

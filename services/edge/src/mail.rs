@@ -1,13 +1,16 @@
 //! Mail between people and agents. Executors keep the mailboxes, and the edge sends them requests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bus::BusError;
+use contract::limits::MAILS_SHOWN_MAX;
 use contract::mail::{MailAction, MailList, MailRequest, MailResponse, PEOPLE, RepliedMail, SentMail};
-use contract::{AgentId, CommandId, ErrorCode};
+use contract::{AgentId, CellName, CommandId, ErrorCode};
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::cells::{Cell, CellAnswers, TenantCells, missing_error};
 use crate::fair_queue::RequestCost;
 use crate::params::{self, ListMailParams, ReplyMailParams, SendMailParams};
 use crate::session_api::SessionApi;
@@ -16,21 +19,45 @@ use crate::session_api::SessionApi;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SessionApi {
-    /// Lists the mails that wait in a mailbox, oldest first.
-    pub(crate) async fn list_mail(&self, caller: &ApiCaller, params: ListMailParams) -> Result<MailList, ApiError> {
+    /// Lists the mails that wait in a mailbox, oldest first; with the cells that did not answer.
+    pub(crate) async fn list_mail(
+        &self,
+        caller: &ApiCaller,
+        params: ListMailParams,
+    ) -> Result<(MailList, Vec<CellName>), ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let request = mail_request(params.mailbox, params::generate_id()?, MailAction::List)?;
-        match self.ask_mail(caller, &request, None).await? {
-            MailResponse::Mails(list) => Ok(list),
-            other @ (MailResponse::Sent(_) | MailResponse::Closed(_) | MailResponse::Refused { .. }) => {
-                Err(unexpected_response(&other))
+        let list = |cell: Arc<Cell>| {
+            let request = &request;
+            async move {
+                match ask_mail(&cell, caller, request, None).await? {
+                    MailResponse::Mails(list) => Ok(list),
+                    other @ (MailResponse::Sent(_) | MailResponse::Closed(_) | MailResponse::Refused { .. }) => {
+                        Err(unexpected_response(&other))
+                    }
+                }
             }
+        };
+        let CellAnswers { answers, missing } = self.cells().ask_all(&caller.tenant, list).await?;
+        let mut lists = answers.into_iter().map(|(_, list)| list);
+        let mut all = lists.next().ok_or_else(|| missing_error(&missing))?;
+        for MailList { more, mails } in lists {
+            all.more += more;
+            all.mails.extend(mails);
         }
+        if self.cells().are_several() {
+            all.mails.sort_by(|one, other| (one.sent, &one.id).cmp(&(other.sent, &other.id)));
+            all.more += all.mails.len().saturating_sub(MAILS_SHOWN_MAX);
+            all.mails.truncate(MAILS_SHOWN_MAX);
+        }
+        Ok((all, missing))
     }
 
     pub(crate) async fn send_mail(&self, caller: &ApiCaller, params: SendMailParams) -> Result<SentMail, ApiError> {
         let SendMailParams { mailbox, command_id, to, subject, text } = params;
-        match self.write_mail(caller, mailbox, command_id, MailAction::Send { to, subject, text }).await? {
+        let cell = self.cells().of_mail(&caller.tenant)?;
+        let action = MailAction::Send { to, subject, text };
+        match self.write_mail(&[cell], caller, mailbox, command_id, action).await? {
             MailResponse::Sent(sent) => Ok(sent),
             other @ (MailResponse::Mails(_) | MailResponse::Closed(_) | MailResponse::Refused { .. }) => {
                 Err(unexpected_response(&other))
@@ -44,16 +71,27 @@ impl SessionApi {
         params: ReplyMailParams,
     ) -> Result<RepliedMail, ApiError> {
         let ReplyMailParams { mailbox, command_id, id: mail, text } = params;
-        match self.write_mail(caller, mailbox, command_id, MailAction::Reply { mail, text }).await? {
-            MailResponse::Closed(closed) => Ok(closed),
-            other @ (MailResponse::Mails(_) | MailResponse::Sent(_) | MailResponse::Refused { .. }) => {
+        let TenantCells { reached, missing } = self.cells().of_tenant(&caller.tenant);
+        if reached.is_empty() {
+            return Err(missing_error(&missing));
+        }
+        let cells: Vec<Arc<Cell>> = reached.into_iter().map(|(_, cell)| cell).collect();
+        let replied = self.write_mail(&cells, caller, mailbox, command_id, MailAction::Reply { mail, text }).await;
+        match replied {
+            // The mail may be in a cell that was not asked.
+            Err(error) if error.code == ErrorCode::UnknownMail && !missing.is_empty() => Err(missing_error(&missing)),
+            Err(error) => Err(error),
+            Ok(MailResponse::Closed(closed)) => Ok(closed),
+            Ok(other @ (MailResponse::Mails(_) | MailResponse::Sent(_) | MailResponse::Refused { .. })) => {
                 Err(unexpected_response(&other))
             }
         }
     }
 
+    /// Writes in the first of some cells that knows the mail. Each cell has mailboxes of its own.
     async fn write_mail(
         &self,
+        cells: &[Arc<Cell>],
         caller: &ApiCaller,
         mailbox: Option<AgentId>,
         command_id: Option<CommandId>,
@@ -68,37 +106,46 @@ impl SessionApi {
                 format!("repeat it with `command_id` {id}, which the edge generated, and nothing is stored twice");
             (id, advice)
         };
-        self.ask_mail(caller, &mail_request(mailbox, id, action)?, Some(&advice)).await
-    }
-
-    /// Sends a request to an executor. For a write, `advice` tells how to repeat it if its outcome is unknown.
-    async fn ask_mail(
-        &self,
-        caller: &ApiCaller,
-        request: &MailRequest,
-        advice: Option<&str>,
-    ) -> Result<MailResponse, ApiError> {
-        match self.bus().ask_mail(&caller.tenant, request).await {
-            Ok(MailResponse::Refused { code: ErrorCode::Unavailable, message }) => {
-                let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
-                Err(ApiError::new(ErrorCode::Unavailable, message + &advice).with_retry_after(RETRY_AFTER))
+        let request = mail_request(mailbox, id, action)?;
+        let mut outcome = Err(ApiError::no_answer("cell"));
+        for cell in cells {
+            outcome = ask_mail(cell, caller, &request, Some(&advice)).await;
+            match &outcome {
+                Err(error) if error.code == ErrorCode::UnknownMail => {}
+                Ok(_) | Err(_) => break,
             }
-            Ok(MailResponse::Refused { code, message }) => Err(ApiError::new(code, message)),
-            Ok(response) => Ok(response),
-            Err(BusError::NoResponders { .. }) => {
-                let message = "no tool-host serves mailboxes now: start one with `tool_host.mail`";
-                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
-            }
-            Err(error @ (BusError::Timeout { .. } | BusError::Unavailable(_))) => {
-                let advice = advice.map_or_else(
-                    || "try again".to_owned(),
-                    |advice| format!("whether the request took effect is unknown: {advice}"),
-                );
-                let message = format!("{error}; {advice}");
-                Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
-            }
-            Err(error) => Err(error.into()),
         }
+        outcome
+    }
+}
+
+/// Sends a request to an executor. For a write, `advice` tells how to repeat it if its outcome is unknown.
+async fn ask_mail(
+    cell: &Cell,
+    caller: &ApiCaller,
+    request: &MailRequest,
+    advice: Option<&str>,
+) -> Result<MailResponse, ApiError> {
+    match cell.bus.ask_mail(&caller.tenant, request).await {
+        Ok(MailResponse::Refused { code: ErrorCode::Unavailable, message }) => {
+            let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+            Err(ApiError::new(ErrorCode::Unavailable, message + &advice).with_retry_after(RETRY_AFTER))
+        }
+        Ok(MailResponse::Refused { code, message }) => Err(ApiError::new(code, message)),
+        Ok(response) => Ok(response),
+        Err(BusError::NoResponders { .. }) => {
+            let message = "no tool-host serves mailboxes now: start one with `tool_host.mail`";
+            Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
+        }
+        Err(error @ (BusError::Timeout { .. } | BusError::Unavailable(_))) => {
+            let advice = advice.map_or_else(
+                || "try again".to_owned(),
+                |advice| format!("whether the request took effect is unknown: {advice}"),
+            );
+            let message = format!("{error}; {advice}");
+            Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -59,6 +59,17 @@ pub(crate) struct SessionCounts {
     pub(crate) with_gates: usize,
 }
 
+impl SessionCounts {
+    /// The sums of two counts.
+    pub(crate) fn plus(mut self, other: Self) -> Self {
+        self.with_gates += other.with_gates;
+        for (phase, count) in other.by_phase {
+            *self.by_phase.entry(phase).or_default() += count;
+        }
+        self
+    }
+}
+
 /// Reason for which following the index ended.
 enum FollowEnd {
     Gap,

@@ -4,15 +4,20 @@ use contract::command::{Start, Verb};
 use contract::compose::ComposeRequest;
 use contract::event::{InputKind, InputRef};
 use contract::subject::SessionKey;
-use contract::{CommandId, ErrorCode};
+use contract::{CommandId, ErrorCode, SessionId};
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::commands::{CommandReply, Examined, PendingCommand, check_agent, compose};
+use crate::cells::Cell;
+use crate::commands::{CommandReply, Examined, PendingCommand, check_agent, check_names};
 use crate::fair_queue::RequestCost;
-use crate::params::{CommandRequest, UnvalidatedCommand};
+use crate::params::{self, CommandRequest, UnvalidatedCommand};
 use crate::session_api::SessionApi;
 use crate::session_log::fold_session;
+
+/// How many ids the edge generates for a session until it has one whose home can be reached. With one of 64 cells, a half
+/// of the starts find one.
+const REACHABLE_ID_TRIES_MAX: u32 = 44;
 
 /// The id that a request chose for a session of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +37,11 @@ impl SessionApi {
         if let Some(resumed) = &request.body.resume_from {
             self.check_reach(caller, resumed.session_id.as_str()).await?;
         }
+        let request = self.choose_reachable_id(caller, request)?;
         let check = name_check(caller, &request.body);
-        self.submit(caller, Verb::Start, request, check).await
+        let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
+        let cell = self.cells().of_start(&key, source_of(&request.body)).await?;
+        self.submit_to(&cell, caller, Verb::Start, request, check).await
     }
 
     /// Starts a session under the id that `choose` returns. While it looks for one, the composer checks agent and model.
@@ -43,8 +51,8 @@ impl SessionApi {
         start: Start,
         choose: impl Future<Output = Result<ChosenId, ApiError>>,
     ) -> Result<PendingCommand, ApiError> {
-        let check = name_check(caller, &start);
-        let (chosen, agent) = tokio::join!(choose, self.check_names(check.as_ref()));
+        let (check, any) = (name_check(caller, &start), self.any_cell(caller)?);
+        let (chosen, agent) = tokio::join!(choose, check_names(&any, check.as_ref()));
         let ChosenId { id, is_unused } = chosen?;
         let request = self.validate_command(caller, UnvalidatedCommand::new(&id, &id, true, start)?).await?;
         if !is_unused {
@@ -58,8 +66,9 @@ impl SessionApi {
             check_agent(caller, &agent)?;
         }
         let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
-        self.feeds().follow_new(&key).await?;
-        self.store_command(caller, Verb::Start, request, Examined::UNUSED).await
+        let cell = self.cells().of_new(&key, source_of(&request.body)).await?;
+        cell.feeds.follow_new(&key).await?;
+        self.store_command(&cell, caller, Verb::Start, request, Examined::UNUSED).await
     }
 
     /// Starts a session under an id that hardly any session has. Returns nothing if one has it, which the commit tells,
@@ -70,49 +79,67 @@ impl SessionApi {
         id: &str,
         start: &Start,
     ) -> Result<Option<CommandReply>, ApiError> {
-        let Some(agent) = name_check(caller, start).and_then(|check| self.accepted_names().get(&check)) else {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(id)? };
+        if !self.cells().can_start(&key) {
+            return Ok(None);
+        }
+        let cell = self.cells().of_new(&key, source_of(start)).await?;
+        let Some(agent) = name_check(caller, start).and_then(|check| cell.accepted_names.get(&check)) else {
             return Ok(None);
         };
         check_agent(caller, &agent)?;
         let request = UnvalidatedCommand::new(id, id, true, start.clone())?;
         let request = self.validate_command(caller, request).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
         let command = request.id.clone();
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
-        self.feeds().follow_new(&key).await?;
-        let pending = self.store_command(caller, Verb::Start, request, Examined::UNUSED).await?;
+        cell.feeds.follow_new(&key).await?;
+        let pending = self.store_command(&cell, caller, Verb::Start, request, Examined::UNUSED).await?;
         // An earlier start of this id waits.
         let Some(seq) = pending.stored_seq() else { return Ok(None) };
         match pending.wait_for_commit().await {
             Ok((reply, made_for)) => {
-                let is_ours = !reply.done || made_for == Some(seq) || self.began_with(&key, &command, seq).await?;
+                let is_ours = !reply.done || made_for == Some(seq) || began_with(&cell, &key, &command, seq).await?;
                 Ok(is_ours.then_some(reply))
             }
             Err(error) if error.code == ErrorCode::SessionExists => Ok(None),
             Err(error) => Err(error),
         }
     }
+}
 
-    /// Whether the start in the log of a session is the one that the control stream has at `seq`.
-    async fn began_with(&self, key: &SessionKey, command: &CommandId, seq: u64) -> Result<bool, ApiError> {
-        let Some(commits) = self.bus().load_latest(key).await? else { return Ok(true) };
-        let input = InputRef { kind: InputKind::Control(Verb::Start), id: command.clone() };
-        let Some(slot) = fold_session(key, &commits)?.handled(&input) else { return Ok(true) };
-        let commit = self.bus().commit_at(key, slot).await?;
-        Ok(commit.is_some_and(|commit| commit.meta.control_seq == seq))
-    }
-
-    /// Asks the composer whether it knows the names of a start; returns the agent.
-    pub(crate) async fn check_names(&self, check: Option<&ComposeRequest>) -> Result<Option<String>, ApiError> {
-        let Some(check) = check else { return Ok(None) };
-        let names = self.accepted_names();
-        if let Some(agent) = names.get(check) {
-            return Ok(Some(agent));
+impl SessionApi {
+    /// Replaces an id that the edge generated, and whose home cannot be reached: any other id does as well.
+    fn choose_reachable_id(
+        &self,
+        caller: &ApiCaller,
+        mut request: CommandRequest<Start>,
+    ) -> Result<CommandRequest<Start>, ApiError> {
+        let mut tries = 0;
+        while request.is_id_generated && tries < REACHABLE_ID_TRIES_MAX {
+            let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
+            if self.cells().can_start(&key) {
+                break;
+            }
+            request.id = params::generate_id()?;
+            request.session = params::parse_session_id(request.id.as_str())?;
+            tries += 1;
         }
-        let agent = compose(self.bus(), check).await?.agent.id.to_string();
-        names.put(check, &agent);
-        Ok(Some(agent))
+        Ok(request)
     }
+}
+
+/// The session that a new one resumes.
+fn source_of(start: &Start) -> Option<&SessionId> {
+    start.resume_from.as_ref().map(|from| &from.session_id)
+}
+
+/// Whether the start in the log of a session is the one that the control stream has at `seq`.
+async fn began_with(cell: &Cell, key: &SessionKey, command: &CommandId, seq: u64) -> Result<bool, ApiError> {
+    let Some(commits) = cell.bus.load_latest(key).await? else { return Ok(true) };
+    let input = InputRef { kind: InputKind::Control(Verb::Start), id: command.clone() };
+    let Some(slot) = fold_session(key, &commits)?.handled(&input) else { return Ok(true) };
+    let commit = cell.bus.commit_at(key, slot).await?;
+    Ok(commit.is_some_and(|commit| commit.meta.control_seq == seq))
 }
 
 /// The request by which the composer tells whether it knows agent and model of a start. Only the names are checked, so

@@ -73,13 +73,7 @@ impl Tenants {
     pub(crate) fn count_sessions(&self) -> Option<SessionCounts> {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = loaded.values().filter_map(|entry| entry.state.index.counts());
-        counts.reduce(|mut all, more| {
-            all.with_gates += more.with_gates;
-            for (phase, count) in more.by_phase {
-                *all.by_phase.entry(phase).or_default() += count;
-            }
-            all
-        })
+        counts.reduce(SessionCounts::plus)
     }
 
     fn load(&self, tenant: &TenantId) -> TenantState {

@@ -40,9 +40,12 @@ pub(crate) fn prepare(
 ) -> Result<Prepared, serde_json::Error> {
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
-    let expires = archives || session.is_archived();
+    // What says where a session is stays for as long as the session may live there.
+    let moves = decision.events.iter().any(|event| matches!(event, Event::SessionMoved(_)));
+    let moves = moves || session.moved().is_some();
+    let stands_alone = archives || moves || session.is_archived();
     let begins = decision.events.iter().any(Event::begins_log);
-    let (snapshot, transcript) = if expires {
+    let (snapshot, transcript) = if stands_alone {
         (Some(session.tombstone()), None)
     } else if begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE) {
         if begins {
@@ -75,7 +78,8 @@ pub(crate) fn prepare(
         trace_id: after.turn_trace().map_or_else(String::new, |turn| turn.trace_id_hex()),
         archived: after.archived(),
         log_start: after.log_start(),
+        moved: after.moved().cloned(),
     };
     let body = serde_json::to_vec(&Body { meta: &meta, snapshot, transcript, events: &decision.events })?.into();
-    Ok(Prepared { slot, meta, body, after, expires })
+    Ok(Prepared { slot, meta, body, after, expires: stands_alone && !moves })
 }

@@ -81,7 +81,7 @@ impl Handler for InputHandler {
             }
         };
         if input.can_share_commit() {
-            return self.results.handle(&self.runner, input, delivery).await;
+            return Box::pin(self.results.handle(&self.runner, input, delivery)).await;
         }
         let mut cached = self.runner.cache.lock(&key).await;
         let result = if input.is_client() {

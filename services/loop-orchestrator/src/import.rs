@@ -2,7 +2,7 @@
 
 use bus::log::Committed;
 use bus::work::Publication;
-use bus::{Bus, BusError, Offer, Read};
+use bus::{Bus, BusError, Head, Offer, Read};
 use contract::Timestamp;
 use contract::limits::TRANSCRIPT_PART_BYTES;
 use session::Session;
@@ -22,24 +22,32 @@ pub enum ImportOutcome {
 }
 
 /// Imports a session whose commits are in the archive already; `last` is the id of its last commit. It can be called
-/// again after a failure.
+/// again after a failure. `over` is the id of the commit by which the log expects the session from another cell; the
+/// import takes its place, once.
 pub async fn import_session(
     bus: &Bus,
     session: Session,
     last: &str,
     now: Timestamp,
     exported: Timestamp,
+    over: Option<&str>,
 ) -> Result<ImportOutcome, BusError> {
     let (key, slot) = (session.key(), session.next_slot());
     let Some(decision) = session.import(now, exported) else { return Ok(ImportOutcome::InTurn) };
     let malformed = |error: serde_json::Error| BusError::Malformed(error.to_string());
-    let (after, effects) = match bus.head(&key, Read::Leader).await? {
-        None => {
+    let head = bus.head(&key, Read::Leader).await?;
+    let is_expected = |head: &Head| head.meta.moved.is_some() && over == Some(head.meta.commit.as_str());
+    let (after, effects) = match head {
+        head if head.as_ref().map_or(over.is_none(), is_expected) => {
             let Prepared { slot, meta, body, after, expires } =
                 prepare(session, &decision, TRANSCRIPT_PART_BYTES).map_err(malformed)?;
             let life = expires.then(|| bus.transport().retention());
             let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, ttl: life };
-            match bus.commit_first(&key, offer).await? {
+            let committed = match over {
+                None => bus.commit_first(&key, offer).await?,
+                Some(expected) => bus.commit_behind_head(&key, offer, expected).await?,
+            };
+            match committed {
                 Committed::Ours => (after, decision.effects),
                 Committed::Theirs => return Ok(ImportOutcome::IdTaken),
             }
@@ -56,7 +64,7 @@ pub async fn import_session(
             let owed = after.outstanding();
             (after, owed)
         }
-        Some(_) => return Ok(ImportOutcome::IdTaken),
+        Some(_) | None => return Ok(ImportOutcome::IdTaken),
     };
     for effect in &effects {
         perform::perform(bus, &key, &after, effect, Publication::First).await?;

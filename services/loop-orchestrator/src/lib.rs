@@ -15,6 +15,7 @@ mod import;
 mod input;
 mod perform;
 mod recent_values;
+mod relocate;
 mod repair;
 mod result_batcher;
 mod session_runner;
@@ -36,6 +37,7 @@ use service::tasks::Tasks;
 
 pub use self::config::OrchestratorConfig;
 pub use self::import::{ImportOutcome, import_session};
+pub use self::relocate::{PointKind, PointOutcome, finish_import, point_session};
 pub use service::clock::{Clock, SystemClock};
 
 /// Runs the service until SIGTERM or SIGINT.

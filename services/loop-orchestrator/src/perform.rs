@@ -172,6 +172,11 @@ pub(crate) async fn perform(
         SessionEffect::ReportToParent => send_command(bus, session.parent_report()).await,
         SessionEffect::SetTimer { number, at } => bus.set_timer(key, *number, *at).await,
         SessionEffect::CancelTimer => bus.cancel_timer(key).await,
+        SessionEffect::Index if session.moved().is_some() => {
+            let Err(error) = bus.delete_summary(key).await else { return Ok(()) };
+            tracing::warn!(session = %key, %error, "the index still has a session that was moved");
+            Ok(())
+        }
         SessionEffect::Index => {
             let ttl = session.is_archived().then(|| bus.transport().retention());
             let summary = session.summary();
@@ -193,7 +198,10 @@ pub(crate) async fn perform(
 async fn archive_pages(bus: &Bus, key: &SessionKey, below: u64, session: &Session) -> Result<(), BusError> {
     let kept = session.kept_slots();
     let is_required = session.is_archived() || session.is_compacted();
-    let staying = if is_required {
+    let staying = if session.moved().is_some() {
+        // Who carries the session away reads its parts; then they leave the log.
+        Staying::AnyPart
+    } else if is_required {
         Staying::Nothing
     } else {
         Staying::Parts { kept: &kept, leaving: session.leaving_slots() }
@@ -259,6 +267,7 @@ fn count_events(after: &Session, events: &[Event]) {
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
             | Event::LogCompacted(_)
+            | Event::SessionMoved(_)
             | Event::Error(_)
             | Event::Unknown => {}
         }

@@ -251,6 +251,10 @@ impl SessionRunner {
         let life = prepared.expires.then(|| self.bus.transport().retention());
         let Prepared { slot, meta, body, .. } = prepared;
         let offer = Offer { slot: *slot, prev: &meta.prev, commit: &meta.commit, body: body.clone(), ttl: life };
+        if meta.moved.is_some() {
+            // A session that comes back takes another slot than the next one.
+            return self.bus.commit_behind_head(key, offer, &meta.prev).await;
+        }
         self.bus.commit_for(key, offer).await
     }
 

@@ -154,6 +154,7 @@ impl GatewayBench {
             trace_id: String::new(),
             archived: None,
             log_start: None,
+            moved: None,
         };
         let commit = serde_json::to_vec(&Commit { meta, snapshot: None, transcript: None, events: Vec::new() })?;
         self.bus.commit(&key, 0, session, Bytes::from(commit)).await?;

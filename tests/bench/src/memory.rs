@@ -89,6 +89,7 @@ fn commits(bytes: usize) -> anyhow::Result<Vec<String>> {
         trace_id: String::new(),
         archived: None,
         log_start: None,
+        moved: None,
     };
     let body = |events| serde_json::to_string(&Commit { meta: meta.clone(), snapshot: None, transcript: None, events });
     Ok(all.into_iter().map(body).collect::<Result<_, _>>()?)

@@ -208,6 +208,7 @@ impl Oracle {
             Event::SessionArchived(_)
             | Event::SessionImported(_)
             | Event::LogCompacted(_)
+            | Event::SessionMoved(_)
             | Event::ToolsResolved(_)
             | Event::TimerSet(_)
             | Event::ContextCleared(_)

@@ -57,7 +57,7 @@ mod tests {
             ..SessionInfo::default()
         };
         let sessions = vec![info("a", ""), info("b", "a")];
-        let reply = ListReply { sessions, next_cursor: "next".to_owned(), total: None };
+        let reply = ListReply { sessions, next_cursor: "next".to_owned(), ..ListReply::default() };
         let listed = answer(&reply, |id| PathBuf::from(format!("/{id}")));
         assert_eq!((listed["sessions"].as_array().map(Vec::len), &listed["nextCursor"]), (Some(1), &json!("next")));
         let first = &listed["sessions"][0];

@@ -188,6 +188,7 @@ impl Translator {
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
             | Event::LogCompacted(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => Vec::new(),
         }
     }

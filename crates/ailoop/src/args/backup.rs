@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::target::NatsArgs;
+
 /// Arguments of `ailoop backup`.
 #[derive(Debug, Clone, Args)]
 pub struct BackupArgs {
@@ -13,10 +15,9 @@ pub struct BackupArgs {
     /// Back up only this stream, by its name on nats-server, such as `AI_LOOP_LOG`; can be repeated
     #[arg(long, value_name = "STREAM")]
     pub only: Vec<String>,
-    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
-    /// configuration]
-    #[arg(long, value_name = "URL")]
-    pub nats: Option<String>,
+    /// Where NATS is.
+    #[command(flatten)]
+    pub nats: NatsArgs,
 }
 
 /// Arguments of `ailoop restore`.
@@ -34,8 +35,7 @@ pub struct RestoreArgs {
     /// The replicas of each stream: 1 on one server, 3 in a cluster [default: nats.replicas of the configuration]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=5))]
     pub replicas: Option<u64>,
-    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
-    /// configuration]
-    #[arg(long, value_name = "URL")]
-    pub nats: Option<String>,
+    /// Where NATS is.
+    #[command(flatten)]
+    pub nats: NatsArgs,
 }

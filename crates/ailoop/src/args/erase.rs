@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::target::NatsArgs;
+
 /// Subcommands of `ailoop sessions`.
 #[derive(Debug, Clone, Subcommand)]
 pub enum SessionsCommand {
@@ -21,8 +23,7 @@ pub struct SessionsRmArgs {
     /// The tenant of the sessions
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
-    /// configuration]
-    #[arg(long, value_name = "URL")]
-    pub nats: Option<String>,
+    /// Where NATS is.
+    #[command(flatten)]
+    pub nats: NatsArgs,
 }

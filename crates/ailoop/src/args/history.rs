@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::output::OutputArgs;
 use super::session_ref::SessionRef;
-use super::target::FleetTarget;
+use super::target::{FleetTarget, NatsArgs};
 
 /// Arguments of `ailoop replay`.
 #[derive(Debug, Clone, Args)]
@@ -60,10 +60,9 @@ pub struct ExportArgs {
     /// The tenant of the session
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
-    /// configuration; where nothing answers, the store of the last fleet in .ailoop is read]
-    #[arg(long, value_name = "URL")]
-    pub nats: Option<String>,
+    /// Where NATS is.
+    #[command(flatten)]
+    pub nats: NatsArgs,
 }
 
 /// Arguments of `ailoop import`.
@@ -71,10 +70,9 @@ pub struct ExportArgs {
 pub struct ImportArgs {
     /// The file to read
     pub file: PathBuf,
-    /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
-    /// configuration]
-    #[arg(long, value_name = "URL")]
-    pub nats: Option<String>,
+    /// Where NATS is.
+    #[command(flatten)]
+    pub nats: NatsArgs,
 }
 
 /// Arguments of `ailoop decisions`.

@@ -69,6 +69,9 @@ pub struct NatsAuthServerArgs {
     /// configuration]
     #[arg(long, value_name = "URL")]
     pub nats: Option<String>,
+    /// The cell of `edge.cells` whose nats-servers these are
+    #[arg(long, value_name = "CELL", conflicts_with = "nats")]
+    pub cell: Option<contract::CellName>,
 }
 
 /// Arguments of `ailoop nats-auth user add`.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use contract::CellName;
 
 /// The fleet that the command is for.
 #[derive(Debug, Clone, Default, Args)]
@@ -31,8 +32,19 @@ pub struct NatsTarget {
     /// The tenant of the tools
     #[arg(long, default_value = "default")]
     pub tenant: String,
+    /// Where NATS is.
+    #[command(flatten)]
+    pub nats: NatsArgs,
+}
+
+/// Where NATS is.
+#[derive(Debug, Clone, Default, Args)]
+pub struct NatsArgs {
     /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the
     /// configuration]
     #[arg(long, value_name = "URL")]
     pub nats: Option<String>,
+    /// The cell of `edge.cells` [default: the one that has the session, for a command about one session]
+    #[arg(long, value_name = "CELL", conflicts_with = "nats")]
+    pub cell: Option<CellName>,
 }

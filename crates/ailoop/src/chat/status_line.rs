@@ -192,6 +192,7 @@ impl StatusLine {
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
             | Event::LogCompacted(_)
+            | Event::SessionMoved(_)
             | Event::Unknown => {}
         }
     }

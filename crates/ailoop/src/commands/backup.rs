@@ -25,7 +25,7 @@ const CONFIRMATION: &str = "delete";
 
 pub(super) async fn backup_streams(args: &BackupArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let sources = find_sources(&args.only)?;
-    let nats_config = nats_config(args.nats.as_ref())?;
+    let nats_config = nats_config(&args.nats)?;
     let directory = PartialDirectory::create(&args.out)?;
     let mut interrupts = Interrupts::listen()?;
     let written = Box::pin(async {
@@ -55,7 +55,7 @@ pub(super) async fn restore_streams(args: &RestoreArgs, terminal: &Terminal) -> 
     let manifest = read_manifest(&args.directory)?;
     terminal.note(Style::Faint, &format!("checking {}", format::bytes(manifest.bytes())));
     check_files(&args.directory, &manifest)?;
-    let nats_config = nats_config(args.nats.as_ref())?;
+    let nats_config = nats_config(&args.nats)?;
     let nats = Box::pin(connect(&nats_config)).await?;
     let replicas = args.replicas.unwrap_or(nats_config.replicas.max(1) as u64);
     let restore = Restore { nats: &nats, directory: &args.directory, manifest: &manifest, replicas, terminal };

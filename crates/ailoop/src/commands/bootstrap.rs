@@ -1,17 +1,39 @@
 //! `ailoop bootstrap`: creates the streams once, so that services need no permission to do so.
 
-use bus::Bus;
+use bus::{Bus, NatsConfig};
 use configuration::Settings;
+use contract::CellName;
 use service::common::CommonSettings;
 
+use super::cell_table::{cell_table, find_cell};
 use super::output::finish;
 use crate::failure::{CommandFailure, Exit};
-use crate::terminal::Terminal;
+use crate::terminal::{Style, Terminal};
 
-pub(super) async fn ensure_streams(fix: bool, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let nats = CommonSettings::read(&Settings::read(None)?)?.nats;
+pub(super) async fn ensure_streams(
+    fix: bool,
+    cell: Option<&CellName>,
+    terminal: &Terminal,
+) -> Result<Exit, CommandFailure> {
+    let table = cell_table()?;
+    let chosen = |name: &CellName| cell.is_none_or(|cell| cell == name);
+    if let Some(cell) = cell {
+        find_cell(&table, cell)?;
+    }
+    if table.cells().is_empty() {
+        return ensure(fix, &CommonSettings::read(&Settings::read(None)?)?.nats, terminal).await;
+    }
+    let mut exit = Exit::Done;
+    for config in table.cells().iter().filter(|config| chosen(&config.name)) {
+        terminal.note(Style::Plain, &format!("cell {}", config.name));
+        exit = ensure(fix, &config.nats, terminal).await.map_err(|failure| failure.in_cell(&config.name))?;
+    }
+    Ok(exit)
+}
+
+async fn ensure(fix: bool, nats: &NatsConfig, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let at = |error: bus::BusError| CommandFailure::from(error).at(&nats.url);
-    let bus = Bus::connect(&nats).await.map_err(at)?;
+    let bus = Bus::connect(nats).await.map_err(at)?;
     let ensured = if fix { bus.repair().await } else { bus.ensure().await };
     bus.close().await;
     ensured.map_err(at)?;

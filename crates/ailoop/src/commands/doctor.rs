@@ -96,14 +96,19 @@ fn check_answer(url: &str, took: Duration) -> Check {
 fn check_processes(status: &FleetStatus) -> Vec<Check> {
     const GROUP: &str = "processes";
     let mut checks = Vec::new();
-    for (service, without) in SERVICES {
-        let count = status.replicas_of(service).count() as u64;
+    for (cell, (service, without)) in status.cells().into_iter().flat_map(|cell| SERVICES.map(|row| (cell, row))) {
+        let place = cell.map_or_else(String::new, |cell| format!(" in cell {cell}"));
+        let count = status.replicas_of(service).filter(|replica| replica.cell.as_deref() == cell).count() as u64;
         checks.push(if count == 0 {
             let advice = format!("start one with `ailoop {}`; without it {without}", command_of(service));
-            Check::fail(GROUP, format!("no {service} answers"), advice)
+            Check::fail(GROUP, format!("no {service} answers{place}"), advice)
         } else {
-            Check::ok(GROUP, format!("{service}: {}", format::plural(count, "replica")))
+            Check::ok(GROUP, format!("{service}{place}: {}", format::plural(count, "replica")))
         });
+    }
+    for cell in &status.missing_cells {
+        let advice = "see whether its nats-server runs, and whether the edge reaches it; the other cells go on";
+        checks.push(Check::fail(GROUP, format!("cell {cell} does not answer"), advice));
     }
     for replica in &status.replicas {
         let name = replica.name();

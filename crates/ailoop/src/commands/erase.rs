@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use bus::Bus;
 use bus::nats::NatsTransport;
+use bus::{Bus, Read};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
 
-use super::fleet_location::nats_config;
+use super::cells::nats_of_tenant;
 use super::selection::confirm;
 use crate::args::SessionsRmArgs;
 use crate::compose::parse_tenant;
@@ -28,13 +28,17 @@ pub(super) async fn erase_sessions(args: &SessionsRmArgs, terminal: &Terminal) -
     if !confirm(&question, args.yes, terminal)? {
         return Ok(Exit::Failed);
     }
-    let config = nats_config(args.nats.as_ref())?;
-    let nats = NatsTransport::connect(&config).await.map_err(|error| CommandFailure::from(error).at(&config.url))?;
-    let nats = Arc::new(nats);
-    let bus = Bus::new(nats.clone());
+    // A session that was moved has left something in each cell where it was.
+    let mut stores = Vec::new();
+    for config in nats_of_tenant(&args.nats, &tenant)? {
+        let nats =
+            NatsTransport::connect(&config).await.map_err(|error| CommandFailure::from(error).at(&config.url))?;
+        let nats = Arc::new(nats);
+        stores.push((Bus::new(nats.clone()), nats));
+    }
     let mut failures = 0;
     for key in &keys {
-        match (Eraser { nats: &nats, bus: &bus, key }).erase().await {
+        match erase_everywhere(&stores, key).await {
             Ok(erased) => {
                 let line = match erased {
                     0 => format!("{}\tnothing was left\n", key.session),
@@ -50,10 +54,26 @@ pub(super) async fn erase_sessions(args: &SessionsRmArgs, terminal: &Terminal) -
             }
         }
     }
-    bus.close().await;
+    for (bus, _) in &stores {
+        bus.close().await;
+    }
     if failures > 0 {
         terminal.note(Style::Bad, &format!("{failures} of {} sessions were not erased", keys.len()));
         return Ok(Exit::Failed);
     }
     Ok(Exit::Done)
+}
+
+/// Erases a session where it is, and then what says in other cells where it is. Returns the number of messages.
+async fn erase_everywhere(stores: &[(Bus, Arc<NatsTransport>)], key: &SessionKey) -> Result<u64, CommandFailure> {
+    let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+    for store in stores {
+        let was_moved = store.0.head(key, Read::Leader).await?.is_some_and(|head| head.meta.moved.is_some());
+        if was_moved { elsewhere.push(store) } else { here.push(store) }
+    }
+    let mut erased = 0;
+    for (bus, nats) in here.into_iter().chain(elsewhere) {
+        erased += (Eraser { nats, bus, key }).erase().await?;
+    }
+    Ok(erased)
 }

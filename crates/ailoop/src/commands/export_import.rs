@@ -10,6 +10,7 @@ use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
 use loop_orchestrator::{Clock as _, SystemClock};
 
+use super::cells::nats_of_session;
 use super::fleet_location::nats_config;
 use super::output::finish;
 use super::reading::read_bus;
@@ -24,7 +25,8 @@ pub(super) async fn export_session(args: &ExportArgs, terminal: &Terminal) -> Re
         |_| CommandFailure::usage(ErrorCode::BadRequest, format!("{:?} is not a valid session id", args.session));
     let session = SessionId::new(&args.session).map_err(unknown)?;
     let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session };
-    read_bus(args.nats.as_ref(), terminal, async |bus| {
+    let nats = nats_of_session(&args.nats, &key).await?;
+    read_bus(&args.nats, nats, terminal, async |bus| {
         let commits = match &args.out {
             Some(path) => export_to_file(bus, &key, path).await?,
             None => export_import::export(bus, &key, SystemClock.now(), &mut StdoutWriter(terminal)).await?,
@@ -67,7 +69,7 @@ pub(super) async fn import_session(args: &ImportArgs, terminal: &Terminal) -> Re
         CommandFailure::usage(ErrorCode::BadRequest, format!("{} cannot be read: {error}", args.file.display()))
     };
     let mut file = BufReader::new(File::open(&args.file).map_err(cannot)?);
-    let nats = nats_config(args.nats.as_ref())?;
+    let nats = nats_config(&args.nats)?;
     let bus = Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(&nats.url))?;
     let imported = export_import::import(&bus, &mut file, SystemClock.now()).await;
     bus.close().await;

@@ -4,9 +4,10 @@ use service::common::CommonSettings;
 
 use bus::NatsConfig;
 use configuration::{Settings, env};
-use contract::ErrorCode;
+use contract::{CellName, ErrorCode};
 
-use crate::args::FleetTarget;
+use super::cell_table::{cell_table, find_cell};
+use crate::args::{FleetTarget, NatsArgs};
 use crate::client::{EdgeClient, EdgeTarget};
 use crate::contexts::{Context, Contexts};
 use crate::failure::CommandFailure;
@@ -115,19 +116,31 @@ pub(super) fn http_address_hint(url: Option<&str>) -> Option<String> {
     ))
 }
 
-/// Returns how to reach NATS: at `url`, else where the fleet of this directory has it, else as configured.
-pub(super) fn nats_config(url: Option<&String>) -> Result<NatsConfig, CommandFailure> {
+/// Returns how to reach NATS: in the cell or at the address of the arguments, else where the fleet of this directory has
+/// it, else as configured. Of several cells, the arguments must name one.
+pub(super) fn nats_config(args: &NatsArgs) -> Result<NatsConfig, CommandFailure> {
+    let NatsArgs { nats: url, cell } = args;
+    let table = cell_table()?;
+    if let Some(name) = cell {
+        return Ok(find_cell(&table, name)?.nats.clone());
+    }
     let nats = CommonSettings::read(&Settings::read(None)?)?.nats;
     let running = || Home::find_running(|_| true).map(|(_, run)| run.nats);
-    Ok(match url.cloned().or_else(running) {
-        Some(url) => NatsConfig { url, ..nats },
-        None => nats,
-    })
+    match (url.clone().or_else(running), table.cells()) {
+        (Some(url), _) => Ok(NatsConfig { url, ..nats }),
+        (None, []) => Ok(nats),
+        (None, [only]) => Ok(only.nats.clone()),
+        (None, [_, ..]) => {
+            let names: Vec<&str> = table.names().map(CellName::as_str).collect();
+            let message = format!("there are several cells: {}", names.join(", "));
+            Err(CommandFailure::usage(ErrorCode::BadRequest, message).help("name one with --cell"))
+        }
+    }
 }
 
 /// Whether the command line, a fleet that runs or the configuration says where NATS is.
-pub(super) fn is_nats_named(url: Option<&String>, nats: &NatsConfig) -> bool {
-    url.is_some() || nats.url != NatsConfig::default().url
+pub(super) fn is_nats_named(args: &NatsArgs, nats: &NatsConfig) -> bool {
+    args.nats.is_some() || args.cell.is_some() || nats.url != NatsConfig::default().url
 }
 
 #[cfg(test)]

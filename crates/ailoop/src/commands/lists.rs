@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use proto::{ListGatesRequest, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
+use proto::{ListGatesRequest, ListReply, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
 use serde_json::{Value, json};
 
 use super::fleet_location::connect;
@@ -52,7 +52,10 @@ pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> R
 async fn print_sessions(args: &SessionsArgs, client: &EdgeClient, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let request = bounded(list_request(&args.filter, args.limit));
     let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?;
-    let sessions = reply.into_inner().sessions;
+    let ListReply { sessions, missing_cells, .. } = reply.into_inner();
+    for cell in &missing_cells {
+        terminal.note(Style::Warn, &format!("cell {cell} does not answer: its sessions are not in the list"));
+    }
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&json_lines(sessions.iter().map(session_json)))));
     }

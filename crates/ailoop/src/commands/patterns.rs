@@ -191,6 +191,7 @@ impl TurnReplies {
                 | Event::SessionArchived(_)
                 | Event::SessionImported(_)
                 | Event::LogCompacted(_)
+                | Event::SessionMoved(_)
                 | Event::Unknown => {}
             }
         }

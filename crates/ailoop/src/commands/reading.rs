@@ -1,11 +1,11 @@
 //! Commands that only read: they use the fleet that runs, else the store that the last fleet of this directory left.
 
-use bus::Bus;
+use bus::{Bus, NatsConfig};
 use contract::ErrorCode;
 
-use super::fleet_location::{find_fleet, is_nats_named, nats_config, no_fleet};
+use super::fleet_location::{find_fleet, is_nats_named, no_fleet};
 use super::session_reference::find_session;
-use crate::args::{FleetTarget, SessionRef};
+use crate::args::{FleetTarget, NatsArgs, SessionRef};
 use crate::client::{self, EdgeClient};
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet::LocalStore;
@@ -53,14 +53,14 @@ pub(super) async fn read_session(
     .await
 }
 
-/// Runs a command that reads by NATS itself, at `url` if there is one. The store is read only if nothing says where NATS
+/// Runs a command that reads by NATS itself. The store is read only if nothing says where NATS
 /// is, and nothing answers at the usual address.
 pub(super) async fn read_bus(
-    url: Option<&String>,
+    args: &NatsArgs,
+    nats: NatsConfig,
     terminal: &Terminal,
     command: impl AsyncFnOnce(&Bus) -> Result<Exit, CommandFailure>,
 ) -> Result<Exit, CommandFailure> {
-    let nats = nats_config(url)?;
     let failure = match Bus::connect(&nats).await {
         Ok(bus) => {
             let read = command(&bus).await;
@@ -69,7 +69,7 @@ pub(super) async fn read_bus(
         }
         Err(error) => CommandFailure::from(error).at(&nats.url),
     };
-    if *failure.code() != ErrorCode::NatsUnreachable || is_nats_named(url, &nats) {
+    if *failure.code() != ErrorCode::NatsUnreachable || is_nats_named(args, &nats) {
         return Err(failure);
     }
     let Some(home) = Home::find_store() else { return Err(failure) };

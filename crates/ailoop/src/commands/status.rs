@@ -147,12 +147,13 @@ fn warning_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
         TableWidth::Terminal(columns) => columns.saturating_sub(TITLE.len()),
         TableWidth::File | TableWidth::Unlimited => usize::MAX,
     };
+    let missing = status.missing_cells.iter().map(|cell| one_line(&format!("cell {cell} does not answer")));
     let warnings = status.replicas.iter().flat_map(|replica| {
         let service = &replica.status.service;
         replica.status.warnings.iter().map(move |warning| one_line(&format!("{service}: {warning}")))
     });
     let mut lines = Vec::new();
-    for warning in warnings {
+    for warning in missing.chain(warnings) {
         for (index, part) in wrap_words(&warning, columns).into_iter().enumerate() {
             let title = if index == 0 { TITLE.to_owned() } else { " ".repeat(TITLE.len()) };
             lines.push(vec![Span::new(TextStyle::Warn, title), Span::new(TextStyle::Plain, part)]);
@@ -172,7 +173,11 @@ fn replica_row(replica: &Replica) -> Vec<Cell> {
     };
     vec![
         status.service.as_str().into(),
-        status.replica.as_str().into(),
+        replica
+            .cell
+            .as_ref()
+            .map_or_else(|| status.replica.clone(), |cell| format!("{cell}: {}", status.replica))
+            .into(),
         replica.build().into(),
         format::age(replica.uptime()).into(),
         work.join(", ").into(),

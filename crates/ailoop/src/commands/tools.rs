@@ -66,7 +66,7 @@ pub(super) async fn run(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, C
 }
 
 async fn connect_bus(target: &NatsTarget) -> Result<Bus, CommandFailure> {
-    let nats = nats_config(target.nats.as_ref())?;
+    let nats = nats_config(&target.nats)?;
     Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(&nats.url))
 }
 

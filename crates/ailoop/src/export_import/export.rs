@@ -17,6 +17,10 @@ use crate::failure::CommandFailure;
 pub async fn export(bus: &Bus, key: &SessionKey, now: Timestamp, out: &mut impl Write) -> Result<u64, CommandFailure> {
     let unknown = || CommandFailure::new(ErrorCode::UnknownSession, format!("there is no session {}", key.session));
     let head = bus.head(key, Read::Leader).await?.ok_or_else(unknown)?;
+    if let Some(cell) = &head.meta.moved {
+        let message = format!("session {} was moved to cell {cell}", key.session);
+        return Err(CommandFailure::new(ErrorCode::SessionMoved, message).help(format!("export it with --cell {cell}")));
+    }
     let last = head.end();
     let mut written = 0;
     for page in 0..=last / SLOTS_PER_PAGE {

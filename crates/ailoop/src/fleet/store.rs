@@ -73,6 +73,9 @@ impl LocalStore {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         (config.ws.listen, config.grpc.listen) = (free, free);
         (config.tls, config.console) = (None, false);
+        // The store is one set of streams, whatever the fleet has elsewhere.
+        config.cells.clear();
+        config.tenant_cells.clear();
         let has_tenants = config.tokens_dir.is_some() || config.keys_file.is_some() || !config.issuers.is_empty();
         let token = if let Some(token) = credential.filter(|_| has_tenants) {
             token.to_owned()

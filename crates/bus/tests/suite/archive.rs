@@ -344,3 +344,19 @@ fn linked(slot: u64, session: &str) -> Bytes {
     });
     serde_json::to_vec(&serde_json::json!({ "meta": meta, "events": [] })).unwrap().into()
 }
+
+#[tokio::test]
+async fn commit_behind_the_head_of_a_moved_session_is_refused_once_it_is_back() {
+    let bus = MemoryServer::new().bus();
+    write(&bus, 0..2).await;
+    let offer = |slot, id: &'static str| Offer { slot, prev: "", commit: id, body: commit(slot, None), ttl: None };
+    // The session comes back in slot 70, in the place of what kept its id.
+    let back = bus.commit_behind_head(&key(), offer(70, "c70"), "c1").await.unwrap();
+    assert_eq!(back, Committed::Ours);
+    assert_eq!(bus.commit_behind_head(&key(), offer(70, "c70"), "c1").await.unwrap(), Committed::Ours, "repeated");
+    // A replica that slept decided on the head before it. Its slot is free, and the one before it is as it was.
+    assert_eq!(bus.commit_behind_head(&key(), offer(2, "c2"), "c1").await.unwrap(), Committed::Theirs);
+    assert_eq!(bus.head(&key(), Read::Leader).await.unwrap().map(|head| head.slot), Some(70));
+    let nothing = SessionKey { tenant: TenantId::default(), session: SessionId::new("other").unwrap() };
+    assert_eq!(bus.commit_behind_head(&nothing, offer(0, "c0"), "c1").await.unwrap(), Committed::Theirs);
+}

@@ -28,7 +28,7 @@ pub use model::{
 };
 pub use session::{
     ChildCommanded, Configured, EndReason, LogCompacted, Requests, SessionArchived, SessionEnded, SessionImported,
-    SessionStarted, SystemPrompt,
+    SessionMoved, SessionStarted, SystemPrompt,
 };
 pub use tool::{
     Child, ClientCallOpened, ToolCallExtended, ToolCallIdentified, ToolCallOpened, ToolCallProgress, ToolCallResult,
@@ -226,6 +226,8 @@ events! {
     SessionImported(SessionImported) = "session_imported";
     /// The session was idle for a while: its log begins with this commit, and all that was before is in the archive.
     LogCompacted(LogCompacted) = "log_compacted";
+    /// Another cell has the session: here nothing happens any more, and what comes is refused.
+    SessionMoved(SessionMoved) = "session_moved";
     /// An error that people should see.
     Error(ErrorEvent) = "error", public as Error;
 }

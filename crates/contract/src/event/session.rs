@@ -6,7 +6,7 @@ use super::StopReason;
 use crate::ai_config::AiConfig;
 use crate::client_tool::ClientTool;
 use crate::command::{ContinuationOverride, Features, Parent, ResumeFrom, Verb};
-use crate::ids::CallId;
+use crate::ids::{CallId, CellName};
 use crate::model::{Message, Streaming};
 use crate::settings::{AgentSettings, ModelSettings};
 use crate::spent::Spent;
@@ -33,6 +33,15 @@ pub struct SessionImported {
     pub slots: u64,
     /// When the file was written.
     pub exported: Timestamp,
+}
+
+/// Another cell has the session, or will have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionMoved {
+    /// The cell that has it.
+    pub to: CellName,
+    /// The slots before this one are the session's, and in the archive; 0 where the session was never in this log.
+    pub slots: u64,
 }
 
 /// The session's beginning, with everything that it keeps to its end.

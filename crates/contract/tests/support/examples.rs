@@ -143,6 +143,7 @@ fn commit() -> Commit {
         trace_id: String::new(),
         archived: None,
         log_start: None,
+        moved: None,
     };
     let message = UserProcessed {
         message_id: input.id.clone(),

@@ -18,7 +18,7 @@ pub(crate) fn decide(state: &State, transcript: &Transcript, now: Timestamp, inp
     let mut events = Vec::new();
     for input in inputs {
         let mut builder = DecisionBuilder { state, transcript, at, now, events, input };
-        match builder.handle() {
+        match builder.refuse_if_moved().and_then(|()| builder.handle()) {
             Ok(()) => builder.advance(),
             Err(ignored) => builder.ignore(ignored),
         }
@@ -65,6 +65,13 @@ impl DecisionBuilder<'_> {
     pub(super) fn emit(&mut self, event: Event) {
         self.state.apply(self.at, &event);
         self.events.push(event);
+    }
+
+    /// Refuses everything where another cell has the session. The sender is told, so that it looks there.
+    fn refuse_if_moved(&self) -> Result<(), Rejection> {
+        let Some(cell) = &self.state.moved else { return Ok(()) };
+        let message = format!("session {} was moved to cell {cell}: send it again", self.state.session());
+        Err(Rejection::new(ErrorCode::SessionMoved, message))
     }
 
     pub(super) fn handled(&mut self) {

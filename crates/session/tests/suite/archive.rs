@@ -7,7 +7,7 @@ use contract::commit::Phase;
 use contract::event::Event;
 use contract::limits::{ARCHIVE_AFTER, IDLE_MAX, SLOTS_PER_PAGE};
 use contract::settings::ContinuationSettings;
-use contract::{ErrorCode, Timestamp};
+use contract::{CellName, ErrorCode, Timestamp};
 use session::SessionEffect;
 
 use crate::talk::{Cast, Talk};
@@ -90,6 +90,33 @@ fn imported_session_handles_local_commands() {
     talk.send_message("Here?", MessageMode::Queue);
     assert!(talk.session.import(Timestamp::default(), Timestamp::default()).is_none(), "in a turn");
     assert!(Talk::not_started("u").session.import(Timestamp::default(), Timestamp::default()).is_none());
+}
+
+#[test]
+fn session_moved_to_another_cell_refuses_everything() {
+    let cell = |name: &str| CellName::new(name).unwrap();
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    let now = Timestamp::from_millis(9_000_000);
+    assert!(talk.session.move_to(now, cell("b")).is_none(), "in a turn");
+    talk.reply("Done.", &[]);
+    let slots = talk.session.next_slot();
+    let decision = talk.session.move_to(now, cell("b")).unwrap();
+    assert_eq!(decision.effects, [SessionEffect::Archive { below: slots }, SessionEffect::Index]);
+    talk.commit(&decision);
+    assert_eq!((talk.session.moved(), talk.session.archived()), (Some(&cell("b")), Some(slots)));
+    assert_eq!((talk.session.phase(), talk.session.timer().is_none()), (Phase::Ended, true));
+    assert_eq!(talk.session.outstanding(), decision.effects);
+    talk.send_message("Here?", MessageMode::Queue);
+    assert_eq!((refusals(&talk), talk.session.moved()), (vec![ErrorCode::SessionMoved], Some(&cell("b"))));
+
+    // A log that never had the session keeps its id, and so does one from which it went and to which it comes back.
+    let mut expecting = Talk::not_started("u");
+    let decision = expecting.session.move_to(now, cell("a")).unwrap();
+    assert_eq!(decision.effects, [SessionEffect::Archive { below: 0 }, SessionEffect::Index]);
+    let decision = talk.session.move_to(now, cell("c")).unwrap();
+    assert_eq!(decision.effects, [SessionEffect::Archive { below: 0 }, SessionEffect::Index]);
+    expecting.session.fold(0, now, &decision.events);
+    assert_eq!(expecting.session.moved(), Some(&cell("c")));
 }
 
 #[test]

@@ -240,6 +240,7 @@ impl Talk {
             trace_id: String::new(),
             archived: self.session.archived(),
             log_start: self.session.log_start(),
+            moved: self.session.moved().cloned(),
         };
         let snapshot = if meta.is_archived() { Some(remains) } else { before };
         self.log.push((slot, Commit { meta, snapshot, transcript: part, events: decision.events.clone() }));

@@ -247,6 +247,7 @@ FleetStatus = TypedDict(
         "queues": list["QueueStatus"],
         "replicas": list["Replica"],
         "storage": list["StorageStatus"],
+        "missing_cells": NotRequired[list[str]],
         "sessions": NotRequired["SessionNumbers"],
     },
 )
@@ -338,6 +339,7 @@ MailList = TypedDict(
     {
         "mails": list["Mail"],
         "more": int,
+        "missing_cells": NotRequired[list[str]],
     },
 )
 
@@ -458,6 +460,7 @@ QueueList = TypedDict(
         "queues": list["QueueDepth"],
         "tenant_waiting_calls_max": int,
         "waiting_calls_max": int,
+        "missing_cells": NotRequired[list[str]],
     },
 )
 
@@ -561,6 +564,7 @@ Replica = TypedDict(
         "waiting_for": list[str],
         "warnings": list[str],
         "work": dict[str, "WorkerLoad"],
+        "cell": NotRequired[str],
         "models": NotRequired[list["ModelHealth"]],
     },
 )
@@ -665,6 +669,7 @@ SessionPage = TypedDict(
     "SessionPage",
     {
         "sessions": list["SessionSummary"],
+        "missing_cells": NotRequired[list[str]],
         "next_cursor": NotRequired[str],
         "total": NotRequired[int],
     },
@@ -714,6 +719,7 @@ StatsList = TypedDict(
     {
         "stats": list["AgentStats"],
         "intervals": NotRequired[list["IntervalStats"]],
+        "missing_cells": NotRequired[list[str]],
     },
 )
 

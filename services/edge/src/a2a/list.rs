@@ -136,7 +136,7 @@ pub(super) async fn list(
     let session: SessionId = params::parse("contextId", context)?;
     let authorized = api.authorize(caller, Method::GetTranscript, Some(session.as_str())).await;
     let key = SessionKey { tenant: caller.tenant.clone(), session };
-    let summary = api.bus().summary(&key).await.map_err(ApiError::from)?;
+    let summary = api.cell_of(&key).await?.bus.summary(&key).await.map_err(ApiError::from)?;
     let is_other = summary.is_some_and(|found| agent.is_some_and(|agent| found.agent != agent.as_str()));
     match authorized {
         Err(error) if error.code != contract::ErrorCode::UnknownSession => Err(error.into()),
@@ -163,7 +163,7 @@ async fn list_turns(
     filter: &TaskFilter,
 ) -> Result<Value, A2aError> {
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
-    let commits = api.bus().history(key, 0).await.map_err(ApiError::from)?;
+    let commits = api.cell_of(key).await?.bus.history(key, 0).await.map_err(ApiError::from)?;
     let has_message = |event: &Event| message_of(event).is_some();
     let slots = commits.iter().filter(|(_, commit)| commit.events.iter().any(has_message)).map(|(slot, _)| *slot);
     let mut readers: Vec<TaskReader> =
@@ -191,7 +191,7 @@ async fn list_sessions(
     agent: Option<&str>,
     filter: &TaskFilter,
 ) -> Result<Value, A2aError> {
-    let sessions = api.list_all_sessions(caller).await?;
+    let (sessions, _) = api.list_all_sessions(caller).await?;
     let is_listed = |summary: &Arc<SessionSummary>| {
         caller.grant.allows_agent(&summary.agent)
             && agent.is_none_or(|agent| summary.agent == agent)

@@ -32,12 +32,13 @@ impl LoadedTask {
     pub(super) async fn load(api: &SessionApi, caller: &ApiCaller, id: &TaskId) -> Result<Self, A2aError> {
         let _permit = api.acquire_permit(caller, RequestCost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
-        let head = api.bus().head(&key, Read::Leader).await.map_err(ApiError::from)?;
+        let cell = api.cell_of(&key).await?;
+        let head = cell.bus.head(&key, Read::Leader).await.map_err(ApiError::from)?;
         let Some(head) = head.filter(|head| head.slot >= id.slot) else { return Err(A2aError::task_not_found(id)) };
         let mut reader = TaskReader::new(id.clone());
         for page in id.slot / SLOTS_PER_PAGE..=head.slot / SLOTS_PER_PAGE {
             let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(head.slot);
-            let commits = api.bus().page_until(&key, last).await.map_err(ApiError::from)?.unwrap_or_default();
+            let commits = cell.bus.page_until(&key, last).await.map_err(ApiError::from)?.unwrap_or_default();
             read(&mut reader, &commits);
             if !reader.has_message() || reader.task.phase().is_final() {
                 break;
@@ -48,11 +49,12 @@ impl LoadedTask {
 
     /// Loads the task of the last turn of a session; `None` if its log has none any more.
     pub(super) async fn load_newest(api: &SessionApi, key: &SessionKey) -> Result<Option<Self>, ApiError> {
-        let Some(head) = api.bus().head(key, Read::Leader).await? else { return Ok(None) };
+        let cell = api.cell_of(key).await?;
+        let Some(head) = cell.bus.head(key, Read::Leader).await? else { return Ok(None) };
         let mut commits: Vec<(u64, Commit)> = Vec::new();
         for page in (0..=head.slot / SLOTS_PER_PAGE).rev() {
             let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(head.slot);
-            let mut earlier = api.bus().page_until(key, last).await?.unwrap_or_default();
+            let mut earlier = cell.bus.page_until(key, last).await?.unwrap_or_default();
             earlier.append(&mut commits);
             commits = earlier;
             if let Some(slot) = find_newest(&commits) {

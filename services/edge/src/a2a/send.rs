@@ -157,7 +157,7 @@ async fn is_of_interface(
 ) -> Result<bool, ApiError> {
     let Some(named) = named else { return Ok(true) };
     let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
-    match api.bus().summary(&key).await? {
+    match api.cell_of(&key).await?.bus.summary(&key).await? {
         // Only an alias needs the list of agents.
         Some(summary) if summary.agent != named => {
             let agents = api.list_agents(caller).await?;

@@ -182,6 +182,7 @@ fn read(slot: u64, commits: &[Vec<Event>]) -> Option<LoadedTask> {
             trace_id: String::new(),
             archived: None,
             log_start: None,
+            moved: None,
         };
         reader.push(slot, &Commit { meta, snapshot: None, transcript: None, events: events.clone() });
     }

@@ -1,12 +1,12 @@
 //! Conversion of results to messages.
 
-use contract::ErrorCode;
 use contract::client_tool::OpenClientCall;
 use contract::commit::{OpenGate, SessionSummary};
 use contract::compose::{Component, KnownModel};
 use contract::event::GateKind;
 use contract::mail::WaitingMail;
 use contract::tool::ToolSpec;
+use contract::{CellName, ErrorCode};
 use serde_json::Value;
 
 use crate::api_error::ApiError;
@@ -22,6 +22,10 @@ pub(super) fn to_mail(mail: WaitingMail) -> proto::Mail {
     });
     let (id, from, sent) = (id.to_string(), from.to_string(), sent.to_string());
     proto::Mail { id, from, subject, text, sent, answers }
+}
+
+pub(super) fn to_names(cells: Vec<CellName>) -> Vec<String> {
+    cells.into_iter().map(String::from).collect()
 }
 
 pub(super) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, ApiError> {

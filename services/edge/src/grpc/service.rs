@@ -10,8 +10,8 @@ use tonic::{Request, Response, Status};
 
 use super::GrpcService;
 use super::replies::{
-    to_agent_description, to_agent_info, to_gate, to_json, to_mail, to_model_info, to_pending_call, to_session_info,
-    to_tool_info, wait_for_command,
+    to_agent_description, to_agent_info, to_gate, to_json, to_mail, to_model_info, to_names, to_pending_call,
+    to_session_info, to_tool_info, wait_for_command,
 };
 use super::requests::{
     parse_client_tools, parse_content, parse_control, parse_dead_letter, parse_optional_json, parse_options,
@@ -23,7 +23,9 @@ use crate::method::Method;
 use crate::params::{
     self, DescribeAgentParams, ListSessionsParams, TestReplyParams, TryToolParams, UnvalidatedCommand, WatchParams,
 };
-use crate::session_api::{CallerInfo, QueueDepth, ReplyDecision, SessionPage, SessionStats, TranscriptPage};
+use crate::session_api::{
+    CallerInfo, PendingList, QueueDepth, ReplyDecision, SessionPage, SessionStats, TranscriptPage,
+};
 
 #[tonic::async_trait]
 impl Service for GrpcService {
@@ -160,9 +162,10 @@ impl Service for GrpcService {
         self.call(Method::ListClientCalls, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_optional("session_id", &message.session_id)?;
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let calls =
+            let PendingList { pending, missing_cells } =
                 api.list_pending::<OpenClientCall>(caller, &params::ListPendingParams { session_id, limit }).await?;
-            Ok(proto::ListCallsReply { calls: calls.into_iter().map(to_pending_call).collect() })
+            let missing_cells = to_names(missing_cells);
+            Ok(proto::ListCallsReply { calls: pending.into_iter().map(to_pending_call).collect(), missing_cells })
         })
         .await
     }
@@ -234,10 +237,12 @@ impl Service for GrpcService {
                 parent: params::parse_optional("parent", &message.parent)?,
                 has_total: message.has_total,
             };
-            let SessionPage { sessions, next_cursor, total } = api.list_sessions(caller, &params).await?;
+            let SessionPage { sessions, next_cursor, total, missing_cells } =
+                api.list_sessions(caller, &params).await?;
             let sessions = sessions.into_iter().map(to_session_info).collect();
             let total = total.map(|total| u64::try_from(total).unwrap_or(u64::MAX));
-            Ok(proto::ListReply { sessions, next_cursor: next_cursor.unwrap_or_default(), total })
+            let (next_cursor, missing_cells) = (next_cursor.unwrap_or_default(), to_names(missing_cells));
+            Ok(proto::ListReply { sessions, next_cursor, total, missing_cells })
         })
         .await
     }
@@ -282,10 +287,11 @@ impl Service for GrpcService {
         self.call(Method::GetStats, "", &request, async |api, caller| {
             let since = parse_since(&message.since)?;
             let interval = Some(message.interval).filter(|seconds| *seconds > 0);
-            let SessionStats { stats, intervals } =
+            let SessionStats { stats, intervals, missing_cells } =
                 api.get_stats(caller, &params::StatsParams { since, interval }).await?;
             let intervals_json = intervals.map(|intervals| to_json(&intervals)).transpose()?.unwrap_or_default();
-            Ok(proto::StatsReply { json: to_json(&stats)?, intervals_json })
+            let missing_cells = to_names(missing_cells);
+            Ok(proto::StatsReply { json: to_json(&stats)?, intervals_json, missing_cells })
         })
         .await
     }
@@ -317,8 +323,10 @@ impl Service for GrpcService {
                 text => Some(params::parse_session_id(text)?),
             };
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let gates = api.list_pending::<OpenGate>(caller, &params::ListPendingParams { session_id, limit }).await?;
-            Ok(proto::ListGatesReply { gates: gates.into_iter().map(to_gate).collect() })
+            let PendingList { pending, missing_cells } =
+                api.list_pending::<OpenGate>(caller, &params::ListPendingParams { session_id, limit }).await?;
+            let missing_cells = to_names(missing_cells);
+            Ok(proto::ListGatesReply { gates: pending.into_iter().map(to_gate).collect(), missing_cells })
         })
         .await
     }
@@ -333,6 +341,7 @@ impl Service for GrpcService {
                 queues: queues.collect(),
                 waiting_calls_max: found.waiting_calls_max,
                 tenant_waiting_calls_max: found.tenant_waiting_calls_max,
+                missing_cells: to_names(found.missing_cells),
             })
         })
         .await
@@ -372,9 +381,10 @@ impl Service for GrpcService {
     ) -> Result<Response<proto::ListMailReply>, Status> {
         self.call(Method::ListMail, "", &request, async |api, caller| {
             let mailbox = params::parse_optional("mailbox", &request.get_ref().mailbox)?;
-            let list = api.list_mail(caller, params::ListMailParams { mailbox }).await?;
+            let (list, missing_cells) = api.list_mail(caller, params::ListMailParams { mailbox }).await?;
             let more = u64::try_from(list.more).unwrap_or(u64::MAX);
-            Ok(proto::ListMailReply { mails: list.mails.into_iter().map(to_mail).collect(), more })
+            let (mails, missing_cells) = (list.mails.into_iter().map(to_mail).collect(), to_names(missing_cells));
+            Ok(proto::ListMailReply { mails, more, missing_cells })
         })
         .await
     }
@@ -419,8 +429,9 @@ impl Service for GrpcService {
                 "" => None,
                 text => Some(params::parse_session_id(text)?),
             };
-            let dead = api.list_dead_letters(caller, &params::ListDeadLettersParams { session_id }).await?;
-            Ok(proto::ListDeadReply { json: to_json(&dead)? })
+            let (dead, missing_cells) =
+                api.list_dead_letters(caller, &params::ListDeadLettersParams { session_id }).await?;
+            Ok(proto::ListDeadReply { json: to_json(&dead)?, missing_cells: to_names(missing_cells) })
         })
         .await
     }

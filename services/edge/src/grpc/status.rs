@@ -92,7 +92,10 @@ fn to_grpc_code(code: &ErrorCode) -> Code {
         (&[ErrorCode::Unauthorized], Code::Unauthenticated),
         (&[ErrorCode::Forbidden], Code::PermissionDenied),
         (&[ErrorCode::Overloaded, ErrorCode::TooManyWaiting, ErrorCode::SlowClient], Code::ResourceExhausted),
-        (&[ErrorCode::Unavailable, ErrorCode::NatsUnreachable, ErrorCode::Draining], Code::Unavailable),
+        (
+            &[ErrorCode::Unavailable, ErrorCode::SessionMoved, ErrorCode::NatsUnreachable, ErrorCode::Draining],
+            Code::Unavailable,
+        ),
         (&[ErrorCode::Resync], Code::OutOfRange),
         (&[ErrorCode::HistoryLost], Code::DataLoss),
     ];

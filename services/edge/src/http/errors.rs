@@ -97,6 +97,7 @@ pub(crate) fn to_status(code: &ErrorCode) -> StatusCode {
         | ErrorCode::ModelRateLimited
         | ErrorCode::ModelQuota => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::Unavailable
+        | ErrorCode::SessionMoved
         | ErrorCode::NatsUnreachable
         | ErrorCode::Draining
         | ErrorCode::ModelOverloaded

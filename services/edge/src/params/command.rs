@@ -19,6 +19,8 @@ pub(crate) struct CommandRequest<T> {
     pub(crate) id: CommandId,
     /// Whether the response waits for the commit.
     pub(crate) is_awaited: bool,
+    /// Whether the client gave neither of both ids, so that another one does as well.
+    pub(crate) is_id_generated: bool,
     pub(crate) body: T,
 }
 
@@ -29,11 +31,12 @@ pub(crate) struct UnvalidatedCommand<T>(CommandRequest<T>);
 impl<T: CommandBody> UnvalidatedCommand<T> {
     /// Parses the session and the id; an empty text means that none is given.
     pub(crate) fn new(session: &str, id: &str, is_awaited: bool, body: T) -> Result<Self, ApiError> {
+        let is_id_generated = id.is_empty() && session.is_empty();
         let id: CommandId = if id.is_empty() { generate_id()? } else { parse("command_id", id)? };
         // A start that is repeated with its id must find the session of the first one.
         let is_new = session.is_empty() && T::CAN_CREATE_SESSION;
         let session = parse_session_id(if is_new { id.as_str() } else { session })?;
-        Ok(Self(CommandRequest { session, id, is_awaited, body }))
+        Ok(Self(CommandRequest { session, id, is_awaited, is_id_generated, body }))
     }
 
     /// Whether the validation takes milliseconds.

@@ -100,10 +100,11 @@ impl SessionApi {
         model: Option<String>,
     ) -> Result<Composed, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        let tools = self.bus().tools(&caller.tenant).await?;
+        let cell = self.any_cell(caller)?;
+        let tools = cell.bus.tools(&caller.tenant).await?;
         let features = Features::default();
         let request = ComposeRequest { agent, model, features, tools, ..ComposeRequest::new(caller.tenant.clone()) };
-        let composed = compose(self.bus(), &request).await?;
+        let composed = compose(&cell.bus, &request).await?;
         check_agent(caller, composed.agent.id.as_str())?;
         Ok(composed)
     }

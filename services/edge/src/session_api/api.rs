@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, Head, Read};
 use contract::subject::SessionKey;
 use contract::{CommandId, ErrorCode, SessionId};
 use service::connections::ByteBudget;
@@ -11,19 +10,16 @@ use service::tasks::Tasks;
 use session::Session;
 use tokio_util::sync::CancellationToken;
 
-use crate::accepted_names::AcceptedNames;
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
+use crate::cells::{Cell, Cells};
 use crate::client_queue::{CLIENT_BYTES_MAX, ClientQueue};
-use crate::command_waiters::CommandWaiters;
-use crate::config::{EdgeConfig, EdgeStartError};
+use crate::config::EdgeConfig;
 use crate::fair_queue::{FairQueue, RequestCost, RequestPermit};
 use crate::fleet_metrics;
 use crate::method::Method;
 use crate::params::{self, CommandBody, CommandRequest, UnvalidatedCommand};
 use crate::session_log::fold_session;
-use crate::tenants::{TenantState, Tenants};
-use crate::watch::feed::Feeds;
 
 /// When a client of a draining replica should reconnect.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
@@ -36,11 +32,8 @@ pub(crate) struct SessionApi {
 
 #[derive(Debug)]
 struct Inner {
-    bus: Bus,
+    cells: Cells,
     replica_id: CommandId,
-    command_waiters: CommandWaiters,
-    accepted_names: AcceptedNames,
-    feeds: Feeds,
     tasks: Tasks,
     draining: CancellationToken,
     command_wait: Duration,
@@ -48,37 +41,28 @@ struct Inner {
     budget: ByteBudget,
     fair_queue: FairQueue,
     check_queue: FairQueue,
-    tenants: Arc<Tenants>,
     trace_url: Option<String>,
 }
 
 impl SessionApi {
-    /// Starts the subscriptions of this replica. Clients run in `tasks`, and what they share in `shared_tasks`. Queues
-    /// of clients take bytes from `budget`.
-    pub(crate) async fn open(
+    /// Clients run in `tasks`, and what they share in `shared_tasks`. Queues of clients take bytes from `budget`.
+    pub(crate) fn new(
         config: &EdgeConfig,
-        bus: Bus,
+        cells: Cells,
+        replica_id: CommandId,
         budget: ByteBudget,
         tasks: Tasks,
         shared_tasks: &Tasks,
-    ) -> Result<Self, EdgeStartError> {
-        let replica_id: CommandId = params::generate_id().map_err(|error| EdgeStartError::Internal(error.message))?;
-        let command_waiters = CommandWaiters::start(bus.clone(), replica_id.clone(), shared_tasks).await?;
-        let feeds = Feeds::new(bus.clone(), shared_tasks.clone());
-        let (own, limits) = (config.tenant.clone(), config.admission_limits());
-        let tenants = Arc::new(Tenants::start(bus.clone(), own, limits, shared_tasks.clone()));
-        let (ending, measuring) = (shared_tasks.token(), fleet_metrics::follow(bus.clone(), tenants.clone()));
+    ) -> Self {
+        let (ending, measuring) = (shared_tasks.token(), fleet_metrics::follow(cells.clone()));
         shared_tasks.spawn("fleet metrics", async move {
             ending.run_until_cancelled(measuring).await;
         });
         let (draining, command_wait) = (CancellationToken::new(), config.command_wait());
-        Ok(Self {
+        Self {
             inner: Arc::new(Inner {
-                bus,
+                cells,
                 replica_id,
-                command_waiters,
-                accepted_names: AcceptedNames::default(),
-                feeds,
                 tasks,
                 draining,
                 command_wait,
@@ -86,17 +70,8 @@ impl SessionApi {
                 budget,
                 fair_queue: FairQueue::default(),
                 check_queue: FairQueue::new(RequestCost::Light.units()),
-                tenants,
                 trace_url: config.trace_url.clone(),
             }),
-        })
-    }
-
-    /// Loads the head of a session. Only the leader is believed if there is none.
-    pub(crate) async fn load_head(&self, key: &SessionKey) -> Result<Option<Head>, ApiError> {
-        match self.bus().head(key, Read::Any).await? {
-            Some(head) => Ok(Some(head)),
-            None => Ok(self.bus().head(key, Read::Leader).await?),
         }
     }
 
@@ -107,7 +82,8 @@ impl SessionApi {
 
     /// As [`SessionApi::load_session`], for a caller that was authorized before.
     pub(crate) async fn load_session_of(&self, key: &SessionKey) -> Result<Session, ApiError> {
-        let commits = self.bus().load_latest(key).await?.ok_or_else(|| Self::unknown_session(key))?;
+        let cell = self.cell_of(key).await?;
+        let commits = cell.bus.load_latest(key).await?.ok_or_else(|| Self::unknown_session(key))?;
         let session = fold_session(key, &commits)?;
         // A log may have nothing but refused commands; such a session never started.
         if session.seq() == 0 { Err(Self::unknown_session(key)) } else { Ok(session) }
@@ -134,7 +110,7 @@ impl SessionApi {
             return Ok(());
         }
         let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(session)? };
-        match self.bus().summary(&key).await? {
+        match self.cell_of(&key).await?.bus.summary(&key).await? {
             Some(summary) if caller.grant.allows_agent(&summary.agent) => Ok(()),
             Some(_) | None => Err(Self::unknown_session(&key)),
         }
@@ -146,7 +122,7 @@ impl SessionApi {
             return Ok(());
         }
         let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(session)? };
-        match self.bus().summary(&key).await? {
+        match self.cell_of(&key).await?.bus.summary(&key).await? {
             Some(summary) if !caller.grant.allows_agent(&summary.agent) => Err(Self::unknown_session(&key)),
             Some(_) | None => Ok(()),
         }
@@ -161,8 +137,19 @@ impl SessionApi {
         ApiError::new(ErrorCode::UnknownSession, format!("there is no session {}", key.session))
     }
 
-    pub(crate) fn bus(&self) -> &Bus {
-        &self.inner.bus
+    /// The cells of this edge.
+    pub(crate) fn cells(&self) -> &Cells {
+        &self.inner.cells
+    }
+
+    /// Returns the cell of a session that is there, or that may be there.
+    pub(crate) async fn cell_of(&self, key: &SessionKey) -> Result<Arc<Cell>, ApiError> {
+        self.inner.cells.of_session(key).await
+    }
+
+    /// Returns a cell of the caller's tenant, for what all its cells have alike.
+    pub(crate) fn any_cell(&self, caller: &ApiCaller) -> Result<Arc<Cell>, ApiError> {
+        self.inner.cells.any_of(&caller.tenant)
     }
 
     /// Waits until the fair queue lets a request of this caller run.
@@ -203,11 +190,6 @@ impl SessionApi {
         checked.await.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "the validation failed")))
     }
 
-    /// What this replica keeps for the caller's tenant.
-    pub(crate) fn tenant(&self, caller: &ApiCaller) -> Arc<TenantState> {
-        self.inner.tenants.get(&caller.tenant)
-    }
-
     /// Budget of the bytes that wait for clients and from them.
     pub(crate) fn budget(&self) -> &ByteBudget {
         &self.inner.budget
@@ -217,16 +199,9 @@ impl SessionApi {
         &self.inner.replica_id
     }
 
-    pub(crate) fn command_waiters(&self) -> &CommandWaiters {
-        &self.inner.command_waiters
-    }
-
-    pub(crate) fn accepted_names(&self) -> &AcceptedNames {
-        &self.inner.accepted_names
-    }
-
-    pub(crate) fn feeds(&self) -> &Feeds {
-        &self.inner.feeds
+    /// Returns the number of sessions that clients of this replica watch.
+    pub(crate) fn watched_session_count(&self) -> usize {
+        self.inner.cells.opened().map(|cell| cell.feeds.open_count()).sum()
     }
 
     pub(crate) fn tasks(&self) -> &Tasks {

@@ -1,11 +1,14 @@
 //! Budgets of the tenant, as a gateway knows them.
 
+use std::sync::Arc;
+
 use bus::BusError;
 use contract::budget::{BudgetReply, BudgetRequest, BudgetStatus};
 
 use super::SessionApi;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::cells::{Cell, CellAnswers, missing_error};
 use crate::fair_queue::RequestCost;
 
 impl SessionApi {
@@ -21,11 +24,42 @@ impl SessionApi {
 
     async fn ask_budgets(&self, caller: &ApiCaller, request: BudgetRequest) -> Result<Vec<BudgetStatus>, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        match self.bus().ask_budgets(&request).await {
-            Ok(BudgetReply::Budgets(budgets)) => Ok(budgets),
-            Ok(BudgetReply::Refused { code, message }) => Err(ApiError::new(code, message)),
-            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("gateway")),
-            Err(error) => Err(error.into()),
+        let ask = |cell: Arc<Cell>| {
+            let request = &request;
+            async move {
+                match cell.bus.ask_budgets(request).await {
+                    Ok(BudgetReply::Budgets(budgets)) => Ok(budgets),
+                    Ok(BudgetReply::Refused { code, message }) => Err(ApiError::new(code, message)),
+                    Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
+                        Err(ApiError::no_answer("gateway"))
+                    }
+                    Err(error) => Err(error.into()),
+                }
+            }
+        };
+        // A part of a budget would look like the whole.
+        let CellAnswers { answers, missing } = self.cells().ask_all(&caller.tenant, ask).await?;
+        if !missing.is_empty() {
+            return Err(missing_error(&missing));
         }
+        let mut all: Vec<BudgetStatus> = Vec::new();
+        for budget in answers.into_iter().flat_map(|(_, budgets)| budgets) {
+            match all.iter_mut().find(|known| known.budget == budget.budget) {
+                Some(known) => add(known, &budget),
+                None => all.push(budget),
+            }
+        }
+        Ok(all)
     }
+}
+
+/// Adds the budget of this name in another cell: each cell has the limit of its gateways.
+fn add(sum: &mut BudgetStatus, more: &BudgetStatus) {
+    sum.usd_max = sum.usd_max.zip(more.usd_max).map(|(one, other)| one + other);
+    sum.tokens_max = sum.tokens_max.zip(more.tokens_max).map(|(one, other)| one + other);
+    sum.usd_spent += more.usd_spent;
+    sum.tokens_spent += more.tokens_spent;
+    sum.usd_reserved += more.usd_reserved;
+    sum.tokens_reserved += more.tokens_reserved;
+    sum.running += more.running;
 }

@@ -1,5 +1,7 @@
 //! Tools, agents and models that sessions may have.
 
+use std::sync::Arc;
+
 use contract::AgentId;
 use contract::compose::{KnownAgent, KnownModel};
 use contract::tool::ToolSpec;
@@ -8,6 +10,7 @@ use serde::Serialize;
 use super::SessionApi;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::cells::{Cell, CellAnswers};
 use crate::fair_queue::RequestCost;
 
 /// An agent in the answer to `agents.list`.
@@ -36,19 +39,23 @@ impl SessionApi {
     /// Lists the tools of the tenant.
     pub(crate) async fn list_tools(&self, caller: &ApiCaller) -> Result<Vec<ToolSpec>, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        let mut tools = self.bus().tools(&caller.tenant).await?;
+        let list = |cell: Arc<Cell>| async move { Ok(cell.bus.tools(&caller.tenant).await?) };
+        let CellAnswers { answers, .. } = self.cells().ask_all(&caller.tenant, list).await?;
+        let mut tools: Vec<ToolSpec> = answers.into_iter().flat_map(|(_, tools)| tools).collect();
         // The loop performs these itself, so they are not in the catalogue.
         let own = [session::ask_user_spec(), session::delegate_spec()];
         tools.retain(|tool| own.iter().all(|spec| spec.name != tool.name));
         tools.extend(own);
         tools.sort_by(|a, b| a.name.cmp(&b.name));
+        // Cells have a tool of the same name each.
+        tools.dedup_by(|later, earlier| later.name == earlier.name);
         Ok(tools)
     }
 
     /// Lists the agents, by key.
     pub(crate) async fn list_agents(&self, caller: &ApiCaller) -> Result<Vec<AgentInfo>, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        let known = self.bus().agents(&caller.tenant).await?;
+        let known = self.any_cell(caller)?.bus.agents(&caller.tenant).await?;
         let agent = |KnownAgent { id, name, aliases, model, is_default, tools: _ }| AgentInfo {
             id,
             name,
@@ -63,6 +70,6 @@ impl SessionApi {
     /// Lists the models that are described, by id.
     pub(crate) async fn list_models(&self, caller: &ApiCaller) -> Result<Vec<KnownModel>, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        Ok(self.bus().agents(&caller.tenant).await?.models)
+        Ok(self.any_cell(caller)?.bus.agents(&caller.tenant).await?.models)
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use session::{Session, Wait};
 
 use super::SessionApi;
-use super::status::QueueStatus;
+use super::status::{QueueStatus, queue_status};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::clock;
@@ -118,8 +118,9 @@ impl SessionApi {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
         // Before the log is read: what is handled meanwhile does not count as waiting.
-        let inbox = self.bus().inbox(&key).await?;
-        let commits = self.bus().load_latest(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
+        let cell = self.cell_of(&key).await?;
+        let inbox = cell.bus.inbox(&key).await?;
+        let commits = cell.bus.load_latest(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
         let session = fold_session(&key, &commits)?;
         if session.seq() == 0 {
             return Err(Self::unknown_session(&key));
@@ -127,23 +128,23 @@ impl SessionApi {
         let mut waits = Vec::new();
         for wait in session.waits() {
             let holder = match worker_call(&wait) {
-                Some((_, call)) => self.bus().call_holder(&key, call).await?,
+                Some((_, open)) => cell.bus.call_holder(&key, open).await?,
                 None => None,
             };
             waits.push(WaitInfo { since: began(&wait, &commits), holder, wait });
         }
         let waiting_inputs = match inbox {
             Inbox::Messages(messages) => count_unhandled(&session, &messages),
-            Inbox::TooMany => self.bus().transport().count(Stream::Control, &subject::control_inbox(&key)).await?,
+            Inbox::TooMany => cell.bus.transport().count(Stream::Control, &subject::control_inbox(&key)).await?,
         };
         let mut wanted: Vec<Queue> = waits.iter().filter_map(|wait| Some(worker_call(&wait.wait)?.0)).collect();
         wanted.extend((waiting_inputs > 0 || waits.is_empty()).then_some(Queue::Inputs));
         wanted.dedup();
         let mut queues = Vec::new();
         for queue in wanted {
-            queues.push(self.queue_status(queue).await?);
+            queues.push(queue_status(&cell.bus, queue).await?);
         }
-        let letters = self.bus().dead_letters(&key.tenant, Some(&key)).await?.unwrap_or_default();
+        let letters = cell.bus.dead_letters(&key.tenant, Some(&key)).await?.unwrap_or_default();
         let described = SessionDescription {
             now: clock::now(),
             summary: session.summary(),
@@ -156,7 +157,7 @@ impl SessionApi {
             findings: Vec::new(),
         };
         // They take 0.7 s to answer, and are asked only where a worker seems to be missing.
-        let replicas = if described.waits_for_a_worker() { self.bus().replicas().await? } else { Vec::new() };
+        let replicas = if described.waits_for_a_worker() { cell.bus.replicas().await? } else { Vec::new() };
         Ok(SessionDescription { findings: find(&described, &replicas), ..described })
     }
 }

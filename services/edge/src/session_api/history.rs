@@ -94,7 +94,8 @@ impl SessionApi {
         if session.is_archived() {
             // The head of an archived session has no transcript, so its whole log is loaded.
             let key = session.key();
-            let commits = self.bus().load_until(&key, None).await?.ok_or_else(|| Self::history_gone(&key))?;
+            let commits =
+                self.cell_of(&key).await?.bus.load_until(&key, None).await?.ok_or_else(|| Self::history_gone(&key))?;
             session = fold_session(&key, &commits)?;
         }
         let summary = session.summary();
@@ -110,7 +111,7 @@ impl SessionApi {
         let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
         let count = params.effective_limit();
         let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id };
-        let commits = self.bus().history(&key, 0).await?;
+        let commits = self.cell_of(&key).await?.bus.history(&key, 0).await?;
         if commits.is_empty() {
             return Err(Self::unknown_session(&key));
         }
@@ -138,7 +139,7 @@ impl SessionApi {
     ) -> Result<ReplayReport, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id };
-        let commits = self.bus().history(&key, 0).await?;
+        let commits = self.cell_of(&key).await?.bus.history(&key, 0).await?;
         let Some((last, _)) = commits.last() else { return Err(Self::unknown_session(&key)) };
         if let Some(at) = params.at.filter(|at| at > last) {
             let message = format!("there is no slot {at}: the log of session {} ends with slot {last}", key.session);
@@ -173,9 +174,10 @@ impl SessionApi {
     ) -> Result<FullResult, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
-        let started = self.bus().summary(&key).await?.map(|summary| summary.started);
+        let cell = self.cell_of(&key).await?;
+        let started = cell.bus.summary(&key).await?.map(|summary| summary.started);
         let object = FullResultRef::id(&caller.tenant, &params.session_id, started, &params.call);
-        let Some(found) = self.bus().transport().get_object(Objects::Results, &object).await? else {
+        let Some(found) = cell.bus.transport().get_object(Objects::Results, &object).await? else {
             let message = format!(
                 "no result of call {} of session {} is stored: the model has read all of it, or it is too old",
                 params.call, params.session_id

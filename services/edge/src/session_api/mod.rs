@@ -19,6 +19,6 @@ pub(crate) use api::SessionApi;
 pub(crate) use caller::CallerInfo;
 pub(crate) use catalogue::AgentInfo;
 pub(crate) use history::TranscriptPage;
-pub(crate) use pending::Pending;
+pub(crate) use pending::{Pending, PendingList};
 pub(crate) use queues::QueueDepth;
 pub(crate) use sessions::{SessionPage, SessionStats};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::client_tool::OpenClientCall;
 use contract::commit::{OpenGate, SessionSummary};
-use contract::{SessionId, Timestamp};
+use contract::{CellName, SessionId, Timestamp};
 use serde::Serialize;
 use session::Session;
 
@@ -24,6 +24,13 @@ pub(crate) struct Pending<T> {
     pub(crate) title: String,
     #[serde(flatten)]
     pub(crate) item: T,
+}
+
+/// What waits, and the cells that did not say what waits there.
+#[derive(Debug)]
+pub(crate) struct PendingList<T> {
+    pub(crate) pending: Vec<Pending<T>>,
+    pub(crate) missing_cells: Vec<CellName>,
 }
 
 /// A kind of what waits, and where it is found.
@@ -92,25 +99,20 @@ impl SessionApi {
         &self,
         caller: &ApiCaller,
         params: &ListPendingParams,
-    ) -> Result<Vec<Pending<T>>, ApiError> {
+    ) -> Result<PendingList<T>, ApiError> {
+        let mut missing_cells = Vec::new();
         let mut pending = if let Some(session) = &params.session_id {
             let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
             let session = self.load_session(caller, session.clone()).await?;
             Pending::all(&session.summary(), T::of_session(&session))
         } else {
-            let known = {
-                let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
-                T::sessions(&self.tenant(caller).index)
-            };
-            let summaries = match known {
-                Some(summaries) => summaries,
-                None => self.read_index(caller).await?,
-            };
+            let (summaries, missing) = self.list_indexed(caller, RequestCost::Light, T::sessions).await?;
+            missing_cells = missing;
             let reached = summaries.iter().filter(|summary| caller.grant.allows_agent(&summary.agent));
             reached.flat_map(|summary| Pending::all(summary, T::of_summary(summary).iter().cloned())).collect()
         };
         pending.sort_by(|a, b| (a.item.ends(), &a.session_id).cmp(&(b.item.ends(), &b.session_id)));
         pending.truncate(params.effective_limit());
-        Ok(pending)
+        Ok(PendingList { pending, missing_cells })
     }
 }

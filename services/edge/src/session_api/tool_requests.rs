@@ -1,8 +1,10 @@
 //! Tools without a session, for operators: which processes serve them, and a call to try one.
 
+use std::sync::Arc;
+
 use bus::BusError;
 use contract::limits::TRIAL_ARGUMENTS_BYTES_MAX;
-use contract::tool::{ASK_USER, DELEGATE, arguments_sha256};
+use contract::tool::{ASK_USER, DELEGATE, ToolSpec, arguments_sha256};
 use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial, TrialResult};
 use contract::{ErrorCode, Json, ToolName};
 use serde::Serialize;
@@ -10,6 +12,7 @@ use serde::Serialize;
 use super::SessionApi;
 use crate::access::{ApiCaller, authorize_part};
 use crate::api_error::ApiError;
+use crate::cells::{Cell, CellAnswers};
 use crate::fair_queue::RequestCost;
 use crate::method::Method;
 use crate::params::TryToolParams;
@@ -33,10 +36,14 @@ impl SessionApi {
     /// Lists the processes that serve the tools of the tenant, and how their calls went.
     pub(crate) async fn list_tool_replicas(&self, caller: &ApiCaller) -> Result<Vec<ToolReplicaStats>, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
-        match self.ask_executor(&ToolRequest::Replicas { tenant: caller.tenant.clone() }).await? {
-            ToolResponse::Replicas(replicas) => Ok(replicas),
-            other @ (ToolResponse::Tried(_) | ToolResponse::Refused { .. }) => Err(to_error(other)),
-        }
+        let ask = |cell: Arc<Cell>| async move {
+            match ask_executor(&cell, &ToolRequest::Replicas { tenant: caller.tenant.clone() }).await? {
+                ToolResponse::Replicas(replicas) => Ok(replicas),
+                other @ (ToolResponse::Tried(_) | ToolResponse::Refused { .. }) => Err(to_error(other)),
+            }
+        };
+        let CellAnswers { answers, .. } = self.cells().ask_all(&caller.tenant, ask).await?;
+        Ok(answers.into_iter().flat_map(|(_, replicas)| replicas).collect())
     }
 
     /// Calls a tool once, outside of a session. A call that may change something, or that a person must approve, runs
@@ -56,10 +63,7 @@ impl SessionApi {
             return Err(ApiError::new(ErrorCode::NotNow, message));
         }
         let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
-        let spec = self.bus().tools(&caller.tenant).await?.into_iter().find(|spec| spec.name == tool);
-        let spec = spec.ok_or_else(|| {
-            ApiError::new(ErrorCode::UnknownTool, format!("there is no tool {tool}; `tools.list` has the names"))
-        })?;
+        let (cell, spec) = self.find_tool(caller, &tool).await?;
         let needs_approval = spec.needs_approval_outside_sessions();
         let sha256 = arguments_sha256(&arguments);
         let mut tried =
@@ -75,19 +79,31 @@ impl SessionApi {
         let (tenant, arguments) = (caller.tenant.clone(), tried.arguments.clone());
         tracing::info!(target: "audit", subject = caller.grant.subject, %tool, sha256 = tried.arguments_sha256, "tool tried");
         let trial = ToolTrial { tenant, tool, arguments, is_approved: needs_approval };
-        match self.ask_executor(&ToolRequest::Try(Box::new(trial))).await? {
+        match ask_executor(&cell, &ToolRequest::Try(Box::new(trial))).await? {
             ToolResponse::Tried(result) => tried.result = Some(result),
             other @ (ToolResponse::Replicas(_) | ToolResponse::Refused { .. }) => return Err(to_error(other)),
         }
         Ok(tried)
     }
 
-    async fn ask_executor(&self, request: &ToolRequest) -> Result<ToolResponse, ApiError> {
-        match self.bus().ask_tools(request).await {
-            Ok(response) => Ok(response),
-            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("executor")),
-            Err(error) => Err(error.into()),
-        }
+    /// Finds a tool in the first cell that has it.
+    async fn find_tool(&self, caller: &ApiCaller, tool: &ToolName) -> Result<(Arc<Cell>, ToolSpec), ApiError> {
+        let find = |cell: Arc<Cell>| async move {
+            let spec = cell.bus.tools(&caller.tenant).await?.into_iter().find(|spec| spec.name == *tool);
+            Ok(spec.map(|spec| (cell, spec)))
+        };
+        let CellAnswers { answers, .. } = self.cells().ask_all(&caller.tenant, find).await?;
+        answers.into_iter().find_map(|(_, found)| found).ok_or_else(|| {
+            ApiError::new(ErrorCode::UnknownTool, format!("there is no tool {tool}; `tools.list` has the names"))
+        })
+    }
+}
+
+async fn ask_executor(cell: &Cell, request: &ToolRequest) -> Result<ToolResponse, ApiError> {
+    match cell.bus.ask_tools(request).await {
+        Ok(response) => Ok(response),
+        Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("executor")),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -60,7 +60,7 @@ impl SessionApi {
     ) -> Result<SessionTrace, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
-        let commits = self.bus().history(&key, 0).await?;
+        let commits = self.cell_of(&key).await?.bus.history(&key, 0).await?;
         if commits.is_empty() {
             return Err(Self::unknown_session(&key));
         }

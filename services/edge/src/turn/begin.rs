@@ -222,7 +222,8 @@ pub(crate) async fn find_answered_question(
     session: &Session,
     text: &str,
 ) -> Result<Option<CallId>, ApiError> {
-    let commits = api.bus().load_latest(&session.key()).await?.unwrap_or_default();
+    let key = session.key();
+    let commits = api.cell_of(&key).await?.bus.load_latest(&key).await?.unwrap_or_default();
     let events = commits.iter().rev().flat_map(|(_, commit)| commit.events.iter().rev());
     for event in events {
         let Event::GateOpened(GateOpened { gate, kind: GateKind::Question, .. }) = event else { continue };
@@ -302,7 +303,9 @@ async fn send_or_start(
     // A repetition of the request that started the session must not be a message to it.
     let has_started = identity.is_retry
         && api.find_message(caller, session, &params::parse("command_id", &command)?).await? == Some(Verb::Start);
-    if !has_started {
+    // While a cell is missing, only a start tells that no other one has the session.
+    let is_new = start.is_some() && api.cells().are_several() && !api.is_session_known(caller, session).await?;
+    if !has_started && !is_new {
         match send_message(api, caller, session.as_str(), &command, request).await {
             Err(error) if error.code == ErrorCode::SessionEnded => return Ok(None),
             Err(error) if error.code == ErrorCode::UnknownSession && start.is_some() => {}
@@ -357,9 +360,12 @@ async fn continue_chosen(
     let id = session.as_str();
     api.check_reach_of_known(caller, id).await?;
     let command = choose_id(api, caller, identity, Some(session)).await?;
-    match send_message(api, caller, id, &command, &request).await {
-        Err(error) if error.code == ErrorCode::UnknownSession => {}
-        outcome => return outcome,
+    let is_new = api.cells().are_several() && !api.is_session_known(caller, session).await?;
+    if !is_new {
+        match send_message(api, caller, id, &command, &request).await {
+            Err(error) if error.code == ErrorCode::UnknownSession => {}
+            outcome => return outcome,
+        }
     }
     match send_start(api, caller, id, &command, request.clone().into_start(true)).await {
         // Another request has started it meanwhile.
@@ -433,9 +439,12 @@ async fn choose(
     for ids in identity.ids() {
         let mut last = None;
         for id in ids {
-            let is_known = match session {
-                Some(session) => api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some(),
-                None => api.is_session_known(caller, &params::parse_session_id(&id)?).await?,
+            let is_known = if let Some(session) = session {
+                api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some()
+            } else {
+                let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(&id)? };
+                // A request that is not repeated may have any id, also one whose home can be reached.
+                !identity.is_retry && !api.cells().can_start(&key) || api.is_session_known(caller, &key.session).await?
             };
             if !is_known {
                 free = free.or(Some(id));

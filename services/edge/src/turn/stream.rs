@@ -124,7 +124,8 @@ impl WaitingMessage {
     /// Finds the turn of the message in the log. A replica of the log may lag behind the leader.
     async fn find_turn(&self) -> Result<u32, ApiError> {
         for _ in 0..LOG_READS_MAX {
-            let commits = self.api.bus().history(&self.key, self.slot / SLOTS_PER_PAGE).await?;
+            let cell = self.api.cell_of(&self.key).await?;
+            let commits = cell.bus.history(&self.key, self.slot / SLOTS_PER_PAGE).await?;
             if let Some(turn) = commits.iter().find_map(|(_, commit)| commit.turn_of(&self.message)) {
                 return Ok(turn);
             }

@@ -64,7 +64,7 @@ impl SessionApi {
         params: &WatchParams,
     ) -> Result<EventStream, ApiError> {
         let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
-        match Viewer::of_new(self, key, params) {
+        match Viewer::of_new(self, self.cell_of(&key).await?, key, params) {
             Some(viewer) => Ok(self.stream_of(caller, viewer)),
             None => Ok(self.open_stream(caller, params).await?.1),
         }

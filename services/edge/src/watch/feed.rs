@@ -221,6 +221,8 @@ struct Feed {
     subscription: Subscription,
     merger: EventMerger,
     slot: u64,
+    /// Another cell has the session, so nothing comes here any more.
+    has_moved: bool,
     head_check_at: Instant,
     read_at: Option<Instant>,
     read_pause: Duration,
@@ -243,6 +245,7 @@ impl Feed {
             subscription,
             merger,
             slot: page.last_slot.unwrap_or(0),
+            has_moved: false,
             head_check_at: Instant::now() + HEAD_CHECK_INTERVAL,
             read_at: None,
             read_pause: READ_BACKOFF.pause(0),
@@ -285,7 +288,7 @@ impl Feed {
                 tokio::task::yield_now().await;
             }
         }
-        !self.merger.is_ended()
+        !self.merger.is_ended() && !self.has_moved
     }
 
     fn merge_message(&mut self, message: &bus::CoreMessage, out: &mut Vec<Arc<ViewerEvent>>) {
@@ -330,6 +333,7 @@ impl Feed {
     async fn check_head(&mut self, out: &mut Vec<Arc<ViewerEvent>>) {
         self.head_check_at = Instant::now() + HEAD_CHECK_INTERVAL;
         match self.bus.head(&self.key, Read::Any).await {
+            Ok(Some(head)) if head.meta.moved.is_some() => self.has_moved = true,
             Ok(Some(head)) if head.slot > self.slot => self.read_log(out).await,
             Ok(Some(_) | None) => {}
             Err(error) => tracing::warn!(session = %self.key, %error, "the head of a watched session cannot be read"),

@@ -21,6 +21,7 @@ use super::merger::{EventMerger, LogGap};
 use super::viewer_event::ViewerEvent;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::cells::Cell;
 use crate::client_queue::{ClientQueue, QueueItem};
 use crate::clock;
 use crate::fair_queue::RequestCost;
@@ -40,6 +41,7 @@ pub(crate) struct WatchReply {
 #[derive(Debug)]
 pub(crate) struct Viewer {
     api: SessionApi,
+    cell: Arc<Cell>,
     key: SessionKey,
     has_chunks: bool,
     merger: EventMerger,
@@ -53,6 +55,8 @@ pub(crate) struct Viewer {
     read_pause: Duration,
 }
 
+/// How often a viewer looks for a session that is being moved: about half a minute.
+const MOVE_CHECKS_MAX: u32 = 64;
 /// Backoff for checking whether a session has started.
 const START_CHECK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
@@ -87,13 +91,14 @@ impl SessionApi {
     ) -> Result<(WatchReply, Viewer), ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
-        let read = async || log_range::load_head_page(self.bus(), &key).await;
+        let cell = self.cell_of(&key).await?;
+        let read = async || log_range::load_head_page(&cell.bus, &key).await;
         // A session that is followed here already needs no look at its head: its page has all of that.
         let load_phase = async || {
-            let head = self.load_head(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
+            let head = cell.load_head(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
             Ok::<_, ApiError>(head.meta.phase)
         };
-        let head_phase = if self.feeds().is_open(&key) { None } else { Some(load_phase().await?) };
+        let head_phase = if cell.feeds.is_open(&key) { None } else { Some(load_phase().await?) };
         let ended_page = if head_phase == Some(Phase::Ended) { Some(read().await?) } else { None };
         // The head may be stale. A session that never started has the phase `ended` too, and may have started since.
         let (events, page) = match ended_page {
@@ -104,7 +109,7 @@ impl SessionApi {
                 (None, page)
             }
             Some(_) | None => {
-                let subscription = self.feeds().join(&key).await?;
+                let subscription = cell.feeds.join(&key).await?;
                 let page = if let Some(page) = subscription.page { page } else { read().await? };
                 (Some(subscription.events), page)
             }
@@ -125,11 +130,12 @@ impl SessionApi {
             return Err(ApiError::new(ErrorCode::Resync, message).with_seq(page.last_seq));
         }
         let last_page = page.last_slot.unwrap_or(0) / SLOTS_PER_PAGE;
-        let first_page = log_range::find_page(self.bus(), &key, from, last_page).await?;
+        let first_page = log_range::find_page(&cell.bus, &key, from, last_page).await?;
         let watching = WatchReply { session_id: key.session.clone(), seq: page.last_seq, phase };
         let slot = first_page * SLOTS_PER_PAGE;
         let viewer = Viewer {
             api: self.clone(),
+            cell,
             key,
             has_chunks: !params.no_chunks,
             merger: EventMerger::new(from),
@@ -145,10 +151,11 @@ impl SessionApi {
 
 impl Viewer {
     /// A viewer of a session that this process has started just now; `None` if the events since then were not kept.
-    pub(super) fn of_new(api: &SessionApi, key: SessionKey, params: &WatchParams) -> Option<Self> {
-        let events = api.feeds().take_kept(&key)?;
+    pub(super) fn of_new(api: &SessionApi, cell: Arc<Cell>, key: SessionKey, params: &WatchParams) -> Option<Self> {
+        let events = cell.feeds.take_kept(&key)?;
         Some(Self {
             api: api.clone(),
+            cell,
             key,
             has_chunks: !params.no_chunks,
             merger: EventMerger::new(params.from_seq),
@@ -202,7 +209,8 @@ impl Viewer {
                         if !self.catch_up(queue).await? || self.merger.is_ended() {
                             return Ok(());
                         }
-                        self.events = Some(self.api.feeds().join(&self.key).await?.events);
+                        self.follow_moved().await?;
+                        self.events = Some(self.cell.feeds.join(&self.key).await?.events);
                         read_at = Some(Instant::now());
                     }
                 },
@@ -223,13 +231,31 @@ impl Viewer {
         Ok(())
     }
 
+    /// Goes on in another cell if the session was moved. A move takes a moment, in which no cell has the session.
+    async fn follow_moved(&mut self) -> Result<(), ApiError> {
+        let mut checks = 0;
+        loop {
+            match self.api.cell_of(&self.key).await {
+                Ok(cell) => {
+                    self.cell = cell;
+                    return Ok(());
+                }
+                Err(error) if error.code == ErrorCode::SessionMoved && checks < MOVE_CHECKS_MAX => {
+                    tokio::time::sleep(START_CHECK_BACKOFF.pause(checks)).await;
+                    checks += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     /// Reads the log to its end, as fast as the client takes it; `false` if the client has disconnected.
     async fn catch_up(&mut self, queue: &ClientQueue) -> Result<bool, ApiError> {
         let before = self.merger.next_seq();
         loop {
             let page = self.slot / SLOTS_PER_PAGE;
-            let bus = self.api.bus();
-            let head = self.api.load_head(&self.key).await?;
+            let bus = &self.cell.bus;
+            let head = self.cell.load_head(&self.key).await?;
             let is_finished = head.is_some_and(|head| head.slot / SLOTS_PER_PAGE > page);
             let range = if is_finished { log_range::load_finished_page(bus, &self.key, page).await? } else { None };
             let is_last = range.is_none();
@@ -284,7 +310,7 @@ impl Viewer {
         if !self.has_chunks || self.events.is_none() || self.merger.is_ended() {
             return std::future::ready(None).boxed();
         }
-        let (bus, key) = (self.api.bus().clone(), self.key.clone());
+        let (bus, key) = (self.cell.bus.clone(), self.key.clone());
         async move {
             let snapshot = bus.view(&key).await.unwrap_or_default()?;
             ViewerEvent::from_reply_snapshot(&key, clock::now(), snapshot).map(Arc::new)

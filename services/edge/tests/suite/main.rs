@@ -9,6 +9,7 @@ mod ag_ui;
 mod ag_ui_input;
 mod agents_api;
 mod bad_input;
+mod cells;
 mod commands;
 mod connections;
 mod console;

@@ -168,6 +168,7 @@ fn follows_failure(event: &Event) -> bool {
         | Event::SessionArchived(_)
         | Event::SessionImported(_)
         | Event::LogCompacted(_)
+        | Event::SessionMoved(_)
         | Event::Error(_)
         | Event::Unknown => false,
     }

@@ -89,6 +89,7 @@ impl RareEvents {
             | Event::TimerSet(_)
             | Event::SessionArchived(_)
             | Event::SessionImported(_)
+            | Event::SessionMoved(_)
             | Event::Error(_)
             | Event::Unknown => return,
         };

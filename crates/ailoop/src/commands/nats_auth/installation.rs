@@ -8,7 +8,7 @@ use nats_auth::{Installation, Lifetime, Manifests, Store, SystemConnection};
 use nats_permissions::roles;
 use service::clock::{Clock as _, SystemClock};
 
-use crate::args::{NatsAuthKeys, NatsAuthServerArgs};
+use crate::args::{NatsArgs, NatsAuthKeys, NatsAuthServerArgs};
 use crate::commands::fleet_location::nats_config;
 use crate::commands::output::finish;
 use crate::failure::{CommandFailure, Exit};
@@ -44,7 +44,7 @@ pub(super) async fn connect(
 ) -> Result<SystemConnection, CommandFailure> {
     let lifetime = Lifetime { now: now(), valid_for: Some(OPERATOR_VALID_FOR) };
     let user = installation.authority().role_user("operator", lifetime)?;
-    let nats = nats_config(args.nats.as_ref())?;
+    let nats = nats_config(&NatsArgs { nats: args.nats.clone(), cell: args.cell.clone() })?;
     Ok(SystemConnection::connect(&nats.url, &user).await?)
 }
 

@@ -57,7 +57,7 @@ pub(super) async fn replay(
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
     let key = SessionKey { tenant: caller.tenant.clone(), session: start.id.clone() };
     let (mut builder, mut record) = (EventBuilder::new(start, 0), SessionRecord::default());
-    for (slot, commit) in api.bus().history(&key, 0).await? {
+    for (slot, commit) in api.cell_of(&key).await?.bus.history(&key, 0).await? {
         for event in &commit.events {
             if let Event::TurnStarted(started) = event {
                 builder.expect_turn(started.turn);

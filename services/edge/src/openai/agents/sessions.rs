@@ -64,7 +64,8 @@ async fn find_page(api: &SessionApi, caller: &ApiCaller, query: &str) -> Result<
             let session = parse_id(&after)?;
             api.check_reach(caller, session.as_str()).await?;
             let key = SessionKey { tenant: caller.tenant.clone(), session };
-            let summary = api.bus().summary(&key).await?.ok_or_else(|| unknown("session", &after))?;
+            let summary =
+                api.cell_of(&key).await?.bus.summary(&key).await?.ok_or_else(|| unknown("session", &after))?;
             Some(ListCursor { started: summary.started, session: summary.session_id })
         }
         None => None,
@@ -75,7 +76,7 @@ async fn find_page(api: &SessionApi, caller: &ApiCaller, query: &str) -> Result<
         return Ok((page.sessions, page.next_cursor.is_some()));
     }
     let after = after.as_ref().map(ListCursor::position);
-    let mut all = api.list_all_sessions(caller).await?;
+    let (mut all, _) = api.list_all_sessions(caller).await?;
     all.retain(|summary| {
         caller.grant.allows_agent(&summary.agent)
             && agent.as_ref().is_none_or(|agent| summary.agent == agent.as_str())

@@ -129,7 +129,7 @@ async fn find(api: &SessionApi, caller: &ApiCaller, method: Method, id: &str) ->
 /// Loads the items of all sessions of a conversation, in the order of time.
 async fn load_items(api: &SessionApi, caller: &ApiCaller, first: &SessionId) -> Result<Vec<Value>, ApiError> {
     let key = SessionKey { tenant: caller.tenant.clone(), session: first.clone() };
-    let start = api.bus().commit_at(&key, 0).await?;
+    let start = api.cell_of(&key).await?.bus.commit_at(&key, 0).await?;
     let started = start.iter().flat_map(|commit| &commit.events).find_map(|event| {
         let Event::SessionStarted(started) = event else { return None };
         Some(items::of_messages(&started.messages))

@@ -30,7 +30,7 @@ async fn answer(api: &SessionApi, call: TurnCall) -> Result<Response, ApiError> 
     let key = SessionKey { tenant: caller.tenant.clone(), session: begun.session_id.clone() };
     let commit = match begun.start {
         TurnStart::Running => None,
-        TurnStart::Waiting { .. } => api.bus().commit_at(&key, begun.slot).await?,
+        TurnStart::Waiting { .. } => api.cell_of(&key).await?.bus.commit_at(&key, begun.slot).await?,
     };
     let id = ResponseId::of(&begun, commit.as_ref());
     let mut fields = ResponseRequest::echoed(&body);

@@ -80,7 +80,8 @@ pub(super) async fn list_input_items(
     let id = ResponseId::parse(&id)?;
     stored::find(&state.api, &caller, &id).await?;
     let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
-    let commit = state.api.bus().commit_at(&key, id.slot).await.map_err(ApiError::from)?;
+    let cell = state.api.cell_of(&key).await?;
+    let commit = cell.bus.commit_at(&key, id.slot).await.map_err(ApiError::from)?;
     let messages = commit.iter().flat_map(|commit| &commit.events).filter_map(items::of_event);
     let data: Vec<Value> = messages.enumerate().map(|(index, item)| items::with_id(item, &id.message(index))).collect();
     Ok(axum::Json(items::page(&data)).into_response())

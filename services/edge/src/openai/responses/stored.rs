@@ -43,9 +43,10 @@ pub(super) async fn find(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) 
     let _permit = api.acquire_permit(caller, RequestCost::Read).await?;
     let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
     let missing = || ids::unknown("response", &id.to_string());
-    let commit = api.bus().commit_at(&key, id.slot).await?.ok_or_else(missing)?;
+    let cell = api.cell_of(&key).await?;
+    let commit = cell.bus.commit_at(&key, id.slot).await?.ok_or_else(missing)?;
     let begun = id.begun(&commit).ok_or_else(missing)?;
-    let agent = api.bus().summary(&key).await?.map(|summary| summary.agent);
+    let agent = cell.bus.summary(&key).await?.map(|summary| summary.agent);
     let mut fields = default_fields();
     fields.extend(base_fields(agent.as_deref().unwrap_or_default(), commit.meta.time));
     let turn = commit.events.iter().find_map(|event| {
@@ -68,7 +69,7 @@ pub(super) async fn replay(
     let mut follower = TurnFollower::default();
     let mut turn = stored.turn;
     let mut has_begun = stored.begun.start == TurnStart::Running;
-    for (slot, commit) in api.bus().history(&key, id.slot / SLOTS_PER_PAGE).await? {
+    for (slot, commit) in api.cell_of(&key).await?.bus.history(&key, id.slot / SLOTS_PER_PAGE).await? {
         if let TurnStart::Waiting { message, .. } = &stored.begun.start {
             turn = turn.or(commit.turn_of(message));
             has_begun |= turn.is_some();

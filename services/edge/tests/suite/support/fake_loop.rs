@@ -294,6 +294,7 @@ impl Inner {
             trace_id: String::new(),
             archived: session.archived(),
             log_start: session.log_start(),
+            moved: None,
         };
         let commit = Commit { meta, snapshot, transcript, events };
         let body = serde_json::to_vec(&commit).unwrap();

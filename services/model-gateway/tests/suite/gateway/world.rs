@@ -100,6 +100,7 @@ impl World {
             trace_id: String::new(),
             archived: None,
             log_start: None,
+            moved: None,
         };
         let body = serde_json::to_vec(&Commit { meta, snapshot: None, transcript, events: vec![] }).unwrap();
         self.bus.commit(&self.key, slot, &id, Bytes::from(body)).await.unwrap();

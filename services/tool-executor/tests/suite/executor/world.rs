@@ -113,6 +113,7 @@ impl World {
             trace_id: String::new(),
             archived: None,
             log_start: None,
+            moved: None,
         };
         let (commit, id) =
             (Commit { meta, snapshot: None, transcript: None, events: Vec::new() }, format!("commit-{}", self.slot));

@@ -1,0 +1,44 @@
+//! `ailoop move`. It uses NATS directly, like `ailoop export`: no client of the edge may write commits.
+
+use contract::subject::SessionKey;
+use contract::{ErrorCode, SessionId};
+use loop_orchestrator::{Clock as _, SystemClock};
+
+use super::cell_table::{cell_table, find_cell};
+use super::cells::{ReachedCells, connect_all};
+use super::output::finish;
+use crate::args::MoveArgs;
+use crate::compose::parse_tenant;
+use crate::failure::{CommandFailure, Exit};
+use crate::move_session::{self, MoveOutcome};
+use crate::terminal::{Style, Terminal};
+
+pub(super) async fn move_session(args: &MoveArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let unknown =
+        |_| CommandFailure::usage(ErrorCode::BadRequest, format!("{:?} is not a valid session id", args.session));
+    let session = SessionId::new(&args.session).map_err(unknown)?;
+    let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session };
+    let table = cell_table()?;
+    find_cell(&table, &args.to)?;
+    let ReachedCells { cells, mut failures } = connect_all(&table, &key).await?;
+    if let Some(at) = failures.iter().position(|(name, _)| *name == args.to) {
+        return Err(failures.swap_remove(at).1);
+    }
+    for (name, _) in &failures {
+        terminal.note(Style::Warn, &format!("cell {name} cannot be reached: the session is looked for in the others"));
+    }
+    let moved = move_session::move_session(&cells, &key, &args.to, &|| SystemClock.now()).await;
+    for cell in &cells {
+        cell.bus.close().await;
+    }
+    let moved = match (moved, failures.into_iter().next()) {
+        // It may be in the cell that cannot be reached.
+        (Err(failure), Some((_, missing))) if *failure.code() == ErrorCode::UnknownSession => return Err(missing),
+        (moved, _) => moved?,
+    };
+    let text = match moved {
+        MoveOutcome::Moved { from } => format!("{}\tmoved from {from} to {}\n", key.session, args.to),
+        MoveOutcome::WasThere => format!("{}\tis in {}\n", key.session, args.to),
+    };
+    Ok(finish(terminal.print_data(&text)))
+}

@@ -1,0 +1,78 @@
+//! A cell as an edge uses it: a bus, and everything that is kept for the sessions on it.
+
+use std::sync::Arc;
+
+use bus::{Bus, BusError, Head, Read};
+use contract::subject::SessionKey;
+use contract::{CommandId, TenantId};
+use service::health::Readiness;
+use service::tasks::Tasks;
+
+use crate::accepted_names::AcceptedNames;
+use crate::admission::AdmissionLimits;
+use crate::command_waiters::CommandWaiters;
+use crate::tenants::{TenantState, Tenants};
+use crate::watch::feed::Feeds;
+
+/// One set of streams, and what this replica keeps for the sessions in them.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) bus: Bus,
+    pub(crate) command_waiters: CommandWaiters,
+    pub(crate) accepted_names: AcceptedNames,
+    pub(crate) feeds: Feeds,
+    pub(crate) tenants: Tenants,
+}
+
+impl Cell {
+    /// Starts the subscriptions of this replica on a bus, and loads the index of the edge's own tenant.
+    pub(crate) async fn open(
+        bus: Bus,
+        replica_id: &CommandId,
+        own: &TenantId,
+        limits: AdmissionLimits,
+        tasks: &Tasks,
+    ) -> Result<Self, BusError> {
+        Ok(Self {
+            command_waiters: CommandWaiters::start(bus.clone(), replica_id.clone(), tasks).await?,
+            accepted_names: AcceptedNames::default(),
+            feeds: Feeds::new(bus.clone(), tasks.clone()),
+            tenants: Tenants::start(bus.clone(), own.clone(), limits, tasks.clone()),
+            bus,
+        })
+    }
+
+    /// Loads the head of a session. Only the leader is believed if there is none.
+    pub(crate) async fn load_head(&self, key: &SessionKey) -> Result<Option<Head>, BusError> {
+        match self.bus.head(key, Read::Any).await? {
+            Some(head) => Ok(Some(head)),
+            None => self.bus.head(key, Read::Leader).await,
+        }
+    }
+
+    /// What this replica keeps for a tenant.
+    pub(crate) fn tenant(&self, tenant: &TenantId) -> Arc<TenantState> {
+        self.tenants.get(tenant)
+    }
+}
+
+/// What an edge needs to open a cell on its bus.
+#[derive(Debug, Clone)]
+pub(crate) struct CellOpener {
+    pub(crate) replica_id: CommandId,
+    /// The edge's own tenant, whose index is always in memory.
+    pub(crate) own: TenantId,
+    pub(crate) limits: AdmissionLimits,
+    pub(crate) tasks: Tasks,
+    /// What the edge says of itself when an operator asks the fleet of the cell.
+    pub(crate) readiness: Readiness,
+    /// Ready while a cell can be reached; its warning names the others.
+    pub(crate) reached: Readiness,
+}
+
+impl CellOpener {
+    /// Opens a cell whose streams are those of the bus.
+    pub(crate) async fn open(&self, bus: Bus) -> Result<Cell, BusError> {
+        Cell::open(bus, &self.replica_id, &self.own, self.limits, &self.tasks).await
+    }
+}

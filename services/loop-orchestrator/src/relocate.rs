@@ -1,0 +1,106 @@
+//! Says in a log that another cell has its session. After that commit nothing happens here.
+
+use bus::log::Committed;
+use bus::work::Publication;
+use bus::{Bus, BusError, Offer};
+use contract::cell::RESERVED_SLOT;
+use contract::limits::TRANSCRIPT_PART_BYTES;
+use contract::subject::SessionKey;
+use contract::{CellName, Timestamp};
+use session::{RestoreError, Session};
+
+use crate::commit::{Prepared, prepare};
+use crate::perform;
+
+/// Which of the two logs of a moved session says that another cell has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PointKind {
+    /// The log that has the session, which must rest. Its pages move to the archive of this cell.
+    Leaves,
+    /// The log of the cell to which the session will come. It has nothing of this id but what says that another cell has
+    /// it, and keeps the id until then.
+    Expected,
+}
+
+/// What became of the session that [`point_session`] was to point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PointOutcome {
+    /// The log says that the session is in the other cell, by this call or an earlier one.
+    Pointed,
+    /// The session does not rest, so it stays.
+    NotResting,
+    /// Another commit came first: look again.
+    Changed,
+}
+
+/// Commits that a session is in the cell `to`. It can be called again after a failure.
+pub async fn point_session(
+    bus: &Bus,
+    key: &SessionKey,
+    to: &CellName,
+    kind: PointKind,
+    now: Timestamp,
+) -> Result<PointOutcome, BusError> {
+    let commits = bus.load_latest(key).await?;
+    let session = Session::restore(key.clone(), commits.as_deref().unwrap_or_default()).map_err(to_bus_error)?;
+    // A log that only expects the session has no slots of it.
+    let was_kind = if session.archived() == Some(0) { PointKind::Expected } else { PointKind::Leaves };
+    if session.moved() == Some(to) && was_kind == kind {
+        perform_all(bus, key, &session).await?;
+        return Ok(PointOutcome::Pointed);
+    }
+    let is_here = session.moved().is_none() && session.seq() > 0;
+    if is_here != (kind == PointKind::Leaves) {
+        return Ok(PointOutcome::NotResting);
+    }
+    let session = if is_here { session } else { jump(session, now) };
+    let Some(decision) = session.move_to(now, to.clone()) else { return Ok(PointOutcome::NotResting) };
+    let malformed = |error: serde_json::Error| BusError::Malformed(error.to_string());
+    let Prepared { slot, meta, body, after, .. } =
+        prepare(session, &decision, TRANSCRIPT_PART_BYTES).map_err(malformed)?;
+    let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, ttl: None };
+    let committed = match (&commits, is_here) {
+        (None, _) => bus.commit_first(key, offer).await?,
+        (Some(_), true) => bus.commit_for(key, offer).await?,
+        (Some(_), false) => bus.commit_behind_head(key, offer, &meta.prev).await?,
+    };
+    match committed {
+        Committed::Ours => {
+            perform_all(bus, key, &after).await?;
+            Ok(PointOutcome::Pointed)
+        }
+        Committed::Theirs => Ok(PointOutcome::Changed),
+    }
+}
+
+/// Performs what follows from the import of a session, unless it has gone on since.
+pub async fn finish_import(bus: &Bus, key: &SessionKey) -> Result<(), BusError> {
+    let commits = bus.load_latest(key).await?.unwrap_or_default();
+    let session = Session::restore(key.clone(), &commits).map_err(to_bus_error)?;
+    if session.archived().is_some_and(|slots| session.next_slot() == slots + 1) {
+        perform_all(bus, key, &session).await?;
+    }
+    Ok(())
+}
+
+/// Lets the next commit stand beyond every slot that a session has, so that it is in no page of the one that comes.
+fn jump(mut session: Session, now: Timestamp) -> Session {
+    if session.next_slot() < RESERVED_SLOT {
+        let commit = session.commit_id().to_owned();
+        session.fold(RESERVED_SLOT - 1, now, &[]);
+        session.link(RESERVED_SLOT - 1, &commit);
+    }
+    session
+}
+
+async fn perform_all(bus: &Bus, key: &SessionKey, session: &Session) -> Result<(), BusError> {
+    for effect in session.outstanding() {
+        perform::perform(bus, key, session, &effect, Publication::First).await?;
+    }
+    Ok(())
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "it stands where an error is mapped")]
+fn to_bus_error(error: RestoreError) -> BusError {
+    BusError::Malformed(error.to_string())
+}
