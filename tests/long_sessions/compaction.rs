@@ -17,7 +17,7 @@ use loop_orchestrator::OrchestratorConfig;
 use serde_json::json;
 use session::audit::audit;
 
-use crate::long_sessions::fixture::{LoopFixture, in_log, key, orchestrator};
+use crate::long_sessions::fixture::{LoopFixture, key, orchestrator};
 use crate::long_sessions::slots;
 
 /// Kills one client at the `nth` of its operations after a log began to be compacted: the commit, each operation of the
@@ -80,7 +80,7 @@ async fn resting(server: &MemoryServer) -> anyhow::Result<LoopFixture> {
 async fn edge(server: &MemoryServer) -> anyhow::Result<edge::Edge> {
     let free = ListenConfig { listen: "127.0.0.1:0".parse()? };
     let config = edge::EdgeConfig { ws: free, grpc: free, ..edge::EdgeConfig::default() };
-    edge::Edge::start(config, server.client("edge").0).await
+    Ok(edge::Edge::start(config, server.client("edge").0).await?)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,7 +100,7 @@ async fn compacted_session_is_read_watched_and_forked_like_any_other() -> anyhow
 
     // From the end, from a slot that is in the archive, and into a log of its own.
     for (fork, from) in [("end", json!({"session_id": "rests"})), ("slot", json!({"session_id": "rests", "at": 3}))] {
-        client.begin(fork, "And here?", &json!({"interactive": true, "resume_from": from})).await?;
+        client.begin(fork, "And here?", &json!({"agent": "e", "interactive": true, "resume_from": from})).await?;
         let forked = client.history(fork).await?;
         assert!(forked.iter().any(|message| message["content"] == "Answer to 0"), "{fork}: {forked:?}");
     }
@@ -127,7 +127,7 @@ async fn compacted_session_is_exported_imported_and_goes_on() -> anyhow::Result<
     assert_eq!(audit(key.clone(), &there.commits(&key).await?, None).differs, []);
     there.archived(&key).await?;
     there.say(&key, "again").await?;
-    assert_eq!(audit(key, &there.commits(&key).await?, None).differs, []);
+    assert_eq!(audit(key.clone(), &there.commits(&key).await?, None).differs, []);
     Ok(())
 }
 
@@ -163,7 +163,7 @@ fn page_of(key: &contract::subject::SessionKey) -> contract::subject::Subject {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn viewer_of_events_that_the_archive_has_forgotten_is_told_to_resync() -> anyhow::Result<()> {
+async fn viewer_of_events_that_the_archive_has_forgotten_gets_resync() -> anyhow::Result<()> {
     let server = MemoryServer::new();
     let fixture = resting(&server).await?;
     let key = key("rests")?;

@@ -88,11 +88,7 @@ impl Idle {
     }
 
     /// Wakes some of `count` copies for a turn, from copy `first` on; milliseconds until the log has the message, sorted.
-    pub(crate) async fn wake(
-        client: &SessionsClient<Channel>,
-        count: usize,
-        first: usize,
-    ) -> anyhow::Result<Vec<f64>> {
+    pub(crate) async fn wake(client: &SessionsClient<Channel>, count: usize, first: usize) -> anyhow::Result<Vec<f64>> {
         let (woken, at_once) = WOKEN;
         let every = (count / woken).max(1);
         let took = futures::stream::iter((first..count).step_by(every).take(woken)).map(|n| {

@@ -1,8 +1,8 @@
 //! Bugs of ring 2, planted to show that the oracle finds them.
 
+use contract::Json;
 use contract::client_tool::Performer;
 use contract::event::{ClientCallOpened, Event, ToolCallIdentified, ToolCallOpened, ToolCallResult};
-use contract::Json;
 use contract::tool::Outcome;
 use session::Session;
 

@@ -55,7 +55,9 @@ pub fn simulate(seed: u64, mistake: PlantedMistake) -> Result<FleetStats, String
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let compact_after = COMPACT_AFTER_SECONDS[usize::try_from(seed % 4).unwrap_or(0)];
-    runtime.block_on(run(seed, mistake, compact_after)).map_err(|why| format!("seed {seed}, mistake {mistake:?}: {why}"))
+    runtime
+        .block_on(run(seed, mistake, compact_after))
+        .map_err(|why| format!("seed {seed}, mistake {mistake:?}: {why}"))
 }
 
 async fn run(seed: u64, mistake: PlantedMistake, compact_after: u64) -> Result<FleetStats, String> {
@@ -76,7 +78,8 @@ async fn run_with(
     let server = MemoryServer::simulated(EPOCH, injector.clone());
     let client = server.client("client").0;
     let recorder = tool_recorder::serve(&server, rng.number()).await.map_err(|error| error.to_string())?;
-    let mut fleet = SimulatedFleet::start(server.clone(), mistake, compact_after).await.map_err(|error| error.to_string())?;
+    let mut fleet =
+        SimulatedFleet::start(server.clone(), mistake, compact_after).await.map_err(|error| error.to_string())?;
     // The first turn needs all tools in the catalogue.
     fleet
         .until(Duration::from_mins(1), || async {

@@ -7,9 +7,9 @@ use contract::command::Verb;
 use contract::commit::Phase;
 use contract::event::{Event, InputRef};
 use contract::ids::CallAttempt;
+use contract::limits::COMPACT_AFTER;
 use contract::subject::SessionKey;
 use contract::tool::{EffectClass, Outcome};
-use contract::limits::COMPACT_AFTER;
 use contract::{CallId, CommandId, Json, SessionId, TenantId, Timestamp};
 use session::{Input, Session};
 
