@@ -55,8 +55,9 @@ async fn orchestrators_killed_while_logs_are_compacted_lose_nothing() -> anyhow:
         client.send(&session, "wake up", "queue").await?;
         watching.until("message.user_processed", |data| data["content"] == "wake up").await?;
         watching.until("turn.completed", |_| true).await?;
+        // The prompt, and of each turn the message, the reply with its signal, and the result of that.
         let history = client.history(&session).await?;
-        assert_eq!(history.len(), 1 + 2 * 5, "{session}: {history:#?}");
+        assert_eq!(history.len(), 1 + 3 * 5, "{session}: {history:#?}");
         let commits = judge::log(&fleet.bus, &key(&session)?, 10).await?;
         let compactions = commits.iter().flat_map(|commit| &commit.events);
         assert!(compactions.filter(|event| matches!(event, Event::LogCompacted(_))).count() > 0, "{session}");
