@@ -50,7 +50,7 @@ struct PageHead {
 pub enum Staying<'a> {
     /// The commits with parts of the transcript.
     Parts {
-        /// Slots that stay.
+        /// Slots of the commits that stay.
         kept: &'a [u64],
         /// Slots that leave now, also where their page moved before.
         leaving: &'a [u64],

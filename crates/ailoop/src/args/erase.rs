@@ -23,7 +23,7 @@ pub struct SessionsRmArgs {
     /// The tenant of the sessions
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// Where NATS is.
+    /// Where to reach NATS, or which cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }

@@ -60,7 +60,7 @@ pub struct ExportArgs {
     /// The tenant of the session
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// Where NATS is.
+    /// Where to reach NATS, or which cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }
@@ -70,7 +70,7 @@ pub struct ExportArgs {
 pub struct ImportArgs {
     /// The file to read
     pub file: PathBuf,
-    /// Where NATS is.
+    /// Where to reach NATS, or which cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }

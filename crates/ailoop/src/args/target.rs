@@ -32,12 +32,12 @@ pub struct NatsTarget {
     /// The tenant of the tools
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// Where NATS is.
+    /// Where to reach NATS, or which cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }
 
-/// Where NATS is.
+/// Where to reach NATS, or which cell.
 #[derive(Debug, Clone, Default, Args)]
 pub struct NatsArgs {
     /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the

@@ -110,7 +110,7 @@ pub struct ModelItem {
 pub struct AfterPart {
     /// The last part, which names the parts before it.
     pub part: PartRef,
-    /// The system prompt.
+    /// The system prompt, which stands first.
     pub system: Json,
     /// The messages that stand after the parts.
     pub messages: Vec<Json>,
