@@ -25,10 +25,6 @@ const RESTARTS_MAX: usize = 5;
 const RESTARTS_WINDOW: Duration = Duration::from_mins(5);
 /// Pause before each restart.
 const RESTART_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-/// Memory from which on nats-server collects garbage at once, where the environment says nothing else. It reads a block
-/// of 4 MB for one message, and without a limit it keeps unused blocks for minutes.
-const MEMORY_LIMIT: &str = "512MiB";
-const MEMORY_LIMIT_VARIABLE: &str = "GOMEMLIMIT";
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs the server until this process closes its end of the pipe, which the kernel does however the process ends. The
@@ -96,9 +92,7 @@ impl NatsServer {
         // The log of the previous server is kept: it may say why that server ended.
         let _absent = std::fs::rename(&files.log, dir.join("nats.log.old"));
         let log = std::fs::File::create(&files.log).map_err(cannot)?;
-        let memory_limit = configuration::env(MEMORY_LIMIT_VARIABLE).unwrap_or_else(|| MEMORY_LIMIT.to_owned());
         let mut guard = Command::new("/bin/sh")
-            .env(MEMORY_LIMIT_VARIABLE, memory_limit)
             .arg("-c")
             .arg(GUARD_SCRIPT)
             .arg("nats-guard")

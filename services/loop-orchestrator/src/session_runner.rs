@@ -208,7 +208,8 @@ impl SessionRunner {
             let mut resolved = Vec::with_capacity(new.len());
             for input in &new {
                 let resolving = input.resolve(&self.bus, &self.start_reads, &session, self.idle_times);
-                resolved.push(scope(position, resolving).await?);
+                // Boxed, as below: the future of an input would be too large for a stack otherwise.
+                resolved.push(scope(position, Box::pin(resolving)).await?);
             }
             let decided = self.decide(&session, &resolved);
             let is_poison = decided.is_none();
@@ -227,7 +228,7 @@ impl SessionRunner {
                     count_turn(ended.as_ref(), began, &decision);
                     let Prepared { slot, meta, after, .. } = prepared;
                     let performed = self.perform(key, &after, slot, &meta, &decision, inputs, *is_repair_due);
-                    let result = scope(after.turn_trace(), performed).await;
+                    let result = scope(after.turn_trace(), Box::pin(performed)).await;
                     // An ended session gets few inputs, so its state is not cached.
                     *is_repair_due = result.is_err();
                     let loaded = Loaded { session: after, generation, is_repair_due: *is_repair_due };

@@ -25,6 +25,8 @@ use crate::load::sorted_ms;
 pub(crate) const COPIES: usize = 512;
 /// Idle sessions that are woken, and how many at the same time.
 const WOKEN: (usize, usize) = (200, 4);
+/// Attempts to write a line of the index.
+const TRIES: usize = 5;
 /// The number of the session that is copied.
 const TEMPLATE: usize = 9_999_999_999;
 
@@ -83,8 +85,14 @@ impl Idle {
             ensure!(committed == bus::Committed::Ours, "there is a session {id} already");
         }
         bus.set_timer(&key, self.timers, now()?.after(IDLE_MAX)).await?;
-        bus.put_summary(&SessionSummary { session_id: id, ..self.summary.clone() }).await?;
-        Ok(())
+        let summary = SessionSummary { session_id: id, ..self.summary.clone() };
+        // A busy machine may answer late, and the same line may be written again.
+        for _ in 1..TRIES {
+            if bus.put_summary(&summary).await.is_ok() {
+                return Ok(());
+            }
+        }
+        Ok(bus.put_summary(&summary).await?)
     }
 
     /// Wakes some of `count` copies for a turn, from copy `first` on; milliseconds until the log has the message, sorted.

@@ -226,7 +226,34 @@ impl PlantedBug {
         let forgotten = match self {
             Self::CompactHandledInputs => "handled",
             Self::CompactTranscript => "transcript",
-            _ => return snapshot.clone(),
+            Self::None
+            | Self::AcceptStaleReply
+            | Self::AckWithoutCommit
+            | Self::ReuseCallId
+            | Self::SkipResult
+            | Self::ForgetLimit
+            | Self::ResetNoAttempt
+            | Self::TrustStaleRead
+            | Self::BelieveDuplicateAck
+            | Self::ForgetEffects
+            | Self::DecideTwice
+            | Self::ForgetLateCost
+            | Self::OpenInPause
+            | Self::LoseMessage
+            | Self::ForgetTimer
+            | Self::LeaveCallsOpen
+            | Self::AskNobody
+            | Self::ForgetChild
+            | Self::ForgetChildCost
+            | Self::PruneTooMuch
+            | Self::FallBackForever
+            | Self::ForgetChange
+            | Self::ForgetLastStep
+            | Self::ForgetLimitAfterLastWord
+            | Self::ForgetJudgeCost
+            | Self::AskExecutorsForClient
+            | Self::ForgetClientDeadline
+            | Self::InventClientAnswer => return snapshot.clone(),
         };
         let empty = Session::new(crate::world::key());
         let empty: serde_json::Value = serde_json::from_str(empty.snapshot().get()).unwrap_or_default();
