@@ -120,7 +120,7 @@ async fn say(client: &TestClient, session: &str, text: &str) -> anyhow::Result<(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nats_server_of_one_cell_killed_the_other_does_not_notice() -> anyhow::Result<()> {
     let model = ModelServer::start(reply).await?;
-    let mut cells = TwoCells::start(&model).await?;
+    let mut cells = Box::pin(TwoCells::start(&model)).await?;
     for (tenant, edge) in &cells.edges {
         let client = cells.client(edge).await?;
         for cell in ["a", "b"] {
@@ -168,7 +168,7 @@ async fn nats_server_of_one_cell_killed_the_other_does_not_notice() -> anyhow::R
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resting_session_is_moved_by_the_command_and_its_watch_goes_on() -> anyhow::Result<()> {
     let model = ModelServer::start(reply).await?;
-    let cells = TwoCells::start(&model).await?;
+    let cells = Box::pin(TwoCells::start(&model)).await?;
     let dir = cells.commands()?;
     let (tenant, edge) = &cells.edges[0];
     let (client, id) = (cells.client(edge).await?, id_of(tenant, "a")?);
@@ -217,7 +217,7 @@ async fn session_that_works_is_not_moved() -> anyhow::Result<()> {
     let gate = ailoop_tests::model::Gate::new();
     let held = gate.clone();
     let model = ModelServer::start(move |request| reply(request).before(&held)).await?;
-    let cells = TwoCells::start(&model).await?;
+    let cells = Box::pin(TwoCells::start(&model)).await?;
     let dir = cells.commands()?;
     let (tenant, edge) = &cells.edges[0];
     let (client, id) = (cells.client(edge).await?, id_of(tenant, "a")?);

@@ -70,9 +70,9 @@ async fn session_moved_goes_on_there_and_comes_back() -> anyhow::Result<()> {
     a.send_only(&key, "Too late").await?;
     a.until("it is refused", async |bus| in_log(bus, &key).await.is_ok_and(|now| now.len() > slots.len())).await?;
     let refused = a.bus.load_latest(&key).await?.unwrap_or_default();
-    let refusal = refused.iter().flat_map(|(_, commit)| &commit.events).find_map(|event| match event {
-        Event::InputIgnored(ignored) => Some(ignored.refusal.code.clone()),
-        _ => None,
+    let refusal = refused.iter().flat_map(|(_, commit)| &commit.events).find_map(|event| {
+        let Event::InputIgnored(ignored) = event else { return None };
+        Some(ignored.refusal.code.clone())
     });
     assert_eq!(refusal, Some(ErrorCode::SessionMoved));
 

@@ -96,15 +96,15 @@ pub async fn move_session(
         }
         [from] => {
             let step = SessionMove { key, from, to: destination, now };
-            let checked = read_session(&from.bus, key, false, async |_, _| Ok(())).await?;
+            let checked = Box::pin(read_session(&from.bus, key, false, async |_, _| Ok(()))).await?;
             step.check_source(&checked.session).await?;
             point(&destination.bus, key, &from.name, PointKind::Expected, now).await?;
             point(&from.bus, key, to, PointKind::Leaves, now).await?;
-            step.carry().await
+            Box::pin(step.carry()).await
         }
         [] => {
             let from = find_fenced(&logs, key, to)?;
-            SessionMove { key, from, to: destination, now }.carry().await
+            Box::pin(SessionMove { key, from, to: destination, now }.carry()).await
         }
         [one, other, ..] => {
             let message = format!("cells {} and {} have a session {} each", one.name, other.name, key.session);

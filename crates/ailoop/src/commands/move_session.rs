@@ -27,7 +27,7 @@ pub(super) async fn move_session(args: &MoveArgs, terminal: &Terminal) -> Result
     for (name, _) in &failures {
         terminal.note(Style::Warn, &format!("cell {name} cannot be reached: the session is looked for in the others"));
     }
-    let moved = move_session::move_session(&cells, &key, &args.to, &|| SystemClock.now()).await;
+    let moved = Box::pin(move_session::move_session(&cells, &key, &args.to, &|| SystemClock.now())).await;
     for cell in &cells {
         cell.bus.close().await;
     }

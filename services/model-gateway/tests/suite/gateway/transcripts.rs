@@ -21,15 +21,15 @@ fn part(slot: u64) -> PartRef {
     PartRef { slot, commit: format!("commit-{slot}"), messages: 2 }
 }
 
-fn stored(before: &[PartRef], texts: [&str; 2]) -> Option<TranscriptPart> {
+fn stored(before: &[PartRef], texts: [&str; 2]) -> TranscriptPart {
     let messages = texts.iter().map(|text| said(text)).collect();
-    Some(TranscriptPart { before: before.to_vec(), messages, ..TranscriptPart::default() })
+    TranscriptPart { before: before.to_vec(), messages, ..TranscriptPart::default() }
 }
 
 /// A call after the parts in slots 0 and 1, which slot 2 opened.
 async fn long_call(world: &World, last: PartRef) -> ModelItem {
-    world.commit_with(0, Phase::Running, &[], stored(&[], ["one", "two"])).await;
-    world.commit_with(1, Phase::Running, &[], stored(&[part(0)], ["three", "four"])).await;
+    world.commit_with(0, Phase::Running, &[], Some(stored(&[], ["one", "two"]))).await;
+    world.commit_with(1, Phase::Running, &[], Some(stored(&[part(0)], ["three", "four"]))).await;
     world.commit(2, Phase::Running, &["m1-1.1"]).await;
     let mut item = world.item("");
     item.meta.slot = 2;
