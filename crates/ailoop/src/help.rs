@@ -33,7 +33,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("What happened", &["describe", "trace", "decisions", "replay", "stats", "budgets"]),
     ("Fleet", &["status", "top", "queues", "dead", "repair"]),
     ("Agents, models and tools", &["config", "prompt", "patterns", "models", "probe-model", "tools"]),
-    ("Data", &["export", "import", "backup", "restore"]),
+    ("Data", &["export", "import", "move", "backup", "restore"]),
     ("Access", &["context", "api-key", "nats-auth"]),
     ("Services", &["orchestrator", "gateway", "executor", "tool-host", "composer", "edge", "bootstrap", "acp"]),
     ("About", &["help", "completion", "man", "version"]),

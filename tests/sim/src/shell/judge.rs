@@ -32,6 +32,9 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
             return Err(at(format!("seq {} where {seq} is next", commit.meta.seq)));
         }
         seq += commit.envelopes(key, *slot).len() as u64;
+        if commit.events.iter().any(Event::begins_log) {
+            state.forget_parts();
+        }
         if let Some(snapshot) = &commit.snapshot
             && *snapshot != state.snapshot_and_part().0
         {

@@ -13,7 +13,7 @@ use contract::subject;
 
 use super::world::{World, sleep_seconds};
 
-fn said(text: &str) -> Json {
+fn user(text: &str) -> Json {
     Json::of(&Message::User { content: Content::from(text) })
 }
 
@@ -22,7 +22,7 @@ fn part(slot: u64) -> PartRef {
 }
 
 fn stored(before: &[PartRef], texts: [&str; 2]) -> TranscriptPart {
-    let messages = texts.iter().map(|text| said(text)).collect();
+    let messages = texts.iter().map(|text| user(text)).collect();
     TranscriptPart { before: before.to_vec(), messages, ..TranscriptPart::default() }
 }
 
@@ -35,7 +35,7 @@ async fn long_call(world: &World, last: PartRef) -> ModelItem {
     item.meta.slot = 2;
     item.messages = Vec::new();
     let system = Json::of(&Message::System { content: "zero".to_owned() });
-    item.after = Some(AfterPart { part: last, system, messages: vec![said("recite")] });
+    item.after = Some(AfterPart { part: last, system, messages: vec![user("recite")] });
     item
 }
 
