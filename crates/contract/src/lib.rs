@@ -32,6 +32,7 @@ pub mod timestamp;
 pub mod tool;
 pub mod tool_request;
 pub mod trace;
+mod transcript_part;
 pub mod version;
 
 pub use ai_config::AiConfig;

@@ -4,7 +4,6 @@ use contract::Json;
 use contract::client_tool::Performer;
 use contract::event::{ClientCallOpened, Event, ToolCallIdentified, ToolCallOpened, ToolCallResult};
 use contract::tool::Outcome;
-use session::Session;
 
 /// A plausible bug of the loop or its shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,8 +220,9 @@ impl PlantedBug {
         }
     }
 
-    /// Changes the snapshot with which a compacted log begins, for bugs of the compaction.
-    pub fn change_snapshot(self, snapshot: &Json) -> Json {
+    /// Changes the snapshot with which a compacted log begins, for bugs of the compaction. `empty` is that of a session
+    /// without a log.
+    pub fn change_snapshot(self, snapshot: &Json, empty: &Json) -> Json {
         let forgotten = match self {
             Self::CompactHandledInputs => "handled",
             Self::CompactTranscript => "transcript",
@@ -255,8 +255,7 @@ impl PlantedBug {
             | Self::ForgetClientDeadline
             | Self::InventClientAnswer => return snapshot.clone(),
         };
-        let empty = Session::new(crate::world::key());
-        let empty: serde_json::Value = serde_json::from_str(empty.snapshot().get()).unwrap_or_default();
+        let empty: serde_json::Value = serde_json::from_str(empty.get()).unwrap_or_default();
         let mut changed: serde_json::Value = serde_json::from_str(snapshot.get()).unwrap_or_default();
         changed[forgotten] = empty[forgotten].clone();
         Json::of(&changed)

@@ -10,5 +10,4 @@ mod user;
 mod workers;
 
 pub use run::simulate;
-pub(crate) use state::key;
 pub use stats::{RareEvents, RunStats};

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::result::ResultMeta;
 use crate::Json;
-use crate::commit::PartRef;
 use crate::ids::CallId;
 use crate::timestamp::Timestamp;
+use crate::transcript_part::PartRef;
 
 /// A tool as the model sees it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

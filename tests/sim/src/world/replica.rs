@@ -63,7 +63,10 @@ impl World {
                 continue;
             }
             if events.iter().any(|event| matches!(event, Event::LogCompacted(_))) {
-                self.log_start = Some((slot, self.bug.change_snapshot(&self.replicas[replica].snapshot())));
+                self.log_start = Some((
+                    slot,
+                    self.bug.change_snapshot(&self.replicas[replica].snapshot(), &Session::new(key()).snapshot()),
+                ));
             }
             self.commit(slot, decision.at, &events)?;
             self.replicas[replica].fold(slot, decision.at, &events);
