@@ -63,6 +63,8 @@ pub(crate) async fn run(plan: &GrowthOptions) -> anyhow::Result<()> {
         if !plan.only_idle {
             report::note("transcripts");
             figures.extend(transcripts(&fixture).await?);
+            // The rest takes many minutes.
+            report::print(&report::table(&figures));
         }
         figures.extend(sessions(&fixture, plan).await?);
         anyhow::Ok(())
