@@ -21,7 +21,7 @@ mod import;
 mod input;
 mod items;
 mod judge;
-mod messages;
+mod message_list;
 mod parts;
 mod prune;
 pub mod readable;

@@ -12,7 +12,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use crate::check;
-use crate::messages::Messages;
+use crate::message_list::MessageList;
 use crate::parts::StoredParts;
 use crate::shorten::{cut, shorten};
 use crate::tokens::TokenMeasurement;
@@ -21,8 +21,8 @@ use crate::tokens::TokenMeasurement;
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Transcript {
     system: Option<Json>,
-    #[serde(default, skip_serializing_if = "Messages::is_empty")]
-    messages: Messages,
+    #[serde(default, skip_serializing_if = "MessageList::is_empty")]
+    messages: MessageList,
     /// Positions of the messages. An older fold had none: [`Transcript::migrate_positions`].
     #[serde(default, rename = "places", skip_serializing_if = "Vec::is_empty")]
     positions: Vec<MessagePosition>,
@@ -234,7 +234,7 @@ impl Transcript {
 
     /// The same without the messages, for a snapshot with the next part beside it.
     pub(crate) fn without_messages(&self) -> Self {
-        Self { messages: Messages::default(), positions: Vec::new(), ..self.clone() }
+        Self { messages: MessageList::default(), positions: Vec::new(), ..self.clone() }
     }
 
     /// Puts the messages into what was stored without them: those of `part`, and before it those of its earlier parts,

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 /// Messages in their order, each serialised once. Their bytes are summed up, because each step asks for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<Json>", into = "Vec<Json>")]
-pub(crate) struct Messages {
+pub(crate) struct MessageList {
     list: Vec<Json>,
     bytes: usize,
 }
 
-impl Messages {
+impl MessageList {
     pub(crate) fn push(&mut self, message: Json) {
         self.bytes += message.get().len();
         self.list.push(message);
@@ -39,26 +39,26 @@ impl Messages {
     }
 }
 
-impl From<Vec<Json>> for Messages {
+impl From<Vec<Json>> for MessageList {
     fn from(list: Vec<Json>) -> Self {
         let bytes = list.iter().map(|message| message.get().len()).sum();
         Self { list, bytes }
     }
 }
 
-impl From<Messages> for Vec<Json> {
-    fn from(messages: Messages) -> Self {
+impl From<MessageList> for Vec<Json> {
+    fn from(messages: MessageList) -> Self {
         messages.list
     }
 }
 
-impl FromIterator<Json> for Messages {
+impl FromIterator<Json> for MessageList {
     fn from_iter<I: IntoIterator<Item = Json>>(messages: I) -> Self {
         messages.into_iter().collect::<Vec<Json>>().into()
     }
 }
 
-impl Extend<Json> for Messages {
+impl Extend<Json> for MessageList {
     fn extend<I: IntoIterator<Item = Json>>(&mut self, messages: I) {
         messages.into_iter().for_each(|message| self.push(message));
     }
