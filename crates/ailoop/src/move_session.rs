@@ -295,8 +295,7 @@ async fn read_session(
         for (slot, body) in &bodies {
             let mut commit: Commit = serde_json::from_slice(body).map_err(|error| damaged(*slot, &error))?;
             if !has_begun {
-                let read = bus.with_earlier_parts(key, Some(vec![(*slot, commit.clone())])).await?;
-                commit = read.and_then(|read| read.into_iter().next()).map_or(commit, |(_, commit)| commit);
+                bus.fill_earlier_parts(key, &mut commit).await?;
                 has_begun = true;
             }
             if commit.is_newer() {

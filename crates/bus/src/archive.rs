@@ -136,19 +136,21 @@ impl Bus {
 
     /// Removes what stayed in the log when its page moved to the archive.
     async fn remove_parts(&self, key: &SessionKey, below: u64) -> Result<(), BusError> {
-        let mut filters = vec![subject::log_session(key)];
-        while let Some(filter) = filters.pop() {
-            let ReadMany::Messages(messages) =
-                self.transport().last_many(Stream::Log, std::slice::from_ref(&filter)).await?
-            else {
-                // Too many for one answer: page by page.
-                filters.extend((0..=below / SLOTS_PER_PAGE).map(|page| subject::log_page(key, page)));
-                continue;
-            };
+        if let ReadMany::Messages(messages) =
+            self.transport().last_many(Stream::Log, &[subject::log_session(key)]).await?
+        {
             for stored in messages {
                 if slot_of(&stored)? < below {
                     self.remove(&stored).await?;
                 }
+            }
+            return Ok(());
+        }
+        // Too many for one answer.
+        for page in 0..below.div_ceil(SLOTS_PER_PAGE) {
+            let first = page * SLOTS_PER_PAGE;
+            for stored in self.held(key, page, first, (first + SLOTS_PER_PAGE).min(below)).await?.values() {
+                self.remove(stored).await?;
             }
         }
         Ok(())
@@ -382,7 +384,7 @@ impl Bus {
 }
 
 /// Whether the first of these messages is a commit with which a log begins: nothing before it is needed.
-fn begins_log(messages: &BTreeMap<u64, Bytes>) -> Result<bool, BusError> {
+pub(crate) fn begins_log(messages: &BTreeMap<u64, Bytes>) -> Result<bool, BusError> {
     let Some((slot, message)) = messages.first_key_value() else { return Ok(false) };
     Ok(parse::<CommitHead>(message)?.meta.first_slot() == *slot)
 }

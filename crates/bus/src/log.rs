@@ -13,6 +13,7 @@ use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
 use futures::future::try_join_all;
 
+use crate::archive::begins_log;
 use crate::headers::trace_headers;
 use crate::json::parse;
 use crate::seq_cache::{Source, Tail};
@@ -64,13 +65,12 @@ impl Bus {
             return Ok(None);
         };
         let head = read_head(&stored)?;
-        let slot = if head.meta.moved.is_some() { head.end() } else { head.slot };
-        Ok(Some(Head { slot, ..head }))
+        Ok(Some(Head { slot: head.last_slot(), ..head }))
     }
 
     /// What the session's state is folded from: the head's page without a hole, its snapshot first; of a log that was
-    /// compacted what it has since, and of an archived session the head alone. `None` when the leader knows no such session. It may be stale: then the next commit
-    /// loses its slot.
+    /// compacted what it has since, and of an archived session the head alone. `None` when the leader knows no such
+    /// session. It may be stale: then the next commit loses its slot.
     pub async fn load(&self, key: &SessionKey) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         self.load_from(key, 0).await
     }
@@ -145,7 +145,7 @@ impl Bus {
     /// session. Pages that the archive kept for as long as it keeps anything are left out.
     pub async fn history(&self, key: &SessionKey, from_page: u64) -> Result<Vec<(u64, Commit)>, BusError> {
         let Some(HeadRead { head, .. }) = self.head_from(key, 0).await? else { return Ok(Vec::new()) };
-        let end = if head.meta.moved.is_some() { head.end() } else { head.slot };
+        let end = head.last_slot();
         let mut commits = Vec::new();
         for page in from_page..=end / SLOTS_PER_PAGE {
             let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(end);
@@ -513,14 +513,10 @@ impl Bus {
         let mut begin = first;
         if let Some(gone) = (first..=last).rfind(|slot| !found.contains_key(slot)) {
             begin = gone + 1;
-            let begins_log = match found.get(&begin).filter(|_| begin <= last) {
-                Some(message) => parse::<CommitHead>(message)?.meta.first_slot() == begin,
-                None => false,
-            };
-            if !begins_log {
+            found.retain(|slot, _| *slot >= begin);
+            if begin > last || !begins_log(&found)? {
                 return Err(BusError::Unavailable(format!("slot {gone} of {key} is gone")));
             }
-            found.retain(|slot, _| *slot >= begin);
         }
         // A newer slot may stand behind a hole of this read; what follows the hole is not part of the answer.
         Ok(Some(
@@ -586,6 +582,11 @@ impl Head {
     /// The first slot of those that the state after it is folded from.
     fn first_slot(&self) -> u64 {
         if self.meta.is_archived() { self.slot } else { page_start(self.slot).max(self.meta.first_slot()) }
+    }
+
+    /// Its slot; of a session that another cell has, the last one that it had here.
+    fn last_slot(&self) -> u64 {
+        if self.meta.moved.is_some() { self.end() } else { self.slot }
     }
 
     /// The last slot of what the session itself was.

@@ -29,25 +29,31 @@ impl Bus {
         Ok(None)
     }
 
-    /// Fills in the parts before that of the first commit, so that a state can be folded from it. Where one is gone, none
-    /// is filled in: the events can be read all the same.
-    pub async fn with_earlier_parts(
+    /// Fills in the parts before that of the first commit, so that a state can be folded from it.
+    pub(crate) async fn with_earlier_parts(
         &self,
         key: &SessionKey,
         commits: Option<Vec<(u64, Commit)>>,
     ) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(mut commits) = commits else { return Ok(None) };
-        let first = commits.first_mut().map(|(_, commit)| commit).filter(|commit| commit.snapshot.is_some());
-        if let Some(part) = first.and_then(|commit| commit.transcript.as_mut()) {
-            let mut found = self.transcript_parts(key, &part.before).await?;
-            for (found, part) in found.iter_mut().zip(&part.before) {
-                if found.is_none() {
-                    *found = self.archived_part(key, part).await?;
-                }
-            }
-            part.earlier = found.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default();
+        if let Some((_, first)) = commits.first_mut() {
+            self.fill_earlier_parts(key, first).await?;
         }
         Ok(Some(commits))
+    }
+
+    /// Fills in the parts before that of a commit with a snapshot. Where one is gone, none is filled in: the events can be
+    /// read all the same.
+    pub async fn fill_earlier_parts(&self, key: &SessionKey, commit: &mut Commit) -> Result<(), BusError> {
+        let Some(part) = commit.transcript.as_mut().filter(|_| commit.snapshot.is_some()) else { return Ok(()) };
+        let mut found = self.transcript_parts(key, &part.before).await?;
+        for (found, part) in found.iter_mut().zip(&part.before) {
+            if found.is_none() {
+                *found = self.archived_part(key, part).await?;
+            }
+        }
+        part.earlier = found.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default();
+        Ok(())
     }
 
     /// Parts of a transcript, each as [`Bus::transcript_part`], with one read for many of them.

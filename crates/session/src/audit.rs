@@ -48,6 +48,7 @@ impl Audit {
         let before = self.differs.len();
         let meta = &commit.meta;
         let gone = self.session.next_slot() == 0 && slot > 0;
+        let mut part = None;
         if let Some(snapshot) = &commit.snapshot {
             if gone {
                 match self.session.take_snapshot(snapshot, commit.transcript.as_ref()) {
@@ -56,17 +57,22 @@ impl Audit {
                 }
             } else if meta.fold == FOLD {
                 let archived = meta.is_archived();
-                if commit.events.iter().any(Event::begins_log) {
-                    self.session.forget_parts();
-                }
-                let expected = if archived { self.session.tombstone() } else { self.session.snapshot_and_part().0 };
+                let expected = if archived {
+                    self.session.tombstone()
+                } else {
+                    let begins_log = commit.events.iter().any(Event::begins_log);
+                    let (expected, beside) = self.session.snapshot_and_part(begins_log);
+                    part = Some(beside);
+                    expected
+                };
                 self.compare(slot, "snapshot", expected == *snapshot);
             }
         }
-        if let Some(part) = &commit.transcript
+        if let Some(stored) = &commit.transcript
             && meta.fold == FOLD
         {
-            self.compare(slot, "transcript", self.session.next_part().is_stored_as(part));
+            let expected = part.unwrap_or_else(|| self.session.next_part());
+            self.compare(slot, "transcript", expected.is_stored_as(stored));
         }
         self.compare(slot, "seq", self.session.seq() + 1 == meta.seq);
         self.session.fold_commit(slot, commit);

@@ -45,8 +45,9 @@ impl State {
 
     /// When the log is compacted, if no input comes before; none where that would save nothing. A turn keeps the log as
     /// it is: workers and viewers read its commits.
-    pub(crate) fn compaction_due(&self, compact_after: Duration) -> Option<Timestamp> {
-        let commits = self.slots - self.log_start.unwrap_or(0);
+    /// The log has `slots` of it.
+    pub(crate) fn compaction_due(&self, slots: u64, compact_after: Duration) -> Option<Timestamp> {
+        let commits = slots - self.log_start.unwrap_or(0);
         let is_idle = self.life == Lifecycle::Alive && self.turn.is_none();
         (is_idle && commits >= COMPACT_COMMITS_MIN).then(|| self.active.max(self.touched).after(compact_after))
     }

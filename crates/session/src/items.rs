@@ -71,14 +71,12 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
     }
     // Nobody watches a summary or a verdict being written.
     let streaming = Streaming { enabled: setup.streaming.enabled && is_step, ..setup.streaming.clone() };
-    let ((messages, after), model_id) = match purpose {
-        Purpose::Step => {
-            let after = transcript.after_parts();
-            let messages = if after.is_some() { Vec::new() } else { transcript.messages() };
-            ((messages, after), model.id.as_str())
-        }
-        Purpose::Summary { before } => ((transcript.to_sum_up(before), None), model.id.as_str()),
-        Purpose::Judge { model } => ((judge::messages(&transcript.asked_last(), &turn.text), None), model),
+    let after = if is_step { transcript.after_parts() } else { None };
+    let (messages, model_id) = match purpose {
+        Purpose::Step if after.is_some() => (Vec::new(), model.id.as_str()),
+        Purpose::Step => (transcript.messages(), model.id.as_str()),
+        Purpose::Summary { before } => (transcript.to_sum_up(before), model.id.as_str()),
+        Purpose::Judge { model } => (judge::messages(&transcript.asked_last(), &turn.text), model),
     };
     let meta = ItemMeta {
         v: VERSION,

@@ -435,11 +435,12 @@ impl Session {
     }
 
     /// The state as a page's first commit has it: without the messages of the transcript, of which the commit has those
-    /// that are in no part yet. Such a commit is no part itself: it is large, and leaves the log with its page.
-    pub fn snapshot_and_part(&self) -> (Json, TranscriptPart) {
-        let transcript = self.transcript.without_messages();
+    /// that are in no part yet. Such a commit is no part itself: it is large, and leaves the log with its page. With
+    /// `begins_log` it needs no commit before it, and has all messages.
+    pub fn snapshot_and_part(&self, begins_log: bool) -> (Json, TranscriptPart) {
+        let (transcript, part) = self.transcript.split(begins_log);
         let rest = Self { state: self.state.clone(), handled: self.handled.clone(), transcript };
-        (rest.snapshot(), self.next_part())
+        (rest.snapshot(), part)
     }
 
     /// The messages that are in no part of the log yet.
@@ -464,11 +465,6 @@ impl Session {
     /// Takes note of the commit that has the next part, before its events are folded.
     pub fn add_part(&mut self, slot: u64, commit: &str, part: &TranscriptPart) {
         self.transcript.add_part(slot, commit, part);
-    }
-
-    /// The next commit begins a log of its own, which has no parts.
-    pub fn forget_parts(&mut self) {
-        self.transcript.parts_mut().forget();
     }
 
     /// Slots with parts of the transcript, which stay in the log when their page moves to the archive.

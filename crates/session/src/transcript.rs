@@ -232,9 +232,17 @@ impl Transcript {
         self.parts.add(slot, commit, part, self.messages.len());
     }
 
-    /// The same without the messages, for a snapshot with the next part beside it.
-    pub(crate) fn without_messages(&self) -> Self {
-        Self { messages: MessageList::default(), positions: Vec::new(), ..self.clone() }
+    /// The same without its messages, for a snapshot, and the next part, which stands beside it. If the snapshot
+    /// `begins_log`, there are no parts before it.
+    pub(crate) fn split(&self, begins_log: bool) -> (Self, TranscriptPart) {
+        let mut rest = self.clone();
+        if begins_log {
+            rest.parts.forget();
+        }
+        let part = rest.next_part();
+        rest.messages.clear();
+        rest.positions.clear();
+        (rest, part)
     }
 
     /// Puts the messages into what was stored without them: those of `part`, and before it those of its earlier parts,

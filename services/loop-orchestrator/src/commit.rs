@@ -48,10 +48,7 @@ pub(crate) fn prepare(
     let (snapshot, transcript) = if stands_alone {
         (Some(session.tombstone()), None)
     } else if begins || slot > 0 && slot.is_multiple_of(SLOTS_PER_PAGE) {
-        if begins {
-            session.forget_parts();
-        }
-        let (snapshot, part) = session.snapshot_and_part();
+        let (snapshot, part) = session.snapshot_and_part(begins);
         (Some(snapshot), Some(part))
     } else {
         (None, session.wants_part(part_bytes).then(|| session.next_part()))

@@ -1,14 +1,13 @@
 //! Imports a session from a file. One commit makes the whole session visible.
 
 use bus::log::Committed;
-use bus::work::Publication;
 use bus::{Bus, BusError, Head, Offer, Read};
 use contract::Timestamp;
 use contract::limits::TRANSCRIPT_PART_BYTES;
 use session::Session;
 
 use crate::commit::{Prepared, prepare};
-use crate::perform;
+use crate::perform::perform_in_turn;
 
 /// What [`import_session`] did with the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,8 +65,6 @@ pub async fn import_session(
         }
         Some(_) | None => return Ok(ImportOutcome::IdTaken),
     };
-    for effect in &effects {
-        perform::perform(bus, &key, &after, effect, Publication::First).await?;
-    }
+    perform_in_turn(bus, &key, &after, &effects).await?;
     Ok(ImportOutcome::Imported)
 }

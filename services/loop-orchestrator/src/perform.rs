@@ -142,7 +142,20 @@ async fn perform_all(
     performed.into_iter().collect::<Result<(), BusError>>().map_err(HandleError::from)
 }
 
-pub(crate) async fn perform(
+/// Performs effects one after the other, outside of an orchestrator.
+pub(crate) async fn perform_in_turn(
+    bus: &Bus,
+    key: &SessionKey,
+    session: &Session,
+    effects: &[SessionEffect],
+) -> Result<(), BusError> {
+    for effect in effects {
+        perform(bus, key, session, effect, Publication::First).await?;
+    }
+    Ok(())
+}
+
+async fn perform(
     bus: &Bus,
     key: &SessionKey,
     session: &Session,

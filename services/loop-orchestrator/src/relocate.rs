@@ -1,7 +1,6 @@
 //! Says in a log that another cell has its session. After that commit nothing happens here.
 
 use bus::log::Committed;
-use bus::work::Publication;
 use bus::{Bus, BusError, Offer};
 use contract::cell::RESERVED_SLOT;
 use contract::limits::TRANSCRIPT_PART_BYTES;
@@ -10,7 +9,7 @@ use contract::{CellName, Timestamp};
 use session::{RestoreError, Session};
 
 use crate::commit::{Prepared, prepare};
-use crate::perform;
+use crate::perform::perform_in_turn;
 
 /// Which of the two logs of a moved session says that another cell has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub async fn point_session(
     // A log that only expects the session has no slots of it.
     let was_kind = if session.archived() == Some(0) { PointKind::Expected } else { PointKind::Leaves };
     if session.moved() == Some(to) && was_kind == kind {
-        perform_all(bus, key, &session).await?;
+        perform_in_turn(bus, key, &session, &session.outstanding()).await?;
         return Ok(PointOutcome::Pointed);
     }
     let is_here = session.moved().is_none() && session.seq() > 0;
@@ -66,7 +65,7 @@ pub async fn point_session(
     };
     match committed {
         Committed::Ours => {
-            perform_all(bus, key, &after).await?;
+            perform_in_turn(bus, key, &after, &after.outstanding()).await?;
             Ok(PointOutcome::Pointed)
         }
         Committed::Theirs => Ok(PointOutcome::Changed),
@@ -78,7 +77,7 @@ pub async fn finish_import(bus: &Bus, key: &SessionKey) -> Result<(), BusError> 
     let commits = bus.load_latest(key).await?.unwrap_or_default();
     let session = Session::restore(key.clone(), &commits).map_err(to_bus_error)?;
     if session.archived().is_some_and(|slots| session.next_slot() == slots + 1) {
-        perform_all(bus, key, &session).await?;
+        perform_in_turn(bus, key, &session, &session.outstanding()).await?;
     }
     Ok(())
 }
@@ -91,13 +90,6 @@ fn jump(mut session: Session, now: Timestamp) -> Session {
         session.link(RESERVED_SLOT - 1, &commit);
     }
     session
-}
-
-async fn perform_all(bus: &Bus, key: &SessionKey, session: &Session) -> Result<(), BusError> {
-    for effect in session.outstanding() {
-        perform::perform(bus, key, session, &effect, Publication::First).await?;
-    }
-    Ok(())
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it stands where an error is mapped")]

@@ -63,9 +63,9 @@ async fn earlier_parts(
     slot: u64,
     commit: &Json,
 ) -> Result<Vec<TranscriptPart>, CommandFailure> {
-    let commit: Commit = serde_json::from_str(commit.get()).map_err(|error| read_failure(slot, &error))?;
-    let filled = bus.with_earlier_parts(key, Some(vec![(slot, commit)])).await?.unwrap_or_default();
-    let Some(part) = filled.into_iter().find_map(|(_, commit)| commit.transcript) else { return Ok(Vec::new()) };
+    let mut commit: Commit = serde_json::from_str(commit.get()).map_err(|error| read_failure(slot, &error))?;
+    bus.fill_earlier_parts(key, &mut commit).await?;
+    let Some(part) = commit.transcript else { return Ok(Vec::new()) };
     if part.earlier.len() < part.before.len() {
         let message = format!("parts of the transcript before slot {slot} of {} are gone", key.session);
         return Err(CommandFailure::new(ErrorCode::Resync, message));

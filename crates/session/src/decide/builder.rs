@@ -189,7 +189,7 @@ impl DecisionBuilder<'_> {
     /// Sets the timer if a deadline is earlier. A timer that fires too early is then set again.
     fn set_timer(&mut self) {
         let Some(deadline) = self.state.next_deadline() else { return };
-        let compaction = self.state.compaction_due(self.input.compact_after);
+        let compaction = self.state.compaction_due(self.state.slots, self.input.compact_after);
         let at = compaction.map_or(deadline, |due| due.min(deadline));
         if self.state.timer.as_ref().is_none_or(|timer| timer.at > at) {
             let number = self.state.timers + 1;

@@ -10,7 +10,7 @@ use contract::{ErrorCode, Timestamp};
 use super::ask;
 use super::builder::{DecisionBuilder, Rejection};
 use super::turn::UNKNOWN;
-use crate::state::{Activity, CallStage, Lifecycle, State, ToolCallState, ToolRequest};
+use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
 
 impl DecisionBuilder<'_> {
     pub(super) fn timer(&mut self) -> Result<(), Rejection> {
@@ -90,9 +90,8 @@ impl DecisionBuilder<'_> {
     /// Begins the log anew if nobody wanted anything for a while. The state says the same after it: an input that
     /// comes later finds everything in the snapshot of this commit.
     fn compact_log(&mut self) {
-        // Before this commit: it has counted itself already.
-        let before = State { slots: self.state.slot(), ..self.state.clone() };
-        let due = before.compaction_due(self.input.compact_after);
+        // Without this commit, which has counted itself already.
+        let due = self.state.compaction_due(self.state.slot(), self.input.compact_after);
         if due.is_some_and(|due| due <= self.at) {
             self.emit(Event::LogCompacted(LogCompacted { slots: self.state.slot() }));
         }

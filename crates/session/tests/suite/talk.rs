@@ -208,12 +208,9 @@ impl Talk {
         let slot = self.session.next_slot();
         // More often than a page begins: every slot is a place to begin from. What is archived stands alone.
         let begins = decision.events.iter().any(Event::begins_log);
-        if begins {
-            self.session.forget_parts();
-        }
         let (before, part) = match slot % 3 {
-            _ if begins => Some(self.session.snapshot_and_part()).unzip(),
-            0 => Some(self.session.snapshot_and_part()).unzip(),
+            _ if begins => Some(self.session.snapshot_and_part(true)).unzip(),
+            0 => Some(self.session.snapshot_and_part(false)).unzip(),
             1 => (None, Some(self.session.next_part())),
             _ => (None, None),
         };

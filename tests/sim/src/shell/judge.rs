@@ -12,6 +12,7 @@ use contract::streams::Stream;
 use contract::subject::{self, SessionKey};
 use contract::tool::Outcome;
 use session::Session;
+use session::audit::Audit;
 
 use crate::oracle::{Oracle, check_request};
 
@@ -20,7 +21,7 @@ use crate::oracle::{Oracle, check_request};
 pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Result<u64, String> {
     let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
     let mut oracle = Oracle::new(6);
-    let mut state = Session::new(key.clone());
+    let mut audit = Audit::new(key.clone());
     let mut seq = 1;
     for (slot, commit) in &commits {
         let at = |why: String| format!("{key} slot {slot}: {why}");
@@ -32,26 +33,16 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
             return Err(at(format!("seq {} where {seq} is next", commit.meta.seq)));
         }
         seq += commit.envelopes(key, *slot).len() as u64;
-        if commit.events.iter().any(Event::begins_log) {
-            state.forget_parts();
+        check_read(&audit.session, &commit.events).map_err(at)?;
+        let before = audit.session.commit_id();
+        if !commit.meta.follows(before) {
+            return Err(at(format!("it follows {}, not {before}: two histories", commit.meta.prev)));
         }
-        if let Some(snapshot) = &commit.snapshot
-            && *snapshot != state.snapshot_and_part().0
-        {
-            return Err(at("the snapshot is not the state before its commit".to_owned()));
+        if !audit.next(*slot, commit) {
+            return Err(at(format!("it is not what the fold comes to: {:?}", audit.differs)));
         }
-        if let Some(part) = &commit.transcript
-            && !state.next_part().is_stored_as(part)
-        {
-            return Err(at("its part of the transcript is not what is in no part before it".to_owned()));
-        }
-        check_read(&state, &commit.events).map_err(at)?;
-        if !commit.meta.follows(state.commit_id()) {
-            return Err(at(format!("it follows {}, not {}: two histories", commit.meta.prev, state.commit_id())));
-        }
-        state.fold_commit(*slot, commit);
         if commit.events.iter().any(|event| matches!(event, Event::ModelCallOpened(_))) {
-            check_request(&state.messages()).map_err(at)?;
+            check_request(&audit.session.messages()).map_err(at)?;
         }
     }
     Ok(commits.len() as u64)

@@ -278,7 +278,7 @@ impl Inner {
         let (slot, seq) = (session.next_slot(), session.seq() + 1);
         let time = Timestamp::from_millis(1_700_000_000_000 + slot);
         let begins_page = slot.is_multiple_of(SLOTS_PER_PAGE) && slot > 0;
-        let (snapshot, transcript) = begins_page.then(|| session.snapshot_and_part()).unzip();
+        let (snapshot, transcript) = begins_page.then(|| session.snapshot_and_part(false)).unzip();
         session.fold(slot, time, &events);
         let meta = CommitMeta {
             v: VERSION,
