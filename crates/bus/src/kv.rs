@@ -81,18 +81,18 @@ impl Bus {
 
     /// As [`Bus::put_summary`], for a time: an archived session's line goes with what is left of it.
     pub async fn put_summary_for(&self, summary: &SessionSummary, ttl: Option<Duration>) -> Result<(), BusError> {
-        let key = format!("{}.{}", summary.tenant, summary.session_id);
+        let key = summary_key(&summary.tenant, &summary.session_id);
         self.transport().kv_put(Bucket::Sessions, &key, encode(summary)?, ttl).await
     }
 
     /// Removes a session's line of the index.
     pub async fn delete_summary(&self, key: &SessionKey) -> Result<(), BusError> {
-        self.transport().kv_delete(Bucket::Sessions, &format!("{}.{}", key.tenant, key.session)).await
+        self.transport().kv_delete(Bucket::Sessions, &summary_key(&key.tenant, &key.session)).await
     }
 
     /// A session's line of the index.
     pub async fn summary(&self, key: &SessionKey) -> Result<Option<SessionSummary>, BusError> {
-        let found = self.transport().kv_get(Bucket::Sessions, &format!("{}.{}", key.tenant, key.session)).await?;
+        let found = self.transport().kv_get(Bucket::Sessions, &summary_key(&key.tenant, &key.session)).await?;
         found.map(|body| crate::json::parse(&body)).transpose()
     }
 
@@ -189,6 +189,10 @@ impl Bus {
         }
         Ok(entries)
     }
+}
+
+fn summary_key(tenant: &TenantId, session: &SessionId) -> String {
+    format!("{tenant}.{session}")
 }
 
 fn claim_name(key: &SessionKey, call: &CallId, parts: &[&str]) -> String {

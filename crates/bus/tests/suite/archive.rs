@@ -5,22 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bus::archive::Staying;
-use bus::transport::ReadMany;
 use bus::{Bus, BusError, Committed, Offer, Read};
-use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
+use bus_memory::{Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::commit::{PartRef, Phase};
 use contract::ids::{SessionId, TenantId};
-use contract::limits::{INLINE_BYTES_MAX, RETENTION, SLOTS_PER_PAGE};
+use contract::limits::{INLINE_BYTES_MAX, RETENTION};
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey};
 use contract::tool::sha256_hex;
 
-const PAGE: u64 = SLOTS_PER_PAGE;
-
-fn key() -> SessionKey {
-    SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
-}
+use crate::support::{PAGE, Reads, in_log, key};
 
 /// A commit; some are large.
 fn commit(slot: u64, archived: Option<u64>) -> Bytes {
@@ -53,13 +48,6 @@ async fn slots(bus: &Bus) -> Vec<u64> {
     let history = bus.history(&key(), 0).await.unwrap();
     assert!(history.iter().all(|(slot, commit)| commit.meta.commit == format!("c{slot}")));
     history.iter().map(|(slot, _)| *slot).collect()
-}
-
-/// The slots that are in the log itself.
-async fn in_log(bus: &Bus) -> Vec<u64> {
-    let found = bus.transport().last_many(Stream::Log, &[subject::log_session(&key())]).await.unwrap();
-    let ReadMany::Messages(found) = found else { panic!("too many") };
-    found.iter().map(|stored| subject::parse_log(&stored.subject).unwrap().slot).collect()
 }
 
 async fn is_stored(bus: &Bus, store: Objects, slot: u64) -> bool {
@@ -284,19 +272,6 @@ async fn archiving_with_a_fault_at_any_operation_loses_nothing() {
                 break;
             }
         }
-    }
-}
-
-/// Counts what a client reads.
-#[derive(Default)]
-struct Reads(AtomicUsize);
-
-impl Faults for Reads {
-    fn decide(&self, op: Operation<'_>) -> Fault {
-        if matches!(op.action, Action::Last(_) | Action::LastMany) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-        Fault::None
     }
 }
 

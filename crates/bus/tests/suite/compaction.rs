@@ -1,25 +1,19 @@
 //! Logs that begin with a commit that stands alone: they are read without what is in the archive.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bus::archive::Staying;
-use bus::transport::ReadMany;
 use bus::{Bus, BusError, Committed, Offer, Read};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::commit::{Commit, Phase};
-use contract::ids::{SessionId, TenantId};
-use contract::limits::{INLINE_BYTES_MAX, RETENTION, SLOTS_PER_PAGE};
+use contract::limits::{INLINE_BYTES_MAX, RETENTION};
 use contract::streams::Stream;
-use contract::subject::{self, SessionKey};
+use contract::subject::{self};
 
-const PAGE: u64 = SLOTS_PER_PAGE;
-
-fn key() -> SessionKey {
-    SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
-}
+use crate::support::{PAGE, Reads, in_log, key};
 
 /// A commit of a log that begins with slot `log_start`.
 fn commit(slot: u64, log_start: Option<u64>, bytes: usize) -> Bytes {
@@ -56,26 +50,6 @@ fn slots(commits: &[(u64, Commit)]) -> Vec<u64> {
 
 async fn history(bus: &Bus) -> Vec<u64> {
     slots(&bus.history(&key(), 0).await.unwrap())
-}
-
-/// The slots that are in the log itself.
-async fn in_log(bus: &Bus) -> Vec<u64> {
-    let found = bus.transport().last_many(Stream::Log, &[subject::log_session(&key())]).await.unwrap();
-    let ReadMany::Messages(found) = found else { panic!("too many") };
-    found.iter().map(|stored| subject::parse_log(&stored.subject).unwrap().slot).collect()
-}
-
-/// Counts the reads of messages.
-#[derive(Default)]
-struct Reads(AtomicUsize);
-
-impl Faults for Reads {
-    fn decide(&self, op: Operation<'_>) -> Fault {
-        if matches!(op.action, Action::Last(_) | Action::LastMany) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-        Fault::None
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,4 +9,5 @@ mod mail;
 mod memory;
 mod postpone;
 mod shares;
+mod support;
 mod worker;

@@ -38,9 +38,6 @@ impl Cells {
     /// Returns the cell of a session that is there, or the home of its id if no cell has it. A session that may be in a
     /// cell that cannot be reached is an error that names the cell.
     pub(crate) async fn of_session(&self, key: &SessionKey) -> Result<Arc<Cell>, ApiError> {
-        if let Some(only) = self.only() {
-            return only.get().cloned();
-        }
         let ranked = self.rank(key);
         if let [only] = ranked[..] {
             return self.inner.links[only].get().cloned();
@@ -56,9 +53,6 @@ impl Cells {
     /// its own cell, so one that resumes `source` is started there. A cell that cannot be reached, and that is not the
     /// home of the id, stops no session from starting.
     pub(crate) async fn of_start(&self, key: &SessionKey, source: Option<&SessionId>) -> Result<Arc<Cell>, ApiError> {
-        if let Some(only) = self.only() {
-            return only.get().cloned();
-        }
         let ranked = self.rank(key);
         if let [only] = ranked[..] {
             return self.inner.links[only].get().cloned();
@@ -72,9 +66,6 @@ impl Cells {
 
     /// As [`Cells::of_start`], for an id that no session has: nothing is looked for.
     pub(crate) async fn of_new(&self, key: &SessionKey, source: Option<&SessionId>) -> Result<Arc<Cell>, ApiError> {
-        if let Some(only) = self.only() {
-            return only.get().cloned();
-        }
         let ranked = self.rank(key);
         match source {
             Some(source) if ranked.len() > 1 => self.of_source(key, source).await,
@@ -97,8 +88,12 @@ impl Cells {
         Ok(cell)
     }
 
-    /// Indices of the cells that a session may be in, the home of its id first. A tenant has at least one.
+    /// Indices of the cells that a session may be in, the home of its id first. A tenant has at least one. Where there is
+    /// only one cell, no id is hashed.
     fn rank(&self, key: &SessionKey) -> Vec<usize> {
+        if !self.are_several() {
+            return vec![0];
+        }
         let names = self.inner.table.rank(key);
         let index = |name: &CellName| self.inner.links.iter().position(|link| link.name == *name);
         names.into_iter().filter_map(index).collect()
