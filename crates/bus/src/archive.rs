@@ -12,7 +12,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{encode, parse};
-use crate::log::slot_of;
+use crate::log::{begins_log, slot_of};
 use crate::transport::{EXPECTED_LAST, ReadMany};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Head, Read, Stored, body};
@@ -381,12 +381,6 @@ impl Bus {
         let appended = self.transport().append(&subject::archive_page(key, page), false, headers, body).await?;
         Ok(Write::of(appended, |_| ()))
     }
-}
-
-/// Whether the first of these messages is a commit with which a log begins: nothing before it is needed.
-pub(crate) fn begins_log(messages: &BTreeMap<u64, Bytes>) -> Result<bool, BusError> {
-    let Some((slot, message)) = messages.first_key_value() else { return Ok(false) };
-    Ok(parse::<CommitHead>(message)?.meta.first_slot() == *slot)
 }
 
 /// Whether two parts of a page, each without a hole, are parts of one log: they share a commit, or one follows the

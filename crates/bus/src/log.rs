@@ -13,7 +13,6 @@ use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
 use futures::future::try_join_all;
 
-use crate::archive::begins_log;
 use crate::headers::trace_headers;
 use crate::json::parse;
 use crate::seq_cache::{Source, Tail};
@@ -603,6 +602,12 @@ fn read_head(stored: &Stored) -> Result<Head, BusError> {
 
 fn page_start(slot: u64) -> u64 {
     slot / SLOTS_PER_PAGE * SLOTS_PER_PAGE
+}
+
+/// Whether the first of these messages is a commit with which a log begins: nothing before it is needed.
+pub(crate) fn begins_log(messages: &BTreeMap<u64, Bytes>) -> Result<bool, BusError> {
+    let Some((slot, message)) = messages.first_key_value() else { return Ok(false) };
+    Ok(parse::<CommitHead>(message)?.meta.first_slot() == *slot)
 }
 
 pub(crate) fn slot_of(stored: &Stored) -> Result<u64, BusError> {
