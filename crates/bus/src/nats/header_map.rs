@@ -17,8 +17,13 @@ pub(super) fn header_map(headers: Headers) -> Result<HeaderMap, BusError> {
 
 /// Headers as we keep them.
 pub(super) fn headers_of(map: Option<&HeaderMap>) -> Headers {
-    let Some(map) = map else { return Headers::new() };
-    let all = map.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+    map.map_or_else(Headers::new, |map| headers_without(map, &[]))
+}
+
+/// As [`headers_of`], without the headers of these names.
+pub(super) fn headers_without(map: &HeaderMap, names: &[&str]) -> Headers {
+    let kept = map.iter().filter(|(name, _)| !names.contains(&name.as_ref()));
+    let all = kept.flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
     let mut headers: Headers = all.map(|(name, value)| (name.to_string(), value.as_str().to_owned())).collect();
     // The map's order is chance.
     headers.sort();

@@ -3,16 +3,16 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_nats::StatusCode;
 use async_nats::connection::State;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
+use async_nats::{HeaderValue, StatusCode};
 use contract::{ErrorCode, Timestamp};
 use futures::StreamExt;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::connection::{ANSWER_MAX, NatsTransport};
-use super::header_map::headers_of;
+use super::header_map::{headers_of, headers_without};
 use crate::transport::{ReadMany, header};
 use crate::{BusError, Headers, Stored};
 
@@ -201,14 +201,13 @@ fn direct(stream: &str) -> String {
 }
 
 fn read_direct(message: &async_nats::Message) -> Result<Stored, BusError> {
-    let mut headers = headers_of(message.headers.as_ref());
     let missing = |name: &str| BusError::Malformed(format!("a direct read without {name}"));
-    let subject = header(&headers, "Nats-Subject").ok_or_else(|| missing("Nats-Subject"))?.to_owned();
-    let seq = header(&headers, "Nats-Sequence").and_then(|seq| seq.parse().ok());
-    let seq = seq.ok_or_else(|| missing("Nats-Sequence"))?;
-    let stored_at = header(&headers, "Nats-Time-Stamp").and_then(Timestamp::parse);
-    let stored_at = stored_at.ok_or_else(|| missing("Nats-Time-Stamp"))?;
-    headers.retain(|(name, _)| !ADDED.contains(&name.as_str()));
+    let map = message.headers.as_ref().ok_or_else(|| missing("headers"))?;
+    let added = |name: &str| map.get_last(name).map(HeaderValue::as_str);
+    let subject = added("Nats-Subject").ok_or_else(|| missing("Nats-Subject"))?.to_owned();
+    let seq = added("Nats-Sequence").and_then(|seq| seq.parse().ok()).ok_or_else(|| missing("Nats-Sequence"))?;
+    let stored_at = added("Nats-Time-Stamp").and_then(Timestamp::parse).ok_or_else(|| missing("Nats-Time-Stamp"))?;
+    let headers = headers_without(map, &ADDED);
     Ok(Stored { subject, seq, stored_at, headers, payload: message.payload.clone() })
 }
 
