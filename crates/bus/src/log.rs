@@ -136,8 +136,16 @@ impl Bus {
 
     /// The whole page of the head that the leader has now, wherever it lies; empty when there is no such session.
     pub async fn head_page(&self, key: &SessionKey) -> Result<Vec<(u64, Commit)>, BusError> {
-        let Some(head) = self.head(key, Read::Leader).await? else { return Ok(Vec::new()) };
-        Ok(self.load_range(key, page_start(head.slot), head.slot).await?.unwrap_or_default())
+        let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), Read::Leader).await? else {
+            return Ok(Vec::new());
+        };
+        let head = read_head(&stored)?;
+        let last = head.last_slot();
+        if head.slot == last && page_start(last) == last {
+            // It is all of its page.
+            return Ok(vec![(last, parse(&self.open_commit(stored.payload).await?)?)]);
+        }
+        Ok(self.load_range(key, page_start(last), last).await?.unwrap_or_default())
     }
 
     /// Every commit from page `from_page` to the head, wherever it lies, without a hole; empty when there is no such

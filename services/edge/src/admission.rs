@@ -108,6 +108,11 @@ impl AdmissionControl {
         Ok(())
     }
 
+    /// Whether a session was started here a moment ago, and the index may not show it yet.
+    pub(crate) fn has_started(&self, session: &SessionId) -> bool {
+        lock(&self.recent_starts).contains_key(session)
+    }
+
     async fn admit_waiting(&self, bus: &Bus, tenant: &TenantId) -> Result<(), ApiError> {
         let known = *lock(&self.load);
         let load = match known {

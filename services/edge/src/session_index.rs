@@ -152,6 +152,16 @@ impl SessionIndex {
         self.read(|entries| entries.by_id.contains_key(session)).unwrap_or(false)
     }
 
+    /// Whether the index is in memory and does not have a session.
+    pub(crate) fn lacks(&self, session: &SessionId) -> bool {
+        self.read(|entries| !entries.by_id.contains_key(session)).unwrap_or(false)
+    }
+
+    /// Returns the phase of a session; `None` if the index does not have it.
+    pub(crate) fn phase(&self, session: &SessionId) -> Option<Phase> {
+        self.read(|entries| entries.by_id.get(session).map(|entry| entry.summary.phase)).flatten()
+    }
+
     fn read<T>(&self, read: impl FnOnce(&IndexEntries) -> T) -> Option<T> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(read)
     }

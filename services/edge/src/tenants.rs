@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bus::Bus;
-use contract::TenantId;
+use contract::commit::Phase;
 use contract::limits::EDGE_TENANTS_MAX;
+use contract::{SessionId, TenantId};
 use service::tasks::Tasks;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -24,6 +25,21 @@ pub(crate) struct TenantState {
     pub(crate) index: SessionIndex,
     pub(crate) admission: AdmissionControl,
     _ending: DropGuard,
+}
+
+impl TenantState {
+    /// Whether this replica knows nothing of a session. The loop decides whether there is one.
+    pub(crate) fn seems_unused(&self, session: &SessionId) -> bool {
+        self.index.lacks(session) && !self.admission.has_started(session)
+    }
+
+    /// Whether a session has started and has not ended, as far as this replica knows.
+    pub(crate) fn seems_open(&self, session: &SessionId) -> bool {
+        match self.index.phase(session) {
+            Some(phase) => phase != Phase::Ended,
+            None => self.admission.has_started(session),
+        }
+    }
 }
 
 /// The tenants that had requests lately, and the edge's own one.

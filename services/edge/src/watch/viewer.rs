@@ -93,12 +93,13 @@ impl SessionApi {
         let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
         let cell = self.cell_of(&key).await?;
         let read = async || log_range::load_head_page(&cell.bus, &key).await;
-        // A session that is followed here already needs no look at its head: its page has all of that.
+        // A session that is followed or was started here needs no look at its head: its page has all of that.
         let load_phase = async || {
             let head = cell.load_head(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
             Ok::<_, ApiError>(head.meta.phase)
         };
-        let head_phase = if cell.feeds.is_open(&key) { None } else { Some(load_phase().await?) };
+        let is_open = cell.feeds.is_open(&key) || cell.tenant(&key.tenant).seems_open(&key.session);
+        let head_phase = if is_open { None } else { Some(load_phase().await?) };
         let ended_page = if head_phase == Some(Phase::Ended) { Some(read().await?) } else { None };
         // The head may be stale. A session that never started has the phase `ended` too, and may have started since.
         let (events, page) = match ended_page {
