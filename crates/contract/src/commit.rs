@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeSeq;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Json;
 use crate::event::{Envelope, Event, Topic};
@@ -156,7 +157,7 @@ impl Commit {
 
     /// Its public events, as viewers receive them. The same commit always gives the same envelopes.
     pub fn envelopes(&self, key: &SessionKey, slot: u64) -> Vec<(Topic, Envelope)> {
-        envelopes(&self.meta, &self.events, key, slot)
+        envelopes(&self.meta, &self.events, &EventTexts::default(), key, slot)
     }
 }
 
@@ -168,8 +169,59 @@ pub fn turn_of(events: &[Event], message: &CommandId) -> Option<u32> {
     })
 }
 
+/// What viewers get of the events of a commit, serialised once for them and for the log.
+#[derive(Debug, Clone, Default)]
+pub struct EventTexts(Vec<Option<Json>>);
+
+impl EventTexts {
+    /// The fields of each public event.
+    pub fn of(events: &[Event]) -> Result<Self, serde_json::Error> {
+        let texts = events.iter().map(|event| event.topic().map(|_| event.try_data()).transpose());
+        texts.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The text of the event in this position; none where it is not public, or not serialised yet.
+    fn get(&self, position: usize) -> Option<&Json> {
+        self.0.get(position)?.as_ref()
+    }
+}
+
+/// The events of a commit, as the log has them.
+#[derive(Debug, Clone, Copy)]
+pub struct EventList<'a> {
+    /// In the order in which they happened.
+    pub events: &'a [Event],
+    /// Of these events.
+    pub texts: &'a EventTexts,
+}
+
+impl Serialize for EventList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// An event in the form of its own type.
+        #[derive(Serialize)]
+        struct Tagged<'a> {
+            r#type: &'static str,
+            data: &'a Json,
+        }
+        let mut list = serializer.serialize_seq(Some(self.events.len()))?;
+        for (position, event) in self.events.iter().enumerate() {
+            match self.texts.get(position) {
+                Some(data) => list.serialize_element(&Tagged { r#type: event.name(), data })?,
+                None => list.serialize_element(event)?,
+            }
+        }
+        list.end()
+    }
+}
+
 /// As [`Commit::envelopes`], for a caller that has the parts of a commit.
-pub fn envelopes(meta: &CommitMeta, events: &[Event], key: &SessionKey, slot: u64) -> Vec<(Topic, Envelope)> {
+pub fn envelopes(
+    meta: &CommitMeta,
+    events: &[Event],
+    texts: &EventTexts,
+    key: &SessionKey,
+    slot: u64,
+) -> Vec<(Topic, Envelope)> {
     let public = events.iter().enumerate().filter_map(|(position, event)| Some((position, event, event.topic()?)));
     (meta.seq..)
         .zip(public)
@@ -181,7 +233,7 @@ pub fn envelopes(meta: &CommitMeta, events: &[Event], key: &SessionKey, slot: u6
                 seq: Some(seq),
                 time: meta.time,
                 trace_id: meta.trace_id.clone(),
-                data: event.public_data(),
+                data: event.public_data(texts.get(position)),
             };
             (topic, envelope)
         })
@@ -315,6 +367,20 @@ mod tests {
 
     fn commit(events: &str) -> Result<Commit, serde_json::Error> {
         serde_json::from_str(&written(events))
+    }
+
+    #[test]
+    fn events_serialised_once_are_the_same_in_the_log_and_for_viewers() {
+        let error = r#"{"code":"internal","message":"a \"b\"","retryable":false,"during":"c"}"#;
+        let timer = r#"{"number":1,"at":"2024-01-15T10:30:45.123Z"}"#;
+        let text = format!(r#"[{{"type":"timer_set","data":{timer}}},{{"type":"error","data":{error}}}]"#);
+        let commit = commit(&text).unwrap();
+        let texts = EventTexts::of(&commit.events).unwrap();
+        assert_eq!((texts.get(0).is_some(), texts.get(1).map(Json::get)), (false, Some(error)));
+        let list = EventList { events: &commit.events, texts: &texts };
+        assert_eq!(serde_json::to_string(&list).unwrap(), text);
+        let key = SessionKey { tenant: crate::TenantId::default(), session: crate::SessionId::new("s").unwrap() };
+        assert_eq!(envelopes(&commit.meta, &commit.events, &texts, &key, 3), commit.envelopes(&key, 3));
     }
 
     #[test]

@@ -71,7 +71,12 @@ impl Json {
 
     /// Serialises a value. A value that cannot be JSON, such as a map with odd keys, becomes `null`.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
-        serde_json::value::to_raw_value(value).map_or_else(|_| Self::default(), |raw| Self(raw.into()))
+        Self::try_of(value).unwrap_or_default()
+    }
+
+    /// As [`Json::of`]; an error for a value that cannot be JSON.
+    pub fn try_of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
     }
 
     /// Why programs may read it differently, if they may: of a name that stands twice in one object some take the first

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use contract::Json;
-use contract::commit::{CommitMeta, FOLD, TranscriptPart, VERSION};
+use contract::commit::{CommitMeta, EventList, EventTexts, FOLD, TranscriptPart, VERSION};
 use contract::event::Event;
 use contract::limits::SLOTS_PER_PAGE;
 use serde::Serialize;
@@ -13,6 +13,8 @@ pub(crate) struct Prepared {
     pub(crate) slot: u64,
     pub(crate) meta: CommitMeta,
     pub(crate) body: Bytes,
+    /// The events of the body, for viewers.
+    pub(crate) texts: EventTexts,
     pub(crate) after: Session,
     /// Whether the server removes it after the retention. So the log keeps nothing of an archived session for ever.
     pub(crate) expires: bool,
@@ -25,7 +27,7 @@ struct Body<'a> {
     snapshot: Option<Json>,
     #[serde(skip_serializing_if = "Option::is_none")]
     transcript: Option<TranscriptPart>,
-    events: &'a [Event],
+    events: EventList<'a>,
 }
 
 /// Folds the decision into the state and serialises it. The first commit of a page contains a snapshot of the state
@@ -77,6 +79,8 @@ pub(crate) fn prepare(
         log_start: after.log_start(),
         moved: after.moved().cloned(),
     };
-    let body = serde_json::to_vec(&Body { meta: &meta, snapshot, transcript, events: &decision.events })?.into();
-    Ok(Prepared { slot, meta, body, after, expires: stands_alone && !moves })
+    let texts = EventTexts::of(&decision.events)?;
+    let events = EventList { events: &decision.events, texts: &texts };
+    let body = serde_json::to_vec(&Body { meta: &meta, snapshot, transcript, events })?.into();
+    Ok(Prepared { slot, meta, body, texts, after, expires: stands_alone && !moves })
 }

@@ -38,7 +38,7 @@ pub async fn import_session(
     let is_expected = |head: &Head| head.meta.moved.is_some() && over == Some(head.meta.commit.as_str());
     let (after, effects) = match head {
         head if head.as_ref().map_or(over.is_none(), is_expected) => {
-            let Prepared { slot, meta, body, after, expires } =
+            let Prepared { slot, meta, body, after, expires, .. } =
                 prepare(session, &decision, TRANSCRIPT_PART_BYTES).map_err(malformed)?;
             let life = expires.then(|| bus.transport().retention());
             let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, ttl: life };

@@ -5,7 +5,7 @@ use bus::work::Publication;
 use bus::{Bus, BusError};
 use contract::Json;
 use contract::command::{CommandAck, Refusal};
-use contract::commit::{CommitMeta, envelopes, turn_of};
+use contract::commit::turn_of;
 use contract::event::{ContinuationProgress, Envelope, Event, InputKind, InputRef, Topic};
 use contract::limits::INLINE_BYTES_MAX;
 use contract::streams::{Objects, Queue};
@@ -24,19 +24,16 @@ use crate::turn_trace::{self, EndedTurn};
 impl SessionRunner {
     /// Performs the effects of a new commit, while it acknowledges the commands and publishes the events. If
     /// `is_repair_due`, it also performs the outstanding effects of earlier commits.
-    #[allow(clippy::too_many_arguments, reason = "a commit and what led to it")]
     pub(crate) async fn perform(
         &self,
         key: &SessionKey,
         after: &Session,
-        slot: u64,
-        meta: &CommitMeta,
+        (slot, events): (u64, Vec<(Topic, Envelope)>),
         decision: &Decision,
         inputs: &[DeliveredInput],
         is_repair_due: bool,
     ) -> Result<(), HandleError> {
         count_events(after, &decision.events);
-        let events = envelopes(meta, &decision.events, key, slot);
         let mut effects: Vec<(SessionEffect, Publication)> =
             decision.effects.iter().cloned().map(|effect| (effect, Publication::First)).collect();
         if is_repair_due {

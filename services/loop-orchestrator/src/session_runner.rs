@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bus::log::Committed;
 use bus::work::Publication;
 use bus::{Bus, BusError, Offer, Read};
-use contract::commit::{Commit, Phase};
+use contract::commit::{Commit, Phase, envelopes};
 use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
 use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
@@ -226,8 +226,9 @@ impl SessionRunner {
             match scope(position, self.commit(key, &prepared)).await? {
                 Committed::Ours => {
                     count_turn(ended.as_ref(), began, &decision);
-                    let Prepared { slot, meta, after, .. } = prepared;
-                    let performed = self.perform(key, &after, slot, &meta, &decision, inputs, *is_repair_due);
+                    let Prepared { slot, meta, texts, after, .. } = prepared;
+                    let events = envelopes(&meta, &decision.events, &texts, key, slot);
+                    let performed = self.perform(key, &after, (slot, events), &decision, inputs, *is_repair_due);
                     let result = scope(after.turn_trace(), Box::pin(performed)).await;
                     // An ended session gets few inputs, so its state is not cached.
                     *is_repair_due = result.is_err();

@@ -136,9 +136,14 @@ macro_rules! events {
 
             /// Its own fields, without the tag.
             pub fn data(&self) -> Json {
+                self.try_data().unwrap_or_default()
+            }
+
+            /// As [`Event::data`]; an error where the fields cannot be JSON.
+            pub fn try_data(&self) -> Result<Json, serde_json::Error> {
                 match self {
-                    $(Self::$name(data) => Json::of(data),)*
-                    Self::Unknown => Json::default(),
+                    $(Self::$name(data) => Json::try_of(data),)*
+                    Self::Unknown => Ok(Json::default()),
                 }
             }
 
@@ -276,7 +281,8 @@ fn read_one(text: &Json) -> Result<Event, serde_json::Error> {
 impl Event {
     /// Its own fields, as viewers get them. The log keeps the call that only signals, since transcripts are built from
     /// it; viewers would take it for a call that never gets a result.
-    pub fn public_data(&self) -> Json {
+    /// `text` is that of [`Event::data`], where it is known.
+    pub fn public_data(&self, text: Option<&Json>) -> Json {
         if let Self::AiFullReceived(reply) = self
             && reply.tool_calls.iter().any(crate::model::ToolCall::is_signal)
         {
@@ -284,7 +290,7 @@ impl Event {
             reply.tool_calls.retain(|call| !call.is_signal());
             return Json::of(&reply);
         }
-        self.data()
+        text.cloned().unwrap_or_else(|| self.data())
     }
 }
 
@@ -362,7 +368,8 @@ mod tests {
             reply.tool_calls.into_iter().map(|call| call.function.name).collect()
         };
         assert_eq!(calls(&event.data()), ["continuation", "look"]);
-        assert_eq!(calls(&event.public_data()), ["look"]);
+        assert_eq!(calls(&event.public_data(None)), ["look"]);
+        assert_eq!(calls(&event.public_data(Some(&event.data()))), ["look"]);
     }
 
     #[test]
