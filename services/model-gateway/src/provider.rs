@@ -77,7 +77,7 @@ impl Provider {
     ) -> Result<(), CallFailure> {
         match &self.0 {
             Client::Http(client) => client.call(request, deltas, clock).await,
-            Client::Scripted(player) => player.play(request.item, deltas).await,
+            Client::Scripted(player) => player.play(&request.whole_item(), deltas).await,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Puts the transcript of a call together: a work item names the parts that the log has, and this gateway keeps parts.
 //!
-//! A part is also kept in the form in which a provider wants it, because each call of a session sends it again.
+//! A part is also kept as the text that a request has for it, because each call of a session sends it again.
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -29,40 +29,44 @@ struct PartKey {
 #[derive(Debug)]
 pub struct StoredPart {
     part: TranscriptPart,
-    /// Its messages for chat completions, with the quirks of the server that they were first sent to.
-    chat: OnceLock<(Quirks, Vec<Json>)>,
+    /// Bytes of its messages.
+    bytes: usize,
+    /// Its messages for chat completions, with commas between them, and the quirks of the server that they were first
+    /// sent to.
+    chat: OnceLock<(Quirks, Box<str>)>,
 }
 
 impl StoredPart {
     pub(crate) fn new(part: TranscriptPart) -> Self {
-        Self { part, chat: OnceLock::new() }
+        let bytes = part.messages.iter().map(|message| message.get().len()).sum();
+        Self { part, bytes, chat: OnceLock::new() }
     }
 
-    /// Its messages as `convert` makes them, which depends on the quirks alone.
-    pub(crate) fn chat_messages<E>(
+    pub(crate) fn messages(&self) -> &[Json] {
+        &self.part.messages
+    }
+
+    /// Its messages as `join` writes them, which depends on the quirks alone.
+    pub(crate) fn chat_text<E>(
         &self,
         quirks: &Quirks,
-        convert: impl Fn(&Json) -> Result<Json, E>,
-    ) -> Result<Cow<'_, [Json]>, E> {
-        let converted = || self.part.messages.iter().map(&convert).collect::<Result<Vec<Json>, E>>();
+        join: impl Fn(&[Json]) -> Result<String, E>,
+    ) -> Result<Cow<'_, str>, E> {
         match self.chat.get() {
-            Some((same, messages)) if same == quirks => Ok(Cow::Borrowed(messages)),
-            Some(_) => converted().map(Cow::Owned),
+            Some((same, text)) if same == quirks => Ok(Cow::Borrowed(text)),
+            Some(_) => join(self.messages()).map(Cow::Owned),
             None => {
-                let messages = converted()?;
-                Ok(Cow::Borrowed(&self.chat.get_or_init(|| (quirks.clone(), messages)).1))
+                let text = join(self.messages())?.into_boxed_str();
+                Ok(Cow::Borrowed(&self.chat.get_or_init(|| (quirks.clone(), text)).1))
             }
         }
     }
+}
 
-    /// Number of its messages.
-    pub(crate) fn count(&self) -> usize {
-        self.part.messages.len()
-    }
-
-    fn bytes(&self) -> usize {
-        self.part.messages.iter().map(|message| message.get().len()).sum()
-    }
+/// The messages of a call: those of the parts stand behind the first message of its item.
+pub(crate) fn all_messages<'a>(item: &'a ModelItem, parts: &'a [Arc<StoredPart>]) -> impl Iterator<Item = &'a Json> {
+    let (first, rest) = item.messages.split_at(item.messages.len().min(1));
+    first.iter().chain(parts.iter().flat_map(|part| part.messages())).chain(rest)
 }
 
 #[derive(Debug, Clone)]
@@ -70,9 +74,9 @@ struct PartWeight;
 
 impl Weighter<PartKey, Arc<StoredPart>> for PartWeight {
     fn weight(&self, _: &PartKey, part: &Arc<StoredPart>) -> u64 {
-        // A message may be kept in two forms.
-        let entries = part.part.before.len() + 2 * part.count();
-        (ENTRY_BYTES + entries * MESSAGE_BYTES + 2 * part.bytes()) as u64
+        // The messages may be kept in two forms.
+        let entries = part.part.before.len() + part.messages().len();
+        (ENTRY_BYTES + entries * MESSAGE_BYTES + 2 * part.bytes) as u64
     }
 }
 
@@ -91,19 +95,14 @@ impl TranscriptParts {
         Self { bus, cached }
     }
 
-    /// Replaces the name of the parts in an item by their messages, which stand behind the system prompt. Returns the
-    /// parts.
-    pub(crate) async fn fill(&self, key: &SessionKey, item: &mut ModelItem) -> Result<Vec<Arc<StoredPart>>, BusError> {
+    /// Returns the parts that an item names. The item keeps the system prompt and the messages behind the parts.
+    pub(crate) async fn take(&self, key: &SessionKey, item: &mut ModelItem) -> Result<Vec<Arc<StoredPart>>, BusError> {
         let Some(AfterPart { part, system, messages: rest }) = item.after.take() else { return Ok(Vec::new()) };
         let mut last = self.parts(key, std::slice::from_ref(&part)).await?;
         let before = last.first().map_or(&[][..], |last| &last.part.before);
         let mut parts = self.parts(key, before).await?;
         parts.append(&mut last);
-        let count: usize = parts.iter().map(|part| part.count()).sum();
-        item.messages = Vec::with_capacity(1 + count + rest.len());
-        item.messages.push(system);
-        item.messages.extend(parts.iter().flat_map(|part| part.part.messages.iter().cloned()));
-        item.messages.extend(rest);
+        item.messages = std::iter::once(system).chain(rest).collect();
         Ok(parts)
     }
 
@@ -132,5 +131,5 @@ impl TranscriptParts {
 
 /// Bytes of the messages in some parts.
 pub(crate) fn bytes_of(parts: &[Arc<StoredPart>]) -> usize {
-    parts.iter().map(|part| part.bytes()).sum()
+    parts.iter().map(|part| part.bytes).sum()
 }

@@ -57,7 +57,7 @@ impl CallHandler for ModelCallHandler {
 
     async fn run(&self, open: OpenCall<ModelItem>) -> Result<Option<CallResult>, BusError> {
         let mut job = ModelJob::new(open);
-        job.parts = self.transcripts.fill(&job.key, &mut job.item).await?;
+        job.parts = self.transcripts.take(&job.key, &mut job.item).await?;
         job.bytes += bytes_of(&job.parts);
         let result = self.run_call(&job).await?.with_run(&job.run);
         // If a second gateway runs the same attempt, both results are stored, since both cost money.

@@ -32,6 +32,6 @@ pub(crate) struct RequestTarget<'a> {
     pub(crate) quirks: &'a Quirks,
     /// Checked parameters of the request: see [`check_parameters`](super::parameters::check_parameters).
     pub(crate) parameters: &'a Map<String, Value>,
-    /// Parts of the transcript whose messages stand behind the first one, as a gateway keeps them.
+    /// Parts of the transcript, whose messages stand behind the first one of the item.
     pub(crate) parts: &'a [Arc<StoredPart>],
 }

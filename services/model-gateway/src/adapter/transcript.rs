@@ -1,5 +1,7 @@
 //! Reads the transcript of an item, for protocols with other messages than the contract.
 
+use std::sync::Arc;
+
 use contract::Json;
 use contract::model::{
     Content, FailureKind, Message, ModelItem, Part, ReasoningParts, ReplayPosition, ToolCall, ToolDefinition,
@@ -7,11 +9,12 @@ use contract::model::{
 use serde_json::{Map, Value, json};
 
 use crate::failure::CallFailure;
+use crate::transcript_parts::{StoredPart, all_messages};
 
-/// Parses the messages of an item.
-pub(crate) fn parse_messages(item: &ModelItem) -> Result<Vec<Message>, CallFailure> {
+/// Parses the messages of an item, and those of the parts of its transcript.
+pub(crate) fn parse_messages(item: &ModelItem, parts: &[Arc<StoredPart>]) -> Result<Vec<Message>, CallFailure> {
     let read = |raw: &Json| serde_json::from_str(raw.get()).map_err(|error| unreadable_failure("a message", &error));
-    item.messages.iter().map(read).collect()
+    all_messages(item, parts).map(read).collect()
 }
 
 /// Parses the tools of an item. A tool without a schema takes an empty object.

@@ -40,7 +40,7 @@ pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Res
         None => {}
     }
     let mut conversation = Conversation::default();
-    for message in transcript::parse_messages(item)? {
+    for message in transcript::parse_messages(item, target.parts)? {
         conversation.add_message(message, signer_id);
     }
     if !conversation.system.is_empty() {

@@ -16,10 +16,10 @@ use crate::adapter::{ProtocolRequest, RequestTarget, wire};
 use crate::failure::CallFailure;
 use crate::transcript_parts::StoredPart;
 
+/// A request without its messages.
 #[derive(Serialize)]
-struct Body<'a> {
+struct Frame<'a> {
     model: &'a str,
-    messages: Vec<OutgoingMessage<'a>>,
     stream: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool>,
@@ -31,39 +31,58 @@ struct Body<'a> {
 pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Result<ProtocolRequest, CallFailure> {
     let RequestTarget { model, quirks, parameters, parts, .. } = *target;
     let stream = item.streaming.enabled;
-    let body = Body {
+    let frame = Frame {
         model,
-        messages: convert_messages(&item.messages, parts, quirks)?,
         stream,
         tools: item.tools.iter().map(build_tool).collect::<Result<_, _>>()?,
         options: collect_options(item, stream, quirks, parameters),
     };
-    Ok(ProtocolRequest { path: "/chat/completions".to_owned(), headers: Vec::new(), body: wire::encode(&body)? })
+    let messages = message_texts(&item.messages, parts, quirks)?;
+    Ok(ProtocolRequest {
+        path: "/chat/completions".to_owned(),
+        headers: Vec::new(),
+        body: add_messages(wire::encode(&frame)?, &messages),
+    })
 }
 
-/// Converts the messages. Those of the parts, behind the first one, were mostly converted for an earlier call.
-fn convert_messages<'a>(
+/// Adds the messages to the JSON of the other fields, of which there is at least one.
+fn add_messages(mut body: Vec<u8>, texts: &[Cow<'_, str>]) -> Vec<u8> {
+    const BEGIN: &[u8] = br#","messages":["#;
+    body.reserve_exact(BEGIN.len() + texts.iter().map(|text| text.len() + 1).sum::<usize>() + 2);
+    body.truncate(body.len().saturating_sub(1));
+    body.extend_from_slice(BEGIN);
+    for (position, text) in texts.iter().filter(|text| !text.is_empty()).enumerate() {
+        if position > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(text.as_bytes());
+    }
+    body.extend_from_slice(b"]}");
+    body
+}
+
+/// The texts of the messages. Those of a part, behind the first message, are one text, which was mostly written for an
+/// earlier call: a long transcript is copied in large pieces.
+fn message_texts<'a>(
     messages: &'a [Json],
     parts: &'a [Arc<StoredPart>],
     quirks: &Quirks,
-) -> Result<Vec<OutgoingMessage<'a>>, CallFailure> {
-    let stored: usize = parts.iter().map(|part| part.count()).sum();
+) -> Result<Vec<Cow<'a, str>>, CallFailure> {
     let (first, rest) = messages.split_at(messages.len().min(1));
-    let rest = rest.get(stored..).unwrap_or_default();
-    let mut out = Vec::with_capacity(messages.len());
+    let mut texts = Vec::with_capacity(messages.len() + parts.len());
     for raw in first {
-        out.push(convert_message(raw, quirks)?);
+        texts.push(convert_message(raw, quirks)?);
     }
     for part in parts {
-        match part.chat_messages(quirks, |raw| convert_message(raw, quirks).map(OutgoingMessage::into_json))? {
-            Cow::Borrowed(messages) => out.extend(messages.iter().map(OutgoingMessage::AsIs)),
-            Cow::Owned(messages) => out.extend(messages.into_iter().map(OutgoingMessage::Rewritten)),
-        }
+        texts.push(part.chat_text(quirks, |messages| {
+            let texts: Vec<_> = messages.iter().map(|raw| convert_message(raw, quirks)).collect::<Result<_, _>>()?;
+            Ok::<_, CallFailure>(texts.join(","))
+        })?);
     }
     for raw in rest {
-        out.push(convert_message(raw, quirks)?);
+        texts.push(convert_message(raw, quirks)?);
     }
-    Ok(out)
+    Ok(texts)
 }
 
 fn collect_options(
@@ -110,24 +129,6 @@ enum Role {
     Tool,
 }
 
-/// A message of the request. Each step sends the whole transcript, so most messages are copied without parsing them
-/// fully.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum OutgoingMessage<'a> {
-    AsIs(&'a Json),
-    Rewritten(Json),
-}
-
-impl OutgoingMessage<'_> {
-    fn into_json(self) -> Json {
-        match self {
-            Self::AsIs(message) => message.clone(),
-            Self::Rewritten(message) => message,
-        }
-    }
-}
-
 /// The fields that decide whether a message can be sent unchanged.
 #[derive(Deserialize)]
 struct MessageShape<'a> {
@@ -169,24 +170,25 @@ impl MessageShape<'_> {
 /// Starts of messages that have the shape of the protocol, as the orchestrator writes them.
 const PLAIN: &[&str] = &[r#"{"role":"tool","#, r#"{"role":"user","#, r#"{"role":"system","#];
 
-fn convert_message<'a>(raw: &'a Json, quirks: &Quirks) -> Result<OutgoingMessage<'a>, CallFailure> {
+/// The text of a message in the request. Most of them are sent as they are, without parsing them fully.
+fn convert_message<'a>(raw: &'a Json, quirks: &Quirks) -> Result<Cow<'a, str>, CallFailure> {
     if PLAIN.iter().any(|begin| raw.get().starts_with(begin)) {
-        return Ok(OutgoingMessage::AsIs(raw));
+        return Ok(Cow::Borrowed(raw.get()));
     }
     let unreadable = |error| unreadable_failure("a message", &error);
     if serde_json::from_str::<MessageShape<'_>>(raw.get()).map_err(unreadable)?.has_protocol_shape() {
-        return Ok(OutgoingMessage::AsIs(raw));
+        return Ok(Cow::Borrowed(raw.get()));
     }
     match serde_json::from_str(raw.get()).map_err(unreadable)? {
         Message::Assistant { content, reasoning, tool_calls, replay: _ } => {
             let reasoning = if quirks.has(Quirk::ReplayReasoning) { reasoning } else { String::new() };
-            Ok(OutgoingMessage::Rewritten(build_assistant(&content, &reasoning, &tool_calls, quirks)))
+            Ok(Cow::Owned(build_assistant(&content, &reasoning, &tool_calls, quirks).to_string()))
         }
-        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(OutgoingMessage::AsIs(raw)),
+        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(Cow::Borrowed(raw.get())),
     }
 }
 
-fn build_assistant(content: &str, reasoning: &str, calls: &[ToolCall], quirks: &Quirks) -> Json {
+fn build_assistant(content: &str, reasoning: &str, calls: &[ToolCall], quirks: &Quirks) -> Value {
     let bare = content.is_empty() && !calls.is_empty() && !quirks.has(Quirk::EmptyContent);
     let content = if bare { Value::Null } else { content.into() };
     let mut message = json!({"role": "assistant", "content": content});
@@ -196,7 +198,7 @@ fn build_assistant(content: &str, reasoning: &str, calls: &[ToolCall], quirks: &
     if !calls.is_empty() {
         message["tool_calls"] = calls.iter().map(build_call).collect();
     }
-    Json::of(&message)
+    message
 }
 
 /// Builds a call of the transcript. Invalid arguments are wrapped, since servers would refuse this and every later
@@ -268,7 +270,7 @@ mod tests {
         };
         let mut item = item();
         let result = |n: u32| Message::Tool { tool_call_id: "c1".to_owned(), content: n.to_string() };
-        item.messages = [
+        let messages: Vec<Json> = [
             Message::System { content: "be kind".to_owned() },
             Message::User { content: Content::from("hi") },
             assistant("", "hm"),
@@ -280,18 +282,22 @@ mod tests {
         .map(Json::of)
         .collect();
         let part = |range: std::ops::Range<usize>| {
-            let messages = item.messages[range].to_vec();
+            let messages = messages[range].to_vec();
             Arc::new(StoredPart::new(TranscriptPart { messages, ..TranscriptPart::default() }))
         };
         let parts = [part(1..3), part(3..5)];
+        let mut named = item.clone();
+        named.messages = vec![messages[0].clone(), messages[5].clone()];
+        item.messages = messages;
         let replays = Quirks::from_iter([Quirk::ReplayReasoning]);
         let none = Quirks::default();
         // Each of them twice, in turns: what is kept is of the first.
         for quirks in [&replays, &none, &replays, &none] {
             let whole = RequestTarget { quirks, ..target_of(&item, "upstream") };
-            let body =
-                |target: &RequestTarget<'_>| String::from_utf8(build_request(&item, target).unwrap().body).unwrap();
-            assert_eq!(body(&RequestTarget { parts: &parts, ..whole }), body(&whole));
+            let body = |item: &ModelItem, target: &RequestTarget<'_>| {
+                String::from_utf8(build_request(item, target).unwrap().body).unwrap()
+            };
+            assert_eq!(body(&named, &RequestTarget { parts: &parts, ..whole }), body(&item, &whole));
         }
     }
 

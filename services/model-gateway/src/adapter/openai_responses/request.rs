@@ -26,7 +26,7 @@ pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Res
         body.entry("include").or_insert_with(|| json!(["reasoning.encrypted_content"]));
     }
     let mut input = Vec::new();
-    for message in transcript::parse_messages(item)? {
+    for message in transcript::parse_messages(item, target.parts)? {
         add_message(message, signer_id, &mut input);
     }
     body.insert("input".to_owned(), Value::Array(input));
