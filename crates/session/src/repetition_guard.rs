@@ -1,25 +1,58 @@
 //! What keeps a turn from going on for ever: counts, and what was seen before.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::command::Budget;
 use contract::event::{Spent, StopReason};
+use contract::hash::sha256;
 use contract::limits::LAST_WORD_RESERVE_PERCENT;
 use contract::settings::{ContinuationSettings, Limits};
-use contract::tool::sha256_hex;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Hexadecimal digits that tell one text from another within a turn.
-const DIGITS: usize = 20;
+/// Bytes of a hash that tell one text from another within a turn.
+const DIGEST_BYTES: usize = 10;
+
+/// What stands for a text, written as hexadecimal digits. Each decision copies those of the turn, so it is no `String`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Digest([u8; DIGEST_BYTES]);
+
+impl Digest {
+    fn of(text: &str) -> Self {
+        let mut bytes = [0; DIGEST_BYTES];
+        bytes.copy_from_slice(&sha256(text.as_bytes())[..DIGEST_BYTES]);
+        Self(bytes)
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut number = [0; 16];
+        number[16 - DIGEST_BYTES..].copy_from_slice(&self.0);
+        serializer.collect_str(&format_args!("{:020x}", u128::from_be_bytes(number)))
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let digits = Cow::<'de, str>::deserialize(deserializer)?;
+        let is_whole = digits.len() == 2 * DIGEST_BYTES && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = is_whole.then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
+        let number = number.ok_or_else(|| de::Error::custom("no digest of 20 hexadecimal digits"))?;
+        let mut bytes = [0; DIGEST_BYTES];
+        bytes.copy_from_slice(&number.to_be_bytes()[16 - DIGEST_BYTES..]);
+        Ok(Self(bytes))
+    }
+}
 
 /// What was counted within a turn.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct RepetitionGuard {
     tool_calls: u32,
     /// How often each call was made, by tool and arguments.
-    calls: BTreeMap<String, u32>,
+    calls: BTreeMap<Digest, u32>,
     /// Texts and results that came.
-    seen: BTreeSet<String>,
+    seen: BTreeSet<Digest>,
     /// Whether the running step brought something new.
     fresh: bool,
     /// Steps in a row that brought nothing new.
@@ -32,7 +65,7 @@ impl RepetitionGuard {
     /// A call was identified. One that was not made before is news, whatever comes of it: many tools just say "ok".
     pub(crate) fn called(&mut self, tool: &str, arguments: &str) {
         self.tool_calls += 1;
-        let times = self.calls.entry(digest(&format!("{tool} {arguments}"))).or_default();
+        let times = self.calls.entry(Digest::of(&format!("{tool} {arguments}"))).or_default();
         *times += 1;
         self.fresh |= *times == 1;
     }
@@ -59,7 +92,7 @@ impl RepetitionGuard {
 
     /// A reply without calls, or a result, came. The same failure is nothing new either.
     pub(crate) fn learned(&mut self, what: &str) {
-        self.fresh |= self.seen.insert(digest(what.trim()));
+        self.fresh |= self.seen.insert(Digest::of(what.trim()));
     }
 
     /// The next step begins.
@@ -134,8 +167,25 @@ impl RepetitionGuard {
     }
 }
 
-fn digest(text: &str) -> String {
-    let mut digest = sha256_hex(text.as_bytes());
-    digest.truncate(DIGITS);
-    digest
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guard_is_stored_as_hexadecimal_digits_and_read_again() {
+        let mut guard = RepetitionGuard::default();
+        guard.called("look", "{}");
+        guard.learned("so");
+        let stored = serde_json::to_string(&guard).unwrap();
+        let hex = |text: &str| contract::tool::sha256_hex(text.as_bytes())[..20].to_owned();
+        assert!(
+            stored.contains(&format!(r#""calls":{{"{}":1}},"seen":["{}"]"#, hex("look {}"), hex("so"))),
+            "{stored}"
+        );
+        let again: RepetitionGuard = serde_json::from_str(&stored).unwrap();
+        assert_eq!((again.calls, again.seen), (guard.calls, guard.seen));
+        for wrong in ["", "abc", "+bcdefabcdefabcdefab", "zzcdefabcdefabcdefab"] {
+            assert!(serde_json::from_value::<Digest>(wrong.into()).is_err(), "{wrong}");
+        }
+    }
 }
