@@ -134,6 +134,15 @@ impl Bus {
         Ok(found.into_iter().collect())
     }
 
+    /// The session's last commit and its slot, from any replica; `None` when the read shows none, which proves nothing.
+    pub async fn last_commit(&self, key: &SessionKey) -> Result<Option<(u64, Commit)>, BusError> {
+        let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), Read::Any).await? else {
+            return Ok(None);
+        };
+        let slot = slot_of(&stored)?;
+        Ok(Some((slot, parse(&self.open_commit(stored.payload).await?)?)))
+    }
+
     /// The whole page of the head that the leader has now, wherever it lies; empty when there is no such session.
     pub async fn head_page(&self, key: &SessionKey) -> Result<Vec<(u64, Commit)>, BusError> {
         let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), Read::Leader).await? else {

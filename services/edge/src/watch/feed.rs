@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bus::{Bus, BusError, Read, Subscription, SubscriptionEvent};
+use bus::{Bus, BusError, Subscription, SubscriptionEvent};
 use contract::backoff::Backoff;
 use contract::event::Envelope;
 use contract::limits::SLOTS_PER_PAGE;
@@ -329,12 +329,18 @@ impl Feed {
         self.read_at = Some(Instant::now() + self.read_pause);
     }
 
-    /// Reads the log if its head is beyond the last slot that was read.
+    /// Reads the log if its last commit has events that did not come.
     async fn check_head(&mut self, out: &mut Vec<Arc<ViewerEvent>>) {
         self.head_check_at = Instant::now() + HEAD_CHECK_INTERVAL;
-        match self.bus.head(&self.key, Read::Any).await {
-            Ok(Some(head)) if head.meta.moved.is_some() => self.has_moved = true,
-            Ok(Some(head)) if head.slot > self.slot => self.read_log(out).await,
+        match self.bus.last_commit(&self.key).await {
+            Ok(Some((_, head))) if head.meta.moved.is_some() => self.has_moved = true,
+            Ok(Some((slot, head))) if slot > self.slot => {
+                if head.last_seq() < self.merger.next_seq() {
+                    self.slot = slot;
+                } else {
+                    self.read_log(out).await;
+                }
+            }
             Ok(Some(_) | None) => {}
             Err(error) => tracing::warn!(session = %self.key, %error, "the head of a watched session cannot be read"),
         }

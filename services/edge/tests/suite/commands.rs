@@ -1,7 +1,7 @@
 //! Commands and reads: both protocols give the same answers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bus::Read;
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::support::events::{ignored_result, session_started, user_message};
-use crate::support::{Fixture, config, key, read_code, wait_until};
+use crate::support::{CountedReads, Fixture, config, key, read_code, wait_until};
 
 fn start(session: &str) -> proto::StartRequest {
     proto::StartRequest {
@@ -304,25 +304,6 @@ async fn session_started_after_its_head_was_read_is_watched_live() {
     assert_eq!(ws.receive_notification().await["method"], "message.user_processed");
 }
 
-/// The reads of streams and of whole buckets.
-#[derive(Default)]
-struct CountedReads(Mutex<Vec<(Action, String)>>);
-
-impl CountedReads {
-    fn take(&self) -> Vec<(Action, String)> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
-}
-
-impl Faults for CountedReads {
-    fn decide(&self, op: Operation<'_>) -> Fault {
-        if matches!(op.action, Action::Last(_) | Action::LastMany | Action::KvList) {
-            self.0.lock().unwrap().push((op.action, op.subject.to_owned()));
-        }
-        Fault::None
-    }
-}
-
 #[tokio::test]
 async fn start_of_an_unknown_session_reads_nothing_and_its_watch_reads_the_head_once() {
     let reads = Arc::new(CountedReads::default());
@@ -336,13 +317,9 @@ async fn start_of_an_unknown_session_reads_nothing_and_its_watch_reads_the_head_
     let start = json!({"session_id": "s", "command_id": "c1", "prompt": "hello"});
     let started = ws.expect_ok("session.start", start.clone()).await;
     assert_eq!(started["done"], true);
-    let of_logs = || -> Vec<Action> {
-        let read = reads.take().into_iter().filter(|(_, subject)| subject.starts_with("ai_loop.log."));
-        read.map(|(action, _)| action).collect()
-    };
-    assert_eq!(of_logs(), []);
+    assert_eq!(reads.take_of_logs(), []);
     ws.expect_ok("session.watch", json!({"session_id": "s"})).await;
-    assert_eq!(of_logs(), [Action::Last(Read::Leader)]);
+    assert_eq!(reads.take_of_logs(), [Action::Last(Read::Leader)]);
     // Again under this id, by the replica that knows it now.
     let again = ws.expect_ok("session.start", start.clone()).await;
     assert_eq!((&again["done"], &again["seq"]), (&json!(true), &started["seq"]));

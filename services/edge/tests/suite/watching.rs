@@ -1,7 +1,10 @@
 //! Watching: order without gaps although messages are lost, late viewers, and slow viewers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bus::Read;
+use bus_memory::{Action, MemoryServer};
 use contract::event::{Envelope, Topic};
 use contract::model::ReplySnapshot;
 use contract::{ErrorCode, Json, Timestamp};
@@ -10,7 +13,7 @@ use serde_json::json;
 use tonic::Code;
 
 use crate::support::events::{session_ended, user_message};
-use crate::support::{Fixture, LiveDelivery, TEST_TIMEOUT, Ws, config, key, read_code, wait_until};
+use crate::support::{CountedReads, Fixture, LiveDelivery, TEST_TIMEOUT, Ws, config, key, read_code, wait_until};
 
 fn watch(session: &str, from_seq: u64) -> proto::WatchRequest {
     proto::WatchRequest { session_id: session.to_owned(), from_seq, no_chunks: false }
@@ -98,6 +101,28 @@ async fn lost_or_reordered_live_events_are_repaired_from_log() {
     fixture.fake_loop.commit(&key("s"), vec![user_message("g", "x")]).await;
     fixture.server.restart();
     assert_eq!(ws.receive_seqs(1).await, [9], "a reconnect is followed by a read");
+}
+
+#[tokio::test]
+async fn check_of_the_head_reads_one_commit_where_no_event_was_lost() {
+    let reads = Arc::new(CountedReads::default());
+    let fixture = Fixture::on(MemoryServer::with_faults(reads.clone()), config()).await;
+    fixture.fake_loop.fill_log(&key("s"), 1).await;
+    let mut ws = fixture.ws().await;
+    ws.expect_ok("session.watch", json!({"session_id": "s", "from_seq": 3})).await;
+    fixture.fake_loop.commit(&key("s"), vec![user_message("a", "x")]).await;
+    assert_eq!(ws.receive_seqs(1).await, [3]);
+    reads.take();
+    let mut read = Vec::new();
+    wait_until("the head is checked", async || {
+        read.extend(reads.take_of_logs());
+        !read.is_empty()
+    })
+    .await;
+    fixture.fake_loop.commit(&key("s"), vec![user_message("b", "x")]).await;
+    assert_eq!(ws.receive_seqs(1).await, [4]);
+    read.extend(reads.take_of_logs());
+    assert_eq!(read, [Action::Last(Read::Any)]);
 }
 
 #[tokio::test]

@@ -8,10 +8,11 @@ pub(crate) mod http;
 pub(crate) mod issuer;
 pub(crate) mod mcp;
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bus::Bus;
-use bus_memory::MemoryServer;
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::subject::SessionKey;
 use contract::{SessionId, TenantId};
 use edge::{Edge, EdgeConfig};
@@ -63,6 +64,31 @@ pub(crate) fn config() -> EdgeConfig {
 
 pub(crate) fn key(session: &str) -> SessionKey {
     SessionKey { tenant: TenantId::default(), session: SessionId::new(session).unwrap() }
+}
+
+/// The reads of streams and of whole buckets.
+#[derive(Default)]
+pub(crate) struct CountedReads(Mutex<Vec<(Action, String)>>);
+
+impl CountedReads {
+    pub(crate) fn take(&self) -> Vec<(Action, String)> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    /// The reads of logs among them.
+    pub(crate) fn take_of_logs(&self) -> Vec<Action> {
+        let read = self.take().into_iter().filter(|(_, subject)| subject.starts_with("ai_loop.log."));
+        read.map(|(action, _)| action).collect()
+    }
+}
+
+impl Faults for CountedReads {
+    fn decide(&self, op: Operation<'_>) -> Fault {
+        if matches!(op.action, Action::Last(_) | Action::LastMany | Action::KvList) {
+            self.0.lock().unwrap().push((op.action, op.subject.to_owned()));
+        }
+        Fault::None
+    }
 }
 
 /// Waits until a condition holds.
