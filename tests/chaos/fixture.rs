@@ -155,7 +155,12 @@ pub(crate) struct Fixture {
 impl Fixture {
     pub(crate) async fn start(nodes: usize, model: &ModelServer) -> anyhow::Result<Self> {
         let (servers, bus) = Servers::start(nodes).await?;
-        let launcher = Launcher::new(&[("test", &model.base_url())], &[("AILOOP__TELEMETRY__FILTER", FILTER)])?;
+        let settings = [
+            ("AILOOP__TELEMETRY__FILTER", FILTER),
+            // The sessions are short; as it is, their transcripts would have no parts.
+            ("AILOOP__ORCHESTRATOR__TRANSCRIPT_PART_BYTES", "64"),
+        ];
+        let launcher = Launcher::new(&[("test", &model.base_url())], &settings)?;
         let (edges, traffic) = (EdgeUrls::default(), Arc::default());
         let mut fixture =
             Self { servers, bus, edges, starts: StartedSessions::default(), traffic, launcher, members: Vec::new() };
