@@ -18,8 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::params::ListCursor;
 
-/// Pause between reads of the whole index: the watch does not report expired entries, and it may lose a change.
+/// Shortest and longest pause between reads of the whole index: the watch does not report expired entries, and it may
+/// lose a change.
 const READ_INTERVAL: Duration = Duration::from_mins(1);
+const READ_INTERVAL_MAX: Duration = Duration::from_mins(15);
+/// The pause as a multiple of the time of a read: an index of many sessions must not be read all the time.
+const READ_INTERVAL_FACTOR: u32 = 200;
 /// Pause before a failed read or watch is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Bytes of an entry in memory, as a multiple of its JSON.
@@ -199,10 +203,11 @@ impl SessionIndex {
             Err(error) => return FollowEnd::Failed(error),
         };
         loop {
+            let began = Instant::now();
             if let Err(ended) = self.read_all(bus, tenant, &mut changes).await {
                 return ended;
             }
-            let read_at = Instant::now() + READ_INTERVAL;
+            let read_at = Instant::now() + read_interval(began.elapsed());
             while let Ok(change) = tokio::time::timeout_at(read_at, changes.next()).await {
                 let fits = match change {
                     None | Some(SummaryChange::Gap) => return FollowEnd::Gap,
@@ -253,6 +258,11 @@ impl SessionIndex {
     }
 }
 
+/// Pause until the next read of the whole index, by the time that this one took.
+fn read_interval(took: Duration) -> Duration {
+    took.saturating_mul(READ_INTERVAL_FACTOR).clamp(READ_INTERVAL, READ_INTERVAL_MAX)
+}
+
 impl IndexEntries {
     /// Applies a change; `false` if the index has become too large. An older entry never replaces a newer one, since
     /// the watch and the read of the bucket may come in either order.
@@ -291,5 +301,19 @@ impl IndexEntries {
         self.newest.remove(&summary.place());
         self.with_gates.remove(session);
         self.with_client_calls.remove(session);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn index_that_takes_long_to_read_is_read_less_often() {
+        for (took_ms, pause) in
+            [(20, Duration::from_mins(1)), (1_500, Duration::from_mins(5)), (60_000, READ_INTERVAL_MAX)]
+        {
+            assert_eq!(read_interval(Duration::from_millis(took_ms)), pause);
+        }
     }
 }
