@@ -6,8 +6,11 @@ use std::time::{Duration, SystemTime};
 use ailoop_tests::client::{Control, TestClient};
 use ailoop_tests::fleet::key;
 use anyhow::{bail, ensure};
-use bus::{Bus, Read};
+use bus::{Bus, Head, Read};
+use contract::CallId;
 use contract::commit::Phase;
+use contract::streams::Queue;
+use contract::subject::SessionKey;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -78,9 +81,27 @@ impl User {
             {
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "{session} is not {wanted:?} within {PATIENCE:?}: {head:?}");
+            if Instant::now() >= deadline {
+                let waits = self.describe_waits(&key, head.ok().and_then(Result::ok).flatten().as_ref()).await;
+                bail!("{session} is not {wanted:?} within {PATIENCE:?}: {waits}");
+            }
             sleep(POLL_EVERY).await;
         }
+    }
+
+    /// Describes what a session waits for: its last commit, the holders of its open calls, and the queues.
+    async fn describe_waits(&self, key: &SessionKey, head: Option<&Head>) -> String {
+        let mut waits = vec![format!("{head:?}")];
+        for open in head.iter().flat_map(|head| &head.meta.open) {
+            let call = open.rsplit_once('.').and_then(|(call, _)| CallId::new(call).ok());
+            if let Some(call) = call {
+                waits.push(format!("{open} is held by {:?}", self.bus.call_holder(key, &call).await));
+            }
+        }
+        for queue in [Queue::Model, Queue::Tool, Queue::Inputs] {
+            waits.push(format!("{queue:?} {:?}", self.bus.transport().queue_state(queue).await));
+        }
+        waits.join("; ")
     }
 
     async fn start(&self, session: &str, interactive: bool) -> anyhow::Result<()> {
