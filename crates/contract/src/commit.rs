@@ -191,7 +191,7 @@ impl EventTexts {
 pub struct EventList<'a> {
     /// In the order in which they happened.
     pub events: &'a [Event],
-    /// Of these events.
+    /// What was serialised of these events already.
     pub texts: &'a EventTexts,
 }
 
