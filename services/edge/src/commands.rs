@@ -202,11 +202,18 @@ impl SessionApi {
     ) -> Result<PendingCommand, ApiError> {
         let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
+        let examining = async {
+            // If the session exists all the same, the loop answers as it does to a repeated start.
+            if verb == Verb::Start && cell.tenant(&key.tenant).seems_unused(&key.session) {
+                return Ok((SessionState::NotStarted, InboxLoad::default()));
+            }
+            let checking_state = check_session_state(cell, &key, verb, &request.id);
+            let (state, inbox) = tokio::join!(checking_state, load_inbox(&cell.bus, &key));
+            Ok::<_, ApiError>((state?, inbox?))
+        };
         // Nothing of this waits for the other; the agent is checked in vain only where a start is repeated.
-        let checking_state = check_session_state(cell, &key, verb, &request.id);
-        let (state, inbox, agent) =
-            tokio::join!(checking_state, load_inbox(&cell.bus, &key), check_names(cell, check.as_ref()));
-        let (state, inbox) = (state?, inbox?);
+        let (examined, agent) = tokio::join!(examining, check_names(cell, check.as_ref()));
+        let (state, inbox) = examined?;
         if let SessionState::EndedHandled(outcome) = state {
             let state = PendingState::Handled(outcome);
             return Ok(PendingCommand { bus: cell.bus.clone(), key, verb, id: request.id, state });

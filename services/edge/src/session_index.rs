@@ -153,7 +153,7 @@ impl SessionIndex {
 
     /// Whether the index has a session; `false` while it is not in memory.
     pub(crate) fn contains(&self, session: &SessionId) -> bool {
-        self.read(|entries| entries.by_id.contains_key(session)).unwrap_or(false)
+        self.phase(session).is_some()
     }
 
     /// Whether the index is in memory and does not have a session.

@@ -41,15 +41,7 @@ impl SessionApi {
         let check = name_check(caller, &request.body);
         let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
         let cell = self.cells().of_start(&key, source_of(&request.body)).await?;
-        if !cell.tenant(&key.tenant).seems_unused(&key.session) {
-            return self.submit_to(&cell, caller, Verb::Start, request, check).await;
-        }
-        // Log and inbox need no look: if the session exists all the same, the loop answers as it does to a repeated start.
-        let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
-        if let Some(agent) = check_names(&cell, check.as_ref()).await? {
-            check_agent(caller, &agent)?;
-        }
-        self.store_command(&cell, caller, Verb::Start, request, Examined::UNUSED).await
+        self.submit_to(&cell, caller, Verb::Start, request, check).await
     }
 
     /// Starts a session under the id that `choose` returns. While it looks for one, the composer checks agent and model.

@@ -334,14 +334,10 @@ impl Feed {
         self.head_check_at = Instant::now() + HEAD_CHECK_INTERVAL;
         match self.bus.last_commit(&self.key).await {
             Ok(Some((_, head))) if head.meta.moved.is_some() => self.has_moved = true,
-            Ok(Some((slot, head))) if slot > self.slot => {
-                if head.last_seq() < self.merger.next_seq() {
-                    self.slot = slot;
-                } else {
-                    self.read_log(out).await;
-                }
-            }
-            Ok(Some(_) | None) => {}
+            Ok(Some((slot, _))) if slot <= self.slot => {}
+            Ok(Some((slot, head))) if head.last_seq() < self.merger.next_seq() => self.slot = slot,
+            Ok(Some(_)) => self.read_log(out).await,
+            Ok(None) => {}
             Err(error) => tracing::warn!(session = %self.key, %error, "the head of a watched session cannot be read"),
         }
     }
