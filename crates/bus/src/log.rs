@@ -60,9 +60,7 @@ pub enum Committed {
 impl Bus {
     /// The session's last commit; `None` when the read shows none, which only [`Read::Leader`] proves.
     pub async fn head(&self, key: &SessionKey, read: Read) -> Result<Option<Head>, BusError> {
-        let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), read).await? else {
-            return Ok(None);
-        };
+        let Some(stored) = self.last_message(key, read).await? else { return Ok(None) };
         let head = read_head(&stored)?;
         Ok(Some(Head { slot: head.last_slot(), ..head }))
     }
@@ -90,8 +88,7 @@ impl Bus {
     async fn load_of(&self, key: &SessionKey, read: HeadRead) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let HeadRead { head, message } = read;
         let commits = if head.first_slot() == head.slot {
-            let commit: Commit = parse(&self.open_commit(message).await?)?;
-            Some(vec![(head.slot, commit)])
+            Some(vec![(head.slot, self.read_commit(message).await?)])
         } else {
             self.load_range(key, head.first_slot(), head.slot).await?
         };
@@ -126,7 +123,7 @@ impl Bus {
                 None => self.transport().last(Stream::Log, &subject, Read::Leader).await?,
             };
             let Some(stored) = found else { return Ok(None) };
-            let commit: Commit = parse(&self.open_commit(stored.payload).await?)?;
+            let commit = self.read_commit(stored.payload).await?;
             self.note(key, slot, stored.seq, &commit.meta.commit, generation, Source::Replica);
             Ok(Some((slot, commit)))
         };
@@ -136,23 +133,18 @@ impl Bus {
 
     /// The session's last commit and its slot, from any replica; `None` when the read shows none, which proves nothing.
     pub async fn last_commit(&self, key: &SessionKey) -> Result<Option<(u64, Commit)>, BusError> {
-        let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), Read::Any).await? else {
-            return Ok(None);
-        };
-        let slot = slot_of(&stored)?;
-        Ok(Some((slot, parse(&self.open_commit(stored.payload).await?)?)))
+        let Some(stored) = self.last_message(key, Read::Any).await? else { return Ok(None) };
+        Ok(Some((slot_of(&stored)?, self.read_commit(stored.payload).await?)))
     }
 
     /// The whole page of the head that the leader has now, wherever it lies; empty when there is no such session.
     pub async fn head_page(&self, key: &SessionKey) -> Result<Vec<(u64, Commit)>, BusError> {
-        let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), Read::Leader).await? else {
-            return Ok(Vec::new());
-        };
+        let Some(stored) = self.last_message(key, Read::Leader).await? else { return Ok(Vec::new()) };
         let head = read_head(&stored)?;
         let last = head.last_slot();
         if head.slot == last && page_start(last) == last {
             // It is all of its page.
-            return Ok(vec![(last, parse(&self.open_commit(stored.payload).await?)?)]);
+            return Ok(vec![(last, self.read_commit(stored.payload).await?)]);
         }
         Ok(self.load_range(key, page_start(last), last).await?.unwrap_or_default())
     }
@@ -221,7 +213,7 @@ impl Bus {
             page.and_then(|mut messages| messages.remove(&slot))
         };
         match message {
-            Some(message) => Ok(Some(parse(&self.open_commit(message).await?)?)),
+            Some(message) => self.read_commit(message).await.map(Some),
             None => Ok(None),
         }
     }
@@ -426,12 +418,15 @@ impl Bus {
         }
     }
 
+    /// The message of the session's last commit.
+    async fn last_message(&self, key: &SessionKey, read: Read) -> Result<Option<Stored>, BusError> {
+        self.transport().last(Stream::Log, &subject::log_session(key), read).await
+    }
+
     /// As [`Bus::head`], and caches its sequence for the next commit: workers and viewers only read, and need no cache.
     async fn tail(&self, key: &SessionKey, read: Read) -> Result<Option<HeadRead>, BusError> {
         let generation = self.transport().generation();
-        let Some(stored) = self.transport().last(Stream::Log, &subject::log_session(key), read).await? else {
-            return Ok(None);
-        };
+        let Some(stored) = self.last_message(key, read).await? else { return Ok(None) };
         let head = read_head(&stored)?;
         let source = match read {
             Read::Any => Source::Replica,
@@ -571,6 +566,11 @@ impl Bus {
     /// The commit itself, also where it is elsewhere: it moves when its page does.
     pub(crate) async fn open_commit(&self, message: Bytes) -> Result<Bytes, BusError> {
         self.open_in(&[Objects::Blobs, Objects::Archive], message).await
+    }
+
+    /// As [`Bus::open_commit`], parsed.
+    async fn read_commit(&self, message: Bytes) -> Result<Commit, BusError> {
+        parse(&self.open_commit(message).await?)
     }
 }
 
