@@ -10,38 +10,33 @@ use contract::limits::LAST_WORD_RESERVE_PERCENT;
 use contract::settings::{ContinuationSettings, Limits};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// Bytes of a hash that tell one text from another within a turn.
-const DIGEST_BYTES: usize = 10;
+/// Hexadecimal digits of a hash that tell one text from another within a turn.
+const DIGITS: usize = 20;
 
 /// What stands for a text, written as hexadecimal digits. Each decision copies those of the turn, so it is no `String`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Digest([u8; DIGEST_BYTES]);
+struct Digest(u128);
 
 impl Digest {
     fn of(text: &str) -> Self {
-        let mut bytes = [0; DIGEST_BYTES];
-        bytes.copy_from_slice(&sha256(text.as_bytes())[..DIGEST_BYTES]);
-        Self(bytes)
+        let mut first = [0; 16];
+        first.copy_from_slice(&sha256(text.as_bytes())[..16]);
+        Self(u128::from_be_bytes(first) >> (128 - 4 * DIGITS))
     }
 }
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut number = [0; 16];
-        number[16 - DIGEST_BYTES..].copy_from_slice(&self.0);
-        serializer.collect_str(&format_args!("{:020x}", u128::from_be_bytes(number)))
+        serializer.collect_str(&format_args!("{:0DIGITS$x}", self.0))
     }
 }
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let digits = Cow::<'de, str>::deserialize(deserializer)?;
-        let is_whole = digits.len() == 2 * DIGEST_BYTES && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let is_whole = digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let number = is_whole.then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
-        let number = number.ok_or_else(|| de::Error::custom("no digest of 20 hexadecimal digits"))?;
-        let mut bytes = [0; DIGEST_BYTES];
-        bytes.copy_from_slice(&number.to_be_bytes()[16 - DIGEST_BYTES..]);
-        Ok(Self(bytes))
+        number.map(Self).ok_or_else(|| de::Error::custom("no digest of 20 hexadecimal digits"))
     }
 }
 
