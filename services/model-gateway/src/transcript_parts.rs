@@ -63,9 +63,14 @@ impl StoredPart {
     }
 }
 
-/// The messages of a call: those of the parts stand behind the first message of its item.
+/// The messages of an item before and behind those of the parts, which stand behind the first message.
+pub(crate) fn around_parts(item: &ModelItem) -> (&[Json], &[Json]) {
+    item.messages.split_at(item.messages.len().min(1))
+}
+
+/// The messages of a call.
 pub(crate) fn all_messages<'a>(item: &'a ModelItem, parts: &'a [Arc<StoredPart>]) -> impl Iterator<Item = &'a Json> {
-    let (first, rest) = item.messages.split_at(item.messages.len().min(1));
+    let (first, rest) = around_parts(item);
     first.iter().chain(parts.iter().flat_map(|part| part.messages())).chain(rest)
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::adapter::transcript::{is_valid_name, parse_tool, to_valid_name, unreadable_failure};
 use crate::adapter::{ProtocolRequest, RequestTarget, wire};
 use crate::failure::CallFailure;
-use crate::transcript_parts::StoredPart;
+use crate::transcript_parts::{StoredPart, around_parts};
 
 /// A request without its messages.
 #[derive(Serialize)]
@@ -37,7 +37,7 @@ pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Res
         tools: item.tools.iter().map(build_tool).collect::<Result<_, _>>()?,
         options: collect_options(item, stream, quirks, parameters),
     };
-    let messages = message_texts(&item.messages, parts, quirks)?;
+    let messages = message_texts(item, parts, quirks)?;
     Ok(ProtocolRequest {
         path: "/chat/completions".to_owned(),
         headers: Vec::new(),
@@ -64,12 +64,12 @@ fn add_messages(mut body: Vec<u8>, texts: &[Cow<'_, str>]) -> Vec<u8> {
 /// The texts of the messages. Those of a part, behind the first message, are one text, which was mostly written for an
 /// earlier call: a long transcript is copied in large pieces.
 fn message_texts<'a>(
-    messages: &'a [Json],
+    item: &'a ModelItem,
     parts: &'a [Arc<StoredPart>],
     quirks: &Quirks,
 ) -> Result<Vec<Cow<'a, str>>, CallFailure> {
-    let (first, rest) = messages.split_at(messages.len().min(1));
-    let mut texts = Vec::with_capacity(messages.len() + parts.len());
+    let (first, rest) = around_parts(item);
+    let mut texts = Vec::with_capacity(item.messages.len() + parts.len());
     for raw in first {
         texts.push(convert_message(raw, quirks)?);
     }
