@@ -568,7 +568,7 @@ impl Bus {
         self.open_in(&[Objects::Blobs, Objects::Archive], message).await
     }
 
-    /// As [`Bus::open_commit`], parsed.
+    /// As [`Bus::open_commit`], and parses the commit.
     async fn read_commit(&self, message: Bytes) -> Result<Commit, BusError> {
         parse(&self.open_commit(message).await?)
     }
