@@ -20,6 +20,9 @@ use crate::chaos::fixture::{EdgeUrls, StartedSessions};
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Deadline of each wait, despite faults.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// Last commits of a session that does not end, and bytes of their events, in its report.
+const COMMITS_SHOWN: usize = 4;
+const EVENTS_SHOWN: usize = 600;
 /// Pause between two attempts.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
@@ -97,6 +100,15 @@ impl User {
             if let Some(call) = call {
                 waits.push(format!("{open} is held by {:?}", self.bus.call_holder(key, &call).await));
             }
+        }
+        let commits = self.bus.history(key, 0).await.unwrap_or_default();
+        for (slot, commit) in commits.iter().rev().take(COMMITS_SHOWN).rev() {
+            let events = format!("{:?}", commit.events);
+            waits.push(format!(
+                "slot {slot} at {}: {}",
+                commit.meta.time,
+                &events[..events.floor_char_boundary(EVENTS_SHOWN)]
+            ));
         }
         for queue in [Queue::Model, Queue::Tool, Queue::Inputs] {
             waits.push(format!("{queue:?} {:?}", self.bus.transport().queue_state(queue).await));

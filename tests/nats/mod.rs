@@ -45,6 +45,7 @@ on_one_node! {
     queue::item_failing_for_good_is_a_dead_letter,
     queue::slow_tenant_does_not_delay_another_on_a_real_server,
     queue::item_stored_anew_is_delivered_as_new,
+    queue::held_item_comes_again_after_another_was_cancelled,
     queue::queue_in_use_keeps_its_file,
     calls::server_dies_right_after_the_dispatch_the_session_waits_less_than_ten_seconds,
     timer::timers_fire_move_and_are_cancelled,
@@ -74,6 +75,7 @@ async fn scenarios_on_three_nodes_pass() -> anyhow::Result<()> {
     queue::inbox_is_in_stream_order(world).await?;
     queue::draining_worker_returns_its_items(world).await?;
     queue::item_failing_for_good_is_a_dead_letter(world).await?;
+    queue::held_item_comes_again_after_another_was_cancelled(world).await?;
     timer::timers_fire_move_and_are_cancelled(world).await?;
     keys::claim_by_many_owners_has_one_winner(world).await?;
     mail::mail_is_stored_once_and_closed_once(world).await?;

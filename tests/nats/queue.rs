@@ -321,6 +321,26 @@ pub(crate) async fn item_stored_anew_is_delivered_as_new(world: &mut World) -> a
     Ok(())
 }
 
+pub(crate) async fn held_item_comes_again_after_another_was_cancelled(world: &mut World) -> anyhow::Result<()> {
+    let bus = &world.bus;
+    publish_calls(bus, "cancels", 4).await?;
+    let held = pull(bus, Queue::Tool, 4, SOON).await?;
+    let [lost, cancelled, done, handed_back] = &held[..] else { anyhow::bail!("{} of 4 items", held.len()) };
+    let item = subject::parse_item(&cancelled.subject).context("an item")?;
+    bus.purge_item(&item.key, item.tool.as_ref(), &item.call).await?;
+    bus.transport().ack(done, Ack::Done).await?;
+    bus.transport().ack(handed_back, Ack::Retry(SOON)).await?;
+    let mut again = Vec::new();
+    for _ in 0..2 {
+        again.push(pull_one(bus, Queue::Tool, ACK_WAIT * 3).await?);
+    }
+    again.sort_by_key(|delivery| delivery.seq);
+    let (mut expected, again) = ([lost.seq, handed_back.seq], again.iter().map(|delivery| delivery.seq));
+    expected.sort_unstable();
+    ensure!(again.eq(expected), "the worker that holds an item may be gone");
+    Ok(())
+}
+
 /// Counts items, which are done at once.
 #[derive(Default)]
 struct Counter(AtomicUsize);

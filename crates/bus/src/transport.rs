@@ -300,7 +300,8 @@ pub trait Transport: Send + Sync + 'static {
     /// The last message of every subject that matches one of the filters, in stream order, from any replica.
     async fn last_many(&self, stream: Stream, filters: &[Subject]) -> Result<ReadMany, BusError>;
 
-    /// Removes every message whose subject matches; returns how many.
+    /// Removes every message whose subject matches; returns how many. Not for items of a queue: nats-server 2.15 may
+    /// then forget other items that are held.
     async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError>;
 
     /// Removes one message by its sequence; one that is not there any more is fine.

@@ -80,8 +80,8 @@ fn orchestrator() -> Role {
         .publish(objects_put(Objects::Archive))
         .publish([delete(Stream::Log)])
         // Enqueue calls and timers, and cancel calls.
-        .publish([text(&every::model_item()), read_leader(Stream::Model), purge(Stream::Model)])
-        .publish([text(&every::tool_item()), read_leader(Stream::Tool), purge(Stream::Tool)])
+        .publish([text(&every::model_item()), read_leader(Stream::Model), delete(Stream::Model)])
+        .publish([text(&every::tool_item()), read_leader(Stream::Tool), delete(Stream::Tool)])
         .publish([text(&every::timer_set()), read_leader(Stream::Timer), purge(Stream::Timer)])
         .publish([text(&subject::cancel_all())])
         // Commands between sessions and their children.

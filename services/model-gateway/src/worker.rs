@@ -88,8 +88,10 @@ fn encode_result(call: &CallAttempt, result: &ModelResult, beside: Option<Comman
 impl ModelCallHandler {
     /// Runs a call that may start. There is exactly one result, even if the adapter panics.
     async fn run_call(&self, job: &ModelJob) -> Result<ModelResult, BusError> {
-        let refused =
-            |kind, message: &str| ModelResult::fail_before_request(job.result_meta(), CallFailure::new(kind, message));
+        let refused = |kind: FailureKind, message: &str| {
+            tracing::warn!(session = %job.key, call = %job.call, code = %kind.code(), message, "model call refused");
+            ModelResult::fail_before_request(job.result_meta(), CallFailure::new(kind, message))
+        };
         if job.meta().deadline <= self.clock.now() {
             return Ok(refused(FailureKind::TimedOut, "the call's deadline passed before a gateway was free"));
         }

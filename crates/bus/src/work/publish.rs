@@ -10,7 +10,7 @@ use contract::tool::{ToolItem, header};
 use crate::control::SendOutcome;
 use crate::headers::{marked_again, trace_headers};
 use crate::json::encode;
-use crate::{Bus, BusError, Headers};
+use crate::{Bus, BusError, Headers, Read};
 
 /// Whether an item may have been published and handled before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,8 @@ impl Bus {
         body: Bytes,
     ) -> Result<(), BusError> {
         let replace = async || {
-            self.transport().purge(stream, subject).await?;
+            tracing::debug!(%subject, "replacing an item that waits");
+            self.remove_item(stream, subject).await?;
             self.send_once(stream, subject, marked_again(headers.clone()), body.clone()).await.map(drop)
         };
         match publication {
@@ -97,7 +98,16 @@ impl Bus {
             Some(tool) => (Stream::Tool, subject::tool_item(key, tool, call)),
             None => (Stream::Model, subject::model_item(key, call)),
         };
-        self.transport().purge(stream, &subject).await.map(drop)
+        self.remove_item(stream, &subject).await
+    }
+
+    /// Removes an item by its sequence. After a purge of one held item, nats-server 2.15 may forget other held items of
+    /// the consumer: the next ack moves its ack floor over them, and they are never delivered again.
+    async fn remove_item(&self, stream: Stream, subject: &Subject) -> Result<(), BusError> {
+        match self.transport().last(stream, subject, Read::Leader).await? {
+            Some(item) => self.transport().delete(stream, item.seq).await,
+            None => Ok(()),
+        }
     }
 }
 

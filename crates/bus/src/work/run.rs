@@ -152,6 +152,7 @@ impl Intake {
     async fn take_in(&mut self, delivery: Delivery) {
         count(self.queue, &delivery);
         if !self.held.take(&delivery) {
+            tracing::debug!(subject = delivery.subject, delivered = delivery.delivered, "is held here already");
             return;
         }
         let share = Share::of(self.queue, &delivery);
