@@ -82,6 +82,8 @@ fn orchestrator() -> Role {
         // Enqueue calls and timers, and cancel calls.
         .publish([text(&every::model_item()), read_leader(Stream::Model), delete(Stream::Model)])
         .publish([text(&every::tool_item()), read_leader(Stream::Tool), delete(Stream::Tool)])
+        // Orchestrators before ADR 69 purge a cancelled call, and run beside this version during an update.
+        .publish([purge(Stream::Model), purge(Stream::Tool)])
         .publish([text(&every::timer_set()), read_leader(Stream::Timer), purge(Stream::Timer)])
         .publish([text(&subject::cancel_all())])
         // Commands between sessions and their children.
