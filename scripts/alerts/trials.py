@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import shutil
 import socket
 import time
 
@@ -183,6 +184,23 @@ def nats_frozen(world):
         yield
     finally:
         world.fleet.thaw_nats()
+
+
+@trial("AiloopCellUnreachable")
+def cell_away(world):
+    here = {"name": "here", "nats": {"url": world.fleet.environment["AILOOP__NATS__URL"]}}
+    # Nothing listens on the discard port.
+    away = {"name": "away", "nats": {"url": "nats://127.0.0.1:9"}}
+    configuration = world.fleet.directory / "config-with-cells"
+    shutil.copytree(world.fleet.environment["AILOOP_CONFIG"], configuration)
+    # JSON is YAML.
+    (configuration / "ailoop.yaml").write_text(json.dumps({"edge": {"cells": [here, away]}}))
+    world.fleet.restart("edge-2", AILOOP_CONFIG=str(configuration))
+    try:
+        yield
+    finally:
+        world.fleet.restart("edge-2")
+        shutil.rmtree(configuration)
 
 
 @trial("AiloopConfigBroken")

@@ -133,6 +133,7 @@ impl CellLink {
                     // A cell that refuses this edge may have other settings tomorrow; the others go on meanwhile.
                     tracing::warn!(cell = %self.name, %error, "the cell cannot be used yet; it is tried again");
                     self.set_failure(Some(error.to_string()));
+                    self.note_ping(false);
                 }
             }
             first.send_replace(FirstTry::Failed);
