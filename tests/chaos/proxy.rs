@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use contract::subject;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -46,7 +47,8 @@ pub(crate) struct FaultReached {
 #[derive(Default)]
 pub(crate) struct ObservedTraffic {
     armed: Mutex<Option<ArmedFault>>,
-    stored: Mutex<BTreeMap<String, SystemTime>>,
+    /// When the server acknowledged an input as stored, by session and subject.
+    stored: Mutex<BTreeMap<String, BTreeMap<String, SystemTime>>>,
     /// When gateways checked whether a reply is stored, by its subject.
     checks: Mutex<BTreeMap<String, Vec<SystemTime>>>,
 }
@@ -98,9 +100,8 @@ impl ObservedTraffic {
 
     /// Subjects of inputs that the server acknowledged as stored, with the time.
     pub(crate) fn stored(&self, session: &str) -> Vec<(String, SystemTime)> {
-        let within = format!(".default.{session}.");
         let stored = lock(&self.stored);
-        stored.iter().filter(|(subject, _)| subject.contains(&within)).map(|(s, at)| (s.clone(), *at)).collect()
+        stored.get(session).into_iter().flatten().map(|(subject, at)| (subject.clone(), *at)).collect()
     }
 
     /// When gateways checked whether the reply of this subject is stored.
@@ -221,8 +222,13 @@ impl Shared {
             }
             Direction::In => {
                 if let Some(sent) = held.sent.remove(&frame.subject) {
-                    if frame.holds("\"seq\"") && !frame.holds("\"error\"") {
-                        lock(&self.traffic.stored).entry(sent).or_insert_with(SystemTime::now);
+                    if frame.holds("\"seq\"")
+                        && !frame.holds("\"error\"")
+                        && let Some(key) = subject::parse_control_key(&sent)
+                    {
+                        let mut stored = lock(&self.traffic.stored);
+                        let of_session = stored.entry(key.session.to_string()).or_default();
+                        of_session.entry(sent).or_insert_with(SystemTime::now);
                     }
                 } else if let Some(reply) = &frame.reply
                     && reply.starts_with("$JS.ACK.")
