@@ -171,7 +171,7 @@ async fn perform(
         SessionEffect::Cancel { call, tool } => {
             let queue = if tool.is_some() { Queue::Tool } else { Queue::Model };
             tracing::debug!(session = %key, call = %call, queue = queue.durable(), "cancelling");
-            bus.purge_item(key, tool.as_ref(), call).await?;
+            bus.remove_item(key, tool.as_ref(), call).await?;
             bus.publish_cancel(key, call).await
         }
         SessionEffect::StartChild(call) => {

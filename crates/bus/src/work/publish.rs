@@ -72,7 +72,7 @@ impl Bus {
     ) -> Result<(), BusError> {
         let replace = async || {
             tracing::debug!(%subject, "replacing an item that waits");
-            self.remove_item(stream, subject).await?;
+            self.remove_at(stream, subject).await?;
             self.send_once(stream, subject, marked_again(headers.clone()), body.clone()).await.map(drop)
         };
         match publication {
@@ -88,7 +88,7 @@ impl Bus {
     }
 
     /// Removes a call that is no longer wanted; `tool` is none for a model call. One that is held is removed too.
-    pub async fn purge_item(
+    pub async fn remove_item(
         &self,
         key: &SessionKey,
         tool: Option<&ToolName>,
@@ -98,12 +98,12 @@ impl Bus {
             Some(tool) => (Stream::Tool, subject::tool_item(key, tool, call)),
             None => (Stream::Model, subject::model_item(key, call)),
         };
-        self.remove_item(stream, &subject).await
+        self.remove_at(stream, &subject).await
     }
 
     /// Removes an item by its sequence. After a purge of one held item, nats-server 2.15 may forget other held items of
     /// the consumer: the next ack moves its ack floor over them, and they are never delivered again.
-    async fn remove_item(&self, stream: Stream, subject: &Subject) -> Result<(), BusError> {
+    async fn remove_at(&self, stream: Stream, subject: &Subject) -> Result<(), BusError> {
         match self.transport().last(stream, subject, Read::Leader).await? {
             Some(item) => self.transport().delete(stream, item.seq).await,
             None => Ok(()),
