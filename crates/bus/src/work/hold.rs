@@ -19,6 +19,16 @@ impl ItemId {
     pub(super) fn of(delivery: &Delivery) -> Self {
         Self { seq: delivery.seq, stored_at: delivery.stored_at }
     }
+
+    #[cfg(test)]
+    pub(super) fn at(seq: u64) -> Self {
+        Self { seq, stored_at: Timestamp::default() }
+    }
+
+    #[cfg(test)]
+    pub(super) fn seq(self) -> u64 {
+        self.seq
+    }
 }
 
 /// The items that a worker holds, with the time since when.

@@ -159,8 +159,8 @@ impl Intake {
         // No waiting item may have this place: it would have it already.
         if self.places.admits(&share) {
             self.start(delivery, share);
-        } else if let Err(share) = self.waiting.push(ItemId::of(&delivery), share) {
-            self.postpone(ItemId::of(&delivery), &share).await;
+        } else if let Some((id, share)) = self.waiting.push(ItemId::of(&delivery), share) {
+            self.postpone(id, &share).await;
         }
     }
 

@@ -15,7 +15,7 @@ const WAITING_MAX: usize = 64;
 /// A worker with fewer places shares nothing out: it takes what it has a place for, in the order of the stream.
 const PLACES_MIN: usize = 5;
 
-/// Items in the order in which they came.
+/// Items in the order in which they came here.
 #[derive(Debug)]
 pub(super) struct WaitQueue {
     items: VecDeque<(ItemId, Share, Instant)>,
@@ -34,20 +34,32 @@ impl WaitQueue {
         self.max.saturating_sub(self.items.len())
     }
 
-    /// Lets an item wait. The share comes back where it has enough that waits: the rest of the room is for others.
-    pub(super) fn push(&mut self, id: ItemId, share: Share) -> Result<(), Share> {
-        let same = self.items.iter().filter(|(_, other, _)| *other == share).count();
+    /// Lets an item wait. Returns the one that has no room: where enough of its share waits, that is the newest of the
+    /// share. Otherwise one that was handed back would lose its turn to newer ones again and again, with longer pauses.
+    pub(super) fn push(&mut self, id: ItemId, share: Share) -> Option<(ItemId, Share)> {
+        let of_share = self.items.iter().enumerate().filter(|(_, (_, other, _))| *other == share);
+        let (mut same, mut newest) = (0, None);
+        for (at, (other, _, _)) in of_share {
+            same += 1;
+            newest = newest.max(Some((*other, at)));
+        }
+        let mut refused = None;
         if self.room() == 0 || same >= self.max.div_ceil(4) {
-            return Err(share);
+            match newest {
+                Some((other, at)) if other > id => {
+                    refused = self.items.remove(at).map(|(id, share, _)| (id, share));
+                }
+                Some(_) | None => return Some((id, share)),
+            }
         }
         self.items.push_back((id, share, Instant::now() + WAIT_MAX));
-        Ok(())
+        refused
     }
 
     /// Takes out the item that may have a place and whose tenant, then share, holds the fewest; the oldest of those.
     pub(super) fn next(&mut self, places: &Places) -> Option<(ItemId, Share)> {
         let may = self.items.iter().enumerate().filter(|(_, (_, share, _))| places.admits(share));
-        let (at, _) = may.min_by_key(|(_, (_, share, _))| places.held(share))?;
+        let (at, _) = may.min_by_key(|(_, (id, share, _))| (places.held(share), *id))?;
         self.items.remove(at).map(|(id, share, _)| (id, share))
     }
 
@@ -62,8 +74,47 @@ impl WaitQueue {
         self.ends_at().is_some_and(|ends| ends <= now).then(|| self.pop()).flatten()
     }
 
-    /// Takes out the oldest.
+    /// Takes out the one that came first.
     pub(super) fn pop(&mut self) -> Option<(ItemId, Share)> {
         self.items.pop_front().map(|(id, share, _)| (id, share))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use contract::streams::Queue;
+
+    use super::*;
+
+    fn share(resource: &str) -> Share {
+        Share { tenant: "a".to_owned(), resource: resource.to_owned() }
+    }
+
+    fn seqs(waiting: &mut WaitQueue, places: &Places) -> Vec<u64> {
+        std::iter::from_fn(|| waiting.next(places)).map(|(id, _)| id.seq()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn older_item_takes_the_room_and_the_turn_of_a_newer_one_of_its_share() {
+        let places = Places::new(Queue::Model, 64);
+        let mut waiting = WaitQueue::new(64);
+        for seq in 101..=116 {
+            assert_eq!(waiting.push(ItemId::at(seq), share("x")), None);
+        }
+        assert_eq!(waiting.push(ItemId::at(117), share("x")), Some((ItemId::at(117), share("x"))));
+        assert_eq!(waiting.push(ItemId::at(7), share("x")), Some((ItemId::at(116), share("x"))));
+        assert_eq!(waiting.push(ItemId::at(200), share("y")), None, "another share has its own room");
+        assert_eq!(seqs(&mut waiting, &places)[..3], [7, 101, 102]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_queue_is_no_reason_to_refuse_an_older_item_for_a_newer_of_another_share() {
+        let mut waiting = WaitQueue::new(8);
+        for (seq, resource) in [(1, "w"), (2, "w"), (3, "x"), (4, "x"), (5, "y"), (6, "y"), (7, "z"), (9, "z")] {
+            assert_eq!(waiting.push(ItemId::at(seq), share(resource)), None);
+        }
+        assert_eq!(waiting.push(ItemId::at(8), share("v")), Some((ItemId::at(8), share("v"))));
+        assert_eq!(waiting.push(ItemId::at(8), share("z")), Some((ItemId::at(9), share("z"))));
+        assert_eq!(waiting.room(), 0);
     }
 }
