@@ -212,8 +212,9 @@ impl Intake {
 
     /// Acknowledges the item that was settled last.
     async fn send_last_ack(&self) {
-        let Some(delivery) = self.last_ack.take(self.bus.transport().generation()) else { return };
-        if let Err(error) = send_ack(&self.bus, &delivery, Ack::Done).await {
+        let generation = self.bus.transport().generation();
+        let Some(delivery) = self.last_ack.take(generation) else { return };
+        if let Err(error) = send_ack(&self.bus, &delivery, Ack::Done, generation).await {
             tracing::warn!(queue = self.queue.durable(), subject = delivery.subject, %error, "item not settled");
         }
     }

@@ -58,10 +58,14 @@ pub(super) async fn process(
     let is_same_connection = bus.transport().generation() == generation;
     let settled = if is_same_connection && settle == Settle::Done && LastAck::may_wait(queue, &delivery) {
         match last_ack.replace(&delivery, generation) {
-            Some(before) => send_ack(&bus, &before, Ack::Done).await,
+            Some(before) => send_ack(&bus, &before, Ack::Done, generation).await,
             None => Ok(()),
         }
-    } else if is_same_connection || is_still_there(&bus, queue, &delivery).await {
+    } else if is_same_connection {
+        settle_item(&bus, queue, &delivery, settle).await
+    } else if is_still_there(&bus, queue, &delivery).await {
+        // What its handler stored may be lost together with the ack: only another look at the store shows that.
+        let settle = if settle == Settle::Done { Settle::Postpone(Duration::ZERO) } else { settle };
         settle_item(&bus, queue, &delivery, settle).await
     } else {
         tracing::warn!(
@@ -111,6 +115,7 @@ fn after_panic(delivery: &Delivery) -> Settle {
 
 /// Sends the ack of an item, after its dead letter where it has one.
 async fn settle_item(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> Result<(), BusError> {
+    let generation = bus.transport().generation();
     let ack = match settle {
         Settle::Done => Ack::Done,
         Settle::Postpone(after) if must_store_again(queue, delivery) => {
@@ -129,12 +134,17 @@ async fn settle_item(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settl
             }
         },
     };
-    send_ack(bus, delivery, ack).await
+    send_ack(bus, delivery, ack, generation).await
 }
 
-pub(super) async fn send_ack(bus: &Bus, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
+/// Sends an ack, several times if need be. That the item is done is said only over the connection `generation`: over
+/// another one, the server may have an older store, in which the item is not done.
+pub(super) async fn send_ack(bus: &Bus, delivery: &Delivery, ack: Ack, generation: u64) -> Result<(), BusError> {
     let mut round = 1;
     loop {
+        if ack == Ack::Done && bus.transport().generation() != generation {
+            return Err(BusError::Unavailable("the connection broke before the item was acknowledged".to_owned()));
+        }
         match bus.transport().ack(delivery, ack).await {
             Err(_) if round < SETTLE_ROUNDS => retry::wait(round, &delivery.subject).await,
             settled => return settled,

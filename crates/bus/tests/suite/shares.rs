@@ -12,7 +12,7 @@ use contract::ToolName;
 use contract::command::Verb;
 use contract::ids::{CallAttempt, CallId, CommandId, SessionId, TenantId};
 use contract::streams::{Queue, Stream};
-use contract::subject::{self, SessionKey};
+use contract::subject::{self, SessionKey, Subject};
 use futures::StreamExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -76,10 +76,15 @@ fn key(tenant: &str, session: &str) -> SessionKey {
     SessionKey { tenant: TenantId::new(tenant).unwrap(), session: SessionId::new(session).unwrap() }
 }
 
-async fn publish(bus: &Bus, tenant: &str, tool: &str, from: usize, count: usize) {
+/// The call of session `n`.
+fn item(tenant: &str, tool: &str, n: usize) -> Subject {
     let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
+    subject::tool_item(&key(tenant, &format!("s{n}")), &ToolName::new(tool).unwrap(), &call)
+}
+
+async fn publish(bus: &Bus, tenant: &str, tool: &str, from: usize, count: usize) {
     for n in from..from + count {
-        let at = subject::tool_item(&key(tenant, &format!("s{n}")), &ToolName::new(tool).unwrap(), &call);
+        let at = item(tenant, tool, n);
         bus.transport().append(&at, false, Vec::new(), Bytes::from_static(b"{}")).await.unwrap();
     }
 }
@@ -139,6 +144,30 @@ async fn tenant_alone_uses_most_places_and_leaves_a_reserve() {
     // As calls end, both tools get about the same.
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert!(recorder.begun("call.a.two.") * 3 > recorder.begun("call.a.one.") - alone);
+    worker.drain(Duration::ZERO).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_call_is_not_overtaken_for_long_by_newer_ones_of_its_tool() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    let recorder = Recorder::new(".slow.", Duration::from_secs(1));
+    let worker = Worker::start(server.bus(), Queue::Tool, PLACES, recorder.clone());
+    // In one second twice as many as have a place, and from then on as many newer ones as there are places given back.
+    let (first, a_second, seconds) = (104, 50, 30);
+    let mut stored = Vec::new();
+    for n in 0..first + seconds * a_second {
+        tokio::time::sleep(Duration::from_secs(1) / if n < first { 104 } else { 50 }).await;
+        publish(&bus, "a", "slow", n, 1).await;
+        stored.push(Instant::now());
+    }
+    let begun = recorder.begun.lock().unwrap().clone();
+    let waited = stored[..first].iter().enumerate().map(|(n, stored)| {
+        let begun = begun.get(item("a", "slow", n).as_str()).expect("one of the first calls has not begun");
+        begun.duration_since(*stored)
+    });
+    let longest = waited.max().unwrap_or_default();
+    assert!(longest < Duration::from_secs(4), "one of the first calls has waited for {longest:?}");
     worker.drain(Duration::ZERO).await;
 }
 

@@ -89,7 +89,7 @@ async fn workers_with_slow_items_fill_their_places_and_handle_each_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn item_held_at_a_restart_is_not_handled_twice() {
+async fn item_held_at_a_restart_is_handled_again_but_not_beside_itself() {
     let server = MemoryServer::new();
     let bus = server.bus();
     let clerk = Arc::new(Clerk { takes: Duration::from_mins(1), ..Clerk::default() });
@@ -98,7 +98,9 @@ async fn item_held_at_a_restart_is_not_handled_twice() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     server.restart();
     until(&bus, 0).await;
-    assert_eq!(clerk.handled.lock().unwrap().get("a"), Some(&1));
+    // What it stored before may be lost with an older store.
+    assert_eq!(clerk.handled.lock().unwrap().get("a"), Some(&2));
+    assert_eq!(clerk.most.load(Ordering::SeqCst), 1);
     worker.drain(Duration::ZERO).await;
 }
 
