@@ -427,3 +427,20 @@ async fn item_acknowledged_in_an_older_store_is_delivered_when_republished() -> 
     }
     Ok(())
 }
+
+/// The client of NATS keeps what is published while it is not connected, and sends it to the next server. There it would
+/// acknowledge the item that has got this sequence in an older store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn item_that_ends_while_the_server_is_away_is_delivered_again() -> anyhow::Result<()> {
+    let mut server = NatsServer::start().await?;
+    let bus = server.ready().await?;
+    bus.publish_tool_item(&key("s")?, &item()?, Publication::First).await?;
+    let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
+    server.kill();
+    eventually("the client notices that the server is away", || async { bus.ping().await.is_err() }).await?;
+    ensure!(bus.transport().ack(&delivery, Ack::Done).await.is_err(), "the ack is kept for the next server");
+    server.resume().await?;
+    let again = pull_one(&bus, Queue::Tool, Duration::from_secs(20)).await?;
+    ensure!(again.seq == delivery.seq, "another item came: {again:?}");
+    Ok(())
+}

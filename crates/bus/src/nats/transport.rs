@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_trait::async_trait;
 use bytes::Bytes;
 use contract::Timestamp;
@@ -97,6 +98,10 @@ impl Transport for NatsTransport {
 
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
         match ack {
+            // The client keeps what is published now for the next server, which may have another item of this sequence.
+            Ack::Done if self.client.connection_state() != State::Connected => {
+                Err(BusError::Unavailable("the connection broke".to_owned()))
+            }
             Ack::Done => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+ACK")).await,
             Ack::Progress => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+WPI")).await,
             Ack::Retry(Duration::ZERO) => {
