@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bus::StreamRewind;
@@ -38,8 +39,10 @@ pub(crate) async fn serve_requests(runner: Arc<SessionRunner>, ending: Cancellat
     serve_until_cancelled(&ending, serve).await;
 }
 
-/// Repairs all sessions when a stream ends before its last known sequence. The streams are checked after each
-/// reconnect, and every minute, since a stream may be created again while the connection stays the same.
+/// Repairs all sessions when a stream ends before its last known sequence, or when a session's log lacks commits. The
+/// streams are checked after each reconnect, and every minute, since a stream may be created again while the connection
+/// stays the same. What is written after the reconnect may hide that a stream was restored; the log of a session still
+/// shows it.
 pub(crate) async fn watch_rewinds(runner: Arc<SessionRunner>, ending: CancellationToken) {
     let _ended = ending.run_until_cancelled(watch_streams(&runner)).await;
 }
@@ -48,11 +51,17 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
     let transport = runner.bus.transport();
     let mut generation = transport.generation();
     let mut checked_at = Instant::now();
+    // The connection over which all sessions were repaired last.
+    let mut repaired_over = None;
     // Sessions whose repair failed and is retried.
     let mut failed = BTreeSet::new();
     loop {
         tokio::time::sleep(CONNECTION_CHECK_INTERVAL).await;
         let now = transport.generation();
+        if runner.lost_commits.swap(false, Ordering::Relaxed) && repaired_over != Some(now) {
+            repaired_over = Some(now);
+            failed.extend(find_affected_sessions(runner, &[]).await);
+        }
         if now == generation && failed.is_empty() && checked_at.elapsed() < STREAM_CHECK_INTERVAL {
             continue;
         }
@@ -60,6 +69,7 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
             Ok(rewound) => {
                 (generation, checked_at) = (now, Instant::now());
                 if !rewound.is_empty() {
+                    repaired_over = Some(now);
                     failed.extend(find_affected_sessions(runner, &rewound).await);
                 }
             }

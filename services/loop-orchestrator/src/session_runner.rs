@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -50,6 +51,8 @@ pub(crate) struct SessionRunner {
     skew: SkewCheck,
     to_repair: SessionsToRepair,
     connected_since: ConnectedSince,
+    /// Whether a log was found to lack commits: other sessions lost work items or timers as well.
+    pub(crate) lost_commits: AtomicBool,
 }
 
 /// Inputs were handled: each of them is in the log and its effects are performed.
@@ -129,6 +132,7 @@ impl SessionRunner {
         let connected_since = ConnectedSince::new(bus.transport().generation(), clock.now());
         Self {
             connected_since,
+            lost_commits: AtomicBool::new(false),
             bus,
             clock,
             cache: Cache::new(config.cached_sessions, config.cache_bytes),
@@ -404,6 +408,7 @@ impl SessionRunner {
         }
         let (reached, lost) = (now.seq(), before.seq());
         tracing::error!(session = %key, reached, lost, "the log was restored to an older state");
+        self.lost_commits.store(true, Ordering::Relaxed);
         let data = ErrorEvent {
             code: ErrorCode::HistoryLost,
             message: format!(

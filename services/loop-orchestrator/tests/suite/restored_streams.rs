@@ -52,6 +52,27 @@ async fn log_restored_session_continues_and_reports_lost_history() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn log_lacks_commits_and_streams_have_grown_again_waiting_work_is_replaced() {
+    let mut world = World::new().await;
+    let _orchestrator = world.orchestrator().await;
+    world.start().await;
+    world.send_message("Hello").await;
+    let before = world.wait_for_message(Stream::Model, &first_model_call()).await;
+    let older = world.server.backup(&[Stream::Log]);
+    for verb in [Verb::Pause, Verb::Resume] {
+        world.control(verb).await;
+    }
+    world.server.restore(&older);
+    // Within a second the stream has all the sequences again that it had before.
+    for verb in [Verb::Pause, Verb::Resume, Verb::Pause, Verb::Resume] {
+        world.control(verb).await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let after = world.wait_for_message(Stream::Model, &first_model_call()).await;
+    assert!(after.seq > before.seq, "the consumer may never deliver the item that was there: {after:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn store_restored_running_replica_reloads_and_handles_commands() {
     let mut world = World::new().await;
     let first = world.orchestrator().await;
