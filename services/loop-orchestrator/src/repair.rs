@@ -60,7 +60,7 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
         let now = transport.generation();
         if runner.lost_commits.swap(false, Ordering::Relaxed) && repaired_over != Some(now) {
             repaired_over = Some(now);
-            failed.extend(find_affected_sessions(runner, &[]).await);
+            failed.extend(find_affected_sessions(runner).await);
         }
         if now == generation && failed.is_empty() && checked_at.elapsed() < STREAM_CHECK_INTERVAL {
             continue;
@@ -69,8 +69,9 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
             Ok(rewound) => {
                 (generation, checked_at) = (now, Instant::now());
                 if !rewound.is_empty() {
+                    log_rewinds(&rewound);
                     repaired_over = Some(now);
-                    failed.extend(find_affected_sessions(runner, &rewound).await);
+                    failed.extend(find_affected_sessions(runner).await);
                 }
             }
             // The next round checks again.
@@ -82,8 +83,7 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
     }
 }
 
-/// Lists the sessions to repair: those of the index, and those of the cache, since the index may be older than the log.
-async fn find_affected_sessions(runner: &SessionRunner, rewound: &[StreamRewind]) -> BTreeSet<SessionKey> {
+fn log_rewinds(rewound: &[StreamRewind]) {
     for StreamRewind { stream, seen, last } in rewound {
         tracing::error!(
             stream = stream.name(),
@@ -92,6 +92,10 @@ async fn find_affected_sessions(runner: &SessionRunner, rewound: &[StreamRewind]
             "the stream was restored to an older state or created again: later messages are lost; sessions are repaired"
         );
     }
+}
+
+/// Lists the sessions to repair: those of the index, and those of the cache, since the index may be older than the log.
+async fn find_affected_sessions(runner: &SessionRunner) -> BTreeSet<SessionKey> {
     let mut keys: BTreeSet<SessionKey> = runner.cache.session_keys().into_iter().collect();
     match runner.bus.indexed_sessions().await {
         Ok(summaries) => keys.extend(

@@ -24,11 +24,6 @@ impl ItemId {
     pub(super) fn at(seq: u64) -> Self {
         Self { seq, stored_at: Timestamp::default() }
     }
-
-    #[cfg(test)]
-    pub(super) fn seq(self) -> u64 {
-        self.seq
-    }
 }
 
 /// The items that a worker holds, with the time since when.

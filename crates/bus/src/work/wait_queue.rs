@@ -37,20 +37,12 @@ impl WaitQueue {
     /// Lets an item wait. Returns the one that has no room: where enough of its share waits, that is the newest of the
     /// share. Otherwise one that was handed back would lose its turn to newer ones again and again, with longer pauses.
     pub(super) fn push(&mut self, id: ItemId, share: Share) -> Option<(ItemId, Share)> {
-        let of_share = self.items.iter().enumerate().filter(|(_, (_, other, _))| *other == share);
-        let (mut same, mut newest) = (0, None);
-        for (at, (other, _, _)) in of_share {
-            same += 1;
-            newest = newest.max(Some((*other, at)));
-        }
+        let of_share = || self.items.iter().enumerate().filter(|(_, (_, other, _))| *other == share);
         let mut refused = None;
-        if self.room() == 0 || same >= self.max.div_ceil(4) {
-            match newest {
-                Some((other, at)) if other > id => {
-                    refused = self.items.remove(at).map(|(id, share, _)| (id, share));
-                }
-                Some(_) | None => return Some((id, share)),
-            }
+        if self.room() == 0 || of_share().count() >= self.max.div_ceil(4) {
+            let newest = of_share().map(|(at, (other, _, _))| (*other, at)).max();
+            let Some((_, at)) = newest.filter(|(other, _)| *other > id) else { return Some((id, share)) };
+            refused = self.take_out(at);
         }
         self.items.push_back((id, share, Instant::now() + WAIT_MAX));
         refused
@@ -60,7 +52,7 @@ impl WaitQueue {
     pub(super) fn next(&mut self, places: &Places) -> Option<(ItemId, Share)> {
         let may = self.items.iter().enumerate().filter(|(_, (_, share, _))| places.admits(share));
         let (at, _) = may.min_by_key(|(_, (id, share, _))| (places.held(share), *id))?;
-        self.items.remove(at).map(|(id, share, _)| (id, share))
+        self.take_out(at)
     }
 
     /// When the first one has waited for long enough.
@@ -76,7 +68,11 @@ impl WaitQueue {
 
     /// Takes out the one that came first.
     pub(super) fn pop(&mut self) -> Option<(ItemId, Share)> {
-        self.items.pop_front().map(|(id, share, _)| (id, share))
+        self.take_out(0)
+    }
+
+    fn take_out(&mut self, at: usize) -> Option<(ItemId, Share)> {
+        self.items.remove(at).map(|(id, share, _)| (id, share))
     }
 }
 
@@ -90,10 +86,6 @@ mod tests {
         Share { tenant: "a".to_owned(), resource: resource.to_owned() }
     }
 
-    fn seqs(waiting: &mut WaitQueue, places: &Places) -> Vec<u64> {
-        std::iter::from_fn(|| waiting.next(places)).map(|(id, _)| id.seq()).collect()
-    }
-
     #[tokio::test(start_paused = true)]
     async fn older_item_takes_the_room_and_the_turn_of_a_newer_one_of_its_share() {
         let places = Places::new(Queue::Model, 64);
@@ -104,7 +96,9 @@ mod tests {
         assert_eq!(waiting.push(ItemId::at(117), share("x")), Some((ItemId::at(117), share("x"))));
         assert_eq!(waiting.push(ItemId::at(7), share("x")), Some((ItemId::at(116), share("x"))));
         assert_eq!(waiting.push(ItemId::at(200), share("y")), None, "another share has its own room");
-        assert_eq!(seqs(&mut waiting, &places)[..3], [7, 101, 102]);
+        for seq in [7, 101, 102] {
+            assert_eq!(waiting.next(&places).map(|(id, _)| id), Some(ItemId::at(seq)));
+        }
     }
 
     #[tokio::test(start_paused = true)]
