@@ -14,7 +14,7 @@ use crate::tool::TOOL;
 /// The services, in the order in which they start.
 const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
 /// Variables that services are given as they are.
-const TRIED: [&str; 2] = ["TOKIO_", "MIMALLOC_"];
+const TRIED: [&str; 3] = ["AILOOP__", "TOKIO_", "MIMALLOC_"];
 /// All of them in one process.
 const TOGETHER: &str = "up";
 

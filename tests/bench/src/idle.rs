@@ -12,19 +12,19 @@ use contract::limits::IDLE_MAX;
 use contract::streams::Stream;
 use contract::subject::{self, SessionKey};
 use contract::{SessionId, TenantId, Timestamp};
-use futures::{StreamExt, TryStreamExt};
 use proto::sessions_client::SessionsClient;
 use proto::{SendRequest, StartRequest, WatchRequest};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tonic::transport::Channel;
 
 use crate::load::sorted_ms;
 
 /// Copies under way at the same time.
 pub(crate) const COPIES: usize = 512;
-/// Idle sessions that are woken, and how many at the same time.
-const WOKEN: (usize, usize) = (200, 4);
+/// Idle sessions that are woken, and how many of them in a second: each then has a turn of five steps, so that more would
+/// measure how long a message waits for the steps of other sessions.
+const WOKEN: (usize, u32) = (200, 20);
 /// Attempts to write a line of the index.
 const TRIES: usize = 5;
 /// The number of the session that is copied.
@@ -95,21 +95,25 @@ impl Idle {
         Ok(bus.put_summary(&summary).await?)
     }
 
-    /// Wakes some of `count` copies for a turn, from copy `first` on; milliseconds until the log has the message, sorted.
+    /// Wakes some of `count` copies for a turn, from copy `first` on, at an even rate; milliseconds from when each was due
+    /// until the log has the message, sorted.
     pub(crate) async fn wake(client: &SessionsClient<Channel>, count: usize, first: usize) -> anyhow::Result<Vec<f64>> {
-        let (woken, at_once) = WOKEN;
+        let (woken, per_second) = WOKEN;
         let every = (count / woken).max(1);
-        let took = futures::stream::iter((first..count).step_by(every).take(woken)).map(|n| {
+        let (begin, pause) = (Instant::now(), Duration::from_secs(1) / per_second);
+        let copies = (first..count).step_by(every).take(woken);
+        let took = futures::future::try_join_all((0..).zip(copies).map(|(turn, n)| {
             let (mut client, session_id) = (client.clone(), copied(n).to_string());
             async move {
-                let began = Instant::now();
+                let began = begin + pause * turn;
+                sleep_until(began).await;
                 client
                     .send(SendRequest { session_id, text: "Once more.".to_owned(), ..SendRequest::default() })
                     .await?;
                 anyhow::Ok(began.elapsed())
             }
-        });
-        let took: Vec<Duration> = took.buffer_unordered(at_once).try_collect().await?;
+        }))
+        .await?;
         Ok(sorted_ms(took.into_iter()))
     }
 }
