@@ -1,4 +1,5 @@
-//! The floor: as many raw messages as a step needs, with as many in flight, on the same nats-server, by a plain client.
+//! The floor: as many raw messages as a step needed at one commit, with as many in flight, on the same nats-server, by a
+//! plain client. The numbers are in a file and stay, so that a step with fewer messages shows as a gain.
 //!
 //! No deciding, no consumers, no HTTP, no clients of an edge: what is left is what the messages themselves cost.
 
@@ -17,7 +18,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::anatomy::{Anatomy, MessageKind};
+use crate::anatomy::MessageKind;
 use crate::fixture::Fixture;
 use crate::load::{percentile, sorted_ms};
 use crate::process::{announce, usage_of};
@@ -71,10 +72,45 @@ pub(crate) struct Floor {
     pub(crate) nats_cpu_s_per_1000_steps: f64,
 }
 
+/// The messages of a step at one commit, by kind.
+#[derive(Debug, Deserialize)]
+pub(crate) struct FloorMessages {
+    /// The commit at which they were counted.
+    pub(crate) commit: String,
+    stored: KindCount,
+    server_answers: KindCount,
+    client_answers: KindCount,
+    core: KindCount,
+}
+
+/// Messages of one kind.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub(crate) struct KindCount {
+    /// How many a step needs.
+    pub(crate) per_step: f64,
+    /// Mean bytes of one, without headers.
+    pub(crate) bytes: f64,
+}
+
+impl FloorMessages {
+    pub(crate) fn read() -> anyhow::Result<Self> {
+        serde_json::from_str(include_str!("../floor.json")).context("floor.json")
+    }
+
+    pub(crate) fn of(&self, kind: MessageKind) -> KindCount {
+        match kind {
+            MessageKind::Append => self.stored,
+            MessageKind::Read => self.server_answers,
+            MessageKind::Ask => self.client_answers,
+            MessageKind::Tell => self.core,
+        }
+    }
+}
+
 /// The numbers of messages that stand for a step, rounded.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
 pub(crate) fn of(
-    anatomy: &Anatomy,
+    messages: &FloorMessages,
     nats: String,
     replicas: usize,
     concurrency: usize,
@@ -89,12 +125,12 @@ pub(crate) fn of(
         replicas,
         warm_ms: millis(warm),
         window_ms: millis(window),
-        appends: whole(anatomy.per_step(MessageKind::Append)),
-        append_bytes: whole(anatomy.bytes(MessageKind::Append)),
-        reads: whole(anatomy.per_step(MessageKind::Read)),
-        asks: whole(anatomy.per_step(MessageKind::Ask)),
-        tells: whole(anatomy.per_step(MessageKind::Tell)),
-        tell_bytes: whole(anatomy.bytes(MessageKind::Tell)),
+        appends: whole(messages.of(MessageKind::Append).per_step),
+        append_bytes: whole(messages.of(MessageKind::Append).bytes),
+        reads: whole(messages.of(MessageKind::Read).per_step),
+        asks: whole(messages.of(MessageKind::Ask).per_step),
+        tells: whole(messages.of(MessageKind::Tell).per_step),
+        tell_bytes: whole(messages.of(MessageKind::Tell).bytes),
     }
 }
 

@@ -100,17 +100,17 @@ impl Idle {
     pub(crate) async fn wake(client: &SessionsClient<Channel>, count: usize, first: usize) -> anyhow::Result<Vec<f64>> {
         let (woken, per_second) = WOKEN;
         let every = (count / woken).max(1);
-        let (begin, pause) = (Instant::now(), Duration::from_secs(1) / per_second);
+        let (first_due, pause) = (Instant::now(), Duration::from_secs(1) / per_second);
         let copies = (first..count).step_by(every).take(woken);
         let took = futures::future::try_join_all((0..).zip(copies).map(|(turn, n)| {
             let (mut client, session_id) = (client.clone(), copied(n).to_string());
             async move {
-                let began = begin + pause * turn;
-                sleep_until(began).await;
+                let due = first_due + pause * turn;
+                sleep_until(due).await;
                 client
                     .send(SendRequest { session_id, text: "Once more.".to_owned(), ..SendRequest::default() })
                     .await?;
-                anyhow::Ok(began.elapsed())
+                anyhow::Ok(due.elapsed())
             }
         }))
         .await?;

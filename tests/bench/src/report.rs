@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::anatomy::{Anatomy, MessageKind};
 use crate::figure::Timed;
 use crate::fixture::Used;
+use crate::floor::FloorMessages;
 use crate::level::Level;
 use crate::load::{Measured, percentile};
 use crate::process::Usage;
@@ -55,7 +56,7 @@ pub(crate) fn report(anatomy: Option<&Anatomy>, levels: &[Level], parts_alone: V
     text += &parts(levels);
     text += &positions(levels);
     if let Some(anatomy) = anatomy {
-        text += &messages(anatomy);
+        text += &messages(anatomy, &FloorMessages::read()?);
     }
     print(&text);
     write("bench.json", &figures)
@@ -234,7 +235,7 @@ fn positions(levels: &[Level]) -> String {
     text + "\n"
 }
 
-fn messages(anatomy: &Anatomy) -> String {
+fn messages(anatomy: &Anatomy, floor: &FloorMessages) -> String {
     let mut text = format!("\n{:<24} {:<18} {:>9} {:>7}  kind\n", "message", "from", "per step", "bytes");
     for class in &anatomy.0 {
         let kind = word(class.kind);
@@ -252,6 +253,10 @@ fn messages(anatomy: &Anatomy) -> String {
             anatomy.per_step(kind),
             anatomy.bytes(kind)
         );
+    }
+    for kind in [MessageKind::Append, MessageKind::Read, MessageKind::Ask, MessageKind::Tell] {
+        let (what, counted) = (format!("floor, as at {}: {}", floor.commit, word(kind)), floor.of(kind));
+        let _ = writeln!(text, "{what:<43} {:>9.2} {:>7.0}", counted.per_step, counted.bytes);
     }
     text
 }

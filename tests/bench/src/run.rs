@@ -65,16 +65,17 @@ pub(crate) async fn run(plan: &RunOptions) -> anyhow::Result<()> {
 async fn levels(plan: &RunOptions, row: Row, fixture: &Fixture) -> anyhow::Result<(anatomy::Anatomy, Vec<Level>)> {
     report::note("listening to some sessions, to count messages");
     let anatomy = anatomy::listen(fixture).await?;
+    let messages = floor::FloorMessages::read()?;
     let mut levels = Vec::new();
     let wanted = if plan.concurrency.is_empty() { row.levels() } else { &plan.concurrency };
     for &concurrency in wanted {
         report::note(&format!("{concurrency} sessions at the same time"));
         let (warm, window) = (Duration::from_secs(plan.warm_seconds), Duration::from_secs(plan.seconds));
         let measured = load::run(fixture, concurrency, warm, window).await?;
-        report::note("as many raw messages");
+        report::note("the floor: raw messages");
         let window = Duration::from_secs(plan.floor_seconds);
         let (nats, replicas) = (fixture.nats.url(), row.shape().durability.replicas());
-        let raw = floor::of(&anatomy, nats, replicas, concurrency, Duration::from_secs(1), window);
+        let raw = floor::of(&messages, nats, replicas, concurrency, Duration::from_secs(1), window);
         levels.push(Level { row, measured, floor: floor::run(fixture, &raw).await? });
     }
     Ok((anatomy, levels))
