@@ -1,9 +1,10 @@
 //! Runs the simulation: many seeds over all cores, then every planted bug. Prints seeds, so that a run can be repeated
 //! with `--seed`.
 
-#![allow(clippy::print_stdout, reason = "it is a command")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a command")]
 
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -59,12 +60,40 @@ fn main() -> ExitCode {
     if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Says on standard error how far a ring is, from time to time.
+#[derive(Debug)]
+struct Progress {
+    ring: &'static str,
+    next: Mutex<Instant>,
+}
+
+impl Progress {
+    const EVERY: Duration = Duration::from_secs(10);
+
+    fn new(ring: &'static str) -> Self {
+        Self { ring, next: Mutex::new(Instant::now() + Self::EVERY) }
+    }
+
+    fn tell(&self, done: &AtomicU64, all: u64, unit: &str) {
+        // Another thread is telling it.
+        let Ok(mut next) = self.next.try_lock() else { return };
+        if *next <= Instant::now() {
+            *next = Instant::now() + Self::EVERY;
+            eprintln!("{}: {} of {all} {unit}", self.ring, done.load(Ordering::Relaxed));
+        }
+    }
+}
+
 fn runs(args: &Args) -> bool {
     let delivered = AtomicU64::new(0);
+    let progress = Progress::new("ring 2");
     let began = Instant::now();
     let all = run_seeds(
         args.from..u64::MAX,
-        || delivered.load(Ordering::Relaxed) < args.inputs,
+        || {
+            progress.tell(&delivered, args.inputs, "inputs");
+            delivered.load(Ordering::Relaxed) < args.inputs
+        },
         |seed| simulate(seed, PlantedBug::None).inspect(|run| _ = delivered.fetch_add(run.inputs, Ordering::Relaxed)),
     );
     if let Some((_, why)) = &all.failed {
@@ -111,7 +140,14 @@ fn bugs(seeds: u64) -> bool {
 fn fleets(args: &Args) -> bool {
     let began = Instant::now();
     let seeds = args.from..args.from + args.fleets;
-    let runs = run_seeds(seeds, || true, |seed| shell::simulate(seed, PlantedMistake::None));
+    let (done, progress) = (AtomicU64::new(0), Progress::new("ring 3"));
+    let go_on = || {
+        progress.tell(&done, args.fleets, "runs");
+        true
+    };
+    let runs = run_seeds(seeds, go_on, |seed| {
+        shell::simulate(seed, PlantedMistake::None).inspect(|_| _ = done.fetch_add(1, Ordering::Relaxed))
+    });
     if let Some((_, why)) = &runs.failed {
         println!("{why}");
     }
