@@ -27,10 +27,15 @@ const LONG: usize = 8;
 /// The turns of each, and their steps: two messages each.
 const TURNS: usize = 8;
 const STEPS: usize = 130;
-/// Messages of a transcript, and the steps between which it has about as many. The longer ones take a page of the log,
+/// Messages of a transcript, and the steps between which it has about as many. All but the first take a page of the log,
 /// which is 32 steps, so that each pays for the snapshot and the archiving of one page. No turn ends between them.
-const LENGTHS: [(&str, [usize; 2]); 3] =
-    [("messages_20", [3, 18]), ("messages_500", [226, 258]), ("messages_2000", [984, 1_016])];
+const LENGTHS: [(&str, [usize; 2]); 4] = [
+    ("messages_20", [3, 18]),
+    (FIRST_WITH_A_PAGE, [34, 66]),
+    ("messages_500", [226, 258]),
+    ("messages_2000", [984, 1_016]),
+];
+const FIRST_WITH_A_PAGE: &str = "messages_100";
 /// How often they are run: a few steps use less CPU than the kernel counts exactly.
 const ROUNDS: usize = 8;
 /// Seconds without an input after which a log is compacted.
@@ -170,7 +175,7 @@ async fn transcripts(fixture: &Fixture) -> anyhow::Result<Vec<Figure>> {
             cost.add([before, after]);
         }
     }
-    let (mut figures, mut shortest) = (Vec::new(), None);
+    let (mut figures, mut shortest, mut paged) = (Vec::new(), None, None);
     for ((length, _), cost) in LENGTHS.iter().zip(costs) {
         let request = cost.per_step(cost.requested);
         let sending = requests::cpu_s_per_1000(&fixture.model_url, LONG, request).await?;
@@ -187,6 +192,13 @@ async fn transcripts(fixture: &Fixture) -> anyhow::Result<Vec<Figure>> {
         let (first_cpu, first_stored) = *shortest.get_or_insert((cpu - sending, stored));
         figure("cpu_without_request_growth", (cpu - sending) / first_cpu, "x");
         figure("nats_bytes_growth", stored / first_stored, "x");
+        if *length == FIRST_WITH_A_PAGE {
+            paged = Some((cpu - sending, stored));
+        }
+        if let Some((paged_cpu, paged_stored)) = paged {
+            figure("cpu_without_request_growth_since_100", (cpu - sending) / paged_cpu, "x");
+            figure("nats_bytes_growth_since_100", stored / paged_stored, "x");
+        }
     }
     Ok(figures)
 }
