@@ -103,7 +103,7 @@ fuzz: ## Feed what reads foreign bytes with random ones, FUZZ_SECONDS (600) for 
 bench: setup ## Measure the loop, next to what as many raw messages cost; about seven minutes
 	@$(CARGO) run --quiet --release --locked --package bench
 
-growth: setup ## What a step costs among 100 000 sessions and in a long one; about five minutes
+growth: setup ## What a step costs among 100 000 sessions and in a long one; about twenty minutes
 	@$(CARGO) run --quiet --release --locked --package bench -- growth
 
 soak: setup ## Memory of each service under load; MINUTES=30
