@@ -29,6 +29,10 @@ pub(crate) enum MessageKind {
     Tell,
 }
 
+impl MessageKind {
+    pub(crate) const ALL: [Self; 4] = [Self::Append, Self::Read, Self::Ask, Self::Tell];
+}
+
 /// Messages of one class, per step.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Class {

@@ -125,12 +125,12 @@ pub(crate) fn of(
         replicas,
         warm_ms: millis(warm),
         window_ms: millis(window),
-        appends: whole(messages.of(MessageKind::Append).per_step),
-        append_bytes: whole(messages.of(MessageKind::Append).bytes),
-        reads: whole(messages.of(MessageKind::Read).per_step),
-        asks: whole(messages.of(MessageKind::Ask).per_step),
-        tells: whole(messages.of(MessageKind::Tell).per_step),
-        tell_bytes: whole(messages.of(MessageKind::Tell).bytes),
+        appends: whole(messages.stored.per_step),
+        append_bytes: whole(messages.stored.bytes),
+        reads: whole(messages.server_answers.per_step),
+        asks: whole(messages.client_answers.per_step),
+        tells: whole(messages.core.per_step),
+        tell_bytes: whole(messages.core.bytes),
     }
 }
 

@@ -29,13 +29,13 @@ const TURNS: usize = 8;
 const STEPS: usize = 130;
 /// Messages of a transcript, and the steps between which it has about as many. All but the first take a page of the log,
 /// which is 32 steps, so that each pays for the snapshot and the archiving of one page. No turn ends between them.
-const LENGTHS: [(&str, [usize; 2]); 4] = [
-    ("messages_20", [3, 18]),
-    (FIRST_WITH_A_PAGE, [34, 66]),
-    ("messages_500", [226, 258]),
-    ("messages_2000", [984, 1_016]),
+/// Later ones are compared with those that have a suffix for the names of such figures.
+const LENGTHS: [(&str, [usize; 2], Option<&str>); 4] = [
+    ("messages_20", [3, 18], Some("")),
+    ("messages_100", [34, 66], Some("_since_100")),
+    ("messages_500", [226, 258], None),
+    ("messages_2000", [984, 1_016], None),
 ];
-const FIRST_WITH_A_PAGE: &str = "messages_100";
 /// How often they are run: a few steps use less CPU than the kernel counts exactly.
 const ROUNDS: usize = 8;
 /// Seconds without an input after which a log is compacted.
@@ -175,8 +175,8 @@ async fn transcripts(fixture: &Fixture) -> anyhow::Result<Vec<Figure>> {
             cost.add([before, after]);
         }
     }
-    let (mut figures, mut shortest, mut paged) = (Vec::new(), None, None);
-    for ((length, _), cost) in LENGTHS.iter().zip(costs) {
+    let (mut figures, mut baselines) = (Vec::new(), Vec::new());
+    for ((length, _, baseline), cost) in LENGTHS.iter().zip(costs) {
         let request = cost.per_step(cost.requested);
         let sending = requests::cpu_s_per_1000(&fixture.model_url, LONG, request).await?;
         let (cpu, stored) = (cost.cpu_s_per_1000_steps(), cost.per_step(cost.bytes));
@@ -189,15 +189,11 @@ async fn transcripts(fixture: &Fixture) -> anyhow::Result<Vec<Figure>> {
         figure("request_cpu_s_per_1000_steps", sending, "s");
         figure("request_bytes", request, "B");
         figure("nats_bytes_per_step", stored, "B");
-        let (first_cpu, first_stored) = *shortest.get_or_insert((cpu - sending, stored));
-        figure("cpu_without_request_growth", (cpu - sending) / first_cpu, "x");
-        figure("nats_bytes_growth", stored / first_stored, "x");
-        if *length == FIRST_WITH_A_PAGE {
-            paged = Some((cpu - sending, stored));
-        }
-        if let Some((paged_cpu, paged_stored)) = paged {
-            figure("cpu_without_request_growth_since_100", (cpu - sending) / paged_cpu, "x");
-            figure("nats_bytes_growth_since_100", stored / paged_stored, "x");
+        let own_cpu = cpu - sending;
+        baselines.extend(baseline.map(|suffix| (suffix, own_cpu, stored)));
+        for (suffix, baseline_cpu, baseline_stored) in &baselines {
+            figure(&format!("cpu_without_request_growth{suffix}"), own_cpu / baseline_cpu, "x");
+            figure(&format!("nats_bytes_growth{suffix}"), stored / baseline_stored, "x");
         }
     }
     Ok(figures)
@@ -225,7 +221,7 @@ async fn long_sessions(fixture: &Fixture) -> anyhow::Result<Vec<[Mark; 2]>> {
         sessions.spawn(async move { turns(&mut client, &id, TURNS, &part, &steps_done).await });
     }
     let mut marks = Vec::new();
-    for (_, [begin, end]) in LENGTHS {
+    for (_, [begin, end], _) in LENGTHS {
         marks.push([mark(fixture, &mut positions, begin).await?, mark(fixture, &mut positions, end).await?]);
     }
     while let Some(ended) = sessions.join_next().await {

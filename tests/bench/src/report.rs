@@ -48,7 +48,12 @@ pub(crate) fn fail(error: &anyhow::Error) {
 }
 
 /// Prints the tables and writes `bench.json`.
-pub(crate) fn report(anatomy: Option<&Anatomy>, levels: &[Level], parts_alone: Vec<Figure>) -> anyhow::Result<()> {
+pub(crate) fn report(
+    anatomy: Option<&Anatomy>,
+    floor: &FloorMessages,
+    levels: &[Level],
+    parts_alone: Vec<Figure>,
+) -> anyhow::Result<()> {
     let mut figures: Vec<Figure> = levels.iter().flat_map(figures).collect();
     figures.extend(parts_alone);
     figures.extend(pure_figures()?);
@@ -56,7 +61,7 @@ pub(crate) fn report(anatomy: Option<&Anatomy>, levels: &[Level], parts_alone: V
     text += &parts(levels);
     text += &positions(levels);
     if let Some(anatomy) = anatomy {
-        text += &messages(anatomy, &FloorMessages::read()?);
+        text += &messages(anatomy, floor);
     }
     print(&text);
     write("bench.json", &figures)
@@ -245,19 +250,14 @@ fn messages(anatomy: &Anatomy, floor: &FloorMessages) -> String {
             class.name, class.from, class.per_step, class.bytes
         );
     }
-    for kind in [MessageKind::Append, MessageKind::Read, MessageKind::Ask, MessageKind::Tell] {
-        let _ = writeln!(
-            text,
-            "{:<43} {:>9.2} {:>7.0}",
-            format!("all: {}", word(kind)),
-            anatomy.per_step(kind),
-            anatomy.bytes(kind)
-        );
-    }
-    for kind in [MessageKind::Append, MessageKind::Read, MessageKind::Ask, MessageKind::Tell] {
-        let (what, counted) = (format!("floor, as at {}: {}", floor.commit, word(kind)), floor.of(kind));
-        let _ = writeln!(text, "{what:<43} {:>9.2} {:>7.0}", counted.per_step, counted.bytes);
-    }
+    let mut sums = |of: &str, count: &dyn Fn(MessageKind) -> (f64, f64)| {
+        for kind in MessageKind::ALL {
+            let (what, (per_step, bytes)) = (format!("{of}: {}", word(kind)), count(kind));
+            let _ = writeln!(text, "{what:<43} {per_step:>9.2} {bytes:>7.0}");
+        }
+    };
+    sums("all", &|kind| (anatomy.per_step(kind), anatomy.bytes(kind)));
+    sums(&format!("floor, as at {}", floor.commit), &|kind| (floor.of(kind).per_step, floor.of(kind).bytes));
     text
 }
 

@@ -31,12 +31,13 @@ pub(crate) struct RunOptions {
 /// Measures, prints and writes.
 pub(crate) async fn run(plan: &RunOptions) -> anyhow::Result<()> {
     ailoop::install_crypto();
+    let messages = floor::FloorMessages::read()?;
     let (mut all, mut first, mut tools) = (Vec::new(), None, Vec::new());
     for &row in &plan.rows {
         report::note(row.name());
         let fixture = Fixture::start(row.shape()).await?;
         report::note(&format!("processes: {}", fixture.ids()));
-        let result = levels(plan, row, &fixture).await;
+        let result = levels(plan, row, &fixture, &messages).await;
         let (anatomy, levels) = result.with_context(|| fixture.warnings())?;
         if row == Row::Together {
             let calls = crate::tools::figures(&fixture, &crate::tools::ToolsOptions::default()).await;
@@ -58,14 +59,18 @@ pub(crate) async fn run(plan: &RunOptions) -> anyhow::Result<()> {
             }
         }
     }
-    report::report(first.as_ref(), &all, tools)?;
+    report::report(first.as_ref(), &messages, &all, tools)?;
     failed.map_or(Ok(()), Err)
 }
 
-async fn levels(plan: &RunOptions, row: Row, fixture: &Fixture) -> anyhow::Result<(anatomy::Anatomy, Vec<Level>)> {
+async fn levels(
+    plan: &RunOptions,
+    row: Row,
+    fixture: &Fixture,
+    messages: &floor::FloorMessages,
+) -> anyhow::Result<(anatomy::Anatomy, Vec<Level>)> {
     report::note("listening to some sessions, to count messages");
     let anatomy = anatomy::listen(fixture).await?;
-    let messages = floor::FloorMessages::read()?;
     let mut levels = Vec::new();
     let wanted = if plan.concurrency.is_empty() { row.levels() } else { &plan.concurrency };
     for &concurrency in wanted {
@@ -75,7 +80,7 @@ async fn levels(plan: &RunOptions, row: Row, fixture: &Fixture) -> anyhow::Resul
         report::note("the floor: raw messages");
         let window = Duration::from_secs(plan.floor_seconds);
         let (nats, replicas) = (fixture.nats.url(), row.shape().durability.replicas());
-        let raw = floor::of(&messages, nats, replicas, concurrency, Duration::from_secs(1), window);
+        let raw = floor::of(messages, nats, replicas, concurrency, Duration::from_secs(1), window);
         levels.push(Level { row, measured, floor: floor::run(fixture, &raw).await? });
     }
     Ok((anatomy, levels))
