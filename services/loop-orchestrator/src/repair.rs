@@ -58,24 +58,22 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
     loop {
         tokio::time::sleep(CONNECTION_CHECK_INTERVAL).await;
         let now = transport.generation();
-        if runner.lost_commits.swap(false, Ordering::Relaxed) && repaired_over != Some(now) {
+        let mut is_due = runner.lost_commits.swap(false, Ordering::Relaxed) && repaired_over != Some(now);
+        let is_unchecked = now != generation || checked_at.elapsed() >= STREAM_CHECK_INTERVAL;
+        if is_due || is_unchecked || !failed.is_empty() {
+            match transport.rewound().await {
+                Ok(rewound) => {
+                    (generation, checked_at) = (now, Instant::now());
+                    log_rewinds(&rewound);
+                    is_due |= !rewound.is_empty();
+                }
+                // The next round checks again.
+                Err(error) => tracing::debug!(%error, "cannot check whether the server has an older store; will retry"),
+            }
+        }
+        if is_due {
             repaired_over = Some(now);
             failed.extend(find_affected_sessions(runner).await);
-        }
-        if now == generation && failed.is_empty() && checked_at.elapsed() < STREAM_CHECK_INTERVAL {
-            continue;
-        }
-        match transport.rewound().await {
-            Ok(rewound) => {
-                (generation, checked_at) = (now, Instant::now());
-                if !rewound.is_empty() {
-                    log_rewinds(&rewound);
-                    repaired_over = Some(now);
-                    failed.extend(find_affected_sessions(runner).await);
-                }
-            }
-            // The next round checks again.
-            Err(error) => tracing::debug!(%error, "cannot check whether the server has an older store; will retry"),
         }
         if !failed.is_empty() {
             failed = repair_all(runner, failed).await;
