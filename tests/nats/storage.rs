@@ -444,3 +444,23 @@ async fn item_that_ends_while_the_server_is_away_is_delivered_again() -> anyhow:
     ensure!(again.seq == delivery.seq, "another item came: {again:?}");
     Ok(())
 }
+
+/// The same with a removal: there it would remove the message that has got this sequence in an older store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removal_while_the_server_is_away_removes_nothing_later() -> anyhow::Result<()> {
+    let mut server = NatsServer::start().await?;
+    let bus = server.ready().await?;
+    let subject = subject::log_slot(&key("s")?, 0);
+    let Appended::Stored(seq) = bus.transport().append(&subject, true, Vec::new(), Bytes::from_static(b"{}")).await?
+    else {
+        bail!("the message was not stored");
+    };
+    server.kill();
+    eventually("the client notices that the server is away", || async { bus.ping().await.is_err() }).await?;
+    ensure!(bus.transport().delete(Stream::Log, seq).await.is_err(), "there is no server");
+    server.resume().await?;
+    eventually("the client is connected again", || async { bus.ping().await.is_ok() }).await?;
+    let found = bus.transport().last(Stream::Log, &subject, Read::Leader).await?;
+    ensure!(found.is_some_and(|found| found.seq == seq), "the removal is kept for the next server");
+    Ok(())
+}

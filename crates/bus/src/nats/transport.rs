@@ -19,6 +19,17 @@ use crate::transport::{
 };
 use crate::{BusError, CoreMessage, Delivery, Depth, Headers, Read, Stored, Subscription};
 
+impl NatsTransport {
+    /// For what names a message by its sequence: the client keeps what is published without a connection for the next
+    /// server, and in an older store that sequence may be another message's.
+    fn require_connection(&self) -> Result<(), BusError> {
+        match self.client.connection_state() {
+            State::Connected => Ok(()),
+            State::Pending | State::Disconnected => Err(BusError::Unavailable("the connection broke".to_owned())),
+        }
+    }
+}
+
 #[async_trait]
 impl Transport for NatsTransport {
     async fn publish(&self, subject: &Subject, headers: Headers, payload: Bytes) -> Result<(), BusError> {
@@ -83,6 +94,7 @@ impl Transport for NatsTransport {
     }
 
     async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError> {
+        self.require_connection()?;
         self.js_delete(stream.name(), seq).await
     }
 
@@ -98,11 +110,10 @@ impl Transport for NatsTransport {
 
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
         match ack {
-            // The client keeps what is published now for the next server, which may have another item of this sequence.
-            Ack::Done if self.client.connection_state() != State::Connected => {
-                Err(BusError::Unavailable("the connection broke".to_owned()))
+            Ack::Done => {
+                self.require_connection()?;
+                self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+ACK")).await
             }
-            Ack::Done => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+ACK")).await,
             Ack::Progress => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+WPI")).await,
             Ack::Retry(Duration::ZERO) => {
                 self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"-NAK")).await

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bus::archive::Staying;
 use bus::{Bus, BusError, Committed, Offer, Read};
-use bus_memory::{Fault, Faults, MemoryServer, Operation};
+use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::commit::{PartRef, Phase};
 use contract::ids::{SessionId, TenantId};
@@ -334,4 +334,39 @@ async fn commit_behind_the_head_of_a_moved_session_is_refused_once_it_is_back() 
     assert_eq!(bus.head(&key(), Read::Leader).await.unwrap().map(|head| head.slot), Some(70));
     let nothing = SessionKey { tenant: TenantId::default(), session: SessionId::new("other").unwrap() };
     assert_eq!(bus.commit_behind_head(&nothing, offer(0, "c0"), "c1").await.unwrap(), Committed::Theirs);
+}
+
+/// Answers the worker's write to the archive ten seconds late.
+struct LateArchive;
+
+impl Faults for LateArchive {
+    fn decide(&self, op: Operation<'_>) -> Fault {
+        let is_late = op.client == "worker" && op.action == Action::Append && op.subject.starts_with("ai_archive.");
+        if is_late { Fault::Lag(Duration::from_secs(10)) } else { Fault::None }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn older_store_comes_back_while_a_page_is_archived_no_other_message_is_removed() {
+    let server = MemoryServer::with_faults(Arc::new(LateArchive));
+    let (worker, _life) = server.client("worker");
+    let bus = server.bus();
+    write(&bus, 0..10).await;
+    let older = server.backup(&[Stream::Log]);
+    write(&bus, 10..PAGE + 1).await;
+    let other = SessionKey { tenant: TenantId::default(), session: SessionId::new("other").unwrap() };
+    let restored = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        server.restore(&older);
+        // They get the sequences of the commits that are lost.
+        for slot in 0..PAGE {
+            let body = commit(slot, None);
+            assert_eq!(bus.commit(&other, slot, &format!("c{slot}"), body).await.unwrap(), Committed::Ours);
+        }
+    };
+    let session = key();
+    let (archived, ()) = tokio::join!(worker.archive(&session, PAGE, Staying::Nothing), restored);
+    assert!(matches!(archived, Err(BusError::Unavailable(_))), "{archived:?}");
+    assert_eq!(bus.transport().count(Stream::Log, &subject::log_session(&other)).await.unwrap(), PAGE);
+    assert_eq!(in_log(&bus).await, (0..10).collect::<Vec<_>>());
 }
