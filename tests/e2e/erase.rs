@@ -14,6 +14,7 @@ use ailoop_tool::async_nats::{self, Client};
 use ailoop_tool::{Effect, Tool};
 use anyhow::ensure;
 use bus::Read;
+use bus::archive::Staying;
 use contract::commit::Phase;
 use contract::limits::INLINE_BYTES_MAX;
 use contract::mail::Mail;
@@ -110,6 +111,10 @@ async fn erased_session_is_unknown_everywhere_and_its_id_is_free() -> anyhow::Re
     );
     client.control("gone", Control::Stop).await?;
     eventually("the session ends", async || client.phase("gone").await.is_ok_and(|phase| phase == "ended")).await?;
+
+    // Its first commit, which is large, is in the archive already, and another large one is in the log.
+    fleet.bus.archive(&key("gone")?, 1, Staying::Nothing).await?;
+    ensure!(objects(&fleet).await?[1] > before[1], "no large commit is in the archive");
 
     let erased = work.run(rm).await?;
     ensure!(erased.code == 0 && erased.stdout.contains("erased"), "{erased:?}");

@@ -1,5 +1,6 @@
 //! Erases everything that a session left in NATS.
 
+use bus::archive::objects_of_page;
 use bus::nats::NatsTransport;
 use bus::{Bus, BusError, Read, body};
 use bytes::Bytes;
@@ -9,8 +10,6 @@ use contract::event::Event;
 use contract::mail::MailEntry;
 use contract::streams::{Bucket, Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use crate::failure::CommandFailure;
 
@@ -34,13 +33,6 @@ struct Traces {
     results: Vec<String>,
     /// What the keys of its tool calls begin with: a mail has the key of the call that sent it.
     calls: Vec<String>,
-}
-
-/// A page of the archive, as far as its bodies may be elsewhere.
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow)]
-    commits: Vec<&'a RawValue>,
 }
 
 impl Eraser<'_> {
@@ -144,11 +136,9 @@ impl Eraser<'_> {
                 Some(object) => self.bus.transport().get_object(Objects::Archive, object).await?,
                 None => Some(payload),
             };
-            let commits = page.as_deref().and_then(|page| serde_json::from_slice::<Page<'_>>(page).ok());
-            let commits = commits.map(|page| page.commits).unwrap_or_default();
-            let of_commits = commits.iter().filter_map(|commit| body::object_of(commit.get().as_bytes()));
+            let of_commits = page.as_deref().map(objects_of_page).transpose()?.unwrap_or_default();
             // The page last: as long as it is there, an interrupted run finds the others.
-            objects = of_commits.chain(objects).collect();
+            objects = [of_commits, objects].concat();
         }
         let mut erased = 0;
         for object in objects {

@@ -3,47 +3,20 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use contract::ErrorCode;
 use contract::commit::CommitHead;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey};
-use contract::{ErrorCode, Json};
+use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
 
-use crate::json::{encode, parse};
+use crate::archived_page;
+use crate::json::parse;
 use crate::log::{begins_log, slot_of};
 use crate::transport::{EXPECTED_LAST, ReadMany};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Head, Read, Stored, body};
-
-/// Version of an archived page.
-const VERSION: u32 = 1;
-
-/// An archived page: the messages that were in the log, as they were, from the page's first slot on.
-#[derive(Debug, Serialize, Deserialize)]
-struct Page {
-    meta: PageMeta,
-    commits: Vec<Json>,
-}
-
-/// The first field of a page, which is read alone.
-#[derive(Debug, Serialize, Deserialize)]
-struct PageMeta {
-    v: u32,
-    page: u64,
-    /// `seq` of its first commit's first public event.
-    seq: u64,
-    /// The slot of its first commit, where that is not the page's first: of a log that outlived the beginning of the
-    /// page in the archive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    first: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct PageHead {
-    meta: PageMeta,
-}
 
 /// What stays in the log of the pages that move to the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +70,15 @@ struct StoredPage {
     /// The object that holds it, where it is large.
     object: Option<String>,
     messages: BTreeMap<u64, Bytes>,
+}
+
+/// The objects that have large bodies of a page's commits, by the page's own body; none where it is damaged.
+pub fn objects_of_page(body: &[u8]) -> Result<Vec<String>, BusError> {
+    let messages = match archived_page::messages(body) {
+        Err(BusError::Malformed(_)) => Vec::new(),
+        read => read?,
+    };
+    Ok(messages.iter().filter_map(|message| body::blob(message)).collect())
 }
 
 impl Bus {
@@ -198,16 +180,14 @@ impl Bus {
         };
         let object = body::blob(&stored.payload);
         let body = self.open(Objects::Archive, stored.payload).await?;
-        let Page { meta, commits } = parse(&body)?;
-        let commits = commits.into_iter().map(|commit| Bytes::from(commit.get().to_owned()));
-        let messages = (meta.first.unwrap_or(page * SLOTS_PER_PAGE)..).zip(commits).collect();
+        let messages = archived_page::unpack(page, &body)?;
         Ok(Some(StoredPage { seq: stored.seq, object, messages }))
     }
 
     /// The `seq` with which an archived page begins.
     pub(crate) async fn archived_seq(&self, key: &SessionKey, page: u64) -> Result<Option<u64>, BusError> {
         let found = self.transport().last(Stream::Archive, &subject::archive_page(key, page), Read::Any).await?;
-        found.map(|stored| parse::<PageHead>(&stored.payload).map(|page| page.meta.seq)).transpose()
+        found.map(|stored| archived_page::first_seq(&stored.payload)).transpose()
     }
 
     /// Whether a finished page is in the log: its last slot leaves last, and never stays. That it is gone is believed of
@@ -379,12 +359,8 @@ impl Bus {
         messages: &BTreeMap<u64, Bytes>,
         expected: u64,
     ) -> Result<Write<()>, BusError> {
-        let Some((first, message)) = messages.first_key_value() else { return Ok(Write::Known(())) };
-        let head: CommitHead = parse(message)?;
-        let commits = messages.values().map(|message| parse::<Json>(message)).collect::<Result<Vec<_>, _>>()?;
-        let first = (*first != page * SLOTS_PER_PAGE).then_some(*first);
-        let meta = PageMeta { v: VERSION, page, seq: head.meta.seq, first };
-        let body = self.offload_body(Objects::Archive, encode(&Page { meta, commits })?).await?;
+        let Some(packed) = archived_page::pack(page, messages)? else { return Ok(Write::Known(())) };
+        let body = self.offload_body(Objects::Archive, packed).await?;
         let headers = vec![(EXPECTED_LAST.to_owned(), expected.to_string())];
         let appended = self.transport().append(&subject::archive_page(key, page), false, headers, body).await?;
         Ok(Write::of(appended, |_| ()))

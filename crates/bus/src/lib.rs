@@ -4,6 +4,7 @@
 //! in-memory server for tests, and a test compares it with a real one.
 
 pub mod archive;
+mod archived_page;
 pub mod body;
 mod bus;
 pub mod call;
