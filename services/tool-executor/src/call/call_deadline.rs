@@ -10,7 +10,7 @@ use contract::command::Verb;
 use contract::event::{Envelope, ToolCallProgress, Topic};
 use contract::limits::PROGRESS_EVERY;
 use contract::subject::{self, Subject};
-use contract::tool::{ExtendToolCall, ToolItem};
+use contract::tool::{ExtendToolCall, ToolItem, header};
 use contract::{CommandId, Json};
 use tokio::time::{Instant, timeout};
 
@@ -30,6 +30,17 @@ const REQUEST_RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(super) const REPLICA_PING_EVERY: Duration = Duration::from_secs(2);
 /// How long a replica may be away: a client that lost its connection is back sooner, unless the server was away too.
 const REPLICA_AWAY_MAX: Duration = Duration::from_secs(3);
+
+/// What the replica that works on a call answers to a ping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReplicaState {
+    /// It is there, or it did not name itself, or nothing is known of it.
+    There,
+    /// It works on the call no more, so its reply is on its way, or lost.
+    Ended,
+    /// Its process is gone.
+    Gone,
+}
 
 /// When a call must end. Both come from one reading of the clock: a deadline later than the known one makes the
 /// executor request an extension, and the time between two readings must not.
@@ -127,6 +138,11 @@ impl<'a> CallDeadline<'a> {
     pub(super) fn restart(&mut self) {
         self.deadline = self.deadline.max(Instant::now() + self.timeout);
         self.last_progress_at = None;
+        self.forget_replica();
+    }
+
+    /// Forgets which replica works on the call, since it is sent once more.
+    pub(super) fn forget_replica(&mut self) {
         self.instance = None;
         self.away_since = None;
     }
@@ -161,22 +177,31 @@ impl<'a> CallDeadline<'a> {
         }
     }
 
+    /// Whether the replica that works on the call has named itself.
+    pub(super) fn is_replica_named(&self) -> bool {
+        self.instance.is_some()
+    }
+
     /// Subject of a check: the replica that named itself, else all replicas of the tool.
     pub(super) fn query_subject(&self) -> Subject {
         self.instance.clone().unwrap_or_else(|| subject::service_info(&self.work.item.tool))
     }
 
-    /// Whether the replica that works on the call is gone; `false` for one that did not name itself.
-    pub(super) async fn is_replica_gone(&mut self, health: Option<&ConnectionHealth>) -> bool {
-        let Some(instance) = &self.instance else { return false };
-        let pong = self.bus.transport().request(instance, Vec::new(), Bytes::new(), REQUEST_MAX).await;
+    /// Pings the replica that works on the call.
+    pub(super) async fn ping_replica(&mut self, call: String, health: Option<&ConnectionHealth>) -> ReplicaState {
+        let Some(instance) = &self.instance else { return ReplicaState::There };
+        let headers = vec![(header::CALL.to_owned(), call)];
+        let pong = self.bus.transport().request(instance, headers, Bytes::new(), REQUEST_MAX).await;
+        if let Err(BusError::NoResponders { .. }) = pong {
+            let now = Instant::now();
+            let since = *self.away_since.get_or_insert(now);
+            let back_by = health.map_or(since, |health| health.reconnected_by(since));
+            let is_gone = now >= back_by.max(since + REPLICA_AWAY_MAX);
+            return if is_gone { ReplicaState::Gone } else { ReplicaState::There };
+        }
         // A silent replica is alive, and without an answer of NATS nothing is known.
-        let Err(BusError::NoResponders { .. }) = pong else {
-            self.away_since = None;
-            return false;
-        };
-        let now = Instant::now();
-        let since = *self.away_since.get_or_insert(now);
-        now >= health.map_or(since, |health| health.reconnected_by(since)).max(since + REPLICA_AWAY_MAX)
+        self.away_since = None;
+        let is_ended = pong.is_ok_and(|pong| pong.header(header::RUNNING).is_some_and(|running| running != "1"));
+        if is_ended { ReplicaState::Ended } else { ReplicaState::There }
     }
 }

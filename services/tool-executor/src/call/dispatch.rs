@@ -101,6 +101,7 @@ impl Dispatch<'_> {
                     if let Some(ended) = self.check_before_resend(&call_deadline).await {
                         return ended;
                     }
+                    call_deadline.forget_replica();
                 }
                 WaitOutcome::ConnectionLost => return Some(self.connection_lost_answer()),
                 WaitOutcome::ReplicaGone if self.is_repeatable() && resends < RESENDS_MAX => {
@@ -200,8 +201,8 @@ impl Dispatch<'_> {
                         match parse_reply(&message, self.work.item.effect) {
                             ToolReply::Final(answer) => return WaitOutcome::Replied(answer),
                             ToolReply::Progress { text, instance } => {
-                                check.clear();
                                 call_deadline.record_progress(text, instance.as_deref()).await;
+                                check.record_progress(call_deadline.is_replica_named());
                             }
                         }
                     }
@@ -224,15 +225,16 @@ impl Dispatch<'_> {
                 }
                 answer = await_query(&mut query) => {
                     query = None;
-                    match check.evaluate(answer) {
-                        CheckVerdict::Wait => {}
-                        CheckVerdict::Lost => return WaitOutcome::ConnectionLost,
-                        CheckVerdict::NotHeld => return WaitOutcome::NotHeld,
+                    if let Some(outcome) = ended_by(check.evaluate(answer)) {
+                        return outcome;
                     }
                 }
-                _ = ping.tick() => if call_deadline.is_replica_gone(self.health).await {
-                    return WaitOutcome::ReplicaGone;
-                },
+                _ = ping.tick() => {
+                    let state = call_deadline.ping_replica(self.call_key(), self.health).await;
+                    if let Some(outcome) = ended_by(check.evaluate_ping(state)) {
+                        return outcome;
+                    }
+                }
                 () = &mut closed => return WaitOutcome::Closed,
             }
         }
@@ -339,6 +341,16 @@ pub(super) fn identity_headers(key: &SessionKey, item: &ToolItem) -> Headers {
         (header::SESSION.to_owned(), key.session.to_string()),
         (header::AGENT.to_owned(), item.meta.agent.chars().filter(|c| !c.is_control()).collect()),
     ]
+}
+
+/// How a verdict ends the wait; none where the wait goes on.
+fn ended_by(verdict: CheckVerdict) -> Option<WaitOutcome> {
+    match verdict {
+        CheckVerdict::Wait => None,
+        CheckVerdict::Lost => Some(WaitOutcome::ConnectionLost),
+        CheckVerdict::NotHeld => Some(WaitOutcome::NotHeld),
+        CheckVerdict::ReplicaGone => Some(WaitOutcome::ReplicaGone),
+    }
 }
 
 async fn await_query(query: &mut Option<BoxFuture<'_, ReplicaAnswer>>) -> ReplicaAnswer {

@@ -86,7 +86,7 @@ impl ToolCallHandler {
         match ask_replicas(&self.bus, subject::service_info(tool), call).await {
             ReplicaAnswer::Running | ReplicaAnswer::NatsUnavailable => return Ok(None),
             // A tool that does not know the header may still answer a probe.
-            ReplicaAnswer::Denied | ReplicaAnswer::Unclear => {}
+            ReplicaAnswer::Denied | ReplicaAnswer::Unclear | ReplicaAnswer::Silent => {}
         }
         let body = Bytes::copy_from_slice(work.item.arguments.get().as_bytes());
         let probe = subject::tool_probe(tenant, tool);

@@ -13,10 +13,15 @@ use contract::tool::header;
 use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
+use super::call_deadline::ReplicaState;
+
 /// When a silent call is checked first: by then a tool of the library has sent its receipt.
 const FIRST_CHECK_AFTER: Duration = Duration::from_secs(2);
 /// Pause between two checks.
 const RECHECK_AFTER: Duration = Duration::from_secs(2);
+/// The same where a replica works on the call, or none answers. Its reply may be lost with a connection of the tool,
+/// which no other sign shows. All replicas are asked, so this is less often.
+const RECHECK_RARELY_AFTER: Duration = Duration::from_secs(5);
 /// Time that replicas have to answer.
 const QUERY_MAX: Duration = Duration::from_millis(750);
 /// After a broken connection: time in which the answer may still arrive. Within it the tool has reconnected, too.
@@ -35,8 +40,10 @@ pub(super) enum ReplicaAnswer {
     Running,
     /// All that answered do not work on the call.
     Denied,
-    /// No replica answered, or one does not know the header.
+    /// A replica does not know the header.
     Unclear,
+    /// No replica answered: it may be about to connect again.
+    Silent,
     /// NATS did not answer.
     NatsUnavailable,
 }
@@ -48,6 +55,8 @@ pub(super) enum CheckVerdict {
     /// The connection broke, and no replica works on the call.
     Lost,
     NotHeld,
+    /// The process that worked on the call is gone.
+    ReplicaGone,
 }
 
 /// State of the checks of one call that was sent.
@@ -60,12 +69,14 @@ pub(super) struct ReplicaCheck {
     has_gap: bool,
     was_away: bool,
     denials: u32,
+    /// Pings in a row by which the replica that worked on the call works on it no more.
+    ended_pings: u32,
 }
 
 impl ReplicaCheck {
     pub(super) fn new(is_repeatable: bool) -> Self {
         let next_check_at = Some(Instant::now() + FIRST_CHECK_AFTER);
-        Self { is_repeatable, next_check_at, has_gap: false, was_away: false, denials: 0 }
+        Self { is_repeatable, next_check_at, has_gap: false, was_away: false, denials: 0, ended_pings: 0 }
     }
 
     pub(super) fn next_check_at(&self) -> Option<Instant> {
@@ -78,9 +89,30 @@ impl ReplicaCheck {
         self.next_check_at = Some(Instant::now() + GRACE);
     }
 
-    /// Ends the checks: the tool has shown that it holds the call and knows where to answer.
-    pub(super) fn clear(&mut self) {
-        (self.next_check_at, self.has_gap, self.was_away, self.denials) = (None, false, false, 0);
+    /// Records progress: the tool has shown that it holds the call and knows where to answer. A replica that has named
+    /// itself is pinged, and needs no other check.
+    pub(super) fn record_progress(&mut self, is_named: bool) {
+        (self.has_gap, self.was_away, self.denials, self.ended_pings) = (false, false, 0, 0);
+        self.next_check_at = (!is_named).then(|| Instant::now() + RECHECK_RARELY_AFTER);
+    }
+
+    /// Decides what to do after a ping of the replica that has named itself.
+    pub(super) fn evaluate_ping(&mut self, state: ReplicaState) -> CheckVerdict {
+        match state {
+            ReplicaState::There => {
+                self.ended_pings = 0;
+                CheckVerdict::Wait
+            }
+            ReplicaState::Gone => CheckVerdict::ReplicaGone,
+            ReplicaState::Ended => {
+                self.ended_pings += 1;
+                if self.ended_pings < self.denials_min() { CheckVerdict::Wait } else { CheckVerdict::NotHeld }
+            }
+        }
+    }
+
+    fn denials_min(&self) -> u32 {
+        if self.is_repeatable { DENIALS_REPEATABLE_MIN } else { DENIALS_MIN }
     }
 
     /// Decides what to do after an answer of the replicas.
@@ -89,8 +121,8 @@ impl ReplicaCheck {
         match answer {
             ReplicaAnswer::Running => {
                 (self.denials, self.was_away) = (0, false);
-                // The end of a call whose connection broke may be lost too, so it is checked until it ends.
-                self.next_check_at = in_future(RECHECK_AFTER).filter(|_| self.has_gap);
+                // The end of a call whose connection broke is more likely to be lost too.
+                self.next_check_at = in_future(if self.has_gap { RECHECK_AFTER } else { RECHECK_RARELY_AFTER });
                 CheckVerdict::Wait
             }
             ReplicaAnswer::NatsUnavailable => {
@@ -98,12 +130,18 @@ impl ReplicaCheck {
                 self.next_check_at = in_future(RECHECK_AFTER);
                 CheckVerdict::Wait
             }
-            ReplicaAnswer::Denied | ReplicaAnswer::Unclear if self.was_away => {
+            ReplicaAnswer::Denied | ReplicaAnswer::Unclear | ReplicaAnswer::Silent if self.was_away => {
                 self.was_away = false;
                 self.next_check_at = in_future(GRACE_AFTER_OUTAGE);
                 CheckVerdict::Wait
             }
-            ReplicaAnswer::Denied | ReplicaAnswer::Unclear if self.has_gap => CheckVerdict::Lost,
+            ReplicaAnswer::Denied | ReplicaAnswer::Unclear | ReplicaAnswer::Silent if self.has_gap => {
+                CheckVerdict::Lost
+            }
+            ReplicaAnswer::Silent => {
+                self.next_check_at = in_future(RECHECK_RARELY_AFTER);
+                CheckVerdict::Wait
+            }
             ReplicaAnswer::Unclear => {
                 self.next_check_at = None;
                 CheckVerdict::Wait
@@ -111,8 +149,7 @@ impl ReplicaCheck {
             ReplicaAnswer::Denied => {
                 self.denials += 1;
                 self.next_check_at = in_future(RECHECK_AFTER);
-                let enough = if self.is_repeatable { DENIALS_REPEATABLE_MIN } else { DENIALS_MIN };
-                if self.denials < enough { CheckVerdict::Wait } else { CheckVerdict::NotHeld }
+                if self.denials < self.denials_min() { CheckVerdict::Wait } else { CheckVerdict::NotHeld }
             }
         }
     }
@@ -128,7 +165,7 @@ pub(super) async fn ask_replicas(bus: &Bus, subject: Subject, call: String) -> R
     };
     let mut answers = match timeout_at(until, query).await {
         Ok(Ok(answers)) => answers,
-        Ok(Err(BusError::NoResponders { .. })) => return ReplicaAnswer::Unclear,
+        Ok(Err(BusError::NoResponders { .. })) => return ReplicaAnswer::Silent,
         Ok(Err(_)) | Err(_) => return ReplicaAnswer::NatsUnavailable,
     };
     let (mut denied, mut unclear) = (false, false);
@@ -140,7 +177,11 @@ pub(super) async fn ask_replicas(bus: &Bus, subject: Subject, call: String) -> R
             None => unclear = true,
         }
     }
-    if denied && !unclear { ReplicaAnswer::Denied } else { ReplicaAnswer::Unclear }
+    match (denied, unclear) {
+        (_, true) => ReplicaAnswer::Unclear,
+        (true, false) => ReplicaAnswer::Denied,
+        (false, false) => ReplicaAnswer::Silent,
+    }
 }
 
 #[cfg(test)]
@@ -150,13 +191,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn verdict_follows_from_answers_of_replicas() {
         use CheckVerdict::{Lost, NotHeld, Wait};
-        use ReplicaAnswer::{Denied, NatsUnavailable, Running, Unclear};
+        use ReplicaAnswer::{Denied, NatsUnavailable, Running, Silent, Unclear};
         for (is_repeatable, has_gap, answers, expected) in [
             (true, false, &[Denied, Denied][..], NotHeld),
             (false, false, &[Denied, Denied], Wait),
             (false, false, &[Denied, Denied, Denied], NotHeld),
             (false, false, &[Denied, Denied, Running, Denied], Wait),
             (false, false, &[Unclear], Wait),
+            (true, false, &[Silent, Denied, Denied], NotHeld),
+            (false, true, &[Silent], Lost),
             (false, true, &[Unclear], Lost),
             (false, true, &[Denied], Lost),
             (false, true, &[Running, Running], Wait),

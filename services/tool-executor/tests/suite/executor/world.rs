@@ -12,7 +12,7 @@ use contract::command::Verb;
 use contract::commit::{Commit, CommitMeta, Phase};
 use contract::ids::CallAttempt;
 use contract::model::ItemMeta;
-use contract::subject::{self, SessionKey};
+use contract::subject::{self, SessionKey, Subject};
 use contract::tool::{EffectClass, ExtendToolCall, Outcome, ToolItem, ToolResult, header};
 use contract::{CallId, Json, SessionId, TenantId, Timestamp, ToolName};
 use futures::StreamExt;
@@ -158,10 +158,19 @@ impl World {
 
     /// A replica of the tool that reports whether it runs a call: `1`, `0`, or nothing.
     pub(crate) fn replica(&self, running: &'static str) -> QueryCounter {
+        self.answer_queries(subject::service_info(&name()), running)
+    }
+
+    /// The same of a replica that is pinged as this instance.
+    pub(crate) fn named_replica(&self, instance: &str, running: &'static str) -> QueryCounter {
+        self.answer_queries(subject::service_ping(instance).unwrap(), running)
+    }
+
+    fn answer_queries(&self, subject: Subject, running: &'static str) -> QueryCounter {
         let (bus, received, mut task) = (self.server.bus(), Arc::<AtomicUsize>::default(), JoinSet::new());
         let count = received.clone();
         task.spawn(async move {
-            let mut queries = bus.listen(&subject::service_info(&name()), None).await.unwrap();
+            let mut queries = bus.listen(&subject, None).await.unwrap();
             while let Some(query) = queries.next().await {
                 let SubscriptionEvent::Message(query) = query else { continue };
                 if query.header(header::CALL).is_some() {
