@@ -442,6 +442,8 @@ async fn item_that_ends_while_the_server_is_away_is_delivered_again() -> anyhow:
     server.resume().await?;
     let again = pull_one(&bus, Queue::Tool, Duration::from_secs(20)).await?;
     ensure!(again.seq == delivery.seq, "another item came: {again:?}");
+    let late = bus.transport().ack(&delivery, Ack::Done).await;
+    ensure!(late.is_err(), "it came over the connection before");
     Ok(())
 }
 
@@ -451,16 +453,17 @@ async fn removal_while_the_server_is_away_removes_nothing_later() -> anyhow::Res
     let mut server = NatsServer::start().await?;
     let bus = server.ready().await?;
     let subject = subject::log_slot(&key("s")?, 0);
-    let Appended::Stored(seq) = bus.transport().append(&subject, true, Vec::new(), Bytes::from_static(b"{}")).await?
-    else {
-        bail!("the message was not stored");
-    };
+    let appended = bus.transport().append(&subject, true, Vec::new(), Bytes::from_static(b"{}")).await?;
+    ensure!(matches!(appended, Appended::Stored(_)), "the message was not stored: {appended:?}");
+    let stored = bus.transport().last(Stream::Log, &subject, Read::Leader).await?.context("it is not there")?;
     server.kill();
     eventually("the client notices that the server is away", || async { bus.ping().await.is_err() }).await?;
-    ensure!(bus.transport().delete(Stream::Log, seq).await.is_err(), "there is no server");
+    ensure!(bus.transport().delete(Stream::Log, &stored).await.is_err(), "there is no server");
     server.resume().await?;
     eventually("the client is connected again", || async { bus.ping().await.is_ok() }).await?;
     let found = bus.transport().last(Stream::Log, &subject, Read::Leader).await?;
-    ensure!(found.is_some_and(|found| found.seq == seq), "the removal is kept for the next server");
+    ensure!(found.is_some_and(|found| found.seq == stored.seq), "the removal is kept for the next server");
+    let late = bus.transport().delete(Stream::Log, &stored).await;
+    ensure!(late.is_err(), "it was read over the connection before");
     Ok(())
 }

@@ -14,7 +14,7 @@
 
 use bus::archive::Staying;
 use bus::transport::ReadMany;
-use bus::{Bus, Inbox, Read};
+use bus::{Bus, Inbox, Read, Stored};
 use bytes::Bytes;
 use contract::commit::{Commit, CommitHead};
 use contract::event::{Event, InputKind, InputRef};
@@ -216,14 +216,15 @@ impl SessionMove<'_> {
     async fn clear_destination(&self) -> Result<String, CommandFailure> {
         for _ in 0..ROUNDS_MAX {
             let messages = log_messages(&self.to.bus, self.key).await?;
-            let last = messages.iter().max_by_key(|(seq, _)| *seq);
+            let last = messages.iter().max_by_key(|(stored, _)| stored.seq);
             let Some((last, head)) = last.filter(|(_, head)| head.meta.moved.is_some()) else { break };
-            let older: Vec<u64> = messages.iter().map(|(seq, _)| *seq).filter(|seq| seq < last).collect();
+            let older: Vec<&Stored> =
+                messages.iter().map(|(stored, _)| stored).filter(|stored| stored.seq < last.seq).collect();
             if older.is_empty() {
                 return Ok(head.meta.commit.clone());
             }
-            for seq in older {
-                self.to.bus.transport().delete(Stream::Log, seq).await?;
+            for stored in older {
+                self.to.bus.transport().delete(Stream::Log, stored).await?;
             }
         }
         let message = format!("the log of session {} in cell {} changes", self.key.session, self.to.name);
@@ -318,8 +319,8 @@ async fn read_session(
     Ok(ReadSession { session: audit.session, last, results })
 }
 
-/// The messages that a log has of a session, by sequence.
-async fn log_messages(bus: &Bus, key: &SessionKey) -> Result<Vec<(u64, CommitHead)>, CommandFailure> {
+/// The messages that a log has of a session.
+async fn log_messages(bus: &Bus, key: &SessionKey) -> Result<Vec<(Stored, CommitHead)>, CommandFailure> {
     let found = match bus.transport().last_many(Stream::Log, &[subject::log_session(key)]).await? {
         ReadMany::Messages(found) => found,
         ReadMany::TooMany => {
@@ -327,19 +328,19 @@ async fn log_messages(bus: &Bus, key: &SessionKey) -> Result<Vec<(u64, CommitHea
             return Err(CommandFailure::new(ErrorCode::NotNow, message));
         }
     };
-    let read = |stored: bus::Stored| {
+    let read = |stored: Stored| {
         let head = serde_json::from_slice(&stored.payload)
             .map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("a commit cannot be read: {error}")))?;
-        Ok((stored.seq, head))
+        Ok((stored, head))
     };
     found.into_iter().map(read).collect()
 }
 
 /// Removes from the log of a session what kept its id before it came. It hides nothing, and is only one message.
 async fn remove_pointers(bus: &Bus, key: &SessionKey) -> Result<(), CommandFailure> {
-    for (seq, head) in log_messages(bus, key).await? {
+    for (stored, head) in log_messages(bus, key).await? {
         if head.meta.moved.is_some() {
-            bus.transport().delete(Stream::Log, seq).await?;
+            bus.transport().delete(Stream::Log, &stored).await?;
         }
     }
     Ok(())
@@ -348,7 +349,7 @@ async fn remove_pointers(bus: &Bus, key: &SessionKey) -> Result<(), CommandFailu
 /// Removes the timer of a session, which has another one in its new cell. If it is due already, it is ignored.
 async fn remove_timers(bus: &Bus, key: &SessionKey) -> Result<(), CommandFailure> {
     if let Some(timer) = bus.transport().last(Stream::Timer, &subject::timer_set(key), Read::Leader).await? {
-        bus.transport().delete(Stream::Timer, timer.seq).await?;
+        bus.transport().delete(Stream::Timer, &timer).await?;
     }
     Ok(())
 }

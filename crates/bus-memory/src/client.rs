@@ -109,6 +109,14 @@ impl MemoryClient {
             .await
     }
 
+    /// For what names a message by its sequence, as it was learned over the connection of this generation.
+    fn require_connection(&self, generation: u64) -> Result<(), BusError> {
+        if self.generation() == generation {
+            return Ok(());
+        }
+        Err(BusError::Unavailable("the server restarted".to_owned()))
+    }
+
     fn message(subject: &str, reply: Option<String>, headers: Headers, payload: Bytes) -> CoreMessage {
         CoreMessage { subject: subject.to_owned(), reply, headers, payload }
     }
@@ -246,7 +254,9 @@ impl Transport for MemoryClient {
                 Read::Any => outcome.lag,
                 Read::Leader => 0,
             };
-            Ok(server.with_stream(stream, |store| store.last(filter.as_str(), lag)).flatten())
+            let generation = self.generation();
+            let found = server.with_stream(stream, |store| store.last(filter.as_str(), lag)).flatten();
+            Ok(found.map(|found| Stored { generation, ..found }))
         })
         .await
     }
@@ -255,8 +265,15 @@ impl Transport for MemoryClient {
         let server = &self.client.server;
         let first = filters.first().map_or("", Subject::as_str);
         self.run(Action::LastMany, first, |outcome| {
+            let generation = self.generation();
             let found = server.with_stream(stream, |store| store.last_many(filters, outcome.lag));
-            Ok(found.unwrap_or(ReadMany::Messages(Vec::new())))
+            Ok(match found {
+                Some(ReadMany::Messages(found)) => {
+                    ReadMany::Messages(found.into_iter().map(|found| Stored { generation, ..found }).collect())
+                }
+                Some(ReadMany::TooMany) => ReadMany::TooMany,
+                None => ReadMany::Messages(Vec::new()),
+            })
         })
         .await
     }
@@ -269,10 +286,11 @@ impl Transport for MemoryClient {
         .await
     }
 
-    async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError> {
+    async fn delete(&self, stream: Stream, message: &Stored) -> Result<(), BusError> {
         let server = &self.client.server;
         self.run(Action::Delete, stream.name(), |_| {
-            server.with_stream(stream, |store| store.delete(seq));
+            self.require_connection(message.generation)?;
+            server.with_stream(stream, |store| store.delete(message.seq));
             Ok(())
         })
         .await
@@ -299,6 +317,9 @@ impl Transport for MemoryClient {
         let (seq, now) = (delivery.seq, Instant::now());
         let number = delivery.ack.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0);
         let acked = self.run(Action::Ack(ack), &delivery.subject, |_| {
+            if ack == Ack::Done {
+                self.require_connection(delivery.generation)?;
+            }
             server.with_stream(stream, |store| match ack {
                 Ack::Done => store.done(seq),
                 Ack::Progress => store.consumer.progress(seq, now),

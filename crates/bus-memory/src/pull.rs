@@ -99,6 +99,7 @@ impl Pull {
                 stored_at,
                 waited,
                 connected_for: std::time::Duration::MAX,
+                generation: self.restarts,
                 headers,
                 payload,
                 ack,

@@ -109,7 +109,8 @@ impl Store {
         self.subjects.insert(seq, stored_as.clone());
         let expires_at = self.age_limit(&headers).map(|age| now.after(age));
         self.expiries.extend(expires_at.map(|expires_at| (expires_at, seq)));
-        let stored = Stored { subject: stored_as.clone(), seq, stored_at: now, headers, payload };
+        // A read says over which connection it was.
+        let stored = Stored { subject: stored_as.clone(), seq, stored_at: now, generation: 0, headers, payload };
         self.by_subject.insert(stored_as, Entry { stored, added: self.changes, expires_at });
         Ok(seq)
     }

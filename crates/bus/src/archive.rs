@@ -109,23 +109,21 @@ impl Bus {
 
     /// Removes one commit from the log whose page is in the archive.
     async fn remove_archived(&self, key: &SessionKey, slot: u64) -> Result<(), BusError> {
-        let generation = self.transport().generation();
         let found = self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await?;
         match found {
-            Some(stored) => self.remove(&stored, generation).await,
+            Some(stored) => self.remove(&stored).await,
             None => Ok(()),
         }
     }
 
     /// Removes what stayed in the log when its page moved to the archive.
     async fn remove_parts(&self, key: &SessionKey, below: u64) -> Result<(), BusError> {
-        let generation = self.transport().generation();
         if let ReadMany::Messages(messages) =
             self.transport().last_many(Stream::Log, &[subject::log_session(key)]).await?
         {
             for stored in messages {
                 if slot_of(&stored)? < below {
-                    self.remove(&stored, generation).await?;
+                    self.remove(&stored).await?;
                 }
             }
             return Ok(());
@@ -134,22 +132,17 @@ impl Bus {
         for page in 0..below.div_ceil(SLOTS_PER_PAGE) {
             let first = page * SLOTS_PER_PAGE;
             for stored in self.held(key, page, first, (first + SLOTS_PER_PAGE).min(below)).await?.values() {
-                self.remove(stored, generation).await?;
+                self.remove(stored).await?;
             }
         }
         Ok(())
     }
 
-    /// Removes a message that was read over the connection of this generation.
-    async fn remove(&self, stored: &Stored, generation: u64) -> Result<(), BusError> {
-        if self.transport().generation() != generation {
-            // The server may have come back with an older store, in which the sequence is another message's.
-            return Err(BusError::Unavailable("the connection broke".to_owned()));
-        }
+    async fn remove(&self, stored: &Stored) -> Result<(), BusError> {
         if let Some(blob) = body::blob(&stored.payload) {
             self.transport().delete_object(Objects::Blobs, &blob).await?;
         }
-        self.transport().delete(Stream::Log, stored.seq).await
+        self.transport().delete(Stream::Log, stored).await
     }
 
     /// Writes a page that was never in this server's log to the archive, of a session that is not in it either. Another
@@ -205,7 +198,6 @@ impl Bus {
     async fn archive_page(&self, key: &SessionKey, page: u64, below: u64, stay: Staying<'_>) -> Result<(), BusError> {
         let first = page * SLOTS_PER_PAGE;
         let end = (first + SLOTS_PER_PAGE).min(below);
-        let generation = self.transport().generation();
         let held = self.held(key, page, first, end).await?;
         // The last slot of a page never stays, so nothing else of this one is in the log either.
         let leaving: Vec<&Stored> = held
@@ -237,7 +229,7 @@ impl Bus {
         }
         self.write_page(key, page, &messages, PageOwner::Log, is_new).await?;
         for stored in leaving {
-            self.remove(stored, generation).await?;
+            self.remove(stored).await?;
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! A page of the archive: what stands in its message.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 
@@ -26,11 +25,11 @@ const COMMITS_BYTES_MAX: u64 = SLOTS_PER_PAGE << 20;
 
 /// An archived page: the messages that were in the log, as they were, from the page's first slot on.
 #[derive(Debug, Serialize, Deserialize)]
-struct Page<'a> {
+struct Page {
     meta: PageMeta,
     /// The commits as a JSON array, compressed by gzip, in Base64.
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    gzip: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gzip: Option<String>,
     /// The commits of a page of version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     commits: Option<Vec<Json>>,
@@ -61,7 +60,7 @@ pub(crate) fn pack(page: u64, messages: &BTreeMap<u64, Bytes>) -> Result<Option<
     let commits = messages.values().map(|message| parse::<Json>(message)).collect::<Result<Vec<_>, _>>()?;
     let first = (*first != page * SLOTS_PER_PAGE).then_some(*first);
     let meta = PageMeta { v: VERSION, page, seq: head.meta.seq, first };
-    let gzip = Some(STANDARD.encode(compress(&encode(&commits)?)?).into());
+    let gzip = Some(STANDARD.encode(compress(&encode(&commits)?)?));
     encode(&Page { meta, gzip, commits: None }).map(Some)
 }
 
@@ -87,11 +86,9 @@ fn read(body: &[u8]) -> Result<(PageMeta, Vec<Bytes>), BusError> {
         // Not malformed: such a page is not to be replaced.
         return Err(BusError::Unavailable(format!("a newer version wrote page {} of the archive", meta.page)));
     }
-    let Page { gzip, commits, .. } = serde_json::from_slice(body).map_err(malformed)?;
+    let Page { gzip, commits, .. } = parse(body)?;
     let commits: Vec<Json> = match (gzip, commits) {
-        (Some(gzip), _) => {
-            parse(&decompress(&STANDARD.decode(gzip.as_bytes()).map_err(malformed)?, COMMITS_BYTES_MAX)?)?
-        }
+        (Some(gzip), _) => parse(&decompress(&STANDARD.decode(gzip).map_err(malformed)?, COMMITS_BYTES_MAX)?)?,
         (None, Some(commits)) => commits,
         (None, None) => return Err(malformed("an archived page has no commits")),
     };

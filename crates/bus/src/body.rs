@@ -4,9 +4,9 @@ use bytes::Bytes;
 use contract::Timestamp;
 use contract::limits;
 use contract::streams::Objects;
+use contract::tool::sha256_hex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 
 use crate::{Bus, BusError, retry};
 
@@ -112,15 +112,4 @@ fn reference(body: &[u8]) -> Option<(String, usize)> {
     }
     let reference: Reference<'_> = serde_json::from_slice(body).ok()?;
     Some((reference.blob, reference.bytes))
-}
-
-/// The SHA-256 of a body in lower-case hex.
-fn sha256_hex(body: &[u8]) -> String {
-    use std::fmt::Write;
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(body) {
-        // Writing to a String cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
 }

@@ -350,7 +350,7 @@ impl Bus {
         let generation = self.transport().generation();
         if generation != after.generation && self.follows_another(key, offer).await? {
             tracing::warn!(session = %key, slot = offer.slot, "the server has another history; the commit is taken back");
-            return self.take_back(seq, offer).await;
+            return self.take_back(key, offer).await;
         }
         self.note(key, offer.slot, seq, offer.commit, generation, Source::Leader);
         Ok(Committed::Ours)
@@ -367,10 +367,17 @@ impl Bus {
     }
 
     /// Removes our commit from a log that it does not belong to: until then that log cannot be read.
-    async fn take_back(&self, seq: u64, offer: &Offer<'_>) -> Result<Committed, BusError> {
+    async fn take_back(&self, key: &SessionKey, offer: &Offer<'_>) -> Result<Committed, BusError> {
+        let slot = subject::log_slot(key, offer.slot);
+        let remove = async || match self.transport().last(Stream::Log, &slot, Read::Leader).await? {
+            Some(stored) if parse::<CommitHead>(&stored.payload)?.meta.commit == offer.commit => {
+                self.transport().delete(Stream::Log, &stored).await
+            }
+            Some(_) | None => Ok(()),
+        };
         let mut round = 1;
         loop {
-            match self.transport().delete(Stream::Log, seq).await {
+            match remove().await {
                 Ok(()) => return Ok(Committed::Theirs),
                 Err(error) if error.is_final() || round >= TAKE_BACK_ROUNDS_MAX => return Err(error),
                 Err(_) => retry::wait(round, offer.commit).await,

@@ -62,6 +62,8 @@ pub struct Stored {
     pub seq: u64,
     /// When it was stored, by the server's clock.
     pub stored_at: Timestamp,
+    /// The [`Transport::generation`] of the connection over which it was read.
+    pub generation: u64,
     /// Headers in the order of the message.
     pub headers: Headers,
     /// The body, which may be a reference (see [`crate::body`]).
@@ -169,6 +171,8 @@ pub struct Delivery {
     pub waited: Duration,
     /// How long the connection by which it came had stood by then.
     pub connected_for: Duration,
+    /// The [`Transport::generation`] of that connection.
+    pub generation: u64,
     /// Headers in the order of the message.
     pub headers: Headers,
     /// The body, which may be a reference (see [`crate::body`]).
@@ -191,7 +195,7 @@ impl Delivery {
 /// An acknowledgement of a held item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
-    /// The item is handled: remove it.
+    /// The item is handled: remove it. An error over another connection than that of the delivery.
     Done,
     /// The item is in progress: restart its ack wait.
     Progress,
@@ -304,8 +308,9 @@ pub trait Transport: Send + Sync + 'static {
     /// then forget other items that are held.
     async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError>;
 
-    /// Removes one message by its sequence; one that is not there any more is fine.
-    async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError>;
+    /// Removes one message; one that is not there any more is fine. An error over another connection than that of its
+    /// read: a server that came back with an older store may have given its sequence to another message.
+    async fn delete(&self, stream: Stream, message: &Stored) -> Result<(), BusError>;
 
     /// Pulls up to `max` items, waiting up to `wait` for the first and the following ones. The stream ends when
     /// `max` came or `wait` is over; a lost server ends it early with an error. After `stop` it may end at once where
@@ -413,6 +418,7 @@ mod tests {
                 stored_at: Timestamp::default(),
                 waited: ms(waited),
                 connected_for: ms(connected_for),
+                generation: 1,
                 headers: if again {
                     vec![(contract::tool::header::AGAIN.to_owned(), "1".to_owned())]
                 } else {

@@ -70,6 +70,7 @@ impl Handler for InputHandler {
             subject: delivery.subject.clone(),
             seq: delivery.seq,
             stored_at: delivery.stored_at,
+            generation: delivery.generation,
             headers: delivery.headers.clone(),
             payload: delivery.payload.clone(),
         };

@@ -296,6 +296,7 @@ mod tests {
         let message = Stored {
             seq: 1,
             stored_at: Timestamp::default(),
+            generation: 1,
             subject: String::new(),
             headers: bus::Headers::default(),
             payload: Bytes::from(body),

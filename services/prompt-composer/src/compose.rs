@@ -5,9 +5,8 @@ use std::fmt::Write;
 
 use contract::compose::{Component, ComposeRequest};
 use contract::settings::{AgentSettings, ModelSettings, names_tool};
-use contract::tool::ToolSpec;
+use contract::tool::{ToolSpec, sha256_hex};
 use contract::{AiConfig, ToolName};
-use sha2::{Digest, Sha256};
 
 use crate::agents::{Agent, Tenant};
 use crate::features::{self, CONTINUATION, CORE, MAILBOX, OUTPUT_FORMAT, TOOL_GUIDELINES};
@@ -228,14 +227,14 @@ impl<'a> PromptBuilder<'a> {
         }
         let start = self.text.len();
         self.text.push_str(text);
-        self.components.push(Component { name, sha256: sha256_hex(text), start, bytes: text.len() });
+        self.components.push(Component { name, sha256: sha256_hex(text.as_bytes()), start, bytes: text.len() });
     }
 
     fn finish(mut self) -> ComposedPrompt {
         let unknown = self.unknown.iter().map(|name| format!("{{{{{{{name}}}}}}} has no value"));
         self.warnings.extend(unknown);
         ComposedPrompt {
-            fingerprint: sha256_hex(&self.text),
+            fingerprint: sha256_hex(self.text.as_bytes()),
             text: self.text,
             components: self.components,
             warnings: self.warnings,
@@ -258,11 +257,4 @@ fn describe_tools(tools: &[&ToolSpec]) -> String {
         }
     }
     text
-}
-
-fn sha256_hex(text: &str) -> String {
-    Sha256::digest(text).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }

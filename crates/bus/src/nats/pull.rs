@@ -16,6 +16,7 @@ use super::connection::NatsTransport;
 use super::header_map::headers_of;
 use super::seen_seqs::SeenSeqs;
 use super::uptime::Uptime;
+use crate::transport::Transport;
 use crate::{BusError, Delivery, Headers};
 
 /// Interval of the heartbeats of a pull.
@@ -29,6 +30,8 @@ struct Pull {
     uptime: Uptime,
     seen_seqs: Arc<SeenSeqs>,
     queue: Queue,
+    /// The connection over which the pull was begun: another one ends it.
+    generation: u64,
     stop: CancellationToken,
     left: usize,
     silence_max: Duration,
@@ -53,12 +56,15 @@ impl NatsTransport {
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", queue.stream().name(), queue.durable());
         // Subscribed before the request: a connection that breaks ends the pull.
         let gaps = self.gaps.subscribe();
+        // Without a connection the request would reach the next server, and its items a pull of the connection before.
+        let generation = self.generation();
+        self.require_connection(generation)?;
         let answers = self.ask_many(&subject, Headers::new(), crate::json::encode(&body)?).await?;
         let silence_max = heartbeat * 2 + Duration::from_secs(1);
         let ends = Instant::now() + wait + END_LATE_MAX;
         let uptime = self.uptime.clone();
         let seen_seqs = self.seen_seqs.clone();
-        let pull = Pull { answers, gaps, uptime, seen_seqs, queue, stop, left: max, silence_max, ends };
+        let pull = Pull { answers, gaps, uptime, seen_seqs, queue, generation, stop, left: max, silence_max, ends };
         Ok(futures::stream::unfold(Some(pull), |pull| async {
             let mut pull = pull?;
             match pull.next().await? {
@@ -88,7 +94,7 @@ impl Pull {
             match answer.status {
                 None => {
                     self.left -= 1;
-                    let delivery = delivery(answer, self.uptime.elapsed());
+                    let delivery = delivery(answer, self.uptime.elapsed(), self.generation);
                     if let Ok(delivery) = &delivery {
                         self.seen_seqs.note(self.queue.stream(), delivery.seq);
                     }
@@ -113,7 +119,7 @@ fn ended(status: StatusCode, description: Option<String>) -> Option<Result<Deliv
     }
 }
 
-fn delivery(message: async_nats::Message, connected_for: Duration) -> Result<Delivery, BusError> {
+fn delivery(message: async_nats::Message, connected_for: Duration, generation: u64) -> Result<Delivery, BusError> {
     let ack = message.reply.map(async_nats::Subject::into_string).unwrap_or_default();
     let (delivered, seq, stored_at) =
         read_ack(&ack).ok_or_else(|| BusError::Malformed(format!("{ack:?} is no address for acks")))?;
@@ -125,6 +131,7 @@ fn delivery(message: async_nats::Message, connected_for: Duration) -> Result<Del
         stored_at,
         waited: Timestamp::default().after(now).since(stored_at),
         connected_for,
+        generation,
         headers: headers_of(message.headers.as_ref()),
         payload: message.payload,
         ack,

@@ -1,6 +1,5 @@
 //! Reading streams: from any replica, or from the leader.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -13,7 +12,7 @@ use tokio::time::Instant;
 
 use super::connection::{ANSWER_MAX, NatsTransport};
 use super::header_map::{headers_of, headers_without};
-use crate::transport::{ReadMany, header};
+use crate::transport::{ReadMany, Transport, header};
 use crate::{BusError, Headers, Stored};
 
 /// Headers that the server adds to the message of a direct read.
@@ -36,6 +35,8 @@ struct Config {
     num_replicas: u64,
 }
 
+/// How often one read is made that has no answer.
+const READS_MAX: u32 = 3;
 /// How long a read waits for a connection that broke.
 const BACK_MAX: Duration = Duration::from_millis(500);
 /// Pause between two looks at the connection.
@@ -54,42 +55,54 @@ impl NatsTransport {
         is_one
     }
 
-    /// Whether a read that had no answer is made once more. While nats-server replaces an account, it loses requests to
-    /// JetStream that arrive in that instant; and it closes the connection of a credential that is revoked, which is
-    /// back at once with the next one. Where a server or a leader is away, this costs half a second or a second timeout.
-    async fn is_lost<T: Sync>(&self, connects: u64, answer: &Result<T, BusError>) -> bool {
+    /// Reads, and reads again what had no answer. While nats-server replaces an account, it loses requests to JetStream
+    /// that arrive in that instant; and it closes the connection of a credential that is revoked, which is back at once
+    /// with the next one. The second may happen a timeout after the first. Where a server or a leader is away, this
+    /// costs half a second or two more timeouts.
+    async fn read_again<T: Sync, R: Future<Output = Result<T, BusError>>>(
+        &self,
+        read: impl Fn() -> R,
+    ) -> Result<T, BusError> {
+        let mut reads = 1;
+        loop {
+            let generation = self.generation();
+            let answer = read().await;
+            if reads == READS_MAX || !self.is_lost(generation, &answer).await {
+                return answer;
+            }
+            reads += 1;
+        }
+    }
+
+    /// Whether a read that had no answer is made again: the server is there, or back within a moment.
+    async fn is_lost<T: Sync>(&self, generation: u64, answer: &Result<T, BusError>) -> bool {
         if !matches!(answer, Err(BusError::Timeout { .. } | BusError::Unavailable(_))) {
             return false;
         }
         let is_connected = || self.client.connection_state() == State::Connected;
-        if self.connects() == connects && is_connected() {
+        if self.generation() == generation && is_connected() {
             return true;
         }
         let is_back = async {
-            while self.connects() == connects || !is_connected() {
+            while self.generation() == generation || !is_connected() {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         };
         tokio::time::timeout(BACK_MAX, is_back).await.is_ok()
     }
 
-    fn connects(&self) -> u64 {
-        self.client.statistics().connects.load(Ordering::Relaxed)
-    }
-
     /// The last message of a filter, from any replica.
     pub(super) async fn direct_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
-        let connects = self.connects();
-        let answer = self.direct_last_once(stream, filter).await;
-        if self.is_lost(connects, &answer).await { self.direct_last_once(stream, filter).await } else { answer }
+        self.read_again(|| self.direct_last_once(stream, filter)).await
     }
 
     async fn direct_last_once(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
+        let generation = self.generation();
         let body = crate::json::encode(&serde_json::json!({ "last_by_subj": filter }))?;
         let answer = self.ask_server(&direct(stream), Headers::new(), body, ANSWER_MAX).await;
         let answer = answer.map_err(|error| not_responding(error, stream))?;
         match answer.status {
-            None => read_direct(&answer).map(Some),
+            None => read_direct(&answer, generation).map(Some),
             Some(status) if status.as_u16() == NOT_FOUND => Ok(None),
             Some(status) => Err(refused(stream, status, answer.description)),
         }
@@ -97,18 +110,18 @@ impl NatsTransport {
 
     /// The last message of a filter, from the leader.
     pub(super) async fn leader_last(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
-        let connects = self.connects();
-        let answer = self.leader_last_once(stream, filter).await;
-        if self.is_lost(connects, &answer).await { self.leader_last_once(stream, filter).await } else { answer }
+        self.read_again(|| self.leader_last_once(stream, filter)).await
     }
 
     async fn leader_last_once(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
+        let generation = self.generation();
         let handle = self.jetstream.get_stream_no_info(stream).await.map_err(|e| BusError::Malformed(e.to_string()))?;
         match handle.get_last_raw_message_by_subject(filter).await {
             Ok(found) => Ok(Some(Stored {
                 subject: found.subject.into_string(),
                 seq: found.sequence,
                 stored_at: millis(found.time.unix_timestamp_nanos()),
+                generation,
                 headers: headers_of(Some(&found.headers)),
                 payload: found.payload,
             })),
@@ -130,9 +143,7 @@ impl NatsTransport {
 
     /// The last message of every subject that matches one of the filters, in stream order, from any replica.
     pub(super) async fn direct_last_many(&self, stream: &str, filters: &[&str]) -> Result<ReadMany, BusError> {
-        let connects = self.connects();
-        let answer = self.direct_last_many_once(stream, filters).await;
-        if self.is_lost(connects, &answer).await { self.direct_last_many_once(stream, filters).await } else { answer }
+        self.read_again(|| self.direct_last_many_once(stream, filters)).await
     }
 
     async fn direct_last_many_once(&self, stream: &str, filters: &[&str]) -> Result<ReadMany, BusError> {
@@ -155,13 +166,14 @@ impl NatsTransport {
         body: &serde_json::Value,
         messages: &mut Vec<Stored>,
     ) -> Result<Page, BusError> {
+        let generation = self.generation();
         let mut answers = self.ask_many(&direct(stream), Headers::new(), crate::json::encode(body)?).await?;
         loop {
             let late = || BusError::Timeout { what: format!("read of {stream}") };
             let answer = tokio::time::timeout(NEXT_MAX, answers.next()).await.map_err(|_| late())?;
             let answer = answer.ok_or_else(late)?;
             let Some(status) = answer.status else {
-                messages.push(read_direct(&answer)?);
+                messages.push(read_direct(&answer, generation)?);
                 continue;
             };
             return match status.as_u16() {
@@ -200,7 +212,8 @@ fn direct(stream: &str) -> String {
     format!("$JS.API.DIRECT.GET.{stream}")
 }
 
-fn read_direct(message: &async_nats::Message) -> Result<Stored, BusError> {
+/// A message that a direct read over the connection of this generation has found.
+fn read_direct(message: &async_nats::Message, generation: u64) -> Result<Stored, BusError> {
     let missing = |name: &str| BusError::Malformed(format!("a direct read without {name}"));
     let map = message.headers.as_ref().ok_or_else(|| missing("headers"))?;
     let added = |name: &str| map.get_last(name).map(HeaderValue::as_str);
@@ -208,7 +221,7 @@ fn read_direct(message: &async_nats::Message) -> Result<Stored, BusError> {
     let seq = added("Nats-Sequence").and_then(|seq| seq.parse().ok()).ok_or_else(|| missing("Nats-Sequence"))?;
     let stored_at = added("Nats-Time-Stamp").and_then(Timestamp::parse).ok_or_else(|| missing("Nats-Time-Stamp"))?;
     let headers = headers_without(map, &ADDED);
-    Ok(Stored { subject, seq, stored_at, headers, payload: message.payload.clone() })
+    Ok(Stored { subject, seq, stored_at, generation, headers, payload: message.payload.clone() })
 }
 
 fn refused(stream: &str, status: StatusCode, description: Option<String>) -> BusError {

@@ -20,12 +20,15 @@ use crate::transport::{
 use crate::{BusError, CoreMessage, Delivery, Depth, Headers, Read, Stored, Subscription};
 
 impl NatsTransport {
-    /// For what names a message by its sequence: the client keeps what is published without a connection for the next
-    /// server, and in an older store that sequence may be another message's.
-    fn require_connection(&self) -> Result<(), BusError> {
+    /// For what names a message by its sequence, as it was learned over the connection of this generation. In an older
+    /// store that sequence may be another message's, and what is published without a connection the client keeps for
+    /// the next server.
+    pub(super) fn require_connection(&self, generation: u64) -> Result<(), BusError> {
         match self.client.connection_state() {
-            State::Connected => Ok(()),
-            State::Pending | State::Disconnected => Err(BusError::Unavailable("the connection broke".to_owned())),
+            State::Connected if self.generation() == generation => Ok(()),
+            State::Connected | State::Pending | State::Disconnected => {
+                Err(BusError::Unavailable("the connection broke".to_owned()))
+            }
         }
     }
 }
@@ -93,9 +96,9 @@ impl Transport for NatsTransport {
         self.js_purge(stream.name(), filter.as_str()).await
     }
 
-    async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError> {
-        self.require_connection()?;
-        self.js_delete(stream.name(), seq).await
+    async fn delete(&self, stream: Stream, message: &Stored) -> Result<(), BusError> {
+        self.require_connection(message.generation)?;
+        self.js_delete(stream.name(), message.seq).await
     }
 
     async fn pull(
@@ -111,7 +114,7 @@ impl Transport for NatsTransport {
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
         match ack {
             Ack::Done => {
-                self.require_connection()?;
+                self.require_connection(delivery.generation)?;
                 self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+ACK")).await
             }
             Ack::Progress => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+WPI")).await,

@@ -59,6 +59,7 @@ mod tests {
             stored_at: Timestamp::default(),
             waited: Duration::ZERO,
             connected_for: Duration::MAX,
+            generation: 1,
             headers: Vec::new(),
             payload: bytes::Bytes::new(),
             ack: String::new(),

@@ -22,8 +22,6 @@ pub(super) struct LastAck(Mutex<Option<Waiting>>);
 #[derive(Debug)]
 struct Waiting {
     delivery: Delivery,
-    /// The connection over which it was delivered: over another one the server may have another item of its sequence.
-    generation: u64,
     until: Instant,
 }
 
@@ -38,16 +36,17 @@ impl LastAck {
         }
     }
 
-    /// Lets the ack of this item wait, and returns the item whose ack has waited until now.
-    pub(super) fn replace(&self, delivery: &Delivery, generation: u64) -> Option<Delivery> {
+    /// Lets the ack of this item wait, and returns the item whose ack has waited until now, if both came over one
+    /// connection. Otherwise that one is delivered again, and its handler finds that it is done.
+    pub(super) fn replace(&self, delivery: &Delivery) -> Option<Delivery> {
         // The ack needs neither body nor headers.
         let delivery = Delivery { headers: Vec::new(), payload: bytes::Bytes::new(), ..delivery.clone() };
-        let waiting = Waiting { delivery, generation, until: Instant::now() + WAIT_MAX };
+        let generation = delivery.generation;
+        let waiting = Waiting { delivery, until: Instant::now() + WAIT_MAX };
         self.lock().replace(waiting).and_then(|before| before.due(generation))
     }
 
-    /// Returns the item whose ack waits, if the connection is still the one over which it came. Otherwise it is delivered
-    /// again, and its handler finds that it is done.
+    /// Returns the item whose ack waits, if the connection is still the one over which it came.
     pub(super) fn take(&self, generation: u64) -> Option<Delivery> {
         self.lock().take().and_then(|waiting| waiting.due(generation))
     }
@@ -64,6 +63,6 @@ impl LastAck {
 
 impl Waiting {
     fn due(self, generation: u64) -> Option<Delivery> {
-        (self.generation == generation).then_some(self.delivery)
+        (self.delivery.generation == generation).then_some(self.delivery)
     }
 }

@@ -105,7 +105,7 @@ impl Bus {
     /// the consumer: the next ack moves its ack floor over them, and they are never delivered again.
     async fn remove_at(&self, stream: Stream, subject: &Subject) -> Result<(), BusError> {
         match self.transport().last(stream, subject, Read::Leader).await? {
-            Some(item) => self.transport().delete(stream, item.seq).await,
+            Some(item) => self.transport().delete(stream, &item).await,
             None => Ok(()),
         }
     }

@@ -95,7 +95,10 @@ pub(super) async fn run(
                 }
                 Some(Err(error)) => {
                     failures += 1;
-                    tracing::warn!(queue = queue.durable(), %error, failures, "pull failed");
+                    // While the server is away, a pull fails twice in a second.
+                    if failures.is_power_of_two() {
+                        tracing::warn!(queue = queue.durable(), %error, failures, "pull failed");
+                    }
                     pulled = None;
                 }
             },
@@ -212,9 +215,8 @@ impl Intake {
 
     /// Acknowledges the item that was settled last.
     async fn send_last_ack(&self) {
-        let generation = self.bus.transport().generation();
-        let Some(delivery) = self.last_ack.take(generation) else { return };
-        if let Err(error) = send_ack(&self.bus, &delivery, Ack::Done, generation).await {
+        let Some(delivery) = self.last_ack.take(self.bus.transport().generation()) else { return };
+        if let Err(error) = send_ack(&self.bus, &delivery, Ack::Done).await {
             tracing::warn!(queue = self.queue.durable(), subject = delivery.subject, %error, "item not settled");
         }
     }

@@ -11,18 +11,18 @@ use futures::FutureExt;
 
 use super::handler::{Handler, Settle};
 use super::hold::ItemId;
-use super::item::{is_counted, item_subject};
+use super::item::{find_item, is_counted, item_subject};
 use super::last_ack::LastAck;
 use super::store_again::{must_store_again, store_again};
 use crate::transport::Ack;
-use crate::{Bus, BusError, Delivery, Read, retry};
+use crate::{Bus, BusError, Delivery, retry};
 
 /// Deliveries after which an item that makes its handler panic is a dead letter.
 const PANICS_MAX: u64 = 3;
 /// An item without a reported failure may have this many times [`limits::DELIVERIES_MAX`] deliveries.
 const UNREPORTED_FACTOR: u64 = 4;
 /// Reads of an item over a new connection, while it is held: about twenty seconds.
-const STILL_THERE_ROUNDS: u32 = 48;
+const FIND_ROUNDS: u32 = 48;
 /// Tries to settle one item; later its ack wait brings it back.
 const SETTLE_ROUNDS: u32 = 4;
 /// Pause before an item whose dead letter could not be written comes again.
@@ -36,7 +36,6 @@ pub(super) async fn process(
     last_ack: Arc<LastAck>,
     delivery: Delivery,
 ) -> ItemId {
-    let generation = bus.transport().generation();
     let too_often = |max: u64| is_counted(queue) && delivery.delivered >= max;
     let give_up = || {
         let reason = format!("still not dealt with after {} deliveries", delivery.delivered);
@@ -55,15 +54,15 @@ pub(super) async fn process(
     };
     // An ack names a sequence. Over another connection the server may have an older store, and another item of that
     // sequence.
-    let is_same_connection = bus.transport().generation() == generation;
+    let is_same_connection = bus.transport().generation() == delivery.generation;
     let settled = if is_same_connection && settle == Settle::Done && LastAck::may_wait(queue, &delivery) {
-        match last_ack.replace(&delivery, generation) {
-            Some(before) => send_ack(&bus, &before, Ack::Done, generation).await,
+        match last_ack.replace(&delivery) {
+            Some(before) => send_ack(&bus, &before, Ack::Done).await,
             None => Ok(()),
         }
     } else if is_same_connection {
         settle_item(&bus, queue, &delivery, settle).await
-    } else if is_still_there(&bus, queue, &delivery).await {
+    } else if let Some(delivery) = find_again(&bus, queue, &delivery).await {
         // What its handler stored may be lost together with the ack: only another look at the store shows that.
         let settle = if settle == Settle::Done { Settle::Postpone(Duration::ZERO) } else { settle };
         settle_item(&bus, queue, &delivery, settle).await
@@ -81,16 +80,17 @@ pub(super) async fn process(
     ItemId::of(&delivery)
 }
 
-/// Whether the server still has this very item. Where the leader cannot be read, the item is left to be redelivered.
-async fn is_still_there(bus: &Bus, queue: Queue, delivery: &Delivery) -> bool {
-    let Some(at) = subject_of(delivery) else { return true };
-    for round in 1..=STILL_THERE_ROUNDS {
-        if let Ok(found) = bus.transport().last(queue.stream(), &at, Read::Leader).await {
-            return found.is_some_and(|found| (found.seq, found.stored_at) == (delivery.seq, delivery.stored_at));
+/// The item as the server has it after another connection was made; none where it does not have this very item any
+/// more. Where the leader cannot be read, the item is left to be redelivered.
+async fn find_again(bus: &Bus, queue: Queue, delivery: &Delivery) -> Option<Delivery> {
+    let Some(at) = subject_of(delivery) else { return Some(delivery.clone()) };
+    for round in 1..=FIND_ROUNDS {
+        if let Ok(found) = find_item(bus, queue.stream(), &at, delivery).await {
+            return found;
         }
         retry::wait(round, &delivery.subject).await;
     }
-    false
+    None
 }
 
 /// The subject of an item, as the contract builds it; none for a subject outside the contract.
@@ -115,7 +115,6 @@ fn after_panic(delivery: &Delivery) -> Settle {
 
 /// Sends the ack of an item, after its dead letter where it has one.
 async fn settle_item(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settle) -> Result<(), BusError> {
-    let generation = bus.transport().generation();
     let ack = match settle {
         Settle::Done => Ack::Done,
         Settle::Postpone(after) if must_store_again(queue, delivery) => {
@@ -134,15 +133,15 @@ async fn settle_item(bus: &Bus, queue: Queue, delivery: &Delivery, settle: Settl
             }
         },
     };
-    send_ack(bus, delivery, ack, generation).await
+    send_ack(bus, delivery, ack).await
 }
 
-/// Sends an ack, several times if need be. That the item is done is said only over the connection `generation`: over
+/// Sends an ack, several times if need be. That the item is done is said only over the connection of its delivery: over
 /// another one, the server may have an older store, in which the item is not done.
-pub(super) async fn send_ack(bus: &Bus, delivery: &Delivery, ack: Ack, generation: u64) -> Result<(), BusError> {
+pub(super) async fn send_ack(bus: &Bus, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
     let mut round = 1;
     loop {
-        if ack == Ack::Done && bus.transport().generation() != generation {
+        if ack == Ack::Done && bus.transport().generation() != delivery.generation {
             return Err(BusError::Unavailable("the connection broke before the item was acknowledged".to_owned()));
         }
         match bus.transport().ack(delivery, ack).await {

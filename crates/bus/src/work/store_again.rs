@@ -9,7 +9,7 @@ use contract::limits;
 use contract::streams::{Queue, Stream};
 use contract::subject::Subject;
 
-use super::item::{hand_back, is_counted, item_subject};
+use super::item::{find_item, hand_back, is_counted, item_subject};
 use crate::headers::marked_again;
 use crate::transport::Ack;
 use crate::verify::{Verified, Write};
@@ -59,18 +59,14 @@ pub(super) async fn store_again(bus: &Bus, queue: Queue, delivery: &Delivery, pa
 /// Acknowledges the item and waits until the leader shows that it is gone; `false` when it was not there any more.
 /// Nothing was done where that is an error.
 async fn remove(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -> Result<bool, BusError> {
-    let is_there = || async {
-        let last = bus.transport().last(stream, at, Read::Leader).await?;
-        Ok::<bool, BusError>(last.is_some_and(|last| last.seq == delivery.seq))
-    };
-    if !is_there().await? {
-        return Ok(false);
-    }
+    let Some(mut held) = find_item(bus, stream, at, delivery).await? else { return Ok(false) };
     for round in 1..=ROUNDS_MAX {
         // A lost ack is sent again. From here on an error proves nothing.
-        let acked = bus.transport().ack(delivery, Ack::Done).await;
-        if acked.is_ok() && matches!(is_there().await, Ok(false)) {
-            return Ok(true);
+        let acked = bus.transport().ack(&held, Ack::Done).await;
+        match find_item(bus, stream, at, delivery).await {
+            Ok(None) if acked.is_ok() => return Ok(true),
+            Ok(Some(found)) => held = found,
+            Ok(None) | Err(_) => {}
         }
         retry::wait(round, &delivery.subject).await;
     }

@@ -305,7 +305,7 @@ async fn archived_page_of_an_earlier_session_of_the_id_fills_no_hole() {
     }
     // Slot 2 is lost, as after a power cut.
     let lost = bus.transport().last(Stream::Log, &subject::log_slot(&key(), 2), Read::Leader).await.unwrap().unwrap();
-    bus.transport().delete(Stream::Log, lost.seq).await.unwrap();
+    bus.transport().delete(Stream::Log, &lost).await.unwrap();
     let read = bus.load(&key()).await;
     assert!(matches!(read, Err(BusError::Unavailable(_))), "another session's commit fills the hole: {read:?}");
 }

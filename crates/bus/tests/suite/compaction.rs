@@ -131,7 +131,7 @@ async fn compacted_log_outlives_what_the_archive_has_of_its_page() {
     write(&bus, PAGE + 1..PAGE + 4, Some(20)).await;
     let slot = subject::log_slot(&key(), PAGE + 1);
     let lost = bus.transport().last(Stream::Log, &slot, Read::Leader).await.unwrap().unwrap();
-    bus.transport().delete(Stream::Log, lost.seq).await.unwrap();
+    bus.transport().delete(Stream::Log, &lost).await.unwrap();
     let read = bus.history(&key(), 0).await;
     assert!(matches!(read, Err(BusError::Unavailable(_))), "{read:?}");
 }

@@ -1,7 +1,7 @@
 //! The worker on the in-memory server, in virtual time.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -101,6 +101,47 @@ async fn item_held_at_a_restart_is_handled_again_but_not_beside_itself() {
     // What it stored before may be lost with an older store.
     assert_eq!(clerk.handled.lock().unwrap().get("a"), Some(&2));
     assert_eq!(clerk.most.load(Ordering::SeqCst), 1);
+    worker.drain(Duration::ZERO).await;
+}
+
+/// Lets the worker pull nothing while it is set.
+#[derive(Default)]
+struct NoPulls(AtomicBool);
+
+impl Faults for NoPulls {
+    fn decide(&self, op: Operation<'_>) -> Fault {
+        let is_refused = op.client == "worker" && op.action == Action::Pull && self.0.load(Ordering::SeqCst);
+        if is_refused { Fault::NotDone } else { Fault::None }
+    }
+}
+
+/// It waited for a place meanwhile, and its handler began when the server was there again.
+#[tokio::test(start_paused = true)]
+async fn item_delivered_before_an_older_store_came_back_removes_no_other_item() {
+    let no_pulls = Arc::new(NoPulls::default());
+    let server = MemoryServer::with_faults(no_pulls.clone());
+    let (bus, (worker, _life)) = (server.bus(), server.client("worker"));
+    let older = server.backup(&[Stream::Control]);
+    let clerk = Arc::new(Clerk { takes: Duration::from_millis(300), ..Clerk::default() });
+    // One session gets four of five places.
+    let worker = Worker::start(worker, Queue::Inputs, 5, clerk.clone());
+    for name in ["a", "b", "c", "d", "waits"] {
+        send(&bus, name).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    no_pulls.0.store(true, Ordering::SeqCst);
+    server.restore(&older);
+    // They get the sequences of those.
+    let later = ["e", "f", "g", "h", "i"];
+    for name in later {
+        send(&bus, name).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(clerk.handled.lock().unwrap().get("waits"), Some(&1));
+    assert_eq!(waiting(&bus).await, later.len());
+    no_pulls.0.store(false, Ordering::SeqCst);
+    until(&bus, 0).await;
+    assert!(later.iter().all(|name| clerk.handled.lock().unwrap().get(*name) == Some(&1)));
     worker.drain(Duration::ZERO).await;
 }
 

@@ -125,8 +125,8 @@ impl Transport for FaultyBus {
         self.bus.transport().purge(stream, filter).await
     }
 
-    async fn delete(&self, stream: Stream, seq: u64) -> Result<(), BusError> {
-        self.bus.transport().delete(stream, seq).await
+    async fn delete(&self, stream: Stream, message: &Stored) -> Result<(), BusError> {
+        self.bus.transport().delete(stream, message).await
     }
 
     async fn pull(

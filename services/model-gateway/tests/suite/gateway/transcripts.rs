@@ -64,7 +64,7 @@ async fn parts_of_a_transcript_are_read_once_and_put_in_order() {
 
     // The next call of the session reads none of them.
     let stored = world.stored(Verb::ModelFinished).await.unwrap();
-    world.bus.transport().delete(contract::streams::Stream::Control, stored.seq).await.unwrap();
+    world.bus.transport().delete(contract::streams::Stream::Control, &stored).await.unwrap();
     world.publish_item(&item).await;
     assert_eq!(world.wait_for_finished().await.text.trim(), "zero one two three four recite");
     assert_eq!(reads.0.load(Ordering::SeqCst), 2);
