@@ -8,8 +8,9 @@ use tokio::time::Instant;
 
 /// How long a client may take to reconnect after a server went away: some wait for two seconds between two tries.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(5);
-/// The same where this process saw no loss: the process of a tool may have been replaced, or its server.
-const BACK_WITHIN_CALM: Duration = Duration::from_millis(600);
+/// The same where this process saw no loss: the process of a tool may be replaced, or its credential or server. A tool
+/// that ended says so, and is no longer in the catalogue.
+const BACK_WITHIN_CALM: Duration = Duration::from_secs(3);
 
 /// Shared by the catalogue, whose subscription notices a loss, and the calls.
 #[derive(Debug, Clone, Default)]

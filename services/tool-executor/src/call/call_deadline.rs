@@ -177,11 +177,6 @@ impl<'a> CallDeadline<'a> {
         }
     }
 
-    /// Whether the replica that works on the call has named itself.
-    pub(super) fn is_replica_named(&self) -> bool {
-        self.instance.is_some()
-    }
-
     /// Subject of a check: the replica that named itself, else all replicas of the tool.
     pub(super) fn query_subject(&self) -> Subject {
         self.instance.clone().unwrap_or_else(|| subject::service_info(&self.work.item.tool))

@@ -63,7 +63,7 @@ impl Dispatch<'_> {
     pub(crate) async fn run(&self) -> Option<ToolAnswer> {
         let mut call_deadline = CallDeadline::new(self.bus, self.clock, self.work, self.deadlines);
         let mut resends = 0;
-        let mut missed = None;
+        let (mut missed, mut has_lost_reply) = (None, false);
         let mut replies = Replies::default();
         loop {
             if self.work.cancelled.is_cancelled() {
@@ -113,9 +113,11 @@ impl Dispatch<'_> {
                     call_deadline.restart();
                 }
                 WaitOutcome::ReplicaGone => return Some(self.replica_gone_answer(resends)),
-                WaitOutcome::NotHeld if self.is_repeatable() && resends < RESENDS_MAX => {
+                WaitOutcome::NotHeld if self.is_repeatable() && resends < RESENDS_MAX && !has_lost_reply => {
                     tracing::info!(session = %self.work.key, call = %self.work.call, "no replica has the call; sent again");
                     resends += 1;
+                    // A second reply that is lost is one that cannot be delivered.
+                    has_lost_reply = call_deadline.silent_for().is_some();
                     if let Some(ended) = self.check_before_resend(&call_deadline).await {
                         return ended;
                     }
@@ -202,7 +204,7 @@ impl Dispatch<'_> {
                             ToolReply::Final(answer) => return WaitOutcome::Replied(answer),
                             ToolReply::Progress { text, instance } => {
                                 call_deadline.record_progress(text, instance.as_deref()).await;
-                                check.record_progress(call_deadline.is_replica_named());
+                                check.record_progress();
                             }
                         }
                     }

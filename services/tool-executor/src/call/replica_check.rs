@@ -19,9 +19,8 @@ use super::call_deadline::ReplicaState;
 const FIRST_CHECK_AFTER: Duration = Duration::from_secs(2);
 /// Pause between two checks.
 const RECHECK_AFTER: Duration = Duration::from_secs(2);
-/// The same where a replica works on the call, or none answers. Its reply may be lost with a connection of the tool,
-/// which no other sign shows. All replicas are asked, so this is less often.
-const RECHECK_RARELY_AFTER: Duration = Duration::from_secs(5);
+/// The same where no replica answers: all may be about to connect again.
+const SILENCE_RECHECK_AFTER: Duration = Duration::from_secs(5);
 /// Time that replicas have to answer.
 const QUERY_MAX: Duration = Duration::from_millis(750);
 /// After a broken connection: time in which the answer may still arrive. Within it the tool has reconnected, too.
@@ -89,11 +88,10 @@ impl ReplicaCheck {
         self.next_check_at = Some(Instant::now() + GRACE);
     }
 
-    /// Records progress: the tool has shown that it holds the call and knows where to answer. A replica that has named
-    /// itself is pinged, and needs no other check.
-    pub(super) fn record_progress(&mut self, is_named: bool) {
-        (self.has_gap, self.was_away, self.denials, self.ended_pings) = (false, false, 0, 0);
-        self.next_check_at = (!is_named).then(|| Instant::now() + RECHECK_RARELY_AFTER);
+    /// Ends the checks: the tool has shown that it holds the call and knows where to answer. A replica that has named
+    /// itself is pinged from here on.
+    pub(super) fn record_progress(&mut self) {
+        *self = Self { next_check_at: None, ..Self::new(self.is_repeatable) };
     }
 
     /// Decides what to do after a ping of the replica that has named itself.
@@ -121,8 +119,8 @@ impl ReplicaCheck {
         match answer {
             ReplicaAnswer::Running => {
                 (self.denials, self.was_away) = (0, false);
-                // The end of a call whose connection broke is more likely to be lost too.
-                self.next_check_at = in_future(if self.has_gap { RECHECK_AFTER } else { RECHECK_RARELY_AFTER });
+                // The end of a call whose connection broke may be lost too, so it is checked until it ends.
+                self.next_check_at = in_future(RECHECK_AFTER).filter(|_| self.has_gap);
                 CheckVerdict::Wait
             }
             ReplicaAnswer::NatsUnavailable => {
@@ -139,7 +137,7 @@ impl ReplicaCheck {
                 CheckVerdict::Lost
             }
             ReplicaAnswer::Silent => {
-                self.next_check_at = in_future(RECHECK_RARELY_AFTER);
+                self.next_check_at = in_future(SILENCE_RECHECK_AFTER);
                 CheckVerdict::Wait
             }
             ReplicaAnswer::Unclear => {

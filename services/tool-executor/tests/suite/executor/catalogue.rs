@@ -140,8 +140,10 @@ async fn arguments_that_do_not_fit_the_schema_are_an_error_and_not_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn tool_without_replica_is_waited_for() {
-    // In milliseconds: when the tool is back after the loss of the connection, and when its call is given up.
-    for (lost, back, given_up) in [(true, Some(3_000), None), (true, None, Some(5_000)), (false, None, Some(600))] {
+    // In milliseconds: when the tool is back, and when its call is given up, with and without a loss of the connection.
+    for (lost, back, given_up) in
+        [(true, Some(3_000), None), (true, None, Some(5_000)), (false, Some(2_500), None), (false, None, Some(3_000))]
+    {
         let world = World::new().await;
         let (executor, _life) = world.executor("a");
         world.wait_for(async || executor.readiness().is_ready().then_some(())).await;
