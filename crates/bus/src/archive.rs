@@ -138,7 +138,12 @@ impl Bus {
         Ok(())
     }
 
+    /// Removes a message of the log with its body. The body goes first, so the connection is looked at before that too:
+    /// in an older store the message stays.
     async fn remove(&self, stored: &Stored) -> Result<(), BusError> {
+        if self.transport().generation() != stored.generation {
+            return Err(BusError::Unavailable("the connection broke".to_owned()));
+        }
         if let Some(blob) = body::blob(&stored.payload) {
             self.transport().delete_object(Objects::Blobs, &blob).await?;
         }

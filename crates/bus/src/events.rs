@@ -18,7 +18,7 @@ impl Bus {
     /// Every public event of a session. Bodies are [`Envelope`]s; `contract::subject::parse_event` reads the topic.
     pub async fn events(&self, key: &SessionKey) -> Result<Subscription, BusError> {
         let events = self.events_of_new(key).await?;
-        self.transport().ping().await?;
+        self.confirm_subscriptions().await?;
         Ok(events)
     }
 

@@ -37,6 +37,8 @@ const ASK_MAX: Duration = Duration::from_secs(1);
 const HOLDER_ANSWERS_MAX: Duration = Duration::from_millis(300);
 /// Pause before a worker subscribes as the holder of a call: long before its item can be redelivered.
 const HOLD_AFTER: Duration = Duration::from_millis(500);
+/// Round trips by which subscriptions are confirmed.
+const CONFIRM_ROUNDS: u32 = 3;
 /// Timeout of a request to the composer.
 const COMPOSE_MAX: Duration = Duration::from_secs(5);
 /// Timeout of a repair: the session is loaded, and its outstanding work is published.
@@ -437,8 +439,21 @@ impl Bus {
     /// Subscribes; returns when the server knows of it.
     pub async fn listen(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
         let events = self.transport().subscribe(subject, queue).await?;
-        self.transport().ping().await?;
+        self.confirm_subscriptions().await?;
         Ok(events)
+    }
+
+    /// Returns when the server knows of the subscriptions so far. A round trip that is lost with its connection is made
+    /// again: over the next connection the client subscribes anew, and each subscription yields a gap.
+    pub(crate) async fn confirm_subscriptions(&self) -> Result<(), BusError> {
+        let mut round = 1;
+        loop {
+            match self.transport().ping().await {
+                Err(error) if !error.is_final() && round < CONFIRM_ROUNDS => retry::wait(round, "confirm").await,
+                confirmed => return confirmed,
+            }
+            round += 1;
+        }
     }
 }
 

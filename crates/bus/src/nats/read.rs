@@ -38,7 +38,7 @@ struct Config {
 /// How often one read is made that has no answer.
 const READS_MAX: u32 = 3;
 /// How long a read waits for a connection that broke.
-const BACK_MAX: Duration = Duration::from_millis(500);
+const BACK_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks at the connection.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -58,7 +58,7 @@ impl NatsTransport {
     /// Reads, and reads again what had no answer. While nats-server replaces an account, it loses requests to JetStream
     /// that arrive in that instant; and it closes the connection of a credential that is revoked, which is back at once
     /// with the next one. The second may happen a timeout after the first. Where a server or a leader is away, this
-    /// costs half a second or two more timeouts.
+    /// costs up to two seconds or two more timeouts.
     async fn read_again<T: Sync, R: Future<Output = Result<T, BusError>>>(
         &self,
         read: impl Fn() -> R,

@@ -21,7 +21,7 @@ use crate::{Bus, BusError, Delivery, retry};
 const PANICS_MAX: u64 = 3;
 /// An item without a reported failure may have this many times [`limits::DELIVERIES_MAX`] deliveries.
 const UNREPORTED_FACTOR: u64 = 4;
-/// Reads of an item over a new connection, while it is held: about twenty seconds.
+/// Reads of an item over a new connection, while it is held: about twenty seconds where the server answers.
 const FIND_ROUNDS: u32 = 48;
 /// Tries to settle one item; later its ack wait brings it back.
 const SETTLE_ROUNDS: u32 = 4;
@@ -36,6 +36,16 @@ pub(super) async fn process(
     last_ack: Arc<LastAck>,
     delivery: Delivery,
 ) -> ItemId {
+    // Over another connection the server may not have the item, or another one of its sequence.
+    let found = if bus.transport().generation() == delivery.generation {
+        Some(delivery.clone())
+    } else {
+        find_again(&bus, queue, &delivery).await
+    };
+    let Some(delivery) = found else {
+        warn_gone(queue, &delivery);
+        return ItemId::of(&delivery);
+    };
     let too_often = |max: u64| is_counted(queue) && delivery.delivered >= max;
     let give_up = || {
         let reason = format!("still not dealt with after {} deliveries", delivery.delivered);
@@ -67,17 +77,17 @@ pub(super) async fn process(
         let settle = if settle == Settle::Done { Settle::Postpone(Duration::ZERO) } else { settle };
         settle_item(&bus, queue, &delivery, settle).await
     } else {
-        tracing::warn!(
-            queue = queue.durable(),
-            subject = delivery.subject,
-            "the server does not have the item any more"
-        );
+        warn_gone(queue, &delivery);
         Ok(())
     };
     if let Err(error) = settled {
         tracing::warn!(queue = queue.durable(), subject = delivery.subject, %error, "item not settled");
     }
     ItemId::of(&delivery)
+}
+
+fn warn_gone(queue: Queue, delivery: &Delivery) {
+    tracing::warn!(queue = queue.durable(), subject = delivery.subject, "the server does not have the item any more");
 }
 
 /// The item as the server has it after another connection was made; none where it does not have this very item any

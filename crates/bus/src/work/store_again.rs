@@ -19,7 +19,7 @@ use crate::{Bus, BusError, Delivery, Read, retry};
 const HAND_BACKS_MAX: u64 = limits::DELIVERIES_MAX / 2;
 /// Pause of an item that could not be stored anew, since the bus is away: each of its deliveries counts.
 const AWAY_PAUSE: Duration = Duration::from_secs(30);
-/// Rounds of removing an item, and of storing it again: about a minute each. Should the bus be away for longer, or this
+/// Rounds of removing an item, and of storing it again: about a minute each where the server answers. Should the bus be away for longer, or this
 /// process end in between, the loop's watchdog opens another attempt of the call.
 const ROUNDS_MAX: u32 = 120;
 
@@ -60,11 +60,12 @@ pub(super) async fn store_again(bus: &Bus, queue: Queue, delivery: &Delivery, pa
 /// Nothing was done where that is an error.
 async fn remove(bus: &Bus, stream: Stream, at: &Subject, delivery: &Delivery) -> Result<bool, BusError> {
     let Some(mut held) = find_item(bus, stream, at, delivery).await? else { return Ok(false) };
+    let mut was_acked = false;
     for round in 1..=ROUNDS_MAX {
         // A lost ack is sent again. From here on an error proves nothing.
-        let acked = bus.transport().ack(&held, Ack::Done).await;
+        was_acked |= bus.transport().ack(&held, Ack::Done).await.is_ok();
         match find_item(bus, stream, at, delivery).await {
-            Ok(None) if acked.is_ok() => return Ok(true),
+            Ok(None) if was_acked => return Ok(true),
             Ok(Some(found)) => held = found,
             Ok(None) | Err(_) => {}
         }

@@ -351,7 +351,12 @@ async fn older_store_comes_back_while_a_page_is_archived_no_other_message_is_rem
     let server = MemoryServer::with_faults(Arc::new(LateArchive));
     let (worker, _life) = server.client("worker");
     let bus = server.bus();
-    write(&bus, 0..10).await;
+    // A large body, which would go before its message.
+    let mut first: serde_json::Value = serde_json::from_slice(&commit(0, None)).unwrap();
+    first["events"] = serde_json::json!(["y".repeat(INLINE_BYTES_MAX)]);
+    let first = Bytes::from(first.to_string());
+    assert_eq!(bus.commit(&key(), 0, "c0", first.clone()).await.unwrap(), Committed::Ours);
+    write(&bus, 1..10).await;
     let older = server.backup(&[Stream::Log]);
     write(&bus, 10..PAGE + 1).await;
     let other = SessionKey { tenant: TenantId::default(), session: SessionId::new("other").unwrap() };
@@ -369,4 +374,5 @@ async fn older_store_comes_back_while_a_page_is_archived_no_other_message_is_rem
     assert!(matches!(archived, Err(BusError::Unavailable(_))), "{archived:?}");
     assert_eq!(bus.transport().count(Stream::Log, &subject::log_session(&other)).await.unwrap(), PAGE);
     assert_eq!(in_log(&bus).await, (0..10).collect::<Vec<_>>());
+    assert!(bus.transport().get_object(Objects::Blobs, &sha256_hex(&first)).await.unwrap().is_some());
 }
