@@ -36,16 +36,14 @@ pub(super) async fn process(
     last_ack: Arc<LastAck>,
     delivery: Delivery,
 ) -> ItemId {
+    let id = ItemId::of(&delivery);
     // Over another connection the server may not have the item, or another one of its sequence.
     let found = if bus.transport().generation() == delivery.generation {
-        Some(delivery.clone())
+        Some(delivery)
     } else {
         find_again(&bus, queue, &delivery).await
     };
-    let Some(delivery) = found else {
-        warn_gone(queue, &delivery);
-        return ItemId::of(&delivery);
-    };
+    let Some(delivery) = found else { return id };
     let too_often = |max: u64| is_counted(queue) && delivery.delivered >= max;
     let give_up = || {
         let reason = format!("still not dealt with after {} deliveries", delivery.delivered);
@@ -77,17 +75,12 @@ pub(super) async fn process(
         let settle = if settle == Settle::Done { Settle::Postpone(Duration::ZERO) } else { settle };
         settle_item(&bus, queue, &delivery, settle).await
     } else {
-        warn_gone(queue, &delivery);
         Ok(())
     };
     if let Err(error) = settled {
         tracing::warn!(queue = queue.durable(), subject = delivery.subject, %error, "item not settled");
     }
-    ItemId::of(&delivery)
-}
-
-fn warn_gone(queue: Queue, delivery: &Delivery) {
-    tracing::warn!(queue = queue.durable(), subject = delivery.subject, "the server does not have the item any more");
+    id
 }
 
 /// The item as the server has it after another connection was made; none where it does not have this very item any
@@ -96,6 +89,10 @@ async fn find_again(bus: &Bus, queue: Queue, delivery: &Delivery) -> Option<Deli
     let Some(at) = subject_of(delivery) else { return Some(delivery.clone()) };
     for round in 1..=FIND_ROUNDS {
         if let Ok(found) = find_item(bus, queue.stream(), &at, delivery).await {
+            if found.is_none() {
+                let (queue, subject) = (queue.durable(), &delivery.subject);
+                tracing::warn!(queue, subject, "the server does not have the item any more");
+            }
             return found;
         }
         retry::wait(round, &delivery.subject).await;
