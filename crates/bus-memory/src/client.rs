@@ -431,8 +431,9 @@ impl Transport for MemoryClient {
         .await
     }
 
-    async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError> {
+    async fn delete_object(&self, store: Objects, sha256: &str, generation: u64) -> Result<(), BusError> {
         self.run(Action::DeleteObject, sha256, |_| {
+            self.require_connection(generation)?;
             self.client.server.lock().objects.remove(&(store, sha256.to_owned()));
             Ok(())
         })

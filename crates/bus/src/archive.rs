@@ -67,6 +67,8 @@ enum PageOwner {
 /// An archived page as it is stored.
 struct StoredPage {
     seq: u64,
+    /// The connection over which it was read.
+    generation: u64,
     /// The object that holds it, where it is large.
     object: Option<String>,
     messages: BTreeMap<u64, Bytes>,
@@ -138,14 +140,10 @@ impl Bus {
         Ok(())
     }
 
-    /// Removes a message of the log with its body. The body goes first, so the connection is looked at before that too:
-    /// in an older store the message stays.
+    /// Removes a message of the log, and its body before it.
     async fn remove(&self, stored: &Stored) -> Result<(), BusError> {
-        if self.transport().generation() != stored.generation {
-            return Err(BusError::Unavailable("the connection broke".to_owned()));
-        }
         if let Some(blob) = body::blob(&stored.payload) {
-            self.transport().delete_object(Objects::Blobs, &blob).await?;
+            self.transport().delete_object(Objects::Blobs, &blob, stored.generation).await?;
         }
         self.transport().delete(Stream::Log, stored).await
     }
@@ -179,7 +177,7 @@ impl Bus {
         let object = body::blob(&stored.payload);
         let body = self.open(Objects::Archive, stored.payload).await?;
         let messages = archived_page::unpack(page, &body)?;
-        Ok(Some(StoredPage { seq: stored.seq, object, messages }))
+        Ok(Some(StoredPage { seq: stored.seq, generation: stored.generation, object, messages }))
     }
 
     /// The `seq` with which an archived page begins.
@@ -311,7 +309,8 @@ impl Bus {
                 };
                 tracing::warn!(session = %key, page, why, "an archived page that cannot be read is replaced");
                 let object = body::blob(&found.payload);
-                Ok(Some(StoredPage { seq: found.seq, object, messages: BTreeMap::new() }))
+                let Stored { seq, generation, .. } = found;
+                Ok(Some(StoredPage { seq, generation, object, messages: BTreeMap::new() }))
             }
             read => read,
         }
@@ -341,7 +340,7 @@ impl Bus {
         let written = self.append_page(key, page, &merged, stored.seq).await?;
         if let (Write::Known(()), Some(object)) = (&written, &stored.object) {
             // A failure leaves it in its store until it expires.
-            if let Err(error) = self.transport().delete_object(Objects::Archive, object).await {
+            if let Err(error) = self.transport().delete_object(Objects::Archive, object, stored.generation).await {
                 tracing::warn!(%error, object, "the body of a page that was replaced stays in its store");
             }
         }

@@ -413,7 +413,9 @@ impl Bus {
     /// Deletes the large body of a commit that lost its slot. A failure leaves the body in its store.
     async fn forget(&self, store: Objects, body: &[u8]) {
         let Some(blob) = body::blob(body) else { return };
-        if let Err(error) = self.transport().delete_object(store, &blob).await {
+        // No other message has the body of this commit.
+        let generation = self.transport().generation();
+        if let Err(error) = self.transport().delete_object(store, &blob, generation).await {
             tracing::warn!(%error, blob, "the body of a commit that was not taken stays in its store");
         }
     }

@@ -353,8 +353,9 @@ pub trait Transport: Send + Sync + 'static {
     /// Reads a body; `None` when it is not (or not yet) there.
     async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError>;
 
-    /// Removes a body; one that is not there any more is fine.
-    async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError>;
+    /// Removes a body; one that is not there any more is fine. An error over another connection than that by which it
+    /// was learned that nothing needs it: in an older store something may.
+    async fn delete_object(&self, store: Objects, sha256: &str, generation: u64) -> Result<(), BusError>;
 
     /// How long the archive keeps what it has.
     fn retention(&self) -> Duration;
@@ -377,6 +378,11 @@ pub trait Transport: Send + Sync + 'static {
     /// Counts the connections of this client so far: while it stays the same, the server is the one that it was. With
     /// another one, nothing that was learned of its streams before may be relied on: it may have an older store.
     fn generation(&self) -> u64;
+
+    /// Whether there is a connection, and it is that of this generation.
+    fn is_connected_as(&self, generation: u64) -> bool {
+        self.generation() == generation
+    }
 
     /// The streams that end before where this process saw them end; each is reported once. Ask after a change of
     /// [`Transport::generation`].

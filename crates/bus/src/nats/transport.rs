@@ -24,12 +24,10 @@ impl NatsTransport {
     /// store that sequence may be another message's, and what is published without a connection the client keeps for
     /// the next server.
     pub(super) fn require_connection(&self, generation: u64) -> Result<(), BusError> {
-        match self.client.connection_state() {
-            State::Connected if self.generation() == generation => Ok(()),
-            State::Connected | State::Pending | State::Disconnected => {
-                Err(BusError::Unavailable("the connection broke".to_owned()))
-            }
+        if self.is_connected_as(generation) {
+            return Ok(());
         }
+        Err(BusError::Unavailable("the connection broke".to_owned()))
     }
 }
 
@@ -164,9 +162,10 @@ impl Transport for NatsTransport {
         self.stores.get(&self.jetstream, store, sha256).await
     }
 
-    async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError> {
+    async fn delete_object(&self, store: Objects, sha256: &str, generation: u64) -> Result<(), BusError> {
         let Some(subjects) = self.stores.subjects(&self.jetstream, store, sha256).await? else { return Ok(()) };
         for subject in subjects {
+            self.require_connection(generation)?;
             self.js_purge(&format!("OBJ_{}", store.name()), &subject).await?;
         }
         Ok(())
@@ -194,6 +193,10 @@ impl Transport for NatsTransport {
 
     fn generation(&self) -> u64 {
         self.client.statistics().connects.load(Ordering::Relaxed)
+    }
+
+    fn is_connected_as(&self, generation: u64) -> bool {
+        self.client.connection_state() == State::Connected && self.generation() == generation
     }
 
     async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use contract::streams::{Queue, Stream};
 use contract::subject::{self, Subject};
 
+use crate::headers::marked_again;
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, Read};
 
@@ -35,7 +36,9 @@ pub(super) async fn find_item(
     let found = bus.transport().last(stream, at, Read::Leader).await?;
     // A server with an older store gives sequences out again.
     let found = found.filter(|found| (found.seq, found.stored_at) == (delivery.seq, delivery.stored_at));
-    Ok(found.map(|found| Delivery { generation: found.generation, ..delivery.clone() }))
+    // It may have been given to another worker meanwhile.
+    let headers = marked_again(delivery.headers.clone());
+    Ok(found.map(|found| Delivery { generation: found.generation, headers, ..delivery.clone() }))
 }
 
 /// The subject of a work item; none for another message.

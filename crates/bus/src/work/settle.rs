@@ -38,7 +38,7 @@ pub(super) async fn process(
 ) -> ItemId {
     let id = ItemId::of(&delivery);
     // Over another connection the server may not have the item, or another one of its sequence.
-    let found = if bus.transport().generation() == delivery.generation {
+    let found = if bus.transport().is_connected_as(delivery.generation) {
         Some(delivery)
     } else {
         find_again(&bus, queue, &delivery).await
@@ -62,7 +62,7 @@ pub(super) async fn process(
     };
     // An ack names a sequence. Over another connection the server may have an older store, and another item of that
     // sequence.
-    let is_same_connection = bus.transport().generation() == delivery.generation;
+    let is_same_connection = bus.transport().is_connected_as(delivery.generation);
     let settled = if is_same_connection && settle == Settle::Done && LastAck::may_wait(queue, &delivery) {
         match last_ack.replace(&delivery) {
             Some(before) => send_ack(&bus, &before, Ack::Done).await,

@@ -19,8 +19,8 @@ use crate::{Bus, BusError, Delivery, Read, retry};
 const HAND_BACKS_MAX: u64 = limits::DELIVERIES_MAX / 2;
 /// Pause of an item that could not be stored anew, since the bus is away: each of its deliveries counts.
 const AWAY_PAUSE: Duration = Duration::from_secs(30);
-/// Rounds of removing an item, and of storing it again: about a minute each where the server answers. Should the bus be away for longer, or this
-/// process end in between, the loop's watchdog opens another attempt of the call.
+/// Rounds of removing an item, and of storing it again: about a minute each where the server answers. Should the bus be
+/// away for longer, or this process end in between, the loop's watchdog opens another attempt of the call.
 const ROUNDS_MAX: u32 = 120;
 
 /// Whether an item that is handed back has to be stored anew.

@@ -104,6 +104,23 @@ async fn item_held_at_a_restart_is_handled_again_but_not_beside_itself() {
     worker.drain(Duration::ZERO).await;
 }
 
+/// Loses the first two round trips.
+#[derive(Default)]
+struct LostPings(AtomicUsize);
+
+impl Faults for LostPings {
+    fn decide(&self, op: Operation<'_>) -> Fault {
+        let is_lost = op.action == Action::Ping && self.0.fetch_add(1, Ordering::SeqCst) < 2;
+        if is_lost { Fault::NotDone } else { Fault::None }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn subscription_is_confirmed_again_after_a_lost_round_trip() {
+    let bus = MemoryServer::with_faults(Arc::new(LostPings::default())).bus();
+    assert!(bus.events(&key()).await.is_ok());
+}
+
 /// Lets the worker pull nothing while it is set.
 #[derive(Default)]
 struct NoPulls(AtomicBool);

@@ -25,7 +25,8 @@ async fn command_body_lost_command_is_a_dead_letter_and_stop_is_handled() {
     let lost = world.send(Verb::SendUserMessage, SendUserMessage::new(content, MessageMode::Queue)).await;
     let stored = world.wait_for_message(Stream::Control, &subject::control(&key(), Verb::SendUserMessage, &lost)).await;
     let reference: serde_json::Value = serde_json::from_slice(&stored.payload).unwrap();
-    world.bus.transport().delete_object(Objects::Work, reference["$blob"].as_str().unwrap()).await.unwrap();
+    let blob = reference["$blob"].as_str().unwrap();
+    world.bus.transport().delete_object(Objects::Work, blob, stored.generation).await.unwrap();
 
     let _orchestrator = world.orchestrator().await;
     let stop = world.send(Verb::Stop, ControlReason::default()).await;

@@ -105,6 +105,11 @@ impl<'a> CallDeadline<'a> {
         (self.known_deadline < self.deadline).then(|| early().max(self.next_request_from))
     }
 
+    /// Whether the call has shown progress since it was sent.
+    pub(super) fn has_progress(&self) -> bool {
+        self.last_progress_at.is_some()
+    }
+
     /// Time since the last progress; `None` if there was none.
     pub(super) fn silent_for(&self) -> Option<Duration> {
         self.last_progress_at.map(|at| at.elapsed())
@@ -137,12 +142,12 @@ impl<'a> CallDeadline<'a> {
     /// Grants the whole time again, since the call is sent once more, perhaps to another replica.
     pub(super) fn restart(&mut self) {
         self.deadline = self.deadline.max(Instant::now() + self.timeout);
-        self.last_progress_at = None;
         self.forget_replica();
     }
 
-    /// Forgets which replica works on the call, since it is sent once more.
+    /// Forgets the replica that worked on the call, since it is sent once more.
     pub(super) fn forget_replica(&mut self) {
+        self.last_progress_at = None;
         self.instance = None;
         self.away_since = None;
     }

@@ -113,11 +113,15 @@ impl Dispatch<'_> {
                     call_deadline.restart();
                 }
                 WaitOutcome::ReplicaGone => return Some(self.replica_gone_answer(resends)),
-                WaitOutcome::NotHeld if self.is_repeatable() && resends < RESENDS_MAX && !has_lost_reply => {
+                WaitOutcome::NotHeld
+                    if self.is_repeatable()
+                        && resends < RESENDS_MAX
+                        && !(has_lost_reply && call_deadline.has_progress()) =>
+                {
                     tracing::info!(session = %self.work.key, call = %self.work.call, "no replica has the call; sent again");
                     resends += 1;
                     // A second reply that is lost is one that cannot be delivered.
-                    has_lost_reply = call_deadline.silent_for().is_some();
+                    has_lost_reply |= call_deadline.has_progress();
                     if let Some(ended) = self.check_before_resend(&call_deadline).await {
                         return ended;
                     }

@@ -184,8 +184,8 @@ impl Transport for FaultyBus {
         self.bus.transport().get_object(store, sha256).await
     }
 
-    async fn delete_object(&self, store: Objects, sha256: &str) -> Result<(), BusError> {
-        self.bus.transport().delete_object(store, sha256).await
+    async fn delete_object(&self, store: Objects, sha256: &str, generation: u64) -> Result<(), BusError> {
+        self.bus.transport().delete_object(store, sha256, generation).await
     }
 
     fn retention(&self) -> Duration {
