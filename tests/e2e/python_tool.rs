@@ -74,7 +74,7 @@ async fn python_tool_is_discovered_called_and_reported_missing() -> anyhow::Resu
     assert_eq!(header("Ailoop-Session"), "s");
     assert!(header("Ailoop-Call").starts_with("s-c1-1-1-"), "{headers:?}");
 
-    // The tool has ended: the next call fails within a second.
+    // The tool was killed: the next call waits for another replica for three seconds.
     soon("the second request", model.wait_for_requests(2)).await?;
     drop(requests);
     drop(observer);
@@ -82,7 +82,7 @@ async fn python_tool_is_discovered_called_and_reported_missing() -> anyhow::Resu
     gate.open();
     let result = watching.until("tool_call.result_processed", |_| true).await?;
     assert_eq!((text(&result.data, "outcome"), text(&result.data, "code")), ("error", "no_tool_available"));
-    assert!(result.data["duration_ms"].as_u64().is_some_and(|ms| ms < 1_000), "{:?}", result.data);
+    assert!(result.data["duration_ms"].as_u64().is_some_and(|ms| ms < 6_000), "{:?}", result.data);
     judge::seqs(&watching.to_end().await?)?;
     judge::requests(&model.requests())?;
     let requests = model.requests();
