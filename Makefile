@@ -37,8 +37,8 @@ up-apart: setup ## Run each service as a process with a NATS user of its own, un
 	@$(CARGO) build --locked --bin ailoop
 	@DIR="$(DIR)" scripts/up-apart.sh
 
-test: setup ## Every test
-	$(CARGO) test --workspace --locked
+test: setup ## Every test; goes on after one that fails, and ends with the failed ones and the seeds
+	@CARGO="$(CARGO)" scripts/test.py
 
 check: ## Format, lints, layout, documentation, published packages, and licences, sources and use of dependencies; warnings are errors
 	$(CARGO) fmt --all -- --check
@@ -110,11 +110,11 @@ soak: setup ## Memory of each service under load; MINUTES=30
 	@$(CARGO) run --quiet --release --locked --package bench -- soak --minutes $(MINUTES)
 
 chaos: setup ## Every fault at every step, on one nats-server and on three: FAULTS=1000 in all, or HOURS=8; goes on where it ended at this commit
-	AILOOP_CHAOS_SEED=$(SEED) AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(TARGET)/chaos/$(COMMIT)/rows.jsonl \
+	AILOOP_DURATIONS=1 AILOOP_CHAOS_SEED=$(SEED) AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(TARGET)/chaos/$(COMMIT)/rows.jsonl \
 	$(if $(HOURS),AILOOP_CHAOS_HOURS=$(HOURS)) $(CARGO) test --quiet --locked --workspace --test suite chaos::every_step -- --nocapture
 
 leaders: setup ## Kill the leader of a stream every 10 s for five minutes, on three nats-servers under load
-	AILOOP_LEADERS_SECONDS=300 $(CARGO) test --quiet --locked --workspace --test suite chaos::leaders -- --nocapture
+	AILOOP_DURATIONS=1 AILOOP_LEADERS_SECONDS=300 $(CARGO) test --quiet --locked --workspace --test suite chaos::leaders -- --nocapture
 
 random-faults: setup ## Users who interfere, models that fail, processes that die at random: 100 faults
 	AILOOP_RANDOM_FAULTS_SEED=$(SEED) AILOOP_RANDOM_FAULTS=100 $(CARGO) test --quiet --locked --workspace --test campaigns random_faults -- --nocapture
@@ -137,7 +137,7 @@ hostile: setup ## Hostile clients, tools and model servers beside sessions of ot
 	$(CARGO) test --quiet --locked --workspace --test campaigns hostile -- --nocapture
 
 drain: setup ## Restart every replica in turn under load: 100 sessions, one replica every 20 s
-	AILOOP_DRAIN_SESSIONS=100 AILOOP_DRAIN_EVERY=20 $(CARGO) test --quiet --locked --workspace --test suite drain:: -- --nocapture
+	AILOOP_DURATIONS=1 AILOOP_DRAIN_SESSIONS=100 AILOOP_DRAIN_EVERY=20 $(CARGO) test --quiet --locked --workspace --test suite drain:: -- --nocapture
 
 local-model: ## Fetch and serve a small model on the CPU, PORT=8080; `ailoop run --model local` streams from it
 	@scripts/local-model.sh

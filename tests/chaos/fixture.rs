@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use ailoop_tests::model::ModelServer;
 use ailoop_tests::nats::{NatsCluster, NatsServer};
 use ailoop_tests::process_fleet::{EdgeReplica, Launcher, Replica};
-use ailoop_tests::wait::eventually;
+use ailoop_tests::wait::{PATIENCE, eventually};
 use anyhow::{Context, bail};
 use bus::{Bus, NatsConfig};
 use contract::streams::Stream;
@@ -35,8 +35,6 @@ const SILENT: Duration = Duration::from_secs(12);
 const SLOW: Duration = Duration::from_secs(4);
 /// Delay of each message.
 const LATE: Duration = Duration::from_millis(30);
-/// Deadline for a process to end after SIGTERM.
-const END_MAX: Duration = Duration::from_secs(40);
 /// Time from the kill of one of three servers to its restart: another one leads by then.
 const SERVER_AWAY: Duration = Duration::from_secs(2);
 
@@ -250,7 +248,7 @@ impl Fixture {
             }
             Fault::Restart => {
                 member.proxy.set(Mode::Open);
-                member.replica.terminate(END_MAX).await?;
+                member.replica.terminate(PATIENCE).await?;
             }
             Fault::Cut => {
                 member.proxy.set(Mode::Closed);

@@ -7,6 +7,7 @@ use ailoop_tests::effects::EffectRecorder;
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
 use ailoop_tests::tool_server::EFFECTS;
+use ailoop_tests::wait::PATIENCE;
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use bus::{Bus, BusError};
@@ -23,8 +24,6 @@ use crate::chaos::recorded_model::{RecordedModel, ServedRequest};
 
 /// Maximum number of steps of a turn.
 const STEPS_MAX: u32 = 10;
-/// Deadline until an input is handled: one that a faulty replica holds is redelivered after its ack wait.
-const HANDLED_MAX: Duration = Duration::from_secs(30);
 /// Pause between two reads of the stream and the log.
 const POLL_EVERY: Duration = Duration::from_millis(50);
 
@@ -41,7 +40,7 @@ pub(crate) struct Evidence<'a> {
 impl Evidence<'_> {
     /// Checks a session of `turns` turns that has ended; returns its commits. Retries while the server is unavailable.
     pub(crate) async fn judge(&self, session: &str, turns: usize) -> anyhow::Result<Vec<Commit>> {
-        let deadline = Instant::now() + HANDLED_MAX;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             match self.judge_once(session, turns).await {
                 Err(error) if is_away(&error) && Instant::now() < deadline => sleep(POLL_EVERY).await,
@@ -141,7 +140,7 @@ fn is_unchecked(requests: &[SystemTime], request: SystemTime, checks: &[SystemTi
 /// So an input that is still in its stream is awaited. It is lost if it has left the stream and is not in the log: an
 /// input is acknowledged after its commit, so the stream is read before the log.
 async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRef>) -> anyhow::Result<()> {
-    let deadline = Instant::now() + HANDLED_MAX;
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let mut waiting = BTreeSet::new();
         for input in stored {
@@ -159,7 +158,7 @@ async fn no_input_is_lost(bus: &Bus, key: &SessionKey, stored: &BTreeSet<InputRe
         if missing.is_empty() {
             return Ok(());
         }
-        ensure!(Instant::now() < deadline, "inputs are not handled after {HANDLED_MAX:?}: {missing:?}");
+        ensure!(Instant::now() < deadline, "inputs are not handled after {PATIENCE:?}: {missing:?}");
         sleep(POLL_EVERY).await;
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use ailoop_tests::client::{Control, TestClient};
 use ailoop_tests::fleet::key;
+use ailoop_tests::wait::PATIENCE;
 use anyhow::{bail, ensure};
 use bus::{Bus, Head, Read};
 use contract::CallId;
@@ -18,8 +19,6 @@ use crate::chaos::fixture::{EdgeUrls, StartedSessions};
 
 /// Timeout of one edge, before the next one is tried.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// Deadline of each wait, despite faults.
-const PATIENCE: Duration = Duration::from_mins(1);
 /// Last commits of a session that does not end, and bytes of their events, in its report.
 const COMMITS_SHOWN: usize = 4;
 const EVENTS_SHOWN: usize = 600;

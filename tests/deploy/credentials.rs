@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ailoop_tests::cli::WorkDir;
 use ailoop_tests::nats::NatsServer;
-use ailoop_tests::wait::{eventually, soon};
+use ailoop_tests::wait::{PATIENCE, eventually, soon};
 use ailoop_tool::{Call, Effect, Serving, Tool, ToolError, Tools};
 use anyhow::{Context, ensure};
 use bus::{Bus, NatsConfig};
@@ -15,9 +15,6 @@ use nats_credentials::CredentialsFile;
 use serde_json::json;
 
 use crate::deploy::probe::Probe;
-
-/// How long a call of the test may take.
-const CALL_MAX: Duration = Duration::from_secs(20);
 
 /// `ailoop nats-auth` with the keys of a server.
 pub(crate) struct NatsAuth {
@@ -72,7 +69,7 @@ async fn serve(server: &NatsServer, tenant: &str, tool: &str, file: &Path) -> an
 async fn call(executor: &Bus, tenant: &str, tool: &str) -> anyhow::Result<String> {
     let subject = subject::tool(&TenantId::new(tenant)?, &ToolName::new(tool)?);
     let body = json!({"text": "one two"}).to_string();
-    let answer = executor.transport().request(&subject, Vec::new(), body.into(), CALL_MAX).await?;
+    let answer = executor.transport().request(&subject, Vec::new(), body.into(), PATIENCE).await?;
     Ok(String::from_utf8(answer.payload.to_vec())?)
 }
 
@@ -98,7 +95,7 @@ async fn tool_user_added_while_the_server_runs_serves_its_tools_of_its_tenant_on
             call(&executor, tenant, "weather").await.is_ok_and(|answer| answer == r#"{"words":2}"#)
         })
         .await?;
-        serving.stop(CALL_MAX).await;
+        serving.stop(PATIENCE).await;
     }
     // Its JWT is longer than the line that nats-server reads by default.
     let names: Vec<String> = (0..20).map(|n| format!("weather_forecast_{n}")).collect();

@@ -1,18 +1,15 @@
 //! A connection that reports what the server refuses.
 
 use std::path::Path;
-use std::time::Duration;
 
 use ailoop_tests::nats::NatsServer;
-use ailoop_tests::wait::soon;
+use ailoop_tests::wait::{PATIENCE, soon};
 use async_nats::{Client, ConnectOptions, Event};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// No user may publish to this subject: its refusal shows that the server has processed everything before.
 const NEVER: &str = "probe.never";
-/// How long a connection may take.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// A connection as one user.
 pub(crate) struct Probe {
@@ -31,7 +28,7 @@ impl Probe {
         let (tell, refusals) = unbounded_channel();
         let options = ConnectOptions::with_credentials_file(file)
             .await?
-            .connection_timeout(CONNECT_MAX)
+            .connection_timeout(PATIENCE)
             .custom_inbox_prefix(format!("_INBOX_{name}"))
             .event_callback(move |event| {
                 if let Event::ServerError(error) = event {

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use ailoop_tests::fleet::{self, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tests::nats::now;
 use ailoop_tests::process_fleet::ProcessFleet;
-use ailoop_tests::wait::eventually;
+use ailoop_tests::wait::{eventually, soon};
 use ailoop_tool::async_nats::Client;
 use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
 use anyhow::{Context, ensure};
@@ -23,8 +22,6 @@ use tokio::task::JoinSet;
 
 /// Sessions at the same time.
 const USERS: usize = 3;
-/// Longest time that a session may take.
-const SESSION_MAX: Duration = Duration::from_mins(1);
 /// Kinds of tools that the tool-host serves.
 const KINDS: [&str; 7] = ["files", "plans", "mail", "results", "sessions", "fetch", "command"];
 /// Roles of the processes of services.
@@ -54,8 +51,7 @@ async fn use_sessions(url: String, user: usize, stop: Arc<AtomicBool>) -> anyhow
         let session = format!("u{user}-{}", sessions.len());
         let client = ailoop_tests::client::TestClient::connect(&url).await?;
         client.start(&session, "go").await.with_context(|| format!("{session} does not start"))?;
-        let events = tokio::time::timeout(SESSION_MAX, client.watch(&session).await?.to_end());
-        let events = events.await.with_context(|| format!("{session} does not end"))??;
+        let events = soon(&format!("the end of {session}"), client.watch(&session).await?.to_end()).await??;
         judge::seqs(&events)?;
         let results = events.iter().filter(|event| event.topic == "tool_call.result_processed");
         let outcomes: BTreeMap<&str, &Value> =

@@ -5,7 +5,7 @@ use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
 use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
 use ailoop_tests::process_fleet::ProcessFleet;
-use ailoop_tests::wait::{PATIENCE, soon};
+use ailoop_tests::wait::soon;
 use contract::limits::INLINE_BYTES_MAX;
 use serde_json::json;
 
@@ -52,7 +52,7 @@ async fn session_under_permissions_causes_no_violation() -> anyhow::Result<()> {
     soon("the model is asked", model.wait_for_requests(1)).await?;
     first.kill()?;
     gate.open();
-    let events = tokio::time::timeout(PATIENCE * 2, watching.to_end()).await??;
+    let events = soon("the end of the session", watching.to_end()).await??;
 
     judge::seqs(&events)?;
     judge::log(&process_fleet.bus, &key("s")?, 10).await?;

@@ -13,7 +13,8 @@ use ailoop_tests::fleet::{self, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tests::process_fleet::ProcessFleet;
-use anyhow::{Context, ensure};
+use ailoop_tests::wait::{PATIENCE, soon};
+use anyhow::ensure;
 use bus::{Bus, Mailbox};
 use contract::mail::MailEntry;
 use contract::subject::MailboxKey;
@@ -31,8 +32,6 @@ const FAULTS: usize = 9;
 const FAULT_EVERY: Duration = Duration::from_millis(700);
 /// For how long a process is frozen.
 const FROZEN: Duration = Duration::from_secs(2);
-/// Timeout of a session.
-const SESSION_MAX: Duration = Duration::from_mins(2);
 const TOOLS: [&str; 4] = ["write_file", "read_file", "send_mail", "run_command"];
 
 /// Writes a file, reads it, sends a mail and runs a command that cannot be repeated: each names its session.
@@ -73,8 +72,7 @@ async fn use_sessions(
         let session = format!("u{user}-{}", sessions.len());
         let client = TestClient::connect(&url).await?;
         client.start(&session, &session).await?;
-        let events = tokio::time::timeout(SESSION_MAX, client.watch(&session).await?.to_end());
-        let events = events.await.with_context(|| format!("{session} does not end"))??;
+        let events = soon(&format!("the end of {session}"), client.watch(&session).await?.to_end()).await??;
         judge::seqs(&events)?;
         judge::log(&process_fleet.bus, &key(&session)?, 20).await?;
         sessions.push((session, events));
@@ -127,7 +125,7 @@ async fn tool_hosts_killed_frozen_and_restarted_report_true_outcomes() -> anyhow
                 host.thaw()?;
                 continue;
             }
-            _ => host.terminate(SESSION_MAX).await?,
+            _ => host.terminate(PATIENCE).await?,
         }
         *host = process_fleet.spawn("tool-host").await?;
     }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ailoop_tests::wait::{PATIENCE, soon};
 use anyhow::{Context, bail};
 use bus::{Bus, BusError, CallNote, SubscriptionEvent};
 use bytes::Bytes;
 use contract::ids::{CallAttempt, CallId, ToolName};
 use contract::subject::{self, Subject};
 use futures::{FutureExt, StreamExt};
-use tokio::time::Instant;
 
 use crate::nats::world::{World, eventually, key};
 
@@ -26,14 +26,12 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
     let (bus, other) = (world.bus.clone(), world.connect(1).await?);
     let session = key("rpc")?;
     let call = CallId::tool(1, 1, 1);
-    let from = Instant::now();
     assert!(!bus.call_is_held(&session, &call).await?);
     let nobody = subject::tool(&session.tenant, &ToolName::new("nobody")?);
-    let answer = bus.transport().request(&nobody, Vec::new(), Bytes::new(), Duration::from_secs(5)).await;
+    let answer = bus.transport().request(&nobody, Vec::new(), Bytes::new(), PATIENCE).await;
     assert!(matches!(answer, Err(BusError::NoResponders { .. })));
     let many = bus.transport().request_many(&nobody, Vec::new(), Bytes::new()).await?;
     assert_eq!(many.count().await, 0);
-    assert!(from.elapsed() < Duration::from_secs(2), "no responder is reported at once");
 
     assert_eq!(bus.call_holder(&session, &call).await?, None);
     let note = CallNote::default();
@@ -72,7 +70,7 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
     let _two = bus.serve(&tool, Some(subject::TOOL_QUEUE), answer("two")).await?;
     let mut answers = BTreeSet::new();
     for _ in 0..50 {
-        let answer = bus.transport().request(&tool, Vec::new(), Bytes::new(), Duration::from_secs(5)).await?;
+        let answer = bus.transport().request(&tool, Vec::new(), Bytes::new(), PATIENCE).await?;
         answers.insert(answer.payload);
     }
     assert_eq!(answers.len(), 2);
@@ -80,13 +78,13 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
     let _three = bus.serve(&all, None, answer("three")).await?;
     let _four = bus.serve(&all, None, answer("four")).await?;
     let scattered = bus.transport().request_many(&all, Vec::new(), Bytes::new()).await?;
-    let two = tokio::time::timeout(Duration::from_secs(5), scattered.take(2).collect::<Vec<_>>()).await?;
+    let two = soon("both answers", scattered.take(2).collect::<Vec<_>>()).await?;
     assert_eq!(two.len(), 2);
 
     let mut cancels = bus.cancels().await?;
     let call = CallAttempt { call, attempt: 3 };
     bus.publish_cancel(&session, &call).await?;
-    let cancelled = tokio::time::timeout(Duration::from_secs(5), cancels.next()).await?.context("ended")?;
+    let cancelled = soon("the cancel", cancels.next()).await?.context("ended")?;
     assert_eq!(cancelled, (session, call));
     Ok(())
 }
@@ -95,13 +93,13 @@ pub(crate) async fn reconnect_is_reported_as_a_gap(world: &mut World) -> anyhow:
     let session = key("gap")?;
     let mut events = world.bus.events(&session).await?;
     world.restart().await?;
-    let next = tokio::time::timeout(Duration::from_secs(10), events.next()).await?;
+    let next = soon("the gap", events.next()).await?;
     assert!(matches!(next, Some(SubscriptionEvent::Gap)));
     world.bus.ping().await?;
     let subject = subject::event(&session, contract::event::Topic::TurnCompleted);
     world.bus.transport().publish(&subject, Vec::new(), Bytes::from_static(b"x")).await?;
     let came = async { while !matches!(events.next().await, Some(SubscriptionEvent::Message(_))) {} };
-    tokio::time::timeout(Duration::from_secs(10), came).await.context("the subscription came back")
+    soon("an event after the gap", came).await
 }
 
 pub(crate) async fn flood_of_answers_is_a_gap_for_one_subscriber_only(world: &mut World) -> anyhow::Result<()> {
@@ -123,7 +121,7 @@ pub(crate) async fn flood_of_answers_is_a_gap_for_one_subscriber_only(world: &mu
     }
     other.transport().reply(&reply[1], Vec::new(), Bytes::from_static(b"once")).await?;
     // Answers to all requests come on one subscription, in order.
-    let answer = tokio::time::timeout(Duration::from_secs(10), quiet.next()).await?.context("ended")?;
+    let answer = soon("the answer", quiet.next()).await?.context("ended")?;
     assert!(matches!(&answer, SubscriptionEvent::Message(once) if &*once.payload == b"once"), "{answer:?}");
     let mut before = 0;
     while let Some(SubscriptionEvent::Message(_)) = flooded.next().await {

@@ -47,7 +47,7 @@ on_one_node! {
     queue::item_stored_anew_is_delivered_as_new,
     queue::held_item_comes_again_after_another_was_cancelled,
     queue::queue_in_use_keeps_its_file,
-    calls::server_dies_right_after_the_dispatch_the_session_waits_less_than_ten_seconds,
+    calls::server_dies_right_after_the_dispatch_the_session_goes_on,
     timer::timers_fire_move_and_are_cancelled,
     timer::older_timer_setting_never_replaces_a_newer_one,
     timer::overdue_timer_fires_after_a_restart,

@@ -394,7 +394,7 @@ async fn item_acknowledged_in_an_older_store_is_delivered_when_republished() -> 
 
     publish(Publication::First).await?;
     server.copy_store(&waiting)?;
-    let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
+    let delivery = pull_one(&bus, Queue::Tool).await?;
     bus.transport().ack(&delivery, Ack::Done).await?;
     let mut before = Vec::new();
     eventually("the consumer's state is written", || {
@@ -421,7 +421,7 @@ async fn item_acknowledged_in_an_older_store_is_delivered_when_republished() -> 
             "the copy does not have the state that this test needs"
         );
         publish(publication).await?;
-        let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
+        let delivery = pull_one(&bus, Queue::Tool).await?;
         ensure!(delivery.may_have_been_held(), "the worker must check whether the item is done");
         server.kill();
     }
@@ -435,12 +435,12 @@ async fn item_that_ends_while_the_server_is_away_is_delivered_again() -> anyhow:
     let mut server = NatsServer::start().await?;
     let bus = server.ready().await?;
     bus.publish_tool_item(&key("s")?, &item()?, Publication::First).await?;
-    let delivery = pull_one(&bus, Queue::Tool, Duration::from_secs(10)).await?;
+    let delivery = pull_one(&bus, Queue::Tool).await?;
     server.kill();
     eventually("the client notices that the server is away", || async { bus.ping().await.is_err() }).await?;
     ensure!(bus.transport().ack(&delivery, Ack::Done).await.is_err(), "the ack is kept for the next server");
     server.resume().await?;
-    let again = pull_one(&bus, Queue::Tool, Duration::from_secs(20)).await?;
+    let again = pull_one(&bus, Queue::Tool).await?;
     ensure!(again.seq == delivery.seq, "another item came: {again:?}");
     let late = bus.transport().ack(&delivery, Ack::Done).await;
     ensure!(late.is_err(), "it came over the connection before");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ailoop_tests::nats::{NatsCluster, NatsServer};
+use ailoop_tests::wait::soon;
 use anyhow::{Context, ensure};
 use bus::{Bus, BusError, Delivery};
 use bytes::Bytes;
@@ -145,7 +146,7 @@ pub(crate) async fn pull(bus: &Bus, queue: Queue, max: usize, wait: Duration) ->
 }
 
 /// Pulls one item, also across a server that is away for a while.
-pub(crate) async fn pull_one(bus: &Bus, queue: Queue, within: Duration) -> anyhow::Result<Delivery> {
+pub(crate) async fn pull_one(bus: &Bus, queue: Queue) -> anyhow::Result<Delivery> {
     let patient = async {
         loop {
             // An interrupted pull is repeated.
@@ -155,7 +156,7 @@ pub(crate) async fn pull_one(bus: &Bus, queue: Queue, within: Duration) -> anyho
             }
         }
     };
-    tokio::time::timeout(within, patient).await.context("nothing was delivered")
+    soon("a delivery", patient).await
 }
 
 /// Waits until a condition holds.
@@ -165,5 +166,5 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut so: imp
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(15), asking).await.with_context(|| format!("never: {what}"))
+    soon(what, asking).await
 }

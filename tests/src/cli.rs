@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -11,9 +10,7 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 use crate::nats;
-
-/// Deadline of a command.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+use crate::wait::PATIENCE;
 
 /// Path of the binary: `AILOOP_UNDER_TEST`, else what cargo puts beside the directory of the test executables.
 pub fn binary() -> anyhow::Result<PathBuf> {
@@ -86,8 +83,7 @@ impl WorkDir {
         let mut command = command(self.path())?;
         command.args(args).envs(self.environment.iter().cloned()).stdin(stdin);
         let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output();
-        let output =
-            tokio::time::timeout(PATIENCE, output).await.context("the command does not end within a minute")??;
+        let output = tokio::time::timeout(PATIENCE, output).await.context("the command does not end")??;
         Ok(CliOutput {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8(output.stdout)?,

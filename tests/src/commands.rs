@@ -10,14 +10,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::TestClient;
 use crate::fleet::key;
+use crate::wait::PATIENCE;
 
 /// Timeout of one attempt: longer than an edge waits for the commit of a command that it has stored. A stored command
 /// is not sent again, since a second copy would hide that the first one was lost.
 const TRY_MAX: Duration = Duration::from_secs(40);
-/// For how long a command is repeated that was not stored.
-const RETRY_MAX: Duration = Duration::from_mins(1);
-/// Deadline for a session to become idle or to end.
-const REST_MAX: Duration = Duration::from_mins(1);
 /// Timeout of one read of the log.
 const READ_MAX: Duration = Duration::from_secs(8);
 /// Pause between two attempts.
@@ -52,7 +49,7 @@ pub enum Response {
     Accepted,
     /// An error that a retry does not change, beginning with its code.
     Refused(String),
-    /// No final response within `RETRY_MAX`; the last error.
+    /// No final response within [`PATIENCE`]; the last error.
     None(String),
 }
 
@@ -100,7 +97,7 @@ impl Sessions {
         send: impl AsyncFn(TestClient) -> anyhow::Result<()>,
     ) -> CommandOutcome {
         let outcome = |response| CommandOutcome { session: session.to_owned(), id: id.to_owned(), response };
-        let (deadline, mut last) = (Instant::now() + RETRY_MAX, String::new());
+        let (deadline, mut last) = (Instant::now() + PATIENCE, String::new());
         while Instant::now() < deadline {
             let attempt = async { send(TestClient::connect(&self.edge).await?).await };
             match timeout(TRY_MAX, attempt).await {
@@ -120,7 +117,7 @@ impl Sessions {
 
     /// Returns when a session is idle or has ended.
     pub async fn wait_for_rest(&self, session: &str) -> anyhow::Result<()> {
-        let (key, deadline) = (key(session)?, Instant::now() + REST_MAX);
+        let (key, deadline) = (key(session)?, Instant::now() + PATIENCE);
         loop {
             let head = timeout(READ_MAX, self.bus.head(&key, Read::Leader)).await;
             if let Ok(Ok(Some(head))) = &head
@@ -128,7 +125,7 @@ impl Sessions {
             {
                 return Ok(());
             }
-            ensure!(Instant::now() < deadline, "{session} is not idle after {REST_MAX:?}: {head:?}");
+            ensure!(Instant::now() < deadline, "{session} is not idle after {PATIENCE:?}: {head:?}");
             sleep(RETRY_EVERY).await;
         }
     }

@@ -4,6 +4,7 @@ pub mod cli;
 pub mod client;
 pub mod commands;
 pub mod disk;
+pub mod durations;
 pub mod editor;
 pub mod effects;
 pub mod examples;

@@ -17,9 +17,8 @@ use crate::commands::{CommandOutcome, Response, Sessions};
 use crate::effects::EffectRecorder;
 use crate::fleet::key;
 use crate::judge;
+use crate::wait::PATIENCE;
 
-/// Deadline until an accepted command is in the log.
-const HANDLED_MAX: Duration = Duration::from_secs(20);
 /// Pause between two reads of the log.
 const READ_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of steps of a turn.
@@ -118,7 +117,7 @@ async fn command(restore: &Restore, bus: &Bus, outcome: &CommandOutcome, verdict
 
 /// Whether the log says that a session has ended; else a description of the end of the log.
 async fn has_ended(bus: &Bus, session: &str) -> (bool, String) {
-    let (Ok(key), deadline) = (key(session), Instant::now() + HANDLED_MAX) else { return (false, String::new()) };
+    let (Ok(key), deadline) = (key(session), Instant::now() + PATIENCE) else { return (false, String::new()) };
     loop {
         let head = bus.head(&key, bus::Read::Leader).await;
         if let Ok(Some(head)) = &head
@@ -136,7 +135,7 @@ async fn has_ended(bus: &Bus, session: &str) -> (bool, String) {
 
 /// Waits until the log holds a command; returns a note about how it was handled.
 async fn handled(bus: &Bus, outcome: &CommandOutcome) -> anyhow::Result<Option<String>> {
-    let (key, deadline) = (key(&outcome.session)?, Instant::now() + HANDLED_MAX);
+    let (key, deadline) = (key(&outcome.session)?, Instant::now() + PATIENCE);
     loop {
         let commits = bus.history(&key, 0).await;
         let commits = match commits {
@@ -170,7 +169,7 @@ async fn handled(bus: &Bus, outcome: &CommandOutcome) -> anyhow::Result<Option<S
             };
             let head = commits.last().map(|(slot, commit)| (*slot, commit.meta.control_seq));
             anyhow::bail!(
-                "it was accepted and is not in the log after {HANDLED_MAX:?}; last slot and control_seq {head:?}; \
+                "it was accepted and is not in the log after {PATIENCE:?}; last slot and control_seq {head:?}; \
                  in its inbox: {waits}"
             );
         }

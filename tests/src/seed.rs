@@ -1,6 +1,10 @@
 //! Seeds of randomised tests: fixed unless an environment variable sets another one, and always printed, so that a
 //! failure can be reproduced.
 
+use std::io::Write;
+
+/// Variable with the path of a file that lists the seeds of a run: the output of a test that passes is not shown.
+const LIST: &str = "AILOOP_SEED_LIST";
 /// Seed where the variable is not set.
 const FIXED: u64 = 20_260_101;
 
@@ -11,6 +15,11 @@ pub fn of(variable: &str) -> u64 {
     #[allow(clippy::print_stderr, reason = "a failure is reproduced with it")]
     {
         eprintln!("seed {seed}; {variable}={seed} repeats it");
+    }
+    if let Some(path) = configuration::env(LIST) {
+        let list = std::fs::File::options().create(true).append(true).open(path);
+        // One write, so that lines of tests that run at the same time stay whole.
+        let _ = list.and_then(|mut list| list.write_all(format!("{variable}={seed}\n").as_bytes()));
     }
     seed
 }

@@ -235,9 +235,8 @@ mod tests {
 
     #[tokio::test]
     async fn configuration_cannot_be_used_nothing_is_waited_for() {
-        let nats = NatsConfig { url: "nats://[".to_owned(), ..NatsConfig::default() };
-        let began = Instant::now();
+        let nats = NatsConfig { url: "nats://[".to_owned(), start_wait_seconds: u32::MAX, ..NatsConfig::default() };
+        // If it were waited for, this would never end.
         assert!(connect(&nats).await.is_err());
-        assert!(began.elapsed() < Duration::from_secs(5));
     }
 }

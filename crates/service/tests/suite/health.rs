@@ -6,6 +6,9 @@ use std::time::Duration;
 use service::health::{HealthConfig, Readiness, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+/// Deadline of every wait: a way for a test to end, and no statement.
+const PATIENCE: Duration = Duration::from_mins(3);
+
 async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
@@ -19,7 +22,7 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
 /// Waits until nobody listens there. A process that another test starts holds a copy of each socket until its `exec`.
 async fn refused(address: SocketAddr) {
     let refused = async { while tokio::net::TcpStream::connect(address).await.is_ok() {} };
-    assert!(tokio::time::timeout(Duration::from_secs(5), refused).await.is_ok(), "somebody still listens");
+    assert!(tokio::time::timeout(PATIENCE, refused).await.is_ok(), "somebody still listens");
 }
 
 #[tokio::test]
@@ -33,7 +36,7 @@ async fn silent_connections_over_the_limit_make_room_for_a_probe() {
     }
     assert_eq!(get(address, "/healthz").await.0, 200);
     let mut rest = Vec::new();
-    let closed = tokio::time::timeout(Duration::from_secs(5), silent[0].read_to_end(&mut rest)).await;
+    let closed = tokio::time::timeout(PATIENCE, silent[0].read_to_end(&mut rest)).await;
     assert!(closed.is_ok(), "the oldest one is still open");
     health.end().await;
 }

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use server::Server;
 
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_mins(3);
 
 struct World {
     client: Client,

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tonic::{Code, Request};
 
-use crate::support::{Fixture, config, key, read_code};
+use crate::support::{Fixture, TEST_TIMEOUT, config, key, read_code};
 
 /// Returns the HTTP status of an upgrade with these headers.
 async fn upgrade(fixture: &Fixture, headers: &[(&'static str, &str)]) -> u16 {
@@ -135,5 +135,5 @@ async fn draining_edge_notifies_clients_and_ends() {
     assert!(!readiness.is_ready());
     // nats-server of another test holds a copy of each socket until its `exec`.
     let refused = async { while tokio::net::TcpStream::connect(address).await.is_ok() {} };
-    tokio::time::timeout(Duration::from_secs(5), refused).await.expect("somebody still listens");
+    tokio::time::timeout(TEST_TIMEOUT, refused).await.expect("somebody still listens");
 }

@@ -21,7 +21,7 @@ pub(crate) use clients::{Grpc, Ws, read_code};
 pub(crate) use fake_loop::{FakeLoop, LiveDelivery};
 
 /// Deadline for anything that a test waits for.
-pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// An edge with its bus and a fake loop.
 pub(crate) struct Fixture {
