@@ -36,8 +36,8 @@ pub use backup::{BackupArgs, RestoreArgs};
 pub use budgets::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
 pub use chat::ChatArgs;
 pub use config::{
-    AgentArgs, ConfigCommand, InitArgs, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs, PromptCommand,
-    PromptShowArgs, SchemaArgs,
+    AgentArgs, CheckArgs, ConfigCommand, ExplainArgs, InitArgs, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs,
+    PromptCommand, PromptShowArgs, SchemaArgs,
 };
 pub use context::{ContextCommand, ContextSetArgs};
 pub use dead::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};

@@ -50,7 +50,7 @@ mod version;
 mod watch;
 
 use self::control::ControlVerb;
-use crate::args::{CliCommand, FleetTarget, PatternsCommand};
+use crate::args::{CliCommand, ConfigCommand, FleetTarget, PatternsCommand};
 use crate::client::EdgeClient;
 use crate::failure::{CommandFailure, Exit};
 use crate::help;
@@ -61,8 +61,24 @@ pub(crate) async fn find_running_fleet(target: &FleetTarget) -> Option<EdgeClien
     fleet_location::find_fleet(target).ok()??.connect().await.ok()
 }
 
-/// Runs a command to its end.
+/// Runs a command to its end. If it cannot use the configuration, all mistakes there are printed.
 pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    // `config check` has printed them, and a service alone reads only some of the files.
+    let is_final = matches!(
+        command,
+        CliCommand::Config(ConfigCommand::Check(_))
+            | CliCommand::Orchestrator
+            | CliCommand::Gateway
+            | CliCommand::Executor
+            | CliCommand::ToolHost
+            | CliCommand::Composer
+            | CliCommand::Edge
+    );
+    let result = Box::pin(perform(command, terminal)).await;
+    if is_final { result } else { result.map_err(|failure| config::explain_failure(failure, terminal)) }
+}
+
+async fn perform(command: CliCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match command {
         CliCommand::Up(args) => Box::pin(up::run_fleet(&args, terminal)).await,
         CliCommand::Run(args) => Box::pin(run::run_prompt(&args, terminal)).await,
@@ -102,7 +118,7 @@ pub(crate) async fn dispatch(command: CliCommand, terminal: &Terminal) -> Result
         CliCommand::Tools(args) => tools::run(&args, terminal).await,
         CliCommand::Patterns(PatternsCommand::Test(args)) => patterns::test_patterns(&args, terminal),
         CliCommand::Patterns(PatternsCommand::Suggest(args)) => patterns::suggest_patterns(&args, terminal).await,
-        CliCommand::Config(command) => config::run(&command, terminal),
+        CliCommand::Config(command) => config::run(&command, terminal).await,
         CliCommand::ApiKey(command) => api_key::run(&command, terminal),
         CliCommand::Context(command) => context::run(&command, terminal),
         CliCommand::Prompt(command) => prompt::run(&command, terminal),

@@ -24,14 +24,10 @@ pub(crate) fn compose_request(
 /// Reads agents, models and prompts.
 pub(crate) fn read_catalog() -> Result<Catalog, CommandFailure> {
     let refuse = |error: configuration::ConfigError| CommandFailure::new(error.code(), error.to_string());
-    let mut config: prompt_composer::ComposerConfig = configuration::settings::load("composer").map_err(refuse)?;
+    let config: prompt_composer::ComposerConfig = configuration::settings::load("composer").map_err(refuse)?;
     let catalog = Catalog::read(&config).map_err(refuse)?;
-    if catalog.has_default_model() {
-        return Ok(catalog);
-    }
     // A command that only shows prompts calls no model.
-    config.default_model = Some(REHEARSAL.to_owned());
-    Catalog::read(&config).map_err(refuse)
+    Ok(catalog.with_stand_in_model(REHEARSAL))
 }
 
 /// Composes the agent that the command line names.
@@ -40,12 +36,17 @@ pub(crate) fn compose_agent(
     args: &AgentArgs,
     features: Features,
 ) -> Result<Composed, CommandFailure> {
-    let tenant = parse_tenant(&args.tenant)?;
-    let agent = parse_agent(args.agent.as_deref())?;
-    match catalog.compose(&compose_request(tenant, agent, args.model.clone(), features)) {
+    match catalog.compose(&agent_request(args, features)?) {
         ComposeReply::Composed(composed) => Ok(*composed),
         ComposeReply::Refused { code, message } => Err(CommandFailure::new(code, message)),
     }
+}
+
+/// A request for the agent that the command line names.
+pub(crate) fn agent_request(args: &AgentArgs, features: Features) -> Result<ComposeRequest, CommandFailure> {
+    let tenant = parse_tenant(&args.tenant)?;
+    let agent = parse_agent(args.agent.as_deref())?;
+    Ok(compose_request(tenant, agent, args.model.clone(), features))
 }
 
 /// Reads a tenant id of the command line.

@@ -4,6 +4,7 @@ mod mistake;
 mod prompts;
 mod schema;
 mod sections;
+mod tools;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +17,13 @@ use configuration::{ConfigError, Settings};
 use configuration::{Paths, TextFile};
 use contract::TenantId;
 use prompt_composer::Catalog;
+use tool_host::ToolHostConfig;
 
-use self::mistake::{CheckReport, ConfigMistake};
+pub(crate) use self::mistake::CheckReport;
+use self::mistake::ConfigMistake;
 use self::prompts::{PromptFinding, unnamed_tenant};
 use self::sections::{SectionReader, find_url_mistake};
+use self::tools::KnownTools;
 use self::tree::{TextPosition, find_key};
 use crate::default_model::REHEARSAL;
 use crate::schemas::ConfigFile;
@@ -42,9 +46,16 @@ const OTHER_VARIABLES: &[&str] = &[
 ];
 
 /// Checks the environment and the files of the configuration directory. A file that is absent is the one that the
-/// binary contains.
-pub(crate) fn check_config(variables: &BTreeMap<String, String>) -> CheckReport {
-    let mut checker = ConfigChecker { report: CheckReport::default(), variables };
+/// binary contains. With the tools of a fleet, agents may name no others.
+pub(crate) fn check_config(
+    variables: &BTreeMap<String, String>,
+    fleet_tools: Option<&BTreeSet<String>>,
+) -> CheckReport {
+    let known_tools = match fleet_tools {
+        Some(names) => KnownTools::of_fleet(names),
+        None => KnownTools::of_files(&ToolHostConfig::default()),
+    };
+    let mut checker = ConfigChecker { report: CheckReport::default(), variables, known_tools };
     checker.check_variables();
     match Paths::find(None) {
         Ok(paths) => checker.check_files(&paths),
@@ -60,6 +71,7 @@ pub(crate) fn check_config(variables: &BTreeMap<String, String>) -> CheckReport 
 struct ConfigChecker<'a> {
     report: CheckReport,
     variables: &'a BTreeMap<String, String>,
+    known_tools: KnownTools,
 }
 
 impl ConfigChecker<'_> {
@@ -132,6 +144,7 @@ impl ConfigChecker<'_> {
         let models = models.and_then(|file| self.check_models(paths, &file));
         if let Some(file) = &agents {
             self.check_shape(ConfigFile::Agents, file, prompt_composer::agents::find_errors);
+            self.report.mistakes.extend(self.known_tools.find_unknown(file));
         }
         if models.is_some() {
             self.check_agents(agents.as_ref());
@@ -154,18 +167,28 @@ impl ConfigChecker<'_> {
         }
     }
 
-    /// Checks a file against its schema, and then with its parser.
-    fn check_shape(&mut self, kind: ConfigFile, file: &TextFile, parse: impl Fn(&TextFile) -> Vec<ConfigError>) {
+    /// Checks a file against its schema, and then with its parser, which also checks values.
+    fn check_shape(
+        &mut self,
+        kind: ConfigFile,
+        file: &TextFile,
+        parse: impl Fn(&TextFile) -> Result<Vec<ConfigError>, ConfigError>,
+    ) {
         let found = schema::find_schema_mistakes(kind, file);
+        if found.is_empty() {
+            let refused = parse(file).unwrap_or_else(|error| vec![error]);
+            self.report.mistakes.extend(refused.iter().map(|error| ConfigMistake::from_error(file, error)));
+            return;
+        }
+        // The values of all other entries are checked without the entries that have mistakes. What is wrong only
+        // because these are left out is no mistake: a shape without them, and a reference to one of them.
         let lines: Vec<usize> = found.iter().map(|mistake| mistake.line).collect();
         let remaining = TextFile { origin: file.origin.clone(), text: tree::blank_entries(&file.text, &lines) };
-        let refused = if found.is_empty() { parse(file) } else { parse(&remaining) };
-        let more: Vec<ConfigMistake> = refused.iter().map(|error| ConfigMistake::from_error(file, error)).collect();
-        // An entry that was blanked because of its mistake is missing only for that reason.
-        let is_new = |mistake: &ConfigMistake| {
-            found.is_empty() || (!lines.contains(&mistake.line) && !mistake.message.contains("missing field"))
-        };
-        let more: Vec<ConfigMistake> = more.into_iter().filter(is_new).collect();
+        let blanked: Vec<String> = tree::keys_of(&file.text, &lines).map(|key| format!("{key:?}")).collect();
+        let refused = parse(&remaining).unwrap_or_default();
+        let more = refused.iter().map(|error| ConfigMistake::from_error(file, error));
+        let is_new = |mistake: &ConfigMistake| !blanked.iter().any(|key| mistake.message.contains(key));
+        let more: Vec<ConfigMistake> = more.filter(is_new).collect();
         self.report.mistakes.extend(found.into_iter().chain(more));
     }
 
@@ -194,7 +217,7 @@ impl ConfigChecker<'_> {
         let _orchestrator: Option<loop_orchestrator::OrchestratorConfig> = sections.read("orchestrator");
         let gateway: Option<model_gateway::GatewayConfig> = sections.read("gateway");
         let _executor: Option<tool_executor::ExecutorConfig> = sections.read("executor");
-        let tool_host: Option<tool_host::ToolHostConfig> = sections.read(tool_host::SECTION);
+        let tool_host: Option<ToolHostConfig> = sections.read(tool_host::SECTION);
         let edge: Option<edge::EdgeConfig> = sections.read("edge");
         if let Some(nats) = nats {
             let wrong = nats.url.split(',').filter_map(|url| find_url_mistake(url.trim())).collect::<Vec<_>>();
@@ -212,6 +235,9 @@ impl ConfigChecker<'_> {
                 let key = field.rsplit('.').next().unwrap_or_default();
                 sections.report(field, key, format!("the directory {} does not exist", dir.display()));
             }
+        }
+        if let (KnownTools::OfFiles(_), Some(config)) = (&self.known_tools, &tool_host) {
+            self.known_tools = KnownTools::of_files(config);
         }
         for error in tool_host.map(|config| config.find_mistakes()).unwrap_or_default() {
             let text = error.to_string();
@@ -299,19 +325,16 @@ impl ConfigChecker<'_> {
     /// Checks the agents by composing the prompt of each.
     fn check_agents(&mut self, file: Option<&TextFile>) {
         let Ok(config) = configuration::settings::load::<prompt_composer::ComposerConfig>("composer") else { return };
-        let config = match Catalog::read(&config) {
-            Ok(catalog) if !catalog.has_default_model() => {
-                // Composing a prompt needs the name of a model, but not the model itself.
-                prompt_composer::ComposerConfig { default_model: Some(REHEARSAL.to_owned()), ..config }
-            }
-            Ok(_) | Err(_) => config,
-        };
         let catalog = match Catalog::read(&config) {
-            Ok(catalog) => catalog,
+            // Composing a prompt needs the name of a model, but not the model itself.
+            Ok(catalog) => catalog.with_stand_in_model(REHEARSAL),
             Err(error) => {
                 // Mistakes of the files themselves were reported before.
                 if self.report.is_usable() {
-                    self.push(ConfigMistake::new("config", error.to_string()));
+                    self.push(match (&error, file) {
+                        (ConfigError::Bad { .. }, Some(file)) => ConfigMistake::from_error(file, &error),
+                        _ => ConfigMistake::new("config", error.to_string()),
+                    });
                 }
                 return;
             }

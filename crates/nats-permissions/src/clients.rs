@@ -125,6 +125,11 @@ const KINDS: &[ToolKind] = &[
     },
 ];
 
+/// Returns the names of the tools that ship with ailoop, examples included.
+pub fn shipped_tools() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().flat_map(|kind| kind.tools.iter().copied())
+}
+
 /// Returns the roles of the shipped tools, for the default tenant.
 pub(super) fn tools() -> impl Iterator<Item = Role> {
     KINDS.iter().map(kind_role)

@@ -10,7 +10,7 @@ mod operators;
 mod role;
 mod services;
 
-pub use self::clients::{TOOL_CALL_DEFAULT, tool};
+pub use self::clients::{TOOL_CALL_DEFAULT, shipped_tools, tool};
 pub use self::role::{Account, Answers, Permissions, Role};
 
 /// Name of the account of services, tools and viewers.

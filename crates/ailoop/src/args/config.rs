@@ -33,11 +33,33 @@ pub struct InitArgs {
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConfigCommand {
     /// Check ailoop.yaml, agents.yaml, models.yaml, prompts and the environment, and show each mistake with its place
-    Check,
-    /// Print the settings, the model and the prompt components of an agent's new session
-    Explain(AgentArgs),
+    Check(CheckArgs),
+    /// Print the model, the prompt components and every setting of an agent's new session, with its origin
+    Explain(ExplainArgs),
     /// Print the JSON Schema of a configuration file, for editors
     Schema(SchemaArgs),
+}
+
+/// Arguments of `ailoop config check`.
+#[derive(Debug, Clone, Args)]
+pub struct CheckArgs {
+    /// Also ask a running fleet for its tools: agents may name no others
+    #[arg(long)]
+    pub fleet: bool,
+    /// The fleet that is asked.
+    #[command(flatten)]
+    pub target: FleetTarget,
+}
+
+/// Arguments of `ailoop config explain`.
+#[derive(Debug, Clone, Args)]
+pub struct ExplainArgs {
+    /// The agent that is explained.
+    #[command(flatten)]
+    pub agent: AgentArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `ailoop config schema`.

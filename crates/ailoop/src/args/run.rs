@@ -79,6 +79,9 @@ pub struct SessionSettings {
     /// a turn
     #[arg(long, value_name = "CHOICE")]
     pub tool_choice: Vec<String>,
+    /// How replies are streamed, such as enabled=false or idle=90; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub streaming: Vec<(String, String)>,
     /// Switch a prompt feature on; may be repeated
     #[arg(long, value_name = "FEATURE")]
     pub feature: Vec<String>,

@@ -1,37 +1,40 @@
 //! `ailoop config`: checks and explains the configuration of this directory, without a fleet.
 
+use std::collections::BTreeSet;
+
 use contract::ErrorCode;
 use contract::command::Features;
+use contract::settings::AgentSettings;
+use prompt_composer::Explanation;
 use serde_json::{Value, json};
 
+use super::lists::fetch_tools;
 use super::output::finish;
-use crate::args::{AgentArgs, ConfigCommand, SchemaArgs};
-use crate::compose::{compose_agent, read_catalog};
-use crate::config_check;
+use crate::args::{CheckArgs, ConfigCommand, ExplainArgs, SchemaArgs};
+use crate::compose::{agent_request, read_catalog};
+use crate::config_check::{self, CheckReport};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::schemas::ConfigFile;
-use crate::terminal::{Style, Terminal};
+use crate::table::{Cell, Table, TableColumn, TableWidth};
+use crate::terminal::{Style, Terminal, TextStyle};
 
-pub(super) fn run(command: &ConfigCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+pub(super) async fn run(command: &ConfigCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match command {
-        ConfigCommand::Check => check_config(terminal),
+        ConfigCommand::Check(args) => check_config(args, terminal).await,
         ConfigCommand::Explain(args) => explain_agent(args, terminal),
         ConfigCommand::Schema(args) => Ok(print_schema(args, terminal)),
     }
 }
 
-fn check_config(terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let report = config_check::check_config(&config_check::read_variables());
-    for mistake in &report.mistakes {
-        let style = if mistake.is_warning { Style::Warn } else { Style::Bad };
-        terminal.note(style, &mistake.to_string());
-    }
+async fn check_config(args: &CheckArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let tools = if args.fleet { Some(fetch_tools(&args.target).await?) } else { None };
+    let tools = tools.map(|tools| tools.into_iter().map(|tool| tool.name).collect::<BTreeSet<String>>());
+    let report = config_check::check_config(&config_check::read_variables(), tools.as_ref());
+    print_mistakes(&report, terminal);
     terminal.note(Style::Faint, &format!("looked at the environment and at {}", report.files.join(", ")));
     if !report.is_usable() {
-        let count = report.mistakes.iter().filter(|mistake| !mistake.is_warning).count();
-        let message = format!("{} in the configuration", format::plural(count as u64, "mistake"));
-        return Err(CommandFailure::new(ErrorCode::BadConfig, message).help("correct what is shown above"));
+        return Err(mistakes_failure(&report).help("correct what is shown above"));
     }
     let agents = format::plural(report.agents as u64, "agent");
     Ok(finish(terminal.print_data(&format!("ok: {agents}, their prompts and the models can be used\n"))))
@@ -45,15 +48,94 @@ fn print_schema(args: &SchemaArgs, terminal: &Terminal) -> Exit {
     finish(terminal.print_data(&format!("{}\n", serde_json::to_string_pretty(&schema).unwrap_or_default())))
 }
 
-fn explain_agent(args: &AgentArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let composed = compose_agent(&read_catalog()?, args, Features::default())?;
+/// Replaces the failure of a command that cannot use the configuration by all mistakes that `ailoop config check` finds
+/// there, if it finds some. They are printed.
+pub(super) fn explain_failure(failure: CommandFailure, terminal: &Terminal) -> CommandFailure {
+    if *failure.code() != ErrorCode::BadConfig {
+        return failure;
+    }
+    let report = config_check::check_config(&config_check::read_variables(), None);
+    if report.is_usable() {
+        return failure;
+    }
+    print_mistakes(&report, terminal);
+    mistakes_failure(&report)
+        .help("correct what is shown above; `ailoop config check` shows it without starting anything")
+}
+
+fn print_mistakes(report: &CheckReport, terminal: &Terminal) {
+    for mistake in &report.mistakes {
+        let style = if mistake.is_warning { Style::Warn } else { Style::Bad };
+        terminal.note(style, &mistake.to_string());
+    }
+}
+
+fn mistakes_failure(report: &CheckReport) -> CommandFailure {
+    let count = report.mistakes.iter().filter(|mistake| !mistake.is_warning).count();
+    let message = format!("{} in the configuration", format::plural(count as u64, "mistake"));
+    CommandFailure::new(ErrorCode::BadConfig, message)
+}
+
+/// The columns of settings.
+const SETTINGS: [TableColumn; 3] =
+    [TableColumn::name("SETTING"), TableColumn::text("VALUE"), TableColumn::name("FROM")];
+
+fn explain_agent(args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let explanation = read_catalog()?
+        .explain(&agent_request(&args.agent, Features::default())?)
+        .map_err(|(code, message)| CommandFailure::new(code, message))?;
+    if args.json {
+        let text = serde_json::to_string_pretty(&explanation_json(&explanation)).unwrap_or_default();
+        return Ok(finish(terminal.print_data(&format!("{text}\n"))));
+    }
+    let Explanation { composed, agent, model, settings } = &explanation;
+    let mut table = Table::new(&SETTINGS);
+    let list = |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let parts = composed.components.iter().map(|part| part.name.clone()).collect::<Vec<_>>();
+    let fallbacks = composed.fallbacks.iter().map(|model| model.id.clone()).collect::<Vec<_>>();
+    for (name, value, origin) in [
+        ("agent", format!("{}, {}", composed.agent.id, composed.agent.name), agent.as_str()),
+        ("model", composed.model.id.clone(), model),
+        ("fallbacks", list(&fallbacks), ""),
+        ("prompt", list(&parts), ""),
+        ("tools.allow", list(&composed.agent.tools.allow), agent),
+        ("tools.deny", list(&composed.agent.tools.deny), agent),
+    ] {
+        table.push(vec![Cell::from(name), Cell::from(value), Cell::from(origin)]);
+    }
+    for setting in settings {
+        table.push(vec![
+            Cell::from(setting.name.as_str()),
+            Cell::from(format_value(&setting.value)),
+            Cell::new(TextStyle::Faint, &setting.origin),
+        ]);
+    }
+    let width = terminal.stdout_columns().map_or(TableWidth::File, TableWidth::Terminal);
+    let printed = terminal.print_lines(&table.lines(width));
+    for warning in &composed.warnings {
+        terminal.note(Style::Warn, &format!("warning: {warning}"));
+    }
+    Ok(finish(printed))
+}
+
+/// The explanation for programs. The continuation settings have the names that files give them.
+fn explanation_json(explanation: &Explanation) -> Value {
+    let Explanation { composed, agent: agent_origin, model: model_origin, settings } = explanation;
     let components: Vec<Value> =
         composed.components.iter().map(|part| json!({"name": part.name, "bytes": part.bytes})).collect();
-    let explanation = json!({
-        "agent": composed.agent, "model": composed.model, "fallbacks": composed.fallbacks,
-        "fingerprint": composed.fingerprint,
-        "components": components, "warnings": composed.warnings,
-    });
-    let text = serde_json::to_string_pretty(&explanation).unwrap_or_default();
-    Ok(finish(terminal.print_data(&format!("{text}\n"))))
+    let AgentSettings { id, name, continuation: _, tools, approvals } = &composed.agent;
+    json!({
+        "agent": {"id": id, "name": name, "tools": tools, "approvals": approvals, "origin": agent_origin},
+        "model": composed.model, "model_origin": model_origin, "fallbacks": composed.fallbacks,
+        "settings": settings,
+        "fingerprint": composed.fingerprint, "components": components, "warnings": composed.warnings,
+    })
+}
+
+fn format_value(value: &Value) -> String {
+    match value {
+        Value::Null => "none".to_owned(),
+        Value::String(text) => text.clone(),
+        value @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => value.to_string(),
+    }
 }

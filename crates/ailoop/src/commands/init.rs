@@ -18,7 +18,10 @@ pub(super) fn write_tool(args: &ToolsNewArgs, terminal: &Terminal) -> Result<Exi
     note_written(&write_python_tool(Path::new(""), name)?, terminal);
     terminal.note(
         Style::Plain,
-        &format!("next: pip install \"ailoop[tools]\", then\n  python {name}.py\n  ailoop tools verify {name}"),
+        &format!(
+            "next: pip install \"<ailoop>/sdk/python[tools]\", where <ailoop> is a clone of its repository, then\n  \
+             python {name}.py\n  ailoop tools verify {name}"
+        ),
     );
     Ok(Exit::Done)
 }

@@ -42,9 +42,11 @@ fn ai_config(settings: &SessionSettings) -> Map<String, Value> {
     let mut config = Map::new();
     // "0.2" is a number and "true" a boolean; a value that is not JSON is a string.
     let value = |text: &String| serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone()));
-    if !settings.param.is_empty() {
-        let parameters = settings.param.iter().map(|(name, text)| (name.clone(), value(text)));
-        config.insert("parameters".to_owned(), Value::Object(parameters.collect()));
+    for (field, pairs) in [("parameters", &settings.param), ("streaming", &settings.streaming)] {
+        if !pairs.is_empty() {
+            let values = pairs.iter().map(|(name, text)| (name.clone(), value(text)));
+            config.insert(field.to_owned(), Value::Object(values.collect()));
+        }
     }
     if !settings.prompt_param.is_empty() {
         let texts = settings.prompt_param.iter().map(|(name, text)| (name.clone(), Value::String(text.clone())));
@@ -77,6 +79,7 @@ mod tests {
             prompt_param: vec![pair("city", "7")],
             system_prompt: Some("Be brief.".to_owned()),
             tool_choice: vec!["required".to_owned(), "look".to_owned()],
+            streaming: vec![pair("enabled", "false"), pair("idle", "90")],
             feature: vec!["mailbox".to_owned()],
             without: Vec::new(),
             continuation: Some("plain_words".to_owned()),
@@ -88,6 +91,7 @@ mod tests {
             "features": {"enable": ["mailbox"], "disable": []},
             "ai_config": {
                 "parameters": {"temperature": 0.2, "user": "me"},
+                "streaming": {"enabled": false, "idle": 90},
                 "prompt_parameters": {"city": "7"},
                 "system_prompt": "Be brief.",
                 "tool_choice": ["required", {"type": "function", "function": {"name": "look"}}],

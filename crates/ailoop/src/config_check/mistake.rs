@@ -60,9 +60,11 @@ impl ConfigMistake {
             return Self::new(&file.origin, error.to_string());
         };
         let coordinate = |number: u64| usize::try_from(number).unwrap_or_default();
-        let found =
-            Self::at(file, TextPosition { line: coordinate(*line), column: coordinate(*column) }, message.clone());
-        Self { origin: origin.clone(), ..found }
+        let position = TextPosition { line: coordinate(*line), column: coordinate(*column) };
+        if *origin == file.origin {
+            return Self::at(file, position, message.clone());
+        }
+        Self { line: position.line, column: position.column, ..Self::new(origin, message.clone()) }
     }
 
     pub(super) fn into_warning(self) -> Self {

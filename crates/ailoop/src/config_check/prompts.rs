@@ -28,9 +28,9 @@ impl PromptFinding {
         }
     }
 
-    /// Whether the agent works in spite of it. A prompt or a feature that is named and does not exist is an error.
+    /// Whether the agent works in spite of it, as with a prompt or a feature that does not exist.
     pub(super) fn is_warning(&self) -> bool {
-        !self.is_refusal && !self.message.starts_with("there is no ")
+        !self.is_refusal
     }
 
     /// The key of an agent that most likely has the mistake.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use configuration::TextFile;
-use configuration::suggest::did_you_mean;
+use configuration::suggest::{closest, did_you_mean};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{JsonType, ValidationError, Validator};
 use serde_json::{Map, Value};
@@ -23,7 +23,17 @@ pub(super) fn find_schema_mistakes(kind: ConfigFile, file: &TextFile) -> Vec<Con
     for error in checker.validator.iter_errors(&value) {
         checker.explain(&error, &mut found);
     }
-    found.into_iter().map(|finding| finding.into_mistake(file, &tree)).collect()
+    // A key that was mistyped is missing for that reason alone.
+    let mistyped: Vec<(String, String)> =
+        found.iter().filter_map(|finding| Some((finding.pointer.clone(), finding.key.clone()?))).collect();
+    let is_missing_too = |finding: &SchemaFinding| {
+        let beside = mistyped.iter().filter(|(pointer, _)| *pointer == finding.pointer);
+        finding
+            .missing
+            .as_deref()
+            .is_none_or(|missing| beside.map(|(_, key)| closest(key, [missing])).all(|of| of.is_none()))
+    };
+    found.into_iter().filter(is_missing_too).map(|finding| finding.into_mistake(file, &tree)).collect()
 }
 
 /// Finds the mistakes in the name of a variable that sets a field. `path` is the name without the prefix. The value is
@@ -51,6 +61,8 @@ struct SchemaFinding {
     pointer: String,
     /// The key, if the schema does not have it.
     key: Option<String>,
+    /// The key that the schema wants here.
+    missing: Option<String>,
     message: String,
 }
 
@@ -92,7 +104,7 @@ impl SchemaChecker {
     fn explain(&self, error: &ValidationError<'_>, found: &mut Vec<SchemaFinding>) {
         let pointer = error.instance_path().to_string();
         let mut report = |key: Option<String>, message: String| {
-            found.push(SchemaFinding { pointer: pointer.clone(), key, message });
+            found.push(SchemaFinding { pointer: pointer.clone(), key, missing: None, message });
         };
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected }
@@ -107,7 +119,9 @@ impl SchemaChecker {
                 }
             }
             ValidationErrorKind::Required { property } => {
-                report(None, format!("the key {} is missing here", property.as_str().unwrap_or_default()));
+                let missing = property.as_str().unwrap_or_default();
+                let message = format!("the key {missing} is missing here");
+                found.push(SchemaFinding { pointer, key: None, missing: Some(missing.to_owned()), message });
             }
             ValidationErrorKind::Enum { options } => {
                 let words: Vec<&str> = options.as_array().into_iter().flatten().filter_map(Value::as_str).collect();

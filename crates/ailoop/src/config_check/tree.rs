@@ -111,6 +111,12 @@ pub(super) fn blank_entries(text: &str, lines: &[usize]) -> String {
     out.join("\n") + "\n"
 }
 
+/// Returns the keys with which these lines begin.
+pub(super) fn keys_of<'a>(text: &'a str, lines: &'a [usize]) -> impl Iterator<Item = &'a str> {
+    let begins = text.lines().enumerate().filter(|(index, _)| lines.contains(&(index + 1)));
+    begins.filter_map(|(_, line)| Some(line.split_once(':')?.0.trim().trim_matches(['"', '\''])))
+}
+
 impl<'de> Deserialize<'de> for RawNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Any;

@@ -1,6 +1,6 @@
 """A tool of the fleet. An agent whose `tools` allow `{{name}}` can call it.
 
-    pip install "ailoop[tools]"
+    pip install "<ailoop>/sdk/python[tools]"    # <ailoop> is a clone of the repository of ailoop
     python {{name}}.py            # beside a fleet: `ailoop up`; Ctrl-C ends it
     ailoop tools try {{name}} --args '{"text": "one two"}'
     ailoop tools verify {{name}}

@@ -37,7 +37,7 @@ pub(super) async fn check_directory() -> Vec<Check> {
 
 fn check_configuration() -> Vec<Check> {
     const GROUP: &str = "configuration";
-    let report = config_check::check_config(&config_check::read_variables());
+    let report = config_check::check_config(&config_check::read_variables(), None);
     let mut checks: Vec<Check> = report
         .mistakes
         .iter()

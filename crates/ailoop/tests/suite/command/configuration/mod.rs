@@ -57,6 +57,14 @@ fn use_cases_of_continuation_page_have_documented_decisions() {
     }
 }
 
+/// The value and the origin of a continuation setting.
+fn setting(explanation: &serde_json::Value, name: &str) -> (serde_json::Value, serde_json::Value) {
+    let name = format!("continuation_config.{name}");
+    let rows = explanation["settings"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["name"] == name.as_str()).unwrap();
+    (row["value"].clone(), row["origin"].clone())
+}
+
 #[test]
 fn config_check_and_explain_use_files_of_directory() {
     let world = World::new();
@@ -65,12 +73,25 @@ fn config_check_and_explain_use_files_of_directory() {
         (exit_code(&checked), text(&checked.stdout).as_str()),
         (0, "ok: 5 agents, their prompts and the models can be used\n")
     );
-    let explained = world.ailoop(&["config", "explain", "--agent", "e"]).output().unwrap();
+    let explained = world.output(&["config", "explain", "--agent", "e", "--json"]);
     let explanation: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
-    assert_eq!(
-        (&explanation["agent"]["id"], &explanation["agent"]["continuation"]["max_iterations"]),
-        (&"e".into(), &10.into())
-    );
+    assert_eq!(explanation["agent"]["id"], "e");
+    let of_agent = "agent e (shipped:agents.yaml)";
+    assert_eq!(setting(&explanation, "max_iterations"), (10.into(), of_agent.into()));
+    // What holds at a limit, not what older versions read of it.
+    assert_eq!(setting(&explanation, "on_limit"), ("answer".into(), "built in".into()));
+    let explained = text(&world.output(&["config", "explain", "-a", "e", "-m", "local"]).stdout);
+    for line in [
+        "agent                                              e, Eamonn the Executioner",
+        "continuation_config.max_iterations                 10                           agent e (shipped:agents.yaml)",
+        "continuation_config.on_limit                       answer                       built in",
+        "continuation_config.limits.repetition              2                            model local (shipped:models.yaml)",
+        "continuation_config.require_explicit_signal        false                        template plain_words of model local",
+    ] {
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found = explained.lines().any(|printed| words(printed).starts_with(&words(line)));
+        assert!(found, "{line:?} is not in:\n{explained}");
+    }
 
     let printed = |args: &[&str]| -> serde_json::Value {
         serde_json::from_slice(&world.ailoop(&[&["config", "schema"], args].concat()).output().unwrap().stdout).unwrap()
@@ -82,17 +103,28 @@ fn config_check_and_explain_use_files_of_directory() {
     let models = "providers: {p: {kind: scripted, script: scripts/rehearsal.yaml}}\nmodels:\n  \
                     m: {provider: p, fallbacks: [p/n], continuation_config: {max_iterations: 7, timeout: 900}}\n";
     fs::write(world.path("config/models.yaml"), models).unwrap();
-    let explained = world.ailoop(&["config", "explain", "--agent", "e", "--model", "m"]).output().unwrap();
-    let explanation: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
-    let continuation = &explanation["agent"]["continuation"];
-    assert_eq!((&continuation["max_iterations"], &continuation["timeout"]), (&10.into(), &600.into()), "the agent's");
+    let explain = |args: &[&str]| -> serde_json::Value {
+        let explained = world.output(&[&["config", "explain", "--json", "--agent", "e"], args].concat());
+        serde_json::from_slice(&explained.stdout).unwrap()
+    };
+    let explanation = explain(&["--model", "m"]);
+    assert_eq!(setting(&explanation, "max_iterations"), (10.into(), of_agent.into()));
+    assert_eq!(setting(&explanation, "timeout"), (600.into(), of_agent.into()));
+    assert_eq!(explanation["model_origin"], "named for the session");
     assert_eq!((&explanation["model"]["id"], &explanation["fallbacks"][0]["id"]), (&"m".into(), &"p/n".into()));
     // The default of the file counts even without the rehearsal model.
     fs::write(world.path("config/models.yaml"), format!("default: m\n{models}")).unwrap();
     assert_eq!(exit_code(&world.ailoop(&["config", "check"]).output().unwrap()), 0);
-    let explained = world.ailoop(&["config", "explain", "--agent", "e"]).output().unwrap();
-    let explanation: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
+    let explanation = explain(&[]);
     assert_eq!(explanation["model"]["id"], "m");
+    let origin = explanation["model_origin"].as_str().unwrap();
+    assert!(origin.starts_with("default (") && origin.ends_with("config/models.yaml)"), "{origin}");
+    // A model that goes over its agents.
+    let over = format!("default: m\n{}", models.replace("m: {provider: p,", "m: {provider: p, over_agent: true,"));
+    fs::write(world.path("config/models.yaml"), over).unwrap();
+    let (steps, origin) = setting(&explain(&[]), "max_iterations");
+    assert_eq!(steps, 7);
+    assert!(origin.as_str().unwrap().starts_with("model m ("), "{origin}");
     fs::remove_file(world.path("config/models.yaml")).unwrap();
 
     let agents = "agents:\n  x:\n    name: X\n    prompt_file: x.md\n    continuation_config: {limits: {token: 3}}\n";

@@ -35,11 +35,6 @@ fn cases() -> Vec<Case> {
         // Names of files.
         case("agents.yml", agent(""), &["agents.yml: this file is not read: its name must be agents.yaml"]),
         case("model.yaml", models("", ""), &["its name must be models.yaml"]),
-        case(
-            "agents.yaml",
-            format!("{}tenants: {{acme: {{features: {{enable: [nothing]}}}}}}\n", agent("")),
-            &["agents.yaml:5:18: tenant acme: there is no feature \"nothing\""],
-        ),
         // ailoop.yaml.
         case(
             "ailoop.yaml",
@@ -78,15 +73,25 @@ fn cases() -> Vec<Case> {
         case("agents.yaml", format!("default_agent: y\n{}", agent("")), &["agents.yaml:1:16: there is no agent \"y\""]),
         case(
             "agents.yaml",
-            agent("").replace("alice_assistant", "alice_asistant"),
-            &["agents.yaml:4:5: agent x: there is no prompt agents/alice_asistant.md"],
-        ),
-        case(
-            "agents.yaml",
             format!("tool_sets: {{files: [read_file]}}\n{}", agent("    tools: {sets: [file]}\n")),
             &["agents.yaml:6:", "did you mean \"files\"?"],
         ),
-        case("agents.yaml", agent("    features: {enable: [mailbx]}\n"), &["agents.yaml:5:", "no feature \"mailbx\""]),
+        case("agents.yaml", agent("    tools: {sets: [file]}\n"), &["agents.yaml:5:", "agents.yaml has no tool_sets"]),
+        case(
+            "agents.yaml",
+            agent("    tools: {allow: [raed_file]}\n"),
+            &["agents.yaml:5:21: there is no tool \"raed_file\" (did you mean \"read_file\"?)"],
+        ),
+        case(
+            "agents.yaml",
+            format!("tool_sets: {{files: [list_file]}}\n{}", agent("")),
+            &["agents.yaml:1:21: there is no tool \"list_file\" (did you mean \"list_files\"?)"],
+        ),
+        case(
+            "agents.yaml",
+            format!("{}approvals: [{{tool: run_comand, ask: always}}]\n", agent("")),
+            &["agents.yaml:5:20: there is no tool \"run_comand\" (did you mean \"run_command\"?)"],
+        ),
         case(
             "agents.yaml",
             agent("    continuation_config: {max_iterations: 0, on_limit: aks}\n"),
@@ -172,6 +177,69 @@ fn config_check_names_all_mistakes_of_all_files_at_once() {
 }
 
 #[test]
+fn what_the_fleet_runs_is_accepted_with_a_warning() {
+    let own = "    tools: {allow: [lookup_orders, read_file, http_fetch, delegate, 'mail*'], deny: ['mcp__crm__*']}\n";
+    let served = "tool_host:\n  webhooks: {lookup_orders: {url: \"http://127.0.0.1:1/\", description: Orders.}}\n  \
+                  mcp: {crm: {command: crm}}\n";
+    for (agents, ailoop, expect) in [
+        // Without a prompt of its own, an agent has default.md.
+        ("agents:\n  x: {name: Xaver}\n".to_owned(), "", &["there is no prompt agents/x.md; default.md takes"][..]),
+        (
+            agent("").replace("alice_assistant", "alice_asistant"),
+            "",
+            &[
+                "agents.yaml:4:5: agent x: there is no prompt agents/alice_asistant.md (did you mean \"alice_assistant\"?)",
+            ],
+        ),
+        (
+            agent("    features: {enable: [mailbx]}\n"),
+            "",
+            &["agents.yaml:5:5: agent x: there is no feature \"mailbx\" (did you mean \"mailbox\"?)"],
+        ),
+        (
+            format!("{}tenants: {{acme: {{features: {{enable: [nothing]}}}}}}\n", agent("")),
+            "",
+            &["agents.yaml:5:18: tenant acme: there is no feature \"nothing\""],
+        ),
+        // Services of the user may serve tools that no file knows.
+        (agent(own), "", &["services of yours must serve them: lookup_orders, mail*, mcp__crm__*"]),
+        (agent(own), served, &["services of yours must serve them: mail*;"]),
+    ] {
+        let world = World::new();
+        world.configure("agents.yaml", &agents);
+        world.configure("ailoop.yaml", ailoop);
+        let checked = world.output(&["config", "check"]);
+        let stderr = text(&checked.stderr);
+        assert_eq!(exit_code(&checked), 0, "{agents}{stderr}");
+        for part in expect {
+            assert!(stderr.contains(part) && stderr.contains("warning: "), "{part:?} is not in:\n{stderr}");
+        }
+    }
+}
+
+#[test]
+fn mistyped_key_is_one_mistake_for_every_command() {
+    let world = World::new();
+    let models = "default: small\nproviders:\n  p: {kind: openai_chat, base_url: \"http://127.0.0.1:1/v1\"}\n\
+                  models:\n  small:\n    provder: p\n  other: {provider: p, fallbacks: [small]}\n";
+    world.configure("models.yaml", models);
+    for command in [&["config", "check"][..], &["run", "Hi."], &["config", "explain"], &["prompt", "show"]] {
+        let refused = world.output(command);
+        let stderr = text(&refused.stderr);
+        assert_eq!(exit_code(&refused), 1, "{command:?}: {stderr}");
+        let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error")).collect();
+        let expected = [
+            "error: config/models.yaml:6:5: there is no key \"provder\" here (did you mean \"provider\"?)",
+            "error[bad_config]: 1 mistake in the configuration",
+        ];
+        assert_eq!(errors, expected, "{command:?}: {stderr}");
+        assert!(stderr.contains("6 |     provder: p\n    |     ^"), "{stderr}");
+        let names_command = command[1] == "check" || stderr.contains("`ailoop config check`");
+        assert!(names_command, "{command:?}: {stderr}");
+    }
+}
+
+#[test]
 fn tenant_mistake_with_two_agents_is_reported_once_at_the_tenant() {
     let world = World::new();
     let agents = agent("") + "  y:\n    name: Yps\n    prompt_file: alice_assistant.md\n";
@@ -180,13 +248,12 @@ fn tenant_mistake_with_two_agents_is_reported_once_at_the_tenant() {
     world.configure("agents.yaml", &(agents + tenants));
     let checked = world.output(&["config", "check"]);
     let stderr = text(&checked.stderr);
-    assert_eq!(exit_code(&checked), 1, "{stderr}");
+    assert_eq!(exit_code(&checked), 0, "{stderr}");
     for part in [
         "agents.yaml:10:5: tenant default: there is no feature \"nothing\"",
         "agents.yaml:12:10: tenant acme: there is no feature \"none\"",
-        "2 mistakes in the configuration",
     ] {
-        assert!(stderr.contains(part), "{part:?} is not in:\n{stderr}");
+        assert_eq!(stderr.matches(part).count(), 1, "{part:?} is not once in:\n{stderr}");
     }
 }
 
