@@ -1,8 +1,9 @@
-//! `continuation_config`, as an agent and a model may have it: one layer each, and what the layers come to.
+//! `continuation_config` of models, agents and tenants: one layer each, and the settings that the layers come to.
 
 use std::collections::BTreeMap;
 
 use contract::AiConfig;
+use contract::command::ContinuationOverride;
 use contract::limits::{ITERATIONS_MAX, MODEL_RETRIES_LIMIT, TURN_MAX};
 use contract::settings::{ContinuationSettings, LimitAction, LimitsOverride, OnError, Prune};
 use reply::Patterns;
@@ -29,8 +30,8 @@ const TIMEOUT_USUAL: std::ops::RangeInclusive<u64> = 60..=3_600;
     transform = with_alias
 )]
 pub struct ContinuationEntry {
-    /// A named bundle of settings, in place of what is built in: one of `continuation_templates` of agents.yaml,
-    /// `multi_step_tool_work` or `plain_words`.
+    /// A named bundle of settings: one of `continuation_templates` of agents.yaml, `multi_step_tool_work` or
+    /// `plain_words`. It goes below the fields beside it. That of a tenant also goes over all settings of agents.
     #[schemars(with = "Option<String>")]
     template: Option<Spanned<String>>,
     /// Whether the loop goes on by itself at all; otherwise a reply without tool calls ends its turn.
@@ -91,25 +92,14 @@ fn with_alias(schema: &mut Schema) {
     }
 }
 
-/// What an agent or a model says of its own; what it does not say is left to the layers below.
+/// Settings of one entry of a file. A setting that it leaves out is left to the layers below.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Layer {
+    /// Its own fields, without the template.
+    fields: ContinuationOverride,
     template: Option<Named>,
-    enabled: Option<bool>,
-    require_explicit_signal: Option<bool>,
-    max_iterations: Option<u32>,
-    timeout: Option<u64>,
-    continue_on_length: Option<bool>,
-    continuation_patterns: Option<Vec<String>>,
-    termination_patterns: Option<Vec<String>>,
-    detect_intent: Option<bool>,
-    confidence_min: Option<f64>,
-    judge: Option<Named>,
-    limits: LimitsOverride,
-    on_limit: Option<LimitAction>,
-    on_error: Option<OnError>,
-    retries: Option<u32>,
-    prune: Option<Prune>,
+    /// Place of the judge in its file.
+    judge_place: Option<Location>,
 }
 
 /// What a layer names, and where.
@@ -128,15 +118,15 @@ impl From<Spanned<String>> for Named {
 /// Bundles of settings by name: those that are built in, and those of `continuation_templates`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Templates {
-    settings: BTreeMap<String, ContinuationSettings>,
+    settings: BTreeMap<String, ContinuationOverride>,
     /// Those of the file, as it says them.
     layers: Vec<Layer>,
 }
 
 impl Default for Templates {
     fn default() -> Self {
-        let built_in = reply::TEMPLATES.iter().map(|template| template.name);
-        let settings = built_in.filter_map(|name| Some((name.to_owned(), reply::template(name)?))).collect();
+        let settings =
+            reply::TEMPLATES.iter().map(|template| (template.name.to_owned(), template.settings())).collect();
         Self { settings, layers: Vec::new() }
     }
 }
@@ -168,7 +158,7 @@ impl Templates {
         name: &str,
         entry: Spanned<ContinuationEntry>,
         warnings: &mut Vec<String>,
-    ) -> Result<(Layer, ContinuationSettings), ConfigError> {
+    ) -> Result<(Layer, ContinuationOverride), ConfigError> {
         let place = entry.referenced;
         if !is_template_name(name) {
             let message = format!("the name of a template is 1 to 64 of a-z, 0-9, - and _, not {name:?}");
@@ -179,7 +169,9 @@ impl Templates {
         }
         let layer = entry.value.check(file, warnings)?;
         self.knows(file, &layer)?;
-        let settings = resolve(self, None, &[&layer]).map_err(|why| yaml::at(file, place, why))?;
+        let base = layer.template().map(|base| self.find(base).cloned()).transpose();
+        let base = base.map_err(|why| yaml::at(file, place, why))?.unwrap_or_default();
+        let settings = base.and(layer.fields.clone());
         Ok((layer, settings))
     }
 
@@ -194,7 +186,7 @@ impl Templates {
         &self.layers
     }
 
-    fn find(&self, name: &str) -> Result<&ContinuationSettings, String> {
+    fn find(&self, name: &str) -> Result<&ContinuationOverride, String> {
         self.settings.get(name).ok_or_else(|| {
             let shown: String = name.chars().take(80).collect();
             let suggestion = suggest::did_you_mean(&shown, self.settings.keys().map(String::as_str));
@@ -209,56 +201,92 @@ fn is_template_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte))
 }
 
-/// Lays what is said one over the other: what is built in, then the template, then `layers`, lowest first: model,
-/// agent, tenant. What a session says goes over all of them, where the session starts. A list replaces the one below it
-/// whole.
-///
-/// There is one template, and it takes the place of what is built in: the one that the session names, else that of the
-/// highest layer which names one, since two templates laid over each other would be a bundle that nobody has written
-/// down. The fields that a layer names of its own count against any template, since a field is more particular than a
-/// bundle.
-pub fn resolve(
-    templates: &Templates,
-    of_session: Option<&str>,
-    layers: &[&Layer],
-) -> Result<ContinuationSettings, String> {
-    let of_layers = layers.iter().rev().find_map(|layer| layer.template.as_ref().map(|named| named.name.as_str()));
-    let template = of_session.filter(|name| !name.is_empty()).or(of_layers);
-    let settings = template.map(|name| templates.find(name).cloned()).transpose()?.unwrap_or_default();
-    Ok(layers.iter().fold(settings, |settings, layer| layer.over(settings)))
+/// The layers that a session's own settings go over.
+#[derive(Debug, Clone, Copy)]
+pub struct Layers<'a> {
+    /// Settings of the model.
+    pub model: &'a Layer,
+    /// Whether the model's settings go over those of the agent.
+    pub is_model_over_agent: bool,
+    /// Settings of the agent.
+    pub agent: &'a Layer,
+    /// Settings of the tenant for all agents.
+    pub tenant: &'a Layer,
+    /// The template that the session names.
+    pub session_template: Option<&'a str>,
+}
+
+/// The entry that a setting comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The entry of the model.
+    Model,
+    /// The entry of the agent.
+    Agent,
+    /// The entry of the tenant.
+    Tenant,
+    /// The session itself.
+    Session,
+}
+
+/// Some of the settings below those of a session, all from one place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SourcedSettings<'a> {
+    /// The entry that has the settings, or that names the template.
+    pub source: Source,
+    /// The template that has the settings; none if they are fields of the entry.
+    pub template: Option<&'a str>,
+    /// The settings.
+    pub settings: &'a ContinuationOverride,
+}
+
+impl<'a> Layers<'a> {
+    /// The settings in the order of their precedence, lowest first: model and agent, each with its template below its
+    /// fields; the template of the session, or else of the tenant; the fields of the tenant.
+    ///
+    /// Whoever names a template for a session or a tenant means all of it, so it goes over the agent. Only one of the
+    /// two is used: the settings of two bundles together are a bundle that nobody has written down.
+    pub fn stack(&self, templates: &'a Templates) -> Result<Vec<SourcedSettings<'a>>, String> {
+        let of_template = |source, name: Option<&'a str>| {
+            let found = name.map(|name| {
+                Ok::<_, String>(SourcedSettings { source, template: Some(name), settings: templates.find(name)? })
+            });
+            found.transpose()
+        };
+        let of_fields = |source, layer: &'a Layer| SourcedSettings { source, template: None, settings: &layer.fields };
+        let mut entries = [(Source::Model, self.model), (Source::Agent, self.agent)];
+        if self.is_model_over_agent {
+            entries.reverse();
+        }
+        let mut stack = Vec::new();
+        for (source, layer) in entries {
+            stack.extend(of_template(source, layer.template())?);
+            stack.push(of_fields(source, layer));
+        }
+        let of_session = self.session_template.filter(|name| !name.is_empty());
+        stack.extend(match of_session {
+            Some(_) => of_template(Source::Session, of_session)?,
+            None => of_template(Source::Tenant, self.tenant.template())?,
+        });
+        stack.push(of_fields(Source::Tenant, self.tenant));
+        Ok(stack)
+    }
+}
+
+/// Lays settings over those that are built in, lowest first. A list replaces the one below it as a whole.
+pub fn resolve(stack: &[SourcedSettings<'_>]) -> ContinuationSettings {
+    stack.iter().fold(ContinuationSettings::default(), |below, layer| layer.settings.over(&below))
 }
 
 impl Layer {
     /// The model that it names as its judge, and where; none where it names none or an empty one.
     pub fn judge(&self) -> Option<(&str, Location)> {
-        let judge = self.judge.as_ref().filter(|judge| !judge.name.is_empty())?;
-        Some((&judge.name, judge.place))
+        let judge = self.fields.judge.as_deref().filter(|judge| !judge.is_empty())?;
+        Some((judge, self.judge_place?))
     }
 
-    fn over(&self, below: ContinuationSettings) -> ContinuationSettings {
-        let list = |own: &Option<Vec<String>>, below| own.clone().unwrap_or(below);
-        let mut settings = ContinuationSettings {
-            enabled: self.enabled.unwrap_or(below.enabled),
-            require_explicit_signal: self.require_explicit_signal.unwrap_or(below.require_explicit_signal),
-            max_iterations: self.max_iterations.unwrap_or(below.max_iterations),
-            timeout: self.timeout.unwrap_or(below.timeout),
-            continue_on_length: self.continue_on_length.unwrap_or(below.continue_on_length),
-            continuation_patterns: list(&self.continuation_patterns, below.continuation_patterns),
-            termination_patterns: list(&self.termination_patterns, below.termination_patterns),
-            detect_intent: self.detect_intent.unwrap_or(below.detect_intent),
-            confidence_min: self.confidence_min.or(below.confidence_min),
-            judge: self.judge.as_ref().map(|judge| judge.name.clone()).or(below.judge),
-            limits: self.limits.over(below.limits),
-            on_limit: below.on_limit,
-            ends_at_once: below.ends_at_once,
-            on_error: self.on_error.unwrap_or(below.on_error),
-            retries: self.retries.unwrap_or(below.retries),
-            prune: self.prune.unwrap_or(below.prune),
-        };
-        if let Some(action) = self.on_limit {
-            action.set(&mut settings);
-        }
-        settings
+    fn template(&self) -> Option<&str> {
+        self.template.as_ref().map(|named| named.name.as_str())
     }
 }
 
@@ -297,8 +325,9 @@ impl ContinuationEntry {
         }
         let lists = self.continuation_patterns.as_ref().or(self.termination_patterns.as_ref());
         let place = lists.map(|list| list.referenced);
-        let layer = Layer {
-            template: self.template.map(Named::from),
+        let judge_place = self.judge.as_ref().map(|judge| judge.referenced);
+        let fields = ContinuationOverride {
+            template: None,
             enabled: self.enabled,
             require_explicit_signal: self.require_explicit_signal,
             max_iterations: self.max_iterations.map(|iterations| iterations.value),
@@ -308,8 +337,8 @@ impl ContinuationEntry {
             termination_patterns: self.termination_patterns.map(|list| patterns(file, list)).transpose()?,
             detect_intent: self.detect_intent,
             confidence_min: self.confidence_min.map(|confidence| confidence.value),
-            judge: self.judge.map(Named::from),
-            limits: self.limits.unwrap_or_default(),
+            judge: self.judge.map(|judge| judge.value),
+            limits: self.limits,
             on_limit: self.on_limit,
             on_error: self.on_error,
             retries: self.retries.map(|retries| retries.value),
@@ -321,9 +350,9 @@ impl ContinuationEntry {
             termination_patterns: Vec::new(),
             ..ContinuationSettings::default()
         };
-        match (Patterns::compile(&Layer { template: None, ..layer.clone() }.over(empty)), place) {
+        match (Patterns::compile(&fields.over(&empty)), place) {
             (Err(error), Some(place)) => Err(yaml::at(file, place, error)),
-            (Err(_) | Ok(_), _) => Ok(layer),
+            (Err(_) | Ok(_), _) => Ok(Layer { fields, template: self.template.map(Named::from), judge_place }),
         }
     }
 }

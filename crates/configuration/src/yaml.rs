@@ -37,7 +37,11 @@ pub(crate) fn check_section<T: for<'de> Deserialize<'de>>(file: &TextFile, name:
 fn refused(file: &TextFile, error: &serde_saphyr::Error) -> ConfigError {
     let message = error.without_snippet().to_string();
     match error.location() {
-        Some(location) => at(file, location, message),
+        Some(location) => {
+            // The place is a part of the error already.
+            let place = format!(" at line {}, column {}", location.line(), location.column());
+            at(file, location, message.strip_suffix(&place).unwrap_or(&message))
+        }
         None => ConfigError::Bad { origin: file.origin.clone(), line: 0, column: 0, message },
     }
 }

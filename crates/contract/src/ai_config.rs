@@ -11,6 +11,7 @@ use crate::limits::{
     PROMPT_PARAMETERS_BYTES_MAX, PROMPT_PARAMETERS_MAX, SYSTEM_PROMPT_BYTES_MAX, TOOL_CHOICES_MAX,
     TOOL_PREAMBLE_BYTES_MAX,
 };
+use crate::model::StreamingOverride;
 
 /// One layer of settings. What it leaves out is as the layer below has it: a session goes over its agent, the agent
 /// over its model.
@@ -43,6 +44,10 @@ pub struct AiConfig {
     /// `auto`, `none`, `required` or one function, for the first, second, … step of each turn; `auto` after the last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_choice: Vec<Value>,
+    /// How replies are streamed, and how long the model may be silent; each field by itself replaces the one of the
+    /// layer below.
+    #[serde(skip_serializing_if = "StreamingOverride::is_empty")]
+    pub streaming: StreamingOverride,
 }
 
 impl AiConfig {
@@ -69,7 +74,15 @@ impl AiConfig {
         if !self.tool_choice.is_empty() {
             merged.tool_choice.clone_from(&self.tool_choice);
         }
+        merged.streaming = merged.streaming.and(self.streaming);
         merged
+    }
+
+    /// This layer as the composer reads it. The session itself lays its `streaming` over that of the files: composers
+    /// before fold 13 refuse a layer with it.
+    #[must_use]
+    pub fn without_streaming(self) -> Self {
+        Self { streaming: StreamingOverride::default(), ..self }
     }
 
     /// The choice of tools in a step of a turn, from 1; none: as the model likes.
@@ -80,6 +93,7 @@ impl AiConfig {
 
     /// Whether it can be used; the error names the field and the remedy. Parameters are for their provider to check.
     pub fn check(&self) -> Result<(), String> {
+        self.streaming.check()?;
         let texts = [
             ("system_prompt", &self.system_prompt, SYSTEM_PROMPT_BYTES_MAX),
             ("tool_preamble", &self.tool_preamble, TOOL_PREAMBLE_BYTES_MAX),
@@ -146,12 +160,13 @@ mod tests {
     #[test]
     fn layer_over_another_replaces_what_it_says_each_by_itself() {
         let below = config(json!({"system_prompt": "a", "include_tools": false, "tool_choice": ["required"],
-            "parameters": {"temperature": 1, "seed": 7}, "prompt_parameters": {"x": "1", "y": "2"}}));
+            "parameters": {"temperature": 1, "seed": 7}, "prompt_parameters": {"x": "1", "y": "2"},
+            "streaming": {"enabled": false, "idle": 60}}));
         let above = config(json!({"system_prompt": "b", "tool_preamble": "p", "parameters": {"temperature": 0},
-            "prompt_parameters": {"y": "3"}}));
+            "prompt_parameters": {"y": "3"}, "streaming": {"idle": 90, "connect": 2}}));
         let merged = config(json!({"system_prompt": "b", "tool_preamble": "p", "include_tools": false,
             "tool_choice": ["required"], "parameters": {"temperature": 0, "seed": 7},
-            "prompt_parameters": {"x": "1", "y": "3"}}));
+            "prompt_parameters": {"x": "1", "y": "3"}, "streaming": {"enabled": false, "idle": 90, "connect": 2}}));
         assert_eq!(above.over(below.clone()), merged);
         assert_eq!(AiConfig::default().over(below.clone()), below);
     }
@@ -168,6 +183,9 @@ mod tests {
             ),
             (json!({"tool_choice": ["auto", "any"]}), "tool_choice[1] must be"),
             (json!({"tool_choice": [{"type": "function"}]}), "tool_choice[0] must be"),
+            (json!({"streaming": {"first_byte": 0}}), "streaming.first_byte must be 1 to 3600 seconds, got 0"),
+            (json!({"streaming": {"chunk_ms": 10_001}}), "streaming.chunk_ms must be 0 to 10000 milliseconds"),
+            (json!({"streaming": {"chunk_bytes": 2 << 20}}), "streaming.chunk_bytes must be 0 to 1048576 bytes"),
         ] {
             let refused = config(value).check().unwrap_err();
             assert!(refused.starts_with(expected), "{refused}");

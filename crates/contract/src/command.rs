@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::ai_config::AiConfig;
 use crate::client_tool::ClientTool;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
-use crate::model::{Content, Message, Streaming};
+use crate::model::{Content, Message, StreamingOverride};
 use crate::settings::ContinuationSettings;
 use crate::timestamp::Timestamp;
 use crate::version::{FOLD, VERSION};
@@ -209,9 +209,9 @@ pub struct Start {
     /// Tools that the client performs itself, beside those of the agent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub client_tools: Vec<ClientTool>,
-    /// How replies are streamed.
+    /// How replies are streamed; it goes over `streaming` of `ai_config`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub streaming: Option<Streaming>,
+    pub streaming: Option<StreamingOverride>,
     /// Of the loop only: the call of another session that this one performs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
@@ -278,9 +278,10 @@ pub struct Configure {
 }
 
 impl Start {
-    /// What the session says of prompt and requests, its parameters included.
+    /// What the session says of prompt and requests, its parameters and its streaming included.
     pub fn own_ai_config(&self) -> AiConfig {
-        AiConfig { parameters: self.parameters.clone(), ..AiConfig::default() }.over(self.ai_config.clone())
+        let streaming = self.streaming.unwrap_or_default();
+        AiConfig { parameters: self.parameters.clone(), streaming, ..AiConfig::default() }.over(self.ai_config.clone())
     }
 
     /// The template that the session names itself.
@@ -340,7 +341,8 @@ impl Features {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContinuationOverride {
-    /// A template that takes the place of the agent's and the model's; what they say of their own goes over it.
+    /// A template that goes over the settings of agent and model, and below those that tenant and session set one by
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     /// Whether the loop goes on by itself at all.
@@ -412,7 +414,7 @@ impl ContinuationOverride {
             retries,
             prune,
         } = self.clone();
-        let mut settings = ContinuationSettings {
+        ContinuationSettings {
             enabled: enabled.unwrap_or(base.enabled),
             require_explicit_signal: require_explicit_signal.unwrap_or(base.require_explicit_signal),
             max_iterations: max_iterations.unwrap_or(base.max_iterations),
@@ -424,16 +426,11 @@ impl ContinuationOverride {
             confidence_min: confidence_min.or(base.confidence_min),
             judge: judge.or_else(|| base.judge.clone()),
             limits: limits.unwrap_or_default().over(base.limits),
-            on_limit: base.on_limit,
-            ends_at_once: base.ends_at_once,
+            on_limit: on_limit.unwrap_or(base.on_limit),
             on_error: on_error.unwrap_or(base.on_error),
             retries: retries.unwrap_or(base.retries),
             prune: prune.unwrap_or(base.prune),
-        };
-        if let Some(action) = on_limit {
-            action.set(&mut settings);
         }
-        settings
     }
 
     /// Both, where the later one wins.

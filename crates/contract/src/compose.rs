@@ -40,7 +40,8 @@ pub struct ComposeRequest {
     /// Values for `{{{name}}}`, over those of `ai_config`.
     #[serde(default)]
     pub parameters: std::collections::BTreeMap<String, String>,
-    /// What the session says of its prompt and requests; the composer lays it over agent and model.
+    /// What the session says of its prompt and requests, without `streaming`; the composer lays it over tenant, agent
+    /// and model.
     #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
     pub ai_config: AiConfig,
     /// The tools that the session may use, of those that the agent may; all of them where none is given.
@@ -87,7 +88,7 @@ impl ComposeRequest {
             features: start.features.clone(),
             named_features: start.features.clone(),
             tools,
-            ai_config: start.own_ai_config(),
+            ai_config: start.own_ai_config().without_streaming(),
             only_tools: start.tools.clone(),
             template: start.own_template(),
             judge: start.own_judge(),

@@ -6,6 +6,6 @@ mod result;
 mod stream;
 
 pub use message::{Content, Function, ImageUrl, Message, Part, ReasoningParts, ReplayPosition, SIGNAL_TOOL, ToolCall};
-pub use request::{AfterPart, ItemMeta, ModelItem, SignalForm, Streaming, ToolDefinition};
+pub use request::{AfterPart, ItemMeta, ModelItem, SignalForm, Streaming, StreamingOverride, ToolDefinition};
 pub use result::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, Usage};
 pub use stream::{Channel, Chunk, PartialCall, ReplySnapshot};

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::{AgentId, ToolName};
+use crate::model::StreamingOverride;
 use crate::tool::ApprovalPolicy;
 
 /// How the loop decides whether to go on.
@@ -42,11 +43,9 @@ pub struct ContinuationSettings {
     pub judge: Option<String>,
     /// What a turn may use besides steps and time.
     pub limits: Limits,
-    /// Whether a person is asked at a limit.
-    pub on_limit: OnLimit,
-    /// Whether a turn at a limit ends without a last step. Older versions know nothing of it, and give it one.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub ends_at_once: bool,
+    /// What happens at a limit.
+    #[serde(flatten, with = "written_limit_action")]
+    pub on_limit: LimitAction,
     /// What happens when a model call has failed for good.
     pub on_error: OnError,
     /// How often in a row a model call is tried again that failed in a way that may pass, before that counts.
@@ -178,22 +177,12 @@ impl LimitsOverride {
     }
 }
 
-/// What a session commits of [`LimitAction`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
-#[serde(rename_all = "snake_case")]
-pub enum OnLimit {
-    /// The turn ends at the limit.
-    #[default]
-    End,
-    /// A person is asked whether it may use as much again.
-    Ask,
-}
-
 /// What happens at a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitAction {
     /// The model answers the user in one last step without tools, then the turn ends.
+    #[default]
     Answer,
     /// The turn ends at once.
     End,
@@ -201,11 +190,40 @@ pub enum LimitAction {
     Ask,
 }
 
-impl LimitAction {
-    /// Sets what is committed of it.
-    pub fn set(self, settings: &mut ContinuationSettings) {
-        settings.on_limit = if self == Self::Ask { OnLimit::Ask } else { OnLimit::End };
-        settings.ends_at_once = self == Self::End;
+/// [`LimitAction`] in logs and messages, as `limit_action`. Versions before fold 13 read two other fields, and no value
+/// `answer`: `on_limit`, which is `end` or `ask`, and `ends_at_once`, which makes `end` of their `answer`.
+mod written_limit_action {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::LimitAction;
+
+    #[derive(Serialize, Deserialize, Default)]
+    #[serde(default)]
+    struct Written {
+        limit_action: Option<LimitAction>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        on_limit: Option<LimitAction>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        ends_at_once: bool,
+    }
+
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+    pub(super) fn serialize<S: Serializer>(action: &LimitAction, serializer: S) -> Result<S::Ok, S::Error> {
+        let written = Written {
+            limit_action: Some(*action),
+            on_limit: Some(*action).filter(|action| *action == LimitAction::Ask),
+            ends_at_once: *action == LimitAction::End,
+        };
+        written.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<LimitAction, D::Error> {
+        let Written { limit_action, on_limit, ends_at_once } = Written::deserialize(deserializer)?;
+        Ok(limit_action.unwrap_or(match on_limit {
+            Some(LimitAction::Ask) => LimitAction::Ask,
+            Some(LimitAction::Answer | LimitAction::End) | None if ends_at_once => LimitAction::End,
+            Some(LimitAction::Answer | LimitAction::End) | None => LimitAction::Answer,
+        }))
     }
 }
 
@@ -270,8 +288,7 @@ impl Default for ContinuationSettings {
             confidence_min: None,
             judge: None,
             limits: Limits::default(),
-            on_limit: OnLimit::default(),
-            ends_at_once: false,
+            on_limit: LimitAction::default(),
             on_error: OnError::default(),
             retries: crate::limits::MODEL_RETRIES_MAX,
             prune: Prune::default(),
@@ -396,6 +413,9 @@ pub struct ModelRequests {
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Which tools may be called, by the step of a turn.
     pub tool_choice: Vec<serde_json::Value>,
+    /// How replies are streamed, where the files say so.
+    #[serde(skip_serializing_if = "StreamingOverride::is_empty")]
+    pub streaming: StreamingOverride,
 }
 
 impl Default for ModelSettings {
@@ -417,6 +437,30 @@ impl Default for ModelSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limit_action_of_older_version_is_read_and_written_so_that_it_reads_it() {
+        use serde_json::json;
+        // The fields that versions before fold 13 read, with what they mean, and all that is written now.
+        for (older, action, written) in [
+            (json!({}), LimitAction::Answer, json!({"limit_action": "answer"})),
+            (json!({"on_limit": "end"}), LimitAction::Answer, json!({"limit_action": "answer"})),
+            (
+                json!({"on_limit": "end", "ends_at_once": true}),
+                LimitAction::End,
+                json!({"limit_action": "end", "ends_at_once": true}),
+            ),
+            (json!({"on_limit": "ask"}), LimitAction::Ask, json!({"limit_action": "ask", "on_limit": "ask"})),
+        ] {
+            let read: ContinuationSettings = serde_json::from_value(older).unwrap();
+            assert_eq!(read.on_limit, action, "{written}");
+            let mut fields = serde_json::to_value(&read).unwrap();
+            assert_eq!(serde_json::from_value::<ContinuationSettings>(fields.clone()).unwrap(), read);
+            fields.as_object_mut().unwrap().retain(|key, _| written.get(key).is_some() || key.contains("limit_"));
+            assert_eq!(fields, written);
+            assert_eq!(serde_json::to_value(&read).unwrap().get("on_limit"), written.get("on_limit"));
+        }
+    }
 
     #[test]
     fn filter_without_a_matching_allow_entry_permits_nothing() {

@@ -3,6 +3,6 @@
 /// Version of the contract.
 pub const VERSION: u32 = 1;
 /// Version of the fold. A replica that meets a greater one never decides nor snapshots: it hands back.
-pub const FOLD: u32 = 12;
+pub const FOLD: u32 = 13;
 /// The oldest fold whose sessions can be read; `tests/suite/old_log.rs` of the package `session` reads one of its logs.
 pub const FOLD_OLDEST: u32 = 1;

@@ -1,5 +1,6 @@
 //! Named bundles of patterns.
 
+use contract::command::ContinuationOverride;
 use contract::settings::ContinuationSettings;
 
 /// A named bundle of settings that an agent may begin with.
@@ -22,13 +23,23 @@ pub const TEMPLATES: &[Template] = &[
     Template { name: "plain_words", continuation: &[], termination: &[] },
 ];
 
-/// The settings of a template.
+impl Template {
+    /// Settings of the template. It leaves all others as they are.
+    pub fn settings(&self) -> ContinuationOverride {
+        let owned = |list: &[&str]| list.iter().map(|pattern| (*pattern).to_owned()).collect();
+        ContinuationOverride {
+            require_explicit_signal: Some(false),
+            continuation_patterns: Some(owned(self.continuation)),
+            termination_patterns: Some(owned(self.termination)),
+            // Without patterns the words decide.
+            detect_intent: self.continuation.is_empty().then_some(true),
+            ..ContinuationOverride::default()
+        }
+    }
+}
+
+/// The settings of a template over those that are built in.
 pub fn template(name: &str) -> Option<ContinuationSettings> {
-    let owned = |list: &[&str]| list.iter().map(|pattern| (*pattern).to_owned()).collect();
-    TEMPLATES.iter().find(|template| template.name == name).map(|template| ContinuationSettings {
-        require_explicit_signal: false,
-        continuation_patterns: owned(template.continuation),
-        termination_patterns: owned(template.termination),
-        ..ContinuationSettings::default()
-    })
+    let found = TEMPLATES.iter().find(|template| template.name == name)?;
+    Some(found.settings().over(&ContinuationSettings::default()))
 }

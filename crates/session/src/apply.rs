@@ -86,6 +86,7 @@ impl State {
                     tool_choice: started.tool_choice.clone(),
                     ai_config: started.ai_config.clone(),
                     streaming: started.streaming.clone(),
+                    own_streaming: started.own_streaming,
                     fallbacks: started.fallbacks.clone(),
                     features: started.features.clone(),
                     overrides: started.overrides.clone(),

@@ -8,13 +8,13 @@ use contract::command::{
 };
 use contract::json::{Size, depth};
 use contract::limits::{
-    CHUNK_BYTES_MAX, CHUNK_TIME_MAX, CLIENT_RESULT_BYTES_MAX, CLIENT_TOOL_TIMEOUT_MAX, CLIENT_TOOLS_BYTES_MAX,
-    CLIENT_TOOLS_MAX, FEATURES_MAX, ITERATIONS_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX, LIMIT_COUNT_MAX, LIMIT_TOKENS_MAX,
-    LIMIT_USD_MAX, MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX, MODEL_RETRIES_LIMIT, NAME_BYTES_MAX, PARAMETER_VALUES_MAX,
-    PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX, STREAM_TIMEOUT_MAX,
-    TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TURN_MAX,
+    CLIENT_RESULT_BYTES_MAX, CLIENT_TOOL_TIMEOUT_MAX, CLIENT_TOOLS_BYTES_MAX, CLIENT_TOOLS_MAX, FEATURES_MAX,
+    ITERATIONS_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX, LIMIT_COUNT_MAX, LIMIT_TOKENS_MAX, LIMIT_USD_MAX,
+    MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX, MODEL_RETRIES_LIMIT, NAME_BYTES_MAX, PARAMETER_VALUES_MAX,
+    PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX, TOOL_OUTPUT_BYTES_MAX,
+    TOOL_SCHEMA_BYTES_MAX, TURN_MAX,
 };
-use contract::model::{Content, Message, Part, ReasoningParts, SIGNAL_TOOL, Streaming};
+use contract::model::{Content, Message, Part, ReasoningParts, SIGNAL_TOOL};
 use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
 use contract::tool::{ASK_USER, DELEGATE};
 use contract::{AiConfig, Json, ToolName};
@@ -58,7 +58,7 @@ pub fn start(start: &Start) -> Result<(), Refusal> {
         }
     }
     client_tools(brought)?;
-    how.as_ref().map_or(Ok(()), streaming)
+    how.unwrap_or_default().check().map_err(bad)
 }
 
 /// Checks the tools that a client brings, by themselves. Which names its agent's tools have only the loop knows.
@@ -296,17 +296,6 @@ fn limits(limits: &LimitsOverride) -> Result<(), Refusal> {
     }
     for (field, count) in [("repetition", repetition), ("no_progress", no_progress)] {
         between(count.unwrap_or(0), 0, LIMIT_COUNT_MAX, &format!("continuation.limits.{field}"), "")?;
-    }
-    Ok(())
-}
-
-fn streaming(streaming: &Streaming) -> Result<(), Refusal> {
-    let Streaming { enabled: _, chunk_ms, chunk_bytes, connect, first_byte, idle } = streaming;
-    let chunk_ms_max = u64::try_from(CHUNK_TIME_MAX.as_millis()).unwrap_or(u64::MAX);
-    between(*chunk_ms, 0, chunk_ms_max, "streaming.chunk_ms", " milliseconds")?;
-    between(*chunk_bytes, 0, CHUNK_BYTES_MAX, "streaming.chunk_bytes", " bytes")?;
-    for (field, seconds) in [("connect", connect), ("first_byte", first_byte), ("idle", idle)] {
-        between(*seconds, 1, STREAM_TIMEOUT_MAX.as_secs(), &format!("streaming.{field}"), " seconds")?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use contract::commit::VERSION;
 use contract::event::{Child, Configured, EndReason, InputKind, InputRef, Requests, SessionEnded, StopReason};
 use contract::ids::{AgentId, CallAttempt, CallId, CommandId, SessionId};
 use contract::limits::{JUDGE_MAX, MODEL_CALL_MAX, PAUSE_SEEN_MAX, SUMMARY_MAX};
-use contract::model::{Content, ResultMeta};
+use contract::model::{Content, ResultMeta, StreamingOverride};
 use contract::subject::SessionKey;
 use contract::tool::{ChildUsage, Outcome, ToolResult};
 use serde_json::json;
@@ -119,11 +119,14 @@ impl State {
             parameters: setup.parameters.clone(),
             tool_choice: setup.tool_choice.clone(),
             ai_config: setup.ai_config.clone(),
+            streaming: None,
+            own_streaming: StreamingOverride::default(),
         };
         if let Some(tools) = &configured.client_tools {
             self.client_tools = Arc::new(ClientToolSet::new(tools.clone()));
         }
-        let Requests { parameters, tool_choice, ai_config } = configured.requests.clone().unwrap_or_else(kept);
+        let Requests { parameters, tool_choice, ai_config, streaming, own_streaming } =
+            configured.requests.clone().unwrap_or_else(kept);
         self.setup = Some(Arc::new(Setup {
             agent: configured.agent.clone(),
             model: configured.model.clone(),
@@ -135,7 +138,8 @@ impl State {
             parameters,
             tool_choice,
             ai_config,
-            streaming: setup.streaming.clone(),
+            own_streaming: if streaming.is_some() { Some(own_streaming) } else { setup.own_streaming },
+            streaming: streaming.unwrap_or_else(|| setup.streaming.clone()),
             parent: setup.parent.clone(),
         }));
     }

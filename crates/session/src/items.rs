@@ -51,9 +51,12 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
         }
     }
     // The session's parameters are those of its model; one that takes its place brings its own.
-    let (parameters, tool_choice) = match &model.requests {
-        Some(own) => (&own.parameters, &own.tool_choice),
-        None => (&setup.parameters, &setup.tool_choice),
+    let (parameters, tool_choice, streaming) = match &model.requests {
+        Some(own) => {
+            let streaming = setup.own_ai_config().streaming.over(&own.streaming.over(&setup.streaming));
+            (&own.parameters, &own.tool_choice, streaming)
+        }
+        None => (&setup.parameters, &setup.tool_choice, setup.streaming.clone()),
     };
     let mut parameters = match purpose {
         Purpose::Step | Purpose::Summary { .. } => parameters.clone(),
@@ -70,7 +73,7 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
         response_format = None;
     }
     // Nobody watches a summary or a verdict being written.
-    let streaming = Streaming { enabled: setup.streaming.enabled && is_step, ..setup.streaming.clone() };
+    let streaming = Streaming { enabled: streaming.enabled && is_step, ..streaming };
     let after = if is_step { transcript.after_parts() } else { None };
     let (messages, model_id) = match purpose {
         Purpose::Step if after.is_some() => (Vec::new(), model.id.as_str()),

@@ -358,7 +358,7 @@ impl Session {
             model: configure.model.clone().or_else(|| configure.agent.is_none().then(|| setup.model.id.clone())),
             features: setup.features.clone().and(&configure.features),
             continuation: setup.overrides_with(configure.continuation.as_ref()),
-            ai_config: configure.ai_config.over(setup.ai_config.clone()),
+            ai_config: configure.ai_config.over(setup.own_ai_config()),
             tools: match &configure.agent {
                 Some(_) => setup.only_tools.clone(),
                 None => Some(setup.agent.tools.allow.clone()),
@@ -377,8 +377,9 @@ impl Session {
             model: start.model.clone().or_else(|| is_same.then(|| setup.model.id.clone())),
             features: setup.features.clone().and(&start.features),
             continuation: setup.overrides_with(start.continuation.as_ref()),
-            ai_config: start.own_ai_config().over(setup.ai_config.clone()),
+            ai_config: start.own_ai_config().over(setup.own_ai_config()),
             parameters: serde_json::Map::new(),
+            streaming: None,
             ..start
         }
     }

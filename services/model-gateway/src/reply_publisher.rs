@@ -86,7 +86,7 @@ impl<'a> ReplyPublisher<'a> {
         self.message_count
     }
 
-    /// Publishes deltas, now or after a short buffering. Without streaming, only the end of the reply is published.
+    /// Publishes deltas, now or after a short buffering. Without streaming, viewers get only the whole reply of the log.
     pub(crate) async fn publish_deltas(&mut self, deltas: &[Delta]) {
         if !self.job.item.streaming.enabled {
             return;
@@ -144,9 +144,10 @@ impl<'a> ReplyPublisher<'a> {
         self.publish_chunks(out).await;
     }
 
-    /// Publishes the rest and the final marker, which every watched call has. `finish` says why the reply ended.
+    /// Publishes the rest and the final marker, which every watched call has that is streamed. `finish` says why the
+    /// reply ended.
     pub(crate) async fn finish(&mut self, finish: Option<FinishReason>) {
-        if !self.job.meta().call.is_watched() {
+        if !self.job.meta().call.is_watched() || !self.job.item.streaming.enabled {
             return;
         }
         let mut out = Vec::new();

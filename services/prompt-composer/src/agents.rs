@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use configuration::ConfigError;
 use configuration::TextFile;
-use configuration::continuation::{self, ContinuationEntry, Layer, Templates};
+use configuration::continuation::{self, ContinuationEntry, Layer, Layers, Templates, resolve};
 use configuration::{suggest, yaml};
 use contract::AiConfig;
 use contract::command::Features;
@@ -76,7 +76,7 @@ struct AgentEntry {
     #[serde(default)]
     #[schemars(with = "FeaturesShape")]
     features: Features,
-    /// How the agent continues. It replaces settings of the model, of a template, and the defaults.
+    /// How the agent continues. It replaces settings of the model, and the defaults.
     #[serde(default)]
     continuation_config: ContinuationEntry,
     /// Prompt and requests to the model. They replace settings of the model.
@@ -309,9 +309,10 @@ pub fn parse(file: &TextFile) -> Result<Agents, ConfigError> {
     errors.into_iter().next().map_or(Ok(agents), Err)
 }
 
-/// Finds the errors of the file: the first one of the parser, or the first one of each entry.
-pub fn find_errors(file: &TextFile) -> Vec<ConfigError> {
-    read(file).map_or_else(|error| vec![error], |(_, errors)| errors)
+/// Finds the errors in the values of the file: the first one of each entry. The error is one in its shape, for which no
+/// value is checked.
+pub fn find_errors(file: &TextFile) -> Result<Vec<ConfigError>, ConfigError> {
+    read(file).map(|(_, errors)| errors)
 }
 
 fn read(file: &TextFile) -> Result<(Agents, Vec<ConfigError>), ConfigError> {
@@ -368,7 +369,15 @@ impl Agents {
 
     /// Resolves the continuation settings of an agent without those of a model or tenant.
     pub fn continuation_of(&self, agent: &Agent) -> ContinuationSettings {
-        continuation::resolve(&self.templates, None, &[&agent.continuation]).unwrap_or_default()
+        let none = Layer::default();
+        let layers = Layers {
+            model: &none,
+            is_model_over_agent: false,
+            agent: &agent.continuation,
+            tenant: &none,
+            session_template: None,
+        };
+        layers.stack(&self.templates).map_or_else(|_| ContinuationSettings::default(), |stack| resolve(&stack))
     }
 
     /// Returns the settings of a tenant for all agents, if it has some.
@@ -536,7 +545,11 @@ impl ToolSets<'_> {
         self.0.get(&name.value).ok_or_else(|| {
             let known: Vec<&str> = self.0.keys().map(String::as_str).collect();
             let suggestion = suggest::did_you_mean(&name.value, known.iter().copied());
-            let message = format!("there is no tool set {:?}{suggestion}; there are {}", name.value, known.join(", "));
+            let known = match known.as_slice() {
+                [] => "agents.yaml has no tool_sets".to_owned(),
+                known => format!("there are {}", known.join(", ")),
+            };
+            let message = format!("there is no tool set {:?}{suggestion}; {known}", name.value);
             error_at(file, name, message)
         })
     }

@@ -1,17 +1,17 @@
 //! The catalog of agents, models and prompts, which replies to requests to compose.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use configuration::ConfigError;
 use configuration::Paths;
-use configuration::continuation;
+use configuration::continuation::{self, Layers, SourcedSettings};
 use configuration::files::Pass;
 use configuration::models::{self, ModelsFile, Resolved};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownModel};
 use contract::settings::{AgentSettings, ModelRequests, ModelSettings};
 use contract::trace::TraceContext;
-use contract::{AiConfig, ErrorCode};
+use contract::{AiConfig, ErrorCode, TenantId};
 use service::health::Readiness;
 use service::reload::Reload;
 
@@ -32,10 +32,15 @@ const REPLY_BYTES_MAX: usize = 960 << 10;
 #[derive(Debug)]
 pub struct Catalog {
     agents: Agents,
+    /// Where `agents.yaml` was read.
+    agents_origin: String,
     models: ModelsFile,
+    /// Where `models.yaml` was read.
+    models_origin: String,
     library: Library,
     features: Vec<String>,
-    default_model: Option<String>,
+    /// The default model of the composer's own settings.
+    configured_model: Option<String>,
     proposed_model: ProposedModel,
     replies: ReplyCache,
 }
@@ -46,9 +51,16 @@ impl Catalog {
         Self::read_in(&Pass::default(), config)
     }
 
-    /// Whether there is a default model, for agents that name none.
+    /// Whether the files have a default model, for agents that name none.
     pub fn has_default_model(&self) -> bool {
-        self.default_model.is_some()
+        self.configured_model.is_some() || self.models.default.is_some()
+    }
+
+    /// Uses a model for agents that name none if the files have no default model, as if gateways proposed it.
+    #[must_use]
+    pub fn with_stand_in_model(self, model: &str) -> Self {
+        self.proposed_model.set(Some(model.to_owned()));
+        self
     }
 
     /// Reads all files of a pass before any is checked, so that the pass knows every file even if one has an error.
@@ -69,10 +81,20 @@ impl Catalog {
             agents.templates().knows(&models_file, &entry.continuation)?;
             models.check_judge(&models_file, &entry.continuation)?;
         }
-        let default_model = config.default_model.clone().filter(|model| !model.is_empty());
-        let default_model = default_model.or_else(|| models.default.clone());
+        let configured_model = config.default_model.clone().filter(|model| !model.is_empty());
         let (proposed_model, replies) = (ProposedModel::default(), ReplyCache::default());
-        let catalog = Self { agents, models, library, features, default_model, proposed_model, replies };
+        let (agents_origin, models_origin) = (agents_file.origin, models_file.origin);
+        let catalog = Self {
+            agents,
+            agents_origin,
+            models,
+            models_origin,
+            library,
+            features,
+            configured_model,
+            proposed_model,
+            replies,
+        };
         for warning in catalog.warnings() {
             tracing::warn!(warning, "configuration accepted with a warning");
         }
@@ -94,7 +116,22 @@ impl Catalog {
 
     /// The model of agents that name none.
     fn default_model(&self) -> Option<String> {
-        self.default_model.clone().or_else(|| self.proposed_model.get())
+        let named = self.configured_model.clone().or_else(|| self.models.default.clone());
+        named.or_else(|| self.proposed_model.get())
+    }
+
+    /// Names what chooses the model of agents that name none.
+    pub(crate) fn name_default_model(&self) -> String {
+        match (&self.configured_model, &self.models.default) {
+            (Some(_), _) => "composer.default_model".to_owned(),
+            (None, Some(_)) => format!("default ({})", self.models_origin),
+            (None, None) => "no file names a model: gateways propose one by their keys".to_owned(),
+        }
+    }
+
+    /// Where `agents.yaml` and `models.yaml` were read.
+    pub(crate) fn origins(&self) -> (&str, &str) {
+        (&self.agents_origin, &self.models_origin)
     }
 
     /// The agents of `agents.yaml`.
@@ -190,21 +227,25 @@ impl Catalog {
         }
     }
 
-    fn try_compose(&self, request: &ComposeRequest) -> Result<Composed, (ErrorCode, String)> {
+    /// Finds the entries of the files that a request is about.
+    pub(crate) fn find_entries<'a>(&'a self, request: &'a ComposeRequest) -> Result<Entries<'a>, (ErrorCode, String)> {
+        static NO_TENANT: LazyLock<Tenant> = LazyLock::new(Tenant::default);
         let agent = self.agents.find(request.agent.as_ref()).map_err(|why| (ErrorCode::UnknownAgent, why))?;
         let model = self.resolve_model(request, agent).map_err(|why| (ErrorCode::UnknownModel, why))?;
+        let tenant = self.agents.tenant(&request.tenant).unwrap_or(&NO_TENANT);
+        Ok(Entries { agent, model, tenant, tenant_id: &request.tenant })
+    }
+
+    pub(crate) fn try_compose(&self, request: &ComposeRequest) -> Result<Composed, (ErrorCode, String)> {
+        let entries = self.find_entries(request)?;
+        let Entries { agent, model, tenant, .. } = &entries;
         features::check_exist(&self.library, &request.named_features)
             .map_err(|why| (ErrorCode::UnknownFeature, why))?;
         let model_settings = model.settings();
-        let no_tenant = Tenant::default();
-        let tenant = self.agents.tenant(&request.tenant).unwrap_or(&no_tenant);
-        let layers = [&model.entry.continuation, &agent.continuation, &tenant.continuation];
-        let continuation = continuation::resolve(self.agents.templates(), request.template.as_deref(), &layers)
-            .map_err(|why| (ErrorCode::BadRequest, format!("continuation.template: {why}")))?;
         let settings = AgentSettings {
             id: agent.id.clone(),
             name: agent.name.clone(),
-            continuation,
+            continuation: continuation::resolve(&entries.stack(self, request)?),
             tools: agent.tools.clone(),
             approvals: agent.approvals.clone(),
         };
@@ -213,13 +254,12 @@ impl Catalog {
             self.models.resolve(judge).map_err(unknown)?;
         }
         let family = model.entry.prompt_variant.as_deref();
-        let merge_layers =
-            |base: &AiConfig| request.ai_config.over(tenant.ai_config.over(agent.ai_config.over(base.clone())));
-        let ai_config = merge_layers(&model.entry.ai_config);
+        let ai_config = entries.merge_ai_config(&model.entry.ai_config, request);
         // A fallback has its own parameters: its provider may use other names.
         let fallback = |fallback: &Resolved| {
-            let AiConfig { parameters, tool_choice, .. } = merge_layers(&fallback.entry.ai_config);
-            let requests = Some(Box::new(ModelRequests { parameters, tool_choice }));
+            let AiConfig { parameters, tool_choice, streaming, .. } =
+                entries.merge_ai_config(&fallback.entry.ai_config, request);
+            let requests = Some(Box::new(ModelRequests { parameters, tool_choice, streaming }));
             ModelSettings { requests, ..fallback.settings() }
         };
         ai_config.check().map_err(|why| (ErrorCode::BadRequest, format!("ai_config.{why}")))?;
@@ -259,16 +299,17 @@ impl Catalog {
             ai_config: Some(AiConfig {
                 parameters: ai_config.parameters,
                 tool_choice: ai_config.tool_choice,
+                streaming: ai_config.streaming,
                 ..AiConfig::default()
             }),
-            fallbacks: self.models.fallbacks(&model).iter().map(fallback).collect(),
+            fallbacks: self.models.fallbacks(model).iter().map(fallback).collect(),
         })
     }
 
     /// Whether the reply to a request is the same as long as the catalog is. What is proposed may change.
     fn is_lasting(&self, request: &ComposeRequest) -> bool {
         let names_model = |agent| named_model(request, agent).is_some();
-        self.default_model.is_some() || self.agents.find(request.agent.as_ref()).is_ok_and(names_model)
+        self.has_default_model() || self.agents.find(request.agent.as_ref()).is_ok_and(names_model)
     }
 
     /// Resolves the model of the request, else of the agent, else the default.
@@ -284,8 +325,40 @@ impl Catalog {
     }
 }
 
+/// The entries of the files that a request is about.
+pub(crate) struct Entries<'a> {
+    pub(crate) agent: &'a Agent,
+    pub(crate) model: Resolved,
+    pub(crate) tenant: &'a Tenant,
+    pub(crate) tenant_id: &'a TenantId,
+}
+
+impl Entries<'_> {
+    /// The continuation settings below those of the session, lowest first.
+    pub(crate) fn stack<'a>(
+        &'a self,
+        catalog: &'a Catalog,
+        request: &'a ComposeRequest,
+    ) -> Result<Vec<SourcedSettings<'a>>, (ErrorCode, String)> {
+        let layers = Layers {
+            model: &self.model.entry.continuation,
+            is_model_over_agent: self.model.entry.is_over_agent,
+            agent: &self.agent.continuation,
+            tenant: &self.tenant.continuation,
+            session_template: request.template.as_deref(),
+        };
+        let stack = layers.stack(catalog.agents.templates());
+        stack.map_err(|why| (ErrorCode::BadRequest, format!("continuation.template: {why}")))
+    }
+
+    /// The `ai_config` of the session over those of tenant, agent and a model.
+    pub(crate) fn merge_ai_config(&self, of_model: &AiConfig, request: &ComposeRequest) -> AiConfig {
+        request.ai_config.over(self.tenant.ai_config.over(self.agent.ai_config.over(of_model.clone())))
+    }
+}
+
 /// The model of the request, else of the agent.
-fn named_model<'a>(request: &'a ComposeRequest, agent: &'a Agent) -> Option<&'a str> {
+pub(crate) fn named_model<'a>(request: &'a ComposeRequest, agent: &'a Agent) -> Option<&'a str> {
     let requested = request.model.as_deref().filter(|model| !model.is_empty() && *model != "default");
     requested.or(agent.model.as_deref())
 }

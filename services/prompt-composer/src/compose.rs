@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use configuration::suggest;
 use contract::compose::{Component, ComposeRequest};
 use contract::settings::{AgentSettings, ModelSettings, names_tool};
 use contract::tool::{ToolSpec, sha256_hex};
@@ -151,7 +152,8 @@ impl<'a> PromptBuilder<'a> {
         let name = &self.input.agent.prompt;
         let found = self.library.find("agents/", name, variant);
         if found.is_none() {
-            self.warnings.push(format!("there is no prompt agents/{name}.md; default.md takes its place"));
+            let suggestion = suggest::did_you_mean(name, self.library.agents());
+            self.warnings.push(format!("there is no prompt agents/{name}.md{suggestion}; default.md takes its place"));
         }
         if let Some((path, file)) = found.or_else(|| self.library.find("", DEFAULT, variant)) {
             let text = self.fill(&file.text);

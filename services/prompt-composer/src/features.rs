@@ -52,13 +52,18 @@ pub fn resolve_features(
 pub fn check_exist(library: &Library, named: &Features) -> Result<(), String> {
     let unknown = |name: &&String| find_feature(library, name, &mut Vec::new()).is_none();
     let Some(name) = named.enable.iter().chain(&named.disable).find(unknown) else { return Ok(()) };
+    let known = list_known(library).into_iter().collect::<Vec<_>>().join(", ");
+    Err(format!("{}; there are {known}", describe_unknown(library, name)))
+}
+
+fn list_known(library: &Library) -> BTreeSet<&str> {
+    library.features().into_iter().map(|file_name| file_name.strip_suffix(PROTOCOL).unwrap_or(file_name)).collect()
+}
+
+fn describe_unknown(library: &Library, name: &str) -> String {
     let shown: String = name.chars().take(80).collect();
-    let known = library.features();
-    let known: BTreeSet<&str> =
-        known.iter().map(|file_name| file_name.strip_suffix(PROTOCOL).unwrap_or(file_name)).collect();
-    let suggestion = suggest::did_you_mean(&shown, known.iter().copied());
-    let known = known.into_iter().collect::<Vec<_>>().join(", ");
-    Err(format!("there is no feature {shown:?}{suggestion}; there are {known}"))
+    let suggestion = suggest::did_you_mean(&shown, list_known(library));
+    format!("there is no feature {shown:?}{suggestion}")
 }
 
 /// The file of a feature, without variant and `.md`.
@@ -72,7 +77,6 @@ fn find_feature(library: &Library, name: &str, warnings: &mut Vec<String>) -> Op
     if is_name(feature) && library.has_shared(&file_name(library, feature)) {
         return Some(feature.to_owned());
     }
-    let shown: String = name.chars().take(80).collect();
-    warnings.push(format!("there is no feature {shown:?}"));
+    warnings.push(describe_unknown(library, name));
     None
 }

@@ -7,6 +7,7 @@ pub mod agents;
 mod catalog;
 pub mod compose;
 mod config;
+mod explain;
 pub mod features;
 pub mod library;
 mod placeholders;
@@ -23,6 +24,7 @@ use service::tasks::Tasks;
 
 pub use catalog::Catalog;
 pub use config::{ComposerConfig, SECTION};
+pub use explain::{ExplainedSetting, Explanation};
 
 /// Longest wait for the task that reads files, when the composer stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);

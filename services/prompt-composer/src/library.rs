@@ -49,6 +49,12 @@ impl Library {
         let paths = self.roots.iter().flat_map(BTreeMap::keys);
         paths.filter_map(|path| path.strip_prefix("shared/")?.split('.').next()).collect()
     }
+
+    /// The names of all prompts of agents, with variant and without `.md`.
+    pub fn agents(&self) -> impl Iterator<Item = &str> {
+        let paths = self.roots.iter().flat_map(BTreeMap::keys);
+        paths.filter_map(|path| path.strip_prefix("agents/")?.strip_suffix(".md"))
+    }
 }
 
 impl PromptVariant<'_> {

@@ -20,7 +20,7 @@ impl ProposedModel {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn set(&self, model: Option<String>) {
+    pub(crate) fn set(&self, model: Option<String>) {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if *current != model {
             tracing::info!(model, "agents that name no model use the one that the gateways propose by their keys");

@@ -174,8 +174,10 @@ pub struct ModelEntry {
     pub context_fallback: Option<String>,
     /// Ids of the models that take its place when it fails, in order; theirs are not followed.
     pub fallbacks: Vec<String>,
-    /// How agents go on with it, where they do not say so themselves.
+    /// Continuation settings with it.
     pub continuation: Layer,
+    /// Whether its continuation settings go over those of agents.
+    pub is_over_agent: bool,
     /// Prompts and requests with it, where agent and session do not say so themselves.
     pub ai_config: contract::AiConfig,
 }
@@ -208,6 +210,8 @@ pub struct Prices {
 pub struct Resolved {
     /// The id that was asked for.
     pub id: String,
+    /// Key of its entry in `models`; none if nobody described it.
+    pub key: Option<String>,
     /// The model's name in the provider's words.
     pub upstream: String,
     /// What is known of the model.
@@ -236,20 +240,23 @@ pub struct UnknownModel {
 impl ModelsFile {
     /// Finds a model: by its id, else by the longest key that the id begins with, else as `<provider>/<name>`.
     pub fn resolve(&self, id: &str) -> Result<Resolved, UnknownModel> {
-        let exact = self.models.get(id).map(|entry| (entry.clone(), entry.model.clone()));
+        let known = |(key, entry): (&String, &ModelEntry)| (Some(key.clone()), entry.clone());
+        let exact = self.models.get_key_value(id).map(|found| (known(found), found.1.model.clone()));
         let prefix = || {
             let fits = self.models.iter().filter(|(key, _)| id.starts_with(key.as_str()));
-            fits.max_by_key(|(key, _)| key.len()).map(|(_, entry)| (entry.clone(), None))
+            fits.max_by_key(|(key, _)| key.len()).map(|found| (known(found), None))
         };
         let direct = || {
             let (provider, name) = id.split_once('/').filter(|(_, name)| !name.is_empty())?;
-            self.providers.contains_key(provider).then(|| (self.known(provider, name), Some(name.to_owned())))
+            let assumed = || (None, ModelEntry { provider: provider.to_owned(), ..ModelEntry::default() });
+            let entry = || self.known(provider, name).map_or_else(assumed, known);
+            self.providers.contains_key(provider).then(|| (entry(), Some(name.to_owned())))
         };
-        let (entry, upstream) = exact.or_else(prefix).or_else(direct).ok_or_else(|| self.unknown(id))?;
+        let ((key, entry), upstream) = exact.or_else(prefix).or_else(direct).ok_or_else(|| self.unknown(id))?;
         let provider = entry.provider.clone();
         let provider_entry = self.providers.get(&provider).cloned().ok_or_else(|| self.unknown(id))?;
         let upstream = upstream.unwrap_or_else(|| id.to_owned());
-        Ok(Resolved { id: id.to_owned(), upstream, entry, provider, provider_entry })
+        Ok(Resolved { id: id.to_owned(), key, upstream, entry, provider, provider_entry })
     }
 
     /// Refuses a layer whose judge is not a model of this file.
@@ -266,13 +273,12 @@ impl ModelsFile {
 
     /// What is known of a model by its provider's name for it: it is the same model, and costs the same, however it is
     /// asked for.
-    fn known(&self, provider: &str, name: &str) -> ModelEntry {
+    fn known(&self, provider: &str, name: &str) -> Option<(&String, &ModelEntry)> {
         let own = self.models.iter().filter(|(_, entry)| entry.provider == provider);
         let called = |key: &str, entry: &ModelEntry| entry.model.as_deref().unwrap_or(key) == name;
         let exact = own.clone().find(|(key, entry)| called(key, entry));
         let begins = || own.filter(|(key, _)| name.starts_with(key.as_str())).max_by_key(|(key, _)| key.len());
-        let assumed = || ModelEntry { provider: provider.to_owned(), ..ModelEntry::default() };
-        exact.or_else(begins).map_or_else(assumed, |(_, entry)| entry.clone())
+        exact.or_else(begins)
     }
 
     /// Who takes a model's place, in order. A key may stand for the id that was asked for and for a fallback: a model

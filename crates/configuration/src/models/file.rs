@@ -109,6 +109,7 @@ struct ProviderShape {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "model")]
+#[allow(clippy::struct_excessive_bools, reason = "switches that people set one by one")]
 struct ModelShape {
     /// Who serves it: a key of `providers`.
     #[schemars(with = "String")]
@@ -153,9 +154,12 @@ struct ModelShape {
     #[serde(default)]
     #[schemars(with = "Vec<String>", length(max = FALLBACKS_MAX), extend("uniqueItems" = true))]
     fallbacks: Vec<Spanned<String>>,
-    /// How agents go on with it, where they do not say so themselves.
+    /// Continuation settings with it, for agents that do not set them themselves.
     #[serde(default)]
     continuation_config: ContinuationEntry,
+    /// Whether `continuation_config` goes over that of the agent, for a model that needs its own.
+    #[serde(default)]
+    over_agent: bool,
     /// Prompts and requests with it, where agent and session do not say so themselves.
     #[serde(default)]
     #[schemars(with = "AiConfig")]
@@ -214,10 +218,10 @@ pub fn parse(file: &TextFile) -> Result<ModelsFile, ConfigError> {
     mistakes.into_iter().next().map_or(Ok(models), Err)
 }
 
-/// Everything that makes the file refused: of the parser the first mistake, of what can be read the first of each
-/// provider and model.
-pub fn mistakes(file: &TextFile) -> Vec<ConfigError> {
-    read(file).map_or_else(|error| vec![error], |(_, mistakes)| mistakes)
+/// The mistakes in the values of the file: the first one of each provider and model. The error is one in its shape, for
+/// which no value is checked.
+pub fn mistakes(file: &TextFile) -> Result<Vec<ConfigError>, ConfigError> {
+    read(file).map(|(_, mistakes)| mistakes)
 }
 
 fn read(file: &TextFile) -> Result<(ModelsFile, Vec<ConfigError>), ConfigError> {
@@ -366,6 +370,7 @@ fn model(file: &TextFile, id: &str, entry: ModelShape, warnings: &mut Vec<String
         context_fallback: entry.context_fallback.map(|id| id.value),
         fallbacks: entry.fallbacks.into_iter().map(|fallback| fallback.value).collect(),
         continuation: entry.continuation_config.check(file, warnings)?,
+        is_over_agent: entry.over_agent,
         ai_config: crate::continuation::ai_config(file, entry.ai_config)?,
     })
 }

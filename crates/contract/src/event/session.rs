@@ -7,7 +7,7 @@ use crate::ai_config::AiConfig;
 use crate::client_tool::ClientTool;
 use crate::command::{ContinuationOverride, Features, Parent, ResumeFrom, Verb};
 use crate::ids::{CallId, CellName};
-use crate::model::{Message, Streaming};
+use crate::model::{Message, Streaming, StreamingOverride};
 use crate::settings::{AgentSettings, ModelSettings};
 use crate::spent::Spent;
 use crate::timestamp::Timestamp;
@@ -66,11 +66,16 @@ pub struct SessionStarted {
     /// Which tools may be called, by the step of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_choice: Vec<serde_json::Value>,
-    /// What this session says itself of its prompt and requests; it stays when agent or model are looked up again.
+    /// What this session says itself of its prompt and requests, without `streaming`; it stays when agent or model are
+    /// looked up again.
     #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
     pub ai_config: AiConfig,
     /// How replies are streamed.
     pub streaming: Streaming,
+    /// What this session says itself of `streaming`; it stays when agent or model are looked up again. None where an
+    /// orchestrator before fold 13 wrote it: it had all of `streaming` from the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_streaming: Option<StreamingOverride>,
     /// Models that may take the model's place, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<ModelSettings>,
@@ -133,9 +138,15 @@ pub struct Requests {
     /// Which tools may be called, by the step of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_choice: Vec<serde_json::Value>,
-    /// All that this session says itself of its prompt and requests.
+    /// All that this session says itself of its prompt and requests, without `streaming`.
     #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
     pub ai_config: AiConfig,
+    /// How replies are streamed; none: as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streaming: Option<Streaming>,
+    /// What this session says itself of `streaming`.
+    #[serde(default, skip_serializing_if = "StreamingOverride::is_empty")]
+    pub own_streaming: StreamingOverride,
 }
 
 /// The system prompt that replaces the session's earlier one.

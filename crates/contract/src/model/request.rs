@@ -1,10 +1,12 @@
 //! The model call on its way to a gateway.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::result::ResultMeta;
 use crate::Json;
 use crate::ids::CallId;
+use crate::limits::{CHUNK_BYTES_MAX, CHUNK_TIME_MAX, STREAM_TIMEOUT_MAX};
 use crate::timestamp::Timestamp;
 use crate::transcript_part::PartRef;
 
@@ -40,6 +42,105 @@ pub struct Streaming {
 impl Default for Streaming {
     fn default() -> Self {
         Self { enabled: true, chunk_ms: 25, chunk_bytes: 256, connect: 5, first_byte: 30, idle: 30 }
+    }
+}
+
+/// [`Streaming`] as one layer of settings has it. A field that is absent is as the layer below has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(
+    rename = "streaming",
+    description = "How replies are streamed. What is left out is as the layer below has it."
+)]
+pub struct StreamingOverride {
+    /// `false` sends only whole messages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Milliseconds that deltas are gathered before a chunk goes out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = CHUNK_TIME_MAX.as_secs() * 1_000))]
+    pub chunk_ms: Option<u64>,
+    /// Bytes after which a chunk goes out at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = CHUNK_BYTES_MAX))]
+    pub chunk_bytes: Option<usize>,
+    /// Seconds that connecting may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = STREAM_TIMEOUT_MAX.as_secs()))]
+    pub connect: Option<u64>,
+    /// Seconds to the first byte of the reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = STREAM_TIMEOUT_MAX.as_secs()))]
+    pub first_byte: Option<u64>,
+    /// Seconds between two pieces of the stream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = STREAM_TIMEOUT_MAX.as_secs()))]
+    pub idle: Option<u64>,
+}
+
+impl StreamingOverride {
+    /// Whether it sets nothing.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Lays what it sets over `below`.
+    #[must_use]
+    pub fn over(self, below: &Streaming) -> Streaming {
+        Streaming {
+            enabled: self.enabled.unwrap_or(below.enabled),
+            chunk_ms: self.chunk_ms.unwrap_or(below.chunk_ms),
+            chunk_bytes: self.chunk_bytes.unwrap_or(below.chunk_bytes),
+            connect: self.connect.unwrap_or(below.connect),
+            first_byte: self.first_byte.unwrap_or(below.first_byte),
+            idle: self.idle.unwrap_or(below.idle),
+        }
+    }
+
+    /// Both, where the later one wins.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        Self {
+            enabled: later.enabled.or(self.enabled),
+            chunk_ms: later.chunk_ms.or(self.chunk_ms),
+            chunk_bytes: later.chunk_bytes.or(self.chunk_bytes),
+            connect: later.connect.or(self.connect),
+            first_byte: later.first_byte.or(self.first_byte),
+            idle: later.idle.or(self.idle),
+        }
+    }
+
+    /// Checks the bounds. The error names the field.
+    pub fn check(&self) -> Result<(), String> {
+        let chunk_ms_max = u64::try_from(CHUNK_TIME_MAX.as_millis()).unwrap_or(u64::MAX);
+        let seconds_max = STREAM_TIMEOUT_MAX.as_secs();
+        let chunk_bytes = self.chunk_bytes.map(|bytes| bytes as u64);
+        for (field, value, least, most, unit) in [
+            ("chunk_ms", self.chunk_ms, 0, chunk_ms_max, "milliseconds"),
+            ("chunk_bytes", chunk_bytes, 0, CHUNK_BYTES_MAX as u64, "bytes"),
+            ("connect", self.connect, 1, seconds_max, "seconds"),
+            ("first_byte", self.first_byte, 1, seconds_max, "seconds"),
+            ("idle", self.idle, 1, seconds_max, "seconds"),
+        ] {
+            if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+                return Err(format!("streaming.{field} must be {least} to {most} {unit}, got {value}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<&Streaming> for StreamingOverride {
+    fn from(all: &Streaming) -> Self {
+        Self {
+            enabled: Some(all.enabled),
+            chunk_ms: Some(all.chunk_ms),
+            chunk_bytes: Some(all.chunk_bytes),
+            connect: Some(all.connect),
+            first_byte: Some(all.first_byte),
+            idle: Some(all.idle),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use contract::command::Configure;
 use contract::event::{Configured, Event, Requests, SystemPrompt};
+use contract::model::{Streaming, StreamingOverride};
 use contract::settings::AgentSettings;
 use contract::{AiConfig, ErrorCode};
 
@@ -30,17 +31,24 @@ impl DecisionBuilder<'_> {
             session_settings::limit_to_budget(&mut settings, parent);
         }
         let features = setup.features.clone().and(features);
-        let own = ai_config.over(setup.ai_config.clone());
+        let own = ai_config.over(setup.own_ai_config());
         check::features(&features)?;
         check::ai_config(&own)?;
         let requests = composed.map(|composed| {
             // An older composer lays nothing over anything: what held goes on.
             let kept = || {
                 let (parameters, tool_choice) = (setup.parameters.clone(), setup.tool_choice.clone());
-                ai_config.over(AiConfig { parameters, tool_choice, ..AiConfig::default() })
+                let streaming = StreamingOverride::from(&setup.streaming);
+                ai_config.over(AiConfig { parameters, tool_choice, streaming, ..AiConfig::default() })
             };
-            let AiConfig { parameters, tool_choice, .. } = composed.ai_config.clone().unwrap_or_else(kept);
-            Requests { parameters, tool_choice, ai_config: own.clone() }
+            let AiConfig { parameters, tool_choice, streaming, .. } = composed.ai_config.clone().unwrap_or_else(kept);
+            Requests {
+                parameters,
+                tool_choice,
+                ai_config: own.clone().without_streaming(),
+                streaming: Some(own.streaming.over(&streaming.over(&Streaming::default()))),
+                own_streaming: own.streaming,
+            }
         });
         let agent = composed.map_or(&setup.agent, |composed| &composed.agent);
         // What the session may use was settled when it began, and is another agent's where one takes over.

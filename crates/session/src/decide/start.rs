@@ -1,9 +1,13 @@
 //! `start`: the session's beginning.
 
-use contract::ErrorCode;
+use std::sync::Arc;
+
 use contract::command::{MessageMode, SendUserMessage, Verb};
 use contract::event::{Event, SessionStarted, StatusChanged};
+use contract::model::Streaming;
 use contract::settings::AgentSettings;
+use contract::tool::ToolSpec;
+use contract::{ErrorCode, ToolName};
 
 use super::builder::{DecisionBuilder, Rejection};
 use super::{child, session_settings};
@@ -32,6 +36,7 @@ impl DecisionBuilder<'_> {
             }
             session_settings::limit_to_budget(&mut continuation, parent);
         }
+        self.check_wanted_tools(start.tools.as_deref().unwrap_or_default(), &composed.agent)?;
         let tools = session_settings::narrowed(&composed.agent.tools, start.tools.as_deref());
         let agent = AgentSettings { continuation, tools, ..composed.agent.clone() };
         self.check_tool_names(&start.client_tools, &agent.tools)?;
@@ -39,6 +44,7 @@ impl DecisionBuilder<'_> {
         crate::check::ai_config(&own)?;
         // An older composer lays nothing over anything.
         let requests = composed.ai_config.as_ref().unwrap_or(&own).clone();
+        let streaming = own.streaming.over(&requests.streaming.over(&Streaming::default()));
         self.handled();
         self.emit(Event::SessionStarted(Box::new(SessionStarted {
             agent,
@@ -49,8 +55,9 @@ impl DecisionBuilder<'_> {
             messages: input.history.iter().chain(&start.messages).cloned().collect(),
             parameters: requests.parameters.clone(),
             tool_choice: requests.tool_choice.clone(),
-            ai_config: own,
-            streaming: start.streaming.clone().unwrap_or_default(),
+            streaming,
+            own_streaming: Some(own.streaming),
+            ai_config: own.without_streaming(),
             fallbacks: composed.fallbacks.clone(),
             features: start.features.clone(),
             overrides: start.continuation.clone(),
@@ -66,5 +73,24 @@ impl DecisionBuilder<'_> {
             self.emit(Event::StatusPaused(StatusChanged { by: self.input.by.clone(), reason: None }));
         }
         Ok(())
+    }
+
+    /// Refuses a tool that the session names and never gets: its agent may not use it, or nobody knows it. A tool that
+    /// the agent names is known, also while nobody serves it.
+    fn check_wanted_tools(&self, wanted: &[String], agent: &AgentSettings) -> Result<(), Rejection> {
+        let is_known = |name: &ToolName| {
+            let is_served = |catalogue: &Arc<Vec<ToolSpec>>| catalogue.iter().any(|tool| tool.name == *name);
+            agent.tools.allow.iter().any(|allowed| allowed == name.as_str())
+                || self.input.tools.as_ref().is_none_or(is_served)
+        };
+        let is_usable =
+            |name: &String| ToolName::new(name).is_ok_and(|name| agent.tools.permits(&name) && is_known(&name));
+        let Some(index) = wanted.iter().position(|name| !is_usable(name)) else { return Ok(()) };
+        let message = format!(
+            "tools[{index}]: agent {} has no tool {:?}; `tools.list` has the names, and `tools` in agents.yaml says which \
+             of them an agent has",
+            agent.id, wanted[index]
+        );
+        Err(Rejection::new(ErrorCode::UnknownTool, message))
     }
 }

@@ -8,7 +8,7 @@ use contract::event::{
 use contract::ids::ToolName;
 use contract::limits::{GATE_MAX, LAST_WORD_TOKENS};
 use contract::model::FailureKind;
-use contract::settings::{OnExpiry, OnLimit};
+use contract::settings::{LimitAction, OnExpiry};
 use contract::tool::{EffectClass, Outcome, sha256_hex};
 use contract::{CallId, ErrorCode};
 
@@ -102,7 +102,7 @@ impl DecisionBuilder<'_> {
     /// The turn is at a limit: it ends, or a person is asked. Between steps only; what runs is not held up for a
     /// question.
     pub(super) fn at_limit(&mut self, limit: StopReason) {
-        let asks = self.state.setup.as_ref().is_some_and(|setup| setup.agent.continuation.on_limit == OnLimit::Ask);
+        let asks = self.state.setup.as_ref().is_some_and(|setup| setup.agent.continuation.on_limit == LimitAction::Ask);
         let Some(turn) = &self.state.turn else { return };
         if let Some(last) = turn.last_step {
             return self.end_turn(last.limit);
@@ -138,7 +138,7 @@ impl DecisionBuilder<'_> {
             StopReason::Timeout | StopReason::Completed | StopReason::Stopped | StopReason::Error => false,
         };
         let request = self.transcript.tokens_at_most(&self.events);
-        let wants = wants && !settings.ends_at_once;
+        let wants = wants && settings.on_limit != LimitAction::End;
         if !wants || !RepetitionGuard::affords_last_step(settings, turn.spent, request.saturating_add(LAST_WORD_TOKENS))
         {
             return self.end_turn(limit);

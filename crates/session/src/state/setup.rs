@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::AiConfig;
 use contract::command::{ContinuationOverride, Features, Parent};
-use contract::model::Streaming;
+use contract::model::{Streaming, StreamingOverride};
 use contract::settings::{AgentSettings, ModelSettings};
 use reply::Patterns;
 use serde::{Deserialize, Serialize};
@@ -20,10 +20,13 @@ pub(crate) struct Setup {
     pub(crate) parameters: serde_json::Map<String, serde_json::Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tool_choice: Vec<serde_json::Value>,
-    /// What the session itself says of its prompt and requests.
+    /// What the session itself says of its prompt and requests, without `streaming`.
     #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
     pub(crate) ai_config: AiConfig,
     pub(crate) streaming: Streaming,
+    /// What the session itself says of `streaming`; none where it began before fold 13.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) own_streaming: Option<StreamingOverride>,
     #[serde(default)]
     pub(crate) fallbacks: Vec<ModelSettings>,
     /// What the session itself switched and replaced, for when agent or model are looked up again.
@@ -39,6 +42,12 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
+    /// What the session itself says of its prompt and requests. Before fold 13 all of `streaming` was its own.
+    pub(crate) fn own_ai_config(&self) -> AiConfig {
+        let streaming = self.own_streaming.unwrap_or_else(|| StreamingOverride::from(&self.streaming));
+        AiConfig { streaming, ..self.ai_config.clone() }
+    }
+
     /// They compiled when the session started; if they no longer do, no pattern speaks. The process keeps them within
     /// one limit for all sessions: a session that held its own would keep them as long as it is in memory.
     pub(crate) fn patterns(&self) -> Arc<Patterns> {

@@ -5,7 +5,7 @@ use contract::command::{
     AnswerDecision, Configure, ContinuationOverride, Features, MessageMode, SendUserMessage, Start,
 };
 use contract::event::Event;
-use contract::model::{Content, Message, Part, Streaming};
+use contract::model::{Content, Message, Part, StreamingOverride};
 use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
 use contract::tool::ApprovalPolicy;
 
@@ -52,7 +52,10 @@ fn start_that_bypasses_the_edge_is_refused_and_begins_nothing() {
             &["features.enable", "64"],
         ),
         (
-            Start { streaming: Some(Streaming { idle: u64::MAX, ..Streaming::default() }), ..Start::default() },
+            Start {
+                streaming: Some(StreamingOverride { idle: Some(u64::MAX), ..StreamingOverride::default() }),
+                ..Start::default()
+            },
             "bad_request",
             &["streaming.idle", "3600 seconds"],
         ),

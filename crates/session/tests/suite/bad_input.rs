@@ -6,7 +6,7 @@ use contract::command::{
 use contract::ids::CallAttempt;
 use contract::limits::ITERATIONS_MAX;
 use contract::model::{Content, Part};
-use contract::settings::{Cap, ContinuationSettings, LimitsOverride, OnLimit};
+use contract::settings::{Cap, ContinuationSettings, LimitAction, LimitsOverride};
 use contract::tool::Outcome;
 use contract::{CallId, Json, Timestamp};
 use session::Body;
@@ -52,7 +52,8 @@ fn acting() -> Talk {
 }
 
 fn asking() -> Talk {
-    let limited = ContinuationSettings { max_iterations: 1, on_limit: OnLimit::Ask, ..ContinuationSettings::default() };
+    let limited =
+        ContinuationSettings { max_iterations: 1, on_limit: LimitAction::Ask, ..ContinuationSettings::default() };
     let mut talk = Talk::begin(limited);
     talk.reply(r#"{"response":"More.","continuation":{"status":"CONTINUE"}}"#, &[]);
     talk

@@ -7,7 +7,7 @@ use contract::command::{AnswerDecision, Refusal, Start, Verb};
 use contract::commit::Phase;
 use contract::event::{Event, Spent};
 use contract::model::Usage;
-use contract::settings::{ContinuationSettings, Limits, OnLimit};
+use contract::settings::{ContinuationSettings, LimitAction, Limits};
 use contract::tool::Outcome;
 use session::SessionEffect;
 
@@ -291,7 +291,7 @@ fn pause_shifts_the_deadline_of_a_child() {
 fn granted_budget_is_divided_among_children() {
     let limits = Limits { cost_usd: Some(1.0), ..Limits::default() };
     let asking =
-        ContinuationSettings { timeout: 600, limits, on_limit: OnLimit::Ask, ..ContinuationSettings::default() };
+        ContinuationSettings { timeout: 600, limits, on_limit: LimitAction::Ask, ..ContinuationSettings::default() };
     let mut talk = Talk::begin(asking);
     talk.reply_that_cost("", &["{}"], Usage::default(), 1.25);
     talk.results("found");

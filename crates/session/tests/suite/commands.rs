@@ -189,6 +189,28 @@ fn session_tools_are_a_subset_of_its_agents() {
 }
 
 #[test]
+fn session_tool_that_the_agent_does_not_have_is_refused() {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    for (allow, wanted, refused) in [
+        (&["look", "act"][..], &["look"][..], None),
+        (&["look"], &["look", "act"], Some("tools[1]: agent e has no tool \"act\"")),
+        (&["look"], &["nope"], Some("tools[0]: agent e has no tool \"nope\"")),
+        (&["*"], &["look"], None),
+        (&["*"], &["nope"], Some("tools[0]: agent e has no tool \"nope\"")),
+        // Its agent names it, and its server is away.
+        (&["nope"], &["nope"], None),
+    ] {
+        let mut talk = Talk::not_started("s");
+        let start = Start { interactive: true, tools: Some(names(wanted)), ..Start::default() };
+        talk.start("start", start, Ok(Cast { tools: names(allow), ..Cast::default() }));
+        assert_eq!(talk.refused(), refused.map(|_| "unknown_tool"), "{allow:?} {wanted:?}");
+        let Some(expected) = refused else { continue };
+        let why = format!("{:?}", talk.events.last()).replace('\\', "");
+        assert!(why.contains(expected), "{why}");
+    }
+}
+
+#[test]
 fn resumed_history_has_messages_and_no_tool_calls() {
     let sent_message = |json: &str| serde_json::from_str::<contract::model::Message>(json).unwrap();
     let call = r#"{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"look","arguments":"{}"}}]}"#;

@@ -2,7 +2,7 @@
 
 use contract::command::{Configure, ContinuationOverride, Features, MessageMode};
 use contract::event::Event;
-use contract::model::FailureKind;
+use contract::model::{FailureKind, Streaming, StreamingOverride};
 use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError};
 use contract::tool::ApprovalPolicy;
 use serde_json::json;
@@ -217,6 +217,40 @@ fn parameters_that_are_configured_go_over_those_of_the_start_and_leave_the_other
     talk.configure(settings(ContinuationOverride { timeout: Some(60), ..ContinuationOverride::default() }), None);
     talk.reply(GO_ON, &[]);
     assert_eq!(parameters(&talk), json!({"seed": 7, "temperature": 0}));
+}
+
+#[test]
+fn streaming_of_a_session_goes_over_that_of_its_files_and_lasts() {
+    let files = |value| Cast { ai_config: Some(ai_config(json!({"streaming": value}))), ..Cast::default() };
+    let streaming = |talk: &Talk| {
+        let Streaming { enabled, chunk_ms, first_byte, idle, .. } = talk.item().streaming;
+        (enabled, chunk_ms, first_byte, idle)
+    };
+    let start = contract::command::Start {
+        prompt: Some(contract::model::Content::Text("Do it.".to_owned())),
+        interactive: true,
+        streaming: Some(StreamingOverride { idle: Some(60), ..StreamingOverride::default() }),
+        ai_config: ai_config(json!({"streaming": {"idle": 50, "chunk_ms": 5}})),
+        ..contract::command::Start::default()
+    };
+    let mut talk = Talk::not_started("s");
+    talk.start("start", start, Ok(files(json!({"enabled": false, "chunk_ms": 100, "idle": 100}))));
+    assert_eq!(streaming(&talk), (false, 5, 30, 60));
+    // Another model has other files; what the session says itself stays.
+    let other = Configure { model: Some("other".to_owned()), ..Configure::default() };
+    talk.configure(other, Some(files(json!({"first_byte": 120}))));
+    talk.reply(GO_ON, &[]);
+    assert_eq!(streaming(&talk), (true, 5, 120, 60));
+    let change = json!({"streaming": {"idle": 7}});
+    let change = Configure { ai_config: ai_config(change), ..Configure::default() };
+    talk.configure(change, Some(files(json!({"first_byte": 120}))));
+    talk.reply(GO_ON, &[]);
+    assert_eq!(streaming(&talk), (true, 5, 120, 7));
+    talk.configure(settings(ContinuationOverride { timeout: Some(60), ..ContinuationOverride::default() }), None);
+    talk.reply(GO_ON, &[]);
+    assert_eq!(streaming(&talk), (true, 5, 120, 7));
+    let resumed = talk.session.continued_by(contract::command::Start::default());
+    assert_eq!(resumed.own_ai_config(), ai_config(json!({"streaming": {"idle": 7, "chunk_ms": 5}})));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use contract::command::{AnswerDecision, MessageMode};
 use contract::event::{Event, TurnCompleted};
 use contract::limits::MODEL_CALL_MAX;
 use contract::model::{FailureKind, Usage};
-use contract::settings::{ContinuationSettings, Limits, OnLimit};
+use contract::settings::{ContinuationSettings, LimitAction, Limits};
 
 use crate::talk::{Cast, Talk};
 
@@ -222,7 +222,7 @@ fn message_during_the_last_word_begins_the_next_turn() {
 
 #[test]
 fn answer_that_ends_a_turn_at_a_limit_gives_the_last_word() {
-    let continuation = ContinuationSettings { on_limit: OnLimit::Ask, ..settings(1, Limits::default()) };
+    let continuation = ContinuationSettings { on_limit: LimitAction::Ask, ..settings(1, Limits::default()) };
     let mut talk = Talk::begin(continuation.clone());
     talk.reply(GO_ON, &[]);
     assert!(talk.call().is_none());
@@ -253,6 +253,6 @@ fn session_that_ends_with_its_turn_ends_with_the_last_word() {
 
 #[test]
 fn turn_at_a_limit_ends_at_once_where_that_is_wanted() {
-    let talk = at_repetition(ContinuationSettings { ends_at_once: true, ..settings(20, Limits::default()) });
+    let talk = at_repetition(ContinuationSettings { on_limit: LimitAction::End, ..settings(20, Limits::default()) });
     assert_eq!((talk.stop_reason(), talk.call()), (Some("repetition"), None));
 }

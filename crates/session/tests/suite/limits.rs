@@ -5,7 +5,7 @@ use std::time::Duration;
 use contract::command::{AnswerDecision, MessageMode};
 use contract::event::Event;
 use contract::model::Usage;
-use contract::settings::{ContinuationSettings, Limits, OnLimit};
+use contract::settings::{ContinuationSettings, LimitAction, Limits};
 
 use crate::talk::{Cast, Talk};
 
@@ -16,7 +16,7 @@ fn settings(limits: Limits) -> ContinuationSettings {
 }
 
 fn asking(settings: ContinuationSettings) -> ContinuationSettings {
-    ContinuationSettings { on_limit: OnLimit::Ask, ..settings }
+    ContinuationSettings { on_limit: LimitAction::Ask, ..settings }
 }
 
 #[test]

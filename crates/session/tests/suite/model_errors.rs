@@ -2,7 +2,7 @@
 
 use contract::command::AnswerDecision;
 use contract::event::{Event, GateKind};
-use contract::model::FailureKind;
+use contract::model::{FailureKind, Streaming, StreamingOverride};
 use contract::settings::{ContinuationSettings, ModelRequests, ModelSettings, OnError};
 use serde_json::{Map, json};
 
@@ -68,13 +68,17 @@ fn call_that_used_up_the_time_of_its_turn_ends_it_at_its_limit() {
 
 #[test]
 fn fallback_is_called_with_its_own_parameters() {
-    let own =
-        ModelRequests { parameters: Map::from_iter([("effort".to_owned(), json!("low"))]), tool_choice: Vec::new() };
+    let own = ModelRequests {
+        parameters: Map::from_iter([("effort".to_owned(), json!("low"))]),
+        streaming: StreamingOverride { first_byte: Some(120), ..StreamingOverride::default() },
+        ..ModelRequests::default()
+    };
     let second = ModelSettings { requests: Some(Box::new(own)), ..model("second") };
     let mut talk = Talk::cast(Cast { fallbacks: vec![second], ..cast(OnError::Fallback) });
     assert!(talk.item().parameters.is_empty());
     talk.fail(FailureKind::Quota);
     assert_eq!((talk.item().model.as_str(), talk.item().parameters.get("effort")), ("second", Some(&json!("low"))));
+    assert_eq!(talk.item().streaming, Streaming { first_byte: 120, ..Streaming::default() });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use contract::command::{AnswerDecision, MessageMode, Start};
 use contract::model::{Content, FailureKind, Usage};
-use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune};
+use contract::settings::{ContinuationSettings, LimitAction, Limits, ModelSettings, OnError, Prune};
 
 use crate::talk::{Cast, Talk};
 
@@ -77,7 +77,7 @@ fn story_with_people() {
         max_iterations: 2,
         timeout: 600,
         limits: Limits { tool_calls: Some(3), ..Limits::default() },
-        on_limit: OnLimit::Ask,
+        on_limit: LimitAction::Ask,
         on_error: OnError::Ask,
         ..ContinuationSettings::default()
     };
@@ -138,7 +138,7 @@ fn story_with_clocks_and_money() {
         max_iterations: 9,
         timeout: 100,
         limits: Limits { tokens: Some(250), cost_usd: Some(1.0), repetition: 2, no_progress: 0, ..Limits::default() },
-        on_limit: OnLimit::Ask,
+        on_limit: LimitAction::Ask,
         ..ContinuationSettings::default()
     };
     let mut talk = Talk::begin(continuation);

@@ -34,6 +34,13 @@ fn start_without_ids_gets_generated_ids() {
     assert_eq!((command.session.as_str(), command.id.as_str(), command.is_awaited), ("s", "c", false));
 }
 
+#[test]
+fn recorded_refusal_of_an_unknown_field_is_what_the_parser_says() {
+    let (_, message) = refuse::<Start>(json!({"prompt": "x", "colour": 1}));
+    let page = include_str!("../../../../docs/reference/json-rpc.md");
+    assert!(page.contains(&format!("\"message\":\"{message}\"")), "{message}");
+}
+
 /// Commands that are refused: the result, the expected code, and texts that the message must have.
 #[allow(clippy::too_many_lines, reason = "one table")]
 fn refusals() -> Vec<((ErrorCode, String), ErrorCode, Vec<&'static str>)> {
@@ -156,6 +163,12 @@ fn refusals() -> Vec<((ErrorCode, String), ErrorCode, Vec<&'static str>)> {
         (start(json!({"features": {"on": []}})), BadRequest, vec!["features", "`on`", "expected"]),
         (start(json!({"tools": names(257)})), TooLarge, vec!["`tools`", "257", "256", "leave"]),
         (start(json!({"tools": ["fine", "not fine"]})), BadRequest, vec!["tools[1]", "tools.list"]),
+        (start(json!({"streaming": {"enabeld": false}})), BadRequest, vec!["streaming", "enabeld", "`enabled`"]),
+        (
+            start(json!({"ai_config": {"streaming": {"idle": 0}}})),
+            BadRequest,
+            vec!["ai_config.streaming.idle", "got 0"],
+        ),
         (start(json!({"streaming": {"idle": 0}})), BadRequest, vec!["streaming.idle", "1 to 3600 seconds", "got 0"]),
         (start(json!({"streaming": {"connect": u64::MAX}})), BadRequest, vec!["streaming.connect", "3600"]),
         (start(json!({"streaming": {"first_byte": 3_601}})), BadRequest, vec!["streaming.first_byte", "3600"]),

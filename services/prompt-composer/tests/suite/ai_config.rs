@@ -76,6 +76,13 @@ fn values_and_parameters_of_layers_are_merged_one_by_one() {
 }
 
 #[test]
+fn streaming_of_layers_is_merged_one_by_one() {
+    let world = world("{streaming: {enabled: false, idle: 60}}", "{streaming: {idle: 90, chunk_ms: 0}}");
+    let requests = world.composed(&compose_request(json!({}))).ai_config.unwrap();
+    assert_eq!(serde_json::to_value(requests.streaming).unwrap(), json!({"enabled": false, "chunk_ms": 0, "idle": 90}));
+}
+
+#[test]
 fn tools_and_shared_parts_excluded_by_a_layer_are_left_out() {
     let headings = |world: &World, session: Value| {
         let prompt = world.composed(&compose_request(session)).prompt;
@@ -107,6 +114,7 @@ fn layer_of_a_file_invalid_is_refused_with_its_position() {
         ("{}", "{tool_choice: [any]}", "agents.yaml:4"),
         ("{tool_choice: [any]}", "{}", "models.yaml:5"),
         ("{}", "{system_promt: x}", "system_promt"),
+        ("{streaming: {idle: 0}}", "{}", "ai_config.streaming.idle must be 1 to 3600 seconds, got 0"),
     ] {
         let world = world(model, agent);
         let expect_refusal = prompt_composer::Catalog::read(&world.config).err().unwrap().to_string();
@@ -162,7 +170,9 @@ providers:
   p: {kind: scripted, script: s.yaml}
 models:
   big: {provider: p, fallbacks: [small, p/other], ai_config: {parameters: {thinking: {type: enabled}}}}
-  small: {provider: p, ai_config: {parameters: {reasoning_effort: low}, tool_choice: [required]}}
+  small:
+    provider: p
+    ai_config: {parameters: {reasoning_effort: low}, tool_choice: [required], streaming: {first_byte: 120}}
 ";
     world.write("models.yaml", models);
     let composed = world.composed(&compose_request(json!({"parameters": {"temperature": 0.5}})));
@@ -172,6 +182,7 @@ models:
         json!({"reasoning_effort": "low", "seed": 7, "temperature": 0.5})
     );
     assert_eq!(of(0).tool_choice, [json!("required")]);
+    assert_eq!((of(0).streaming.first_byte, of(1).streaming.first_byte), (Some(120), None));
     assert_eq!(Value::Object(of(1).parameters.clone()), json!({"seed": 7, "temperature": 0.5}));
     assert_eq!(composed.model.requests, None, "those of the model are the session's");
 }

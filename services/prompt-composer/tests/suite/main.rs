@@ -6,6 +6,7 @@ mod agents;
 mod ai_config;
 mod compose;
 mod content;
+mod explain;
 mod golden;
 mod judge;
 mod precedence;

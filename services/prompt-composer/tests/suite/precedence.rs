@@ -1,4 +1,4 @@
-//! Precedence of layers: built-in < template < model < agent < session. There is a row for each two layers and each
+//! Precedence of layers: built-in < model < agent < session, each template below the fields beside it. There is a row for each two layers and each
 //! kind of setting. Each row is checked from the files to the settings that a session commits.
 
 use contract::command::{Start, Verb};
@@ -87,13 +87,13 @@ fn setting_of_two_layers_upper_layer_wins() {
         (row("", plain, ""), ListsOf("plain_words")),
         (row(plain, "", ""), Explicit(false)),
         (row(plain, "", ""), ListsOf("plain_words")),
-        // Only one template counts: the agent's, if both name one.
+        // The template of the agent goes over that of the model.
         (row(plain, multi, ""), ListsOf("multi_step_tool_work")),
-        // Template < model, with the template named by any layer.
+        // Template < fields of its model < template of the agent.
         (row("template: plain_words, require_explicit_signal: true", "", ""), Explicit(true)),
         (row("template: plain_words, patterns: [m], termination_patterns: []", "", ""), Lists(&["m"], &[])),
-        (row("require_explicit_signal: true", plain, ""), Explicit(true)),
-        (row("patterns: [m], termination_patterns: []", plain, ""), Lists(&["m"], &[])),
+        (row("require_explicit_signal: true", plain, ""), Explicit(false)),
+        (row("patterns: [m], termination_patterns: []", plain, ""), ListsOf("plain_words")),
         // Template < agent, with the template named by any layer.
         (row("", "template: plain_words, require_explicit_signal: true", ""), Explicit(true)),
         (row(plain, "require_explicit_signal: true", ""), Explicit(true)),

@@ -1,8 +1,8 @@
 //! Templates of continuation settings, and settings of a tenant for all agents.
 
 use crate::world::{World, request};
-use contract::compose::ComposeRequest;
-use contract::settings::{ContinuationSettings, OnLimit};
+use contract::compose::{ComposeReply, ComposeRequest};
+use contract::settings::{ContinuationSettings, LimitAction};
 use contract::{ErrorCode, TenantId};
 use prompt_composer::{Catalog, ComposerConfig};
 use serde_json::json;
@@ -49,8 +49,64 @@ fn template_named_by_several_layers_session_tenant_agent_model_have_precedence()
     assert_eq!(steps("template: chatty", "", "acme", None), 12, "the tenant's");
     assert_eq!(steps("template: chatty", "", "acme", Some("chatty")), 30, "the session's");
     assert_eq!(steps("template: chatty", "", "acme", Some("")), 12, "an empty name says nothing");
-    // A field that a layer sets itself has precedence over any template.
-    assert_eq!(steps("max_iterations: 7", "", "acme", Some("chatty")), 7);
+    // A template of session or tenant has precedence over the fields of agent and model.
+    assert_eq!(steps("max_iterations: 7", "", "other", Some("chatty")), 30);
+    assert_eq!(steps("max_iterations: 7", "", "acme", None), 12);
+    // A template of agent or model is a part of its layer, below the fields beside it.
+    assert_eq!(steps("template: chatty, max_iterations: 7", "", "other", None), 7);
+    assert_eq!(steps("template: careful", "max_iterations: 8", "other", None), 12);
+    assert_eq!(steps("max_iterations: 7", "template: chatty", "other", None), 7);
+}
+
+#[test]
+fn template_of_a_session_leaves_what_it_does_not_set() {
+    let agent = "require_explicit_signal: false, patterns: [go], timeout: 60, confidence_min: 0.5";
+    let of_session = |tenant: &str| settings(&world(agent, ""), tenant, Some("careful"));
+    let careful = of_session("other");
+    assert_eq!((careful.max_iterations, careful.confidence_min), (12, Some(0.8)), "the template's");
+    assert_eq!((careful.timeout, careful.require_explicit_signal), (60, false), "the agent's");
+    assert_eq!(careful.continuation_patterns, ["go"], "the agent's");
+    // Fields of the tenant go over any template. Its own template gives way to that of the session.
+    assert_eq!(of_session("acme").timeout, 900);
+    let chatty = settings(&world(agent, ""), "acme", Some("chatty"));
+    assert_eq!((chatty.max_iterations, chatty.confidence_min, chatty.on_limit), (30, Some(0.5), LimitAction::Answer));
+}
+
+#[test]
+fn model_over_agent_has_precedence_over_the_agent_and_below_session_and_tenant() {
+    let over = |agent: &str, model: &str, tenant: &str, session: Option<&str>| {
+        let world = world(agent, model);
+        world.write("models.yaml", &MODELS.replace("MODEL", model).replace("p, cont", "p, over_agent: true, cont"));
+        settings(&world, tenant, session)
+    };
+    let agent = "template: careful, max_iterations: 7, timeout: 60, patterns: [go]";
+    let settings = over(agent, "template: chatty, timeout: 90", "other", None);
+    assert_eq!((settings.max_iterations, settings.timeout), (30, 90), "the model's template, and its field");
+    assert_eq!((settings.continuation_patterns.len(), settings.confidence_min), (0, Some(0.8)), "the agent's template");
+    assert_eq!(over(agent, "max_iterations: 3", "acme", None).max_iterations, 12, "the tenant's template");
+    assert_eq!(over(agent, "timeout: 90", "acme", Some("chatty")).timeout, 900, "the tenant's field");
+    assert_eq!(over(agent, "max_iterations: 3", "other", Some("chatty")).max_iterations, 30, "the session's template");
+}
+
+#[test]
+fn shipped_small_model_ends_turns_by_words_with_every_shipped_agent() {
+    let catalog = Catalog::read(&ComposerConfig::default()).unwrap();
+    let plain = reply::template("plain_words").unwrap();
+    for agent in ["a", "d", "e", "p", "t"] {
+        let of = |model: &str, template: Option<&str>| {
+            let request = ComposeRequest { template: template.map(str::to_owned), ..request(Some(agent), Some(model)) };
+            let ComposeReply::Composed(composed) = catalog.compose(&request) else { panic!("{agent}") };
+            composed.agent.continuation
+        };
+        for (settings, repetition) in [(of("local", None), 2), (of("gpt-4o", Some("plain_words")), 3)] {
+            assert!(!settings.require_explicit_signal && settings.detect_intent, "{agent}: {settings:?}");
+            assert_eq!(settings.continuation_patterns, plain.continuation_patterns, "{agent}");
+            assert_eq!(settings.termination_patterns, plain.termination_patterns, "{agent}");
+            assert_eq!(settings.limits.repetition, repetition, "{agent}");
+        }
+        let steps = |settings: ContinuationSettings| (settings.max_iterations, settings.timeout);
+        assert_eq!(steps(of("local", None)), steps(of("gpt-4o", None)), "{agent}: the agent's");
+    }
 }
 
 #[test]
@@ -59,7 +115,7 @@ fn template_can_extend_a_built_in_one() {
     assert!(!chatty.require_explicit_signal && chatty.continuation_patterns.is_empty(), "as plain_words has it");
     let careful = settings(&world("template: careful", ""), "other", None);
     assert!(careful.require_explicit_signal);
-    assert_eq!((careful.confidence_min, careful.on_limit), (Some(0.8), OnLimit::Ask));
+    assert_eq!((careful.confidence_min, careful.on_limit), (Some(0.8), LimitAction::Ask));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use contract::compose::Composed;
 use contract::event::{GateKind, GateOpened, InputKind, InputRef};
 use contract::model::Content;
 use contract::settings::{
-    AgentSettings, ContinuationSettings, Limits, ModelSettings, OnError, OnLimit, Prune, ToolFilter,
+    AgentSettings, ContinuationSettings, LimitAction, Limits, ModelSettings, OnError, Prune, ToolFilter,
 };
 use contract::tool::EffectClass;
 use contract::{AgentId, CommandId, Json, Timestamp};
@@ -88,8 +88,11 @@ impl World {
                 tokens: self.rng.chance(20).then_some(60),
                 ..Limits::default()
             },
-            on_limit: if self.asks { OnLimit::Ask } else { OnLimit::End },
-            ends_at_once: self.rng.chance(20),
+            on_limit: match (self.rng.chance(20), self.asks) {
+                (_, true) => LimitAction::Ask,
+                (true, false) => LimitAction::End,
+                (false, false) => LimitAction::Answer,
+            },
             on_error: *self.rng.pick(&[OnError::End, OnError::Ask, OnError::Fallback]),
             prune: *self.rng.pick(&[Prune::Drop, Prune::Summarise]),
             judge: self.rng.chance(50).then(|| "judge".to_owned()),

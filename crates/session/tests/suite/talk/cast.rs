@@ -1,9 +1,9 @@
 //! The agent and the model of a session under test.
 
-use contract::AgentId;
 use contract::compose::Composed;
 use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, ModelSettings, OnExpiry, ToolFilter};
 use contract::tool::ApprovalPolicy;
+use contract::{AgentId, AiConfig};
 
 /// Who talks, and how.
 pub(crate) struct Cast {
@@ -12,6 +12,8 @@ pub(crate) struct Cast {
     pub(crate) model: ModelSettings,
     pub(crate) fallbacks: Vec<ModelSettings>,
     pub(crate) approvals: Vec<ApprovalRule>,
+    pub(crate) tools: Vec<String>,
+    pub(crate) ai_config: Option<AiConfig>,
 }
 
 impl Default for Cast {
@@ -22,6 +24,8 @@ impl Default for Cast {
             model: ModelSettings { multi_tool: true, max_parallel_tools: 4, ..ModelSettings::default() },
             fallbacks: Vec::new(),
             approvals: Vec::new(),
+            tools: vec!["*".to_owned()],
+            ai_config: None,
         }
     }
 }
@@ -37,11 +41,11 @@ impl Cast {
                 id: AgentId::new(self.agent).unwrap(),
                 name: self.agent.to_uppercase(),
                 continuation: self.continuation,
-                tools: ToolFilter { allow: vec!["*".to_owned()], deny: Vec::new() },
+                tools: ToolFilter { allow: self.tools, deny: Vec::new() },
                 approvals: self.approvals,
             },
             model: self.model,
-            ai_config: None,
+            ai_config: self.ai_config,
             fallbacks: self.fallbacks,
         }
     }

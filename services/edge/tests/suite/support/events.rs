@@ -36,6 +36,7 @@ pub(crate) fn session_started(agent: &str) -> Event {
         tool_choice: Vec::new(),
         ai_config: contract::AiConfig::default(),
         streaming: Streaming::default(),
+        own_streaming: None,
     }))
 }
 

@@ -68,6 +68,21 @@ async fn open_call_is_streamed_and_reported_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn call_without_streaming_publishes_no_chunk() {
+    let world = World::new();
+    let mut chunks = world.bus.topic(&world.key.tenant, Topic::AiChunkReceived).await.unwrap();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let mut item = world.item("hello");
+    item.streaming.enabled = false;
+    world.publish_item(&item).await;
+    let (gateway, _) = world.start_gateway("g").await;
+    assert_eq!(world.wait_for_finished().await.text, "one two three four five six seven eight nine ten");
+    gateway.drain(Duration::from_secs(1)).await;
+    let next = tokio::time::timeout(Duration::from_secs(1), chunks.next()).await;
+    assert!(!matches!(next, Ok(Some(SubscriptionEvent::Message(_)))), "{next:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn tool_calls_are_published_as_they_arrive_without_the_signal() {
     let world = World::new();
     let mut partial = world.bus.topic(&world.key.tenant, Topic::ToolCallPartial).await.unwrap();
