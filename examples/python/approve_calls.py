@@ -1,6 +1,6 @@
 """A person approves what an agent does: each call of `send_invoice` waits for an answer at this terminal.
 
-Needs `pip install ailoop` and a fleet (`ailoop up`). The rule that asks is in agents.yaml:
+Needs `pip install ./sdk/python` and a fleet (`ailoop up`). The rule that asks is in agents.yaml:
 
     approvals: [{tool: send_invoice, ask: always}]
 """

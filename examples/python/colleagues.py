@@ -5,7 +5,7 @@ The tool `delegate` starts a session of another agent, a child, whose result is 
 
     tools: {allow: [delegate, send_mail]}
 
-Needs `pip install ailoop` and a fleet (`ailoop up`).
+Needs `pip install ./sdk/python` and a fleet (`ailoop up`).
 """
 
 from ailoop import Client

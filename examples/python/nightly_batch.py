@@ -4,7 +4,7 @@ The key of a task follows from the date and the line. A key that the fleet knows
 
     python nightly_batch.py tasks.txt > results.jsonl
 
-Needs `pip install ailoop` and a fleet (`ailoop up`).
+Needs `pip install ./sdk/python` and a fleet (`ailoop up`).
 """
 
 import asyncio

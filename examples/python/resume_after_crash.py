@@ -3,7 +3,7 @@
 The session lives in the fleet. This program only has to remember its id, which is the key of the question. A command
 that is sent again with its key is handled once, so nothing runs twice.
 
-Needs `pip install ailoop` and a fleet (`ailoop up`).
+Needs `pip install ./sdk/python` and a fleet (`ailoop up`).
 """
 
 import asyncio

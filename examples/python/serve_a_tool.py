@@ -1,6 +1,6 @@
 """A tool of the fleet: every session whose agent allows `sdk_word_count` can call it. Ctrl-C ends it.
 
-Needs `pip install "ailoop[tools]"` and a fleet with a known port of NATS: `ailoop up --nats-port 4222`. Then:
+Needs `pip install "./sdk/python[tools]"` and a fleet with a known port of NATS: `ailoop up --nats-port 4222`. Then:
 
     ailoop tools try sdk_word_count --args '{"text": "one two"}'
     ailoop tools verify sdk_word_count

@@ -1,6 +1,6 @@
 // Follows every session that runs, and prints what happens in each: a console for people. Ctrl-C ends it.
 //
-// Needs `npm install @ailoop/client` and a fleet (`ailoop up`).
+// Needs the package of sdk/typescript, as its README says, and a fleet (`ailoop up`).
 import { setTimeout as sleep } from "node:timers/promises";
 
 import { AiloopError, Client, type Event, hasTopic } from "@ailoop/client";

@@ -1,6 +1,6 @@
 // A tool of this program: the agent calls a function here, in a page, an editor or on a device. No server is needed.
 //
-// Needs `npm install @ailoop/client` and a fleet (`ailoop up`).
+// Needs the package of sdk/typescript, as its README says, and a fleet (`ailoop up`).
 import { Client, clientTool } from "@ailoop/client";
 
 const rain: Record<string, number> = { Bonn: 12, Oslo: 3 };

@@ -1,6 +1,7 @@
 // A chat at the terminal: each answer is shown as it is written. An empty line ends it.
 //
-// Needs `npm install @ailoop/client` and a fleet (`ailoop up`). AILOOP_URL and AILOOP_API_KEY name the fleet and the key.
+// Needs the package of sdk/typescript, as its README says, and a fleet (`ailoop up`).
+// AILOOP_URL and AILOOP_API_KEY name the fleet and the key.
 // If the connection breaks, the text goes on where it was.
 import * as readline from "node:readline/promises";
 

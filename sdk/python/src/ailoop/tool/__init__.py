@@ -1,4 +1,4 @@
-"""Tools for the agents of a fleet: functions that are served over NATS. Needs `pip install "ailoop[tools]"`.
+"""Tools for the agents of a fleet: functions that are served over NATS. Needs nats-py: the extra `tools`.
 
     from ailoop.tool import serve, tool
 

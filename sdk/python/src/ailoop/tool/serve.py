@@ -81,7 +81,7 @@ async def _serve_connection(
     try:
         import nats
     except ImportError as error:
-        raise ImportError('tools need nats-py: pip install "ailoop[tools]"') from error
+        raise ImportError('tools need nats-py: pip install "nats-py[nkeys]"') from error
     closed = asyncio.Event()
 
     async def on_closed() -> None:
