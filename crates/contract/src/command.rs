@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::ai_config::AiConfig;
 use crate::client_tool::ClientTool;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
-use crate::model::{Content, Message, StreamingOverride};
+use crate::model::{Content, HistoryMessage, StreamingOverride};
 use crate::settings::ContinuationSettings;
 use crate::timestamp::Timestamp;
 use crate::version::{FOLD, VERSION};
@@ -182,9 +182,9 @@ pub struct Start {
     pub prompt: Option<Content>,
     /// Whether the session waits for more after its first turn.
     pub interactive: bool,
-    /// History to begin with: user and assistant texts.
+    /// History to begin with: texts of user and assistant, and calls with their results.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub messages: Vec<Message>,
+    pub messages: Vec<HistoryMessage>,
     /// A session whose transcript this one begins with, before `messages`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<ResumeFrom>,

@@ -5,7 +5,10 @@ mod request;
 mod result;
 mod stream;
 
-pub use message::{Content, Function, ImageUrl, Message, Part, ReasoningParts, ReplayPosition, SIGNAL_TOOL, ToolCall};
+pub use message::{
+    Content, Function, HistoryCall, HistoryMessage, ImageUrl, Message, Part, ReasoningParts, ReplayPosition,
+    SIGNAL_TOOL, ToolCall,
+};
 pub use request::{AfterPart, ItemMeta, ModelItem, SignalForm, Streaming, StreamingOverride, ToolDefinition};
 pub use result::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, Usage};
 pub use stream::{Channel, Chunk, PartialCall, ReplySnapshot};

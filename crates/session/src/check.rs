@@ -11,10 +11,10 @@ use contract::limits::{
     CLIENT_RESULT_BYTES_MAX, CLIENT_TOOL_TIMEOUT_MAX, CLIENT_TOOLS_BYTES_MAX, CLIENT_TOOLS_MAX, FEATURES_MAX,
     ITERATIONS_MAX, JSON_DEPTH_MAX, JSON_VALUES_MAX, LIMIT_COUNT_MAX, LIMIT_TOKENS_MAX, LIMIT_USD_MAX,
     MESSAGE_BYTES_MAX, MESSAGE_PARTS_MAX, MODEL_RETRIES_LIMIT, NAME_BYTES_MAX, PARAMETER_VALUES_MAX,
-    PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX, TOOL_OUTPUT_BYTES_MAX,
-    TOOL_SCHEMA_BYTES_MAX, TURN_MAX,
+    PARAMETERS_BYTES_MAX, REASON_BYTES_MAX, SESSION_TOOLS_MAX, START_MESSAGES_MAX, TOOL_ARGUMENTS_BYTES_MAX,
+    TOOL_CALLS_PER_REPLY_MAX, TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX, TURN_MAX,
 };
-use contract::model::{Content, Message, Part, ReasoningParts, SIGNAL_TOOL};
+use contract::model::{Content, HistoryCall, HistoryMessage, Part, ReasoningParts, SIGNAL_TOOL};
 use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
 use contract::tool::{ASK_USER, DELEGATE};
 use contract::{AiConfig, Json, ToolName};
@@ -195,18 +195,20 @@ pub(crate) fn content(content: &Content, field: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// History may hold texts; calls and results belong to the session that made them.
-fn history(message: &Message, index: usize) -> Result<(), Refusal> {
+/// Checks a message of the history with which a session begins.
+fn history(message: &HistoryMessage, index: usize) -> Result<(), Refusal> {
     let field = format!("messages[{index}]");
     match message {
-        Message::User { content: user_message } => content(user_message, &format!("{field}.content")),
-        Message::Assistant { content, reasoning, tool_calls, replay } if tool_calls.is_empty() => {
+        HistoryMessage::User { content: user_message } => content(user_message, &format!("{field}.content")),
+        HistoryMessage::Assistant { content, reasoning, tool_calls, replay } => {
             let replayed = replay.as_ref().map(Json::of);
             let bytes = content.len() + reasoning.len() + replayed.as_ref().map_or(0, |replay| replay.get().len());
-            if content.trim().is_empty() && reasoning.trim().is_empty() {
-                return Err(refusal(ErrorCode::EmptyMessage, format!("`{field}` holds no text; leave it out")));
+            if content.trim().is_empty() && reasoning.trim().is_empty() && tool_calls.is_empty() {
+                let why = format!("`{field}` holds neither text nor calls; leave it out");
+                return Err(refusal(ErrorCode::EmptyMessage, why));
             }
             at_most(bytes, MESSAGE_BYTES_MAX, &field, "bytes", "shorten it")?;
+            history_calls(tool_calls, &format!("{field}.tool_calls"))?;
             match replay {
                 Some(replay) if !is_embeddable(replay) => {
                     let why = format!("{field}.replay: parts nested over {JSON_DEPTH_MAX} levels deep; leave it out");
@@ -215,10 +217,20 @@ fn history(message: &Message, index: usize) -> Result<(), Refusal> {
                 Some(_) | None => Ok(()),
             }
         }
-        Message::Assistant { .. } | Message::System { .. } | Message::Tool { .. } => {
-            Err(bad(format!("{field}: only user and assistant texts are taken, without calls; leave it out")))
-        }
     }
+}
+
+fn history_calls(calls: &[HistoryCall], field: &str) -> Result<(), Refusal> {
+    at_most(calls.len(), TOOL_CALLS_PER_REPLY_MAX, &format!("`{field}`"), "calls", "make two replies of it")?;
+    for (index, HistoryCall { name: tool, arguments, result }) in calls.iter().enumerate() {
+        name(Some(tool), &format!("{field}[{index}].name"))?;
+        let bytes = arguments.len();
+        let field = format!("`{field}[{index}]");
+        at_most(bytes, TOOL_ARGUMENTS_BYTES_MAX, &format!("{field}.arguments`"), "bytes", "shorten them")?;
+        let bytes = result.as_ref().map_or(0, String::len);
+        at_most(bytes, CLIENT_RESULT_BYTES_MAX, &format!("{field}.result`"), "bytes", "shorten it")?;
+    }
+    Ok(())
 }
 
 fn parameters(given: &serde_json::Map<String, Value>) -> Result<(), Refusal> {

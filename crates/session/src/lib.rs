@@ -17,6 +17,7 @@ mod decide;
 mod decision;
 mod effect;
 mod handled;
+mod history;
 mod import;
 mod input;
 mod items;

@@ -67,13 +67,24 @@ pub(crate) struct MessagePosition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MessageKind {
-    /// The user, or an author before the session began.
+    /// The user.
     #[serde(rename = "said")]
     User,
     /// The loop, to the model.
     Nudge,
     Reply,
     Result,
+}
+
+impl MessageKind {
+    /// That of a message from before the session began. Folds below 13 took all of them for messages of the user.
+    fn of(message: &Message) -> Self {
+        match message {
+            Message::System { .. } | Message::User { .. } => Self::User,
+            Message::Assistant { .. } => Self::Reply,
+            Message::Tool { .. } => Self::Result,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -103,7 +114,7 @@ impl Transcript {
             Event::SessionStarted(started) => {
                 self.system = Some(Json::of(&Message::System { content: started.prompt.clone() }));
                 for message in &started.messages {
-                    self.push(Json::of(message), MessageKind::User);
+                    self.push(Json::of(message), MessageKind::of(message));
                 }
                 self.client_tools = check::client_tools_bytes(Some(&started.client_tools));
             }

@@ -40,6 +40,47 @@ pub enum Message {
     },
 }
 
+/// A message of the history with which a session begins.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub enum HistoryMessage {
+    /// A message of the user.
+    User {
+        /// The message, as text or as parts.
+        content: Content,
+    },
+    /// A reply of a model, with the calls that it asked for.
+    Assistant {
+        /// Its text as the model wrote it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        content: String,
+        /// Its reasoning, where the provider shows it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reasoning: String,
+        /// Its calls in their order, each with its result.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<HistoryCall>,
+        /// Parts that its provider wants to see again in later requests.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replay: Option<ReasoningParts>,
+    },
+}
+
+/// A call of a tool that was performed before the session began. It has no id: the session gives it one of its own.
+/// Versions of a fold below 13 cannot read it, and leave the command to newer ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryCall {
+    /// Name of the tool.
+    pub name: String,
+    /// JSON text as the model wrote it, valid or not.
+    #[serde(default)]
+    pub arguments: String,
+    /// What the model reads as its result; `None` if nobody knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+}
+
 /// Parts of a reply that its provider wants to see again, unchanged, in the requests that follow: reasoning that it
 /// signed or encrypted. Only gateways look into it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use contract::{ErrorCode, ToolName};
 
 use super::builder::{DecisionBuilder, Rejection};
 use super::{child, session_settings};
-use crate::StartInput;
+use crate::{StartInput, history};
 
 impl DecisionBuilder<'_> {
     pub(super) fn start(&mut self, input: &StartInput) -> Result<(), Rejection> {
@@ -52,7 +52,7 @@ impl DecisionBuilder<'_> {
             interactive: start.interactive || start.prompt.is_none(),
             prompt: composed.prompt.clone(),
             fingerprint: composed.fingerprint.clone(),
-            messages: input.history.iter().chain(&start.messages).cloned().collect(),
+            messages: input.history.iter().cloned().chain(history::to_messages(&start.messages)).collect(),
             parameters: requests.parameters.clone(),
             tool_choice: requests.tool_choice.clone(),
             streaming,

@@ -5,7 +5,7 @@ use contract::command::{
     AnswerDecision, Configure, ContinuationOverride, Features, MessageMode, SendUserMessage, Start,
 };
 use contract::event::Event;
-use contract::model::{Content, Message, Part, StreamingOverride};
+use contract::model::{Content, HistoryCall, HistoryMessage, Part, StreamingOverride};
 use contract::settings::{Cap, ContinuationSettings, LimitsOverride};
 use contract::tool::ApprovalPolicy;
 
@@ -30,8 +30,15 @@ fn over(change: impl FnOnce(&mut ContinuationOverride)) -> Option<ContinuationOv
     Some(over)
 }
 
-fn user(text: &str) -> Message {
-    Message::User { content: Content::from(text) }
+fn user(text: &str) -> HistoryMessage {
+    HistoryMessage::User { content: Content::from(text) }
+}
+
+/// A reply with so many calls, each with a result of so many bytes.
+fn calls(count: usize, name: &str, bytes: usize) -> HistoryMessage {
+    let call = HistoryCall { name: name.to_owned(), arguments: String::new(), result: Some("x".repeat(bytes)) };
+    let (content, reasoning) = (String::new(), String::new());
+    HistoryMessage::Assistant { content, reasoning, tool_calls: vec![call; count], replay: None }
 }
 
 #[test]
@@ -40,9 +47,15 @@ fn start_that_bypasses_the_edge_is_refused_and_begins_nothing() {
         (Start { messages: vec![user("x"); 1_001], ..Start::default() }, "too_large", &["`messages`", "1000"]),
         (Start { messages: vec![user("")], ..Start::default() }, "empty_message", &["messages[0]"]),
         (
-            Start { messages: vec![Message::System { content: "obey".to_owned() }], ..Start::default() },
-            "bad_request",
-            &["messages[0]"],
+            Start { messages: vec![calls(129, "x", 1)], ..Start::default() },
+            "too_large",
+            &["messages[0].tool_calls`", "128"],
+        ),
+        (Start { messages: vec![calls(1, " ", 1)], ..Start::default() }, "bad_request", &["tool_calls[0].name"]),
+        (
+            Start { messages: vec![calls(2, "x", (1 << 20) + 1)], ..Start::default() },
+            "too_large",
+            &["messages[0].tool_calls[0].result", "1048576"],
         ),
         (Start { model: Some(String::new()), ..Start::default() }, "bad_request", &["`model`"]),
         (Start { tools: Some(vec!["a b".to_owned()]), ..Start::default() }, "bad_request", &["tools[0]"]),

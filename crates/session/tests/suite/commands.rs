@@ -211,24 +211,6 @@ fn session_tool_that_the_agent_does_not_have_is_refused() {
 }
 
 #[test]
-fn resumed_history_has_messages_and_no_tool_calls() {
-    let sent_message = |json: &str| serde_json::from_str::<contract::model::Message>(json).unwrap();
-    let call = r#"{"role":"assistant","tool_calls":[{"id":"x","type":"function","function":{"name":"look","arguments":"{}"}}]}"#;
-    for (message, refused) in [
-        (r#"{"role":"user","content":"Hi."}"#, None),
-        (r#"{"role":"assistant","content":"Hello."}"#, None),
-        (call, Some("bad_request")),
-        (r#"{"role":"tool","tool_call_id":"x","content":"found"}"#, Some("bad_request")),
-        (r#"{"role":"system","content":"You obey."}"#, Some("bad_request")),
-    ] {
-        let mut talk = Talk::not_started("s");
-        let start = Start { messages: vec![sent_message(message)], ..Start::default() };
-        talk.start("start", start, Ok(Cast::default()));
-        assert_eq!(talk.refused(), refused, "{message}");
-    }
-}
-
-#[test]
 fn late_success_of_a_timed_out_call_replaces_its_result() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     // The second call waits for a person, so that the step goes on.

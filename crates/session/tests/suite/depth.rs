@@ -4,7 +4,7 @@
 use contract::Json;
 use contract::command::{AnswerDecision, Start};
 use contract::commit::Commit;
-use contract::model::{Content, Message, ReasoningParts};
+use contract::model::{Content, HistoryMessage, ReasoningParts};
 use contract::settings::ContinuationSettings;
 use contract::tool::{ApprovalPolicy, Outcome, ToolSpec};
 use serde_json::Value;
@@ -32,7 +32,7 @@ fn start(parameters: usize, replayed: usize) -> Start {
         parts: vec![value(replayed)],
         positions: Vec::new(),
     };
-    let sent_message = Message::Assistant {
+    let sent_message = HistoryMessage::Assistant {
         content: "Hello.".to_owned(),
         reasoning: String::new(),
         tool_calls: Vec::new(),

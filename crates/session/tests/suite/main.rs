@@ -22,6 +22,7 @@ mod context;
 mod corpus;
 mod depth;
 mod gates;
+mod history;
 mod judge;
 mod last_word;
 mod limits;

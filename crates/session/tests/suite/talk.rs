@@ -14,7 +14,7 @@ use contract::command::{
 use contract::commit::{Commit, CommitMeta, FOLD, PartRef, TranscriptPart, VERSION};
 use contract::event::{Event, GateOpened, InputKind, InputRef};
 use contract::ids::CallAttempt;
-use contract::model::{AfterPart, Content, FinishReason, ModelItem, ReasoningParts, ResultMeta};
+use contract::model::{AfterPart, Content, FinishReason, Message, ModelItem, ReasoningParts, ResultMeta};
 use contract::settings::ContinuationSettings;
 use contract::subject::SessionKey;
 use contract::tool::{ApprovalPolicy, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
@@ -105,8 +105,13 @@ impl Talk {
     }
 
     pub(crate) fn start(&mut self, id: &str, start: Start, cast: Result<Cast, Refusal>) {
+        self.start_from(Vec::new(), id, start, cast);
+    }
+
+    /// The same, after the transcript of an older session.
+    pub(crate) fn start_from(&mut self, history: Vec<Message>, id: &str, start: Start, cast: Result<Cast, Refusal>) {
         let composed = cast.map(|cast| Box::new(cast.composed()));
-        let body = Body::Start(Box::new(StartInput { start, history: Vec::new(), composed }));
+        let body = Body::Start(Box::new(StartInput { start, history, composed }));
         self.input(InputKind::Control(Verb::Start), id, body);
     }
 

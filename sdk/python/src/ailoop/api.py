@@ -462,7 +462,7 @@ class AsyncApi(AsyncApiBase):
         continuation: Continuation settings that replace the agent's.
         features: Prompt features to `enable` and `disable`.
         interactive: Whether the session waits for more messages after its first turn.
-        messages: History to begin with: messages with `role` and `content`.
+        messages: History to begin with: messages with `role` and `content`, replies also with `tool_calls`.
         model: Id of the model; that of the agent.
         parameters: Parameters for the provider, such as `temperature`.
         prompt: The first message of the user.
@@ -812,7 +812,7 @@ class Api(ApiBase):
         continuation: Continuation settings that replace the agent's.
         features: Prompt features to `enable` and `disable`.
         interactive: Whether the session waits for more messages after its first turn.
-        messages: History to begin with: messages with `role` and `content`.
+        messages: History to begin with: messages with `role` and `content`, replies also with `tool_calls`.
         model: Id of the model; that of the agent.
         parameters: Parameters for the provider, such as `temperature`.
         prompt: The first message of the user.

@@ -37,7 +37,11 @@ const START: &[Field] = &[
     optional("agent", Agent, "Key or alias of the agent; the default agent."),
     optional("prompt", Content, "The first message of the user."),
     optional("interactive", Flag, "Whether the session waits for more messages after its first turn."),
-    optional("messages", Messages, "History to begin with: messages with `role` and `content`."),
+    optional(
+        "messages",
+        Messages,
+        "History to begin with: messages with `role` and `content`, replies also with `tool_calls`.",
+    ),
     optional("resume_from", SessionPoint, "A session whose transcript this one begins with: `{session_id, at?}`."),
     optional("model", Words, "Id of the model; that of the agent."),
     optional("parameters", Object, "Parameters for the provider, such as `temperature`."),

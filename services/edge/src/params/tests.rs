@@ -122,7 +122,7 @@ fn refusals() -> Vec<((ErrorCode, String), ErrorCode, Vec<&'static str>)> {
         (
             start(json!({"messages": [{"role": "system", "content": "obey"}]})),
             BadRequest,
-            vec!["messages[0]", "user and assistant"],
+            vec!["messages[0]", "system"],
         ),
         (
             start(json!({"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]})),
@@ -135,7 +135,14 @@ fn refusals() -> Vec<((ErrorCode, String), ErrorCode, Vec<&'static str>)> {
                 {"function": {"name": "f", "arguments": "{}"}},
             ]}]})),
             BadRequest,
-            vec!["messages[0]", "without calls"],
+            vec!["messages[0]", "`function`", "`name`, `arguments`, `result`"],
+        ),
+        (
+            start(
+                json!({"messages": [{"role": "assistant", "tool_calls": [{"name": "f", "result": long(1_048_577)}]}]}),
+            ),
+            TooLarge,
+            vec!["messages[0].tool_calls[0].result", "1048576"],
         ),
         (
             start(json!({"messages": [{"role": "assistant", "content": "x", "replay": {
@@ -267,7 +274,10 @@ fn largest_allowed_command_is_accepted() {
     let names: Vec<String> = (0..contract::limits::FEATURES_MAX).map(|n| format!("n{n}")).collect();
     let params = json!({
         "prompt": "x".repeat(contract::limits::MESSAGE_BYTES_MAX),
-        "messages": vec![json!({"role": "user", "content": "x"}); contract::limits::START_MESSAGES_MAX],
+        "messages": vec![
+            json!({"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{}", "result": "x"}]});
+            contract::limits::START_MESSAGES_MAX
+        ],
         "parameters": {"a": nested},
         "features": {"enable": names},
         "tools": (0..contract::limits::SESSION_TOOLS_MAX).map(|n| format!("t{n}")).collect::<Vec<_>>(),
