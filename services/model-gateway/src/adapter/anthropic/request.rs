@@ -1,5 +1,7 @@
 //! Builds Messages requests.
 
+use std::collections::BTreeSet;
+
 use contract::model::{Message, ModelItem, Part, ToolCall, ToolDefinition};
 use serde_json::{Map, Value, json};
 
@@ -46,7 +48,7 @@ pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Res
     if !conversation.system.is_empty() {
         body.insert("system".to_owned(), json!(conversation.system.join("\n\n")));
     }
-    let can_think = conversation.can_think();
+    let (can_think, called) = (conversation.can_think(), std::mem::take(&mut conversation.called));
     body.insert("messages".to_owned(), Value::Array(conversation.into_messages()));
     let tools = transcript::parse_tools(item)?;
     let wanted = transcript::parse_tool_choice(parameters).filter(|_| !tools.is_empty());
@@ -62,6 +64,11 @@ pub(crate) fn build_request(item: &ModelItem, target: &RequestTarget<'_>) -> Res
     if !tools.is_empty() {
         body.insert("tools".to_owned(), tools.iter().map(convert_tool).collect());
         body.insert("tool_choice".to_owned(), convert_choice(wanted, item.parallel_tool_calls));
+    } else if !called.is_empty() {
+        // The protocol refuses calls in a conversation without tools.
+        let tool = |name: &String| json!({"name": name, "input_schema": {"type": "object"}});
+        body.insert("tools".to_owned(), called.iter().map(tool).collect());
+        body.insert("tool_choice".to_owned(), convert_choice(Some(ToolChoice::None), false));
     }
     if let Some(schema) = transcript::find_reply_schema(item) {
         wire::set_field(&mut body, "output_config", "format", json!({"type": "json_schema", "schema": schema}));
@@ -90,6 +97,8 @@ fn convert_choice(wanted: Option<ToolChoice>, parallel: bool) -> Value {
 struct Conversation {
     system: Vec<String>,
     messages: Vec<(&'static str, Vec<Value>)>,
+    /// Names of the tools that replies have called.
+    called: BTreeSet<String>,
 }
 
 impl Conversation {
@@ -106,6 +115,7 @@ impl Conversation {
                 }
             }
             Message::Assistant { content, reasoning: _, tool_calls, replay } => {
+                self.called.extend(tool_calls.iter().map(|call| transcript::to_valid_name(&call.function.name)));
                 for item in
                     transcript::order_reply_items(&content, &tool_calls, replay.as_ref(), (REASONING_NAME, signer_id))
                 {

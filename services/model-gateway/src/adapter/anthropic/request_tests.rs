@@ -51,6 +51,23 @@ fn conversation_with_each_kind_of_message_is_converted() {
 }
 
 #[test]
+fn conversation_with_calls_and_no_tools_names_the_tools_that_were_called() {
+    let mut item = item();
+    item.messages =
+        conversation(super::REASONING_NAME, json!({"type": "thinking", "thinking": "Hm", "signature": "c2ln"}));
+    item.tools = Vec::new();
+    let body: Value =
+        serde_json::from_slice(&build_request(&item, &target_of(&item, "upstream")).unwrap().body).unwrap();
+    let tool = |name: &str| json!({"name": name, "input_schema": {"type": "object"}});
+    assert_eq!(body["tools"], json!([tool("f"), tool("no_such_name")]));
+    assert_eq!(body["tool_choice"], json!({"type": "none"}));
+    item.messages.truncate(2);
+    let body: Value =
+        serde_json::from_slice(&build_request(&item, &target_of(&item, "upstream")).unwrap().body).unwrap();
+    assert_eq!((body.get("tools"), body.get("tool_choice")), (None, None));
+}
+
+#[test]
 fn reply_of_reasoning_alone_is_not_sent_again() {
     let mut item = item();
     let mut messages =
