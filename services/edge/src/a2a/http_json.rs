@@ -98,8 +98,10 @@ fn parse_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, A2aError> {
 fn query_fields(parts: &Parts) -> Map<String, Value> {
     let pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
     let typed = |name: &str, text: String| match name {
-        "historyLength" | "pageSize" => text.parse::<i64>().map_or(Value::String(text), Value::from),
-        "includeArtifacts" => text.parse::<bool>().map_or(Value::String(text), Value::from),
+        "historyLength" | "history_length" | "pageSize" | "page_size" => {
+            text.parse::<i64>().map_or(Value::String(text), Value::from)
+        }
+        "includeArtifacts" | "include_artifacts" => text.parse::<bool>().map_or(Value::String(text), Value::from),
         _ => Value::String(text),
     };
     pairs.map(|(name, text)| (name.to_string(), typed(&name, text.into_owned()))).collect()

@@ -38,6 +38,8 @@ pub(crate) fn routes(state: HttpState, is_tls: bool) -> Router {
         .route("/.well-known/agent-card.json", get(card_routes::of_default_agent))
         .route("/a2a/agents/{agent}/.well-known/agent-card.json", get(card_routes::of_agent))
         .route("/a2a", post(json_rpc::handle))
+        // Clients add a slash to the address of the card.
+        .route("/a2a/", post(json_rpc::handle))
         .route("/a2a/v1/{*path}", any(http_json::handle))
         .with_state(cards)
 }

@@ -17,9 +17,9 @@ pub(super) enum PathTarget {
 }
 
 /// Parses the path behind `/a2a/v1/`: the agent, if it names one, and what it asks for. A path is read without an agent
-/// first.
+/// first. A slash at its end says nothing.
 pub(super) fn parse_path(method: &HttpMethod, path: &str) -> Option<(Option<String>, PathTarget)> {
-    let segments: Vec<&str> = path.split('/').collect();
+    let segments: Vec<&str> = path.strip_suffix('/').unwrap_or(path).split('/').collect();
     if let Some(target) = parse_target(method, &segments) {
         return Some((None, target));
     }
@@ -59,6 +59,7 @@ mod tests {
             ("POST", "message:send", None, PathTarget::SendMessage),
             ("POST", "e/message:stream", Some("e"), PathTarget::StreamMessage),
             ("GET", "tasks", None, PathTarget::ListTasks),
+            ("GET", "e/tasks/", Some("e"), PathTarget::ListTasks),
             ("GET", "e/tasks", Some("e"), PathTarget::ListTasks),
             ("GET", "tasks/s.1", None, get.clone()),
             ("GET", "tasks/tasks/s.1", Some("tasks"), get),

@@ -1,4 +1,5 @@
-//! What clients send, as `ProtoJSON` has it. Unknown fields are left alone, as newer minor versions may send some.
+//! What clients send, as `ProtoJSON` has it: a field has its name in JSON, or that of the proto file. Unknown fields are
+//! left alone, as newer minor versions may send some.
 
 use contract::{ErrorCode, Timestamp};
 use serde::Deserialize;
@@ -20,11 +21,11 @@ pub(super) struct SendParams {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct UserMessage {
-    #[serde(default)]
+    #[serde(default, alias = "message_id")]
     pub(super) message_id: Option<String>,
-    #[serde(default)]
+    #[serde(default, alias = "context_id")]
     pub(super) context_id: Option<String>,
-    #[serde(default)]
+    #[serde(default, alias = "task_id")]
     pub(super) task_id: Option<String>,
     #[serde(default)]
     pub(super) role: Option<String>,
@@ -45,7 +46,7 @@ pub(super) struct MessagePart {
     pub(super) url: Option<String>,
     #[serde(default)]
     pub(super) data: Option<Value>,
-    #[serde(default)]
+    #[serde(default, alias = "media_type")]
     pub(super) media_type: Option<String>,
 }
 
@@ -53,13 +54,13 @@ pub(super) struct MessagePart {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SendConfiguration {
-    #[serde(default)]
+    #[serde(default, alias = "accepted_output_modes")]
     pub(super) accepted_output_modes: Option<Vec<String>>,
-    #[serde(default)]
+    #[serde(default, alias = "task_push_notification_config")]
     pub(super) task_push_notification_config: Option<Value>,
-    #[serde(default)]
+    #[serde(default, alias = "history_length")]
     pub(super) history_length: Option<i64>,
-    #[serde(default)]
+    #[serde(default, alias = "return_immediately")]
     pub(super) return_immediately: Option<bool>,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct SendConfiguration {
 pub(super) struct TaskParams {
     #[serde(default)]
     pub(super) id: Option<String>,
-    #[serde(default)]
+    #[serde(default, alias = "history_length")]
     pub(super) history_length: Option<i64>,
 }
 
@@ -86,12 +87,18 @@ impl TaskParams {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ListTasksParams {
+    #[serde(alias = "context_id")]
     pub(super) context_id: Option<String>,
     pub(super) status: Option<String>,
+    #[serde(alias = "page_size")]
     pub(super) page_size: Option<i64>,
+    #[serde(alias = "page_token")]
     pub(super) page_token: Option<String>,
+    #[serde(alias = "history_length")]
     pub(super) history_length: Option<i64>,
+    #[serde(alias = "status_timestamp_after")]
     pub(super) status_timestamp_after: Option<Timestamp>,
+    #[serde(alias = "include_artifacts")]
     pub(super) include_artifacts: Option<bool>,
 }
 

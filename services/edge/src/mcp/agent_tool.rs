@@ -75,10 +75,10 @@ pub(super) async fn begin(
 /// Goes on with a call whose forms were filled in.
 pub(super) async fn go_on(
     call: &McpCall,
-    state: &str,
+    state: CallState,
     responses: InputResponses,
 ) -> Result<CallToolResponse, ApiError> {
-    let CallState { session_id, seq, .. } = CallState::parse(&call.caller, state)?;
+    let CallState { session_id, seq, .. } = state;
     call.api.authorize(&call.caller, Method::WatchSession, Some(session_id.as_str())).await?;
     let gates = call.api.load_session_of(&call.key(&session_id)).await?.gates();
     let mut open = gates.clone();

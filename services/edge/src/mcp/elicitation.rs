@@ -163,7 +163,11 @@ impl CallState {
 
     /// Reads what a client sent back, and refuses the state of another caller.
     pub(super) fn parse(caller: &ApiCaller, text: &str) -> Result<Self, ApiError> {
-        let state: Self = serde_json::from_str(text).map_err(ApiError::bad_request_by_parser)?;
+        let state: Self = serde_json::from_str(text).map_err(|error| {
+            let message =
+                format!("`requestState` is not as it was sent ({error}): send it unchanged, or begin the call again");
+            ApiError::bad_request_by_parser(message)
+        })?;
         if state.by != digest_of(caller) {
             return Err(ApiError::bad_request("`requestState` is of another caller: begin the call again"));
         }

@@ -67,10 +67,11 @@ struct HttpRefusal {
     methods: &'static [Method],
 }
 
-/// Builds the route `/mcp`.
+/// Builds the route `/mcp`, also with a slash at its end.
 pub(crate) fn routes(http: HttpState) -> Router {
     let state = McpState { http, dismissals: Dismissals::default() };
-    Router::new().route("/mcp", post(answer).fallback(only_post)).with_state(state)
+    let endpoint = post(answer).fallback(only_post);
+    Router::new().route("/mcp", endpoint.clone()).route("/mcp/", endpoint).with_state(state)
 }
 
 async fn answer(

@@ -12,7 +12,7 @@ use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
 
 use super::catalogue;
-use super::elicitation::{self, Dismissals};
+use super::elicitation::{self, CallState, Dismissals};
 use super::session_tool::SessionTool;
 use super::turn_follower::{ClientOutlet, FormDelivery, McpCall};
 use super::{agent_tool, results, session_tools};
@@ -79,6 +79,7 @@ impl McpHandler {
     async fn call(
         &self,
         request: CallToolRequestParams,
+        state: Option<CallState>,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ApiError> {
         let arguments = request.arguments.unwrap_or_default();
@@ -86,8 +87,8 @@ impl McpHandler {
         if let Some(tool) = SessionTool::from_name(&request.name) {
             return session_tools::run(&call, tool, arguments).await;
         }
-        match request.request_state {
-            Some(state) => agent_tool::go_on(&call, &state, request.input_responses.unwrap_or_default()).await,
+        match state {
+            Some(state) => agent_tool::go_on(&call, state, request.input_responses.unwrap_or_default()).await,
             None => agent_tool::run(&call, &request.name, arguments).await,
         }
     }
@@ -161,7 +162,9 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.clone();
-        let call = self.call(request, &context);
+        // A model cannot correct what its client was to send back.
+        let state = request.request_state.as_deref().map(|state| CallState::parse(&self.caller, state));
+        let call = self.call(request, state.transpose().map_err(to_error_data)?, &context);
         match request_trace::run("mcp.tools_call", None, self.trace, call).await {
             Ok(response) => Ok(response),
             Err(error) if is_unknown_tool(&name, &error) => {

@@ -504,3 +504,47 @@ async fn tasks_of_other_tenants_and_agents_are_unknown_and_an_observer_sends_not
     let card = nobody.get("/.well-known/agent-card.json").await.1;
     assert!(card["securityRequirements"][0]["schemes"]["bearer"].is_object(), "{card}");
 }
+
+#[tokio::test]
+async fn path_with_a_slash_at_its_end_is_the_same() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message("m1", "Hi", &json!({}))});
+    let (status, answer) = rest(&http, "POST", "/a2a/", Some(&body)).await;
+    assert_eq!((status, state(&answer["result"]["task"])), (200, "COMPLETED"), "{answer}");
+    let id = answer["result"]["task"]["id"].as_str().unwrap();
+    for path in [format!("{HTTP_JSON}/tasks/{id}/"), format!("{HTTP_JSON}/e/tasks/{id}/")] {
+        let (status, task) = rest(&http, "GET", &path, None).await;
+        assert_eq!((status, &task["id"]), (200, &json!(id)), "{path}: {task}");
+    }
+    let (status, sent) =
+        rest(&http, "POST", &format!("{HTTP_JSON}/message:send/"), Some(&message("m2", "Hi", &json!({})))).await;
+    assert_eq!((status, state(&sent["task"])), (200, "COMPLETED"), "{sent}");
+}
+
+#[tokio::test]
+async fn fields_may_have_the_names_of_the_proto_file() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let mut params = json!({"message": {
+        "message_id": "m1", "role": "ROLE_USER", "parts": [{"text": "Hi", "media_type": "text/plain"}],
+    }});
+    params["configuration"] =
+        json!({"accepted_output_modes": ["text/plain"], "history_length": 0, "return_immediately": false});
+    let task = send(&http, params).await;
+    assert_eq!((state(&task), task.get("history")), ("COMPLETED", None), "{task}");
+    let got = call(&http, "GetTask", json!({"id": task["id"], "history_length": 0})).await["result"].clone();
+    assert_eq!((&got["id"], got.get("history")), (&task["id"], None), "{got}");
+    let next = json!({"message": {
+        "message_id": "m2", "context_id": task["contextId"], "role": "ROLE_USER", "parts": [{"text": "Hi"}],
+    }});
+    assert_eq!(send(&http, next).await["contextId"], task["contextId"]);
+    let listed = call(&http, "ListTasks", json!({"context_id": "nope"})).await["result"].clone();
+    assert_eq!(listed["totalSize"], 0, "{listed}");
+    let listed = call(&http, "ListTasks", json!({"page_size": 1, "include_artifacts": true})).await["result"].clone();
+    assert_eq!((listed["tasks"].as_array().unwrap().len(), &listed["totalSize"]), (1, &json!(2)), "{listed}");
+    assert!(listed["tasks"][0]["artifacts"].is_array(), "{listed}");
+    let id = task["id"].as_str().unwrap();
+    let short = rest(&http, "GET", &format!("{HTTP_JSON}/tasks/{id}?history_length=0"), None).await.1;
+    assert_eq!((&short["id"], short.get("history")), (&task["id"], None), "{short}");
+    let page = rest(&http, "GET", &format!("{HTTP_JSON}/tasks?page_size=1&include_artifacts=true"), None).await.1;
+    assert_eq!(page["tasks"].as_array().unwrap().len(), 1, "{page}");
+}

@@ -165,11 +165,7 @@ async fn form_of_the_current_revision_is_a_result_and_the_repeated_call_has_the_
     assert_eq!(count_sessions(&client).await, 1);
 
     let state: Value = serde_json::from_str(result["requestState"].as_str().unwrap()).unwrap();
-    for (field, value, code) in [
-        ("by", json!("0".repeat(32)), "bad_request"),
-        ("session_id", json!("other"), "unknown_session"),
-        ("seq", json!(900), "resync"),
-    ] {
+    for (field, value, code) in [("session_id", json!("other"), "unknown_session"), ("seq", json!(900), "resync")] {
         let mut forged = state.clone();
         forged[field] = value;
         let answer = last_message(client.request("tools/call", with("accept", &json!(forged.to_string()))).await).await;
@@ -338,4 +334,33 @@ async fn foreign_page_credential_or_scope_is_refused_by_status() {
     fixture.fake_loop.commit(&key("of-a"), vec![events::session_started("a")]).await;
     let answer = writer.call("e", json!({"prompt": "x", "session_id": "of-a"})).await;
     assert_eq!(answer["result"]["structuredContent"]["code"], "bad_request", "of another agent: {answer}");
+}
+
+#[tokio::test]
+async fn state_that_was_changed_on_its_way_is_an_error_of_the_protocol() {
+    let fixture = fixture("It is done.").await;
+    fixture.fake_loop.ask_first(GateKind::Limit(StopReason::CostLimit)).await;
+    let client = Mcp { has_forms: true, ..Mcp::new(http_of(&fixture)) };
+    let asked = client.call("e", json!({"prompt": "Buy it"})).await;
+    let state = asked["result"]["requestState"].as_str().unwrap();
+    let mut of_another: Value = serde_json::from_str(state).unwrap();
+    of_another["by"] = json!("0".repeat(32));
+    for state in [format!("{state}-TAMPERED"), "{}".to_owned(), of_another.to_string()] {
+        let accepted = json!({"action": "accept", "content": {"decision": "approve"}});
+        let params = json!({
+            "name": "e", "arguments": {"prompt": "Buy it"}, "requestState": state, "inputResponses": {"g1": accepted},
+        });
+        let answer = last_message(client.request("tools/call", params).await).await;
+        assert_eq!((&answer["error"]["code"], answer.get("result")), (&json!(-32602), None), "{state}: {answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("requestState"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn endpoint_with_a_slash_at_its_end_is_the_same() {
+    let fixture = fixture("Good day.").await;
+    let client = Mcp { path: "/mcp/", ..Mcp::new(http_of(&fixture)) };
+    let done = client.call("e", json!({"prompt": "Hi"})).await;
+    assert_eq!(done["result"]["content"][0]["text"], "Good day.", "{done}");
 }

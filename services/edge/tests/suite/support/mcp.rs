@@ -15,12 +15,13 @@ pub(crate) struct Mcp {
     /// The session of the transport, before 2026-07-28.
     pub(crate) session: Option<String>,
     pub(crate) has_forms: bool,
+    pub(crate) path: &'static str,
 }
 
 impl Mcp {
     /// Makes a client of 2026-07-28.
     pub(crate) fn new(http: Http) -> Self {
-        Self { http, session: None, has_forms: false }
+        Self { http, session: None, has_forms: false, path: "/mcp" }
     }
 
     /// Shakes hands as clients before 2026-07-28 do.
@@ -43,7 +44,7 @@ impl Mcp {
     pub(crate) async fn post(&self, body: &Value, headers: &[(&'static str, &str)]) -> Response {
         let mut request = self
             .http
-            .request("POST", "/mcp")
+            .request("POST", self.path)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream");
         if let Some(session) = &self.session {
