@@ -9,6 +9,10 @@ from .common import expect
 TOOL = {"type": "function", "function": {"name": "read_file", "description": "Reads.", "parameters": {"type": "object"}}}
 
 
+# One of those that Open WebUI adds to every request; the loop has a tool of this name too.
+ASK_USER = {"type": "function", "function": {"name": "ask_user", "description": "Asks.", "parameters": {"type": "object"}}}
+
+
 def send(fleet, body, headers=()):
     """Sends a request for a completion; returns the status, the headers and the text."""
     request = urllib.request.Request(
@@ -42,6 +46,7 @@ def open_webui(fleet):
     }
     one = {"role": "user", "content": "One"}
     body = {"stream": True, "model": "e", "messages": [one], "stream_options": {"include_usage": True}}
+    body["tools"] = [TOOL, ASK_USER]
     first = text_of(frames(send(fleet, body, headers)[2]))
     body["messages"] = [one, {"role": "assistant", "content": first}, {"role": "user", "content": "Two"}]
     _, answered, text = send(fleet, body, headers)
@@ -49,6 +54,11 @@ def open_webui(fleet):
     chunks = frames(text)
     expect(text_of(chunks).strip() == "Message 2 was: Two" and chunks[-1]["usage"]["total_tokens"] > 0, chunks)
     title = {"model": "e", "messages": [{"role": "user", "content": "### Task:\nGenerate a title"}], "stream": False}
+    status, _, answer = send(fleet, title, headers)
+    expect(status == 200, answer)
+    body["messages"] += [{"role": "assistant", "content": text_of(chunks)}, {"role": "user", "content": "Three"}]
+    third = text_of(frames(send(fleet, body, headers)[2]))
+    expect(third.strip() == "Message 3 was: Three", f"a title is no turn of the chat: {third}")
     status, _, refusal = send(fleet, title | {"max_completion_tokens": 1000}, headers | {"X-Ailoop-Task": "title_generation"})
     detail = json.loads(refusal)["error"]["message"]
     return expect(status == 400 and "tasks" in detail, f"{text_of(chunks).strip()}; a title: {detail}")

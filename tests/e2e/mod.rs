@@ -6,6 +6,7 @@ mod ag_ui;
 mod backup;
 mod bad_input;
 mod cells;
+mod client_history;
 mod client_tools;
 mod compaction;
 mod contexts;

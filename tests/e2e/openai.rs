@@ -174,3 +174,52 @@ async fn repeated_answer_to_a_question_answers_no_later_one() -> anyhow::Result<
     assert_eq!(model.requests()[2].last_results(), ["Red"]);
     fleet.end().await
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn message_to_a_response_that_waits_is_refused_and_names_what_is_missing() -> anyhow::Result<()> {
+    let calls = [("launch", json!({"to": "the moon"})), ("price", json!({"of": "fuel"}))];
+    let model = ModelServer::with_replies(vec![
+        ScriptedReply::calls(&calls),
+        ScriptedReply::calls(&calls[1..]),
+        ScriptedReply::signal("Done.", "TERMINATE"),
+    ])
+    .await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
+    let tool = Tool::new("launch").effect(Effect::AtMostOnce).approval(Approval::Always);
+    let builder = ToolServerBuilder::at(&fleet.nats.url()).await?;
+    let _server = builder.with(tool, |call| ToolAnswer::Json(call.arguments.clone())).open().await?;
+    fleet.wait_for_tools(&["launch"]).await?;
+    let http = Http::new(fleet.addresses().ws)?;
+    let tools = json!([{"type": "function", "name": "price", "parameters": {"type": "object"}}]);
+    let send = async |input: Value, previous: &Value| {
+        let body = json!({"model": "e", "input": input, "tools": tools, "previous_response_id": previous["id"]});
+        http.post(RESPONSES, &body).await
+    };
+    let (_, asked) = send(json!("go"), &json!({})).await?;
+    let item = |response: &Value, kind: &str, field: &str| -> anyhow::Result<String> {
+        let items = response["output"].as_array().context("items")?;
+        let item = items.iter().find(|item| item["type"] == kind).with_context(|| format!("{kind} in {response}"))?;
+        Ok(item[field].as_str().context("an id")?.to_owned())
+    };
+    let approval = item(&asked, "mcp_approval_request", "id")?;
+    let price = item(&asked, "function_call", "call_id")?;
+    let (status, refused) = send(json!("Hurry up."), &asked).await?;
+    assert_eq!((status, &refused["error"]["code"]), (400, &json!("approval_required")), "{refused}");
+    let message = refused["error"]["message"].as_str().context("a message")?;
+    assert!(message.contains(&approval) && message.contains(&price), "{message}");
+
+    let answers = json!([
+        {"type": "mcp_approval_response", "approval_request_id": approval, "approve": true},
+        {"type": "function_call_output", "call_id": price, "output": "1"},
+    ]);
+    let (_, asked) = send(answers, &asked).await?;
+    let price = item(&asked, "function_call", "call_id")?;
+    let (status, refused) = send(json!("Hurry up."), &asked).await?;
+    assert_eq!((status, &refused["error"]["code"]), (400, &json!("bad_request")), "{refused}");
+    assert!(refused["error"]["message"].as_str().is_some_and(|message| message.contains(&price)), "{refused}");
+    let output = json!([{"type": "function_call_output", "call_id": price, "output": "2"}]);
+    let (_, last) = send(output, &asked).await?;
+    assert_eq!(text_of(&last), "Done.", "{last}");
+    assert_eq!(model.requests()[2].last_results().len(), 1, "no message of the user came in between");
+    fleet.end().await
+}

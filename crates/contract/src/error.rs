@@ -72,6 +72,8 @@ codes! {
     GateClosed = "gate_closed",
     /// A person must answer, and the command has nobody to ask.
     ApprovalNeeded = "approval_needed",
+    /// The session waits for the approval of a person, which the request does not bring.
+    ApprovalRequired = "approval_required",
     /// No such method or verb.
     UnknownMethod = "unknown_method",
     /// No credential, a wrong one, or one that is no longer valid.

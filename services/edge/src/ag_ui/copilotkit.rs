@@ -83,7 +83,7 @@ async fn show(
     let Some(thread) = Thread::find(api, &caller, &input.thread_id).await? else {
         return Ok(stream::send(RunReply::show_nothing(&names)));
     };
-    let messages = history::load(api, &caller, &thread.session).await?;
+    let messages = history::load(api, &caller, &thread.session, &names).await?;
     // What came meanwhile is in the messages, and must not come again.
     let Some(thread) = Thread::find(api, &caller, &input.thread_id).await? else {
         return Ok(stream::send(RunReply::show_nothing(&names)));

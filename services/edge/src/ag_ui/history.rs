@@ -7,6 +7,7 @@ use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 
 use super::events::{ASSISTANT, TOOL};
 use super::input::RESULT_PREFIX;
+use super::names::RunNames;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::params::{LIST_MAX, TranscriptParams};
@@ -17,7 +18,12 @@ use crate::turn::{call_id, without_instructions};
 const PAGES_MAX: u32 = 16;
 
 /// Loads the messages of a session; of a long one the last page.
-pub(super) async fn load(api: &SessionApi, caller: &ApiCaller, session: &SessionId) -> Result<Vec<Json>, ApiError> {
+pub(super) async fn load(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    session: &SessionId,
+    names: &RunNames,
+) -> Result<Vec<Json>, ApiError> {
     let mut turns = Vec::new();
     let mut after = 0;
     for _ in 0..PAGES_MAX {
@@ -29,10 +35,10 @@ pub(super) async fn load(api: &SessionApi, caller: &ApiCaller, session: &Session
             None => break,
         }
     }
-    Ok(turns.iter().flat_map(|turn| to_messages(session, turn)).collect())
+    Ok(turns.iter().flat_map(|turn| to_messages(session, turn, names)).collect())
 }
 
-fn to_messages(session: &SessionId, turn: &ReadableTurn) -> Vec<Json> {
+fn to_messages(session: &SessionId, turn: &ReadableTurn, names: &RunNames) -> Vec<Json> {
     let mut messages = Vec::new();
     for (index, message) in turn.messages.iter().enumerate() {
         let id = format!("history_{session}_{}_{index}", turn.turn);
@@ -44,9 +50,9 @@ fn to_messages(session: &SessionId, turn: &ReadableTurn) -> Vec<Json> {
             ReadableMessage::Assistant { text, tool_calls, .. } => {
                 let mut reply = json!({"id": id, "role": ASSISTANT, "content": text});
                 if !tool_calls.is_empty() {
-                    let calls = tool_calls
-                        .iter()
-                        .map(|call| ToolCall::new(&id_for_client(session, call), &call.tool, &call.arguments));
+                    let calls = tool_calls.iter().map(|call| {
+                        ToolCall::new(&id_for_client(session, call), names.tool(&call.tool), &call.arguments)
+                    });
                     reply["toolCalls"] = json!(calls.collect::<Vec<_>>());
                 }
                 messages.push(Json::of(&reply));

@@ -2,7 +2,7 @@
 
 use contract::client_tool::{ClientOutcome, ClientTool};
 use contract::limits::{NAME_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX};
-use contract::model::{Content, ImageUrl, Message, Part};
+use contract::model::{Content, ImageUrl, Part, ToolCall};
 use contract::tool::EffectClass;
 use contract::{AgentId, ErrorCode, Json};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::interrupt::ResumeEntry;
 use crate::api_error::ApiError;
 use crate::params;
-use crate::turn::{CallResult, TurnRequest, add_instructions, parse_call_id};
+use crate::turn::{CallResult, ClientTurn, HistoryBuilder, TurnRequest, parse_call_id, result_text};
 
 /// Beginning of the ids of messages that hold results of the fleet. Clients bring them back with the others.
 pub(super) const RESULT_PREFIX: &str = "result_";
@@ -63,6 +63,8 @@ struct InputMessage {
     /// An activity has an object, which no agent reads.
     #[serde(default)]
     content: Option<Json>,
+    #[serde(default)]
+    tool_calls: Option<Vec<ToolCall>>,
     #[serde(default)]
     tool_call_id: Option<String>,
     #[serde(default)]
@@ -151,12 +153,7 @@ impl RunInput {
             }
             let field = format!("messages[{index}].toolCallId");
             let (session, call) = parse_call_id(&field, message.tool_call_id.as_deref().unwrap_or_default())?;
-            let content = message.content(index, Parts::Lenient)?.text();
-            let (outcome, content) = match message.error {
-                Some(error) if content.is_empty() => (ClientOutcome::Error, error),
-                Some(_) => (ClientOutcome::Error, content),
-                None => (ClientOutcome::Ok, content),
-            };
+            let (outcome, content) = message.result(index)?;
             results.push(CallResult { session, call, outcome, content });
         }
         results.reverse();
@@ -165,7 +162,7 @@ impl RunInput {
 
     /// Takes the last message of the user, and what comes before it as history.
     pub(super) fn turn(&self, agent: AgentId) -> Result<TurnRequest, ApiError> {
-        let (mut instructions, mut history) = (Vec::new(), Vec::new());
+        let (mut instructions, mut history) = (Vec::new(), HistoryBuilder::default());
         let messages = self.messages.iter().enumerate().map(|(index, message)| parse_message(index, message));
         let messages: Vec<InputMessage> = messages.collect::<Result<_, _>>()?;
         let last = messages.iter().rposition(|message| message.role == "user");
@@ -174,30 +171,40 @@ impl RunInput {
             let parts = if last == Some(index) { Parts::Strict } else { Parts::Lenient };
             match message.role.as_str() {
                 "system" | "developer" => instructions.push(message.content(index, parts)?.text()),
-                "user" => history.push(Message::User { content: message.content(index, parts)? }),
+                "user" => history.push_user(message.content(index, parts)?),
                 "assistant" => {
-                    let content = message.content(index, parts)?.text();
-                    // A reply that only called tools has no text.
-                    if !content.trim().is_empty() {
-                        let (reasoning, tool_calls) = (String::new(), Vec::new());
-                        history.push(Message::Assistant { content, reasoning, tool_calls, replay: None });
+                    history.push_reply(message.content(index, parts)?.text());
+                    for ToolCall { id, function, .. } in message.tool_calls.iter().flatten() {
+                        history.push_call(id, &function.name, &function.arguments);
                     }
                 }
-                "tool" | "activity" | "reasoning" => {}
+                "tool" => {
+                    let (outcome, content) = message.result(index)?;
+                    let content = if outcome == ClientOutcome::Ok { content } else { format!("error: {content}") };
+                    // A client may have dropped the reply with the call: the result says nothing without it.
+                    let _ = history.push_result(message.tool_call_id.as_deref().unwrap_or_default(), content);
+                }
+                "activity" | "reasoning" => {}
                 other => {
                     let other: String = other.chars().take(40).collect();
                     return Err(ApiError::bad_request(format!("messages[{index}].role is {other:?}")));
                 }
             }
         }
-        let Some(Message::User { content: mut prompt }) = history.pop() else {
+        let context = self.context.iter().flatten().map(|entry| format!("{}: {}", entry.description, entry.value));
+        instructions.extend(context);
+        let turn = if history.ends_with_user() { history.into_turn() } else { None };
+        let Some(turn) = turn else {
             let message = "`messages` must end with a message of the user, or with results of its tools";
             return Err(ApiError::new(ErrorCode::EmptyMessage, message));
         };
-        let context = self.context.iter().flatten().map(|entry| format!("{}: {}", entry.description, entry.value));
-        instructions.extend(context);
-        add_instructions(&mut prompt, &mut history, &instructions);
+        let ClientTurn { prompt, history, .. } = ClientTurn { instructions, ..turn }.with_instructions();
         Ok(TurnRequest { agent, prompt, history, client_tools: self.client_tools()? })
+    }
+
+    /// Returns the names of the tools that the client brings.
+    pub(super) fn tool_names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().flatten().map(|tool| tool.name.as_str())
     }
 
     fn client_tools(&self) -> Result<Vec<ClientTool>, ApiError> {
@@ -230,6 +237,16 @@ fn parse_message(index: usize, message: &Json) -> Result<InputMessage, ApiError>
 }
 
 impl InputMessage {
+    /// Returns the result of a call.
+    fn result(&self, index: usize) -> Result<(ClientOutcome, String), ApiError> {
+        let content = result_text(&self.content(index, Parts::Lenient)?);
+        Ok(match &self.error {
+            Some(error) if content.is_empty() => (ClientOutcome::Error, error.clone()),
+            Some(_) => (ClientOutcome::Error, content),
+            None => (ClientOutcome::Ok, content),
+        })
+    }
+
     fn content(&self, index: usize, parts: Parts) -> Result<Content, ApiError> {
         let content = match &self.content {
             None => return Ok(Content::Text(String::new())),

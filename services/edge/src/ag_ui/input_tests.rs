@@ -1,5 +1,6 @@
 //! Inputs of runs, and what an agent takes of them.
 
+use contract::model::HistoryMessage;
 use serde_json::{Value, json};
 
 use super::*;
@@ -49,7 +50,7 @@ fn part_that_no_agent_takes_is_refused_in_the_last_message_only() {
     let refused = turn(&json!([audio]), &json!({})).unwrap_err();
     assert!(refused.message.contains("\"audio\""), "{refused}");
     let taken = turn(&json!([audio, {"role": "user", "content": "And now?"}]), &json!({})).unwrap();
-    let Message::User { content } = &taken.history[0] else { panic!("{:?}", taken.history) };
+    let HistoryMessage::User { content } = &taken.history[0] else { panic!("{:?}", taken.history) };
     assert_eq!(content.text(), "[a part that the agent cannot read]");
 }
 

@@ -1,7 +1,10 @@
 //! The names of a run, which its events repeat.
 
+use std::collections::BTreeSet;
+
 use super::events::{PROTOCOL_VERSION, UiEvent};
 use super::input::RunInput;
+use crate::turn::name_for_client;
 
 /// How a client names its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +14,8 @@ pub(super) struct RunNames {
     pub(super) parent_run_id: Option<String>,
     /// Whether the client knows what 1.0 added.
     pub(super) is_version_1: bool,
+    /// Names of the tools that the client brings.
+    pub(super) client_tools: BTreeSet<String>,
 }
 
 impl RunNames {
@@ -20,7 +25,14 @@ impl RunNames {
             run_id: input.run_id.clone(),
             parent_run_id: input.parent_run_id.clone(),
             is_version_1: input.is_version_1(),
+            client_tools: input.tool_names().map(str::to_owned).collect(),
         }
+    }
+
+    /// Returns the name of a tool as the client knows it.
+    pub(super) fn tool<'a>(&self, name: &'a str) -> &'a str {
+        let known = name_for_client(name);
+        if self.client_tools.contains(known) { known } else { name }
     }
 
     /// Returns the event with which the run begins.

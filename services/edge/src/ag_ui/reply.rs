@@ -172,6 +172,7 @@ impl RunReply {
         let written = messages.end_reply(events);
         self.open_calls.clear();
         for call in &mut tool_calls {
+            call.function.name = self.names.tool(&call.function.name).to_owned();
             if let Ok(id) = CallId::new(&call.id) {
                 call.id = call_id(&self.session, &id);
                 self.open_call(&id);

@@ -1,5 +1,7 @@
 //! Parts of turns, and the events that follow. Each row is checked by the rules of the clients.
 
+use std::collections::BTreeSet;
+
 use contract::client_tool::Performer;
 use contract::command::AnswerDecision;
 use contract::event::{AiFullReceived, ClientCallOpened, GateClosed, GateKind, GateOpened, StopReason, ToolCallResult};
@@ -112,7 +114,13 @@ fn end(stop_reason: StopReason) -> TurnPart {
 }
 
 fn reply(is_version_1: bool) -> RunReply {
-    let names = RunNames { thread_id: "t".to_owned(), run_id: "r".to_owned(), parent_run_id: None, is_version_1 };
+    let names = RunNames {
+        thread_id: "t".to_owned(),
+        run_id: "r".to_owned(),
+        parent_run_id: None,
+        is_version_1,
+        client_tools: BTreeSet::new(),
+    };
     let messages = vec![Json::parse(r#"{"id":"m1","role":"user","content":"Hi"}"#).unwrap()];
     RunReply::new(
         names,

@@ -85,6 +85,7 @@ fn to_grpc_code(code: &ErrorCode) -> Code {
                 ErrorCode::GateClosed,
                 ErrorCode::StaleCommand,
                 ErrorCode::ApprovalNeeded,
+                ErrorCode::ApprovalRequired,
             ],
             Code::FailedPrecondition,
         ),

@@ -69,6 +69,7 @@ pub(crate) fn to_status(code: &ErrorCode) -> StatusCode {
         ErrorCode::BadRequest
         | ErrorCode::EmptyMessage
         | ErrorCode::InvalidArguments
+        | ErrorCode::ApprovalRequired
         | ErrorCode::ModelBadRequest
         | ErrorCode::ModelContextLength => StatusCode::BAD_REQUEST,
         ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,

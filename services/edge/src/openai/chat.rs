@@ -3,11 +3,10 @@
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use contract::AgentId;
-use contract::client_tool::ClientTool;
+use contract::{AgentId, ErrorCode};
 
 use super::chat_reply::{self, ChatReply};
-use super::chat_request::{ChatRequest, ChatTurn};
+use super::chat_request::ChatRequest;
 use super::client::{OpenAiError, TurnCall, run_turn_request};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -15,12 +14,14 @@ use crate::client_request::HttpState;
 use crate::clock;
 use crate::params;
 use crate::session_api::SessionApi;
-use crate::turn::{self, BegunTurn, RequestIdentity, SessionChoice, TurnRequest, TurnStream};
+use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, TurnRequest, TurnStream};
 
 /// Name of the request in spans and metrics.
 const NAME: &str = "openai.chat_completions";
-/// Names the session of a request: one of these headers, the first that is there.
-const SESSION_HEADERS: [&str; 2] = ["x-ailoop-session", "x-openwebui-chat-id"];
+/// Names the session of a request.
+const SESSION_HEADER: &str = "x-ailoop-session";
+/// The same for Open `WebUI`, which sends it with all requests about a chat.
+const OPEN_WEBUI_HEADER: &str = "x-openwebui-chat-id";
 /// What a chat program wants beside the conversation, such as a title: agents are not started for it.
 const TASK_HEADER: &str = "x-ailoop-task";
 
@@ -36,11 +37,9 @@ async fn answer(api: &SessionApi, call: TurnCall) -> Result<Response, ApiError> 
         let message = "an agent is not started for titles, tags and the like: use another model for tasks";
         return Err(ApiError::bad_request(message));
     }
-    let tools = request.client_tools()?;
-    let names = tools.iter().map(|tool| tool.name.to_string()).collect();
-    let begun = begin(api, &caller, &headers, &request, tools, &identity).await?;
+    let begun = begin(api, &caller, &headers, &request, &identity).await?;
     let turn = TurnStream::open(api, &caller, &begun, request.stream == Some(true)).await?;
-    let reply = ChatReply::new(&request, names, &begun, clock::now());
+    let reply = ChatReply::new(&request, &begun, clock::now());
     if request.stream == Some(true) {
         return Ok(chat_reply::stream(reply, turn).into_response());
     }
@@ -53,21 +52,49 @@ async fn begin(
     caller: &ApiCaller,
     headers: &HeaderMap,
     request: &ChatRequest,
-    client_tools: Vec<ClientTool>,
     identity: &RequestIdentity,
 ) -> Result<BegunTurn, ApiError> {
-    let named = SESSION_HEADERS.iter().find_map(|name| headers.get(*name)).map(|value| value.to_str());
-    let named = named.transpose().map_err(|_| ApiError::bad_request("the name of the session is not ASCII"))?;
-    let results = request.call_results()?;
+    let results = request.call_results();
     if !results.is_empty() {
-        return turn::answer_calls(api, caller, results).await;
+        match turn::answer_calls(api, caller, results).await {
+            // The messages say what the session did that is not there any more.
+            Err(error) if [ErrorCode::UnknownSession, ErrorCode::SessionEnded].contains(&error.code) => {}
+            answered => return answered,
+        }
     }
-    let ChatTurn { prompt, history } = request.turn()?;
+    let ClientTurn { prompt, history, .. } = request.turn()?.with_instructions();
     let agent: AgentId = params::parse("model", &request.model)?;
-    let choice = match named.filter(|name| !name.is_empty()).or_else(|| request.session()) {
-        Some(name) => SessionChoice::Named(name.to_owned()),
+    let choice = match find_name(api, caller, headers, request, identity).await? {
+        Some(name) => SessionChoice::Named(name),
         None => SessionChoice::New { interactive: false },
     };
-    let request = TurnRequest { agent, prompt, history, client_tools };
+    let request = TurnRequest { agent, prompt, history, client_tools: request.client_tools()? };
     turn::begin_turn(api, caller, request, choice, identity).await
+}
+
+/// Returns the name of the session that a request continues or starts.
+async fn find_name(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    headers: &HeaderMap,
+    request: &ChatRequest,
+    identity: &RequestIdentity,
+) -> Result<Option<String>, ApiError> {
+    // A session that has not made the calls would not see their results.
+    if request.ends_with_results() {
+        return Ok(None);
+    }
+    let name_in = |header: &str| {
+        let name = headers.get(header).map(|value| value.to_str()).transpose();
+        let name = name.map_err(|_| ApiError::bad_request(format!("the header {header} is not ASCII")))?;
+        Ok::<_, ApiError>(name.filter(|name| !name.is_empty()).map(str::to_owned))
+    };
+    if let Some(name) = name_in(SESSION_HEADER)? {
+        return Ok(Some(name));
+    }
+    let Some(chat) = name_in(OPEN_WEBUI_HEADER)? else { return Ok(request.session().map(str::to_owned)) };
+    // Open WebUI sends whole conversations: without a reply this is another request about the chat, such as for a title.
+    let is_continued =
+        request.has_reply() || identity.is_retry() || turn::find_named(api, caller, &chat).await?.is_none();
+    Ok(is_continued.then_some(chat))
 }

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
+use contract::client_tool::Performer;
 use contract::event::{ClientCallOpened, StopReason};
 use contract::model::FinishReason;
 use contract::spent::Spent;
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 use super::chat_request::ChatRequest;
 use super::errors::to_body;
 use crate::api_error::ApiError;
-use crate::turn::{BegunTurn, TurnEnd, TurnPart, TurnStream, call_id};
+use crate::turn::{BegunTurn, TurnEnd, TurnPart, TurnStream, call_id, name_for_client};
 
 /// Pause between comments that reset the time-outs of clients.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -33,20 +34,13 @@ pub(super) struct ChatReply {
     last_step: Option<u32>,
     finish_reason: Option<FinishReason>,
     session: SessionId,
-    /// Names of the tools that the client brought.
-    client_tools: BTreeSet<String>,
-    /// Calls of the last reply that the client will get, and those that wait for it.
+    /// Calls of the last reply that may be for the client, and those that wait for it.
     expected: BTreeSet<CallId>,
     waiting: Vec<ClientCallOpened>,
 }
 
 impl ChatReply {
-    pub(super) fn new(
-        request: &ChatRequest,
-        client_tools: BTreeSet<String>,
-        begun: &BegunTurn,
-        now: Timestamp,
-    ) -> Self {
+    pub(super) fn new(request: &ChatRequest, begun: &BegunTurn, now: Timestamp) -> Self {
         Self {
             id: format!("chatcmpl-{}-{}", begun.session_id, begun.seq),
             created: now.as_millis() / 1_000,
@@ -55,7 +49,6 @@ impl ChatReply {
             last_step: None,
             finish_reason: None,
             session: begun.session_id.clone(),
-            client_tools,
             expected: BTreeSet::new(),
             waiting: Vec::new(),
         }
@@ -67,10 +60,15 @@ impl ChatReply {
         match part {
             TurnPart::ReplyEnd { reply, .. } => {
                 self.finish_reason = Some(reply.finish_reason);
-                let of_client = reply.tool_calls.iter().filter(|call| self.client_tools.contains(&call.function.name));
-                self.expected = of_client.filter_map(|call| CallId::new(&call.id).ok()).collect();
+                self.expected = reply.tool_calls.iter().filter_map(|call| CallId::new(&call.id).ok()).collect();
                 self.waiting.clear();
             }
+            TurnPart::Call(call) => match call.performer {
+                Performer::Fleet => {
+                    self.expected.remove(&call.call);
+                }
+                Performer::Client => {}
+            },
             TurnPart::ClientCall(call) => {
                 self.expected.insert(call.call.clone());
                 self.waiting.push((**call).clone());
@@ -81,7 +79,6 @@ impl ChatReply {
             }
             TurnPart::Text { .. }
             | TurnPart::Reasoning { .. }
-            | TurnPart::Call(_)
             | TurnPart::GateOpened(_)
             | TurnPart::GateClosed(_)
             | TurnPart::End(_) => {}
@@ -95,7 +92,7 @@ impl ChatReply {
         let call = |(index, call): (usize, &ClientCallOpened)| {
             json!({
                 "index": index, "id": call_id(&self.session, &call.call), "type": "function",
-                "function": {"name": call.tool, "arguments": call.arguments.get()},
+                "function": {"name": name_for_client(call.tool.as_str()), "arguments": call.arguments.get()},
             })
         };
         calls.map(call).collect()

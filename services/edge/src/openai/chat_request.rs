@@ -2,13 +2,13 @@
 
 use contract::ErrorCode;
 use contract::client_tool::{ClientOutcome, ClientTool};
-use contract::model::{Content, Message};
+use contract::model::Content;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::function::to_client_tool;
+use super::function::{arguments_text, to_client_tool};
 use crate::api_error::ApiError;
-use crate::turn::{CallResult, add_instructions, parse_call_id};
+use crate::turn::{CallResult, ClientTurn, HistoryBuilder, OrphanedResult, describe_part, parse_call_id};
 
 /// A request. Fields that an agent decides itself, such as `temperature`, are accepted and left out.
 #[derive(Debug, Clone, Deserialize)]
@@ -56,7 +56,30 @@ struct ChatMessage {
     #[serde(default)]
     content: Option<ChatContent>,
     #[serde(default)]
+    tool_calls: Option<Vec<ChatCall>>,
+    /// The call of a reply, before there were `tool_calls`.
+    #[serde(default)]
+    function_call: Option<ChatFunction>,
+    #[serde(default)]
     tool_call_id: Option<String>,
+    /// The function of a result, before there were ids.
+    #[serde(default)]
+    name: Option<String>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ChatCall {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(alias = "custom")]
+    function: ChatFunction,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct ChatFunction {
+    name: String,
+    #[serde(default, alias = "input")]
+    arguments: Value,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -64,15 +87,6 @@ struct ChatMessage {
 enum ChatContent {
     Text(String),
     Parts(Vec<Value>),
-}
-
-/// What a request asks of a session.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct ChatTurn {
-    /// The last message of the user.
-    pub(super) prompt: Content,
-    /// What was said before, for a session that does not know it.
-    pub(super) history: Vec<Message>,
 }
 
 impl ChatRequest {
@@ -103,21 +117,27 @@ impl ChatRequest {
         tools.collect()
     }
 
-    /// Returns the results with which the messages end, of calls that an earlier answer gave to the client.
-    pub(super) fn call_results(&self) -> Result<Vec<CallResult>, ApiError> {
-        let mut results = Vec::new();
-        for message in self.messages.iter().rev().take_while(|message| message.role == "tool") {
-            let (session, call) = parse_call_id("tool_call_id", message.tool_call_id.as_deref().unwrap_or_default())?;
-            let content = message.content.as_ref().map(|content| to_content(0, content)).transpose()?;
-            results.push(CallResult {
-                session,
-                call,
-                outcome: ClientOutcome::Ok,
-                content: content.map(|content| content.text()).unwrap_or_default(),
-            });
-        }
+    /// Returns the results with which the messages end, if all are of calls that an earlier answer gave to the client.
+    /// Results of other calls are history.
+    pub(super) fn call_results(&self) -> Vec<CallResult> {
+        let results = self.messages.iter().rev().take_while(|message| message.role == "tool").map(|message| {
+            let id = message.tool_call_id.as_deref().unwrap_or_default();
+            let (session, call) = parse_call_id("tool_call_id", id).ok()?;
+            Some(CallResult { session, call, outcome: ClientOutcome::Ok, content: message.text() })
+        });
+        let mut results: Vec<CallResult> = results.collect::<Option<_>>().unwrap_or_default();
         results.reverse();
-        Ok(results)
+        results
+    }
+
+    /// Whether the messages end with results of calls.
+    pub(super) fn ends_with_results(&self) -> bool {
+        self.messages.last().is_some_and(|message| ["tool", "function"].contains(&message.role.as_str()))
+    }
+
+    /// Whether one of the messages is a reply.
+    pub(super) fn has_reply(&self) -> bool {
+        self.messages.iter().any(|message| message.role == "assistant")
     }
 
     /// Returns the session that the metadata names.
@@ -125,39 +145,61 @@ impl ChatRequest {
         self.metadata.as_ref()?.get("session")?.as_str()
     }
 
-    /// Takes the last message of the user, and what comes before it as history.
-    pub(super) fn turn(&self) -> Result<ChatTurn, ApiError> {
-        let (mut instructions, mut history) = (Vec::new(), Vec::new());
+    /// Takes the message with which the turn begins, and what comes before it as history.
+    pub(super) fn turn(&self) -> Result<ClientTurn, ApiError> {
+        let mut history = HistoryBuilder::default();
         for (index, message) in self.messages.iter().enumerate() {
-            let content = message.content.as_ref().map(|content| to_content(index, content)).transpose()?;
             match message.role.as_str() {
-                "system" | "developer" => instructions.extend(content.map(|content| content.text())),
-                "user" => history.extend(content.map(|content| Message::User { content })),
-                "assistant" => {
-                    let content = content.map(|content| content.text()).unwrap_or_default();
-                    // A reply that only called tools has no text.
-                    if !content.trim().is_empty() {
-                        history.push(Message::Assistant {
-                            content,
-                            reasoning: String::new(),
-                            tool_calls: Vec::new(),
-                            replay: None,
-                        });
+                "system" | "developer" => history.push_instructions(message.text()),
+                "user" => {
+                    if let Some(content) = &message.content {
+                        history.push_user(to_content(index, content)?);
                     }
                 }
-                "tool" | "function" => {}
+                "assistant" => {
+                    history.push_reply(message.text());
+                    for call in message.tool_calls.iter().flatten() {
+                        let id = call.id.as_deref().unwrap_or_default();
+                        history.push_call(id, &call.function.name, &arguments_text(&call.function.arguments));
+                    }
+                    if let Some(call) = &message.function_call {
+                        history.push_call(&call.name, &call.name, &arguments_text(&call.arguments));
+                    }
+                }
+                "tool" | "function" => {
+                    let id = message.tool_call_id.as_ref().or(message.name.as_ref());
+                    let id = id.map_or("", String::as_str);
+                    history.push_result(id, message.text()).map_err(|OrphanedResult| {
+                        let id: String = id.chars().take(80).collect();
+                        ApiError::bad_request(format!(
+                            "messages[{index}] is a result of {id:?}, which no message before it calls: send the message \
+                             with the call too, or leave the result out"
+                        ))
+                    })?;
+                }
                 other => {
                     let other: String = other.chars().take(40).collect();
                     return Err(ApiError::bad_request(format!("messages[{index}].role is {other:?}")));
                 }
             }
         }
-        let Some(Message::User { content: prompt }) = history.pop() else {
-            return Err(ApiError::new(ErrorCode::EmptyMessage, "`messages` must end with a message of the user"));
+        history.into_turn().ok_or_else(|| ApiError::new(ErrorCode::EmptyMessage, "`messages` has no message"))
+    }
+}
+
+impl ChatMessage {
+    /// Returns the content of a message that is a text in a session; other parts are named in it.
+    fn text(&self) -> String {
+        let parts = match &self.content {
+            None => return String::new(),
+            Some(ChatContent::Text(text)) => return text.clone(),
+            Some(ChatContent::Parts(parts)) => parts,
         };
-        let mut turn = ChatTurn { prompt, history };
-        add_instructions(&mut turn.prompt, &mut turn.history, &instructions);
-        Ok(turn)
+        let text = |part: &Value| match (&part["text"], &part["refusal"]) {
+            (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
+            _ => describe_part(part["type"].as_str().unwrap_or("a part")),
+        };
+        parts.iter().map(text).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -176,63 +218,5 @@ fn to_content(index: usize, content: &ChatContent) -> Result<Content, ApiError> 
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn results_at_the_end_name_their_session_and_call() {
-        let messages = json!([
-            {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": null, "tool_calls": [{"id": "call_chat-1_a_c1-1", "type": "function"}]},
-            {"role": "tool", "tool_call_id": "call_chat-1_a_c1-1", "content": "4"},
-        ]);
-        let parse = |messages: &Value| {
-            ChatRequest::parse(json!({"model": "e", "messages": messages}).to_string().as_bytes())
-                .unwrap()
-                .call_results()
-        };
-        let results = parse(&messages).unwrap();
-        let found: Vec<_> =
-            results.iter().map(|one| (one.session.as_str(), one.call.as_str(), &*one.content)).collect();
-        assert_eq!(found, [("chat-1_a", "c1-1", "4")]);
-        assert_eq!(crate::turn::call_id(&results[0].session, &results[0].call), "call_chat-1_a_c1-1");
-        assert!(parse(&json!([{"role": "tool", "tool_call_id": "x", "content": "4"}])).is_err());
-    }
-
-    fn turn(messages: &Value) -> Result<ChatTurn, ApiError> {
-        ChatRequest::parse(json!({"model": "e", "messages": messages, "temperature": 1}).to_string().as_bytes())?.turn()
-    }
-
-    #[test]
-    fn last_user_message_is_the_prompt_and_the_rest_is_history() {
-        let found = turn(&json!([
-            {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "Hi"},
-            {"role": "assistant", "content": "Hello"},
-            {"role": "assistant", "content": null, "tool_calls": []},
-            {"role": "user", "content": [{"type": "text", "text": "And now?"}]},
-        ]));
-        let ChatTurn { prompt, history } = found.unwrap();
-        assert_eq!(prompt.text(), "And now?");
-        let Message::User { content } = &history[0] else { panic!("{history:?}") };
-        assert_eq!(content.text(), "Instructions of the application:\nBe brief.\n\nMessage of the user:\nHi");
-        assert_eq!(history.len(), 2);
-    }
-
-    #[test]
-    fn request_that_no_agent_can_take_is_refused() {
-        let rows = [
-            (json!([]), "must end with a message"),
-            (json!([{"role": "assistant", "content": "Hi"}]), "must end with a message"),
-            (json!([{"role": "robot", "content": "Hi"}]), "robot"),
-            (json!([{"role": "user", "content": [{"type": "input_audio"}]}]), "messages[0]"),
-        ];
-        for (messages, wanted) in rows {
-            let refused = turn(&messages).unwrap_err();
-            assert!(refused.message.contains(wanted), "{refused}");
-        }
-        assert!(ChatRequest::parse(br#"{"model": "e", "messages": [], "n": 2}"#).is_err());
-    }
-}
+#[path = "chat_request_tests.rs"]
+mod tests;

@@ -11,9 +11,12 @@ use crate::http::to_status;
 
 /// Returns the body of an error.
 pub(super) fn to_body(error: &ApiError) -> Value {
-    json!({"error": {
-        "message": error.message, "type": to_type(to_status(&error.code)), "param": null, "code": to_code(&error.code),
-    }})
+    json!({"error": to_error(&error.code, &error.message)})
+}
+
+/// Returns an error with all fields that SDKs ask for.
+pub(super) fn to_error(code: &ErrorCode, message: &str) -> Value {
+    json!({"message": message, "type": to_type(to_status(code)), "param": null, "code": to_code(code)})
 }
 
 /// Makes the response to a request that failed.

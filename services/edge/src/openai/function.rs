@@ -24,3 +24,12 @@ pub(super) fn to_client_tool(
         max_output: None,
     })
 }
+
+/// Returns the arguments of a call as text; most clients send them as text.
+pub(super) fn arguments_text(arguments: &Value) -> String {
+    match arguments {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => arguments.to_string(),
+    }
+}

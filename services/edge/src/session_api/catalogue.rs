@@ -1,10 +1,11 @@
 //! Tools, agents and models that sessions may have.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use contract::AgentId;
 use contract::compose::{KnownAgent, KnownModel};
 use contract::tool::ToolSpec;
+use contract::{AgentId, ToolName};
 use serde::Serialize;
 
 use super::SessionApi;
@@ -65,6 +66,20 @@ impl SessionApi {
         };
         let reached = known.agents.into_iter().filter(|known| caller.grant.allows_agent(known.id.as_str()));
         Ok(reached.map(agent).collect())
+    }
+
+    /// Returns the names of the tools that an agent may use; none of an agent that is not there.
+    pub(crate) async fn tool_names_of_agent(
+        &self,
+        caller: &ApiCaller,
+        agent: &AgentId,
+    ) -> Result<BTreeSet<ToolName>, ApiError> {
+        let cell = self.any_cell(caller)?;
+        let agents = async { Ok::<_, ApiError>(cell.bus.agents(&caller.tenant).await?.agents) };
+        let (tools, agents) = tokio::try_join!(self.list_tools(caller), agents)?;
+        let agent = agents.into_iter().find(|known| known.id == *agent || known.aliases.contains(agent));
+        let permitted = |name: &ToolName| agent.as_ref().is_some_and(|agent| agent.tools.permits(name));
+        Ok(tools.into_iter().map(|tool| tool.name).filter(permitted).collect())
     }
 
     /// Lists the models that are described, by id.

@@ -5,12 +5,13 @@ use std::time::Duration;
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{Answer, AnswerDecision, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
 use contract::event::{Event, GateKind, GateOpened, InputKind, InputRef};
-use contract::model::{Content, Message};
+use contract::model::{Content, HistoryMessage};
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId};
 use session::Session;
 
+use super::client_tool_names;
 use super::request_identity::RequestIdentity;
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
@@ -30,8 +31,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) struct TurnRequest {
     pub(crate) agent: AgentId,
     pub(crate) prompt: Content,
-    /// What was said before, for a session that does not know it.
-    pub(crate) history: Vec<Message>,
+    /// What was said and done before, for a session that does not know it.
+    pub(crate) history: Vec<HistoryMessage>,
+    /// Under the names that the client gave.
     pub(crate) client_tools: Vec<ClientTool>,
 }
 
@@ -99,10 +101,11 @@ pub(crate) async fn authorize_turns(api: &SessionApi, caller: &ApiCaller) -> Res
 pub(crate) async fn begin_turn(
     api: &SessionApi,
     caller: &ApiCaller,
-    request: TurnRequest,
+    mut request: TurnRequest,
     choice: SessionChoice,
     identity: &RequestIdentity,
 ) -> Result<BegunTurn, ApiError> {
+    client_tool_names::rename_taken(api, caller, &mut request).await?;
     let reply = match choice {
         SessionChoice::New { interactive } => {
             start_own_session(api, caller, request.into_start(interactive), identity).await?

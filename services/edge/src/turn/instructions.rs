@@ -1,25 +1,36 @@
-//! Instructions of an application: agents keep their own prompts, so they stand before the first message of the user.
+//! Instructions of an application: agents keep their own prompts, so they stand before a message of the user.
 
-use contract::model::{Content, Message, Part};
+use contract::model::{Content, HistoryMessage, Part};
 
 /// What stands before the instructions, and between them and the message.
 const BEFORE: &str = "Instructions of the application:\n";
 const BETWEEN: &str = "\n\nMessage of the user:\n";
+/// What stands before an instruction that is a message by itself.
+const ALONE: &str = "Instruction of the application:\n";
 
 /// Puts instructions of the application before the first message of the user. The prompt of the agent stays as it is.
-pub(crate) fn add_instructions(prompt: &mut Content, history: &mut [Message], instructions: &[String]) {
+pub(crate) fn add_instructions(prompt: &mut Content, history: &mut [HistoryMessage], instructions: &[String]) {
     if instructions.is_empty() {
         return;
     }
     let first = history.iter_mut().find_map(|message| match message {
-        Message::User { content } => Some(content),
-        Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
+        HistoryMessage::User { content } => Some(content),
+        HistoryMessage::Assistant { .. } => None,
     });
-    let text = before_message(&instructions.join("\n\n"));
-    match first.unwrap_or(prompt) {
+    insert_before(first.unwrap_or(prompt), before_message(&instructions.join("\n\n")));
+}
+
+/// Puts a text before a message.
+pub(super) fn insert_before(message: &mut Content, text: String) {
+    match message {
         Content::Text(message) => message.insert_str(0, &text),
         Content::Parts(parts) => parts.insert(0, Part::Text { text }),
     }
+}
+
+/// Returns an instruction as a message by itself.
+pub(super) fn instruction(text: &str) -> String {
+    format!("{ALONE}{text}")
 }
 
 /// Returns instructions as they stand before a message.
@@ -44,9 +55,9 @@ mod tests {
         let text = prompt.text();
         assert_eq!(text, "Instructions of the application:\nBe brief.\n\nBe kind.\n\nMessage of the user:\nHi");
         assert_eq!(without_instructions(&text), "Hi");
-        let mut history = [Message::User { content: prompt.clone() }];
+        let mut history = [HistoryMessage::User { content: prompt.clone() }];
         add_instructions(&mut Content::Text("later".to_owned()), &mut history, &[]);
-        assert_eq!(history, [Message::User { content: prompt }]);
+        assert_eq!(history, [HistoryMessage::User { content: prompt }]);
         assert_eq!(
             without_instructions("Instructions of the application: none"),
             "Instructions of the application: none"

@@ -3,7 +3,9 @@
 
 mod begin;
 mod call_address;
+mod client_tool_names;
 mod follower;
+mod history;
 mod instructions;
 mod named;
 mod reply_text;
@@ -15,7 +17,9 @@ pub(crate) use begin::{
     answer_to_question, authorize_turns, begin_turn, find_answered_question, has_message, successor,
 };
 pub(crate) use call_address::{call_id, parse_call_id};
+pub(crate) use client_tool_names::name_for_client;
 pub(crate) use follower::{TurnEnd, TurnFollower, TurnPart};
+pub(crate) use history::{ClientTurn, HistoryBuilder, OrphanedResult, describe_part, result_text};
 pub(crate) use instructions::{add_instructions, before_message, without_instructions};
 pub(crate) use named::{find_named, is_begun};
 pub use reply_text::ReplyText;

@@ -164,7 +164,7 @@ async fn requests_that_name_a_session_are_turns_of_it() {
     let (_fixture, http) = fixture("Good day.").await;
     let mut ids = Vec::new();
     for text in ["One", "Two", "Two"] {
-        let (status, answer) = send(&http, &request(text), &[("x-openwebui-chat-id", "c-1")]).await;
+        let (status, answer) = send(&http, &request(text), &[("x-ailoop-session", "c-1")]).await;
         assert_eq!(status, 200, "{answer}");
         ids.push(answer["id"].as_str().unwrap().to_owned());
     }
@@ -172,12 +172,46 @@ async fn requests_that_name_a_session_are_turns_of_it() {
     assert_eq!((ids.len(), count_sessions(&http).await), (3, 1), "an equal message is another message");
     let session = ids[0].trim_start_matches("chatcmpl-").rsplit_once('-').unwrap().0.to_owned();
     http.post(&format!("/v1/sessions/{session}/stop"), json!({})).await;
-    let (status, answer) = send(&http, &request("Three"), &[("x-openwebui-chat-id", "c-1")]).await;
+    let (status, answer) = send(&http, &request("Three"), &[("x-ailoop-session", "c-1")]).await;
     assert_eq!(
         (status, count_sessions(&http).await),
         (200, 2),
         "a session that ended is followed by another: {answer}"
     );
+}
+
+#[tokio::test]
+async fn request_about_a_chat_of_open_webui_is_no_turn_of_it() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let chat = [("x-openwebui-chat-id", "c-1")];
+    let (_, first) = send(&http, &request("Hi"), &chat).await;
+    let session = first["id"].as_str().unwrap().trim_start_matches("chatcmpl-").rsplit_once('-').unwrap().0.to_owned();
+    let (status, title) = send(&http, &request("### Task: Generate a concise title. <chat>Hi</chat>"), &chat).await;
+    assert_eq!((status, count_sessions(&http).await), (200, 2), "{title}");
+    let repeated = send(&http, &request("Hi"), &[chat[0], ("x-stainless-retry-count", "1")]).await;
+    assert_eq!(repeated.1["id"], first["id"], "the request that began the chat is repeated");
+    let next = json!({"model": "e", "messages": [
+        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Good day."}, {"role": "user", "content": "More"},
+    ]});
+    let (_, second) = send(&http, &next, &chat).await;
+    assert!(second["id"].as_str().unwrap().contains(&session), "{second}");
+    let (_, found) = http.get(&format!("/v1/sessions/{session}")).await;
+    assert_eq!((&found["turn"], count_sessions(&http).await), (&json!(2), 2), "{found}");
+}
+
+#[tokio::test]
+async fn messages_that_end_with_no_user_are_answered() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let user = json!({"role": "user", "content": "Hi"});
+    let reply = json!({"role": "assistant", "content": "I run it."});
+    let system = json!({"role": "system", "content": "It prints 4."});
+    for messages in [json!([user, reply, system]), json!([user, reply]), json!([user, system]), json!([system])] {
+        let (status, answer) = send(&http, &json!({"model": "e", "messages": messages}), &[]).await;
+        assert_eq!((status, &answer["choices"][0]["message"]["content"]), (200, &json!("Good day.")), "{answer}");
+        let input: Vec<Value> = messages.as_array().unwrap().clone();
+        let (status, answer) = http.post("/openai/v1/responses", json!({"model": "e", "input": input})).await;
+        assert_eq!((status, &answer["status"]), (200, &json!("completed")), "{answer}");
+    }
 }
 
 #[tokio::test]
@@ -244,6 +278,7 @@ async fn call_of_a_tool_that_the_client_brings_is_given_to_it_and_its_result_goe
         let again = send(&http, &answer, &[("x-stainless-retry-count", "1")]).await;
         assert_eq!((again.0, &again.1["choices"]), (200, &answered["choices"]), "a repeated result changes nothing");
         answer["messages"][2]["tool_call_id"] = json!("call_of_another_server");
-        assert_eq!(send(&http, &answer, &[]).await.0, 404);
+        let (status, refused) = send(&http, &answer, &[]).await;
+        assert_eq!((status, &refused["error"]["code"]), (400, &json!("bad_request")), "{refused}");
     }
 }

@@ -82,6 +82,18 @@ async fn failed_turn_is_a_failed_response_with_the_stable_code() {
 }
 
 #[tokio::test]
+async fn failed_response_has_an_error_with_all_fields() {
+    let (_fixture, http) = fixture("").await;
+    let (status, failed) = http.post(PATH, json!({"model": "e", "input": "Hi"})).await;
+    assert_eq!((status, &failed["status"]), (200, &json!("failed")), "{failed}");
+    let expected = json!({"type": "server_error", "param": null, "code": "model_overloaded"});
+    let mut found = failed["error"].clone();
+    assert!(found["message"].is_string(), "{failed}");
+    found.as_object_mut().unwrap().remove("message");
+    assert_eq!(found, expected);
+}
+
+#[tokio::test]
 async fn conversation_has_its_items_and_goes_on_after_its_end() {
     let (_fixture, http) = fixture("Good day.").await;
     let items = json!([{"role": "user", "content": "Before"}]);
@@ -116,7 +128,7 @@ async fn request_that_no_agent_can_take_is_refused_with_a_code() {
         (json!({}), 400),
         (json!({"model": "e"}), 400),
         (json!({"model": "e", "input": []}), 400),
-        (json!({"model": "e", "input": [{"role": "assistant", "content": "x"}]}), 400),
+        (json!({"model": "e", "input": [{"type": "compaction"}, {"role": "user", "content": "x"}]}), 400),
         (json!({"model": "e", "input": [{"x": 1}]}), 400),
         (json!({"model": "e", "input": deep}), 400),
         (json!({"model": "e", "input": "x", "tools": [{"type": "web_search"}]}), 400),

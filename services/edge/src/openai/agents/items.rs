@@ -7,7 +7,7 @@ use contract::tool::Outcome;
 use contract::{CallId, SessionId};
 use serde_json::{Value, json};
 
-use crate::turn::without_instructions;
+use crate::turn::{name_for_client, without_instructions};
 
 /// The server in whose name tools of the fleet are called.
 pub(super) const SERVER_LABEL: &str = "ailoop";
@@ -70,7 +70,8 @@ pub(super) fn fleet_call(session: &SessionId, turn: &str, call: &ToolCallIdentif
 /// Makes the item of a call that waits for the client.
 pub(super) fn client_call(session: &SessionId, turn: &str, call: &ClientCallOpened) -> Value {
     json!({
-        "id": format!("fc_{session}_{}", call.call), "type": "function_call", "call_id": call.call, "name": call.tool,
+        "id": format!("fc_{session}_{}", call.call), "type": "function_call", "call_id": call.call,
+        "name": name_for_client(call.tool.as_str()),
         "arguments": arguments(call.arguments.get()), "status": "in_progress", "turn_id": turn,
     })
 }
@@ -115,7 +116,7 @@ impl RequiredAction {
     /// Makes the action for a call that waits for the client.
     pub(super) fn of_call(turn: &str, call: &CallId, tool: &str, call_arguments: &str) -> Self {
         let body = json!({
-            "type": "function_call", "call_id": call, "turn_id": turn, "name": tool,
+            "type": "function_call", "call_id": call, "turn_id": turn, "name": name_for_client(tool),
             "arguments": arguments(call_arguments),
         });
         Self { id: call.clone(), body }

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use crate::api_error::ApiError;
 use crate::openai::function::to_client_tool;
 use crate::params;
+use crate::turn::result_text;
 
 /// Events of one request.
 const EVENTS_MAX: usize = 64;
@@ -214,7 +215,7 @@ impl InputEvent {
             Self::Cancel {} => SessionInput::Cancel,
             Self::ToolResult { call_id, success, output, error } => {
                 let call = params::parse("call_id", &call_id)?;
-                let output = output.map(|output| to_content(output).text()).unwrap_or_default();
+                let output = output.map(|output| result_text(&to_content(output))).unwrap_or_default();
                 let (outcome, content) =
                     if success { (ClientOutcome::Ok, output) } else { (ClientOutcome::Error, error.unwrap_or(output)) };
                 SessionInput::ToolResult { call, outcome, content }

@@ -7,17 +7,17 @@ use contract::commit::Phase;
 use contract::event::GateKind;
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
-use contract::{AgentId, SessionId};
+use contract::{AgentId, ErrorCode, SessionId};
 use session::Session;
 
-use super::ids::ResponseId;
-use super::request::{ClientAnswers, Continuation, Messages, ResponseRequest};
-use super::stored;
+use super::ids::{self, ResponseId};
+use super::request::{ClientAnswers, Continuation, ResponseRequest};
+use super::{input, references, stored};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::params::{self, UnvalidatedCommand};
 use crate::session_api::SessionApi;
-use crate::turn::{self, BegunTurn, RequestIdentity, SessionChoice, TurnRequest, before_message};
+use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, TurnRequest, before_message};
 
 /// Begins or continues the turn of a request.
 pub(super) async fn begin(
@@ -26,17 +26,24 @@ pub(super) async fn begin(
     request: &ResponseRequest,
     identity: &RequestIdentity,
 ) -> Result<BegunTurn, ApiError> {
-    let answers = request.answers()?;
+    let (answers, continuation) = (request.answers()?, request.continuation()?);
     if !answers.is_empty() {
-        return answer(api, caller, answers).await;
+        let is_history = continuation == Continuation::Nothing && answers.approvals.is_empty();
+        match answer(api, caller, answers).await {
+            // The input says what the session did that is not there any more.
+            Err(error) if is_history && [ErrorCode::UnknownSession, ErrorCode::SessionEnded].contains(&error.code) => {}
+            answered => return answered,
+        }
     }
-    let continuation = request.continuation()?;
-    let mut messages = request.messages()?;
-    let instructions = request.instructions(&mut messages);
     let session = match &continuation {
         Continuation::Nothing => None,
         Continuation::Conversation(first) => Some(find_last(api, caller, first).await?),
         Continuation::Previous(response) => Some(load(api, caller, &response.session).await?),
+    };
+    // What a session has, it knows.
+    let mut messages = match &session {
+        None => input::to_turn(&references::resolve(api, caller, request.input()).await?)?,
+        Some(_) => ClientTurn { history: Vec::new(), ..input::to_next_turn(&request.input())? },
     };
     if let Some(session) = &session
         && let Some(begun) = answer_question(api, caller, session, &messages, identity).await?
@@ -51,16 +58,49 @@ pub(super) async fn begin(
             None => SessionChoice::Existing(response.session),
         },
     };
-    if let Some(instructions) = instructions
-        && !session.as_ref().is_some_and(|session| has_instructions(session, &instructions))
+    if let Some(session) = &session
+        && matches!(choice, SessionChoice::Existing(_) | SessionChoice::Continued(_))
+        && !turn::has_message(api, caller, &session.key().session, identity).await?
     {
-        messages.add_instructions(&instructions);
+        check_waits_for_nothing(session)?;
     }
+    let instructions: Vec<String> = request
+        .instructions()
+        .map(str::to_owned)
+        .into_iter()
+        .chain(std::mem::take(&mut messages.instructions))
+        .collect();
+    let instructions = instructions.join("\n\n");
+    let is_known = || session.as_ref().is_some_and(|session| has_instructions(session, &instructions));
+    if !instructions.trim().is_empty() && !is_known() {
+        messages.instructions = vec![instructions];
+    }
+    let ClientTurn { prompt, history, .. } = messages.with_instructions();
     let agent = choose_agent(api, caller, request, session.as_ref(), &choice).await?;
-    // What a session has, it knows.
-    let history = if choice == (SessionChoice::New { interactive: false }) { messages.history } else { Vec::new() };
-    let request = TurnRequest { agent, prompt: messages.prompt, history, client_tools: request.client_tools()? };
+    let request = TurnRequest { agent, prompt, history, client_tools: request.client_tools()? };
     turn::begin_turn(api, caller, request, choice, identity).await
+}
+
+/// Refuses a message to a turn that waits for answers to gates, or for results of the client.
+fn check_waits_for_nothing(session: &Session) -> Result<(), ApiError> {
+    let id = session.key().session;
+    let (gates, calls) = (session.gates(), session.client_calls());
+    let approvals: Vec<String> = gates.iter().map(|gate| ids::approval(&id, &gate.gate)).collect();
+    let calls: Vec<String> = calls.iter().map(|open| turn::call_id(&id, &open.call)).collect();
+    let (code, missing) = match (approvals.is_empty(), calls.is_empty()) {
+        (true, true) => return Ok(()),
+        (true, false) => (ErrorCode::BadRequest, format!("`function_call_output` for {}", calls.join(", "))),
+        (false, is_all) => {
+            let approvals = format!("`mcp_approval_response` for {}", approvals.join(", "));
+            let calls =
+                if is_all { String::new() } else { format!(", and `function_call_output` for {}", calls.join(", ")) };
+            (ErrorCode::ApprovalRequired, approvals + &calls)
+        }
+    };
+    Err(ApiError::new(
+        code,
+        format!("the response waits for answers, so that no message can follow it yet: send {missing}"),
+    ))
 }
 
 /// Answers everything that a turn waits for. The turn goes on when nothing is left, so all of it must be there at once.
@@ -110,7 +150,7 @@ async fn answer_question(
     api: &SessionApi,
     caller: &ApiCaller,
     session: &Session,
-    messages: &Messages,
+    messages: &ClientTurn,
     identity: &RequestIdentity,
 ) -> Result<Option<BegunTurn>, ApiError> {
     let (id, text) = (session.key().session, messages.prompt.text());

@@ -16,7 +16,8 @@ use serde_json::{Map, Value, json};
 
 use super::ids::{self, ResponseId};
 use super::question;
-use crate::turn::{TurnEnd, TurnPart, call_id};
+use crate::openai::errors::to_error;
+use crate::turn::{TurnEnd, TurnPart, call_id, name_for_client};
 
 /// Numbers of events between two replies. More characters than that take the next multiple.
 const NUMBERS_PER_REPLY: u64 = 1 << 20;
@@ -98,6 +99,11 @@ impl ResponseBuilder {
         !matches!(self.status, "queued" | "in_progress")
     }
 
+    /// Returns the items of the response so far.
+    pub(super) fn output(&self) -> &[Value] {
+        &self.output
+    }
+
     /// Returns the response as it is now.
     pub(super) fn response(&self) -> Value {
         let usage = &self.spent.usage;
@@ -116,7 +122,7 @@ impl ResponseBuilder {
             "object": "response",
             "status": self.status,
             "output": self.output,
-            "error": self.error.as_ref().map(|(code, message)| json!({"code": code, "message": message})),
+            "error": self.error.as_ref().map(|(code, message)| to_error(code, message)),
             "incomplete_details": self.incomplete_reason.map(|reason| json!({"reason": reason})),
             "conversation": ids::conversation_of(&self.id.session).map(|id| json!({"id": id})),
             "usage": usage,
@@ -295,12 +301,12 @@ impl ResponseBuilder {
 
     fn push_client_call(&mut self, call: &ClientCallOpened) {
         let index = self.output.len();
-        let item_id = format!("fc_{}_{}", self.id.session, call.call);
-        let arguments = call.arguments.get();
+        let item_id = ids::function_call(&self.id.session, &call.call);
+        let (name, arguments) = (name_for_client(call.tool.as_str()), call.arguments.get());
         let item = |status: &str, arguments: &str| {
             json!({
                 "id": item_id, "type": "function_call", "call_id": call_id(&self.id.session, &call.call),
-                "name": call.tool, "arguments": arguments, "status": status,
+                "name": name, "arguments": arguments, "status": status,
             })
         };
         let (begun, done) = (item("in_progress", ""), item("completed", arguments));
@@ -309,7 +315,7 @@ impl ResponseBuilder {
         let (mut delta, mut whole) = (place.clone(), place);
         delta["delta"] = json!(arguments);
         whole["arguments"] = json!(arguments);
-        whole["name"] = json!(call.tool);
+        whole["name"] = json!(name);
         self.emit("response.function_call_arguments.delta", delta);
         self.emit("response.function_call_arguments.done", whole);
         self.output[index] = done;
@@ -380,7 +386,7 @@ impl ResponseBuilder {
     }
 
     fn call_item_id(&self, call: &CallId) -> String {
-        format!("mcp_{}_{call}", self.id.session)
+        ids::fleet_call(&self.id.session, call)
     }
 
     fn add_item(&mut self, index: usize, item: Value) {

@@ -8,15 +8,14 @@ use axum::response::{IntoResponse, Response};
 use contract::command::{ControlReason, Start};
 use contract::commit::Phase;
 use contract::event::Event;
-use contract::model::Message;
 use contract::subject::SessionKey;
 use contract::{CommandId, ErrorCode, SessionId};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use service::connections::Connection;
 
-use super::request::{Input, messages_of};
-use super::{begin, ids, items};
+use super::input::Input;
+use super::{begin, ids, input, items, references};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, read_body};
@@ -52,9 +51,8 @@ pub(super) async fn create(
     } else {
         serde_json::from_slice(&body).map_err(ApiError::bad_request_by_parser)?
     };
-    let messages = messages_of(&Input::Items(new.items.unwrap_or_default()))?;
-    let messages: Vec<Message> =
-        messages.into_iter().filter(|message| !matches!(message, Message::System { .. })).collect();
+    let items = Input::Items(new.items.unwrap_or_default());
+    let messages = input::to_history(&references::resolve(&state.api, &caller, items).await?)?;
     let conversation = ids::new_conversation(params::generate_id::<CommandId>()?.as_str());
     let session = ids::session_of_conversation(&conversation)?;
     let start = Start { messages, interactive: true, ..Start::default() };

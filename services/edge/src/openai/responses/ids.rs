@@ -12,6 +12,10 @@ use crate::turn::{BegunTurn, TurnStart};
 const RESPONSE_PREFIX: &str = "resp_";
 const CONVERSATION_PREFIX: &str = "conv_";
 const APPROVAL_PREFIX: &str = "mcpr_";
+const MESSAGE_PREFIX: &str = "msg_";
+const REASONING_PREFIX: &str = "rs_";
+const FUNCTION_CALL_PREFIX: &str = "fc_";
+const FLEET_CALL_PREFIX: &str = "mcp_";
 /// Begins the ids of sessions that are conversations.
 const CONVERSATION_SESSION_PREFIX: &str = "conv-";
 
@@ -69,12 +73,12 @@ impl ResponseId {
 
     /// Returns the id of a message of the response.
     pub(super) fn message(&self, index: usize) -> String {
-        format!("msg_{}_{}_{index}", self.session, self.slot)
+        format!("{MESSAGE_PREFIX}{}_{}_{index}", self.session, self.slot)
     }
 
     /// Returns the id of the reasoning of the response.
     pub(super) fn reasoning(&self, index: usize) -> String {
-        format!("rs_{}_{}_{index}", self.session, self.slot)
+        format!("{REASONING_PREFIX}{}_{}_{index}", self.session, self.slot)
     }
 }
 
@@ -110,6 +114,44 @@ pub(super) fn session_of_conversation(conversation: &str) -> Result<SessionId, A
 pub(super) fn conversation_of(session: &SessionId) -> Option<String> {
     let rest = session.as_str().strip_prefix(CONVERSATION_SESSION_PREFIX)?;
     Some(format!("{CONVERSATION_PREFIX}{}", rest.split('-').next()?))
+}
+
+/// An item of a response, as its id names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ItemId {
+    /// A message of the response that began at this slot.
+    Message { session: SessionId, slot: u64 },
+    /// A call of the client, or of the fleet.
+    Call { session: SessionId, call: CallId },
+    /// An item that histories leave out.
+    LeftOut,
+}
+
+impl ItemId {
+    /// Parses an id that this server has made.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if [REASONING_PREFIX, APPROVAL_PREFIX].iter().any(|prefix| text.starts_with(prefix)) {
+            return Some(Self::LeftOut);
+        }
+        if let Some(rest) = text.strip_prefix(MESSAGE_PREFIX) {
+            let (rest, _) = rest.rsplit_once('_')?;
+            let (session, slot) = rest.rsplit_once('_')?;
+            return Some(Self::Message { session: SessionId::new(session).ok()?, slot: slot.parse().ok()? });
+        }
+        let rest = [FUNCTION_CALL_PREFIX, FLEET_CALL_PREFIX].iter().find_map(|prefix| text.strip_prefix(prefix))?;
+        let (session, call) = rest.rsplit_once('_')?;
+        Some(Self::Call { session: SessionId::new(session).ok()?, call: CallId::new(call).ok()? })
+    }
+}
+
+/// Returns the id of an item that is a call of the client.
+pub(super) fn function_call(session: &SessionId, call: &CallId) -> String {
+    format!("{FUNCTION_CALL_PREFIX}{session}_{call}")
+}
+
+/// Returns the id of an item that is a call of the fleet.
+pub(super) fn fleet_call(session: &SessionId, call: &CallId) -> String {
+    format!("{FLEET_CALL_PREFIX}{session}_{call}")
 }
 
 /// Returns the id of an item that asks for an approval.
@@ -155,6 +197,22 @@ mod tests {
         assert_eq!(conversation_of(&later).as_deref(), Some(conversation.as_str()));
         assert!(session_of_conversation("conv_1").is_err());
         assert_eq!(conversation_of(&SessionId::new("chat-1").unwrap()), None);
+    }
+
+    #[test]
+    fn item_is_found_by_its_id() {
+        let (session, call) = (SessionId::new("chat-a_b").unwrap(), CallId::new("c1-2-1").unwrap());
+        let response = ResponseId { session: session.clone(), slot: 7, waiting: None };
+        let message = ItemId::Message { session: session.clone(), slot: 7 };
+        assert_eq!(ItemId::parse(&response.message(12)), Some(message));
+        assert_eq!(ItemId::parse(&response.reasoning(1)), Some(ItemId::LeftOut));
+        for id in [function_call(&session, &call), fleet_call(&session, &call)] {
+            let found = ItemId::Call { session: session.clone(), call: call.clone() };
+            assert_eq!(ItemId::parse(&id), Some(found), "{id}");
+        }
+        for id in ["msg_1", "msg_a_x_1", "fc_1", "ws_a_b", ""] {
+            assert_eq!(ItemId::parse(id), None, "{id}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 
 use super::builder::SERVER_LABEL;
 use crate::api_error::ApiError;
+use crate::turn::name_for_client;
 
 /// Items of one page, and the default.
 const PAGE_MAX: usize = 100;
@@ -20,12 +21,30 @@ pub(super) fn of_event(event: &Event) -> Option<Value> {
 
 /// Returns the items of messages that came with the start of a session.
 pub(super) fn of_messages(messages: &[Message]) -> Vec<Value> {
-    let item = |message: &Message| match message {
-        Message::User { content } => Some(user(content)),
-        Message::Assistant { content, .. } => Some(assistant(content)),
-        Message::System { .. } | Message::Tool { .. } => None,
-    };
-    messages.iter().filter_map(item).collect()
+    messages.iter().flat_map(of_earlier_message).collect()
+}
+
+fn of_earlier_message(message: &Message) -> Vec<Value> {
+    match message {
+        Message::User { content } => vec![user(content)],
+        Message::Assistant { content, tool_calls, .. } => {
+            let calls = tool_calls.iter().filter(|call| !call.is_signal()).map(|call| {
+                let name = name_for_client(&call.function.name);
+                json!({
+                    "type": "function_call", "call_id": call.id, "name": name, "arguments": call.function.arguments,
+                    "status": "completed",
+                })
+            });
+            let reply = (!content.is_empty()).then(|| assistant(content));
+            reply.into_iter().chain(calls).collect()
+        }
+        Message::Tool { tool_call_id, content } => {
+            vec![
+                json!({"type": "function_call_output", "call_id": tool_call_id, "output": content, "status": "completed"}),
+            ]
+        }
+        Message::System { .. } => Vec::new(),
+    }
 }
 
 /// Returns the items of a turn.

@@ -1,6 +1,7 @@
 //! Responses as the log has them. Nothing else is stored of a response.
 
 use contract::Timestamp;
+use contract::commit::Commit;
 use contract::event::Event;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
@@ -45,15 +46,22 @@ pub(super) async fn find(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) 
     let missing = || ids::unknown("response", &id.to_string());
     let cell = api.cell_of(&key).await?;
     let commit = cell.bus.commit_at(&key, id.slot).await?.ok_or_else(missing)?;
-    let begun = id.begun(&commit).ok_or_else(missing)?;
     let agent = cell.bus.summary(&key).await?.map(|summary| summary.agent);
     let mut fields = default_fields();
     fields.extend(base_fields(agent.as_deref().unwrap_or_default(), commit.meta.time));
-    let turn = commit.events.iter().find_map(|event| {
-        let Event::TurnStarted(started) = event else { return None };
-        (begun.start == TurnStart::Running).then_some(started.turn)
-    });
-    Ok(StoredResponse { begun, turn, fields })
+    StoredResponse::begun_by(&commit, id, fields).ok_or_else(missing)
+}
+
+impl StoredResponse {
+    /// Returns the response of this id that a commit has begun.
+    pub(super) fn begun_by(commit: &Commit, id: &ResponseId, fields: Map<String, Value>) -> Option<Self> {
+        let begun = id.begun(commit)?;
+        let turn = commit.events.iter().find_map(|event| {
+            let Event::TurnStarted(started) = event else { return None };
+            (begun.start == TurnStart::Running).then_some(started.turn)
+        });
+        Some(Self { begun, turn, fields })
+    }
 }
 
 /// Builds a response from the log, as far as it is there.
@@ -65,20 +73,31 @@ pub(super) async fn replay(
 ) -> Result<ReplayedResponse, ApiError> {
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
     let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
+    let commits = api.cell_of(&key).await?.bus.history(&key, id.slot / SLOTS_PER_PAGE).await?;
+    Ok(replay_commits(&key, id, stored, &commits))
+}
+
+/// Builds a response from commits of its log.
+pub(super) fn replay_commits(
+    key: &SessionKey,
+    id: &ResponseId,
+    stored: &StoredResponse,
+    commits: &[(u64, Commit)],
+) -> ReplayedResponse {
     let mut builder = ResponseBuilder::new(id.clone(), stored.fields.clone(), None);
     let mut follower = TurnFollower::default();
     let mut turn = stored.turn;
     let mut has_begun = stored.begun.start == TurnStart::Running;
-    for (slot, commit) in api.cell_of(&key).await?.bus.history(&key, id.slot / SLOTS_PER_PAGE).await? {
+    for (slot, commit) in commits {
         if let TurnStart::Waiting { message, .. } = &stored.begun.start {
             turn = turn.or(commit.turn_of(message));
             has_begun |= turn.is_some();
         }
-        if slot <= id.slot || !has_begun {
+        if *slot <= id.slot || !has_begun {
             continue;
         }
         let mut parts = Vec::new();
-        for event in events_of_commit(&key, slot, &commit) {
+        for event in events_of_commit(key, *slot, commit) {
             follower.push(&event, &mut parts);
         }
         for part in parts {
@@ -86,11 +105,11 @@ pub(super) async fn replay(
                 turn = turn.or(Some(reply.turn));
             }
             if builder.push(part) {
-                return Ok(ReplayedResponse { builder, turn, end: Some(slot) });
+                return ReplayedResponse { builder, turn, end: Some(*slot) };
             }
         }
     }
-    Ok(ReplayedResponse { builder, turn, end: None })
+    ReplayedResponse { builder, turn, end: None }
 }
 
 /// Returns the fields of a response that follow from its session.
