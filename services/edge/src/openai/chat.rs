@@ -55,14 +55,18 @@ async fn begin(
     identity: &RequestIdentity,
 ) -> Result<BegunTurn, ApiError> {
     let results = request.call_results();
+    let mut lost = None;
     if !results.is_empty() {
         match turn::answer_calls(api, caller, results).await {
-            // The messages say what the session did that is not there any more.
-            Err(error) if [ErrorCode::UnknownSession, ErrorCode::SessionEnded].contains(&error.code) => {}
+            // The messages may say what the session did that is not there any more.
+            Err(error) if [ErrorCode::UnknownSession, ErrorCode::SessionEnded].contains(&error.code) => {
+                lost = Some(error);
+            }
             answered => return answered,
         }
     }
-    let ClientTurn { prompt, history, .. } = request.turn()?.with_instructions();
+    let turn = request.turn().map_err(|error| lost.unwrap_or(error))?;
+    let ClientTurn { prompt, history, .. } = turn.with_instructions();
     let agent: AgentId = params::parse("model", &request.model)?;
     let choice = match find_name(api, caller, headers, request, identity).await? {
         Some(name) => SessionChoice::Named(name),

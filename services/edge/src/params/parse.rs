@@ -24,7 +24,7 @@ pub(crate) fn parse_object<T: DeserializeOwned>(params: Map<String, Value>) -> R
             "data did not match any variant of untagged enum Content" => {
                 ApiError::bad_request(format!("`{path}` must be a text, or a list of parts with a `type`"))
             }
-            _ if path == "." || named && !path.contains('.') => ApiError::bad_request_by_parser(error.inner()),
+            _ if path == "." || named && !path.contains(['.', '[']) => ApiError::bad_request_by_parser(error.inner()),
             _ => bad_field(&path, error.inner()),
         }
     })

@@ -49,11 +49,12 @@ impl Comparison {
 }
 
 fn without_id(answer: &str, id: char) -> String {
-    let marks = [("session ", ""), ("letter ", "/"), ("\"session_id\":\"", "\""), ("resp_", "_"), ("/sessions/", "")];
+    let items = [("resp_", "_"), ("msg_", "_"), ("fc_", "_")];
+    let marks = [("session ", ""), ("letter ", "/"), ("\"session_id\":\"", "\""), ("/sessions/", "")];
     let hide = |text: String, (before, after): (&str, &str)| {
         text.replace(&format!("{before}{id}{after}"), &format!("{before}?{after}"))
     };
-    marks.into_iter().fold(answer.to_owned(), hide)
+    marks.into_iter().chain(items).fold(answer.to_owned(), hide)
 }
 
 #[tokio::test]
@@ -137,29 +138,32 @@ async fn openai_route_tells_nothing_of_another_tenant() {
     let result = json!({"type": "function_call_output", "call_id": "call_@_c1", "output": "x"});
     let approval = json!({"type": "mcp_approval_response", "approval_request_id": "mcpr_@_g", "approve": true});
     let message = json!({"role": "tool", "tool_call_id": "call_@_c1", "content": "x"});
+    let refer = |item: &str| json!({"model": "e", "input": [{"type": "item_reference", "id": item}, {"role": "user", "content": "x"}]});
     let requests = [
-        ("GET", of.clone(), Value::Null),
-        ("GET", format!("{of}?stream=true"), Value::Null),
-        ("GET", format!("{of}/input_items"), Value::Null),
-        ("POST", format!("{of}/cancel"), json!({})),
-        ("POST", responses.to_owned(), json!({"model": "e", "input": "x", "previous_response_id": "resp_@_0"})),
-        ("POST", responses.to_owned(), json!({"model": "e", "input": [result]})),
-        ("POST", responses.to_owned(), json!({"model": "e", "input": [approval]})),
-        ("POST", "/openai/v1/chat/completions".to_owned(), json!({"model": "e", "messages": [message]})),
+        ("GET", of.clone(), Value::Null, 404),
+        ("GET", format!("{of}?stream=true"), Value::Null, 404),
+        ("GET", format!("{of}/input_items"), Value::Null, 404),
+        ("POST", format!("{of}/cancel"), json!({}), 404),
+        ("POST", responses.to_owned(), json!({"model": "e", "input": "x", "previous_response_id": "resp_@_0"}), 404),
+        ("POST", responses.to_owned(), json!({"model": "e", "input": [result]}), 404),
+        ("POST", responses.to_owned(), json!({"model": "e", "input": [approval]}), 404),
+        ("POST", responses.to_owned(), refer("msg_@_0_0"), 400),
+        ("POST", responses.to_owned(), refer("fc_@_c1-1-1"), 400),
+        ("POST", "/openai/v1/chat/completions".to_owned(), json!({"model": "e", "messages": [message]}), 404),
     ];
     let mut comparison = Comparison::default();
-    for (verb, path, body) in requests {
+    for (verb, path, body, expected) in requests {
         let mut answers = Vec::new();
         for session in ["s", "z"] {
             let (path, body) = (path.replace('@', session), body.to_string().replace('@', session));
             let body: Value = serde_json::from_str(&body).unwrap();
             let (status, answer) = http.send(verb, &path, Some(&body).filter(|body| !body.is_null())).await;
-            assert_eq!(status, 404, "{verb} {path}: {answer}");
+            assert_eq!(status, expected, "{verb} {path}: {answer}");
             answers.push(format!("{status} {answer}"));
         }
         comparison.add(&format!("{verb} {path}"), &answers[0], &answers[1]);
     }
-    comparison.assert_none(8);
+    comparison.assert_none(10);
     assert_eq!(log_length(&guarded.fixture).await, before, "another tenant wrote into the log");
 }
 

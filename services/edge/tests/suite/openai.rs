@@ -278,7 +278,6 @@ async fn call_of_a_tool_that_the_client_brings_is_given_to_it_and_its_result_goe
         let again = send(&http, &answer, &[("x-stainless-retry-count", "1")]).await;
         assert_eq!((again.0, &again.1["choices"]), (200, &answered["choices"]), "a repeated result changes nothing");
         answer["messages"][2]["tool_call_id"] = json!("call_of_another_server");
-        let (status, refused) = send(&http, &answer, &[]).await;
-        assert_eq!((status, &refused["error"]["code"]), (400, &json!("bad_request")), "{refused}");
+        assert_eq!(send(&http, &answer, &[]).await.0, 404);
     }
 }

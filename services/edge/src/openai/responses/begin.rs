@@ -27,11 +27,14 @@ pub(super) async fn begin(
     identity: &RequestIdentity,
 ) -> Result<BegunTurn, ApiError> {
     let (answers, continuation) = (request.answers()?, request.continuation()?);
+    let mut lost = None;
     if !answers.is_empty() {
         let is_history = continuation == Continuation::Nothing && answers.approvals.is_empty();
         match answer(api, caller, answers).await {
-            // The input says what the session did that is not there any more.
-            Err(error) if is_history && [ErrorCode::UnknownSession, ErrorCode::SessionEnded].contains(&error.code) => {}
+            // The input may say what the session did that is not there any more.
+            Err(error) if is_history && [ErrorCode::UnknownSession, ErrorCode::SessionEnded].contains(&error.code) => {
+                lost = Some(error);
+            }
             answered => return answered,
         }
     }
@@ -42,7 +45,10 @@ pub(super) async fn begin(
     };
     // What a session has, it knows.
     let mut messages = match &session {
-        None => input::to_turn(&references::resolve(api, caller, request.input()).await?)?,
+        None => {
+            let input = references::resolve(api, caller, request.input()).await?;
+            input::to_turn(&input).map_err(|error| lost.unwrap_or(error))?
+        }
         Some(_) => ClientTurn { history: Vec::new(), ..input::to_next_turn(&request.input())? },
     };
     if let Some(session) = &session
