@@ -16,9 +16,9 @@ use contract::tool::{ExtendToolCall, ToolResult, ToolSpec};
 pub struct Input {
     /// Identity of the input; each input is applied once.
     pub reference: InputRef,
-    /// Sequence in the control stream, of a client command.
+    /// Sequence in the control stream, of a client command before which all others of the session are handled.
     pub control_seq: Option<u64>,
-    /// When the control stream stored it by the server's clock, of a client command.
+    /// When the control stream stored that command by the server's clock.
     pub control_at: Option<Timestamp>,
     /// When the edge received it, of a client command.
     pub sent: Option<Timestamp>,

@@ -15,6 +15,7 @@ use telemetry::trace::scope;
 
 use crate::handle_error::HandleError;
 use crate::input::{DeliveredInput, ReadError};
+use crate::mark::MarkClaim;
 use crate::result_batcher::ResultBatcher;
 use crate::session_runner::{Handled, Loaded, SessionRunner, is_already_applied};
 use crate::settlement::{DeliveryRef, settle, settle_exported};
@@ -113,10 +114,10 @@ impl InputHandler {
         if cached.is_none() && is_first_delivery && input.is_start() {
             return Box::pin(self.handle_start(key, cached, input)).await;
         }
-        let delivered_seq = input.control_seq.unwrap_or(0);
+        let delivered_seq = input.position.map_or(0, |position| position.seq);
         let mut first = if cached.is_none() { Some(self.read_at_once(key, cached, &mut input).await?) } else { None };
         for _ in 0..INBOX_READS_MAX {
-            if cached.as_ref().is_some_and(|loaded| is_already_applied(loaded.session(), &input)) {
+            if is_already_applied(self.runner.refresh(key, cached).await?, &input) {
                 return self.runner.handle(key, cached, &[input]).await;
             }
             let inbox = match first.take() {
@@ -125,14 +126,13 @@ impl InputHandler {
             };
             let Inbox::Messages(messages) = inbox else {
                 // There are too many to read. Handle this one alone, without a claim about those before it.
-                return self.runner.handle(key, cached, &[input.without_order()]).await;
-            };
-            let is_visible = messages.iter().any(|message| message.seq == delivered_seq);
-            if is_visible {
-                for message in messages.into_iter().filter(|message| message.seq < delivered_seq) {
-                    self.handle_earlier(key, cached, message).await?;
-                }
                 return self.runner.handle(key, cached, &[input]).await;
+            };
+            if let Some(claim) = MarkClaim::by_inbox(&messages, delivered_seq) {
+                for message in messages.into_iter().filter(|message| message.seq < delivered_seq) {
+                    self.handle_earlier(key, cached, message, claim).await?;
+                }
+                return self.runner.handle(key, cached, &[input.in_order(claim)]).await;
             }
             // The read is stale, or another replica has acknowledged the command. The log shows which.
             *cached = Some(self.runner.load(key, None).await?);
@@ -142,8 +142,9 @@ impl InputHandler {
     }
 
     /// Handles a start as that of a new session, without a look at log and inbox. The server takes the commit only if the
-    /// log is empty; otherwise the log is read, and the start is decided again. A command that came before the start has
-    /// a delivery of its own: its session did not exist when it was sent.
+    /// log is empty; otherwise the log is read, and the start is decided again, without a claim about the commands before
+    /// it. A command that came before the first start has a delivery of its own: its session did not exist when it was
+    /// sent.
     async fn handle_start(
         &self,
         key: &SessionKey,
@@ -153,7 +154,7 @@ impl InputHandler {
         let runner = &self.runner;
         scope(turn_trace::start_position(key, &input), input.resolve_start(&runner.bus, &runner.start_reads)).await;
         *cached = Some(runner.assume_new(key)?);
-        runner.handle(key, cached, &[input]).await
+        runner.handle(key, cached, &[input.in_order(MarkClaim::by_empty_log())]).await
     }
 
     /// Reads the inbox and the state of a session that is not cached, and what a start needs. Nothing of this waits for
@@ -181,6 +182,7 @@ impl InputHandler {
         key: &SessionKey,
         cached: &mut Option<Loaded>,
         message: Stored,
+        claim: MarkClaim,
     ) -> Result<(), HandleError> {
         let Some(subject) = subject::parse_control(&message.subject) else {
             return check_sender(&message.payload);
@@ -190,7 +192,7 @@ impl InputHandler {
         }
         let payload = message.payload.clone();
         match DeliveredInput::read(&self.runner.bus, subject, message).await {
-            Ok(input) => match self.runner.handle(key, cached, &[input]).await {
+            Ok(input) => match self.runner.handle(key, cached, &[input.in_order(claim)]).await {
                 // The log has it as poison; its own delivery makes it a dead letter.
                 Err(HandleError::Poison) | Ok(_) => Ok(()),
                 Err(error) => Err(error),

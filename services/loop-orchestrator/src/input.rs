@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use session::{Body, ConfigureInput, Input, Recompose, check};
 
 use crate::config::IdleTimes;
+use crate::mark::{MarkClaim, StreamPosition};
 use crate::start::{ResolvedStart, StartReads, compose, list_tools};
 
 /// A delivered input, before the prompt and the tools that its decision needs are read.
@@ -25,12 +26,12 @@ use crate::start::{ResolvedStart, StartReads, compose, list_tools};
 pub(crate) struct DeliveredInput {
     pub(crate) key: SessionKey,
     pub(crate) reference: InputRef,
-    /// Sequence in the control stream, of a client command that is handled after all before it.
-    pub(crate) control_seq: Option<u64>,
+    /// Where the control stream has it, of a client command.
+    pub(crate) position: Option<StreamPosition>,
+    /// Set where its commit may claim that the commands before it are handled.
+    claim: Option<MarkClaim>,
     /// Sequence in the control stream, of any input but a timer.
     pub(crate) message_seq: Option<u64>,
-    /// When the control stream stored it by the server's clock, of a client command.
-    pub(crate) control_at: Option<Timestamp>,
     /// The latest slot that the sender knew. The state is loaded at least up to it.
     pub(crate) known_slot: Option<u64>,
     /// The edge replica that waits for the acknowledgement.
@@ -68,9 +69,9 @@ impl DeliveredInput {
         Some(Self {
             key,
             reference: InputRef { kind: InputKind::Timer, id },
-            control_seq: None,
+            position: None,
+            claim: None,
             message_seq: None,
-            control_at: None,
             known_slot: None,
             edge: None,
             time: None,
@@ -99,9 +100,9 @@ impl DeliveredInput {
         let mut input = Self {
             key,
             reference: InputRef { kind: InputKind::Control(verb), id },
-            control_seq: verb.is_client().then_some(seq),
+            position: verb.is_client().then_some(StreamPosition { seq, stored_at }),
+            claim: None,
             message_seq: Some(seq),
-            control_at: verb.is_client().then_some(stored_at),
             known_slot: None,
             edge: None,
             time: None,
@@ -171,10 +172,15 @@ impl DeliveredInput {
         self.trace.unwrap_or_else(|| telemetry::trace::begin(uuid::Uuid::now_v7().as_u128())).to_string()
     }
 
-    /// Removes the position in the stream, so that the commit claims nothing about the commands before this one.
-    pub(crate) fn without_order(mut self) -> Self {
-        (self.control_seq, self.control_at) = (None, None);
+    /// Lets its commit claim that the commands before it are handled.
+    pub(crate) fn in_order(mut self, claim: MarkClaim) -> Self {
+        self.claim = Some(claim);
         self
+    }
+
+    /// The mark of its commit in this slot, if the commit may have one.
+    fn mark(&self, slot: u64) -> Option<StreamPosition> {
+        self.position.filter(|_| self.claim.is_some_and(|claim| claim.holds_in(slot)))
     }
 
     /// Whether one commit may contain several such inputs that wait at the same time.
@@ -233,10 +239,11 @@ impl DeliveredInput {
                 (body.clone(), tools)
             }
         };
+        let mark = self.mark(session.next_slot());
         Ok(Input {
             reference: self.reference.clone(),
-            control_seq: self.control_seq,
-            control_at: self.control_at,
+            control_seq: mark.map(|mark| mark.seq),
+            control_at: mark.map(|mark| mark.stored_at),
             sent: self.time,
             by: self.by.clone(),
             parent_command_number: self.parent_command_number,

@@ -13,6 +13,7 @@ mod handle_error;
 mod handler;
 mod import;
 mod input;
+mod mark;
 mod perform;
 mod recent_values;
 mod relocate;

@@ -115,12 +115,6 @@ pub(crate) struct Loaded {
     is_repair_due: bool,
 }
 
-impl Loaded {
-    pub(crate) fn session(&self) -> &Session {
-        &self.session
-    }
-}
-
 impl Weighted for Loaded {
     fn weight(&self) -> usize {
         self.session.weight()
@@ -288,6 +282,17 @@ impl SessionRunner {
             },
             None => self.load(key, at_least).await,
         }
+    }
+
+    /// Makes the cached state one that was read over the present connection. Another one may know commits that the log
+    /// has lost.
+    pub(crate) async fn refresh<'a>(
+        &self,
+        key: &SessionKey,
+        cached: &'a mut Option<Loaded>,
+    ) -> Result<&'a Session, HandleError> {
+        let loaded = self.load_through_cache(key, cached, None).await?;
+        Ok(&cached.insert(loaded).session)
     }
 
     /// Reads a state again that was read over an earlier connection.
@@ -481,5 +486,6 @@ fn count_turn(ended: Option<&EndedTurn>, began: Option<Timestamp>, decision: &De
 
 /// Whether the log contains this input.
 pub(crate) fn is_already_applied(session: &Session, input: &DeliveredInput) -> bool {
-    session.has_handled(&input.reference, input.control_seq, input.control_at)
+    let position = input.position;
+    session.has_handled(&input.reference, position.map(|at| at.seq), position.map(|at| at.stored_at))
 }

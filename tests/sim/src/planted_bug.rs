@@ -68,6 +68,8 @@ pub enum PlantedBug {
     CompactHandledInputs,
     /// The log is compacted without the transcript.
     CompactTranscript,
+    /// A start that was decided without a look at the inbox claims that the commands before it are handled.
+    ClaimUnseenCommands,
 }
 
 impl PlantedBug {
@@ -102,6 +104,7 @@ impl PlantedBug {
         Self::InventClientAnswer,
         Self::CompactHandledInputs,
         Self::CompactTranscript,
+        Self::ClaimUnseenCommands,
     ];
 
     /// Changes the events of a decision, for bugs of the decision itself.
@@ -216,6 +219,7 @@ impl PlantedBug {
             | Self::ForgetEffects
             | Self::CompactHandledInputs
             | Self::CompactTranscript
+            | Self::ClaimUnseenCommands
             | Self::DecideTwice => {}
         }
     }
@@ -253,7 +257,8 @@ impl PlantedBug {
             | Self::ForgetJudgeCost
             | Self::AskExecutorsForClient
             | Self::ForgetClientDeadline
-            | Self::InventClientAnswer => return snapshot.clone(),
+            | Self::InventClientAnswer
+            | Self::ClaimUnseenCommands => return snapshot.clone(),
         };
         let empty: serde_json::Value = serde_json::from_str(empty.get()).unwrap_or_default();
         let mut changed: serde_json::Value = serde_json::from_str(snapshot.get()).unwrap_or_default();

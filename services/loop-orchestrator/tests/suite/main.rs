@@ -9,6 +9,7 @@
 
 mod clocks;
 mod compaction;
+mod marks;
 mod newer_version;
 mod restored_streams;
 mod sizes;

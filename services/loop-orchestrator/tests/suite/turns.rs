@@ -9,7 +9,7 @@ use contract::event::{Event, Topic};
 use contract::ids::{CallAttempt, CallId, CommandId};
 use contract::model::{FinishReason, ModelFinished, ResultMeta, Usage};
 use contract::streams::Stream;
-use contract::subject::{self, Subject};
+use contract::subject;
 
 use crate::world::{World, drain, first_model_call, key};
 
@@ -48,17 +48,6 @@ impl World {
     /// Counts the events of the log for which `is` holds.
     async fn count(&self, is: fn(&Event) -> bool) -> usize {
         self.log().await.iter().flat_map(|(_, commit)| &commit.events).filter(|event| is(event)).count()
-    }
-
-    /// Waits until a stream holds no message of this subject.
-    async fn wait_until_gone(&self, stream: Stream, subject: &Subject) {
-        for _ in 0..6_000 {
-            if self.bus.transport().last(stream, subject, bus::Read::Leader).await.unwrap().is_none() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-        panic!("{subject} is still in {}", stream.name());
     }
 }
 

@@ -6,16 +6,17 @@ use std::time::Duration;
 use bus::rpc::RpcServer;
 use bus::{Bus, Read, Stored, Subscription, SubscriptionEvent};
 use bus_memory::{Fault, Faults, MemoryServer, Operation};
-use contract::Timestamp;
-use contract::command::{Command, CommandMeta, ControlReason, SendUserMessage, Start, Verb};
-use contract::commit::Commit;
+use contract::command::{Command, CommandMeta, ControlReason, Refusal, SendUserMessage, Start, Verb};
+use contract::commit::{Commit, CommitMeta, FOLD, Phase, VERSION};
 use contract::compose::{ComposeReply, Composed};
-use contract::event::{Event, Topic};
+use contract::event::{Event, InputIgnored, InputKind, InputRef, Topic};
 use contract::ids::{AgentId, CallAttempt, CallId, CommandId, SessionId, TenantId};
+use contract::limits::HANDLED_IDS_MAX;
 use contract::model::Content;
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
 use contract::streams::Stream;
 use contract::subject::{self, SessionKey, Subject};
+use contract::{ErrorCode, Timestamp};
 use futures::{FutureExt, StreamExt};
 use loop_orchestrator::{Clock, Orchestrator, OrchestratorConfig};
 use serde::Serialize;
@@ -95,6 +96,43 @@ impl World {
         Orchestrator::with_clock(OrchestratorConfig::default(), self.server.bus(), clock).await.unwrap()
     }
 
+    /// Gives the session a log in which it has handled so many inputs that it forgets one with each further input.
+    pub(crate) async fn forget_inputs(&self) {
+        let refused = |number: usize| {
+            let input = InputRef { kind: InputKind::Timer, id: CommandId::new(&number.to_string()).unwrap() };
+            let refusal = Refusal { code: ErrorCode::UnknownSession, message: "no such session".to_owned() };
+            Event::InputIgnored(InputIgnored {
+                input,
+                control_seq: None,
+                control_at: None,
+                refusal,
+                usage: None,
+                late: None,
+                parent_command_number: None,
+                parent: None,
+            })
+        };
+        let meta = CommitMeta {
+            v: VERSION,
+            commit: "earlier".to_owned(),
+            prev: String::new(),
+            fold: FOLD,
+            phase: Phase::Ended,
+            open: Vec::new(),
+            control_seq: 0,
+            timers: 0,
+            seq: 1,
+            time: self.server.now(),
+            trace_id: String::new(),
+            archived: None,
+            log_start: None,
+            moved: None,
+        };
+        let events = (1_000_000..1_000_000 + HANDLED_IDS_MAX).map(refused).collect();
+        let body = serde_json::to_vec(&Commit { meta, snapshot: None, transcript: None, events }).unwrap();
+        self.bus.commit(&key(), 0, "earlier", body.into()).await.unwrap();
+    }
+
     /// Sends a command without waiting for it; returns its id.
     pub(crate) async fn send<T: Serialize>(&mut self, verb: Verb, body: T) -> CommandId {
         self.send_as(verb, CommandMeta::new(self.server.now()), body).await
@@ -104,9 +142,18 @@ impl World {
     pub(crate) async fn send_as<T: Serialize>(&mut self, verb: Verb, meta: CommandMeta, body: T) -> CommandId {
         self.commands_sent += 1;
         let id = CommandId::new(&format!("u{}", self.commands_sent)).unwrap();
-        let body = serde_json::to_vec(&Command { meta, body }).unwrap();
-        self.bus.send_control(&key(), verb, &id, body.into()).await.unwrap();
+        self.store(verb, &id, meta, body).await;
         id
+    }
+
+    /// Sends a command under the id of an earlier one.
+    pub(crate) async fn repeat<T: Serialize>(&self, verb: Verb, id: &CommandId, body: T) {
+        self.store(verb, id, CommandMeta::new(self.server.now()), body).await;
+    }
+
+    async fn store<T: Serialize>(&self, verb: Verb, id: &CommandId, meta: CommandMeta, body: T) {
+        let body = serde_json::to_vec(&Command { meta, body }).unwrap();
+        self.bus.send_control(&key(), verb, id, body.into()).await.unwrap();
     }
 
     /// Starts an interactive session without a turn.
@@ -162,6 +209,17 @@ impl World {
             assert!(Instant::now() < deadline, "{subject} is not in {}", stream.name());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+    }
+
+    /// Waits until a stream holds no message of this subject.
+    pub(crate) async fn wait_until_gone(&self, stream: Stream, subject: &Subject) {
+        for _ in 0..6_000 {
+            if self.bus.transport().last(stream, subject, Read::Leader).await.unwrap().is_none() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{subject} is still in {}", stream.name());
     }
 
     /// Subscribes to the errors that viewers of the session receive.

@@ -12,11 +12,14 @@ use std::time::Duration;
 
 use bus::Bus;
 use bus_memory::MemoryServer;
-use contract::command::{Command, CommandMeta, ControlReason, MessageMode, SendUserMessage, Start, Verb};
-use contract::commit::Phase;
+use bytes::Bytes;
+use contract::command::{Command, CommandMeta, ControlReason, MessageMode, Refusal, SendUserMessage, Start, Verb};
+use contract::commit::{Commit, CommitMeta, FOLD, Phase, VERSION};
+use contract::event::{Event, InputIgnored, InputKind, InputRef};
+use contract::limits::HANDLED_IDS_MAX;
 use contract::model::Content;
 use contract::subject::SessionKey;
-use contract::{CommandId, SessionId, TenantId, Timestamp};
+use contract::{CommandId, ErrorCode, SessionId, TenantId, Timestamp};
 use serde::Serialize;
 
 use crate::rng::Rng;
@@ -29,6 +32,8 @@ use crate::shell::tool_recorder::ToolRecorder;
 const EPOCH: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 /// Virtual time within which a session must become idle, and end, after the last fault.
 const REST_MAX: Duration = Duration::from_mins(30);
+/// Number of the first timer before the run: no timer of the run has it.
+const EARLIER_TIMERS: usize = 1_000_000;
 /// Seconds without a commit after which logs are compacted, by seed: at once, between two commands, or later than a run
 /// takes.
 const COMPACT_AFTER_SECONDS: [u64; 4] = [0, 1, 3, 86_400];
@@ -94,11 +99,12 @@ async fn run_with(
 
     let mut calm = !composer_is_away;
     let sessions: Vec<SessionKey> = (0..=rng.below(2)).map(key).collect();
-    let mut sent = 0;
+    let mut sent = SentCommands { client: client.clone(), server: server.clone(), list: Vec::new() };
     for key in &sessions {
-        let start =
-            Start { prompt: Some(Content::Text(plan(&mut rng))), interactive: rng.chance(50), ..Start::default() };
-        send(&client, &server, key, Verb::Start, &mut sent, start).await?;
+        if rng.chance(50) {
+            forget_inputs(&client, key, server.now()).await?;
+        }
+        sent.send(key, Verb::Start, start(&mut rng)).await?;
     }
     for _ in 0..rng.below(12) {
         let longest = [40, 400, 4_000][rng.index(3)];
@@ -108,12 +114,10 @@ async fn run_with(
         let reason = ControlReason::default();
         match rng.below(12) {
             0..5 => {
-                let mode = *rng.pick(&[MessageMode::Steer, MessageMode::Queue, MessageMode::Interrupt]);
-                let message = SendUserMessage::new(Content::Text(plan(&mut rng)), mode);
-                send(&client, &server, &key, Verb::SendUserMessage, &mut sent, message).await?;
+                sent.send_message(&key, &mut rng).await?;
             }
             5..7 => {
-                send(&client, &server, &key, Verb::Pause, &mut sent, reason).await?;
+                sent.send(&key, Verb::Pause, reason).await?;
                 wait_for_pause(&client, &mut fleet, &recorder, &key).await?;
                 // Long enough for waiting items to be redelivered a few times.
                 let pause = Duration::from_millis(rng.below(12_000));
@@ -121,14 +125,14 @@ async fn run_with(
             }
             7..9 => {
                 recorder.set_paused(&key, false);
-                send(&client, &server, &key, Verb::Resume, &mut sent, reason).await?;
+                sent.send(&key, Verb::Resume, reason).await?;
             }
             9..11 => {
                 calm = false;
                 fleet.outage(*rng.pick(&KINDS), Duration::from_millis(rng.below(5_000)));
             }
             _ if rng.chance(40) => {
-                send(&client, &server, &key, Verb::Stop, &mut sent, reason).await?;
+                sent.send(&key, Verb::Stop, reason).await?;
                 wait_for_pause(&client, &mut fleet, &recorder, &key).await?;
             }
             _ => {
@@ -145,10 +149,10 @@ async fn run_with(
     }
     for key in &sessions {
         recorder.set_paused(key, false);
-        send(&client, &server, key, Verb::Resume, &mut sent, ControlReason::default()).await?;
+        sent.send(key, Verb::Resume, ControlReason::default()).await?;
     }
     let idle_max = Duration::from_secs(compact_after);
-    end_sessions(&client, &server, &mut fleet, &sessions, &mut sent, idle_max).await?;
+    end_sessions(&client, &mut fleet, &sessions, &mut sent, idle_max).await?;
 
     let (faults, deaths, tools) = (injector.count(), fleet.deaths(), recorder.check()?);
     let mut figures = FleetStats { faults, deaths, tools, ..FleetStats::default() };
@@ -171,7 +175,7 @@ async fn run_with(
     for key in &sessions {
         judge::reports(&client, key).await?;
     }
-    judge::inputs(&client, &sessions, sent).await?;
+    judge::inputs(&client, &sessions, sent.list.len() as u64).await?;
     Ok(figures)
 }
 
@@ -196,10 +200,9 @@ async fn wait_for_pause(
 /// After the last fault every session must become idle; then it is stopped and must end.
 async fn end_sessions(
     client: &Bus,
-    server: &MemoryServer,
     fleet: &mut SimulatedFleet,
     sessions: &[SessionKey],
-    sent: &mut u64,
+    sent: &mut SentCommands,
     compact_after: Duration,
 ) -> Result<(), String> {
     for key in sessions {
@@ -215,10 +218,10 @@ async fn end_sessions(
             let compact = || async { judge::is_compact(client, key).await };
             fleet.until(REST_MAX, compact).await.map_err(|why| format!("{key} is idle and not compacted: {why}"))?;
             let message = SendUserMessage::new(Content::Text(message.to_owned()), MessageMode::Queue);
-            send(client, server, key, Verb::SendUserMessage, sent, message).await?;
+            sent.send(key, Verb::SendUserMessage, message).await?;
             fleet.until(REST_MAX, idle).await.map_err(|why| format!("{key} does not rest again: {why}"))?;
         }
-        send(client, server, key, Verb::Stop, sent, ControlReason::default()).await?;
+        sent.send(key, Verb::Stop, ControlReason::default()).await?;
         let ended = || async { phase(client, key).await == Some(Phase::Ended) && is_inbox_empty(client, key).await };
         fleet.until(REST_MAX, ended).await.map_err(|why| format!("{key} does not end: {why}"))?;
     }
@@ -247,17 +250,93 @@ fn key(index: u64) -> SessionKey {
     SessionKey { tenant: TenantId::default(), session }
 }
 
-async fn send<T: Serialize>(
-    client: &Bus,
-    server: &MemoryServer,
-    key: &SessionKey,
+fn start(rng: &mut Rng) -> Start {
+    Start { prompt: Some(Content::Text(plan(rng))), interactive: rng.chance(50), ..Start::default() }
+}
+
+/// The commands that the client has sent.
+struct SentCommands {
+    client: Bus,
+    server: MemoryServer,
+    list: Vec<SentCommand>,
+}
+
+struct SentCommand {
+    key: SessionKey,
     verb: Verb,
-    sent: &mut u64,
-    body: T,
-) -> Result<(), String> {
-    *sent += 1;
-    let id = CommandId::new(&format!("u{sent}")).map_err(|error| error.to_string())?;
-    let meta = CommandMeta::new(server.now());
-    let body = serde_json::to_vec(&Command { meta, body }).map_err(|error| error.to_string())?;
-    client.send_control(key, verb, &id, body.into()).await.map(drop).map_err(|error| error.to_string())
+    id: CommandId,
+    body: Bytes,
+}
+
+impl SentCommands {
+    async fn send<T: Serialize>(&mut self, key: &SessionKey, verb: Verb, body: T) -> Result<(), String> {
+        let id = CommandId::new(&format!("u{}", self.list.len() + 1)).map_err(|error| error.to_string())?;
+        let meta = CommandMeta::new(self.server.now());
+        let body = serde_json::to_vec(&Command { meta, body }).map_err(|error| error.to_string())?.into();
+        self.list.push(SentCommand { key: key.clone(), verb, id, body });
+        self.store(self.list.len() - 1).await
+    }
+
+    /// Sends a message. Sometimes a `start` or an earlier command follows, as of a client that connects again.
+    async fn send_message(&mut self, key: &SessionKey, rng: &mut Rng) -> Result<(), String> {
+        let mode = *rng.pick(&[MessageMode::Steer, MessageMode::Queue, MessageMode::Interrupt]);
+        let message = SendUserMessage::new(Content::Text(plan(rng)), mode);
+        self.send(key, Verb::SendUserMessage, message).await?;
+        if rng.chance(30) {
+            self.send(key, Verb::Start, start(rng)).await?;
+        }
+        if rng.chance(30) {
+            self.repeat(rng).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a command again under its id: it must be handled once.
+    async fn repeat(&self, rng: &mut Rng) -> Result<(), String> {
+        self.store(rng.index(self.list.len() as u64)).await
+    }
+
+    async fn store(&self, index: usize) -> Result<(), String> {
+        let SentCommand { key, verb, id, body } = &self.list[index];
+        self.client.send_control(key, *verb, id, body.clone()).await.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+/// Gives a session without a log one in which it has handled so many inputs that it forgets one with each further input,
+/// so that its mark of handled commands counts.
+async fn forget_inputs(client: &Bus, key: &SessionKey, now: Timestamp) -> Result<(), String> {
+    let refused = |number: usize| {
+        let id = CommandId::new(&number.to_string()).unwrap_or_else(|_| unreachable!("a valid id"));
+        let refusal = Refusal { code: ErrorCode::UnknownSession, message: "no such session".to_owned() };
+        Event::InputIgnored(InputIgnored {
+            input: InputRef { kind: InputKind::Timer, id },
+            control_seq: None,
+            control_at: None,
+            refusal,
+            usage: None,
+            late: None,
+            parent_command_number: None,
+            parent: None,
+        })
+    };
+    let events = (EARLIER_TIMERS..EARLIER_TIMERS + HANDLED_IDS_MAX).map(refused).collect();
+    let meta = CommitMeta {
+        v: VERSION,
+        commit: "earlier".to_owned(),
+        prev: String::new(),
+        fold: FOLD,
+        phase: Phase::Ended,
+        open: Vec::new(),
+        control_seq: 0,
+        timers: 0,
+        seq: 1,
+        time: now,
+        trace_id: String::new(),
+        archived: None,
+        log_start: None,
+        moved: None,
+    };
+    let commit = Commit { meta, snapshot: None, transcript: None, events };
+    let body = serde_json::to_vec(&commit).map_err(|error| error.to_string())?;
+    client.commit(key, 0, "earlier", body.into()).await.map(drop).map_err(|error| error.to_string())
 }

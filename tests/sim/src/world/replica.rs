@@ -12,31 +12,51 @@ use crate::ensure::ensure;
 use crate::planted_bug::PlantedBug;
 use crate::world::state::{Action, World, key};
 
+/// How a replica knows the commands before the one that it handles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// It read the inbox.
+    Inbox,
+    /// It takes the log for empty, so that there is no session that they could be for.
+    EmptyLog,
+}
+
 impl World {
-    /// A replica handles a delivered input; a client command only after the earlier ones that wait.
+    /// A replica handles a delivered input; a client command only after the earlier ones that wait. A replica that does
+    /// not know the session decides a start on an empty state, without a look at those.
     pub(super) fn deliver(&mut self, index: usize) -> Result<(), String> {
-        if let Some(seq) = self.inputs[index].control_seq {
+        let input = &self.inputs[index];
+        let (seq, is_start) = (input.control_seq, matches!(input.body, Body::Start(_)));
+        if is_start && self.rng.chance(50) {
+            return self.handle(index, Order::EmptyLog);
+        }
+        if let Some(seq) = seq {
             let earlier: Vec<usize> = self.waiting.range(..seq).map(|(_, index)| *index).collect();
             // All of them are stored: an input that is not in the stream has no earlier sequence.
             for index in earlier {
-                self.handle(index)?;
+                self.handle(index, Order::Inbox)?;
             }
         }
-        self.handle(index)
+        self.handle(index, Order::Inbox)
     }
 
-    pub(super) fn handle(&mut self, index: usize) -> Result<(), String> {
+    fn handle(&mut self, index: usize, order: Order) -> Result<(), String> {
         self.figures.inputs += 1;
         let mut input = self.inputs[index].clone();
+        let (control_seq, control_at) = (input.control_seq, input.control_at);
         let count = self.replicas.len() as u64;
         let replica = usize::try_from(self.rng.below(count)).unwrap_or(0);
-        if self.fault(5) {
+        if order == Order::EmptyLog || self.fault(5) {
             self.replicas[replica] = Session::new(key());
         }
         self.stale_reply(&mut input);
         loop {
             let state = &self.replicas[replica];
-            let is_handled = state.has_handled(&input.reference, input.control_seq, input.control_at);
+            let is_handled = state.has_handled(&input.reference, control_seq, control_at);
+            // A session that exists may have commands that wait, so this commit claims nothing about them.
+            if order == Order::EmptyLog && state.next_slot() > 0 && self.bug != PlantedBug::ClaimUnseenCommands {
+                (input.control_seq, input.control_at) = (None, None);
+            }
             if is_handled && self.bug != PlantedBug::DecideTwice {
                 if self.bug != PlantedBug::ForgetEffects {
                     // Outstanding effects are read from the latest state.
@@ -193,9 +213,13 @@ impl World {
     }
 }
 
+/// Events of a commit that its line in the trace shows.
+const EVENTS_SHOWN_MAX: usize = 64;
+
 fn names(events: &[Event]) -> String {
     let list: Vec<String> = events
         .iter()
+        .take(EVENTS_SHOWN_MAX)
         .map(|event| {
             let text = serde_json::to_string(event).unwrap_or_default();
             text.chars().take(110).collect()

@@ -2,17 +2,23 @@
 
 use std::time::Duration;
 
-use contract::Timestamp;
 use contract::command::Verb;
-use contract::event::InputKind;
+use contract::event::{InputKind, InputRef};
+use contract::limits::HANDLED_IDS_MAX;
 use contract::model::ResultMeta;
 use contract::tool::{ExtendToolCall, Outcome};
-use session::{Body, Session};
+use contract::{CommandId, Timestamp};
+use session::{Body, Input, Session};
 
 use crate::ensure::ensure;
 use crate::planted_bug::PlantedBug;
 use crate::world::state::{Action, World, key};
 use crate::world::stats::RunStats;
+
+/// Runs of a session that has forgotten inputs, in hundredths.
+const FORGETS_PERCENT: u64 = 30;
+/// Number of the first timer before the run: no timer of the run has it.
+const EARLIER_TIMERS: usize = 1_000_000;
 
 /// Simulates one session; the error names the broken rule and lists the last commits before it.
 pub fn simulate(seed: u64, bug: PlantedBug) -> Result<RunStats, String> {
@@ -27,6 +33,9 @@ pub fn simulate(seed: u64, bug: PlantedBug) -> Result<RunStats, String> {
 
 impl World {
     fn run(&mut self) -> Result<(), String> {
+        if self.rng.chance(FORGETS_PERCENT) {
+            self.forget_inputs()?;
+        }
         self.script();
         let begin = self.now;
         while let Some(((at, _), action)) = self.queue.pop_first() {
@@ -41,6 +50,10 @@ impl World {
     fn act(&mut self, action: Action) -> Result<(), String> {
         match action {
             Action::Deliver(index) => self.deliver(index),
+            Action::Repeat(index) => {
+                self.repeat(index);
+                Ok(())
+            }
             Action::StartModel { call, slot, delivery } => self.start_call(call, slot, delivery, None),
             Action::EndModel { call, slot } => {
                 self.end_model(&call, slot, false);
@@ -96,6 +109,18 @@ impl World {
                 Ok(())
             }
         }
+    }
+
+    /// Fills the memory for ids of inputs, so that each further input makes the session forget one, and its mark of
+    /// handled commands counts.
+    fn forget_inputs(&mut self) -> Result<(), String> {
+        let timer = |number: usize| {
+            let id = CommandId::new(&number.to_string()).unwrap_or_else(|_| unreachable!("a valid id"));
+            self.new_input(InputRef { kind: InputKind::Timer, id }, None, Body::Timer)
+        };
+        let inputs: Vec<Input> = (EARLIER_TIMERS..EARLIER_TIMERS + HANDLED_IDS_MAX).map(timer).collect();
+        let decision = self.truth.decide(Timestamp::from_millis(self.now), &inputs);
+        self.commit(0, decision.at, &decision.events)
     }
 
     /// Checks the end state, when no action is due any more.

@@ -22,6 +22,8 @@ use crate::world::stats::RunStats;
 #[derive(Debug, Clone)]
 pub(super) enum Action {
     Deliver(usize),
+    /// A client sends a command again under its id.
+    Repeat(usize),
     StartModel {
         call: CallAttempt,
         slot: u64,

@@ -46,6 +46,8 @@ pub struct RareEvents {
     pub client_calls: u64,
     /// Logs of idle sessions that were compacted.
     pub compactions: u64,
+    /// Commands that a client sent again after they were handled.
+    pub repeats: u64,
 }
 
 impl RareEvents {
@@ -112,6 +114,7 @@ impl RareEvents {
             judged: self.judged + other.judged,
             client_calls: self.client_calls + other.client_calls,
             compactions: self.compactions + other.compactions,
+            repeats: self.repeats + other.repeats,
         }
     }
 
@@ -130,6 +133,7 @@ impl RareEvents {
             judged,
             client_calls,
             compactions,
+            repeats,
         } = self;
         let all = [
             pruned,
@@ -144,6 +148,7 @@ impl RareEvents {
             judged,
             client_calls,
             compactions,
+            repeats,
         ];
         all.into_iter().min().unwrap_or(0)
     }

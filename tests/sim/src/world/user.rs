@@ -42,8 +42,13 @@ impl World {
                 86..89 => (Verb::Configure, self.configure()),
                 89..91 => (Verb::ClearHistory, Body::Clear(reason)),
                 91..92 => (Verb::CancelTurn, Body::CancelTurn(reason)),
-                92..95 => (Verb::Start, self.start(true)),
-                95..97 => (Verb::Answer, self.blind_answer("c1-1-1", b"{\"a\":1}")),
+                92..94 => (Verb::Start, self.start(true)),
+                94..96 => {
+                    let index = self.rng.index(self.inputs.len() as u64);
+                    self.at(time, Action::Repeat(index));
+                    continue;
+                }
+                96..97 => (Verb::Answer, self.blind_answer("c1-1-1", b"{\"a\":1}")),
                 97..98 => {
                     let call = contract::CallId::tool(1, 1, 1);
                     let answer = self.client_answer(&call);
@@ -197,6 +202,22 @@ impl World {
         self.at(delay + jitter, Action::Deliver(index));
     }
 
+    /// Stores a command once more, with a later sequence. While the first one waits, the stream does not take it.
+    pub(super) fn repeat(&mut self, index: usize) {
+        let mut input = self.inputs[index].clone();
+        if self.waiting.values().any(|waiting| self.inputs[*waiting].reference == input.reference) {
+            return;
+        }
+        self.figures.rare.repeats += 1;
+        self.control_seq += 1;
+        input.control_seq = Some(self.control_seq);
+        input.control_at = Some(Timestamp::from_millis(self.now));
+        self.inputs.push(input);
+        let index = self.inputs.len() - 1;
+        self.waiting.insert(self.control_seq, index);
+        self.at(0, Action::Deliver(index));
+    }
+
     /// Stores an input and returns its index; an input with the same kind and id is stored once.
     pub(super) fn input(&mut self, kind: InputKind, id: &str, control_seq: Option<u64>, body: Body) -> usize {
         let id = CommandId::new(id).unwrap_or_else(|_| unreachable!("a valid id"));
@@ -204,9 +225,18 @@ impl World {
         if let Some(index) = self.known.get(&reference) {
             return *index;
         }
-        self.inputs.push(Input {
+        let input = self.new_input(reference.clone(), control_seq, body);
+        self.inputs.push(input);
+        let index = self.inputs.len() - 1;
+        self.known.insert(reference, index);
+        index
+    }
+
+    /// An input that arrives now, and is in no stream yet.
+    pub(super) fn new_input(&self, reference: InputRef, control_seq: Option<u64>, body: Body) -> Input {
+        Input {
             parent_command_number: None,
-            reference: reference.clone(),
+            reference,
             control_seq,
             control_at: control_seq.map(|_| Timestamp::from_millis(self.now)),
             sent: None,
@@ -216,9 +246,6 @@ impl World {
             archive_after: contract::limits::ARCHIVE_AFTER,
             compact_after: self.compact_after,
             body,
-        });
-        let index = self.inputs.len() - 1;
-        self.known.insert(reference, index);
-        index
+        }
     }
 }
