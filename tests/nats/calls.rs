@@ -64,6 +64,7 @@ async fn open_call(bus: &Bus, key: &SessionKey, effect: EffectClass) -> anyhow::
     let item = ToolItem {
         session_started: None,
         opened_by: String::new(),
+        opened_at: None,
         meta: ItemMeta {
             v: VERSION,
             slot: 0,

@@ -66,6 +66,7 @@ fn item() -> anyhow::Result<ToolItem> {
         timeout_ms: 60_000,
         session_started,
         opened_by: String::new(),
+        opened_at: None,
     })
 }
 

@@ -143,6 +143,9 @@ pub struct ToolItem {
     /// state gives them out again; the id of a commit is never given out twice. Older orchestrators do not say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub opened_by: String,
+    /// When that was. Older orchestrators do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_at: Option<Timestamp>,
 }
 
 impl ToolItem {

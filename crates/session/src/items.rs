@@ -5,7 +5,7 @@ use contract::ids::CallAttempt;
 use contract::limits::JUDGE_OUTPUT_TOKENS;
 use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming};
 use contract::tool::ToolItem;
-use contract::{AiConfig, Json};
+use contract::{AiConfig, Json, Timestamp};
 
 use crate::judge;
 use crate::state::{Activity, CallStage, RunsAt, State};
@@ -108,7 +108,7 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
 pub(crate) fn tool(session: &State, call: &CallAttempt) -> Option<ToolItem> {
     let (setup, turn) = (session.setup.as_ref()?, session.turn.as_ref()?);
     let state = turn.call(&call.call)?;
-    let CallStage::Open { request, attempt, slot, deadline, .. } = &state.stage else { return None };
+    let CallStage::Open { request, attempt, slot, deadline, since, .. } = &state.stage else { return None };
     match state.runs_at() {
         Some(RunsAt::Executor) if *attempt == call.attempt => {}
         Some(RunsAt::Executor | RunsAt::Child(_) | RunsAt::Client) | None => return None,
@@ -132,5 +132,6 @@ pub(crate) fn tool(session: &State, call: &CallAttempt) -> Option<ToolItem> {
         timeout_ms: request.timeout_ms,
         session_started: Some(session.started),
         opened_by: state.opened_by.clone(),
+        opened_at: (*since != Timestamp::default()).then_some(*since),
     })
 }

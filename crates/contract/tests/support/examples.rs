@@ -279,6 +279,7 @@ fn tool_item() -> ToolItem {
         timeout_ms: 30_000,
         session_started: Some(Timestamp::from_millis(1_790_000_000_000)),
         opened_by: "01a201438d7f74d1a20c1bf436e3ad22".to_owned(),
+        opened_at: Some(at()),
     }
 }
 

@@ -43,8 +43,14 @@ const CATALOGUE_WAIT_MAX: Duration = Duration::from_secs(3);
 /// Suffix of the id of a result with an unknown outcome.
 const UNKNOWN_ID_SUFFIX: &str = "-unknown";
 
+/// Age of a call from which on its claim may have expired. The margin covers the timeout of a call, for an item that
+/// names only its deadline.
+const CLAIM_BELIEVED_MAX: Duration = Duration::from_secs(limits::CLAIM_AGE_MAX.as_secs() - 24 * 3_600);
+
 /// Why the outcome of an earlier delivery is unknown.
 const EXECUTOR_LOST_TEXT: &str = "the executor of this call was lost";
+/// Why nobody knows whether a call was sent.
+const CLAIM_EXPIRED_TEXT: &str = "the call was opened so long ago that the record of whether it was sent has expired";
 
 /// The handler of the tool queue.
 pub(crate) struct ToolCallHandler {
@@ -98,10 +104,15 @@ impl ToolCallHandler {
         call_result(&work.call, &result).map(Some)
     }
 
-    /// Claims a call that takes effect. `true`: another delivery claimed it before, and so may have sent it.
-    async fn claim_dispatch(&self, work: &ToolCall) -> Result<bool, BusError> {
+    /// Claims a call that takes effect. Returns why an earlier delivery may have sent it, if one may: it has claimed the
+    /// call, or its claim may have expired.
+    async fn claim_dispatch(&self, work: &ToolCall) -> Result<Option<&'static str>, BusError> {
         if !work.item.effect.takes_effect() {
-            return Ok(false);
+            return Ok(None);
+        }
+        let opened = work.item.opened_at.unwrap_or(work.item.meta.deadline);
+        if work.may_have_been_held && self.clock.now().since(opened) > CLAIM_BELIEVED_MAX {
+            return Ok(Some(CLAIM_EXPIRED_TEXT));
         }
         // Each delivery is an owner of its own, since the outcome of an earlier one is unknown, also to the same
         // process. Its number is no owner: an item that is published again counts from 1 again.
@@ -111,20 +122,25 @@ impl ToolCallHandler {
         // session of the same id.
         let parts = [origin.as_str()];
         let (claimed, by_older) = futures::try_join!(self.claim(work, &parts, &owner), self.claim(work, &[], &owner))?;
-        Ok(claimed == Claim::Theirs || work.may_have_been_held && by_older == Claim::Theirs)
+        let is_theirs = claimed == Claim::Theirs || work.may_have_been_held && by_older == Claim::Theirs;
+        Ok(is_theirs.then_some(EXECUTOR_LOST_TEXT))
     }
 
     /// Reads the call status again if the last one is too old; `false`: the session no longer wants the call. Waits
-    /// here while the session is paused, since the call is claimed: its next delivery would count it as sent.
+    /// here while the session is paused, since the call is claimed: its next delivery would count it as sent. A log that
+    /// does not show the call any more was put back to an older state, in which the call is never opened.
     async fn wait_until_open(&self, work: &ToolCall, checked_at: Instant) -> bool {
         if checked_at.elapsed() < STATUS_AGE_MAX {
             return true;
         }
+        let mut unseen = 0;
         loop {
             match self.bus.call_status(&work.key, &work.call, work.item.meta.slot).await {
                 Ok(CallStatus::Open) => return true,
                 Ok(CallStatus::Closed) => return false,
-                Ok(CallStatus::Paused | CallStatus::NotVisible) => {}
+                Ok(CallStatus::NotVisible) if unseen >= limits::UNSEEN_DELIVERIES_MAX => return false,
+                Ok(CallStatus::NotVisible) => unseen += 1,
+                Ok(CallStatus::Paused) => unseen = 0,
                 Err(error) => tracing::debug!(session = %work.key, call = %work.call, %error, "the log cannot be read"),
             }
             tokio::select! {
@@ -153,7 +169,7 @@ impl ToolCallHandler {
         let (item, checked_at) = (&work.item, Instant::now());
         let tool = (work.key.tenant.clone(), item.tool.clone());
         // A repeated delivery is claimed first: no answer may claim that an earlier one did not send the call.
-        let mut sent_before = work.may_have_been_held && self.claim_dispatch(work).await?;
+        let mut sent_before = if work.may_have_been_held { self.claim_dispatch(work).await? } else { None };
         // Before the first poll no tool is known.
         self.schemas.wait_for_catalogue(CATALOGUE_WAIT_MAX).await;
         let checked = match self.schemas.check_small(&tool, &item.arguments) {
@@ -162,10 +178,9 @@ impl ToolCallHandler {
         };
         if let Err(ArgumentsError { code, text }) = checked {
             // The tool may have had another schema when the call was sent.
-            return Ok(Some(if sent_before {
-                unknown_answer(&format!("{EXECUTOR_LOST_TEXT}, and the call cannot be made again: {text}"))
-            } else {
-                ToolAnswer::error(code, text)
+            return Ok(Some(match sent_before {
+                Some(why) => unknown_answer(&format!("{why}, and the call cannot be made again: {text}")),
+                None => ToolAnswer::error(code, text),
             }));
         }
         let (now, left) = (Instant::now(), item.meta.deadline.since(self.clock.now()));
@@ -173,8 +188,8 @@ impl ToolCallHandler {
         // word.
         let timeout = if work.may_have_been_held { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
         if timeout.is_zero() {
-            return Ok(Some(if sent_before {
-                unknown_answer(&format!("{EXECUTOR_LOST_TEXT}, and its deadline has passed"))
+            return Ok(Some(if let Some(why) = sent_before {
+                unknown_answer(&format!("{why}, and its deadline has passed"))
             } else {
                 let text = "the deadline had passed before the tool could be called; it was not called";
                 ToolAnswer::new(Outcome::Timeout, text)
@@ -186,9 +201,12 @@ impl ToolCallHandler {
         if !self.wait_until_open(work, checked_at).await {
             return Ok(None);
         }
-        if sent_before && !item.effect.may_repeat() {
-            return Ok(Some(unknown_answer(EXECUTOR_LOST_TEXT)));
+        if let Some(why) = sent_before
+            && !item.effect.may_repeat()
+        {
+            return Ok(Some(unknown_answer(why)));
         }
+        let sent_before = sent_before.is_some();
         let deadlines = Deadlines { deadline: now + timeout, known: now + left };
         // A tool that was never there will not come back. But this one was in the catalogue when its session looked:
         // when a whole fleet restarts, the tool's client may connect after the first calls.

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bus::work::Publication;
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::ErrorCode;
 use contract::commit::Phase;
+use contract::streams::{Bucket, Stream};
 use contract::tool::{EffectClass, Outcome, header};
 use tokio::time::{Instant, sleep};
 
@@ -25,6 +27,56 @@ async fn at_most_once_call_lost_is_unknown_and_never_repeated() {
     let result = world.result().await;
     assert_eq!(result.outcome, Outcome::Unknown);
     assert!(result.content.contains("nobody knows"), "{}", result.content);
+    world.wait_until_settled().await;
+    assert!(tool.has_no_call().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claim_expires_in_a_pause_call_that_was_sent_is_unknown_and_never_repeated() {
+    for effect in [EffectClass::AtMostOnce, EffectClass::Reconcilable] {
+        for says_when_opened in [true, false] {
+            let mut world = World::new().await;
+            let mut tool = world.tool().await;
+            let (first, life) = world.executor("a");
+            let mut item = world.item(effect);
+            item.opened_at = says_when_opened.then(|| world.server.now());
+            world.publish(&item).await;
+            tool.next_call().await;
+            world.commit(Phase::Paused, &[&call().to_string()]).await;
+            life.kill();
+            drop(first);
+            let days = Duration::from_hours(8 * 24);
+            tokio::time::advance(days).await;
+            let bus = world.bus.transport();
+            for (claim, _) in bus.kv_list(Bucket::Claims, ">").await.unwrap() {
+                bus.kv_delete(Bucket::Claims, &claim).await.unwrap();
+            }
+            world.commit(Phase::Running, &[&call().to_string()]).await;
+            if says_when_opened {
+                // A repair has published the call again, with the deadline that it has since the pause.
+                item.meta.deadline = world.server.now().after(Duration::from_mins(1));
+                world.bus.publish_tool_item(&world.key, &item, Publication::Anew).await.unwrap();
+            }
+            let _second = world.executor("b");
+            let result = world.result().await;
+            assert_eq!(result.outcome, Outcome::Unknown, "{effect:?}: {}", result.content);
+            assert!(result.content.contains("has expired"), "{}", result.content);
+            assert!(tool.has_no_call().await, "{effect:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn log_loses_the_call_before_its_dispatch_the_item_is_dropped() {
+    let server = MemoryServer::new();
+    let empty = server.backup(&[Stream::Log]);
+    let world = World::on(server).await;
+    let mut tool = world.tool().await;
+    let (_executor, _life) = world.executor("a");
+    world.publish(&world.item(EffectClass::AtMostOnce)).await;
+    // The executor has found the call open, and waits for the first poll of the catalogue.
+    sleep(Duration::from_millis(100)).await;
+    world.server.restore(&empty);
     world.wait_until_settled().await;
     assert!(tool.has_no_call().await);
 }

@@ -141,6 +141,7 @@ impl World {
             timeout_ms: 60_000,
             session_started: None,
             opened_by: String::new(),
+            opened_at: None,
         }
     }
 
