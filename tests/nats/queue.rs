@@ -190,6 +190,31 @@ pub(crate) async fn draining_worker_returns_its_items(world: &mut World) -> anyh
     Ok(())
 }
 
+pub(crate) async fn server_away_busy_worker_drains_and_nothing_waits_without_end(
+    world: &mut World,
+) -> anyhow::Result<()> {
+    const HELD: usize = 600;
+    /// More than async-nats keeps for a server that is away.
+    const PUBLISHED: usize = 3_000;
+    let (bus, holder) = (world.connect(0).await?, Arc::new(Holder::default()));
+    let worker = Worker::start(bus.clone(), Queue::Inputs, 2 * HELD, holder.clone());
+    let inputs = (0..HELD).map(|n| {
+        let bus = &world.bus;
+        async move { send(bus, &format!("away{n}"), "a").await }
+    });
+    futures::future::try_join_all(inputs).await?;
+    eventually("all items are held", || async { holder.given.load(Ordering::SeqCst) == HELD }).await?;
+    let generation = bus.transport().generation();
+    world.kill();
+    eventually("the connection is lost", || async { !bus.transport().is_connected_as(generation) }).await?;
+    let nobody = subject::services_info();
+    let publish = |_| bus.transport().publish(&nobody, Vec::new(), Bytes::new());
+    let published = futures::future::join_all((0..PUBLISHED).map(publish));
+    let published = tokio::time::timeout(PATIENCE, published).await.context("a message waits without end")?;
+    ensure!(published.iter().all(|outcome| matches!(outcome, Err(error) if error.is_away())), "sent to nobody");
+    tokio::time::timeout(PATIENCE, worker.drain(Duration::from_secs(1))).await.context("the worker does not end")
+}
+
 /// Rejects one item and panics at another.
 struct Unwilling;
 

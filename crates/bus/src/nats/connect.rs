@@ -147,6 +147,7 @@ impl ConnectionWatcher {
         match event {
             Event::Disconnected => {
                 state.is_up = false;
+                self.uptime.restart();
                 self.broke(event);
             }
             // The connection is well: only what this one subscription missed is lost.

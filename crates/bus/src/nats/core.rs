@@ -2,24 +2,71 @@
 
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::{PublishErrorKind, RequestErrorKind, Subscriber};
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use tokio::time::{Instant, timeout_at};
 
-use super::connection::NatsTransport;
+use super::connection::{ANSWER_MAX, JETSTREAM_MAX, NatsTransport};
 use super::header_map::{header_map, headers_of};
 use super::losses::{Losses, sid_of};
 use crate::{BusError, CoreMessage, Headers, Subscription, SubscriptionEvent};
 
+/// Pause between two looks whether the connection is back.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
 impl NatsTransport {
+    pub(super) fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// Runs an operation over a connection that is up; the wait for the connection is part of `timeout`. An operation
+    /// that async-nats is given without a connection goes into a channel that nobody reads: its caller waits without a
+    /// limit once the channel is full, and the operation is performed long after its caller has given up.
+    pub(super) async fn over_connection<T>(
+        &self,
+        timeout: Duration,
+        what: &str,
+        operation: impl Future<Output = Result<T, BusError>>,
+    ) -> Result<T, BusError> {
+        let deadline = Instant::now() + timeout;
+        let connected = async {
+            while !self.is_connected() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        if timeout_at(deadline, connected).await.is_err() {
+            return Err(BusError::Unavailable(format!("nats-server is away: {what} was not sent")));
+        }
+        let late = |_| Err(BusError::Timeout { what: what.to_owned() });
+        timeout_at(deadline, operation).await.unwrap_or_else(late)
+    }
+
+    /// How long a message waits for a connection: it outlasts a reconnect, but is no burden while the server is away.
+    fn publish_patience(&self) -> Duration {
+        if self.is_connected() { ANSWER_MAX } else { ANSWER_MAX.saturating_sub(self.uptime.elapsed()) }
+    }
+
     pub(super) async fn core_publish(&self, subject: &str, headers: Headers, payload: Bytes) -> Result<(), BusError> {
         let bytes = payload.len();
-        let published = if headers.is_empty() {
-            self.client.publish(subject.to_owned(), payload).await
-        } else {
-            self.client.publish_with_headers(subject.to_owned(), header_map(headers)?, payload).await
+        let publish = async {
+            let published = if headers.is_empty() {
+                self.client.publish(subject.to_owned(), payload).await
+            } else {
+                self.client.publish_with_headers(subject.to_owned(), header_map(headers)?, payload).await
+            };
+            published.map_err(|error| self.publish_error(&error, subject, bytes))
         };
-        published.map_err(|error| self.publish_error(&error, subject, bytes))
+        self.over_connection(self.publish_patience(), subject, publish).await
+    }
+
+    /// Publishes an acknowledgement. It does not wait for a connection: the server may have given its item away since.
+    pub(super) async fn publish_ack(&self, to: &str, ack: impl Into<Bytes>) -> Result<(), BusError> {
+        if !self.is_connected() {
+            return Err(BusError::Unavailable("the connection broke".to_owned()));
+        }
+        self.core_publish(to, Headers::new(), ack.into()).await
     }
 
     pub(super) async fn core_request(
@@ -34,8 +81,11 @@ impl NatsTransport {
         if !headers.is_empty() {
             request = request.headers(header_map(headers)?);
         }
-        let asked = self.client.send_request(subject.to_owned(), request).await;
-        asked.map_err(|error| request_error(&error, subject, bytes, self.client.max_payload()))
+        let ask = async {
+            let asked = self.client.send_request(subject.to_owned(), request).await;
+            asked.map_err(|error| request_error(&error, subject, bytes, self.client.max_payload()))
+        };
+        self.over_connection(timeout, subject, ask).await
     }
 
     /// Sends a request to the server itself. Its answer is lost with the connection, so a broken connection ends the
@@ -63,9 +113,13 @@ impl NatsTransport {
     ) -> Result<Subscription, BusError> {
         // Subscribed before the request, so that no gap between it and its answers is missed.
         let mut losses = Losses::new(&self.gaps, &self.slow);
-        let (address, sid, answers) = self.shared_inbox.open(&self.client).await?;
-        losses.set_sid(sid);
-        self.ask(subject, address, headers, payload).await?;
+        let ask = async {
+            let (address, sid, answers) = self.shared_inbox.open(&self.client).await?;
+            losses.set_sid(sid);
+            self.ask(subject, address, headers, payload).await?;
+            Ok(answers)
+        };
+        let answers = self.over_connection(ANSWER_MAX, subject, ask).await?;
         Ok(futures::stream::unfold((answers, losses), next).boxed())
     }
 
@@ -76,10 +130,13 @@ impl NatsTransport {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Subscriber, BusError> {
-        let inbox = self.client.new_inbox();
-        let answers = self.client.subscribe(inbox.clone()).await.map_err(|e| closed(&e))?;
-        self.ask(subject, inbox, headers, payload).await?;
-        Ok(answers)
+        let ask = async {
+            let inbox = self.client.new_inbox();
+            let answers = self.client.subscribe(inbox.clone()).await.map_err(|e| closed(&e))?;
+            self.ask(subject, inbox, headers, payload).await?;
+            Ok(answers)
+        };
+        self.over_connection(ANSWER_MAX, subject, ask).await
     }
 
     async fn ask(&self, subject: &str, inbox: String, headers: Headers, payload: Bytes) -> Result<(), BusError> {
@@ -94,10 +151,15 @@ impl NatsTransport {
 
     pub(super) async fn core_subscribe(&self, subject: &str, queue: Option<&str>) -> Result<Subscription, BusError> {
         let mut losses = Losses::new(&self.gaps, &self.slow);
-        let subscribed = match queue {
-            Some(queue) => self.client.queue_subscribe(subject.to_owned(), queue.to_owned()).await,
-            None => self.client.subscribe(subject.to_owned()).await,
+        let subscribe = async {
+            match queue {
+                Some(queue) => self.client.queue_subscribe(subject.to_owned(), queue.to_owned()).await,
+                None => self.client.subscribe(subject.to_owned()).await,
+            }
         };
+        // Without a connection it is made with the next one.
+        let late = |_| BusError::Timeout { what: format!("subscription to {subject}") };
+        let subscribed = tokio::time::timeout(JETSTREAM_MAX, subscribe).await.map_err(late)?;
         let messages = subscribed.map_err(|e| closed(&e))?;
         losses.set_sid(sid_of(&messages));
         Ok(futures::stream::unfold((messages.map(SubscriptionEvent::from), losses), next).boxed())

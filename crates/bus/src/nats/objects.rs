@@ -16,7 +16,7 @@ use crate::transport::OBJECT_BYTES_MAX;
 use crate::{BusError, retry};
 
 /// How long one object may take.
-const OBJECT_MAX: Duration = Duration::from_secs(30);
+pub(super) const OBJECT_MAX: Duration = Duration::from_secs(30);
 
 /// The stores, looked up once.
 #[derive(Default)]

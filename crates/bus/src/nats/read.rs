@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use async_nats::connection::State;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::{HeaderValue, StatusCode};
 use contract::{ErrorCode, Timestamp};
@@ -79,12 +78,11 @@ impl NatsTransport {
         if !matches!(answer, Err(BusError::Timeout { .. } | BusError::Unavailable(_))) {
             return false;
         }
-        let is_connected = || self.client.connection_state() == State::Connected;
-        if self.generation() == generation && is_connected() {
+        if self.is_connected_as(generation) {
             return true;
         }
         let is_back = async {
-            while self.generation() == generation || !is_connected() {
+            while self.generation() == generation || !self.is_connected() {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
         };
@@ -116,7 +114,8 @@ impl NatsTransport {
     async fn leader_last_once(&self, stream: &str, filter: &str) -> Result<Option<Stored>, BusError> {
         let generation = self.generation();
         let handle = self.jetstream.get_stream_no_info(stream).await.map_err(|e| BusError::Malformed(e.to_string()))?;
-        match handle.get_last_raw_message_by_subject(filter).await {
+        let read = async { Ok(handle.get_last_raw_message_by_subject(filter).await) };
+        match self.over_connection(ANSWER_MAX, stream, read).await? {
             Ok(found) => Ok(Some(Stored {
                 subject: found.subject.into_string(),
                 seq: found.sequence,

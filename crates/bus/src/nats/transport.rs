@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_nats::connection::State;
 use async_trait::async_trait;
 use bytes::Bytes;
 use contract::Timestamp;
@@ -15,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::connection::{JETSTREAM_MAX, NatsTransport};
 use super::core::message;
 use crate::transport::{
+use super::objects::OBJECT_MAX;
     Ack, Appended, DriftPolicy, QueueState, ReadMany, Storage, StorageSize, StreamRewind, Transport,
 };
 use crate::{BusError, CoreMessage, Delivery, Depth, Headers, Read, Stored, Subscription};
@@ -113,15 +113,12 @@ impl Transport for NatsTransport {
         match ack {
             Ack::Done => {
                 self.require_connection(delivery.generation)?;
-                self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+ACK")).await
-            }
-            Ack::Progress => self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"+WPI")).await,
-            Ack::Retry(Duration::ZERO) => {
-                self.core_publish(&delivery.ack, Headers::new(), Bytes::from_static(b"-NAK")).await
+                self.publish_ack(&delivery.ack, "+ACK").await
             }
             Ack::Retry(after) => {
-                let body = format!("-NAK {{\"delay\": {}}}", after.as_nanos());
-                self.core_publish(&delivery.ack, Headers::new(), body.into()).await
+            Ack::Progress => self.publish_ack(&delivery.ack, "+WPI").await,
+            Ack::Retry(Duration::ZERO) => self.publish_ack(&delivery.ack, "-NAK").await,
+                self.publish_ack(&delivery.ack, format!("-NAK {{\"delay\": {}}}", after.as_nanos())).await
             }
         }
     }
@@ -155,15 +152,16 @@ impl Transport for NatsTransport {
     }
 
     async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError> {
-        self.stores.put(&self.jetstream, store, sha256, body).await
+        self.over_connection(OBJECT_MAX, sha256, self.stores.put(&self.jetstream, store, sha256, body)).await
     }
 
     async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
-        self.stores.get(&self.jetstream, store, sha256).await
+        self.over_connection(OBJECT_MAX, sha256, self.stores.get(&self.jetstream, store, sha256)).await
     }
 
     async fn delete_object(&self, store: Objects, sha256: &str, generation: u64) -> Result<(), BusError> {
-        let Some(subjects) = self.stores.subjects(&self.jetstream, store, sha256).await? else { return Ok(()) };
+        let subjects = self.stores.subjects(&self.jetstream, store, sha256);
+        let Some(subjects) = self.over_connection(OBJECT_MAX, sha256, subjects).await? else { return Ok(()) };
         for subject in subjects {
             self.require_connection(generation)?;
             self.js_purge(&format!("OBJ_{}", store.name()), &subject).await?;
@@ -196,7 +194,7 @@ impl Transport for NatsTransport {
     }
 
     fn is_connected_as(&self, generation: u64) -> bool {
-        self.client.connection_state() == State::Connected && self.generation() == generation
+        self.is_connected() && self.generation() == generation
     }
 
     async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError> {
@@ -219,7 +217,10 @@ impl Transport for NatsTransport {
     }
 
     async fn close(&self) {
-        // Queued messages are sent before the connection closes, unless the server is gone.
+        if !self.is_connected() {
+            return tracing::warn!("closed while nats-server is away");
+        }
+        // Queued messages are sent before the connection closes.
         let closing = async {
             if let Err(error) = self.client.flush().await {
                 tracing::debug!(%error, "not everything was sent");

@@ -11,6 +11,9 @@ use super::handler::Handler;
 use super::run;
 use crate::Bus;
 
+/// How long a worker may take to hand back what it holds.
+const HAND_BACK_MAX: Duration = Duration::from_secs(3);
+
 /// Takes items of one queue until it is drained. Dropping it leaves what it holds to the ack wait.
 #[derive(Debug)]
 pub struct Worker {
@@ -30,12 +33,15 @@ impl Worker {
         Self { stop, abort, task }
     }
 
-    /// Stops pulling, lets running handlers end for up to `timeout`, then ends them and hands their items back.
+    /// Stops pulling, lets running handlers end for up to `timeout`, then ends them and hands their items back. Returns
+    /// also while the bus is away.
     pub async fn drain(mut self, timeout: Duration) {
         self.stop.cancel();
         if tokio::time::timeout(timeout, self.task.join_next()).await.is_err() {
             self.abort.cancel();
-            self.task.join_next().await;
+            if tokio::time::timeout(HAND_BACK_MAX, self.task.join_next()).await.is_err() {
+                tracing::warn!("items are not handed back: their ack wait has to pass");
+            }
         }
     }
 }
