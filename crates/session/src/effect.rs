@@ -143,7 +143,10 @@ fn cancel(cancelled: &CallCancelled) -> SessionEffect {
 pub(crate) fn outstanding(state: &State) -> Vec<SessionEffect> {
     let mut effects: Vec<SessionEffect> = state.cancels.iter().map(cancel).collect();
     effects.extend(state.children.keys().cloned().map(SessionEffect::CommandChild));
-    effects.extend(state.report.iter().map(|_| SessionEffect::ReportToParent));
+    // The input that ended the session was acknowledged once the report was stored, and the archive comes much later.
+    if state.report.is_some() && !state.is_archived() {
+        effects.push(SessionEffect::ReportToParent);
+    }
     match state.life {
         Lifecycle::NotStarted => return effects,
         Lifecycle::Ended => {

@@ -201,6 +201,11 @@ impl SessionRunner {
                 *cached = Some(Loaded { session, generation, is_repair_due: *is_repair_due });
                 return result.map(|(_, handled)| handled);
             }
+            if session.next_slot() == 0 && !new.iter().any(|input| input.is_client()) {
+                // The session was erased, or never existed. A log of one refused result would stay for ever.
+                tracing::info!(session = %key, inputs = new.len(), "a result or a timer of a session without a log is dropped");
+                return Ok(Handled::default());
+            }
             // The trace follows from the state: the input may have another trace or none.
             let position = new.first().and_then(|first| turn_trace::input_position(&session, first));
             let mut resolved = Vec::with_capacity(new.len());

@@ -172,7 +172,8 @@ impl DecisionBuilder<'_> {
         checked.map_err(Rejection::from)
     }
 
-    /// Ignores a result, but counts its costs.
+    /// Ignores a result, but counts its costs. What a child used counts while its answer is awaited: its report may come
+    /// again after its id was forgotten.
     pub(super) fn late(&self, code: ErrorCode, message: &str) -> Rejection {
         let mut ignored = Rejection::new(code, message);
         if let Body::ModelFinished(finished) = &self.input.body {
@@ -181,7 +182,8 @@ impl DecisionBuilder<'_> {
             ignored.spent = Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd });
         } else if let Body::ToolResult(result) = &self.input.body {
             ignored.late = Some(result.outcome);
-            ignored.spent = result.used.map(|used| used.spent);
+            let is_awaited = self.state.children.contains_key(&result.meta.call);
+            ignored.spent = result.used.filter(|_| is_awaited).map(|used| used.spent);
         }
         ignored
     }

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use contract::ErrorCode;
 use contract::command::{AnswerDecision, Refusal, Start, Verb};
 use contract::commit::Phase;
-use contract::event::{Event, Spent};
+use contract::event::{Event, InputIgnored, InputKind, InputRef, Spent};
+use contract::limits::{ARCHIVE_AFTER, HANDLED_IDS_MAX};
 use contract::model::Usage;
 use contract::settings::{ContinuationSettings, LimitAction, Limits};
 use contract::tool::Outcome;
-use session::SessionEffect;
+use contract::{CommandId, ErrorCode, Timestamp};
+use session::{Decision, SessionEffect};
 
 use crate::talk::{Cast, Talk, rule};
 
 const ASK: &str = r#"{"agent":"p","task":"Plan it."}"#;
+const ASK_OTHER: &str = r#"{"agent":"q","task":"Check it."}"#;
 
 fn parent(limits: Limits) -> Talk {
     Talk::begin(ContinuationSettings { timeout: 600, limits, ..ContinuationSettings::default() })
@@ -72,6 +74,63 @@ fn child_ended_call_gets_its_result() {
     assert!(parent.call().is_some(), "its next step begins");
     parent.reply("Done.", &[]);
     assert_eq!(parent.stop_reason(), Some("completed"));
+}
+
+/// Commits so many refused inputs that the session forgets all that it has handled before.
+fn forget_inputs(talk: &mut Talk) {
+    let refused = |number: usize| {
+        Event::InputIgnored(InputIgnored {
+            input: InputRef { kind: InputKind::Timer, id: CommandId::new(&number.to_string()).unwrap() },
+            control_seq: None,
+            control_at: None,
+            refusal: Refusal { code: ErrorCode::NotNow, message: "the timer was set anew".to_owned() },
+            usage: None,
+            late: None,
+            parent_command_number: None,
+            parent: None,
+        })
+    };
+    let events = (1_000_000..1_000_000 + HANDLED_IDS_MAX).map(refused).collect();
+    let decision = Decision { at: Timestamp::from_millis(talk.now), events, effects: Vec::new() };
+    talk.commit(&decision);
+}
+
+#[test]
+fn report_comes_again_after_its_id_was_forgotten_costs_count_once() {
+    let (mut parent, mut child) = pair(Limits::default());
+    child.reply_that_cost("The plan.", &[], Usage { input: 7, output: 3, ..Usage::default() }, 0.25);
+    let report = child.session.parent_report().unwrap();
+    parent.receive_result(report.clone());
+    let spent = parent.session.summary().spent;
+    assert_eq!(spent.usage.total(), 10);
+    forget_inputs(&mut parent);
+    parent.receive_result(report);
+    assert_eq!(parent.session.summary().spent, spent);
+}
+
+#[test]
+fn report_of_a_child_that_was_called_off_counts_once() {
+    let (mut parent, mut child) = pair(Limits::default());
+    let call = parent.open()[0].call.clone();
+    parent.stop();
+    child.reply_that_cost("The plan.", &[ASK_OTHER], Usage { input: 7, output: 3, ..Usage::default() }, 0.25);
+    child.receive(parent.session.child_command(&call).unwrap());
+    let report = child.session.parent_report().unwrap();
+    for _ in 0..2 {
+        parent.receive_result(report.clone());
+        assert_eq!(parent.session.summary().spent.usage.total(), 10);
+        forget_inputs(&mut parent);
+    }
+}
+
+#[test]
+fn archived_child_owes_no_report() {
+    let (_, mut child) = pair(Limits::default());
+    child.reply("The plan.", &[]);
+    assert!(child.session.outstanding().contains(&SessionEffect::ReportToParent));
+    child.wait(ARCHIVE_AFTER);
+    assert!(child.session.is_archived() && !child.effects.contains(&SessionEffect::ReportToParent));
+    assert!(!child.session.outstanding().contains(&SessionEffect::ReportToParent));
 }
 
 #[test]

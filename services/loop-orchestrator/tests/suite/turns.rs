@@ -115,6 +115,15 @@ async fn result_of_a_call_that_was_never_made_ends_no_turn() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn result_for_an_erased_session_leaves_no_log() {
+    let world = World::new().await;
+    let _orchestrator = world.orchestrator().await;
+    let result = world.answer(&first_call()).await;
+    world.wait_until_gone(Stream::Control, &subject::control(&key(), Verb::ModelFinished, &result)).await;
+    assert!(world.log().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn answer_to_a_commit_lost_input_takes_one_slot() {
     let mut world = World::new().await;
     let _orchestrator = world.orchestrator().await;
