@@ -1,10 +1,13 @@
 //! Claims, and lists of keys.
 
+use anyhow::ensure;
 use bus::Claim;
+use bytes::Bytes;
 use contract::ids::{CallId, TenantId, ToolName};
 use contract::streams::Bucket;
 use contract::tool::ToolSpec;
 use contract::{Json, limits};
+use futures::TryStreamExt;
 use futures::future::try_join_all;
 
 use crate::nats::world::{World, eventually, key};
@@ -52,6 +55,11 @@ pub(crate) async fn key_lists_are_complete_and_sorted(world: &mut World) -> anyh
         names.len() == 1_499 && names.is_sorted() && !names.contains(&"t00007")
     })
     .await?;
+    let pages: Vec<Vec<(String, Bytes)>> = bus.transport().kv_pages(Bucket::Tools, "acme.*").try_collect().await?;
+    ensure!(pages.len() > 2 && pages.iter().all(|page| page.len() <= 512), "{} pages", pages.len());
+    let mut found = pages.concat();
+    found.sort();
+    assert_eq!(found, bus.transport().kv_list(Bucket::Tools, "acme.*").await?);
     assert_eq!(bus.tools(&other).await?.len(), 1);
     assert!(bus.transport().kv_create(Bucket::Tools, "acme.t00007", "{}".into()).await?, "a deleted key is free");
     assert!(!bus.transport().kv_create(Bucket::Tools, "acme.t00007", "{}".into()).await?);

@@ -93,6 +93,7 @@ impl MemoryClient {
                         done.and_then(|_| Err(lost()))
                     }
                     Fault::NotDone => Err(BusError::Unavailable(format!("{subject}: no quorum"))),
+                    Fault::TooLarge => Err(BusError::TooLarge { bytes: OBJECT_BYTES_MAX + 1, max: OBJECT_BYTES_MAX }),
                     Fault::Redeliver => {
                         client.server.restart();
                         perform(FaultOutcome::default())

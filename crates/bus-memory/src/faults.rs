@@ -58,6 +58,8 @@ pub enum Fault {
     AckLost,
     /// The operation is not performed: [`bus::BusError::Unavailable`]. A message of core NATS is lost without an error.
     NotDone,
+    /// The operation is not performed: [`bus::BusError::TooLarge`], as for a body that no message and no object may have.
+    TooLarge,
     /// An append is answered with this error code (10071, 10164, 10158, 10077; 0 stands for `duplicate: true`), and
     /// is stored where it can be, or is not. Other operations are performed as usual.
     Doubtful {

@@ -7,8 +7,8 @@ use contract::ids::{CallId, SessionId, TenantId, ToolName};
 use contract::streams::Bucket;
 use contract::subject::{self, SessionKey};
 use contract::tool::ToolSpec;
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use serde::de::DeserializeOwned;
 
 use crate::json::encode;
@@ -101,16 +101,18 @@ impl Bus {
         self.entries(Bucket::Sessions, tenant).await
     }
 
-    /// Every session of every tenant that the index has.
-    pub async fn indexed_sessions(&self) -> Result<Vec<SessionSummary>, BusError> {
-        let mut summaries = Vec::new();
-        for (key, body) in self.transport().kv_list(Bucket::Sessions, "*.*").await? {
-            match serde_json::from_slice(&body) {
-                Ok(summary) => summaries.push(summary),
-                Err(error) => tracing::warn!(key, %error, "entry left out"),
+    /// Passes every session of every tenant that the index has to `each`. They are not in memory all at once.
+    pub async fn each_indexed_session(&self, mut each: impl FnMut(SessionSummary)) -> Result<(), BusError> {
+        let mut pages = self.transport().kv_pages(Bucket::Sessions, "*.*");
+        while let Some(page) = pages.try_next().await? {
+            for (key, body) in page {
+                match serde_json::from_slice(&body) {
+                    Ok(summary) => each(summary),
+                    Err(error) => tracing::warn!(key, %error, "entry left out"),
+                }
             }
         }
-        Ok(summaries)
+        Ok(())
     }
 
     /// Claims a call for `owner`, create-only: of several owners one gets [`Claim::Mine`], for seven days.

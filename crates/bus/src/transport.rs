@@ -7,6 +7,7 @@ use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::Subject;
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -346,6 +347,15 @@ pub trait Transport: Send + Sync + 'static {
 
     /// Every entry whose key matches the filter (`tenant.*`), sorted by key. More than 1,024 are read page by page.
     async fn kv_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError>;
+
+    /// The entries of [`Transport::kv_list`] page by page, so that not all of them are in memory at the same time.
+    fn kv_pages<'a>(
+        &'a self,
+        bucket: Bucket,
+        filter: &'a str,
+    ) -> BoxStream<'a, Result<Vec<(String, Bytes)>, BusError>> {
+        futures::stream::once(self.kv_list(bucket, filter)).boxed()
+    }
 
     /// Stores a body under its SHA-256 in hex; storing it again changes nothing.
     async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError>;

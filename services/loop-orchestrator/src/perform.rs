@@ -47,8 +47,9 @@ impl SessionRunner {
             }
             publish_events(&self.bus, key, events).await.map_err(HandleError::from)
         };
-        futures::try_join!(perform_all(&self.bus, key, after, effects), telling)?;
-        Ok(())
+        // If one fails the other one still ends: its effects would have to be performed again.
+        let (performed, reported) = futures::join!(perform_all(&self.bus, key, after, effects), telling);
+        performed.and(reported)
     }
 
     /// Performs the outstanding effects of a session, and publishes the events of inputs that are in the log already:

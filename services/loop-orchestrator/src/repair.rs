@@ -9,7 +9,7 @@ use std::time::Duration;
 use bus::StreamRewind;
 use bus::rpc::serve_until_cancelled;
 use contract::ErrorCode;
-use contract::commit::Phase;
+use contract::commit::{Phase, SessionSummary};
 use contract::repair::RepairReply;
 use contract::subject::SessionKey;
 use futures::{FutureExt, StreamExt};
@@ -95,16 +95,13 @@ fn log_rewinds(rewound: &[StreamRewind]) {
 /// Lists the sessions to repair: those of the index, and those of the cache, since the index may be older than the log.
 async fn find_affected_sessions(runner: &SessionRunner) -> BTreeSet<SessionKey> {
     let mut keys: BTreeSet<SessionKey> = runner.cache.session_keys().into_iter().collect();
-    match runner.bus.indexed_sessions().await {
-        Ok(summaries) => keys.extend(
-            summaries
-                .into_iter()
-                .filter(|summary| summary.phase != Phase::Ended)
-                .map(|summary| SessionKey { tenant: summary.tenant, session: summary.session_id }),
-        ),
-        Err(error) => {
-            tracing::error!(%error, "cannot read the session index; run `ailoop repair` when the server works again");
+    let add = |SessionSummary { tenant, session_id: session, phase, .. }: SessionSummary| {
+        if phase != Phase::Ended {
+            keys.insert(SessionKey { tenant, session });
         }
+    };
+    if let Err(error) = runner.bus.each_indexed_session(add).await {
+        tracing::error!(%error, "cannot read the session index; run `ailoop repair` when the server works again");
     }
     keys
 }

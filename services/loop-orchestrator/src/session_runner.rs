@@ -11,7 +11,7 @@ use bus::log::Committed;
 use bus::work::Publication;
 use bus::{Bus, BusError, Offer, Read};
 use contract::commit::{Commit, Phase, envelopes};
-use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, Topic};
+use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, InputKind, TimerSet, Topic};
 use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Json, Timestamp, command::Refusal};
@@ -34,6 +34,9 @@ use service::clock::Clock;
 const ROUNDS_MAX: u32 = 32;
 /// Slots that are read one by one to update a cached state; if more are missing, the page is read.
 const CATCH_UP_MAX: u64 = 8;
+
+/// Pause before a timer whose decision panics fires again: each firing leaves a dead letter.
+const POISON_TIMER_PAUSE: Duration = Duration::from_hours(1);
 
 /// Largest difference between the clocks of two replicas that decide. A commit that is younger than the connection by
 /// at most this much counts as older.
@@ -174,6 +177,7 @@ impl SessionRunner {
         is_repair_due: &mut bool,
     ) -> Result<Handled, HandleError> {
         let mut at_least = inputs.iter().filter_map(|input| input.known_slot).max();
+        let mut idle_times = self.idle_times;
         for round in 0..ROUNDS_MAX {
             let loaded = self.load_through_cache(key, cached, at_least).await?;
             *is_repair_due |= loaded.is_repair_due;
@@ -210,7 +214,7 @@ impl SessionRunner {
             let position = new.first().and_then(|first| turn_trace::input_position(&session, first));
             let mut resolved = Vec::with_capacity(new.len());
             for input in &new {
-                let resolving = input.resolve(&self.bus, &self.start_reads, &session, self.idle_times);
+                let resolving = input.resolve(&self.bus, &self.start_reads, &session, idle_times);
                 // Boxed, as below: the future of an input would be too large for a stack otherwise.
                 resolved.push(scope(position, Box::pin(resolving)).await?);
             }
@@ -220,13 +224,22 @@ impl SessionRunner {
                 *cached = Some(Loaded { session, generation, is_repair_due: *is_repair_due });
                 return Err(HandleError::Split);
             }
-            let decision = decided.unwrap_or_else(|| self.poison_decision(&resolved));
+            let decision = decided.unwrap_or_else(|| self.poison_decision(&session, &resolved));
             *is_repair_due |= self.is_timer_lost(&session);
             let ended = EndedTurn::find(&session, &decision.events);
             let began = session.turn_began();
             let prepared = prepare(session, &decision, self.part_bytes)
                 .map_err(|error| HandleError::Internal(error.to_string()))?;
-            match scope(position, self.commit(key, &prepared)).await? {
+            let committed = match scope(position, self.commit(key, &prepared)).await {
+                // The session goes on with the log that it has: its timer must not be lost.
+                Err(error @ BusError::TooLarge { .. }) if compacts(&decision) => {
+                    tracing::warn!(session = %key, %error, "the log is not compacted: its session is too large for one commit");
+                    idle_times.compact_after = Duration::MAX;
+                    continue;
+                }
+                committed => committed?,
+            };
+            match committed {
                 Committed::Ours => {
                     count_turn(ended.as_ref(), began, &decision);
                     let Prepared { slot, meta, texts, after, .. } = prepared;
@@ -458,8 +471,9 @@ impl SessionRunner {
         decided.ok()
     }
 
-    /// The decision about inputs that make the loop panic: they must be in the log, like all others.
-    fn poison_decision(&self, inputs: &[Input]) -> Decision {
+    /// The decision about inputs that make the loop panic: they must be in the log, like all others. A timer that fired
+    /// is set again, since the session has no other one.
+    fn poison_decision(&self, session: &Session, inputs: &[Input]) -> Decision {
         let message = "the loop could not handle this input; it is among the dead letters".to_owned();
         let refusal = Refusal { code: ErrorCode::Poison, message };
         let ignored = |input: &Input| {
@@ -474,8 +488,20 @@ impl SessionRunner {
                 parent: None,
             })
         };
-        Decision { at: self.clock.now(), events: inputs.iter().map(ignored).collect(), effects: Vec::new() }
+        let mut decision =
+            Decision { at: self.clock.now(), events: inputs.iter().map(ignored).collect(), effects: Vec::new() };
+        let is_timer = inputs.iter().any(|input| input.reference.kind == InputKind::Timer);
+        if is_timer && session.timer().is_some() {
+            let (number, at) = (session.timers() + 1, decision.at.after(POISON_TIMER_PAUSE));
+            decision.events.push(Event::TimerSet(TimerSet { number, at }));
+            decision.effects.push(SessionEffect::SetTimer { number, at });
+        }
+        decision
     }
+}
+
+fn compacts(decision: &Decision) -> bool {
+    decision.events.iter().any(|event| matches!(event, Event::LogCompacted(_)))
 }
 
 /// Measures a turn that ended with this commit.
@@ -493,4 +519,32 @@ fn count_turn(ended: Option<&EndedTurn>, began: Option<Timestamp>, decision: &De
 pub(crate) fn is_already_applied(session: &Session, input: &DeliveredInput) -> bool {
     let position = input.position;
     session.has_handled(&input.reference, position.map(|at| at.seq), position.map(|at| at.stored_at))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+    use bus_memory::MemoryServer;
+    use contract::ids::{SessionId, TenantId};
+    use service::clock::SystemClock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn timer_makes_the_loop_panic_it_is_set_again() {
+        let config = OrchestratorConfig::default();
+        let runner = SessionRunner::new(MemoryServer::new().bus(), Arc::new(SystemClock), &config);
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
+        let mut session = Session::new(key.clone());
+        let due = runner.clock.now();
+        session.fold(0, due, &[Event::TimerSet(TimerSet { number: 1, at: due })]);
+        let input = DeliveredInput::timer(key, 1).unwrap();
+        let input = input.resolve(&runner.bus, &runner.start_reads, &session, runner.idle_times).await.unwrap();
+        let decision = runner.poison_decision(&session, &[input]);
+        session.fold(1, decision.at, &decision.events);
+        let at = decision.at.after(POISON_TIMER_PAUSE);
+        assert_eq!((session.timers(), session.timer()), (2, Some(at)));
+        assert_eq!(decision.effects, [SessionEffect::SetTimer { number: 2, at }]);
+    }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use contract::streams::Bucket;
+use futures::{Stream, StreamExt, TryStreamExt};
 use serde::Deserialize;
 
 use super::connection::NatsTransport;
@@ -88,22 +89,34 @@ impl NatsTransport {
         let found = match self.direct_last_many(&stream, &[&all]).await? {
             ReadMany::Messages(found) => found,
             ReadMany::TooMany => {
-                let mut found = Vec::new();
-                for some in self.keys(&stream, &all).await?.chunks(KEYS_PER_READ) {
-                    let some: Vec<&str> = some.iter().map(String::as_str).collect();
-                    if let ReadMany::Messages(read) = self.direct_last_many(&stream, &some).await? {
-                        found.extend(read);
-                    }
-                }
-                found
+                let mut entries: Vec<(String, Bytes)> = self.key_pages(bucket, filter).try_concat().await?;
+                entries.sort();
+                return Ok(entries);
             }
         };
-        let prefix = subject(bucket, "");
-        let alive = found.into_iter().filter(|found| !is_deleted(found));
-        let mut entries: Vec<(String, Bytes)> =
-            alive.filter_map(|f| Some((f.subject.strip_prefix(&prefix)?.to_owned(), f.payload))).collect();
-        entries.sort();
-        Ok(entries)
+        Ok(entries(bucket, found))
+    }
+
+    /// The entries of a bucket, at most [`KEYS_PER_READ`] at once.
+    pub(super) fn key_pages<'a>(
+        &'a self,
+        bucket: Bucket,
+        filter: &'a str,
+    ) -> impl Stream<Item = Result<Vec<(String, Bytes)>, BusError>> + Send + 'a {
+        let pages = async move {
+            let keys = self.keys(&stream(bucket), &subject(bucket, filter)).await?;
+            let pages: Vec<Vec<String>> = keys.chunks(KEYS_PER_READ).map(<[String]>::to_vec).collect();
+            Ok(futures::stream::iter(pages).then(move |keys| self.read_keys(bucket, keys)))
+        };
+        futures::stream::once(pages).try_flatten()
+    }
+
+    async fn read_keys(&self, bucket: Bucket, keys: Vec<String>) -> Result<Vec<(String, Bytes)>, BusError> {
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        Ok(match self.direct_last_many(&stream(bucket), &keys).await? {
+            ReadMany::Messages(found) => entries(bucket, found),
+            ReadMany::TooMany => Vec::new(),
+        })
     }
 
     /// Every subject that matches, page by page.
@@ -144,6 +157,16 @@ impl NatsTransport {
             Appended::Doubtful(doubt) => Err(doubt.into_error()),
         }
     }
+}
+
+/// The keys and values of the entries that are not deleted, in the order of the keys.
+fn entries(bucket: Bucket, found: Vec<Stored>) -> Vec<(String, Bytes)> {
+    let prefix = subject(bucket, "");
+    let alive = found.into_iter().filter(|found| !is_deleted(found));
+    let mut entries: Vec<(String, Bytes)> =
+        alive.filter_map(|f| Some((f.subject.strip_prefix(&prefix)?.to_owned(), f.payload))).collect();
+    entries.sort();
+    entries
 }
 
 fn is_deleted(found: &Stored) -> bool {

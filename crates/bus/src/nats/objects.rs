@@ -1,6 +1,6 @@
 //! Object stores, as every NATS client writes and reads them. An object's name is the hash of its body.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::Context;
 use async_nats::jetstream::object_store::{GetErrorKind, InfoErrorKind, ObjectStore};
@@ -41,8 +41,9 @@ impl Stores {
         let body = &body;
         settled(name, || async move {
             let store = self.store(js, of).await?;
-            // The same name is the same body. Writing it again would take its chunks from under a reader.
-            if store.info(name).await.is_ok_and(|info| !info.deleted) {
+            // The same name is the same body. Writing it again takes its chunks from under a reader, so a young one stays.
+            let stored = store.info(name).await.ok().filter(|info| !info.deleted);
+            if stored.is_some_and(|info| !must_renew(info.modified.map(SystemTime::from), of.max_age())) {
                 return Ok(());
             }
             let put = store.put(name, &mut &body[..]).await;
@@ -111,6 +112,12 @@ impl Stores {
     }
 }
 
+/// Whether an object must be written again for a message that refers to it now: it would expire before such a message.
+fn must_renew(stored_at: Option<SystemTime>, max_age: Option<Duration>) -> bool {
+    let age = stored_at.and_then(|at| at.elapsed().ok());
+    age.zip(max_age).is_some_and(|(age, max_age)| age > max_age / 2)
+}
+
 fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {
     BusError::Unavailable(format!("object {name} not read: {error}"))
 }
@@ -132,4 +139,20 @@ where
     };
     let late = |_| Err(BusError::Timeout { what: format!("object {name}") });
     tokio::time::timeout(OBJECT_MAX, rounds).await.unwrap_or_else(late)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn object_is_written_again_in_the_second_half_of_its_life() {
+        let max_age = Objects::Work.max_age();
+        let stored = |age: Duration| SystemTime::now().checked_sub(age);
+        let hours = Duration::from_hours;
+        assert_eq!(max_age, Some(hours(24)));
+        assert!(must_renew(stored(hours(13)), max_age) && !must_renew(stored(hours(11)), max_age));
+        assert!(!must_renew(stored(hours(100)), None), "it does not expire");
+        assert!(!must_renew(None, max_age));
+    }
 }

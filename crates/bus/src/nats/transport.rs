@@ -8,13 +8,14 @@ use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::Subject;
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
 use super::connection::{JETSTREAM_MAX, NatsTransport};
 use super::core::message;
-use crate::transport::{
 use super::objects::OBJECT_MAX;
+use crate::transport::{
     Ack, Appended, DriftPolicy, QueueState, ReadMany, Storage, StorageSize, StreamRewind, Transport,
 };
 use crate::{BusError, CoreMessage, Delivery, Depth, Headers, Read, Stored, Subscription};
@@ -115,9 +116,9 @@ impl Transport for NatsTransport {
                 self.require_connection(delivery.generation)?;
                 self.publish_ack(&delivery.ack, "+ACK").await
             }
-            Ack::Retry(after) => {
             Ack::Progress => self.publish_ack(&delivery.ack, "+WPI").await,
             Ack::Retry(Duration::ZERO) => self.publish_ack(&delivery.ack, "-NAK").await,
+            Ack::Retry(after) => {
                 self.publish_ack(&delivery.ack, format!("-NAK {{\"delay\": {}}}", after.as_nanos())).await
             }
         }
@@ -149,6 +150,14 @@ impl Transport for NatsTransport {
 
     async fn kv_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError> {
         self.key_list(bucket, filter).await
+    }
+
+    fn kv_pages<'a>(
+        &'a self,
+        bucket: Bucket,
+        filter: &'a str,
+    ) -> BoxStream<'a, Result<Vec<(String, Bytes)>, BusError>> {
+        self.key_pages(bucket, filter).boxed()
     }
 
     async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError> {

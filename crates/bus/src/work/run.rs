@@ -1,6 +1,7 @@
 //! The one loop of a worker.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +74,10 @@ pub(super) async fn run(
                 is_aborted = true;
                 intake.abort(pull_ends).await;
             }
-            Some(ended) = intake.running.join_next() => if let Ok(id) = ended { intake.release(id) },
+            Some(ended) = intake.running.join_next() => match ended {
+                Ok(id) => intake.release(id),
+                Err(error) => tracing::error!(queue = queue.durable(), %error, "the task of an item ended without it"),
+            },
             Some(()) = drive(&mut progress) => progress = None,
             _ = tick.tick(), if progress.is_none() => {
                 bus.note_load(queue, intake.running.len(), concurrency);
@@ -171,7 +175,18 @@ impl Intake {
         self.places.take(&share);
         self.placed.insert(ItemId::of(&delivery), share);
         let (bus, handler, last_ack) = (self.bus.clone(), self.handler.clone(), self.last_ack.clone());
-        self.running.spawn(process(bus, self.queue, handler, last_ack, delivery));
+        let id = ItemId::of(&delivery);
+        self.spawn(id, process(bus, self.queue, handler, last_ack, delivery));
+    }
+
+    /// Runs the task of an item. The item is released at its end, also after a panic: it comes again after its ack wait.
+    fn spawn(&mut self, id: ItemId, task: impl Future<Output = ()> + Send + 'static) {
+        self.running.spawn(AssertUnwindSafe(task).catch_unwind().map(move |ended| {
+            if ended.is_err() {
+                tracing::error!(?id, "settling an item panicked");
+            }
+            id
+        }));
     }
 
     /// Frees the place of a settled item for the waiting item whose share holds the fewest.
@@ -201,11 +216,10 @@ impl Intake {
         let pause = self.backlog.pause(share, &delivery);
         if must_store_again(self.queue, &delivery) {
             let (bus, queue) = (self.bus.clone(), self.queue);
-            self.running.spawn(async move {
+            self.spawn(id, async move {
                 if let Err(error) = store_again(&bus, queue, &delivery, pause).await {
                     tracing::warn!(subject = delivery.subject, %error, "item not stored anew");
                 }
-                ItemId::of(&delivery)
             });
             return;
         }

@@ -10,7 +10,6 @@ use contract::{ErrorCode, limits};
 use futures::FutureExt;
 
 use super::handler::{Handler, Settle};
-use super::hold::ItemId;
 use super::item::{find_item, is_counted, item_subject};
 use super::last_ack::LastAck;
 use super::store_again::{must_store_again, store_again};
@@ -35,15 +34,14 @@ pub(super) async fn process(
     handler: Arc<dyn Handler>,
     last_ack: Arc<LastAck>,
     delivery: Delivery,
-) -> ItemId {
-    let id = ItemId::of(&delivery);
+) {
     // Over another connection the server may not have the item, or another one of its sequence.
     let found = if bus.transport().is_connected_as(delivery.generation) {
         Some(delivery)
     } else {
         find_again(&bus, queue, &delivery).await
     };
-    let Some(delivery) = found else { return id };
+    let Some(delivery) = found else { return };
     let too_often = |max: u64| is_counted(queue) && delivery.delivered >= max;
     let give_up = || {
         let reason = format!("still not dealt with after {} deliveries", delivery.delivered);
@@ -80,7 +78,6 @@ pub(super) async fn process(
     if let Err(error) = settled {
         tracing::warn!(queue = queue.durable(), subject = delivery.subject, %error, "item not settled");
     }
-    id
 }
 
 /// The item as the server has it after another connection was made; none where it does not have this very item any

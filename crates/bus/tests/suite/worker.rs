@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::dead::DeadLetter;
+use bus::transport::Ack;
 use bus::work::Publication;
 use bus::{Bus, Delivery, Handler, Read, Settle, Worker};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
@@ -68,6 +69,28 @@ impl Handler for Clerk {
             _ => Settle::Done,
         }
     }
+}
+
+/// Panics at the first ack.
+#[derive(Default)]
+struct PanicsOnce(AtomicBool);
+
+impl Faults for PanicsOnce {
+    fn decide(&self, op: Operation<'_>) -> Fault {
+        let is_ack = op.action == Action::Ack(Ack::Done);
+        assert!(!is_ack || self.0.swap(true, Ordering::SeqCst), "planted");
+        Fault::None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settling_an_item_panics_it_comes_again() {
+    let server = MemoryServer::with_faults(Arc::new(PanicsOnce::default()));
+    let (bus, clerk) = (server.bus(), Arc::new(Clerk::default()));
+    let _worker = Worker::start(bus.clone(), Queue::Inputs, 1, clerk.clone());
+    send(&bus, "a").await;
+    until(&bus, 0).await;
+    assert_eq!(clerk.handled.lock().unwrap()["a"], 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! The log of an idle session is compacted, and any input goes on from the commit that is left.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bus::transport::ReadMany;
@@ -8,7 +9,7 @@ use bus_memory::{Action, Fault, Operation};
 use contract::command::Verb;
 use contract::commit::Phase;
 use contract::event::Event;
-use contract::limits::{COMPACT_AFTER, RETENTION};
+use contract::limits::{COMPACT_AFTER, IDLE_MAX, RETENTION};
 use contract::streams::Stream;
 use contract::subject;
 use loop_orchestrator::{Orchestrator, OrchestratorConfig};
@@ -75,6 +76,28 @@ async fn archive_is_away_log_keeps_its_commits_until_it_is_back() {
     assert_eq!(left.first(), Some(&5), "the timer of the compaction was handed back, and tried again: {left:?}");
     let slots: Vec<u64> = world.log().await.iter().map(|(slot, _)| *slot).collect();
     assert_eq!(slots, (0..=left[left.len() - 1]).collect::<Vec<_>>());
+}
+
+/// Refuses the first commit for the slot of the compaction as too large.
+fn compaction_is_too_large(op: &Operation<'_>) -> Fault {
+    static REFUSED: AtomicBool = AtomicBool::new(false);
+    let is_compaction = op.action == Action::Append && op.subject == "ai_loop.log.default.s.0.5";
+    if is_compaction && !REFUSED.swap(true, Ordering::Relaxed) { Fault::TooLarge } else { Fault::None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_too_large_for_one_commit_keeps_its_log_and_expires() {
+    let mut world = World::new().await;
+    let _orchestrator = world.orchestrator().await;
+    idle(&mut world).await;
+    world.faults.set(Some(compaction_is_too_large));
+    tokio::time::sleep(COMPACT_AFTER + Duration::from_secs(10)).await;
+    assert_eq!(in_log(&world).await, [0, 1, 2, 3, 4, 5]);
+    let events = world.log().await.into_iter().flat_map(|(_, commit)| commit.events);
+    assert!(!events.into_iter().any(|event| matches!(event, Event::LogCompacted(_))));
+    tokio::time::sleep(IDLE_MAX).await;
+    let head = world.bus.head(&key(), bus::Read::Leader).await.unwrap().unwrap();
+    assert_eq!(head.meta.phase, Phase::Ended, "its timer was set again");
 }
 
 #[tokio::test(start_paused = true)]
