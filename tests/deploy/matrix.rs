@@ -68,6 +68,7 @@ const PUBLISH: &[(&str, &[&str])] = &[
     ("$KV.ai_loop_tools.default.t", &["executor"]),
     ("$KV.ai_loop_claims.default.s.c", &["executor", "restorer"]),
     ("$KV.ai_loop_sessions.default.s", &["orchestrator", "archivist", "restorer"]),
+    ("$KV.ai_loop_sessions.default.request.d.r", &["orchestrator", "edge", "archivist", "restorer"]),
     ("$O.ai_loop_work.C.x", &["orchestrator", "gateway", "executor", "edge"]),
     ("$O.ai_loop_blobs.C.x", &["orchestrator", "archivist"]),
     ("$O.ai_loop_results.C.x", &["executor", "archivist"]),

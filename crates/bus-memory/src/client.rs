@@ -376,13 +376,21 @@ impl Transport for MemoryClient {
         .await
     }
 
-    async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError> {
+    async fn kv_update(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        revision: u64,
+        ttl: Option<Duration>,
+    ) -> Result<bool, BusError> {
         check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvUpdate, key, |_| {
             let mut state = self.client.server.lock();
             let is_same = state.entry(bucket, key).is_some_and(|entry| entry.revision == revision);
             if is_same {
-                state.put_entry((bucket, key.to_owned()), ExpiringValue::new(value.clone(), bucket.max_age()));
+                let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
+                state.put_entry((bucket, key.to_owned()), entry);
                 state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
             }
             Ok(is_same)

@@ -1,11 +1,12 @@
-//! Small facts by key: the tool catalogue, the index of sessions, claims.
+//! Small facts by key: the tool catalogue, the index of sessions, claims, requests that a client may repeat.
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use contract::commit::SessionSummary;
 use contract::ids::{CallId, SessionId, TenantId, ToolName};
 use contract::streams::Bucket;
-use contract::subject::{self, SessionKey};
+use contract::subject::{self, REQUEST, SessionKey};
 use contract::tool::ToolSpec;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -15,6 +16,11 @@ use crate::json::encode;
 use crate::transport::KV_OPERATION;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, SubscriptionEvent};
+
+/// How long the note of a request lives whose answer is not delivered.
+const REQUEST_AGE_MAX: Duration = Duration::from_mins(30);
+/// How long the mark lives that a note leaves: the shortest time to live of a message.
+const FORGOTTEN_AGE: Duration = Duration::from_secs(1);
 
 /// The owner of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,12 +169,47 @@ impl Bus {
                 let found = bus.kv_entry(bucket, key).await?;
                 let (value, changed) = change(found.as_ref().map(|(_, value)| value.as_ref()))?;
                 let stored = match found {
-                    Some((revision, _)) => bus.kv_update(bucket, key, value.into(), revision).await?,
+                    Some((revision, _)) => bus.kv_update(bucket, key, value.into(), revision, None).await?,
                     None => bus.kv_create(bucket, key, value.into()).await?,
                 };
                 Ok(if stored { Write::Known(changed) } else { Write::beaten(&what) })
             })
             .await
+    }
+
+    /// Notes a request of a client for half an hour. `digest` is that of its content, `id` its own, and `count` says how
+    /// often it was repeated.
+    pub async fn note_request(&self, tenant: &TenantId, digest: &str, id: &str, count: u32) -> Result<(), BusError> {
+        let key = request_key(tenant, digest, id);
+        self.transport().kv_put(Bucket::Sessions, &key, count.to_string().into(), Some(REQUEST_AGE_MAX)).await
+    }
+
+    /// Forgets a request, because its client has the answer.
+    pub async fn forget_request(&self, tenant: &TenantId, digest: &str, id: &str) -> Result<(), BusError> {
+        // The mark of a deletion would stay for ever in a bucket whose entries have no greatest age.
+        let key = request_key(tenant, digest, id);
+        self.transport().kv_put(Bucket::Sessions, &key, Bytes::new(), Some(FORGOTTEN_AGE)).await
+    }
+
+    /// Finds the request that a client repeats for the `count`th time, and takes it over: of several clients one gets it.
+    /// Returns its id; none if no noted request of this content was repeated fewer times, or if several were.
+    pub async fn repeat_request(
+        &self,
+        tenant: &TenantId,
+        digest: &str,
+        count: u32,
+    ) -> Result<Option<String>, BusError> {
+        let bus = self.transport();
+        let noted = bus.kv_list(Bucket::Sessions, &request_key(tenant, digest, "*")).await?;
+        let fits = |value: &Bytes| read_count(value).is_some_and(|earlier| earlier < count);
+        let mut fitting = noted.iter().filter(|(_, value)| fits(value));
+        let (Some((key, _)), None) = (fitting.next(), fitting.next()) else { return Ok(None) };
+        // The list may be of a replica that lags behind.
+        let found = bus.kv_entry(Bucket::Sessions, key).await?.filter(|(_, value)| fits(value));
+        let Some((revision, _)) = found else { return Ok(None) };
+        let value = count.to_string().into();
+        let taken = bus.kv_update(Bucket::Sessions, key, value, revision, Some(REQUEST_AGE_MAX)).await?;
+        Ok(key.rsplit('.').next().filter(|_| taken).map(str::to_owned))
     }
 
     async fn entries<T: DeserializeOwned>(&self, bucket: Bucket, tenant: &TenantId) -> Result<Vec<T>, BusError> {
@@ -195,6 +236,16 @@ impl Bus {
 
 fn summary_key(tenant: &TenantId, session: &SessionId) -> String {
     format!("{tenant}.{session}")
+}
+
+/// `<tenant>.request.<digest>.<id>`: a key of four words, so that it is no line of the index.
+fn request_key(tenant: &TenantId, digest: &str, id: &str) -> String {
+    format!("{tenant}.{REQUEST}.{digest}.{id}")
+}
+
+/// Reads how often a noted request was repeated; none if it was forgotten.
+fn read_count(value: &[u8]) -> Option<u32> {
+    std::str::from_utf8(value).ok()?.parse().ok()
 }
 
 fn claim_name(key: &SessionKey, call: &CallId, parts: &[&str]) -> String {

@@ -137,7 +137,8 @@ impl Queue {
 pub enum Bucket {
     /// The tool catalogue: `<tenant>.<tool>`; entries expire unless refreshed.
     Tools,
-    /// The index for lists: `<tenant>.<session>`; never the truth. An archived session's entry goes with it.
+    /// The index for lists: `<tenant>.<session>`; never the truth. An archived session's entry goes with it. Beside it
+    /// are notes of requests that a client may repeat: `<tenant>.request.<digest>.<id>`, each with a time to live.
     Sessions,
     /// Claims of calls that take effect: `<tenant>.<session>.<call>.<id of the call's opening>`, create-only.
     Claims,

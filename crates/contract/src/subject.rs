@@ -15,6 +15,9 @@ use crate::event::Topic;
 use crate::ids::{AgentId, CallAttempt, CallId, CommandId, MailId, SessionId, TenantId, ToolName};
 use crate::streams::Bucket;
 
+/// The word after the tenant in the keys of noted requests, which stand beside the index of sessions.
+pub const REQUEST: &str = "request";
+
 /// A complete subject or a filter. There is no way to make one from a text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Subject(String);

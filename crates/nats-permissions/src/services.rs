@@ -189,6 +189,8 @@ fn edge() -> Role {
         // Dead letters: operators read and delete them, and send commands again.
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])
+        // Requests that clients may repeat. The lines of the index have another form.
+        .publish([text(&every::request_note())])
         .publish([text(&every::view()), text(&subject::compose()), text(&subject::agents()), text(&subject::repair())])
         .publish([text(&every::mail_request()), text(&subject::tool_request())])
         // Who works on what, for operators.

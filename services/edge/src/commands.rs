@@ -90,8 +90,6 @@ struct CommitWait {
 struct CommandOutcome {
     slot: u64,
     seq: u64,
-    /// The message in the control stream for which the commit was made just now; none if that is not known.
-    made_for: Option<u64>,
     turn: Option<u32>,
     refused: Option<Refusal>,
 }
@@ -371,21 +369,8 @@ async fn check_session_state(
 }
 
 impl PendingCommand {
-    /// Sequence in the control stream; nothing if the same command waited already, or if nobody waits for this one.
-    pub(crate) fn stored_seq(&self) -> Option<u64> {
-        match &self.state {
-            PendingState::AwaitingCommit(wait) => wait.control_seq,
-            PendingState::Accepted | PendingState::Handled(_) => None,
-        }
-    }
-
     /// Waits for the commit until the deadline; after it the answer is `done: false`, which means stored.
     pub(crate) async fn wait(self) -> Result<CommandReply, ApiError> {
-        self.wait_for_commit().await.map(|(reply, _)| reply)
-    }
-
-    /// Waits like [`PendingCommand::wait`]. Also tells the sequence of the message for which the commit was made just now.
-    pub(crate) async fn wait_for_commit(self) -> Result<(CommandReply, Option<u64>), ApiError> {
         let handled = match self.state {
             PendingState::Accepted => None,
             PendingState::Handled(handled) => Some(handled),
@@ -394,10 +379,10 @@ impl PendingCommand {
         let (session_id, command_id) = (self.key.session, self.id);
         match handled {
             Some(CommandOutcome { refused: Some(refusal), .. }) => Err(refusal.into()),
-            Some(CommandOutcome { slot, seq, made_for, turn, refused: None }) => {
-                Ok((CommandReply { session_id, command_id, done: true, seq, turn, slot }, made_for))
+            Some(CommandOutcome { slot, seq, turn, refused: None }) => {
+                Ok(CommandReply { session_id, command_id, done: true, seq, turn, slot })
             }
-            None => Ok((CommandReply { session_id, command_id, done: false, seq: 0, turn: None, slot: 0 }, None)),
+            None => Ok(CommandReply { session_id, command_id, done: false, seq: 0, turn: None, slot: 0 }),
         }
     }
 }
@@ -409,8 +394,8 @@ impl CommitWait {
         loop {
             let check_at = (Instant::now() + LOG_CHECK_INTERVAL).min(deadline);
             tokio::select! {
-                CommandAck { slot, seq, message_seq, turn, refused, .. } = self.waiter.wait_for_ack() => {
-                    return Some(CommandOutcome { slot, seq, made_for: message_seq, turn, refused });
+                CommandAck { slot, seq, turn, refused, .. } = self.waiter.wait_for_ack() => {
+                    return Some(CommandOutcome { slot, seq, turn, refused });
                 }
                 () = tokio::time::sleep_until(check_at) => {}
             }
@@ -530,5 +515,5 @@ async fn find_outcome(
 fn read_outcome(slot: u64, commit: &Commit, input: &InputRef) -> Option<CommandOutcome> {
     let closing = commit.events.iter().find(|event| event.closed_input() == Some(input))?;
     let refused = if let Event::InputIgnored(ignored) = closing { Some(ignored.refusal.clone()) } else { None };
-    Some(CommandOutcome { slot, seq: commit.last_seq(), made_for: None, turn: commit.turn_of(&input.id), refused })
+    Some(CommandOutcome { slot, seq: commit.last_seq(), turn: commit.turn_of(&input.id), refused })
 }

@@ -1,19 +1,16 @@
 //! Starts of sessions. The composer checks agent and model first, so that a wrong name is refused at once.
 
+use contract::SessionId;
 use contract::command::{Start, Verb};
 use contract::compose::ComposeRequest;
-use contract::event::{InputKind, InputRef};
 use contract::subject::SessionKey;
-use contract::{CommandId, ErrorCode, SessionId};
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::cells::Cell;
-use crate::commands::{CommandReply, Examined, PendingCommand, check_agent, check_names};
+use crate::commands::{Examined, PendingCommand, check_agent, check_names};
 use crate::fair_queue::RequestCost;
 use crate::params::{self, CommandRequest, UnvalidatedCommand};
 use crate::session_api::SessionApi;
-use crate::session_log::fold_session;
 
 /// How many ids the edge generates for a session until it has one whose home can be reached. With one of 64 cells, a half
 /// of the starts find one.
@@ -70,41 +67,6 @@ impl SessionApi {
         cell.feeds.follow_new(&key).await?;
         self.store_command(&cell, caller, Verb::Start, request, Examined::UNUSED).await
     }
-
-    /// Starts a session under an id that hardly any session has. Returns nothing if one has it, which the commit tells,
-    /// or if the composer has to check the names first: a start that is refused leaves a log behind.
-    pub(crate) async fn start_at_once(
-        &self,
-        caller: &ApiCaller,
-        id: &str,
-        start: &Start,
-    ) -> Result<Option<CommandReply>, ApiError> {
-        let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(id)? };
-        if !self.cells().can_start(&key) {
-            return Ok(None);
-        }
-        let cell = self.cells().of_new(&key, source_of(start)).await?;
-        let Some(agent) = name_check(caller, start).and_then(|check| cell.accepted_names.get(&check)) else {
-            return Ok(None);
-        };
-        check_agent(caller, &agent)?;
-        let request = UnvalidatedCommand::new(id, id, true, start.clone())?;
-        let request = self.validate_command(caller, request).await?;
-        let command = request.id.clone();
-        let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
-        cell.feeds.follow_new(&key).await?;
-        let pending = self.store_command(&cell, caller, Verb::Start, request, Examined::UNUSED).await?;
-        // An earlier start of this id waits.
-        let Some(seq) = pending.stored_seq() else { return Ok(None) };
-        match pending.wait_for_commit().await {
-            Ok((reply, made_for)) => {
-                let is_ours = !reply.done || made_for == Some(seq) || began_with(&cell, &key, &command, seq).await?;
-                Ok(is_ours.then_some(reply))
-            }
-            Err(error) if error.code == ErrorCode::SessionExists => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
 }
 
 impl SessionApi {
@@ -114,32 +76,30 @@ impl SessionApi {
         caller: &ApiCaller,
         mut request: CommandRequest<Start>,
     ) -> Result<CommandRequest<Start>, ApiError> {
-        let mut tries = 0;
-        while request.is_id_generated && tries < REACHABLE_ID_TRIES_MAX {
-            let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
+        let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
+        if request.is_id_generated && !self.cells().can_start(&key) {
+            request.session = self.generate_session_id(caller)?;
+            request.id = params::parse("command_id", request.session.as_str())?;
+        }
+        Ok(request)
+    }
+
+    /// Generates the id of a session, one whose home can be reached if one of some ids has such a home.
+    pub(crate) fn generate_session_id(&self, caller: &ApiCaller) -> Result<SessionId, ApiError> {
+        let mut key = SessionKey { tenant: caller.tenant.clone(), session: params::generate_id()? };
+        for _ in 0..REACHABLE_ID_TRIES_MAX {
             if self.cells().can_start(&key) {
                 break;
             }
-            request.id = params::generate_id()?;
-            request.session = params::parse_session_id(request.id.as_str())?;
-            tries += 1;
+            key.session = params::generate_id()?;
         }
-        Ok(request)
+        Ok(key.session)
     }
 }
 
 /// The session that a new one resumes.
 fn source_of(start: &Start) -> Option<&SessionId> {
     start.resume_from.as_ref().map(|from| &from.session_id)
-}
-
-/// Whether the start in the log of a session is the one that the control stream has at `seq`.
-async fn began_with(cell: &Cell, key: &SessionKey, command: &CommandId, seq: u64) -> Result<bool, ApiError> {
-    let Some(commits) = cell.bus.load_latest(key).await? else { return Ok(true) };
-    let input = InputRef { kind: InputKind::Control(Verb::Start), id: command.clone() };
-    let Some(slot) = fold_session(key, &commits)?.handled(&input) else { return Ok(true) };
-    let commit = cell.bus.commit_at(key, slot).await?;
-    Ok(commit.is_some_and(|commit| commit.meta.control_seq == seq))
 }
 
 /// The request by which the composer tells whether it knows agent and model of a start. Only the names are checked, so

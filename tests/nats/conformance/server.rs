@@ -184,7 +184,7 @@ impl Server {
                 let found = bus.kv_entry(Bucket::Sessions, &key).await?;
                 // Where there is none, any revision but 0 is a wrong one.
                 let revision = found.as_ref().map_or(1 << 40, |(revision, _)| *revision) - u64::from(*stale);
-                let updated = bus.kv_update(Bucket::Sessions, &key, vec![*value].into(), revision).await?;
+                let updated = bus.kv_update(Bucket::Sessions, &key, vec![*value].into(), revision, None).await?;
                 format!("{:?} {updated}", found.map(|(_, value)| value))
             }
             Operation::Delete { key } => {

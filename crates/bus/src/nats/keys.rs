@@ -74,8 +74,10 @@ impl NatsTransport {
         key: &str,
         value: Bytes,
         revision: u64,
+        ttl: Option<Duration>,
     ) -> Result<bool, BusError> {
-        let appended = self.js_append(&subject(bucket, key), Some(revision), Headers::new(), value).await?;
+        let headers = ttl.map(ttl_header).into_iter().collect();
+        let appended = self.js_append(&subject(bucket, key), Some(revision), headers, value).await?;
         Ok(matches!(appended, Appended::Stored(_)))
     }
 

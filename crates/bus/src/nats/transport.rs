@@ -140,8 +140,15 @@ impl Transport for NatsTransport {
         self.key_entry(bucket, key).await
     }
 
-    async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError> {
-        self.key_update(bucket, key, value, revision).await
+    async fn kv_update(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        revision: u64,
+        ttl: Option<Duration>,
+    ) -> Result<bool, BusError> {
+        self.key_update(bucket, key, value, revision, ttl).await
     }
 
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {

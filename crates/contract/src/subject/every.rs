@@ -1,6 +1,6 @@
 //! Filters over every session: what a list of permissions names. Built here for the same reason as subjects are (I6).
 
-use super::Subject;
+use super::{REQUEST, Subject};
 use crate::command::Verb;
 use crate::event::Topic;
 use crate::streams::Bucket;
@@ -13,6 +13,11 @@ pub fn control(verb: Verb) -> Subject {
 /// Every entry of a bucket whose keys are `<tenant>.<name>`.
 pub fn bucket_entry(bucket: Bucket) -> Subject {
     Subject(format!("$KV.{}.*.*", bucket.name()))
+}
+
+/// Every note of a request that a client may repeat, beside the index of sessions.
+pub fn request_note() -> Subject {
+    Subject(format!("$KV.{}.*.{REQUEST}.*.*", Bucket::Sessions.name()))
 }
 
 /// Every slot of every session's log.

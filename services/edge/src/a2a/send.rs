@@ -2,7 +2,7 @@
 
 use contract::model::{Content, ImageUrl, Part};
 use contract::subject::SessionKey;
-use contract::{AgentId, ErrorCode, SessionId};
+use contract::{AgentId, ErrorCode, Json, SessionId};
 
 use super::answer::{TaskAnswer, answer_id};
 use super::errors::{A2aError, A2aErrorKind};
@@ -88,8 +88,9 @@ async fn begin(
         None => choose_agent(&api.list_agents(caller).await?, None)?.id.clone(),
     };
     let sender = format!("{}/{agent}", caller.name());
+    // Clients use ids such as `msg-1` again: another text under a known id is another message.
+    let identity = RequestIdentity::of_id(&sender, message_id, Json::of(&prompt).get().as_bytes());
     let request = TurnRequest { agent, prompt, history: Vec::new(), client_tools: Vec::new() };
-    let identity = RequestIdentity::of_id(&sender, message_id);
     let begun = turn::begin_turn(api, caller, request, choice, &identity).await?;
     LoadedTask::load(api, caller, &TaskId { session: begun.session_id, slot: begun.slot }).await
 }

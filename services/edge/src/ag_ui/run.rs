@@ -151,10 +151,10 @@ async fn begin_turn(
     thread: Option<&Thread>,
 ) -> Result<Begun, ApiError> {
     let id = format!("ag-ui\0{}\0{}", input.thread_id, input.run_id);
-    let identity = RequestIdentity::of_id(&caller.name(), &id);
+    let identity = RequestIdentity::of_id(&caller.name(), &id, b"");
     if let Some(thread) = thread
         && !(thread.gates.is_empty() && thread.client_calls.is_empty())
-        && !turn::is_begun(api, caller, &thread.session, &identity).await?
+        && !turn::has_message(api, caller, &thread.session, &identity).await?
     {
         if let Some(gate) = thread.gates.first() {
             return Ok(Begun::Refused(unanswered_gate(&gate.gate)));

@@ -1,6 +1,5 @@
 //! Answers the requests of MCP clients, whatever the revision that they speak.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use contract::ErrorCode;
 use contract::trace::TraceContext;
 use rmcp::model::{
@@ -9,7 +8,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::catalogue;
 use super::elicitation::{self, CallState, Dismissals};
@@ -83,7 +82,7 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ApiError> {
         let arguments = request.arguments.unwrap_or_default();
-        let call = self.begin_call(&request.name, &arguments, context)?;
+        let call = self.begin_call(context)?;
         if let Some(tool) = SessionTool::from_name(&request.name) {
             return session_tools::run(&call, tool, arguments).await;
         }
@@ -93,17 +92,11 @@ impl McpHandler {
         }
     }
 
-    fn begin_call(
-        &self,
-        name: &str,
-        arguments: &Map<String, Value>,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<McpCall, ApiError> {
-        let key = context.meta.get(KEY_FIELD).map(parse_key).transpose()?;
-        let headers: HeaderMap = key.into_iter().map(|key| (HeaderName::from_static("idempotency-key"), key)).collect();
-        let caller = format!("{}/{}", self.caller.tenant, self.caller.subject());
-        let body = json!([name, arguments]).to_string();
-        let identity = RequestIdentity::new(&caller, &headers, body.as_bytes(), clock::now());
+    fn begin_call(&self, context: &RequestContext<RoleServer>) -> Result<McpCall, ApiError> {
+        let identity = match context.meta.get(KEY_FIELD) {
+            Some(key) => RequestIdentity::of_key(&self.caller.name(), parse_key(key)?.as_bytes(), clock::now()),
+            None => RequestIdentity::new(&self.api, &self.caller)?,
+        };
         let progress = context.meta.get_progress_token().map(|token| (context.peer.clone(), token));
         let forms = self.form_delivery(context);
         Ok(McpCall {
@@ -194,9 +187,9 @@ fn to_error_data(error: ApiError) -> ErrorData {
     ErrorData::new(code, error.message, Some(data))
 }
 
-fn parse_key(value: &Value) -> Result<HeaderValue, ApiError> {
-    let text = value.as_str().filter(|text| !text.is_empty() && text.len() <= KEY_BYTES_MAX);
-    let key = text.and_then(|text| HeaderValue::from_str(text).ok());
+fn parse_key(value: &Value) -> Result<&str, ApiError> {
+    let is_key =
+        |text: &&str| (1..=KEY_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| (0x20..0x7F).contains(&b));
     let message = format!("`_meta` `{KEY_FIELD}` must be a text of 1 to {KEY_BYTES_MAX} bytes of visible ASCII");
-    key.ok_or_else(|| ApiError::bad_request(message))
+    value.as_str().filter(is_key).ok_or_else(|| ApiError::bad_request(message))
 }

@@ -7,7 +7,7 @@ use contract::{AgentId, ErrorCode};
 
 use super::chat_reply::{self, ChatReply};
 use super::chat_request::ChatRequest;
-use super::client::{OpenAiError, TurnCall, run_turn_request};
+use super::client::{OPEN_WEBUI_HEADER, OpenAiError, SESSION_HEADER, TurnCall, run_turn_request};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
@@ -18,10 +18,6 @@ use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, T
 
 /// Name of the request in spans and metrics.
 const NAME: &str = "openai.chat_completions";
-/// Names the session of a request.
-const SESSION_HEADER: &str = "x-ailoop-session";
-/// The same for Open `WebUI`, which sends it with all requests about a chat.
-const OPEN_WEBUI_HEADER: &str = "x-openwebui-chat-id";
 /// What a chat program wants beside the conversation, such as a title: agents are not started for it.
 const TASK_HEADER: &str = "x-ailoop-task";
 

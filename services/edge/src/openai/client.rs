@@ -14,9 +14,13 @@ use super::errors::to_response;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
-use crate::clock;
 use crate::request_trace;
 use crate::turn::{self, RequestIdentity};
+
+/// Names the session of a request.
+pub(super) const SESSION_HEADER: &str = "x-ailoop-session";
+/// The same for Open `WebUI`, which sends it with all requests about a chat.
+pub(super) const OPEN_WEBUI_HEADER: &str = "x-openwebui-chat-id";
 
 /// A client whose credentials were accepted.
 #[derive(Debug)]
@@ -73,8 +77,12 @@ where
         let caller = authenticate(state, &parts.headers, connection).await?;
         turn::authorize_turns(&state.api, &caller).await?;
         let body = read_body(state, body, connection.clone()).await?;
-        let identity = RequestIdentity::new(&caller.name(), &parts.headers, &body, clock::now());
-        run(TurnCall { caller, headers: parts.headers.clone(), body, identity }).await
+        // The body does not say which session a header names.
+        let session = [SESSION_HEADER, OPEN_WEBUI_HEADER].map(|name| parts.headers.get(name));
+        let subject = format!("{} {} {session:?}", caller.name(), parts.uri.path());
+        let identity = RequestIdentity::of_request(&state.api, &caller, &subject, &parts.headers, &body).await?;
+        let call = TurnCall { caller, headers: parts.headers.clone(), body, identity: identity.clone() };
+        identity.settle(run(call).await)
     });
     Ok(answered.await?)
 }

@@ -106,29 +106,9 @@ pub(crate) async fn begin_turn(
     identity: &RequestIdentity,
 ) -> Result<BegunTurn, ApiError> {
     client_tool_names::rename_taken(api, caller, &mut request).await?;
-    let reply = match choice {
-        SessionChoice::New { interactive } => {
-            start_own_session(api, caller, request.into_start(interactive), identity).await?
-        }
-        SessionChoice::Branch(from) => {
-            let start = Start { resume_from: Some(from), ..request.into_start(true) };
-            start_own_session(api, caller, start, identity).await?
-        }
-        SessionChoice::Continued(session) => continue_after_end(api, caller, &session, request, identity).await?,
-        SessionChoice::Named(name) => continue_named(api, caller, &name, request, identity).await?,
-        SessionChoice::Existing(session) => {
-            api.check_reach(caller, session.as_str()).await?;
-            let command = choose_id(api, caller, identity, Some(&session)).await?;
-            send_message(api, caller, session.as_str(), &command, &request).await?
-        }
-        SessionChoice::Unchanged(session) => {
-            api.check_reach(caller, session.as_str()).await?;
-            let command = choose_id(api, caller, identity, Some(&session)).await?;
-            send_content(api, caller, session.as_str(), &command, request.prompt, None).await?
-        }
-        SessionChoice::Chosen(session) => continue_chosen(api, caller, &session, request, identity).await?,
-    };
-    let CommandReply { session_id, command_id, done, seq, turn, slot } = reply;
+    // Nothing of this waits for the other. A repetition comes later than both.
+    let (reply, ()) = tokio::join!(Box::pin(send_request(api, caller, request, choice, identity)), identity.note());
+    let CommandReply { session_id, command_id, done, seq, turn, slot } = reply?;
     if !done {
         let message = "the message is stored, but its turn has not begun in time: repeat the request";
         return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER));
@@ -140,6 +120,42 @@ pub(crate) async fn begin_turn(
     Ok(BegunTurn { session_id, slot, seq, start })
 }
 
+/// Sends the command that begins the turn of a request.
+async fn send_request(
+    api: &SessionApi,
+    caller: &ApiCaller,
+    request: TurnRequest,
+    choice: SessionChoice,
+    identity: &RequestIdentity,
+) -> Result<CommandReply, ApiError> {
+    match choice {
+        SessionChoice::New { interactive } => {
+            start_own_session(api, caller, request.into_start(interactive), identity).await
+        }
+        SessionChoice::Branch(from) => {
+            let start = Start { resume_from: Some(from), ..request.into_start(true) };
+            start_own_session(api, caller, start, identity).await
+        }
+        SessionChoice::Continued(session) => continue_after_end(api, caller, &session, request, identity).await,
+        SessionChoice::Named(name) => continue_named(api, caller, &name, request, identity).await,
+        SessionChoice::Existing(session) => {
+            api.check_reach(caller, session.as_str()).await?;
+            let command = choose_id(api, caller, identity, Some(&session)).await?;
+            send_message(api, caller, session.as_str(), &command, &request).await
+        }
+        SessionChoice::Unchanged(session) => {
+            api.check_reach(caller, session.as_str()).await?;
+            let command = choose_id(api, caller, identity, Some(&session)).await?;
+            send_content(api, caller, session.as_str(), &command, request.prompt, None).await
+        }
+        SessionChoice::Chosen(session) => {
+            let start = Some(request.clone().into_start(true));
+            let sent = send_or_start(api, caller, &session, &request, start, identity).await?;
+            sent.ok_or_else(|| ApiError::new(ErrorCode::SessionEnded, format!("session {session} has ended")))
+        }
+    }
+}
+
 /// Starts the session of a request. Its events are kept, since its turn is followed next.
 async fn start_own_session(
     api: &SessionApi,
@@ -147,11 +163,6 @@ async fn start_own_session(
     start: Start,
     identity: &RequestIdentity,
 ) -> Result<CommandReply, ApiError> {
-    if let Some(id) = identity.likely_id()
-        && let Some(reply) = Box::pin(api.start_at_once(caller, &id, &start)).await?
-    {
-        return Ok(reply);
-    }
     let choosing = choose(api, caller, identity, None);
     Box::pin(api.start_chosen(caller, start, choosing)).await?.wait().await
 }
@@ -163,14 +174,7 @@ pub(crate) async fn has_message(
     session: &SessionId,
     identity: &RequestIdentity,
 ) -> Result<bool, ApiError> {
-    if identity.is_retry {
-        for id in identity.first_ids() {
-            if api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some() {
-                return Ok(true);
-            }
-        }
-    }
-    Ok(false)
+    Ok(!choose(api, caller, identity, Some(session)).await?.is_unused)
 }
 
 /// Answers calls of the client's tools, after which their turn goes on. A repeated answer changes nothing.
@@ -317,7 +321,13 @@ async fn send_or_start(
     }
     let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
     let start = start.ok_or_else(|| SessionApi::unknown_session(&key))?;
-    send_start(api, caller, session.as_str(), &command, start).await.map(Some)
+    match send_start(api, caller, session.as_str(), &command, start).await {
+        // Another request has started it meanwhile.
+        Err(error) if error.code == ErrorCode::SessionExists => {
+            send_message(api, caller, session.as_str(), &command, request).await.map(Some)
+        }
+        outcome => outcome.map(Some),
+    }
 }
 
 /// Sends the message to the last session that follows one, and starts another if that has ended too.
@@ -350,31 +360,6 @@ pub(crate) fn successor(first: &SessionId, generation: u32) -> Result<SessionId,
         return Ok(first.clone());
     }
     params::parse_session_id(&format!("{first}-{generation}"))
-}
-
-/// Sends the message to the session of an id, and starts the session if there is none.
-async fn continue_chosen(
-    api: &SessionApi,
-    caller: &ApiCaller,
-    session: &SessionId,
-    request: TurnRequest,
-    identity: &RequestIdentity,
-) -> Result<CommandReply, ApiError> {
-    let id = session.as_str();
-    api.check_reach_of_known(caller, id).await?;
-    let command = choose_id(api, caller, identity, Some(session)).await?;
-    let is_new = api.cells().are_several() && !api.is_session_known(caller, session).await?;
-    if !is_new {
-        match send_message(api, caller, id, &command, &request).await {
-            Err(error) if error.code == ErrorCode::UnknownSession => {}
-            outcome => return outcome,
-        }
-    }
-    match send_start(api, caller, id, &command, request.clone().into_start(true)).await {
-        // Another request has started it meanwhile.
-        Err(error) if error.code == ErrorCode::SessionExists => send_message(api, caller, id, &command, &request).await,
-        outcome => outcome,
-    }
 }
 
 /// Returns the id of the session of a name: tenants and their names share nothing.
@@ -430,41 +415,22 @@ async fn choose_id(
     Ok(choose(api, caller, identity, session).await?.id)
 }
 
-/// Chooses the id of a request: that of its earlier try, or the first that is free. It is the id of a message in a session,
-/// or else that of a session.
+/// Chooses the id of a request: that of its earlier try, or else a new one. It is the id of a message in a session, or else
+/// that of a session.
 async fn choose(
     api: &SessionApi,
     caller: &ApiCaller,
     identity: &RequestIdentity,
     session: Option<&SessionId>,
 ) -> Result<ChosenId, ApiError> {
-    let mut free = None;
-    for ids in identity.ids() {
-        let mut last = None;
-        for id in ids {
-            let is_known = if let Some(session) = session {
-                api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some()
-            } else {
-                let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(&id)? };
-                // A request that is not repeated may have any id, also one whose home can be reached.
-                !identity.is_retry && !api.cells().can_start(&key) || api.is_session_known(caller, &key.session).await?
-            };
-            if !is_known {
-                free = free.or(Some(id));
-                break;
-            }
-            last = Some(id);
-        }
-        if !identity.is_retry {
-            break;
-        }
-        if let Some(earlier) = last {
-            return Ok(ChosenId { id: earlier, is_unused: false });
+    for id in identity.known_ids() {
+        let is_known = match session {
+            Some(session) => api.find_message(caller, session, &params::parse("command_id", id)?).await?.is_some(),
+            None => api.is_session_known(caller, &params::parse_session_id(id)?).await?,
+        };
+        if is_known {
+            return Ok(ChosenId { id: id.to_owned(), is_unused: false });
         }
     }
-    free.map(|id| ChosenId { id, is_unused: true }).ok_or_else(|| {
-        let message =
-            "too many equal requests in a quarter of an hour: name a session of its own for each conversation";
-        ApiError::new(ErrorCode::Overloaded, message)
-    })
+    Ok(ChosenId { id: identity.id().to_owned(), is_unused: true })
 }

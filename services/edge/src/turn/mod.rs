@@ -21,7 +21,7 @@ pub(crate) use client_tool_names::name_for_client;
 pub(crate) use follower::{TurnEnd, TurnFollower, TurnPart};
 pub(crate) use history::{ClientTurn, HistoryBuilder, OrphanedResult, describe_part, result_text};
 pub(crate) use instructions::{add_instructions, before_message, without_instructions};
-pub(crate) use named::{find_named, is_begun};
+pub(crate) use named::find_named;
 pub use reply_text::ReplyText;
 pub(crate) use request_identity::RequestIdentity;
 pub(crate) use stream::TurnStream;

@@ -3,7 +3,6 @@
 use contract::{ErrorCode, SessionId};
 
 use super::begin::{GENERATIONS_MAX, session_of_name};
-use super::request_identity::RequestIdentity;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::params;
@@ -35,19 +34,4 @@ pub(crate) async fn find_named(
         Err(error) if error.code == ErrorCode::UnknownSession => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Whether a session has the message of a request already, from an earlier try.
-pub(crate) async fn is_begun(
-    api: &SessionApi,
-    caller: &ApiCaller,
-    session: &SessionId,
-    identity: &RequestIdentity,
-) -> Result<bool, ApiError> {
-    for id in identity.first_ids() {
-        if api.find_message(caller, session, &params::parse("command_id", &id)?).await?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }

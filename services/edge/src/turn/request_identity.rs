@@ -1,50 +1,112 @@
-//! Ids for requests that SDKs repeat without an idempotency key. A repeated request must not begin a second turn.
+//! What tells a repeated request from a new one. A repeated request must not begin a second turn, and no request may meet
+//! the turn of another one.
+//!
+//! A client that gives its request an id, or an `Idempotency-Key`, says itself what is a repetition: its ids follow from
+//! that. A client that only counts its tries says that it repeats something, but not what. Its first try is noted by a
+//! digest until its answer is delivered, and a later try takes over the only one that is still noted.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
-use contract::Timestamp;
+use axum::response::Response;
+use bus::{Bus, BusError};
 use contract::tool::sha256_hex;
+use contract::{TenantId, Timestamp};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use service::tasks::Tasks;
 
-/// How long a request may be repeated.
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::clock;
+use crate::session_api::SessionApi;
+
+/// How long a request may be repeated under its `Idempotency-Key`.
 const WINDOW: Duration = Duration::from_mins(15);
-/// Requests with the same body within [`WINDOW`] that are distinguished.
-const SAME_MAX: u32 = 32;
+/// How long the turn of a request waits for the note of it.
+const NOTE_MAX: Duration = Duration::from_secs(1);
 
-/// What a request says about being a repetition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What a request says about being a repetition. Clones are of the same request.
+#[derive(Debug, Clone)]
 pub(crate) struct RequestIdentity {
-    digest: String,
-    /// Numbers of the current window and the one before.
-    windows: [u128; 2],
+    /// The id of the session or message of the request.
+    id: String,
+    /// An id that an earlier try may have had in its place.
+    earlier: Option<String>,
     pub(super) is_retry: bool,
-    /// Whether the request names a key of its own.
-    has_key: bool,
+    /// The id of a command of a request that names a key: the same for each repetition.
+    command_id: Option<String>,
+    note: Option<Arc<RequestNote>>,
+}
+
+/// The note of a request whose client may repeat it without a key.
+#[derive(Debug)]
+struct RequestNote {
+    bus: Bus,
+    tasks: Tasks,
+    tenant: TenantId,
+    /// Of caller and content: equal requests have the same.
+    digest: String,
+    id: String,
+    /// How often the client has repeated the request.
+    count: u32,
+    is_noted: AtomicBool,
 }
 
 impl RequestIdentity {
-    /// Reads the identity of a request of a caller. SDKs count repetitions in a header.
-    pub(crate) fn new(caller: &str, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Self {
-        let explicit = headers.get("idempotency-key").map_or(&[][..], |value| value.as_bytes());
-        let count = headers.get("x-stainless-retry-count").and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
-        let digest = if explicit.is_empty() {
-            sha256_hex(&[caller.as_bytes(), b"\0", body].concat())
-        } else {
-            sha256_hex(&[caller.as_bytes(), b"\0key\0", explicit].concat())
-        };
-        let window = u128::from(now.as_millis()) / WINDOW.as_millis();
-        Self {
-            digest,
-            windows: [window, window.saturating_sub(1)],
-            is_retry: count.is_some_and(|count| count > 0) || !explicit.is_empty(),
-            has_key: !explicit.is_empty(),
+    /// Identifies a request by its `Idempotency-Key`, or else by the tries that SDKs count in a header. `subject` is the
+    /// caller with what the request is about beside its body.
+    pub(crate) async fn of_request(
+        api: &SessionApi,
+        caller: &ApiCaller,
+        subject: &str,
+        headers: &HeaderMap,
+        body: &[u8],
+    ) -> Result<Self, ApiError> {
+        if let Some(key) = headers.get("idempotency-key").filter(|key| !key.is_empty()) {
+            return Ok(Self::of_key(subject, key.as_bytes(), clock::now()));
         }
+        let new = Self::new(api, caller)?;
+        let count = headers.get("x-stainless-retry-count").and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+        let Some(count) = count else { return Ok(new) };
+        let bus = api.any_cell(caller)?.bus.clone();
+        let digest = sha256_hex(&[subject.as_bytes(), b"\0", body].concat());
+        let repeated = if count > 0 { bus.repeat_request(&caller.tenant, &digest, count).await? } else { None };
+        let (id, is_noted) = match repeated {
+            Some(id) => (id, true),
+            None => (new.id, false),
+        };
+        let (tasks, tenant) = (api.tasks().clone(), caller.tenant.clone());
+        let is_noted = AtomicBool::new(is_noted);
+        let note = RequestNote { bus, tasks, tenant, digest, id: id.clone(), count, is_noted };
+        Ok(Self { id, is_retry: count > 0, note: Some(Arc::new(note)), ..new })
     }
 
-    /// Makes the identity of a request to which its client gave an id that is unique for the caller, for all time.
-    pub(crate) fn of_id(caller: &str, id: &str) -> Self {
-        let digest = sha256_hex(&[caller.as_bytes(), b"\0id\0", id.as_bytes()].concat());
-        Self { digest, windows: [0, 0], is_retry: true, has_key: false }
+    /// Makes the identity of a request that is no repetition of another one.
+    pub(crate) fn new(api: &SessionApi, caller: &ApiCaller) -> Result<Self, ApiError> {
+        let id = api.generate_session_id(caller)?.to_string();
+        Ok(Self { id, earlier: None, is_retry: false, command_id: None, note: None })
+    }
+
+    /// Makes the identity of a request with an idempotency key. It is the same for 15 to 30 minutes.
+    pub(crate) fn of_key(subject: &str, key: &[u8], now: Timestamp) -> Self {
+        let digest = sha256_hex(&[subject.as_bytes(), b"\0key\0", key].concat());
+        let window = u128::from(now.as_millis()) / WINDOW.as_millis();
+        let id = |window: u128| to_id(&format!("{digest}.{window}"));
+        let earlier = Some(id(window.saturating_sub(1)));
+        let command_id = Some(format!("key-{}", &digest[..32]));
+        Self { id: id(window), earlier, is_retry: true, command_id, note: None }
+    }
+
+    /// Makes the identity of a request to which its client gave an id of its own, for all time. Another content under the
+    /// id is another request.
+    pub(crate) fn of_id(caller: &str, id: &str, content: &[u8]) -> Self {
+        let digest = sha256_hex(&[caller.as_bytes(), b"\0id\0", id.as_bytes(), b"\0", content].concat());
+        Self { id: to_id(&digest), earlier: None, is_retry: true, command_id: None, note: None }
     }
 
     /// Whether the request may have been sent before.
@@ -52,74 +114,136 @@ impl RequestIdentity {
         self.is_retry
     }
 
-    /// Returns the id of a request that says nothing of being a repetition, unless an equal one came before.
-    pub(super) fn likely_id(&self) -> Option<String> {
-        (!self.is_retry).then(|| self.id(self.windows[0], 0))
+    /// Returns the id that the request has unless an earlier try has another one.
+    pub(super) fn id(&self) -> &str {
+        &self.id
     }
 
-    /// Returns the ids that the request has if no other one is equal to it.
-    pub(super) fn first_ids(&self) -> impl Iterator<Item = String> {
-        self.windows.into_iter().map(|window| self.id(window, 0))
-    }
-
-    /// Returns the ids of requests with the same body, by window: the current one first, and in it the earliest first.
-    pub(super) fn ids(&self) -> [impl Iterator<Item = String>; 2] {
-        self.windows.map(|window| (0..SAME_MAX).map(move |index| self.id(window, index)))
+    /// Returns the ids that an earlier try may have.
+    pub(super) fn known_ids(&self) -> impl Iterator<Item = &str> {
+        let ids = std::iter::once(&*self.id).chain(self.earlier.as_deref());
+        ids.filter(|_| self.is_retry)
     }
 
     /// Returns the id of the command of a request that names a key: the same for each repetition.
     pub(crate) fn command_id(&self) -> Option<String> {
-        self.has_key.then(|| format!("key-{}", &self.digest[..32]))
+        self.command_id.clone()
     }
 
-    fn id(&self, window: u128, index: u32) -> String {
-        let digest = sha256_hex(format!("{}.{window}.{index}", self.digest).as_bytes());
-        format!("chat-{}", &digest[..32])
+    /// Notes the request before its turn begins, so that a repetition finds it. It begins also without the note.
+    pub(super) async fn note(&self) {
+        if let Some(note) = &self.note
+            && !note.is_noted.load(Ordering::Acquire)
+        {
+            let RequestNote { tenant, digest, id, count, .. } = &**note;
+            let noted = tokio::time::timeout(NOTE_MAX, note.bus.note_request(tenant, digest, id, *count));
+            let why = match noted.await {
+                Ok(Ok(())) => return note.is_noted.store(true, Ordering::Release),
+                Ok(Err(error)) => error,
+                Err(_) => BusError::Timeout { what: "the note of a request".to_owned() },
+            };
+            tracing::warn!(error = %why, "a repetition of this request would begin another turn");
+        }
     }
+
+    /// Notes when the client has the answer: a later request is no repetition of this one. After an error, the client may
+    /// repeat the request if the error says so.
+    pub(crate) fn settle(&self, answer: Result<Response, ApiError>) -> Result<Response, ApiError> {
+        let Some(note) = &self.note else { return answer };
+        match answer {
+            Ok(response) => {
+                let note = Some(note.clone());
+                Ok(response.map(|inner| Body::new(AnswerBody { inner, note })))
+            }
+            Err(error) => {
+                if error.retry_after.is_none() {
+                    note.forget();
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl RequestNote {
+    /// Forgets the request, in a task: nobody waits for it.
+    fn forget(self: &Arc<Self>) {
+        if !self.is_noted.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let note = self.clone();
+        self.tasks.spawn("request note", async move {
+            if let Err(error) = note.bus.forget_request(&note.tenant, &note.digest, &note.id).await {
+                tracing::debug!(%error, "the note of an answered request stays until it expires");
+            }
+        });
+    }
+}
+
+/// The body of an answer. Its request is forgotten once the connection has taken all of it.
+struct AnswerBody {
+    inner: Body,
+    note: Option<Arc<RequestNote>>,
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = std::task::ready!(Pin::new(&mut self.inner).poll_frame(cx));
+        let is_last = match &frame {
+            None => true,
+            Some(Ok(_)) => self.inner.is_end_stream(),
+            Some(Err(_)) => false,
+        };
+        if is_last && let Some(note) = self.note.take() {
+            note.forget();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+fn to_id(text: &str) -> String {
+    format!("chat-{}", &sha256_hex(text.as_bytes())[..32])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn identity(caller: &str, headers: &[(&'static str, &str)], body: &str, minute: u64) -> RequestIdentity {
-        let headers = headers.iter().map(|(name, value)| {
-            (axum::http::HeaderName::from_static(name), axum::http::HeaderValue::from_str(value).unwrap())
-        });
-        let now = Timestamp::default().after(Duration::from_mins(minute));
-        RequestIdentity::new(caller, &headers.collect(), body.as_bytes(), now)
+    fn keyed(caller: &str, key: &str, minute: u64) -> RequestIdentity {
+        RequestIdentity::of_key(caller, key.as_bytes(), Timestamp::default().after(Duration::from_mins(minute)))
     }
 
     #[test]
-    fn repeated_request_has_the_ids_of_the_first_one_also_in_the_next_window() {
-        let first = identity("a", &[], "x", 14);
-        let again = identity("a", &[("x-stainless-retry-count", "1")], "x", 16);
-        assert!(!first.is_retry && again.is_retry);
-        let ids = |identity: &RequestIdentity| identity.ids().map(Iterator::collect::<Vec<_>>);
-        assert_eq!(ids(&first)[0], ids(&again)[1]);
-        for other in [identity("b", &[], "x", 14), identity("a", &[], "y", 14), identity("a", &[], "x", 60)] {
-            assert!(ids(&other).concat().iter().all(|id| !ids(&first).concat().contains(id)));
+    fn repeated_request_with_a_key_knows_the_id_of_the_first_one_also_in_the_next_window() {
+        let (first, again) = (keyed("a", "k", 14), keyed("a", "k", 16));
+        assert!(again.known_ids().any(|id| id == first.id()));
+        assert_eq!(first.command_id(), again.command_id());
+        for other in [keyed("b", "k", 14), keyed("a", "l", 14), keyed("a", "k", 60)] {
+            assert!(other.known_ids().all(|id| id != first.id()));
         }
     }
 
     #[test]
-    fn identity_of_an_id_is_the_same_at_any_time_and_another_for_another_caller() {
-        let first = |caller, id| {
-            let identity = RequestIdentity::of_id(caller, id);
-            assert!(identity.is_retry);
-            identity.ids().map(|mut ids| ids.next().unwrap())
+    fn identity_of_an_id_is_that_of_its_caller_and_content() {
+        let id = |caller, id, content: &str| {
+            let identity = RequestIdentity::of_id(caller, id, content.as_bytes());
+            assert_eq!(identity.known_ids().collect::<Vec<_>>(), [identity.id()]);
+            identity.id
         };
-        assert_eq!(first("a", "m"), first("a", "m"));
-        assert_eq!(first("a", "m")[0], first("a", "m")[1]);
-        assert_ne!(first("a", "m"), first("b", "m"));
-        assert_ne!(first("a", "m"), first("a", "n"));
-    }
-
-    #[test]
-    fn idempotency_key_counts_more_than_the_body() {
-        let keyed = |body| identity("a", &[("idempotency-key", "k")], body, 1);
-        assert_eq!(keyed("x"), keyed("y"));
-        assert!(keyed("x").is_retry);
-        assert!(keyed("x").command_id().is_some() && identity("a", &[], "x", 1).command_id().is_none());
+        assert_eq!(id("a", "m", "x"), id("a", "m", "x"));
+        for other in [id("b", "m", "x"), id("a", "n", "x"), id("a", "m", "y")] {
+            assert_ne!(other, id("a", "m", "x"));
+        }
     }
 }

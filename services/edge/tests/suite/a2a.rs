@@ -121,6 +121,30 @@ async fn repeated_message_begins_no_second_turn() {
 }
 
 #[tokio::test]
+async fn first_message_of_a_chosen_context_repeated_is_the_same_task() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let first = message("r1", "Hi", &json!({"contextId": "ctx-r1"}));
+    let task = send(&http, first.clone()).await;
+    for _ in 0..2 {
+        assert_eq!(send(&http, first.clone()).await, task);
+    }
+    assert_eq!(http.get("/v1/sessions/ctx-r1").await.1["turn"], 1);
+}
+
+#[tokio::test]
+async fn other_text_under_a_known_message_id_is_another_task() {
+    let (_fixture, http) = fixture("Good day.").await;
+    let first = send(&http, message("msg-1", "Capital of France?", &json!({}))).await;
+    let other = send(&http, message("msg-1", "Capital of Spain?", &json!({}))).await;
+    assert_ne!(other["contextId"], first["contextId"]);
+    assert_eq!(other["history"][0]["parts"][0]["text"], "Capital of Spain?", "{other}");
+    let context = json!({"contextId": first["contextId"]});
+    let next = send(&http, message("msg-1", "And of Italy?", &context)).await;
+    assert_ne!((&next["id"], &next["contextId"]), (&first["id"], &other["contextId"]), "{next}");
+    assert_eq!(count_sessions(&http).await, 2);
+}
+
+#[tokio::test]
 async fn context_that_the_client_chose_is_kept() {
     let (_fixture, http) = fixture("Good day.").await;
     let chosen = json!({"contextId": "0198-my_Context"});

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
+use edge::Edge;
 use serde_json::{Value, json};
 
-use crate::support::http::{Http, SseReader, read};
-use crate::support::{Fixture, config};
+use crate::support::http::{Http, SseReader, post, read};
+use crate::support::{Fixture, config, lose_answer, noted_requests, wait_until};
 
 const PATH: &str = "/openai/v1/chat/completions";
 
@@ -23,11 +24,7 @@ fn request(text: &str) -> Value {
 }
 
 async fn send(http: &Http, body: &Value, headers: &[(&'static str, &str)]) -> (u16, Value) {
-    let mut request = http.request("POST", PATH).header("content-type", "application/json").body(body.to_string());
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    read(request.send().await.unwrap()).await
+    read(post(http, PATH, body, headers).send().await.unwrap()).await
 }
 
 async fn count_sessions(http: &Http) -> usize {
@@ -54,27 +51,6 @@ async fn completion_is_the_answer_of_a_new_session() {
     assert_eq!(answer["usage"]["total_tokens"], 10);
     send(&http, &request("Hi"), &[]).await;
     assert_eq!(count_sessions(&http).await, 2, "an equal request is another conversation");
-}
-
-#[tokio::test]
-async fn each_request_has_one_session_also_where_the_loop_is_older() {
-    let (fixture, http) = fixture("Good day.").await;
-    let mut ids = Vec::new();
-    for is_older in [false, true] {
-        if is_older {
-            fixture.fake_loop.acknowledge_as_older_version();
-        }
-        // Once the agent is known, a start is sent before anybody looks whether its id is taken.
-        for text in ["One", "Two", "Three", "Two"] {
-            let (status, answer) = send(&http, &request(&format!("{text}, {is_older}")), &[]).await;
-            assert_eq!((status, &answer["choices"][0]["message"]["content"]), (200, &json!("Good day.")), "{answer}");
-            ids.push(answer["id"].as_str().unwrap().to_owned());
-            assert_eq!(count_sessions(&http).await, ids.len());
-        }
-    }
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), 8);
 }
 
 /// Counts reads of logs, and loses the events with the replies if told so.
@@ -138,25 +114,65 @@ async fn streamed_completion_has_one_role_then_text_then_usage_and_the_end() {
     assert!(frames.iter().all(|frame| frame["id"] == frames[0]["id"]));
 }
 
+/// The header by which an SDK counts its tries.
+fn tries(count: &str) -> (&'static str, &str) {
+    ("x-stainless-retry-count", count)
+}
+
 #[tokio::test]
-async fn request_repeated_by_an_sdk_begins_no_second_turn() {
-    let (_fixture, http) = fixture("Good day.").await;
-    let first = send(&http, &request("Hi"), &[("x-stainless-retry-count", "0")]).await;
-    let again = send(&http, &request("Hi"), &[("x-stainless-retry-count", "1")]).await;
-    assert_eq!((first.0, &first.1["id"], &first.1["choices"]), (200, &again.1["id"], &again.1["choices"]));
-    assert_eq!(count_sessions(&http).await, 1);
-    for _ in 0..2 {
-        send(&http, &request("Hi"), &[("x-ailoop-session", "chat"), ("x-stainless-retry-count", "1")]).await;
+async fn request_repeated_after_its_answer_was_lost_is_the_same_turn_at_any_edge() {
+    let (fixture, http) = fixture("Good day.").await;
+    let other = Edge::start(config(), fixture.server.bus()).await.unwrap();
+    let other = Http::new(other.addresses().ws, None);
+    for (names, sessions) in [(&[][..], 1), (&[("x-ailoop-session", "chat")][..], 2)] {
+        let headers = |count| names.iter().copied().chain([tries(count)]).collect::<Vec<_>>();
+        lose_answer(&fixture, post(&http, PATH, &request("Hi"), &headers("0"))).await;
+        let (status, answer) = send(&other, &request("Hi"), &headers("1")).await;
+        assert_eq!((status, &answer["choices"][0]["message"]["content"]), (200, &json!("Good day.")), "{answer}");
+        let listed = http.get("/v1/sessions").await.1;
+        let turns: Vec<_> = listed["sessions"].as_array().unwrap().iter().map(|session| &session["turn"]).collect();
+        assert_eq!(turns, vec![&json!(1); sessions], "{listed}");
     }
-    let named = http.get("/v1/sessions").await.1["sessions"].as_array().unwrap().len();
-    assert_eq!(named, 2, "one of the name, and the one before");
-    let turns: Vec<u64> = http.get("/v1/sessions").await.1["sessions"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|session| session["turn"].as_u64().unwrap())
-        .collect();
-    assert_eq!(turns, [1, 1], "the request that started the session was repeated, and had one turn");
+}
+
+#[tokio::test]
+async fn repeated_request_does_not_meet_the_session_of_another_client() {
+    let (fixture, http) = fixture("Good day.").await;
+    let (_, other) = send(&http, &request("Hi"), &[tries("0")]).await;
+    wait_until("the note of the answered request", async || noted_requests(&fixture).await == 0).await;
+    let (status, own) = send(&http, &request("Hi"), &[tries("1")]).await;
+    assert_eq!((status, count_sessions(&http).await), (200, 2), "{own}");
+    assert_ne!(own["id"], other["id"], "the first try of this client has never arrived");
+}
+
+#[tokio::test]
+async fn repeated_request_that_may_be_one_of_two_is_a_new_one() {
+    let (fixture, http) = fixture("Good day.").await;
+    for _ in 0..2 {
+        lose_answer(&fixture, post(&http, PATH, &request("Hi"), &[tries("0")])).await;
+    }
+    let (status, answer) = send(&http, &request("Hi"), &[tries("1")]).await;
+    assert_eq!((status, count_sessions(&http).await), (200, 3), "{answer}");
+}
+
+#[tokio::test]
+async fn two_clients_that_repeat_an_equal_request_do_not_meet() {
+    let (fixture, http) = fixture("Good day.").await;
+    lose_answer(&fixture, post(&http, PATH, &request("Hi"), &[tries("0")])).await;
+    let (body, headers) = (request("Hi"), [tries("1")]);
+    let (one, two) = tokio::join!(send(&http, &body, &headers), send(&http, &body, &headers));
+    assert_eq!((one.0, two.0, count_sessions(&http).await), (200, 200, 2), "{one:?} {two:?}");
+    assert_ne!(one.1["id"], two.1["id"]);
+}
+
+#[tokio::test]
+async fn equal_requests_are_sessions_of_their_own_however_many_there_are() {
+    let (_fixture, http) = fixture("Good day.").await;
+    for number in 1..=40 {
+        let (status, answer) = send(&http, &request("ping"), &[tries("0")]).await;
+        assert_eq!(status, 200, "{number}: {answer}");
+    }
+    assert_eq!(count_sessions(&http).await, 40);
 }
 
 #[tokio::test]

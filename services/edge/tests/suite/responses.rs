@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Fixture;
-use crate::support::http::{Http, SseReader, read};
+use crate::support::http::{Http, SseReader, post, read};
+use crate::support::{Fixture, lose_answer, wait_until};
 
 const PATH: &str = "/openai/v1/responses";
 
@@ -47,15 +47,16 @@ async fn response_is_found_again_by_its_id() {
 
 #[tokio::test]
 async fn repeated_request_that_continues_a_response_is_the_same_turn() {
-    let (_fixture, http) = fixture("Good day.").await;
+    let (fixture, http) = fixture("Good day.").await;
     let (_, first) = http.post(PATH, json!({"model": "e", "input": "One"})).await;
     let next = json!({"model": "e", "input": "Two", "previous_response_id": first["id"]});
-    let (_, second) = http.post(PATH, next.clone()).await;
-    let request = http.request("POST", PATH).header("content-type", "application/json").body(next.to_string());
-    let (_, repeated) = read(request.header("x-stainless-retry-count", "1").send().await.unwrap()).await;
-    assert_eq!(repeated["id"], second["id"], "{repeated}");
+    let next = |count| post(&http, PATH, &next, &[("x-stainless-retry-count", count)]);
+    lose_answer(&fixture, next("0")).await;
+    let (_, repeated) = read(next("1").send().await.unwrap()).await;
+    assert_eq!(repeated["output"][0]["content"][0]["text"], "Good day.", "{repeated}");
     let (_, sessions) = http.get("/v1/sessions").await;
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
+    assert_eq!(sessions["sessions"][0]["turn"], 2, "{sessions}");
 }
 
 #[tokio::test]
@@ -95,7 +96,7 @@ async fn failed_response_has_an_error_with_all_fields() {
 
 #[tokio::test]
 async fn conversation_has_its_items_and_goes_on_after_its_end() {
-    let (_fixture, http) = fixture("Good day.").await;
+    let (fixture, http) = fixture("Good day.").await;
     let items = json!([{"role": "user", "content": "Before"}]);
     let (status, made) = http.post("/openai/v1/conversations", json!({"items": items})).await;
     assert_eq!((status, &made["object"]), (200, &json!("conversation")), "{made}");
@@ -111,12 +112,16 @@ async fn conversation_has_its_items_and_goes_on_after_its_end() {
     assert_eq!(ended["deleted"], true);
     let (_, response) = http.post(PATH, json!({"model": "e", "input": 5, "conversation": {"id": id}})).await;
     assert_eq!(response["error"]["code"], "bad_request");
-    let (_, response) = http.post(PATH, json!({"model": "e", "input": "Again", "conversation": {"id": id}})).await;
+    let again = json!({"model": "e", "input": "Again", "conversation": {"id": id}});
+    let again = |count| post(&http, PATH, &again, &[("x-stainless-retry-count", count)]);
+    lose_answer(&fixture, again("0")).await;
+    let next = format!("/v1/sessions/conv-{}-1", id.trim_start_matches("conv_"));
+    wait_until("the session that follows", async || http.get(&next).await.0 == 200).await;
+    let (_, response) = read(again("1").send().await.unwrap()).await;
     assert_eq!((&response["status"], &response["conversation"]["id"]), (&json!("completed"), &json!(id)), "{response}");
-    let again = json!({"model": "e", "input": "Again", "conversation": {"id": id}}).to_string();
-    let request = http.request("POST", PATH).header("content-type", "application/json").body(again);
-    let (_, repeated) = read(request.header("x-stainless-retry-count", "1").send().await.unwrap()).await;
-    assert_eq!(repeated["id"], response["id"], "a repeated request that started a session begins no second turn");
+    let (_, sessions) = http.get("/v1/sessions").await;
+    let turns: Vec<_> = sessions["sessions"].as_array().unwrap().iter().map(|session| &session["turn"]).collect();
+    assert_eq!(turns, [&json!(1), &json!(1)], "a repeated request that started a session begins no second turn");
 }
 
 #[tokio::test]

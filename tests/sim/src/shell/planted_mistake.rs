@@ -164,8 +164,15 @@ impl Transport for FaultyBus {
         self.bus.transport().kv_entry(bucket, key).await
     }
 
-    async fn kv_update(&self, bucket: Bucket, key: &str, value: Bytes, revision: u64) -> Result<bool, BusError> {
-        self.bus.transport().kv_update(bucket, key, value, revision).await
+    async fn kv_update(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        revision: u64,
+        ttl: Option<Duration>,
+    ) -> Result<bool, BusError> {
+        self.bus.transport().kv_update(bucket, key, value, revision, ttl).await
     }
 
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {

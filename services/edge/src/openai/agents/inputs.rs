@@ -20,7 +20,6 @@ use super::sessions::parse_id;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
-use crate::clock;
 use crate::method::Method;
 use crate::openai::errors::to_response;
 use crate::params::{self, UnvalidatedCommand};
@@ -42,7 +41,7 @@ pub(super) async fn take(
     let trace = request_trace::of_headers(&parts.headers);
     let answer = accept(&state, &parts.headers, connection, &session, body);
     match request_trace::run(NAME, Some(&session), trace, answer).await {
-        Ok(()) => StatusCode::ACCEPTED.into_response(),
+        Ok(response) => response,
         Err(error) => to_response(&error),
     }
 }
@@ -53,13 +52,13 @@ async fn accept(
     connection: Arc<Connection>,
     session: &str,
     body: Body,
-) -> Result<(), ApiError> {
+) -> Result<Response, ApiError> {
     let caller = authenticate(state, headers, &connection).await?;
     let session = parse_id(session)?;
     let body = read_body(state, body, connection).await?;
     let inputs = requests::parse_events(&body)?;
     let subject = format!("{}/{session}", caller.name());
-    let identity = RequestIdentity::new(&subject, headers, &body, clock::now());
+    let identity = RequestIdentity::of_request(&state.api, &caller, &subject, headers, &body).await?;
     for input in &inputs {
         let method = match input {
             SessionInput::Message(_) => Method::SendMessage,
@@ -69,10 +68,13 @@ async fn accept(
         };
         state.api.authorize(&caller, method, Some(session.as_str())).await?;
     }
-    for input in inputs {
-        apply(&state.api, &caller, &session, input, &identity).await?;
-    }
-    Ok(())
+    let applied = async {
+        for input in inputs {
+            apply(&state.api, &caller, &session, input, &identity).await?;
+        }
+        Ok(StatusCode::ACCEPTED.into_response())
+    };
+    identity.settle(applied.await)
 }
 
 async fn apply(

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bus::{Bus, Delivery, Handler, RpcServer, Settle, Worker};
@@ -52,6 +52,7 @@ struct Inner {
     calls: AtomicBool,
     asks: Mutex<Option<GateKind>>,
     approvals: AtomicBool,
+    held: AtomicUsize,
 }
 
 impl FakeLoop {
@@ -66,6 +67,7 @@ impl FakeLoop {
             calls: AtomicBool::new(false),
             asks: Mutex::default(),
             approvals: AtomicBool::new(false),
+            held: AtomicUsize::new(0),
         });
         let composer = bus.serve_compose(|request| async move { compose(&request) }.boxed()).await.unwrap();
         let agents = bus.serve_agents(|_| list_agents()).await.unwrap();
@@ -83,14 +85,14 @@ impl FakeLoop {
         self.inner.mode.store(1, Ordering::SeqCst);
     }
 
-    /// From now on commands are acknowledged as by a version that does not tell for which message a commit was made.
-    pub(crate) fn acknowledge_as_older_version(&self) {
-        self.inner.mode.store(3, Ordering::SeqCst);
-    }
-
     /// From now on commands stay in their stream.
     pub(crate) fn pause(&self) {
         self.inner.mode.store(2, Ordering::SeqCst);
+    }
+
+    /// Counts the commands that came while the loop paused.
+    pub(crate) fn held_commands(&self) -> usize {
+        self.inner.held.load(Ordering::SeqCst)
     }
 
     /// From now on commands are handled and acknowledged again.
@@ -142,6 +144,9 @@ struct InputHandler(Arc<Inner>);
 #[async_trait]
 impl Handler for InputHandler {
     async fn handle(&self, delivery: &Delivery) -> Settle {
+        if self.0.mode.load(Ordering::SeqCst) == 2 {
+            self.0.held.fetch_add(1, Ordering::SeqCst);
+        }
         while self.0.mode.load(Ordering::SeqCst) == 2 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
@@ -234,10 +239,10 @@ impl Inner {
         }
         let mode = self.mode.load(Ordering::SeqCst);
         if let Some(edge) = edge
-            && [0, 3].contains(&mode)
+            && mode == 0
         {
             let SessionKey { tenant, session } = key;
-            let message_seq = (mode == 0).then_some(delivery.seq);
+            let message_seq = Some(delivery.seq);
             let ack = CommandAck { verb, id, tenant, session, slot, seq, message_seq, turn: begun, refused };
             self.bus.publish_done(&edge, &ack).await.unwrap();
         }

@@ -49,6 +49,12 @@ impl Http {
     }
 }
 
+/// Begins a request with a body of JSON and further headers.
+pub(crate) fn post(http: &Http, path: &str, body: &Value, headers: &[(&'static str, &str)]) -> RequestBuilder {
+    let request = http.request("POST", path).header("content-type", "application/json").body(body.to_string());
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+}
+
 /// Reads status and body of a response.
 pub(crate) async fn read(response: Response) -> (u16, Value) {
     let status = response.status().as_u16();

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bus::Bus;
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
+use contract::streams::Bucket;
 use contract::subject::SessionKey;
 use contract::{SessionId, TenantId};
 use edge::{Edge, EdgeConfig};
@@ -89,6 +90,28 @@ impl Faults for CountedReads {
         }
         Fault::None
     }
+}
+
+/// Counts the requests whose answers were not delivered.
+pub(crate) async fn noted_requests(fixture: &Fixture) -> usize {
+    let notes = fixture.bus.transport().kv_list(Bucket::Sessions, "*.request.*.*").await.unwrap();
+    notes.iter().filter(|(_, value)| !value.is_empty()).count()
+}
+
+/// Sends a request whose client is gone before its answer, when its note and its command are stored.
+pub(crate) async fn lose_answer(fixture: &Fixture, request: reqwest::RequestBuilder) {
+    let before = (noted_requests(fixture).await, fixture.fake_loop.held_commands());
+    fixture.fake_loop.pause();
+    let stored = wait_until("the note and the command of the request", async || {
+        noted_requests(fixture).await > before.0 && fixture.fake_loop.held_commands() > before.1
+    });
+    tokio::select! {
+        answer = request.send() => panic!("answered while the loop pauses: {answer:?}"),
+        () = stored => {}
+    }
+    let handled = fixture.fake_loop.senders().await.len();
+    fixture.fake_loop.resume();
+    wait_until("the command", async || fixture.fake_loop.senders().await.len() > handled).await;
 }
 
 /// Waits until a condition holds.
