@@ -37,6 +37,7 @@ SETUPS = [
             tools=("team-tools",),
             load_balancers=("203.0.113.7",),
             web_tool_hosts=("ailoop-tool-host-web", "ailoop-tool-host-servers"),
+            has_issuers=True,
         ),
         is_production=True,
     ),

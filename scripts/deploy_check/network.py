@@ -94,6 +94,7 @@ class Surroundings:
     load_balancers: tuple = ()
     internet: tuple = (INTERNET, INTERNET6)
     web_tool_hosts: tuple = ()
+    has_issuers: bool = False
 
 
 def pods_of(documents):
@@ -151,7 +152,13 @@ def needed(documents, pods, around):
         yield from ((pod, pod_in("nats"), 4222, "TCP") for pod in services + by("bootstrap"))
     for gateway in by("gateway"):
         yield from ((gateway, address, 443, "TCP") for address in around.internet)
+    # Somebody else's pods of the namespace are as open as without the chart.
+    stranger = Peer("a pod of somebody else", (("app.kubernetes.io/component", "gateway"),))
+    yield (pod_in("clients"), stranger, 80, "TCP")
+    yield (stranger, INTERNET, 443, "TCP")
     for edge in by("edge"):
+        if around.has_issuers:
+            yield from ((edge, address, 443, "TCP") for address in around.internet)
         for client in [
             pod_in("clients"),
             *(outside("a load balancer", a) for a in around.load_balancers),
@@ -173,7 +180,8 @@ def forbidden(documents, pods, around):
     stranger, tool = pod_in("clients"), Peer("a pod of a tool", TOOL)
     for pod in [*pods, tool]:
         yield from ((pod, target, port) for target in [*METADATA, *PRIVATE] for port in (80, 443))
-        if component_of(pod) != "gateway" and pod.name not in around.web_tool_hosts:
+        is_web = component_of(pod) == "gateway" or pod.name in around.web_tool_hosts
+        if not is_web and not (component_of(pod) == "edge" and around.has_issuers):
             yield from ((pod, target, 443) for target in (INTERNET, INTERNET6))
         yield (pod, INTERNET, 22)
         if component_of(pod) != "edge":
@@ -181,5 +189,3 @@ def forbidden(documents, pods, around):
         if component_of(pod) == "nats":
             yield from ((client, pod, 6222) for client in [tool, *(p for p in pods if component_of(p) != "nats")])
             yield (tool, pod, 8222)
-    yield (stranger, Peer("a pod without labels"), 80)
-    yield (Peer("a pod without labels"), INTERNET, 443)

@@ -1,4 +1,4 @@
-"""Routes of the Gateway API: WebSockets may last, and names are of one kind of route."""
+"""Routes of the Gateway API: WebSockets and turns may last, and names are of one kind of route."""
 
 from .refused import name_of, refuse_unless
 from .workloads import of_kind
@@ -16,5 +16,5 @@ def check(documents):
             paths = [match.get("path", {}).get("value") for match in rule["matches"]]
             limits = rule.get("timeouts", {})
             lasts = limits.get("request") == "0s" and limits.get("backendRequest", "0s") == "0s"
-            problem = f"a WebSocket ends after {limits.get('request')}"
-            refuse_unless("/ws" not in paths or lasts, f"{name_of(document)}, /ws", problem, "set timeouts.request: 0s")
+            problem = f"a WebSocket or a turn ends after {limits.get('request')}"
+            refuse_unless(lasts, f"{name_of(document)}, {' '.join(paths)}", problem, "set timeouts.request: 0s")

@@ -481,10 +481,10 @@ CHANGES = [
         routes.check,
         [
             (
-                "a WebSocket with a time-out",
+                "a turn with a time-out",
                 ROUTE,
                 lambda d: d["spec"]["rules"][0]["timeouts"].update(request="60s"),
-                "/ws",
+                "turn",
             ),
             (
                 "one name for HTTP and gRPC",
@@ -502,6 +502,18 @@ CHANGES = [
                 "NetworkPolicy/ailoop-default-deny",
                 lambda d: d["spec"]["podSelector"].update(matchLabels={"app": "gone"}),
                 "reaches",
+            ),
+            (
+                "a default-deny of somebody else's pods",
+                "NetworkPolicy/ailoop-default-deny",
+                lambda d: d["spec"].update(podSelector={}),
+                "somebody else",
+            ),
+            (
+                "an edge without its issuers",
+                "NetworkPolicy/ailoop-edge-issuers",
+                lambda d: d.update(kind="Gone"),
+                "ailoop-edge",
             ),
             (
                 "egress to the cloud's metadata",

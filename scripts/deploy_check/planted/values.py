@@ -42,6 +42,16 @@ VALUES = [
     ),
     ("a route without a gateway", {"gatewayApi": {"enabled": True}}, "gatewayApi.parentRefs"),
     ("a store without a name", {"externalSecrets": {"enabled": True}}, "externalSecrets.store.name"),
+    (
+        "an entry of a store for a Secret without a name",
+        {"externalSecrets": {"enabled": True, "store": {"name": "vault"}, "remote": {"edgeKeys": "ailoop/keys"}}},
+        "secrets.edgeKeys",
+    ),
+    (
+        "issuers that the edge does not reach",
+        {"config": {"settings": {"edge": {"issuers": [{"issuer": "https://login.example.org", "audience": "a"}]}}}},
+        "networkPolicy.edge.issuers",
+    ),
     ("an authority without a certificate", {"edge": {"tls": {"caConfigMap": "ca"}}}, "secrets.edgeTls"),
     (
         "a certificate that no volume brings",
