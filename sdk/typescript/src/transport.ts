@@ -1,6 +1,6 @@
 // Sends requests over HTTP: credentials, retries and limits.
 
-import { AiloopError, ConnectionFailed, fromProblem } from "./errors.js";
+import { AccessDenied, AiloopError, ConnectionFailed, fromProblem } from "./errors.js";
 import { type Event, readEvents } from "./event.js";
 
 const URL_DEFAULT = "http://127.0.0.1:7070";
@@ -38,6 +38,8 @@ export interface TransportOptions {
   /** Another `fetch`, for tests and proxies. */
   fetch?: typeof fetch | undefined;
   headers?: Record<string, string> | undefined;
+  /** Whether the key may be sent over http:// to another machine, in a network that you trust. */
+  plaintext?: boolean | undefined;
 }
 
 /** Milliseconds before the next try, after this many failures in a row. */
@@ -62,6 +64,15 @@ export function newId(): string {
   return globalThis.crypto?.randomUUID?.().replaceAll("-", "") ?? digits;
 }
 
+/** Refuses an address to which a key would travel in clear: http:// to another machine. */
+function refusePlaintext(url: string): void {
+  const { protocol, hostname } = new URL(url);
+  if (protocol !== "http:" || hostname === "localhost" || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname)) return;
+  const remedy = "use an https:// address, or pass { plaintext: true } in a network that you trust";
+  const message = `the API key is not sent over http:// to ${hostname}, where others could read it: ${remedy}`;
+  throw new AccessDenied(message, { code: "unauthorized" });
+}
+
 /** Sends requests to one server. A request that may be repeated is, for `retryMs`. */
 export class Transport {
   readonly retryMs: number;
@@ -73,6 +84,7 @@ export class Transport {
     const env = typeof process === "undefined" ? {} : process.env;
     this.url = (options.url ?? env["AILOOP_URL"] ?? URL_DEFAULT).replace(/\/+$/, "").replace(/\/v1$/, "");
     const key = options.apiKey ?? env["AILOOP_API_KEY"];
+    if (key && !options.plaintext) refusePlaintext(this.url);
     this.headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
     this.retryMs = options.retryMs ?? 60_000;
     this.fetch = options.fetch ?? ((input, init) => fetch(input, init));

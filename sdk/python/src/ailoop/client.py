@@ -19,7 +19,8 @@ class AsyncClient:
     """A client of one edge, or of several behind one address.
 
     `url` and `api_key` are those of `AILOOP_URL` and `AILOOP_API_KEY` if they are not given. Requests that may be
-    repeated are, for `retry_seconds`, after a connection that broke and when the server asks for it.
+    repeated are, for `retry_seconds`, after a connection that broke and when the server asks for it. A key is sent over
+    `http://` to another machine only with `plaintext`.
     """
 
     def __init__(
@@ -30,8 +31,11 @@ class AsyncClient:
         retry_seconds: float = 60.0,
         http: httpx.AsyncClient | None = None,
         headers: dict[str, str] | None = None,
+        plaintext: bool = False,
     ) -> None:
-        self.transport = Transport(url, api_key, retry_seconds=retry_seconds, http=http, headers=headers)
+        self.transport = Transport(
+            url, api_key, retry_seconds=retry_seconds, http=http, headers=headers, plaintext=plaintext
+        )
         #: Every route of the API as a method.
         self.api = AsyncApi(self.transport)
 

@@ -106,9 +106,11 @@ class Client:
         *,
         retry_seconds: float = 60.0,
         headers: dict[str, str] | None = None,
+        plaintext: bool = False,
     ) -> None:
-        self._portal = Portal()
-        self._client = AsyncClient(url, api_key, retry_seconds=retry_seconds, headers=headers)
+        # Before the portal, whose thread would stay.
+        client = AsyncClient(url, api_key, retry_seconds=retry_seconds, headers=headers, plaintext=plaintext)
+        self._portal, self._client = Portal(), client
         #: Every route of the API as a method.
         self.api = Api(_PortalSender(self._client, self._portal))
 

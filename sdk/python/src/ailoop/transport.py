@@ -2,16 +2,18 @@
 
 import asyncio
 import email.utils
+import ipaddress
 import json
 import os
 import random
 import time
+import urllib.parse
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any
 
 import httpx
 
-from .errors import AiloopError, ConnectionFailed, from_problem
+from .errors import AccessDenied, AiloopError, ConnectionFailed, from_problem
 from .event import Event, read_events
 from .request import Request
 
@@ -39,6 +41,22 @@ def is_retryable(error: AiloopError) -> bool:
     return isinstance(error, ConnectionFailed) or error.code in RETRYABLE
 
 
+def refuse_plaintext(url: str) -> None:
+    """Refuses an address to which a key would travel in clear: http:// to another machine."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme != "http" or host == "localhost":
+        return
+    try:
+        is_own = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        is_own = False
+    if not is_own:
+        message = f"the API key is not sent over http:// to {host}, where others could read it"
+        remedy = "use an https:// address, or pass plaintext=True in a network that you trust"
+        raise AccessDenied(f"{message}: {remedy}", code="unauthorized")
+
+
 class Transport:
     """Sends requests to one server. A request that may be repeated is, for `retry_seconds`."""
 
@@ -50,9 +68,12 @@ class Transport:
         retry_seconds: float = 60.0,
         http: httpx.AsyncClient | None = None,
         headers: dict[str, str] | None = None,
+        plaintext: bool = False,
     ) -> None:
         base = (url or os.environ.get("AILOOP_URL") or URL_DEFAULT).rstrip("/").removesuffix("/v1")
         key = api_key if api_key is not None else os.environ.get("AILOOP_API_KEY")
+        if key and not plaintext:
+            refuse_plaintext(base)
         self.url, self.retry_seconds = base, retry_seconds
         self._headers = dict(headers or {}) | ({"authorization": f"Bearer {key}"} if key else {})
         self._owns_http = http is None
