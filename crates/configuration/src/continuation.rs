@@ -218,14 +218,14 @@ pub struct Layers<'a> {
 
 /// The entry that a setting comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum SettingSource {
     /// The entry of the model.
     Model,
     /// The entry of the agent.
     Agent,
     /// The entry of the tenant.
     Tenant,
-    /// The session itself.
+    /// The session, by its own settings.
     Session,
 }
 
@@ -233,10 +233,10 @@ pub enum Source {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SourcedSettings<'a> {
     /// The entry that has the settings, or that names the template.
-    pub source: Source,
+    pub source: SettingSource,
     /// The template that has the settings; none if they are fields of the entry.
     pub template: Option<&'a str>,
-    /// The settings.
+    /// Settings that the entry or the template sets.
     pub settings: &'a ContinuationOverride,
 }
 
@@ -254,7 +254,7 @@ impl<'a> Layers<'a> {
             found.transpose()
         };
         let of_fields = |source, layer: &'a Layer| SourcedSettings { source, template: None, settings: &layer.fields };
-        let mut entries = [(Source::Model, self.model), (Source::Agent, self.agent)];
+        let mut entries = [(SettingSource::Model, self.model), (SettingSource::Agent, self.agent)];
         if self.is_model_over_agent {
             entries.reverse();
         }
@@ -265,10 +265,10 @@ impl<'a> Layers<'a> {
         }
         let of_session = self.session_template.filter(|name| !name.is_empty());
         stack.extend(match of_session {
-            Some(_) => of_template(Source::Session, of_session)?,
-            None => of_template(Source::Tenant, self.tenant.template())?,
+            Some(_) => of_template(SettingSource::Session, of_session)?,
+            None => of_template(SettingSource::Tenant, self.tenant.template())?,
         });
-        stack.push(of_fields(Source::Tenant, self.tenant));
+        stack.push(of_fields(SettingSource::Tenant, self.tenant));
         Ok(stack)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use configuration::continuation::{Source, SourcedSettings};
+use configuration::continuation::{SettingSource, SourcedSettings};
 use contract::ErrorCode;
 use contract::compose::{ComposeRequest, Composed};
 use contract::model::Streaming;
@@ -59,15 +59,15 @@ impl Catalog {
         let streaming = fields(&merged.streaming.over(&Streaming::default()));
         values.extend(streaming.into_iter().map(|(name, value)| (format!("streaming.{name}"), value)));
         let layers = [
-            (Source::Model, &entries.model.entry.ai_config),
-            (Source::Agent, &entries.agent.ai_config),
-            (Source::Tenant, &entries.tenant.ai_config),
-            (Source::Session, &request.ai_config),
+            (SettingSource::Model, &entries.model.entry.ai_config),
+            (SettingSource::Agent, &entries.agent.ai_config),
+            (SettingSource::Tenant, &entries.tenant.ai_config),
+            (SettingSource::Session, &request.ai_config),
         ];
         let layers = layers.map(|(source, layer)| (self.name_source(&entries, source), fields(layer)));
         settings.extend(rows("ai_config", values, layers.into_iter()));
         Ok(Explanation {
-            agent: self.name_source(&entries, Source::Agent),
+            agent: self.name_source(&entries, SettingSource::Agent),
             model: self.name_model_choice(&entries, request),
             settings,
             composed,
@@ -76,7 +76,7 @@ impl Catalog {
 
     fn name_model_choice(&self, entries: &Entries<'_>, request: &ComposeRequest) -> String {
         match (named_model(request, entries.agent), &entries.agent.model) {
-            (Some(named), Some(own)) if named == own => self.name_source(entries, Source::Agent),
+            (Some(named), Some(own)) if named == own => self.name_source(entries, SettingSource::Agent),
             (Some(_), _) => "named for the session".to_owned(),
             (None, _) => self.name_default_model(),
         }
@@ -87,16 +87,16 @@ impl Catalog {
         layer.template.map_or_else(|| source.clone(), |template| format!("template {template} of {source}"))
     }
 
-    fn name_source(&self, entries: &Entries<'_>, source: Source) -> String {
+    fn name_source(&self, entries: &Entries<'_>, source: SettingSource) -> String {
         let (agents, models) = self.origins();
         match source {
-            Source::Model => match &entries.model.key {
+            SettingSource::Model => match &entries.model.key {
                 Some(key) => format!("model {key} ({models})"),
                 None => format!("model {} ({models})", entries.model.id),
             },
-            Source::Agent => format!("agent {} ({agents})", entries.agent.id),
-            Source::Tenant => format!("tenant {} ({agents})", entries.tenant_id),
-            Source::Session => "the session".to_owned(),
+            SettingSource::Agent => format!("agent {} ({agents})", entries.agent.id),
+            SettingSource::Tenant => format!("tenant {} ({agents})", entries.tenant_id),
+            SettingSource::Session => "the session".to_owned(),
         }
     }
 }

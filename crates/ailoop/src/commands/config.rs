@@ -48,14 +48,16 @@ fn print_schema(args: &SchemaArgs, terminal: &Terminal) -> Exit {
     finish(terminal.print_data(&format!("{}\n", serde_json::to_string_pretty(&schema).unwrap_or_default())))
 }
 
-/// Replaces the failure of a command that cannot use the configuration by all mistakes that `ailoop config check` finds
-/// there, if it finds some. They are printed.
+/// Replaces the failure of a command that cannot use a file of the configuration by all mistakes that `ailoop config
+/// check` finds, if that file has some. They are printed.
 pub(super) fn explain_failure(failure: CommandFailure, terminal: &Terminal) -> CommandFailure {
     if *failure.code() != ErrorCode::BadConfig {
         return failure;
     }
     let report = config_check::check_config(&config_check::read_variables(), None);
-    if report.is_usable() {
+    let mut mistakes = report.mistakes.iter().filter(|mistake| !mistake.is_warning);
+    // Other files, such as that of the contexts, have the same code.
+    if !mistakes.any(|mistake| failure.message().contains(&mistake.origin)) {
         return failure;
     }
     print_mistakes(&report, terminal);

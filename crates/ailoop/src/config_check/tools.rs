@@ -119,3 +119,42 @@ fn collect_rules(rules: &Value, pointer: &str, found: &mut Vec<(String, String)>
 fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, reason = "a test fails by panicking")]
+
+    use super::*;
+
+    const AGENTS: &str = "\
+tool_sets: {web: [http_fetch], own: {extends: [web], tools: [lookup_orders]}}
+agents:
+  x: {name: X, tools: {sets: [own], allow: [read_file, raed_file, 'mcp__crm__*'], deny: [delegate]}}
+approvals: [{tool: run_command, ask: always}]
+";
+
+    fn found(known: &KnownTools) -> Vec<(usize, bool, String)> {
+        let file = TextFile { origin: "agents.yaml".to_owned(), text: AGENTS.to_owned() };
+        let mistakes = known.find_unknown(&file).into_iter();
+        mistakes.map(|mistake| (mistake.line, mistake.is_warning, mistake.message)).collect()
+    }
+
+    #[test]
+    fn tool_without_a_fleet_is_a_mistake_if_it_is_nearly_a_known_one() {
+        let found = found(&KnownTools::of_files(&ToolHostConfig::default()));
+        let [(3, false, mistyped), (0, true, own)] = found.as_slice() else { panic!("{found:?}") };
+        assert!(mistyped.starts_with("there is no tool \"raed_file\" (did you mean \"read_file\"?)"), "{mistyped}");
+        assert!(own.contains("must serve them: lookup_orders, mcp__crm__*;"), "{own}");
+    }
+
+    #[test]
+    fn tool_that_a_fleet_does_not_have_is_a_mistake() {
+        let catalogue = ["http_fetch", "read_file", "lookup_orders", "mcp__crm__find"].map(str::to_owned);
+        let found = found(&KnownTools::of_fleet(&catalogue.into()));
+        let expected = [
+            (4, false, "the fleet has no tool \"run_command\"".to_owned()),
+            (3, false, "the fleet has no tool \"raed_file\" (did you mean \"read_file\"?)".to_owned()),
+        ];
+        assert_eq!(found, expected);
+    }
+}

@@ -75,6 +75,7 @@ fn to_grpc_code(code: &ErrorCode) -> Code {
                 ErrorCode::UnknownMail,
                 ErrorCode::UnknownModel,
                 ErrorCode::UnknownSession,
+                ErrorCode::UnknownTool,
             ],
             Code::NotFound,
         ),
