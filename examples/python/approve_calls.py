@@ -17,20 +17,25 @@ def send_invoice(customer: str, euros: float) -> str:
     return f"sent an invoice of {euros:g} € to {customer}"  # your own code stands here
 
 
-def decide(gate: Gate) -> Decision | bool | str:
-    """The answer to a gate. It may take an hour: the session waits, and so does its clock."""
-    if gate.is_question:
-        return input(f"{gate.arguments['question']} ")
+def approve(gate: Gate) -> Decision | bool:
+    """Decides about a call. It may take an hour: the session waits, and so does its clock."""
     answer = input(f"Let it run {gate.tool}({gate.arguments})? [y/n, or another amount] ").strip()
     if answer.replace(".", "").isdigit():
         return Decision("approve", arguments={**gate.arguments, "euros": float(answer)})
     return True if answer == "y" else Decision("deny", note="the person at the terminal declined")
 
 
+def answer_question(gate: Gate) -> str:
+    """Answers a question of the model."""
+    return input(f"{gate.arguments['question']} ")
+
+
 async def main() -> None:
     prompt = " ".join(sys.argv[1:]) or "Send the invoice of 120 € to Acme."
     async with AsyncClient() as client:  # AILOOP_URL and AILOOP_API_KEY name the fleet and the key
-        result = await client.run(None, prompt, tools=[send_invoice], on_gate=decide)
+        result = await client.run(
+            None, prompt, tools=[send_invoice], on_approval=approve, on_question=answer_question
+        )
         print(result.text)
 
 

@@ -21,7 +21,7 @@ class ClientTools(FleetCase):
             await asyncio.sleep(0)
             return {"refunded": euros, "order": order}
 
-        result = await self.client.run("e", "Please refund it", tools=[refund_order], on_gate=lambda gate: True)
+        result = await self.client.run("e", "Please refund it", tools=[refund_order], on_approval=lambda gate: True)
         self.assertIn('{"refunded": 40.0, "order": "A-17"}', result.text)
 
     async def test_exception_and_wrong_arguments_are_read_by_the_model(self) -> None:
@@ -51,11 +51,14 @@ class ClientTools(FleetCase):
 
 
 class Gates(FleetCase):
-    async def refund(self, on_gate: Any) -> str:
+    async def follow(self, session: Any) -> str:
+        return (await session.turn()).text
+
+    async def refund(self, on_approval: Any) -> str:
         def refund_order(order: str, euros: float) -> str:
             return f"refunded {euros:g} for {order}"
 
-        return (await self.client.run("e", "Please refund it", tools=[refund_order], on_gate=on_gate)).text
+        return (await self.client.run("e", "Please refund it", tools=[refund_order], on_approval=on_approval)).text
 
     async def test_gate_is_approved_and_denied(self) -> None:
         seen: list[Gate] = []
@@ -77,8 +80,25 @@ class Gates(FleetCase):
         self.assertIn("refunded 5 for A-17", text)
 
     async def test_question_is_answered(self) -> None:
-        result = await self.client.run("e", "ask me", on_gate=lambda gate: "blue" if gate.is_question else None)
+        result = await self.client.run("e", "ask me", on_question=lambda gate: "blue")
         self.assertIn("blue", result.text)
+
+    async def test_question_to_a_program_that_only_approves_stays_open_and_the_turn_goes_on(self) -> None:
+        session = await self.client.start("e", "ask me", on_approval=lambda gate: True)
+        with self.assertLogs("ailoop") as logs:
+            turn = asyncio.create_task(self.follow(session))
+            while not logs.output:
+                self.assertFalse(turn.done(), turn)
+                await asyncio.sleep(0.05)
+        gate = (await session.get())["gates"][0]
+        self.assertIn(f"waits for a question, and there is no on_question: the gate {gate['gate']}", logs.output[0])
+        answer = {"arguments_sha256": gate["arguments_sha256"], "decision": "answer", "content": "green"}
+        await self.client.api.session_answer(session.id, gate["gate"], **answer)
+        self.assertIn("green", await turn)
+
+    async def test_text_for_an_approval_is_refused_before_it_is_sent(self) -> None:
+        with self.assertRaisesRegex(TypeError, "on_approval returned 'y' for the gate .*: return True or False"):
+            await self.refund(lambda gate: "y")
 
     async def test_failing_callback_ends_the_turn_with_its_exception(self) -> None:
         def fail(gate: Gate) -> bool:

@@ -2,17 +2,15 @@
 
 import { Api } from "./api.js";
 import { type ClientTool, describe } from "./client-tool.js";
-import type { OnGate } from "./gates.js";
+import type { GateCallbacks } from "./gates.js";
 import { type Content, Session } from "./session.js";
 import { Transport, type TransportOptions, newId } from "./transport.js";
 import type { TurnResult } from "./turn.js";
 
 /** Settings of a session. */
-export interface StartOptions {
+export interface StartOptions extends GateCallbacks {
   /** Functions of this program that the agent may call. */
   tools?: readonly ClientTool[] | undefined;
-  /** Decides about gates while a turn is followed. */
-  onGate?: OnGate | undefined;
   /** The idempotency key is the id if none is given, so that the same key means the same session. */
   sessionId?: string | undefined;
   idempotencyKey?: string | undefined;
@@ -51,7 +49,7 @@ export class Client {
 
   /** Starts a session. `session.turn()` follows the turn of `prompt`. */
   async start(agent?: string, prompt?: Content, options: StartOptions = {}): Promise<Session> {
-    const { tools = [], onGate, sessionId, idempotencyKey, interactive = true, fleetTools } = options;
+    const { tools = [], onApproval, onQuestion, sessionId, idempotencyKey, interactive = true, fleetTools } = options;
     const key = idempotencyKey ?? newId();
     const optional = { agent, prompt, tools: fleetTools, client_tools: tools.length > 0 ? tools.map(describe) : undefined };
     const reply = await this.api.sessionStart({
@@ -64,11 +62,11 @@ export class Client {
     const firstMessage = prompt === undefined ? undefined : key;
     // A session that was started with this key before has events of its own.
     const isNew = idempotencyKey === undefined;
-    return new Session(this.api, this.transport, reply.session_id, { tools, onGate, firstMessage, isNew });
+    return new Session(this.api, this.transport, reply.session_id, { tools, callbacks: { onApproval, onQuestion }, firstMessage, isNew });
   }
 
   /** A session that exists. `tools` are functions for the tools with which it was started. */
-  session(sessionId: string, { tools = [], onGate }: Pick<StartOptions, "tools" | "onGate"> = {}): Session {
-    return new Session(this.api, this.transport, sessionId, { tools, onGate, isNew: false });
+  session(sessionId: string, { tools = [], ...callbacks }: Pick<StartOptions, "tools" | keyof GateCallbacks> = {}): Session {
+    return new Session(this.api, this.transport, sessionId, { tools, callbacks, isNew: false });
   }
 }

@@ -25,9 +25,20 @@ export interface Decision {
   note?: string;
 }
 
-/** `true` approves, `false` denies, a text answers a question, `undefined` leaves the gate open. */
-export type GateAnswer = Decision | boolean | string | undefined;
-export type OnGate = (gate: Gate) => GateAnswer | Promise<GateAnswer>;
+/** `true` approves, `false` denies, `undefined` leaves the gate open. */
+export type ApprovalAnswer = Decision | boolean | undefined;
+export type OnApproval = (gate: Gate) => ApprovalAnswer | Promise<ApprovalAnswer>;
+/** A text is the answer, `undefined` leaves the gate open. */
+export type QuestionAnswer = Decision | string | undefined;
+export type OnQuestion = (gate: Gate) => QuestionAnswer | Promise<QuestionAnswer>;
+
+/** The callbacks of a program, each for its kind of gate. */
+export interface GateCallbacks {
+  /** Decides about calls that need an approval, limits and failures while a turn is followed. */
+  onApproval?: OnApproval | undefined;
+  /** Answers questions of the model while a turn is followed. */
+  onQuestion?: OnQuestion | undefined;
+}
 
 /** Reads the event `gate.opened`. */
 export function gateOf(event: Event<"gate.opened">): Gate {
@@ -36,8 +47,12 @@ export function gateOf(event: Event<"gate.opened">): Gate {
 }
 
 /** The decision that a callback means. */
-export function toDecision(answer: GateAnswer): Decision | undefined {
-  if (typeof answer === "boolean") return { decision: answer ? "approve" : "deny" };
-  if (typeof answer === "string") return { decision: "answer", content: answer };
-  return answer;
+export function toDecision(gate: Gate, answer: ApprovalAnswer | QuestionAnswer): Decision | undefined {
+  if (answer === undefined || answer === null || typeof answer === "object") return answer ?? undefined;
+  const isQuestion = gate.kind === "question";
+  if (isQuestion && typeof answer === "string") return { decision: "answer", content: answer };
+  if (!isQuestion && typeof answer === "boolean") return { decision: answer ? "approve" : "deny" };
+  const [callback, wanted] = isQuestion ? ["onQuestion", "a text"] : ["onApproval", "true or false"];
+  const returned = JSON.stringify(answer);
+  throw new TypeError(`${callback} returned ${returned} for the gate ${gate.gate}: return ${wanted}, a Decision, or undefined`);
 }

@@ -5,7 +5,7 @@ export { Client, type StartOptions } from "./client.js";
 export { type ClientCall, type ClientTool, clientTool } from "./client-tool.js";
 export * from "./errors.js";
 export { type Event, hasTopic } from "./event.js";
-export type { Decision, Gate, GateAnswer, OnGate } from "./gates.js";
+export type { ApprovalAnswer, Decision, Gate, GateCallbacks, OnApproval, OnQuestion, QuestionAnswer } from "./gates.js";
 export { type Content, type MessageOptions, Session } from "./session.js";
 export type { TransportOptions } from "./transport.js";
 export { Turn, type TurnResult } from "./turn.js";

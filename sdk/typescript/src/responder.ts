@@ -4,7 +4,7 @@ import type { Api } from "./api.js";
 import { type ClientTool, perform } from "./client-tool.js";
 import { Conflict, NotFound } from "./errors.js";
 import { type Event, hasTopic } from "./event.js";
-import { type Gate, type OnGate, gateOf, toDecision } from "./gates.js";
+import { type Gate, type GateCallbacks, type OnApproval, type OnQuestion, gateOf, toDecision } from "./gates.js";
 import type { CallWaiting, SessionSummary } from "./types.js";
 
 /** Calls and callbacks of one turn that run at the same time. Further ones wait. */
@@ -29,7 +29,7 @@ export class Responder {
     private readonly api: Api,
     private readonly sessionId: string,
     tools: readonly ClientTool[],
-    private readonly onGate: OnGate | undefined,
+    private readonly callbacks: GateCallbacks,
   ) {
     this.tools = new Map(tools.map((tool) => [tool.name, tool]));
     this.failure = new Promise((_, reject) => (this.fail = reject));
@@ -53,10 +53,7 @@ export class Responder {
         this.begin(event.data.call, (signal) => this.perform(tool, event.data, isOld, signal));
       }
     } else if (hasTopic(event, "gate.opened")) {
-      const { onGate } = this;
-      if (onGate && (!isOld || this.open.has(event.data.gate))) {
-        this.begin(event.data.gate, () => this.decide(onGate, gateOf(event)));
-      }
+      if (!isOld || this.open.has(event.data.gate)) this.openGate(gateOf(event));
     } else if (event.topic === "tool_call.result_processed" || event.topic === "gate.closed") {
       const id = String(event.data["call"] ?? event.data["gate"]);
       this.running.get(id)?.abort();
@@ -68,6 +65,21 @@ export class Responder {
   close(): void {
     for (const controller of this.running.values()) controller.abort();
     this.running.clear();
+  }
+
+  private openGate(gate: Gate): void {
+    const { onApproval, onQuestion } = this.callbacks;
+    const isQuestion = gate.kind === "question";
+    const callback = isQuestion ? onQuestion : onApproval;
+    if (callback) {
+      this.begin(gate.gate, () => this.decide(callback, gate));
+    } else if (onApproval ?? onQuestion) {
+      const [what, missing] = isQuestion ? ["a question", "onQuestion"] : ["an approval", "onApproval"];
+      console.warn(
+        `session ${gate.sessionId} waits for ${what}, and there is no ${missing}: the gate ${gate.gate} stays open until` +
+          ` ${gate.expires}; give the callback, or answer with \`ailoop approvals\` or in the console`,
+      );
+    }
   }
 
   private begin(id: string, work: (signal: AbortSignal) => Promise<void>): void {
@@ -99,8 +111,8 @@ export class Responder {
     await this.api.sessionAnswerCall(this.sessionId, data.call, { outcome, content, command_id: data.call });
   }
 
-  private async decide(onGate: OnGate, gate: Gate): Promise<void> {
-    const decision = toDecision(await onGate(gate));
+  private async decide(callback: OnApproval | OnQuestion, gate: Gate): Promise<void> {
+    const decision = toDecision(gate, await callback(gate));
     if (!decision) return;
     const given = { arguments_sha256: gate.argumentsSha256, ...decision };
     await this.api.sessionAnswer(this.sessionId, gate.gate, given);

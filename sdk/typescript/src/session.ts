@@ -4,7 +4,7 @@ import type { Api } from "./api.js";
 import type { ClientTool } from "./client-tool.js";
 import { AiloopError, Conflict } from "./errors.js";
 import type { Event } from "./event.js";
-import type { OnGate } from "./gates.js";
+import type { GateCallbacks } from "./gates.js";
 import { Responder } from "./responder.js";
 import { type Transport, isRetryable, newId, pauseMs, sleep } from "./transport.js";
 import { Turn, type TurnStart } from "./turn.js";
@@ -25,7 +25,7 @@ export interface MessageOptions {
 /** What a session of this program knows and does. */
 export interface SessionOptions {
   tools: readonly ClientTool[];
-  onGate: OnGate | undefined;
+  callbacks: GateCallbacks;
   firstMessage?: string | undefined;
   isNew: boolean;
 }
@@ -59,7 +59,7 @@ export class Session {
    * the last one. With the same `idempotencyKey`, a message is sent once, and its turn is found again after a crash.
    */
   turn(content?: Content, options: MessageOptions = {}): Turn {
-    const responder = new Responder(this.api, this.id, this.options.tools, this.options.onGate);
+    const responder = new Responder(this.api, this.id, this.options.tools, this.options.callbacks);
     const begin = async (): Promise<TurnStart> => {
       if (content === undefined) return this.findTurn(responder);
       const tracker = await this.findPlace(responder, options.idempotencyKey !== undefined);

@@ -37,7 +37,9 @@ test("call that has ended is aborted", async () => {
 
 test("gate is approved, denied and approved with other arguments", async () => {
   const gates = [];
-  const refund = async (onGate) => (await client.run("e", "Please refund it", { tools: [refundTool()], onGate })).text;
+  const refund = async (onApproval) => {
+    return (await client.run("e", "Please refund it", { tools: [refundTool()], onApproval })).text;
+  };
   assert.match(await refund((gate) => { gates.push(gate); return true; }), /"refunded":40/);
   assert.deepEqual([gates[0].tool, gates[0].kind, gates[0].arguments.euros], ["refund_order", "approval", 40]);
   assert.match(await refund(async () => ({ decision: "deny", note: "not on a Friday" })), /not on a Friday/);
@@ -46,11 +48,28 @@ test("gate is approved, denied and approved with other arguments", async () => {
 });
 
 test("question is answered", async () => {
-  const result = await client.run("e", "ask me", { onGate: () => "blue" });
+  const result = await client.run("e", "ask me", { onQuestion: () => "blue" });
   assert.match(result.text, /blue/);
 });
 
+test("question to a program that only approves stays open and the turn goes on", async (t) => {
+  const warned = new Promise((resolve) => t.mock.method(console, "warn", resolve));
+  const session = await client.start("e", "ask me", { onApproval: () => true });
+  const turn = session.turn().result();
+  const warning = await Promise.race([warned, turn.then((result) => assert.fail(`the turn ended: ${result.text}`))]);
+  const [gate] = (await session.get()).gates;
+  assert.match(warning, new RegExp(`waits for a question, and there is no onQuestion: the gate ${gate.gate} stays open`));
+  const { arguments_sha256 } = gate;
+  await client.api.sessionAnswer(session.id, gate.gate, { arguments_sha256, decision: "answer", content: "green" });
+  assert.match((await turn).text, /green/);
+});
+
+test("text for an approval is refused before it is sent", async () => {
+  const run = client.run("e", "Please refund it", { tools: [refundTool()], onApproval: () => "y" });
+  await assert.rejects(run, /onApproval returned "y" for the gate .*: return true or false/);
+});
+
 test("failing callback ends the turn with its error", async () => {
-  const onGate = () => { throw new RangeError("no"); };
-  await assert.rejects(client.run("e", "Please refund it", { tools: [refundTool()], onGate }), RangeError);
+  const onApproval = () => { throw new RangeError("no"); };
+  await assert.rejects(client.run("e", "Please refund it", { tools: [refundTool()], onApproval }), RangeError);
 });

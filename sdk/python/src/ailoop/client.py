@@ -9,7 +9,7 @@ import httpx
 
 from .api import AsyncApi
 from .client_tool import ClientTool, Function, to_client_tool
-from .gates import OnGate
+from .gates import GateCallbacks, OnApproval, OnQuestion
 from .session import AsyncSession, Content
 from .transport import Transport
 from .turn import TurnResult
@@ -45,7 +45,8 @@ class AsyncClient:
         prompt: Content,
         *,
         tools: Iterable[Function | ClientTool] = (),
-        on_gate: OnGate | None = None,
+        on_approval: OnApproval | None = None,
+        on_question: OnQuestion | None = None,
         session_id: str | None = None,
         idempotency_key: str | None = None,
         **settings: Any,
@@ -55,8 +56,8 @@ class AsyncClient:
         With an `idempotency_key`, a task that was started before is not started again: its result is returned.
         """
         session = await self.start(
-            agent, prompt, tools=tools, on_gate=on_gate, session_id=session_id, idempotency_key=idempotency_key,
-            interactive=False, **settings,
+            agent, prompt, tools=tools, on_approval=on_approval, on_question=on_question, session_id=session_id,
+            idempotency_key=idempotency_key, interactive=False, **settings,
         )
         return await session.turn()
 
@@ -66,7 +67,8 @@ class AsyncClient:
         prompt: Content | None = None,
         *,
         tools: Iterable[Function | ClientTool] = (),
-        on_gate: OnGate | None = None,
+        on_approval: OnApproval | None = None,
+        on_question: OnQuestion | None = None,
         session_id: str | None = None,
         idempotency_key: str | None = None,
         interactive: bool = True,
@@ -93,20 +95,28 @@ class AsyncClient:
         )
         message = key if prompt is not None else None
         # A session that was started with this key before has events of its own.
-        return self._session(reply["session_id"], brought, on_gate, message, is_new=idempotency_key is None)
+        callbacks = GateCallbacks(on_approval, on_question)
+        return self._session(reply["session_id"], brought, callbacks, message, is_new=idempotency_key is None)
 
     def session(
-        self, session_id: str, *, tools: Iterable[Function | ClientTool] = (), on_gate: OnGate | None = None
+        self,
+        session_id: str,
+        *,
+        tools: Iterable[Function | ClientTool] = (),
+        on_approval: OnApproval | None = None,
+        on_question: OnQuestion | None = None,
     ) -> AsyncSession:
         """A session that exists. `tools` are functions for the tools with which it was started."""
-        return self._session(session_id, [to_client_tool(tool) for tool in tools], on_gate, None, is_new=False)
+        callbacks = GateCallbacks(on_approval, on_question)
+        return self._session(session_id, [to_client_tool(tool) for tool in tools], callbacks, None, is_new=False)
 
     def _session(
-        self, session_id: str, tools: list[ClientTool], on_gate: OnGate | None, message: str | None, *, is_new: bool
+        self, session_id: str, tools: list[ClientTool], callbacks: GateCallbacks, message: str | None, *, is_new: bool
     ) -> AsyncSession:
         seconds = self.transport.retry_seconds
         return AsyncSession(
-            self.api, session_id, tools=tools, on_gate=on_gate, retry_seconds=seconds, first_message=message, is_new=is_new
+            self.api, session_id, tools=tools, callbacks=callbacks, retry_seconds=seconds, first_message=message,
+            is_new=is_new,
         )
 
     async def close(self) -> None:

@@ -48,15 +48,33 @@ class Decision:
     note: str | None = None
 
 
-#: What a callback returns: `True` approves, `False` denies, a text answers a question, `None` leaves the gate open.
-GateAnswer = Decision | bool | str | None
-OnGate = Callable[[Gate], GateAnswer | Awaitable[GateAnswer]]
+#: What the callback of approvals returns: `True` approves, `False` denies, `None` leaves the gate open.
+ApprovalAnswer = Decision | bool | None
+OnApproval = Callable[[Gate], ApprovalAnswer | Awaitable[ApprovalAnswer]]
+#: What the callback of questions returns: a text is the answer, `None` leaves the gate open.
+QuestionAnswer = Decision | str | None
+OnQuestion = Callable[[Gate], QuestionAnswer | Awaitable[QuestionAnswer]]
 
 
-def to_decision(answer: GateAnswer) -> Decision | None:
+@dataclass(frozen=True)
+class GateCallbacks:
+    """The callbacks of a program, each for its kind of gate."""
+
+    on_approval: OnApproval | None = None
+    on_question: OnQuestion | None = None
+
+    def of(self, gate: Gate) -> OnApproval | OnQuestion | None:
+        """The callback that answers a gate."""
+        return self.on_question if gate.is_question else self.on_approval
+
+
+def to_decision(gate: Gate, answer: ApprovalAnswer | QuestionAnswer) -> Decision | None:
     """The decision that a callback means."""
     if answer is None or isinstance(answer, Decision):
         return answer
-    if isinstance(answer, bool):
+    if gate.is_question and isinstance(answer, str):
+        return Decision("answer", content=answer)
+    if not gate.is_question and isinstance(answer, bool):
         return Decision("approve" if answer else "deny")
-    return Decision("answer", content=answer)
+    callback, wanted = ("on_question", "a text") if gate.is_question else ("on_approval", "True or False")
+    raise TypeError(f"{callback} returned {answer!r} for the gate {gate.gate}: return {wanted}, a Decision, or None")

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
@@ -9,8 +10,10 @@ from .api import AsyncApi
 from .client_tool import Answer, ClientTool
 from .errors import Conflict, NotFound
 from .event import Event
-from .gates import Gate, OnGate, to_decision
+from .gates import Gate, GateCallbacks, OnApproval, OnQuestion, to_decision
 from .types import SessionSummary
+
+log = logging.getLogger("ailoop")
 
 #: Calls and callbacks of one turn that run at the same time. Further ones wait.
 RUNNING_MAX = 32
@@ -23,8 +26,8 @@ _UNCERTAIN = (
 class Responder:
     """Answers what waits for the client. Each answer carries the id of its call or gate, so it counts once."""
 
-    def __init__(self, api: AsyncApi, session_id: str, tools: Iterable[ClientTool], on_gate: OnGate | None) -> None:
-        self._api, self._session_id, self._on_gate = api, session_id, on_gate
+    def __init__(self, api: AsyncApi, session_id: str, tools: Iterable[ClientTool], callbacks: GateCallbacks) -> None:
+        self._api, self._session_id, self._callbacks = api, session_id, callbacks
         self._tools = {tool.name: tool for tool in tools}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._permits = asyncio.Semaphore(RUNNING_MAX)
@@ -44,9 +47,9 @@ class Responder:
         if event.topic == "tool_call.waiting" and data["tool"] in self._tools:
             if not is_old or data["call"] in self._open:
                 self._begin(data["call"], lambda: self._perform(data, is_old))
-        elif event.topic == "gate.opened" and self._on_gate:
+        elif event.topic == "gate.opened":
             if not is_old or data["gate"] in self._open:
-                self._begin(data["gate"], lambda: self._decide(Gate.of_event(event)))
+                self._open_gate(Gate.of_event(event))
         elif event.topic in ("tool_call.result_processed", "gate.closed"):
             task = self._tasks.pop(str(data.get("call") or data.get("gate")), None)
             if task:
@@ -67,6 +70,18 @@ class Responder:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _open_gate(self, gate: Gate) -> None:
+        callback = self._callbacks.of(gate)
+        if callback:
+            self._begin(gate.gate, lambda: self._decide(gate, callback))
+        elif self._callbacks != GateCallbacks():
+            what, missing = ("a question", "on_question") if gate.is_question else ("an approval", "on_approval")
+            log.warning(
+                "session %s waits for %s, and there is no %s: the gate %s stays open until %s; give the callback, or"
+                " answer with `ailoop approvals` or in the console",
+                gate.session_id, what, missing, gate.gate, gate.expires,
+            )
 
     def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if name not in self._tasks:
@@ -91,13 +106,12 @@ class Responder:
             self._session_id, data["call"], outcome=answer[0], content=answer[1], command_id=data["call"]
         )
 
-    async def _decide(self, gate: Gate) -> None:
-        assert self._on_gate is not None
-        if inspect.iscoroutinefunction(self._on_gate):
-            answer: Any = self._on_gate(gate)
+    async def _decide(self, gate: Gate, callback: OnApproval | OnQuestion) -> None:
+        if inspect.iscoroutinefunction(callback):
+            answer: Any = callback(gate)
         else:
-            answer = await asyncio.to_thread(self._on_gate, gate)
-        decision = to_decision(await answer if inspect.isawaitable(answer) else answer)
+            answer = await asyncio.to_thread(callback, gate)
+        decision = to_decision(gate, await answer if inspect.isawaitable(answer) else answer)
         if decision:
             await self._api.session_answer(
                 self._session_id,

@@ -11,7 +11,7 @@ from .api import AsyncApi
 from .client_tool import ClientTool
 from .errors import AiloopError, Conflict
 from .event import Event
-from .gates import OnGate
+from .gates import GateCallbacks
 from .responder import Responder
 from .transport import is_retryable, pause
 from .turn import AsyncTurn, TurnStart
@@ -31,13 +31,13 @@ class AsyncSession:
         session_id: str,
         *,
         tools: Iterable[ClientTool] = (),
-        on_gate: OnGate | None = None,
+        callbacks: GateCallbacks,
         retry_seconds: float = 60.0,
         first_message: str | None = None,
         is_new: bool = False,
     ) -> None:
         self.id = session_id
-        self._api, self._tools, self._on_gate, self._retry_seconds = api, list(tools), on_gate, retry_seconds
+        self._api, self._tools, self._callbacks, self._retry_seconds = api, list(tools), callbacks, retry_seconds
         self._first_message = first_message
         #: Where the next turn begins to read; unknown for a session that others have used.
         self._tracker = TurnTracker() if is_new else None
@@ -57,7 +57,7 @@ class AsyncSession:
         Without a message, it is the turn of the prompt with which the session was started, else the turn that runs, else
         the last one. With the same `idempotency_key`, a message is sent once, and its turn is found again after a crash.
         """
-        responder = Responder(self._api, self.id, self._tools, self._on_gate)
+        responder = Responder(self._api, self.id, self._tools, self._callbacks)
 
         async def begin() -> TurnStart:
             if content is None:

@@ -8,7 +8,7 @@ from .api import Api
 from .client import AsyncClient
 from .client_tool import ClientTool, Function
 from .event import Event
-from .gates import OnGate
+from .gates import OnApproval, OnQuestion
 from .portal import Portal
 from .request import Request
 from .session import AsyncSession, Content, Mode
@@ -120,11 +120,15 @@ class Client:
         prompt: Content,
         *,
         tools: Iterable[Function | ClientTool] = (),
-        on_gate: OnGate | None = None,
+        on_approval: OnApproval | None = None,
+        on_question: OnQuestion | None = None,
         **settings: Any,
     ) -> TurnResult:
         """Runs a task in a session of its own, and returns its result. See `AsyncClient.run`."""
-        return self._portal.call(self._client.run(agent, prompt, tools=tools, on_gate=on_gate, **settings))
+        running = self._client.run(
+            agent, prompt, tools=tools, on_approval=on_approval, on_question=on_question, **settings
+        )
+        return self._portal.call(running)
 
     def start(
         self,
@@ -132,18 +136,27 @@ class Client:
         prompt: Content | None = None,
         *,
         tools: Iterable[Function | ClientTool] = (),
-        on_gate: OnGate | None = None,
+        on_approval: OnApproval | None = None,
+        on_question: OnQuestion | None = None,
         **settings: Any,
     ) -> Session:
         """Starts a session. See `AsyncClient.start`."""
-        session = self._portal.call(self._client.start(agent, prompt, tools=tools, on_gate=on_gate, **settings))
-        return Session(session, self._portal)
+        starting = self._client.start(
+            agent, prompt, tools=tools, on_approval=on_approval, on_question=on_question, **settings
+        )
+        return Session(self._portal.call(starting), self._portal)
 
     def session(
-        self, session_id: str, *, tools: Iterable[Function | ClientTool] = (), on_gate: OnGate | None = None
+        self,
+        session_id: str,
+        *,
+        tools: Iterable[Function | ClientTool] = (),
+        on_approval: OnApproval | None = None,
+        on_question: OnQuestion | None = None,
     ) -> Session:
         """A session that exists. `tools` are functions for the tools with which it was started."""
-        return Session(self._client.session(session_id, tools=tools, on_gate=on_gate), self._portal)
+        session = self._client.session(session_id, tools=tools, on_approval=on_approval, on_question=on_question)
+        return Session(session, self._portal)
 
     def close(self) -> None:
         """Closes the connections, and ends the thread."""
