@@ -29,7 +29,7 @@ let browser;
 
 /** A page with nothing kept from before, which fails its check on an error or a request to elsewhere. */
 async function openPage(hash = "", options = {}) {
-  const { base = fleet.url, viewport = WIDE, colorScheme = "light" } = options;
+  const { base = fleet.url, viewport = WIDE, colorScheme = "light", prepare } = options;
   const context = await browser.newContext({ viewport, colorScheme, reducedMotion: "reduce" });
   const page = await context.newPage();
   page.setDefaultTimeout(WAIT_MS);
@@ -45,6 +45,7 @@ async function openPage(hash = "", options = {}) {
     if (!request.url().startsWith(base) && !request.url().startsWith("data:"))
       page.problems.push(`request: ${request.url()}`);
   });
+  await prepare?.(page);
   await page.goto(`${base}/${hash}`);
   return page;
 }
@@ -214,6 +215,34 @@ check("inbox answers by keys, and a question by its choices", async () => {
   await until("the call ran", async () => (await fleet.get("/v1/sessions/keys")).phase === "idle");
   assert.match(JSON.stringify((await fleet.get("/v1/sessions/ask/history")).messages), /Green/);
   await page.getByText("Nobody waits for you").waitFor();
+  await closePage(page);
+});
+
+check("form that a key opens has the focus", async () => {
+  await start("key-deny", "now write a file", { agent: "g" });
+  await start("key-edit", "please write a file", { agent: "g" });
+  const page = await openPage("#/sessions");
+  await page.locator(".session-row a").first().waitFor();
+  const focused = (label) => page.getByLabel(label).and(page.locator(":focus"));
+  await page.keyboard.press("g");
+  await page.keyboard.press("n");
+  await focused("Message").waitFor();
+  await page.goto(`${fleet.url}/#/inbox`);
+  await until("both wait", async () => (await page.getByText("May write_file run?").count()) === 2);
+  await page.keyboard.press("n");
+  await focused("Reason, for the model (optional)").waitFor();
+  await page.keyboard.type("not by y, n or e");
+  await page.keyboard.press("Enter");
+  await until("one waits", async () => (await page.getByText("May write_file run?").count()) === 1);
+  await page.keyboard.press("e");
+  await focused("Arguments, as JSON").waitFor();
+  await page.getByLabel("Arguments, as JSON").fill('{"path": "keys.txt", "content": "by keys"}');
+  await page.getByRole("button", { name: "Approve the edited call" }).click();
+  await page.getByText("Nobody waits for you").waitFor();
+  const histories = await Promise.all(["deny", "edit"].map((name) => fleet.get(`/v1/sessions/key-${name}/history`)));
+  const text = JSON.stringify(histories);
+  assert.match(text, /not by y, n or e/);
+  assert.match(text, /by keys/);
   await closePage(page);
 });
 
@@ -579,6 +608,24 @@ check("keys lead through the console", async () => {
   await closePage(page);
 });
 
+check("short id that a row shows finds its session", async () => {
+  const prompt = "show a table, twice";
+  const ids = await Promise.all(
+    [1, 2].map(async () => (await fleet.post("/v1/sessions", { prompt, interactive: true })).session_id),
+  );
+  const page = await openPage("#/sessions?q=show a table, twice");
+  await until("both are listed", async () => (await page.locator(".session-row a").count()) === 2);
+  const shown = await page.locator(".session-id").allTextContents();
+  assert.deepEqual(shown.sort(), ids.map((id) => id.slice(-8)).sort());
+  for (const short of shown) {
+    await page.getByRole("searchbox", { name: "Filter by title or id" }).fill(short);
+    await until("only its session is listed", async () => (await page.locator(".session-row a").count()) === 1);
+    const href = await page.locator(".session-row a").getAttribute("href");
+    assert.equal(href, `#/sessions/${ids.find((id) => id.endsWith(short))}`);
+  }
+  await closePage(page);
+});
+
 check("quiet session says what it waits for and who has it", async () => {
   await start("late", "answer late");
   const page = await openPage("#/sessions/late");
@@ -628,10 +675,10 @@ check("hostile session harms nothing", async () => {
 });
 
 check("thousands of calls and sessions do not stutter", async () => {
-  const context = await browser.newContext({ viewport: WIDE });
-  const page = await context.newPage();
+  const page = await openPage("", {
+    prepare: (page) => page.addInitScript(installMany, { sessions: 10_000, calls: 10_000 }),
+  });
   page.setDefaultTimeout(60_000);
-  await page.addInitScript(installMany, { sessions: 10_000, calls: 10_000 });
   for (const [hash, selector, name] of [
     ["#/sessions", ".sessions .list", "list of 10,000 sessions"],
     ["#/sessions/many", ".conversation", "session of 10,000 calls"],
@@ -666,7 +713,7 @@ check("thousands of calls and sessions do not stutter", async () => {
     assert.ok(frames.p95 < FRAME_MS_MAX, `95 % of frames take ${frames.p95} ms`);
     assert.ok(frames.nodes < 4000, `${frames.nodes} nodes`);
   }
-  await context.close();
+  await closePage(page);
 });
 
 check("edge is killed behind an open console, and another one takes over without a doubled event", async () => {

@@ -47,6 +47,7 @@ export function installMany({ sessions, calls }) {
     "calls.list": () => ({ calls: [] }),
     "agents.list": () => ({ agents: [] }),
     "models.list": () => ({ models: [] }),
+    "session.describe": () => ({ now: new Date().toISOString(), waits: [] }),
   };
 
   globalThis.WebSocket = class {
@@ -55,7 +56,10 @@ export function installMany({ sessions, calls }) {
     }
     send(text) {
       const { id, method, params } = JSON.parse(text);
-      setTimeout(() => this.deliver({ jsonrpc: "2.0", id, result: results[method]?.(params) ?? {} }));
+      const answer = results[method]
+        ? { result: results[method](params) }
+        : { error: { code: -32601, message: `no ${method} here`, data: { code: "unknown_method" } } };
+      setTimeout(() => this.deliver({ jsonrpc: "2.0", id, ...answer }));
       if (method === "session.watch") setTimeout(() => this.stream(events()));
     }
     deliver(message) {

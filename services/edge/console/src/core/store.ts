@@ -38,15 +38,9 @@ function open(id: string): Entry {
 
 function follow(entry: Entry): void {
   if (entry.stop !== null) return;
-  let isScheduled = false;
-  const changed = () => {
-    if (isScheduled) return;
-    isScheduled = true;
-    nextFrame(() => {
-      isScheduled = false;
-      entry.rev.value += 1;
-    });
-  };
+  const changed = paced(() => {
+    entry.rev.value += 1;
+  });
   entry.stop = rpc.watch(entry.id, entry.view.seq, {
     event(method, envelope) {
       entry.view.fold(method, envelope);
@@ -62,6 +56,36 @@ function follow(entry: Entry): void {
       entry.stop = null;
     },
   });
+}
+
+/** A draw that takes longer is followed by a pause as long as itself: events that come meanwhile share the next one. */
+const DRAW_MS_MAX = 30;
+
+/** Returns a function that asks for a draw: once for all that changes until then. */
+function paced(draw: () => void): () => void {
+  let isScheduled = false;
+  let isDrawing = false;
+  const ask = () => {
+    if (isScheduled) return;
+    isScheduled = true;
+    if (!isDrawing) nextFrame(run);
+  };
+  const run = () => {
+    isScheduled = false;
+    isDrawing = true;
+    const began = performance.now();
+    draw();
+    // A timer of now runs after the frame is painted.
+    setTimeout(() => {
+      const took = performance.now() - began;
+      setTimeout(drawn, took > DRAW_MS_MAX ? took : 0);
+    });
+  };
+  const drawn = () => {
+    isDrawing = false;
+    if (isScheduled) nextFrame(run);
+  };
+  return ask;
 }
 
 /** A frame, or a short time where the page is hidden and has no frames. */

@@ -247,6 +247,14 @@ export function Dialog({
   );
 }
 
+/**
+ * Gives the focus to an element when it is drawn first, as its `ref`. The attribute `autofocus` does so only as long as
+ * nothing of the page has had the focus, and in a dialog that opens.
+ */
+export function takeFocus(element: HTMLElement | null): void {
+  element?.focus();
+}
+
 export function Field({
   label,
   children,

@@ -10,7 +10,7 @@ import { useKeys } from "../core/keys.ts";
 import { clock } from "../core/poll.ts";
 import type { CommandResult, GateKind, OpenGate } from "../core/types.ts";
 import { Arguments } from "../ui/arguments.tsx";
-import { Button, Field, gateVerb } from "../ui/parts.tsx";
+import { Button, Field, gateVerb, takeFocus } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 
 export interface GateInfo {
@@ -110,6 +110,7 @@ export function GateCard({ gate: given, before, isSelected = false, onAnswered, 
               }
             >
               <textarea
+                ref={takeFocus}
                 class="code-input"
                 rows={Math.min(20, edited.split("\n").length + 1)}
                 value={edited}
@@ -120,7 +121,12 @@ export function GateCard({ gate: given, before, isSelected = false, onAnswered, 
           )}
           {mode === "deny" && (
             <Field label="Reason, for the model (optional)">
-              <input value={note} autoFocus onInput={(event) => setNote(event.currentTarget.value)} />
+              <input
+                ref={takeFocus}
+                value={note}
+                onInput={(event) => setNote(event.currentTarget.value)}
+                onKeyDown={(event) => event.key === "Enter" && !event.isComposing && press(".button-danger")}
+              />
             </Field>
           )}
           {!can("session.answer") && <p class="muted">Your key may not answer: it needs the scope approve.</p>}

@@ -6,7 +6,7 @@ import { command } from "../core/connection.ts";
 import { usePoll } from "../core/poll.ts";
 import { route, setQuery } from "../core/route.ts";
 import type { Agent, Mail } from "../core/types.ts";
-import { Age, Button, Empty, Field, PageHead, Problem } from "../ui/parts.tsx";
+import { Age, Button, Empty, Field, PageHead, Problem, takeFocus } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 
 const USER = "user";
@@ -89,7 +89,12 @@ function MailCard({ mail, canReply, onDone }: { mail: Mail; canReply: boolean; o
           ) : (
             <>
               <Field label="Answer">
-                <textarea rows={3} autoFocus value={text} onInput={(event) => setText(event.currentTarget.value)} />
+                <textarea
+                  ref={takeFocus}
+                  rows={3}
+                  value={text}
+                  onInput={(event) => setText(event.currentTarget.value)}
+                />
               </Field>
               <Button kind="primary" isDisabled={text.trim() === ""} onClick={() => reply(text)}>
                 Send
@@ -119,7 +124,7 @@ function Write({ agents, onDone }: { agents: Agent[]; onDone: () => void }) {
           </select>
         </Field>
         <Field label="Subject">
-          <input value={subject} onInput={(event) => setSubject(event.currentTarget.value)} />
+          <input ref={takeFocus} value={subject} onInput={(event) => setSubject(event.currentTarget.value)} />
         </Field>
       </div>
       <Field label="Text" hint="It waits until a session of the agent checks the mailbox.">

@@ -242,7 +242,7 @@ function Filters({ filterInput }: { filterInput: { current: HTMLInputElement | n
       <input
         ref={filterInput}
         type="search"
-        placeholder="Title, or beginning of the id"
+        placeholder="Title or id"
         aria-label="Filter by title or id"
         value={query.get("q") ?? ""}
         onInput={(event) => setQuery({ q: event.currentTarget.value })}

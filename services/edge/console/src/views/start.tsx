@@ -8,7 +8,7 @@ import { usePoll } from "../core/poll.ts";
 import { go, links, route } from "../core/route.ts";
 import type { Agent, CommandResult, Tool } from "../core/types.ts";
 import { AttachButton, Attachments, messageContent, useImages } from "../ui/images.tsx";
-import { Button, Field, PageHead } from "../ui/parts.tsx";
+import { Button, Field, PageHead, takeFocus } from "../ui/parts.tsx";
 import { CopyButton } from "../ui/text.tsx";
 import { AgentField, InteractiveField, ModelField } from "./session_fields.tsx";
 
@@ -74,7 +74,7 @@ export function StartView() {
         <Field label="Message">
           <textarea
             rows={5}
-            autoFocus
+            ref={takeFocus}
             value={prompt}
             placeholder="What should the agent do?"
             onInput={(event) => setPrompt(event.currentTarget.value)}

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { connection, rpc } from "../core/connection.ts";
 import type { SessionView } from "../core/fold.ts";
-import { formatCount, formatDuration, formatMoney, formatTime, shortId, words } from "../core/format.ts";
+import { formatCount, formatDuration, formatMoney, formatTime, words } from "../core/format.ts";
 import { clock } from "../core/poll.ts";
 import { type Axis, type Bar, type LiveFacts, makeAxis, readTrace, type TimelineTurn } from "../core/timeline.ts";
 import type { TraceTurn } from "../core/types.ts";
@@ -169,7 +169,7 @@ function TurnLine({ turn }: { turn: TimelineTurn }) {
       <span>{formatDuration(turn.end - turn.start)}</span>
       {turn.stopReason && <span>{words(turn.stopReason)}</span>}
       <span class="muted" title={turn.traceId}>
-        trace {shortId(turn.traceId)}
+        trace {turn.traceId.slice(0, 8)}
       </span>
       {turn.url !== undefined && (
         <a href={turn.url} target="_blank" rel="noopener noreferrer">

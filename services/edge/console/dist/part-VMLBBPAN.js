@@ -1,1 +1,0 @@
-import{a,b}from"./part-YQRFMFHX.js";import"./part-OVNLCK56.js";import"./part-5Z5ELYD3.js";import"./part-FMISWBTN.js";import"./part-AMBS2HNB.js";import"./part-36FW5W2F.js";import"./part-7V2ATSF4.js";export{a as ReplyTest,b as ReplyTestDialog};
