@@ -174,7 +174,21 @@ impl SessionId {
         let digest = crate::hash::sha256_hex(format!("{tenant}/{parent}/{call}").as_bytes());
         Self(format!("child-{}", digest.get(..CHILD_DIGITS).unwrap_or(&digest)).into())
     }
+
+    /// The short form of a generated id: its last characters, which are random. It does not begin with the first ones,
+    /// since they are a time, which all sessions of a minute share. An id that people chose has none.
+    pub fn short(&self) -> Option<&str> {
+        let generated = self.0.get(self.0.len().checked_sub(GENERATED_DIGITS)?..)?;
+        let is_generated = generated.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        is_generated.then(|| &generated[GENERATED_DIGITS - Self::SHORT_CHARS..])
+    }
+
+    /// Characters of the short form.
+    pub const SHORT_CHARS: usize = 8;
 }
+
+/// Hexadecimal digits with which every generated id ends: a UUID, and a name with a digest.
+const GENERATED_DIGITS: usize = 12;
 
 /// Hexadecimal digits that tell one child session from another.
 const CHILD_DIGITS: usize = 32;
@@ -228,6 +242,21 @@ mod tests {
         assert!(AgentId::new("Upper").is_err() && AgentId::new("agent_patricia").is_ok());
         assert_eq!(SessionId::new("S_1-x").unwrap().as_str(), "S_1-x");
         assert!(serde_json::from_str::<ToolName>("\"a.b\"").is_err());
+    }
+
+    #[test]
+    fn short_form_of_a_session_id_is_the_random_end_of_a_generated_one() {
+        let rows = [
+            ("01a21797-7c14-70e7-869b-6a0b2b14e2cd", Some("2b14e2cd")),
+            ("chat-2e847cc85474f77d2d33714fc9030fb4", Some("c9030fb4")),
+            ("child-2e847cc85474f77d2d33714fc9030fb4", Some("c9030fb4")),
+            ("invoices-of-may", None),
+            ("S-2026-11-27", None),
+            ("c9030fb4", None),
+        ];
+        for (id, short) in rows {
+            assert_eq!(SessionId::new(id).unwrap().short(), short, "{id}");
+        }
     }
 
     #[test]

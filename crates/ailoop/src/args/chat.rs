@@ -15,7 +15,7 @@ Examples:
 #[derive(Debug, Clone, Args)]
 #[command(after_help = CHAT_EXAMPLES)]
 pub struct ChatArgs {
-    /// The session to go on with: its id, or the beginning of it [default: a new one]
+    /// The session to go on with: its id, its short id, or the beginning of one [default: a new one]
     pub session: Option<String>,
     /// Go on with the newest session
     #[arg(long, short = 'c', conflicts_with = "session")]

@@ -25,7 +25,7 @@ pub struct SessionFilter {
     /// Only sessions whose last turn ended with an error
     #[arg(long)]
     pub error: bool,
-    /// Only sessions whose title has this text, or whose id begins with it
+    /// Only sessions whose title has this text, or whose id or short id begins with it
     #[arg(long)]
     pub text: Option<String>,
 }

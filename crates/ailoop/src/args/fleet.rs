@@ -66,7 +66,7 @@ pub struct QueuesArgs {
 /// Arguments of `ailoop repair`.
 #[derive(Debug, Clone, Args)]
 pub struct RepairArgs {
-    /// The ids of the sessions [default: all that have not ended]
+    /// The sessions, each as its id or short id [default: all that have not ended]
     #[arg(value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// Print JSON, a line for each session

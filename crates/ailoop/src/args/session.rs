@@ -131,7 +131,7 @@ impl ModeArg {
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["session", "last", "all"]))]
 pub struct ControlArgs {
-    /// The session: its id, or the beginning of it
+    /// The session: its id, its short id, or the beginning of one
     pub session: Option<String>,
     /// The newest session that no other one began
     #[arg(long, short = 'c')]

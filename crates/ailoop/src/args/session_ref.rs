@@ -6,7 +6,7 @@ use clap::Args;
 #[derive(Debug, Clone, Args)]
 #[group(required = true, multiple = false)]
 pub struct SessionRef {
-    /// The session: its id, or the beginning of it
+    /// The session: its id, its short id, or the beginning of one
     pub session: Option<String>,
     /// The newest session that no other one began
     #[arg(long, short = 'c')]

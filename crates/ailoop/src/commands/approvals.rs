@@ -11,9 +11,9 @@ use super::control::note_result;
 use super::fleet_location::connect;
 use super::lists::fetch_tools_of;
 use super::output::{finish, format_session, format_time, json_lines, print_table, shorten};
-use super::session_reference::resolve_session;
+use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, GateArgs};
-use crate::client::{self, EdgeClient, bounded, command_id};
+use crate::client::{EdgeClient, bounded, command_id};
 use crate::failure::{CommandFailure, Exit};
 use crate::printable::{escape_invisible_json, reveal_invisible};
 use crate::table::{Table, TableColumn};
@@ -62,8 +62,8 @@ pub(super) async fn run(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exi
 }
 
 async fn list_gates(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = args.session.as_deref().map(client::session_id).transpose()?.unwrap_or_default();
     let client = connect(&args.target).await?;
+    let session_id = resolve_filter(&client, args.session.as_deref()).await?;
     let gates = fetch_gates(&client, session_id).await?;
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&json_lines(gates.iter().map(gate_json)))));

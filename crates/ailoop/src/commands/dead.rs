@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::fleet_location::connect;
 use super::output::{finish, format_time, print_table};
 use super::selection::confirm;
+use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
 use crate::client::{self, EdgeClient, bounded, read_answer};
 use crate::failure::{CommandFailure, Exit};
@@ -42,8 +43,8 @@ pub(super) async fn run(command: &DeadCommand, terminal: &Terminal) -> Result<Ex
 }
 
 async fn list_letters(args: &DeadListArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = args.session.as_deref().map(client::session_id).transpose()?.unwrap_or_default();
     let client = connect(&args.target).await?;
+    let session_id = resolve_filter(&client, args.session.as_deref()).await?;
     let request = bounded(ListDeadRequest { session_id });
     let reply = client.sessions().list_dead(request).await.map_err(|status| client.failure(&status))?.into_inner();
     if args.output.is_json() {
@@ -72,8 +73,9 @@ async fn list_letters(args: &DeadListArgs, terminal: &Terminal) -> Result<Exit, 
 }
 
 async fn show_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let request = parse_letter(&args.letter)?;
+    let mut request = parse_letter(&args.letter)?;
     let client = connect(&args.target).await?;
+    request.session_id = resolve_session(&client, &request.session_id).await?;
     let reply = client.sessions().show_dead(bounded(request)).await.map_err(|status| client.failure(&status))?;
     let letter: serde_json::Value = read_answer(&reply.into_inner().json)?;
     let text = serde_json::to_string_pretty(&letter).unwrap_or_default();
@@ -115,16 +117,17 @@ impl Remedy {
 
 async fn remedy(remedy: Remedy, args: &DeadSelection, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let Some(letter) = &args.letter else { return remedy_selected(remedy, args, terminal).await };
-    let request = parse_letter(letter)?;
+    let mut request = parse_letter(letter)?;
     let client = connect(&args.target).await?;
+    request.session_id = resolve_session(&client, &request.session_id).await?;
     terminal.note(Style::Good, &remedy.apply(&client, request).await?);
     Ok(Exit::Done)
 }
 
 /// Handles every selected dead letter. One that is refused stays, and does not keep the others from it.
 async fn remedy_selected(remedy: Remedy, args: &DeadSelection, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let session_id = args.session.as_deref().map(client::session_id).transpose()?.unwrap_or_default();
     let client = connect(&args.target).await?;
+    let session_id = resolve_filter(&client, args.session.as_deref()).await?;
     let reply = client.sessions().list_dead(bounded(ListDeadRequest { session_id })).await;
     let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
     let mut letters: Vec<DeadLetterSummary> = read_answer(&reply.json)?;

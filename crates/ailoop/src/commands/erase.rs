@@ -5,10 +5,10 @@ use std::sync::Arc;
 use bus::nats::NatsTransport;
 use bus::{Bus, Read};
 use contract::subject::SessionKey;
-use contract::{ErrorCode, SessionId};
 
 use super::cells::nats_of_tenant;
 use super::selection::confirm;
+use super::session_reference::parse_whole_id;
 use crate::args::SessionsRmArgs;
 use crate::compose::parse_tenant;
 use crate::erase::Eraser;
@@ -18,11 +18,7 @@ use crate::terminal::{Style, Terminal};
 
 pub(super) async fn erase_sessions(args: &SessionsRmArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let tenant = parse_tenant(&args.tenant)?;
-    let parse = |id: &String| {
-        let session = SessionId::new(id)
-            .map_err(|_| CommandFailure::usage(ErrorCode::BadRequest, format!("{id:?} is not a valid session id")))?;
-        Ok(SessionKey { tenant: tenant.clone(), session })
-    };
+    let parse = |id: &String| Ok(SessionKey { tenant: tenant.clone(), session: parse_whole_id(id)? });
     let keys = args.sessions.iter().map(parse).collect::<Result<Vec<_>, CommandFailure>>()?;
     let question = format!("{} will be erased for ever.", format::plural(keys.len() as u64, "session"));
     if !confirm(&question, args.yes, terminal)? {

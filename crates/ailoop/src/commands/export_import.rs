@@ -6,14 +6,15 @@ use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 
 use bus::Bus;
+use contract::ErrorCode;
 use contract::subject::SessionKey;
-use contract::{ErrorCode, SessionId};
 use loop_orchestrator::{Clock as _, SystemClock};
 
 use super::cells::nats_of_session;
 use super::fleet_location::nats_config;
 use super::output::finish;
 use super::reading::read_bus;
+use super::session_reference::parse_whole_id;
 use crate::args::{ExportArgs, ImportArgs};
 use crate::compose::parse_tenant;
 use crate::export_import;
@@ -21,10 +22,7 @@ use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
 pub(super) async fn export_session(args: &ExportArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let unknown =
-        |_| CommandFailure::usage(ErrorCode::BadRequest, format!("{:?} is not a valid session id", args.session));
-    let session = SessionId::new(&args.session).map_err(unknown)?;
-    let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session };
+    let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session: parse_whole_id(&args.session)? };
     let nats = nats_of_session(&args.nats, &key).await?;
     read_bus(&args.nats, nats, terminal, async |bus| {
         let commits = match &args.out {

@@ -1,12 +1,13 @@
 //! `ailoop move`. It uses NATS directly, like `ailoop export`: no client of the edge may write commits.
 
+use contract::ErrorCode;
 use contract::subject::SessionKey;
-use contract::{ErrorCode, SessionId};
 use loop_orchestrator::{Clock as _, SystemClock};
 
 use super::cell_table::{cell_table, find_cell};
 use super::cells::{ReachedCells, connect_all};
 use super::output::finish;
+use super::session_reference::parse_whole_id;
 use crate::args::MoveArgs;
 use crate::compose::parse_tenant;
 use crate::failure::{CommandFailure, Exit};
@@ -14,10 +15,7 @@ use crate::move_session::{self, MoveOutcome};
 use crate::terminal::{Style, Terminal};
 
 pub(super) async fn move_session(args: &MoveArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let unknown =
-        |_| CommandFailure::usage(ErrorCode::BadRequest, format!("{:?} is not a valid session id", args.session));
-    let session = SessionId::new(&args.session).map_err(unknown)?;
-    let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session };
+    let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session: parse_whole_id(&args.session)? };
     let table = cell_table()?;
     find_cell(&table, &args.to)?;
     let ReachedCells { cells, mut failures } = connect_all(&table, &key).await?;

@@ -2,18 +2,15 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use contract::Timestamp;
+use contract::{SessionId, Timestamp};
 use serde_json::Value;
 
-use super::session_reference::GENERATED_ID_CHARS;
 use crate::args::OutputArgs;
 use crate::failure::Exit;
 use crate::format;
 use crate::table::{Table, TableWidth};
 use crate::terminal::{StdoutClosed, Terminal};
 
-/// Characters of a generated id that people read: its time, to the millisecond.
-const SHORT_ID_CHARS: usize = 13;
 /// Characters of a session's title, or a tool's description, in a table.
 const TEXT_CHARS_MAX: usize = 60;
 
@@ -63,14 +60,12 @@ fn relative_time(at: Timestamp, now: Timestamp) -> String {
     format!("{} ago", format::age(now.since(at)))
 }
 
-/// Formats the id of a session for the reader of the output: for people the beginning of a generated id, which stands
+/// Formats the id of a session for the reader of the output: for people the short form of a generated id, which stands
 /// for it in every command.
 pub(super) fn format_session(id: &str, output: &OutputArgs, terminal: &Terminal) -> String {
-    let is_generated = id.len() == GENERATED_ID_CHARS && uuid::Uuid::try_parse(id).is_ok();
-    if !is_generated || output.is_wide() || !terminal.is_for_people() {
-        return id.to_owned();
-    }
-    id[..SHORT_ID_CHARS].to_owned()
+    let is_short = !output.is_wide() && terminal.is_for_people();
+    let session = SessionId::new(id).ok().filter(|_| is_short);
+    session.as_ref().and_then(SessionId::short).unwrap_or(id).to_owned()
 }
 
 /// Returns the columns that a table may have.

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::fleet_location::connect;
 use super::selection::list_selected;
+use super::session_reference::resolve_session;
 use crate::args::{RepairArgs, SessionFilter};
 use crate::client::{EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
@@ -13,7 +14,10 @@ use crate::terminal::{Style, Terminal};
 
 pub(super) async fn repair_sessions(args: &RepairArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let sessions = if args.sessions.is_empty() { list_open_sessions(&client).await? } else { args.sessions.clone() };
+    let mut sessions = if args.sessions.is_empty() { list_open_sessions(&client).await? } else { Vec::new() };
+    for session in &args.sessions {
+        sessions.push(resolve_session(&client, session).await?);
+    }
     if sessions.is_empty() {
         terminal.note(Style::Plain, "no session is open: there is nothing to repair");
         return Ok(Exit::Done);

@@ -2,7 +2,7 @@
 
 use super::conversation::{Conversation, FleetLifetime};
 use super::own_fleet::{connect_to_shared_fleet, start_own_fleet};
-use super::session_reference::newest_session;
+use super::session_reference::{newest_session, resolve_or_new};
 use crate::args::RunArgs;
 use crate::client::{self, EdgeClient};
 use crate::failure::{CommandFailure, Exit};
@@ -47,5 +47,9 @@ async fn find_session(
     named: Option<String>,
     client: &EdgeClient,
 ) -> Result<Option<String>, CommandFailure> {
-    if args.last { newest_session(client).await.map(Some) } else { Ok(named) }
+    match named {
+        Some(text) => resolve_or_new(client, &text).await.map(Some),
+        None if args.last => newest_session(client).await.map(Some),
+        None => Ok(None),
+    }
 }

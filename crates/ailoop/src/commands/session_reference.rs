@@ -1,6 +1,6 @@
-//! Sessions as people name them: by id, by the beginning of a generated id, or as the newest one.
+//! Sessions as people name them: by id, by the short form or the beginning of a generated id, or as the newest one.
 
-use contract::ErrorCode;
+use contract::{ErrorCode, SessionId};
 use proto::{ListRequest, SessionInfo, SessionRequest};
 
 use super::fleet_location::connect;
@@ -9,7 +9,7 @@ use crate::client::{self, EdgeClient, bounded};
 use crate::failure::CommandFailure;
 
 /// Characters of a generated id: nobody shortens one and still writes so many.
-pub(super) const GENERATED_ID_CHARS: usize = 36;
+const GENERATED_ID_CHARS: usize = 36;
 /// Fewest characters that stand for a longer id: a shorter one is more likely to be a mistake.
 const BEGINNING_CHARS_MIN: usize = 4;
 /// Sessions that a failure names.
@@ -34,11 +34,37 @@ pub(super) async fn resolve_session(client: &EdgeClient, text: &str) -> Result<S
     choose(&id, found.filter(|known| is_shortened(known, &id)).collect())
 }
 
-/// Whether a text is the beginning of this id. Only generated ids are shortened: `s1` never stands for `s10`.
+/// As [`resolve_session`], where a text may also be the id of a session that does not exist yet: only a whole short id
+/// stands for another one.
+pub(super) async fn resolve_or_new(client: &EdgeClient, text: &str) -> Result<String, CommandFailure> {
+    if text.len() == SessionId::SHORT_CHARS { resolve_session(client, text).await } else { client::session_id(text) }
+}
+
+/// As [`resolve_session`], for an option of a list; without a session the list is of all.
+pub(super) async fn resolve_filter(client: &EdgeClient, text: Option<&str>) -> Result<String, CommandFailure> {
+    match text {
+        Some(text) => resolve_session(client, text).await,
+        None => Ok(String::new()),
+    }
+}
+
+/// Parses a session of a command that reads NATS itself. There is no list of sessions in which a short id is found.
+pub(super) fn parse_whole_id(text: &str) -> Result<SessionId, CommandFailure> {
+    let is_short = text.len() == SessionId::SHORT_CHARS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_short {
+        let message = format!("{text} may be the short form of an id, and this command needs the whole id");
+        return Err(CommandFailure::usage(ErrorCode::BadRequest, message)
+            .help(format!("see `ailoop sessions list --text {text} -o wide`")));
+    }
+    SessionId::new(text)
+        .map_err(|_| CommandFailure::usage(ErrorCode::BadRequest, format!("{text:?} is not a valid session id")))
+}
+
+/// Whether a text is the beginning of this id, or of its short form. Only generated ids are shortened: `s1` never
+/// stands for `s10`.
 fn is_shortened(id: &str, text: &str) -> bool {
-    let is_digest = |rest: &str| rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let is_generated = uuid::Uuid::try_parse(id).is_ok() || id.strip_prefix("chat-").is_some_and(is_digest);
-    is_generated && id.starts_with(text)
+    let Ok(session) = SessionId::new(id) else { return false };
+    session.short().is_some_and(|short| id.starts_with(text) || short.starts_with(text))
 }
 
 /// Connects to the fleet of a command, and finds its session.
@@ -52,7 +78,7 @@ pub(super) async fn connect_to_session(
     Ok((client, session))
 }
 
-/// Returns the session with this id or beginning of an id; without one the newest session.
+/// Returns the session with this id, short id or beginning of an id; without one the newest session.
 pub(super) async fn find_session(client: &EdgeClient, named: Option<String>) -> Result<String, CommandFailure> {
     match named {
         Some(id) => resolve_session(client, &id).await,
@@ -81,7 +107,7 @@ fn choose(text: &str, mut found: Vec<String>) -> Result<String, CommandFailure> 
         count => {
             let named = found.iter().take(NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
             let more = if count > NAMED_MAX { ", …" } else { "" };
-            let message = format!("{count} sessions begin with {text}: {named}{more}");
+            let message = format!("{text} stands for {count} sessions: {named}{more}");
             Err(CommandFailure::usage(ErrorCode::BadRequest, message).help("type more of the id"))
         }
     }
@@ -95,6 +121,8 @@ mod tests {
     fn only_generated_ids_are_shortened() {
         let generated = "01a21797-7c14-70e7-869b-6a0b2b14e2cd";
         assert!(is_shortened(generated, "01a21797-7c14") && !is_shortened(generated, "7c14"));
+        assert!(is_shortened(generated, "2b14e2cd") && !is_shortened(generated, "14e2cd"));
+        assert!(is_shortened("child-2e847cc85474f77d2d33714fc9030fb4", "c9030fb4"));
         assert!(is_shortened("chat-2e847cc85474f77d2d33714fc9030fb4", "chat-2e84"));
         assert!(!is_shortened("gone-c1", "gone") && !is_shortened("chat-with-anna", "chat"));
     }
@@ -105,6 +133,6 @@ mod tests {
         assert_eq!(choose("ab", ids(&["abc"])).unwrap(), "abc");
         assert_eq!(choose("ab", ids(&[])).unwrap(), "ab");
         let failure = choose("ab", ids(&["abc", "abd"])).unwrap_err();
-        assert_eq!((failure.exit().code(), failure.message()), (2, "2 sessions begin with ab: abc, abd"));
+        assert_eq!((failure.exit().code(), failure.message()), (2, "ab stands for 2 sessions: abc, abd"));
     }
 }

@@ -401,7 +401,7 @@ class AsyncApi(AsyncApiBase):
         model: Only sessions of this model, by id.
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
-        text: Only sessions whose title has this text, or whose id begins with it.
+        text: Only sessions whose title has this text, or whose id or short id begins with it.
         is_waiting: Only sessions that wait for a person or a client.
         is_failed: Only sessions whose last turn failed or ended at a limit.
         cost_usd_min: Only sessions that have cost at least so many dollars.
@@ -751,7 +751,7 @@ class Api(ApiBase):
         model: Only sessions of this model, by id.
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
-        text: Only sessions whose title has this text, or whose id begins with it.
+        text: Only sessions whose title has this text, or whose id or short id begins with it.
         is_waiting: Only sessions that wait for a person or a client.
         is_failed: Only sessions whose last turn failed or ended at a limit.
         cost_usd_min: Only sessions that have cost at least so many dollars.

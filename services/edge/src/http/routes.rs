@@ -71,7 +71,7 @@ const LIST: &[Field] = &[
     optional("model", Text, "Only sessions of this model, by id."),
     optional("since", Time, "Only sessions that started at or after this time."),
     optional("stop_reason", OneOf(STOP_REASONS), "Only sessions whose last turn ended for this reason."),
-    optional("text", Text, "Only sessions whose title has this text, or whose id begins with it."),
+    optional("text", Text, "Only sessions whose title has this text, or whose id or short id begins with it."),
     optional("is_waiting", Flag, "Only sessions that wait for a person or a client."),
     optional("is_failed", Flag, "Only sessions whose last turn failed or ended at a limit."),
     optional("cost_usd_min", Amount, "Only sessions that have cost at least so many dollars."),

@@ -121,7 +121,7 @@ pub(crate) struct ListSessionsParams {
     pub(crate) since: Option<Timestamp>,
     /// Only sessions whose last turn ended for this reason.
     pub(crate) stop_reason: Option<StopReason>,
-    /// Only sessions whose title has this text, in upper or lower case, or whose id begins with it.
+    /// Only sessions whose title has this text, in upper or lower case, or whose id or short id begins with it.
     pub(crate) text: Option<String>,
     /// Only sessions that wait for a person or a client.
     pub(crate) is_waiting: bool,
@@ -142,7 +142,9 @@ impl ListSessionsParams {
         let Self { is_waiting, is_failed, cost_usd_min, parent, .. } = self;
         let waits = || summary.phase != Phase::Ended && summary.waits_for_answer();
         let has_text = |text: &str| {
-            summary.session_id.as_str().starts_with(text) || summary.title.to_lowercase().contains(&text.to_lowercase())
+            summary.session_id.as_str().starts_with(text)
+                || summary.session_id.short().is_some_and(|short| short.starts_with(text))
+                || summary.title.to_lowercase().contains(&text.to_lowercase())
         };
         phase.is_none_or(|phase| summary.phase == phase)
             && agent.as_ref().is_none_or(|agent| summary.agent == agent.as_str())
