@@ -225,9 +225,9 @@ impl ToolHost {
         self.names.clone()
     }
 
-    /// Ready while every kind of tools is connected.
+    /// Ready while every kind of tools is connected. Its warnings name MCP servers that are not served.
     pub fn readiness(&self) -> Readiness {
-        self.readiness.clone()
+        Readiness::all([self.readiness.clone(), self.mcp.status()])
     }
 
     /// Takes no more calls and finishes those that run, up to `timeout`.

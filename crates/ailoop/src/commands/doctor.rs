@@ -3,12 +3,12 @@
 mod check;
 mod local;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use contract::fleet::WorkerService;
 use contract::tool::{ASK_USER, DELEGATE};
-use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest};
+use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest, ToolInfo};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -117,7 +117,8 @@ fn check_processes(status: &FleetStatus) -> Vec<Check> {
             checks.push(Check::fail(GROUP, found, "see its log, and whether NATS answers it"));
         }
         for warning in &replica.status.warnings {
-            checks.push(Check::warn(GROUP, format!("{name}: {warning}"), "correct it; the last valid state is in use"));
+            let advice = "correct what it names; until then the process works on as it can";
+            checks.push(Check::warn(GROUP, format!("{name}: {warning}"), advice));
         }
         let ahead = replica.clock_ahead_ms;
         if Duration::from_millis(ahead.unsigned_abs()) > CLOCK_MAX {
@@ -192,13 +193,7 @@ async fn check_parts(client: &EdgeClient) -> Vec<Check> {
     let models =
         client.sessions().list_models(bounded(ListModelsRequest {})).await.map(|reply| reply.into_inner().models.len());
     checks.push(counted("composer", "model", models.map_err(|status| client.failure(&status)), "see models.yaml"));
-    let of_the_loop = |tool: &proto::ToolInfo| [ASK_USER, DELEGATE].contains(&tool.name.as_str());
-    let tools = fetch_tools_of(client).await.map(|tools| tools.iter().filter(|tool| !of_the_loop(tool)).count());
-    let mut check = counted("tools", "tool", tools, "start a tool-host or a tool; agents can only talk without tools");
-    if check.outcome == Outcome::Failed {
-        check.outcome = Outcome::Warning;
-    }
-    checks.push(check);
+    checks.extend(check_tools(fetch_tools_of(client).await));
     let gates =
         client.sessions().list_gates(bounded(ListGatesRequest { limit: GATES_MAX, ..Default::default() })).await;
     checks.push(match gates.map(|reply| reply.into_inner().gates.len()) {
@@ -207,6 +202,27 @@ async fn check_parts(client: &EdgeClient) -> Vec<Check> {
         Err(status) => Check::fail("people", client.failure(&status).message(), "see the log of the edge"),
     });
     checks
+}
+
+/// There are tools, and each MCP server that is served has some. The process of one that is not served warns of it.
+fn check_tools(found: Result<Vec<ToolInfo>, CommandFailure>) -> Vec<Check> {
+    const GROUP: &str = "tools";
+    let of_the_loop = |tool: &ToolInfo| [ASK_USER, DELEGATE].contains(&tool.name.as_str());
+    let mut servers = BTreeMap::<String, u64>::new();
+    for tool in found.iter().flatten() {
+        if let Some((server, _)) = tool.name.strip_prefix("mcp__").and_then(|name| name.split_once("__")) {
+            *servers.entry(server.to_owned()).or_default() += 1;
+        }
+    }
+    let count = found.map(|tools| tools.iter().filter(|tool| !of_the_loop(tool)).count());
+    let mut check = counted(GROUP, "tool", count, "start a tool-host or a tool; agents can only talk without tools");
+    if check.outcome == Outcome::Failed {
+        check.outcome = Outcome::Warning;
+    }
+    let served = |(server, tools): (String, u64)| {
+        Check::ok(GROUP, format!("MCP server {server}: {}", format::plural(tools, "tool")))
+    };
+    std::iter::once(check).chain(servers.into_iter().map(served)).collect()
 }
 
 fn plural_wait(count: u64) -> String {
@@ -318,6 +334,16 @@ mod tests {
             "there are 2 versions: 1.0.0, 1.1.0",
         ];
         assert_eq!(bad(check_processes(&status(&replicas, &queue))), found);
+    }
+
+    #[test]
+    fn each_served_mcp_server_has_a_line() {
+        let names = ["ask_user", "read_file", "mcp__files__list", "mcp__files__read", "mcp__web__get"];
+        let tools = names.map(|name| ToolInfo { name: name.to_owned(), ..ToolInfo::default() });
+        let found: Vec<_> =
+            check_tools(Ok(tools.into())).into_iter().map(|check| (check.outcome, check.found)).collect();
+        let lines = ["4 tools", "MCP server files: 2 tools", "MCP server web: 1 tool"];
+        assert_eq!(found, lines.map(|line| (Outcome::Ok, line.to_owned())));
     }
 
     #[test]

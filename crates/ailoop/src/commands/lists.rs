@@ -12,6 +12,7 @@ use super::selection::list_request;
 use crate::args::{FleetTarget, QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
 use crate::client::{EdgeClient, bounded};
 use crate::failure::{CommandFailure, Exit};
+use crate::fleet_status::FleetStatus;
 use crate::format;
 use crate::table::{Cell, Table, TableColumn};
 use crate::terminal::{Style, Terminal, TextStyle};
@@ -79,9 +80,15 @@ async fn print_sessions(args: &SessionsArgs, client: &EdgeClient, terminal: &Ter
 }
 
 pub(super) async fn list_tools(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let tools = fetch_tools(&args.target).await?;
+    let client = connect(&args.target).await?;
     if args.output.is_json() {
+        let tools = fetch_tools_of(&client).await?;
         return Ok(finish(terminal.print_data(&json_lines(tools.iter().map(describe::to_json)))));
+    }
+    let (tools, missing) = tokio::join!(fetch_tools_of(&client), fetch_tool_warnings(&client));
+    let tools = tools?;
+    for warning in missing {
+        terminal.note(Style::Warn, &warning);
     }
     if tools.is_empty() {
         terminal.note(Style::Plain, "no tool is announced");
@@ -89,6 +96,14 @@ pub(super) async fn list_tools(args: &ToolsArgs, terminal: &Terminal) -> Result<
     }
     let table = Table::new(&TOOL_COLUMNS).with_rows(tools.iter().map(tool_row));
     Ok(finish(print_table(&table, &args.output, terminal)))
+}
+
+/// Fetches why tools are missing, such as an MCP server that wants a login. A key that may not read the status of the
+/// fleet gets none.
+async fn fetch_tool_warnings(client: &EdgeClient) -> BTreeSet<String> {
+    let Ok((status, _)) = FleetStatus::fetch(client).await else { return BTreeSet::new() };
+    let warnings = status.replicas.into_iter().flat_map(|replica| replica.status.warnings);
+    warnings.filter_map(|warning| Some(warning.strip_prefix("tool-host: ")?.to_owned())).collect()
 }
 
 /// Fetches the catalogue of the tenant of the caller.

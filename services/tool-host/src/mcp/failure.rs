@@ -125,10 +125,25 @@ fn is_undelivered(error: &(dyn Error + 'static)) -> bool {
 
 /// Returns the innermost error. The outer ones may contain the URL, and a URL may contain a key.
 fn root_cause(error: &(dyn Error + 'static)) -> String {
+    if let Some(refusal) = error_chain(error).find_map(describe_login_refusal) {
+        return refusal.to_owned();
+    }
     match error_chain(error).last() {
         Some(last) => first_line(&last.to_string()),
         None => String::new(),
     }
+}
+
+/// Says what to do where HTTP refused the login of this side, or that there is none.
+fn describe_login_refusal(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    const NO_LOGIN: &str = "HTTP 401: it wants a login: set headers_from";
+    const TOO_LITTLE: &str = "HTTP 403: its login may not do this: see headers_from";
+    let status = error.downcast_ref::<reqwest::Error>().and_then(reqwest::Error::status);
+    let status = status.map(|status| status.as_u16());
+    if error.is::<AuthRequiredError>() || status == Some(401) {
+        return Some(NO_LOGIN);
+    }
+    (error.is::<InsufficientScopeError>() || status == Some(403)).then_some(TOO_LITTLE)
 }
 
 fn error_chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
@@ -149,7 +164,41 @@ fn source_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 's
 fn first_line(text: &str) -> String {
     /// Bytes of that line.
     const MAX: usize = 300;
-    let line = text.lines().next().unwrap_or_default();
-    let line = &line[..line.floor_char_boundary(MAX)];
-    if line.contains("://") { "the request failed".to_owned() } else { line.to_owned() }
+    let line = cut_urls(text.lines().next().unwrap_or_default());
+    line[..line.floor_char_boundary(MAX)].to_owned()
+}
+
+/// Replaces each URL with `<url>`: a URL may contain a key.
+fn cut_urls(line: &str) -> String {
+    let (mut cut, mut rest) = (String::with_capacity(line.len()), line);
+    while let Some(at) = rest.find("://") {
+        let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+        let scheme = rest[..at].trim_end_matches(is_scheme).len();
+        cut.push_str(&rest[..scheme]);
+        cut.push_str("<url>");
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')' | ']' | '}');
+        let url = &rest[at..];
+        rest = &url[url.find(is_end).unwrap_or(url.len())..];
+    }
+    cut.push_str(rest);
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_keeps_its_words_and_loses_its_urls() {
+        let rows = [
+            ("no such host", "no such host"),
+            ("error for url (https://u:key@mcp.example/x?key=1): timed out", "error for url (<url>): timed out"),
+            (r#"see "http://a/b" and ws://c, or d"#, r#"see "<url>" and <url> or d"#),
+            ("https://a/key\nsecond", "<url>"),
+            ("://", "<url>"),
+        ];
+        for (text, expect) in rows {
+            assert_eq!(first_line(text), expect, "{text}");
+        }
+    }
 }

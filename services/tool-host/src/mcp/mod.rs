@@ -28,6 +28,7 @@ use ailoop_tool::async_nats::Client;
 use bus::NatsConfig;
 use contract::{TenantId, ToolName};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use service::health::Readiness;
 use service::tasks::Tasks;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -52,6 +53,8 @@ pub(super) struct McpServers {
     names: BTreeSet<ToolName>,
     /// One connection for each server.
     clients: Vec<Client>,
+    /// One part for each server, always ready: its warning says why the server is not served.
+    status: Readiness,
 }
 
 impl McpServers {
@@ -63,6 +66,7 @@ impl McpServers {
         checker: &Checker,
     ) -> Result<Self, HostError> {
         let (tasks, mut first_names, mut clients) = (Tasks::new(), Vec::new(), Vec::new());
+        let mut statuses = Vec::new();
         if servers.values().any(McpConfig::is_process) {
             // A process of the same user could read the environment of this one, with its passwords.
             if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
@@ -76,7 +80,10 @@ impl McpServers {
             let published =
                 PublishedTools::new(client, tenant.clone(), config.concurrency, tasks.clone(), checker.clone());
             let (sender, names) = oneshot::channel();
-            let supervisor = Supervisor::new(server.clone(), config.clone(), published, tasks.clone(), sender);
+            let status = Readiness::new("tool-host");
+            status.set(true);
+            statuses.push(status.clone());
+            let supervisor = Supervisor::new(server.clone(), config.clone(), published, tasks.clone(), sender, status);
             tasks.spawn("mcp server", supervisor.run());
             first_names.push(names);
         }
@@ -87,12 +94,17 @@ impl McpServers {
                 names.extend(there.iter().filter_map(|name| ToolName::new(name).ok()));
             }
         }
-        Ok(Self { tasks, names, clients })
+        Ok(Self { tasks, names, clients, status: Readiness::all(statuses) })
     }
 
     /// The connections to NATS.
     pub(super) fn clients(&self) -> impl Iterator<Item = Client> + '_ {
         self.clients.iter().cloned()
+    }
+
+    /// Ready always; its warnings say which servers are not served, and why.
+    pub(super) fn status(&self) -> Readiness {
+        self.status.clone()
     }
 
     /// The tools that are served from the start.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::FusedFuture;
+use service::health::Readiness;
 use service::tasks::Tasks;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
@@ -34,6 +35,8 @@ pub(super) struct Supervisor {
     is_legacy_next: bool,
     logged_warnings: BTreeSet<String>,
     descriptions: DescriptionTracker,
+    /// Says why the server is not served.
+    status: Readiness,
 }
 
 impl Supervisor {
@@ -43,6 +46,7 @@ impl Supervisor {
         published: PublishedTools,
         tasks: Tasks,
         first_names: oneshot::Sender<BTreeSet<String>>,
+        status: Readiness,
     ) -> Self {
         Self {
             server,
@@ -54,6 +58,7 @@ impl Supervisor {
             is_legacy_next: false,
             logged_warnings: BTreeSet::new(),
             descriptions: DescriptionTracker::default(),
+            status,
         }
     }
 
@@ -81,6 +86,7 @@ impl Supervisor {
                 self.is_legacy_next = !self.is_legacy_next;
                 let (reason, stderr) = (error.reason, error.stderr.join(" | "));
                 tracing::warn!(server = %self.server, reason, stderr, "an MCP server cannot be served");
+                self.status.warn(Some(&format!("MCP server {} is not served: {reason}", self.server)));
                 return Duration::ZERO;
             }
         };
@@ -89,6 +95,7 @@ impl Supervisor {
             Ok(()) => {
                 let names = self.published.names();
                 tracing::info!(server = %self.server, version, tools = names.len(), "MCP server connected");
+                self.status.warn(None);
                 if let Some(first_names) = self.first_names.take() {
                     let _receiver_gone = first_names.send(names).is_err();
                 }
@@ -98,6 +105,7 @@ impl Supervisor {
         };
         let stderr = self.disconnect(connection).await;
         if let Some(reason) = why {
+            self.status.warn(Some(&format!("MCP server {} is lost: {reason}", self.server)));
             tracing::warn!(server = %self.server, reason, stderr = stderr.join(" | "), "an MCP server is lost");
         }
         began.elapsed()

@@ -92,6 +92,38 @@ async fn server_over_http_behaves_like_one_over_stdio() {
     }
 }
 
+/// A server that answers every request with 401, and says which login it wants.
+fn start_locked(challenge: Option<&'static str>) -> (SocketAddr, Tasks) {
+    let listener = listen("127.0.0.1:0").unwrap();
+    let (address, tasks) = (listener.local_addr().unwrap(), Tasks::new());
+    let refuse = async move || {
+        let response = axum::response::Response::builder().status(401);
+        let response =
+            challenge.into_iter().fold(response, |response, value| response.header("www-authenticate", value));
+        response.body(axum::body::Body::empty()).unwrap()
+    };
+    let (router, ending) = (axum::Router::new().fallback(refuse), tasks.token());
+    tasks.spawn("http", async move {
+        ending.run_until_cancelled(async { axum::serve(listener, router).await.unwrap() }).await;
+    });
+    (address, tasks)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_wants_a_login_says_so_without_its_url() {
+    let challenge = r#"Bearer resource_metadata="http://127.0.0.1/.well-known/oauth-protected-resource""#;
+    for challenge in [Some(challenge), None] {
+        let world = World::new().await;
+        let (address, tasks) = start_locked(challenge);
+        let config = json!({"url": format!("http://{address}/mcp?key=hush")});
+        let host = world.serve(json!({"locked": config})).await;
+        let warning = wait_for(async || host.warnings().into_iter().next()).await;
+        assert_eq!(warning, "MCP server locked is not served: HTTP 401: it wants a login: set headers_from");
+        host.drain(LONG).await;
+        tasks.end(Duration::from_secs(1)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_server_that_dies_is_reconnected() {
     for legacy in [false, true] {
@@ -108,8 +140,10 @@ async fn http_server_that_dies_is_reconnected() {
         }
         let killer = killer.answer().await;
         assert!(killer.unknown, "{killer:?}");
+        assert!(wait_for(async || host.warnings().pop()).await.starts_with("MCP server toy is "));
         let again = Server::start(&world, legacy, &server.address.to_string()).await;
         assert_eq!(world.call_when_up("mcp__toy__echo", &json!({"text": "again"})).await.into_result(), "again");
+        assert_eq!(host.warnings(), Vec::<String>::new());
         host.drain(LONG).await;
         again.end().await;
     }

@@ -39,6 +39,11 @@ pub(crate) struct RunningHost {
 }
 
 impl RunningHost {
+    /// The warnings of the host for operators.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        self.host.readiness().warnings().map(|(_, warning)| warning).collect()
+    }
+
     pub(crate) async fn drain(self, timeout: Duration) {
         self.executor.drain(timeout).await;
         self.host.drain(timeout).await;
