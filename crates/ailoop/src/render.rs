@@ -1,5 +1,6 @@
 //! Turns notifications of a session into text for a person. Pure.
 
+mod call_failures;
 mod live_reply;
 mod shorten;
 mod tool_lines;
@@ -11,6 +12,7 @@ use contract::event::{
 };
 use serde_json::Value;
 
+pub(crate) use self::call_failures::CallFailures;
 use self::live_reply::LiveReply;
 use self::shorten::shorten;
 use self::tool_lines::ToolLines;
@@ -29,6 +31,8 @@ pub(crate) struct SessionRenderer {
     echoes_user: bool,
     shows_gates: bool,
     is_child: bool,
+    /// None where a status line shows the failures of a model call that is tried again.
+    failures: Option<CallFailures>,
     max_iterations: Option<u32>,
     /// A step that is not printed yet, since the limit of steps is unknown. If a session is followed from its middle,
     /// the next event has the limit.
@@ -47,6 +51,7 @@ impl SessionRenderer {
             echoes_user: false,
             shows_gates: true,
             is_child: false,
+            failures: Some(CallFailures::default()),
             max_iterations: None,
             pending_step: None,
             model: String::new(),
@@ -64,6 +69,11 @@ impl SessionRenderer {
     /// Leaves open gates out: they are asked elsewhere.
     pub(crate) fn without_gates(self) -> Self {
         Self { shows_gates: false, ..self }
+    }
+
+    /// Leaves out failures of a model call that is tried again: a status line shows the last one.
+    pub(crate) fn without_retries(self) -> Self {
+        Self { failures: None, ..self }
     }
 
     /// Leaves out how the session begins and what its steps cost: the session that delegates to it says so.
@@ -106,7 +116,10 @@ impl SessionRenderer {
         match &notification.content {
             NotificationContent::Event(event) => match (&**event, notification.seq) {
                 // An error without `seq` is a notice about an attempt; the model call goes on.
-                (Event::Error(error), None) if error.retryable => note(Style::Warn, &format!("  {}", error.message)),
+                (Event::Error(error), None) if error.retryable => match &mut self.failures {
+                    Some(failures) => note(Style::Warn, &format!("  {}", failures.record(error))),
+                    None => Vec::new(),
+                },
                 (event, _) => self.render_event(event, notification.time),
             },
             NotificationContent::Chunk(chunk) => self.reply.append_chunk(chunk),

@@ -20,7 +20,7 @@ use crate::provider::{ModelRoutes, ProviderRequest, Route};
 use crate::reply::{Delta, ModelReply, estimate_tokens};
 use crate::reply_publisher::ReplyPublisher;
 use crate::result::{self, CallCost, ModelResult};
-use crate::retry::{RetryDecision, RetryPlan, TRIES_MAX, WAIT_MAX};
+use crate::retry::{RetryDecision, RetryPlan, WAIT_MAX};
 use configuration::models::BudgetRule;
 use service::clock::Clock;
 
@@ -255,10 +255,9 @@ impl<'a> CallContext<'a> {
             RetryDecision::GiveUp(_) if failure.kind.is_retryable() => String::new(),
             RetryDecision::GiveUp(_) => return,
         };
-        let attempt = if state.is_sent { format!("attempt {} of {TRIES_MAX}: ", state.tries) } else { String::new() };
         let notice = ErrorEvent {
             code: failure.kind.code(),
-            message: format!("{attempt}{}{follows}", failure.message),
+            message: format!("{}{follows}", failure.message),
             retryable: true,
             during: format!("model call {}", self.job.call.call),
         };

@@ -9,7 +9,7 @@ use contract::model::FailureKind;
 use crate::failure::CallFailure;
 
 /// Maximum requests of one call to all providers.
-pub(crate) const TRIES_MAX: u32 = 4;
+const TRIES_MAX: u32 = 4;
 /// Longest wait of a call in a gateway, where it occupies a permit. For a longer wait the orchestrator sets a timer.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Maximum sum of the waits of one call.

@@ -8,6 +8,7 @@ use contract::event::Event;
 use crate::columns::clip;
 use crate::format;
 use crate::notification::{NotificationContent, ParsedNotification};
+use crate::render::CallFailures;
 use crate::tool_summary::{summarize_arguments, to_line};
 
 /// Columns of a tool call in the line.
@@ -46,8 +47,9 @@ pub(crate) struct StatusLine {
     agent: String,
     model: String,
     calls: Vec<(CallId, String)>,
-    /// The failure of the last attempt of the model call.
-    attempt: Option<String>,
+    /// The last failure of the model call that is tried again.
+    failure: Option<String>,
+    failures: CallFailures,
     step: u32,
     steps_max: Option<u32>,
     tokens: u64,
@@ -68,7 +70,8 @@ impl StatusLine {
             agent: agent.to_owned(),
             model: model.to_owned(),
             calls: Vec::new(),
-            attempt: None,
+            failure: None,
+            failures: CallFailures::default(),
             step: 0,
             steps_max: None,
             tokens: 0,
@@ -108,7 +111,7 @@ impl StatusLine {
         match &notification.content {
             NotificationContent::Event(event) => self.apply(event, notification.seq, now),
             NotificationContent::Chunk(_) => {
-                self.attempt = None;
+                self.failure = None;
                 self.enter(Activity::Streaming, now);
             }
             NotificationContent::Progress(_) | NotificationContent::Other => {}
@@ -130,7 +133,7 @@ impl StatusLine {
             Event::UserProcessed(_) if !self.has_turn => self.begin_turn(now),
             Event::AiFullReceived(full) => {
                 self.step = full.step;
-                self.attempt = None;
+                self.failure = None;
                 self.tokens += full.spent.usage.total();
                 self.cost_usd += full.spent.cost_usd;
                 self.enter(Activity::AwaitingModel, now);
@@ -154,11 +157,13 @@ impl StatusLine {
                 self.since = now;
             }
             // A notice about an attempt has no `seq`: the call is tried again.
-            Event::Error(error) if seq.is_none() && error.retryable => self.attempt = Some(to_line(&error.message)),
+            Event::Error(error) if seq.is_none() && error.retryable => {
+                self.failure = Some(to_line(&self.failures.record(error)));
+            }
             Event::TurnCompleted(_) => {
                 self.has_turn = false;
                 self.calls.clear();
-                self.attempt = None;
+                self.failure = None;
                 self.enter(Activity::Idle, now);
             }
             Event::SessionEnded(_) => {
@@ -211,8 +216,8 @@ impl StatusLine {
             Activity::Idle => return format!("ready · {place}"),
             Activity::Paused => return format!("paused; /resume goes on · {place}"),
             Activity::Ended => return format!("ended · {place}"),
-            Activity::AwaitingModel => match &self.attempt {
-                Some(attempt) => format!("{attempt} · waiting {time} s"),
+            Activity::AwaitingModel => match &self.failure {
+                Some(failure) => format!("{failure} · waiting {time} s"),
                 None => format!("waiting for {} {time} s", self.model_name()),
             },
             Activity::Streaming => format!("{} writes {time} s", self.model_name()),
@@ -247,7 +252,7 @@ impl StatusLine {
     fn begin_turn(&mut self, now: Instant) {
         self.has_turn = true;
         self.step = 0;
-        self.attempt = None;
+        self.failure = None;
         self.enter(Activity::AwaitingModel, now);
     }
 
@@ -294,7 +299,7 @@ mod tests {
         let user =
             || notify("message.user_processed", Some(1), &json!({"message_id": "u", "content": "x", "mode": "steer"}));
         let notice = || {
-            let data = json!({"code": "model_unreachable", "message": "attempt 2 of 4: connection refused",
+            let data = json!({"code": "model_unreachable", "message": "connection refused, next try in 0.5 s",
                 "retryable": true, "during": "model call m1-1"});
             notify("error", None, &data)
         };
@@ -319,7 +324,9 @@ mod tests {
         };
         check(&[], "ready · Eamonn · qwen");
         check(&[user()], "waiting for qwen 5 s · Ctrl-C cancels");
-        check(&[user(), notice()], "attempt 2 of 4: connection refused · waiting 5 s · Ctrl-C cancels");
+        let failed = "connection refused, next try in 0.5 s · waiting 5 s · Ctrl-C cancels";
+        check(&[user(), notice()], &format!("failure 1: {failed}"));
+        check(&[user(), notice(), notice()], &format!("failure 2: {failed}"));
         check(&[user(), notice(), chunk()], "qwen writes 5 s · Ctrl-C cancels");
         check(&[user(), call("c1-1-1", "a.rs")], "running read_file a.rs 5 s · Ctrl-C cancels");
         let three = [user(), call("c1-1-1", "a"), call("c1-1-2", "b"), call("c1-1-3", "c")];

@@ -82,6 +82,7 @@ impl<'a> LiveDisplay<'a> {
                 is_drawn: false,
             }
         });
+        let renderer = if live.is_some() { renderer.without_retries() } else { renderer };
         Self { terminal, session: session.to_owned(), printed, renderer, live }
     }
 

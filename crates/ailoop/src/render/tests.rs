@@ -76,10 +76,24 @@ fn note_during_reply_comes_before_the_held_back_text() {
 }
 
 #[test]
-fn notice_about_attempt_is_one_line() {
-    let data = r#"{"code":"model_unreachable","message":"attempt 1 of 4: refused","retryable":true,"during":"model call m1-1"}"#;
-    let notice = ParsedNotification { seq: None, ..notification("error", 0, data) };
-    check(true, &[notice], "[  attempt 1 of 4: refused]\n");
+fn failures_of_a_call_that_is_tried_again_are_counted_over_all_its_attempts() {
+    let notice = |message: &str, call: &str| {
+        let data =
+            serde_json::json!({"code": "model_unreachable", "message": message, "retryable": true, "during": call});
+        ParsedNotification { seq: None, ..notification("error", 0, &data.to_string()) }
+    };
+    let notices = [
+        notice("refused, next try in 0.5 s", "model call m1-1"),
+        notice("refused", "model call m1-1"),
+        notice("gets no requests now", "model call m1-1"),
+        notice("refused", "model call m1-2"),
+    ];
+    let lines = "[  failure 1: refused, next try in 0.5 s]\n[  failure 2: refused]\n\
+                 [  failure 3: gets no requests now]\n[  failure 1: refused]\n";
+    check(true, &notices, lines);
+    let mut renderer = SessionRenderer::new("s", Layout { columns: 80, reply: ReplyFormat::Raw }).without_retries();
+    let shown: Vec<Output> = notices.iter().flat_map(|notice| renderer.render(notice)).collect();
+    assert!(shown.is_empty(), "{shown:?}");
 }
 
 #[test]

@@ -133,7 +133,8 @@ impl<'a> ChatConversation<'a> {
             .without_gates()
             .with_trace_url(configuration::env(TRACE_URL));
         // Where the person types lines, the terminal shows them already.
-        let renderer = if self.display.is_redrawn() { renderer.with_user_messages() } else { renderer };
+        let is_redrawn = self.display.is_redrawn();
+        let renderer = if is_redrawn { renderer.with_user_messages().without_retries() } else { renderer };
         self.session = Some(OpenSession {
             id: session.to_owned(),
             stream: SessionTree::new(self.client.clone(), session, 1, Some(self.display.layout()))
