@@ -49,8 +49,8 @@ pub use mail::{MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs
 pub use models::{ModelsArgs, ProbeArgs};
 pub use move_session::MoveArgs;
 pub use nats_auth::{
-    NatsAuthCommand, NatsAuthInitArgs, NatsAuthKeys, NatsAuthServerArgs, NatsUserAddArgs, NatsUserCommand,
-    NatsUserListArgs, NatsUserRevokeArgs,
+    NatsAuthCommand, NatsAuthInitArgs, NatsAuthKeys, NatsAuthServerArgs, NatsAuthUpdateArgs, NatsUserAddArgs,
+    NatsUserCommand, NatsUserListArgs, NatsUserRevokeArgs,
 };
 pub use operate::{DescribeArgs, DoctorArgs, StatusArgs, TopArgs};
 pub use output::{OutputArgs, OutputFormat};

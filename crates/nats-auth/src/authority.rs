@@ -87,6 +87,26 @@ impl Authority {
         self.account_jwt_with(account, previous, &BTreeMap::new(), now)
     }
 
+    /// As [`Authority::account_jwt`], and roles keep what `previous` permits them: processes of an older version run
+    /// meanwhile.
+    pub fn account_jwt_keeping_old(
+        &self,
+        account: Account,
+        previous: &Claims<AccountClaims>,
+        now: i64,
+    ) -> Result<String, AuthError> {
+        let (mut claims, old) = (previous.nats.clone(), previous.nats.scopes());
+        claims.signing_keys = self.signing_keys(account)?;
+        for key in &mut claims.signing_keys {
+            if let SigningKey::Scoped(scope) = key
+                && let Some(old) = old.get(scope.role.as_str())
+            {
+                scope.permit_also(old);
+            }
+        }
+        self.sign_account(account, Some(previous), claims, now)
+    }
+
     /// As [`Authority::account_jwt`], with more revocations: public keys, and the second up to which they are revoked.
     pub fn account_jwt_with(
         &self,
@@ -98,6 +118,16 @@ impl Authority {
         let mut claims = previous.map_or_else(|| AccountClaims::new(account), |previous| previous.nats.clone());
         claims.signing_keys = self.signing_keys(account)?;
         claims.revocations.extend(revoked.iter().map(|(user, until)| (user.clone(), *until)));
+        self.sign_account(account, previous, claims, now)
+    }
+
+    fn sign_account(
+        &self,
+        account: Account,
+        previous: Option<&Claims<AccountClaims>>,
+        claims: AccountClaims,
+        now: i64,
+    ) -> Result<String, AuthError> {
         let name = match account {
             Account::Ailoop => ACCOUNT,
             Account::System => SYSTEM_ACCOUNT,

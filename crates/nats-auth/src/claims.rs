@@ -110,6 +110,12 @@ impl UserScope {
         Self { kind, key, role, template, description }
     }
 
+    /// Permits what another scope of the role permits, too.
+    pub(crate) fn permit_also(&mut self, other: &Self) {
+        self.template.publish.permit_also(&other.template.publish);
+        self.template.subscribe.permit_also(&other.template.subscribe);
+    }
+
     /// Whether both permit the same.
     pub fn permits_the_same(&self, other: &Self) -> bool {
         self.template == other.template
@@ -167,6 +173,14 @@ impl SubjectLists {
     fn new(allowed: &[String]) -> Self {
         let deny = if allowed.is_empty() { vec![">".to_owned()] } else { Vec::new() };
         Self { allow: allowed.to_vec(), deny }
+    }
+
+    fn permit_also(&mut self, other: &Self) {
+        let more = other.allow.iter().filter(|subject| !self.allow.contains(subject)).cloned().collect::<Vec<_>>();
+        self.allow.extend(more);
+        if !self.allow.is_empty() {
+            self.deny.clear();
+        }
     }
 }
 

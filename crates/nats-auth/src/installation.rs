@@ -168,6 +168,31 @@ mod tests {
     }
 
     #[test]
+    fn role_keeps_old_permissions_until_it_is_signed_without_them() {
+        let mut roles = nats_permissions::roles();
+        let edge = roles.iter_mut().find(|role| role.name == "edge").unwrap();
+        let shipped = edge.permissions.publish.clone();
+        edge.permissions.publish = vec!["old".to_owned(), shipped[0].clone()];
+        let Installation { store, .. } = installation();
+        let old = Installation::open(store, roles).unwrap();
+        let claims = old.authority().account_jwt(Account::Ailoop, None, 100).unwrap();
+        let claims = decode::<AccountClaims>(&claims).unwrap();
+        let newer = Installation::open(old.store, nats_permissions::roles()).unwrap();
+        let permitted = |jwt: &str| {
+            let claims = serde_json::to_value(decode::<AccountClaims>(jwt).unwrap().nats).unwrap();
+            let keys = claims["signing_keys"].as_array().unwrap();
+            let edge = keys.iter().find(|key| key["role"] == "edge").unwrap();
+            serde_json::from_value::<Vec<String>>(edge["template"]["pub"]["allow"].clone()).unwrap()
+        };
+        let both = newer.authority().account_jwt_keeping_old(Account::Ailoop, &claims, 200).unwrap();
+        assert_eq!(permitted(&both), [shipped.as_slice(), &["old".to_owned()]].concat());
+        let both = decode::<AccountClaims>(&both).unwrap();
+        assert_eq!(newer.authority().outdated_roles(Account::Ailoop, &both.nats).unwrap(), ["edge"]);
+        let last = newer.authority().account_jwt(Account::Ailoop, Some(&both), 300).unwrap();
+        assert_eq!(permitted(&last), shipped);
+    }
+
+    #[test]
     fn role_with_other_permissions_is_outdated() {
         let mut roles = nats_permissions::roles();
         let installation = installation();

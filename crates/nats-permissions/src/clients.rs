@@ -9,7 +9,7 @@ use contract::limits::{TOOL_CALL_GRACE, TOOL_TIMEOUT_DEFAULT, TOOL_TIMEOUT_MAX};
 use contract::streams::{Bucket, Objects, Stream};
 use contract::subject::{self, TOOL_QUEUE, every};
 
-use super::jetstream::{info, keys_list, objects_get, objects_info, read_any, read_leader};
+use super::jetstream::{info, keys_list, objects_get, read_any, read_leader};
 use super::role::{Account, Answers, Permissions, Role, inbox};
 
 /// Duration of the longest call of a tool whose user names none.
@@ -44,7 +44,6 @@ enum ToolStore {
 impl ToolStore {
     /// Returns the subjects of the requests, which the role may publish to.
     fn requests(&self, tenant: &TenantId) -> Vec<String> {
-        let read_objects = |store| [vec![objects_info(store)], objects_get(store).to_vec()].concat();
         match self {
             Self::None => Vec::new(),
             Self::Mail => vec![
@@ -53,12 +52,11 @@ impl ToolStore {
                 read_leader(Stream::Mail),
                 subject::agents().to_string(),
             ],
-            Self::Results => read_objects(Objects::Results),
+            Self::Results => vec![objects_get(Objects::Results)],
             Self::Sessions => [
                 vec![keys_list(Bucket::Sessions)],
                 [Stream::Log, Stream::Archive].into_iter().flat_map(|of| [read_any(of), read_leader(of)]).collect(),
-                read_objects(Objects::Blobs),
-                read_objects(Objects::Archive),
+                [Objects::Blobs, Objects::Archive].map(objects_get).to_vec(),
             ]
             .concat(),
         }

@@ -34,8 +34,8 @@ pub(super) fn archivist() -> Role {
     RoleBuilder::default()
         .publish([read_any(Stream::Log), read_leader(Stream::Log)])
         .publish([read_any(Stream::Archive), read_leader(Stream::Archive)])
-        .publish(objects_get(Objects::Blobs))
-        .publish(objects_get(Objects::Archive))
+        .publish([objects_get(Objects::Blobs)])
+        .publish([objects_get(Objects::Archive)])
         // An import.
         .publish([text(&every::log_slot()), text(&every::archive_page())])
         .publish(objects_put(Objects::Blobs))
@@ -47,7 +47,7 @@ pub(super) fn archivist() -> Role {
         // Erase a session that has ended, everywhere.
         .publish(Stream::ALL.iter().flat_map(|stream| [read_leader(*stream), delete(*stream)]))
         .publish([Objects::Blobs, Objects::Archive, Objects::Results].into_iter().flat_map(objects_erase))
-        .publish(objects_get(Objects::Results))
+        .publish([objects_get(Objects::Results)])
         .publish([keys_get(Bucket::Sessions), keys_purge(Bucket::Sessions), keys_purge(Bucket::Claims)])
         .role(
             "archivist",
@@ -72,11 +72,11 @@ fn orchestrator() -> Role {
         .publish([read_any(Stream::Control)])
         // Only this role writes the log.
         .publish([text(&every::log_slot()), read_any(Stream::Log), read_leader(Stream::Log)])
-        .publish(objects_get(Objects::Blobs))
+        .publish([objects_get(Objects::Blobs)])
         .publish(objects_put(Objects::Blobs))
         // Commits are archived before they are deleted from the log.
         .publish([text(&every::archive_page()), read_any(Stream::Archive), read_leader(Stream::Archive)])
-        .publish(objects_get(Objects::Archive))
+        .publish([objects_get(Objects::Archive)])
         .publish(objects_put(Objects::Archive))
         .publish([delete(Stream::Log)])
         // Enqueue calls and timers, and cancel calls.
@@ -89,7 +89,7 @@ fn orchestrator() -> Role {
         // Commands between sessions and their children.
         .publish(SESSION_COMMANDS.map(|verb| text(&every::control(verb))))
         .publish([read_leader(Stream::Control)])
-        .publish(objects_get(Objects::Work))
+        .publish([objects_get(Objects::Work)])
         .publish(objects_put(Objects::Work))
         // Events, acknowledgements, dead letters, and the session index.
         .publish(topics.map(|subject| text(&subject)))
@@ -110,7 +110,7 @@ fn gateway() -> Role {
         // An item that was returned often is stored anew, before it reaches the limit of deliveries.
         .publish([text(&every::model_item()), read_leader(Stream::Model)])
         // Large commits, for the parts of transcripts in them.
-        .publish(objects_get(Objects::Blobs))
+        .publish([objects_get(Objects::Blobs)])
         // Rates and budgets, which all gateways share.
         .publish([keys_get(Bucket::Limits), keys_list(Bucket::Limits), keys_put(Bucket::Limits)])
         .subscribe([text(&every::view())])
@@ -156,7 +156,7 @@ fn worker(queue: Queue) -> RoleBuilder {
     RoleBuilder::default()
         .publish(take(queue))
         .publish([read_any(Stream::Log), read_leader(Stream::Log), read_leader(Stream::Control)])
-        .publish(objects_get(Objects::Work))
+        .publish([objects_get(Objects::Work)])
         .publish(objects_put(Objects::Work))
         .publish([text(&every::call_holder()), text(&every::dead())])
         .subscribe([text(&every::call_holder()), text(&subject::cancel_all())])
@@ -180,12 +180,12 @@ fn edge() -> Role {
         .publish([read_any(Stream::Control), read_leader(Stream::Control)])
         .publish(objects_put(Objects::Work))
         .publish([read_any(Stream::Log), read_leader(Stream::Log)])
-        .publish(objects_get(Objects::Blobs))
+        .publish([objects_get(Objects::Blobs)])
         .publish([read_any(Stream::Archive), read_leader(Stream::Archive)])
-        .publish(objects_get(Objects::Archive))
-        .publish(objects_get(Objects::Results))
+        .publish([objects_get(Objects::Archive)])
+        .publish([objects_get(Objects::Results)])
         // A dead command is sent again with its whole body.
-        .publish(objects_get(Objects::Work))
+        .publish([objects_get(Objects::Work)])
         // Dead letters: operators read and delete them, and send commands again.
         .publish([read_any(Stream::Dead), read_leader(Stream::Dead), purge(Stream::Dead)])
         .publish([keys_list(Bucket::Sessions), keys_get(Bucket::Sessions), keys_list(Bucket::Tools)])

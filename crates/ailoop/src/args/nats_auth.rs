@@ -16,7 +16,7 @@ pub enum NatsAuthCommand {
     #[command(subcommand)]
     User(NatsUserCommand),
     /// Give the running nats-servers the permissions of this version of ailoop, after an upgrade
-    Update(NatsAuthServerArgs),
+    Update(NatsAuthUpdateArgs),
     /// Compare the permissions on the running nats-servers with those of this version of ailoop
     Check(NatsAuthServerArgs),
 }
@@ -72,6 +72,17 @@ pub struct NatsAuthServerArgs {
     /// The cell of `edge.cells` whose nats-servers these are
     #[arg(long, value_name = "CELL", conflicts_with = "nats")]
     pub cell: Option<contract::CellName>,
+}
+
+/// Arguments of `ailoop nats-auth update`.
+#[derive(Debug, Clone, Args)]
+pub struct NatsAuthUpdateArgs {
+    /// Let every role do also what it may do now: for the time in which processes of an older version run
+    #[arg(long)]
+    pub keep_old: bool,
+    /// The keys and the servers.
+    #[command(flatten)]
+    pub server: NatsAuthServerArgs,
 }
 
 /// Arguments of `ailoop nats-auth user add`.

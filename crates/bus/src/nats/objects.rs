@@ -3,14 +3,15 @@
 use std::time::{Duration, SystemTime};
 
 use async_nats::jetstream::Context;
-use async_nats::jetstream::object_store::{GetErrorKind, InfoErrorKind, ObjectStore};
+use async_nats::jetstream::object_store::{InfoErrorKind, ObjectInfo, ObjectStore};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE as URL_SAFE;
 use bytes::Bytes;
+use contract::hash::sha256;
 use contract::streams::Objects;
-use tokio::io::AsyncReadExt;
 use tokio::sync::OnceCell;
 
+use super::connection::NatsTransport;
 use super::refusal::full;
 use crate::transport::OBJECT_BYTES_MAX;
 use crate::{BusError, retry};
@@ -55,30 +56,6 @@ impl Stores {
         .await
     }
 
-    pub(super) async fn get(&self, js: &Context, of: Objects, name: &str) -> Result<Option<Bytes>, BusError> {
-        settled(name, || async move {
-            let mut object = match self.store(js, of).await?.get(name).await {
-                Ok(object) => object,
-                Err(error) => {
-                    return match error.kind() {
-                        GetErrorKind::NotFound => Ok(None),
-                        GetErrorKind::InvalidName
-                        | GetErrorKind::ConsumerCreate
-                        | GetErrorKind::BucketLink
-                        | GetErrorKind::Other
-                        | GetErrorKind::TimedOut => Err(unread(name, &error)),
-                    };
-                }
-            };
-            let mut body = Vec::with_capacity(object.info().size.min(OBJECT_BYTES_MAX));
-            // Its reader may fail after it has filled a buffer: `read_to_end` would panic then, where asking again
-            // helps.
-            while object.read_buf(&mut body).await.map_err(|error| unread(name, &error))? > 0 {}
-            Ok(Some(body.into()))
-        })
-        .await
-    }
-
     /// Where an object's chunks are, then what describes it; `None` when there is no such object.
     pub(super) async fn subjects(
         &self,
@@ -116,6 +93,34 @@ impl Stores {
 fn must_renew(stored_at: Option<SystemTime>, max_age: Option<Duration>) -> bool {
     let age = stored_at.and_then(|at| at.elapsed().ok());
     age.zip(max_age).is_some_and(|(age, max_age)| age > max_age / 2)
+}
+
+impl NatsTransport {
+    /// Reads an object by direct reads, which any replica answers. A consumer would also deliver to any subject.
+    pub(super) async fn object_get(&self, of: Objects, name: &str) -> Result<Option<Bytes>, BusError> {
+        settled(name, || async move {
+            let (stream, bucket) = (format!("OBJ_{}", of.name()), of.name());
+            let about = format!("$O.{bucket}.M.{}", URL_SAFE.encode(name));
+            let Some(about) = self.direct_last(&stream, &about).await? else { return Ok(None) };
+            let info: ObjectInfo = crate::json::parse(&about.payload)?;
+            if info.deleted {
+                return Ok(None);
+            }
+            let chunks = self.direct_all(&stream, &format!("$O.{bucket}.C.{}", info.nuid)).await?;
+            let mut body = Vec::with_capacity(info.size.min(OBJECT_BYTES_MAX));
+            for chunk in chunks {
+                body.extend_from_slice(&chunk.payload);
+            }
+            let digest = || format!("SHA-256={}", URL_SAFE.encode(sha256(&body)));
+            // A replica that lags has fewer chunks; another object of the name may take them away meanwhile.
+            if body.len() != info.size || info.digest.as_ref().is_some_and(|known| *known != digest()) {
+                let why = format!("{} of {} bytes, or others than its digest says", body.len(), info.size);
+                return Err(unread(name, &why));
+            }
+            Ok(Some(body.into()))
+        })
+        .await
+    }
 }
 
 fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {

@@ -21,6 +21,8 @@ const ADDED: [&str; 6] =
 const END: u16 = 204;
 const NOT_FOUND: u16 = 404;
 const TOO_MANY: u16 = 413;
+/// Messages of one direct read of a subject: 8 MiB of chunks.
+const BATCH: usize = 64;
 /// Timeout of the next message of a read.
 const NEXT_MAX: Duration = ANSWER_MAX;
 
@@ -159,6 +161,22 @@ impl NatsTransport {
         }
     }
 
+    /// Every message of a subject, in stream order, from any replica.
+    pub(super) async fn direct_all(&self, stream: &str, subject: &str) -> Result<Vec<Stored>, BusError> {
+        self.read_again(|| self.direct_all_once(stream, subject)).await
+    }
+
+    async fn direct_all_once(&self, stream: &str, subject: &str) -> Result<Vec<Stored>, BusError> {
+        let (mut messages, mut from) = (Vec::new(), 1);
+        loop {
+            let body = serde_json::json!({ "next_by_subj": subject, "seq": from, "batch": BATCH });
+            match self.direct_page(stream, &body, &mut messages).await? {
+                Page::More { after, .. } => from = after + 1,
+                Page::Last | Page::TooMany => return Ok(messages),
+            }
+        }
+    }
+
     async fn direct_page(
         &self,
         stream: &str,
@@ -181,8 +199,8 @@ impl NatsTransport {
                 END => {
                     let headers = headers_of(answer.headers.as_ref());
                     let number = |name| header(&headers, name).and_then(|value| value.parse().ok());
-                    Ok(match (number("Nats-Num-Pending"), messages.last(), number("Nats-UpTo-Sequence")) {
-                        (Some(1..), Some(last), Some(up_to)) => Page::More { after: last.seq, up_to },
+                    Ok(match (number("Nats-Num-Pending"), messages.last()) {
+                        (Some(1..), Some(last)) => Page::More { after: last.seq, up_to: number("Nats-UpTo-Sequence") },
                         _ => Page::Last,
                     })
                 }
@@ -196,8 +214,9 @@ impl NatsTransport {
 enum Page {
     /// All messages were read.
     Last,
-    /// The read reached the byte limit of the server: there are more messages.
-    More { after: u64, up_to: u64 },
+    /// The read reached a limit of the server or of its batch: there are more messages. `up_to` is the last sequence of
+    /// a read of several subjects, which the rest must not go beyond.
+    More { after: u64, up_to: Option<u64> },
     /// The server refused: too many subjects match.
     TooMany,
 }

@@ -172,7 +172,7 @@ impl Transport for NatsTransport {
     }
 
     async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
-        self.over_connection(OBJECT_MAX, sha256, self.stores.get(&self.jetstream, store, sha256)).await
+        self.over_connection(OBJECT_MAX, sha256, self.object_get(store, sha256)).await
     }
 
     async fn delete_object(&self, store: Objects, sha256: &str, generation: u64) -> Result<(), BusError> {

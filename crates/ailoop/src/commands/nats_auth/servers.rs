@@ -6,7 +6,7 @@ use nats_credentials::Credentials;
 use nats_permissions::Account;
 
 use super::installation::{connect, finish_with_changes, now, open};
-use crate::args::NatsAuthServerArgs;
+use crate::args::{NatsAuthServerArgs, NatsAuthUpdateArgs};
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
@@ -15,10 +15,10 @@ const EXPIRES_SOON_SECONDS: i64 = 14 * 86_400;
 
 pub(super) const ACCOUNTS: [Account; 2] = [Account::System, Account::Ailoop];
 
-pub(super) async fn update(args: &NatsAuthServerArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let mut installation = open(&args.keys)?;
+pub(super) async fn update(args: &NatsAuthUpdateArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let mut installation = open(&args.server.keys)?;
     let added = installation.add_missing_roles(now())?;
-    let connection = connect(args, &installation).await?;
+    let connection = connect(&args.server, &installation).await?;
     let mut signed = Vec::new();
     for kind in ACCOUNTS {
         let there = installation.server_account(&connection, kind).await?;
@@ -26,7 +26,12 @@ pub(super) async fn update(args: &NatsAuthServerArgs, terminal: &Terminal) -> Re
         if outdated.is_empty() && there.behind == 0 {
             continue;
         }
-        let jwt = installation.authority().account_jwt(kind, Some(&there.claims), now())?;
+        let authority = installation.authority();
+        let jwt = if args.keep_old {
+            authority.account_jwt_keeping_old(kind, &there.claims, now())?
+        } else {
+            authority.account_jwt(kind, Some(&there.claims), now())?
+        };
         let servers = connection.update(&jwt).await?;
         terminal.note(Style::Good, &format!("{servers} nats-server(s) have new permissions of {}", list(&outdated)));
         signed.push((kind, jwt));
@@ -34,6 +39,10 @@ pub(super) async fn update(args: &NatsAuthServerArgs, terminal: &Terminal) -> Re
     if signed.is_empty() && added.is_empty() {
         terminal.note(Style::Plain, "the nats-servers have the permissions of this version: nothing to do");
         return Ok(Exit::Done);
+    }
+    if args.keep_old {
+        let text = "the old permissions are kept: run `ailoop nats-auth update` when the last old process is replaced";
+        terminal.note(Style::Warn, text);
     }
     installation.save_accounts(&signed, now())?;
     for role in added {
