@@ -20,6 +20,7 @@ SECRETS = {
     "ailoop-edge": {"token"},
     "ailoop-edge-keys": {"keys.yaml"},
     "ailoop-edge-tls": {"tls.crt", "tls.key"},
+    "ailoop-nats-tls": {"tls.crt", "tls.key", "ca.crt"},
     "ailoop-providers": None,
 }
 # ConfigMaps that the operator makes, and their keys.

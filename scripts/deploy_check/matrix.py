@@ -42,6 +42,7 @@ SETUPS = [
         is_production=True,
     ),
     Setup("ci/edge-tls-values.yaml"),
+    Setup("ci/nats-tls-values.yaml"),
     Setup("ci/hpa-values.yaml"),
     Setup("ci/nothing-values.yaml", has_budgets=False),
     Setup("ci/ipv6-values.yaml", Surroundings(local_dns=(), internet=(INTERNET6,), load_balancers=("2001:db8::7",))),

@@ -20,6 +20,7 @@ def check(documents):
         if container["name"] == "ailoop":
             check_login(document, pod, container)
             check_address(documents, document, container)
+            check_encryption(documents, document, container)
     check_copies(documents)
 
 
@@ -86,14 +87,33 @@ def check_address(documents, document, container):
     servers = of_kind(documents, "StatefulSet")
     if url is None or not servers:
         return
-    known = set()
+    known, scheme = set(), "tls" if is_encrypted(documents) else "nats"
     for server in servers:
         service, name = server["spec"]["serviceName"], server["metadata"]["name"]
-        known |= {f"nats://{service}:4222"} if service in named(documents, "Service") else set()
-        known |= {f"nats://{name}-{i}.{service}:4222" for i in range(server["spec"]["replicas"])}
+        known |= {f"{scheme}://{service}:4222"} if service in named(documents, "Service") else set()
+        known |= {f"{scheme}://{name}-{i}.{service}:4222" for i in range(server["spec"]["replicas"])}
     for address in url.split(","):
         place = f"{name_of(document)}, AILOOP__NATS__URL"
         refuse_unless(address in known, place, f"{address} is no nats-server", f"use {', '.join(sorted(known))}")
+
+
+def is_encrypted(documents):
+    """Whether nats-server has a certificate."""
+    maps = named(documents, "ConfigMap").values()
+    return any("tls {" in map_["data"].get("server.conf", "") for map_ in maps)
+
+
+def check_encryption(documents, document, container):
+    """Where nats-server encrypts, each process trusts its authority, from a file that is mounted."""
+    name, place = "AILOOP__NATS__TLS__CA", name_of(document)
+    if not of_kind(documents, "StatefulSet") or value_of(container, "AILOOP__NATS__URL") is None:
+        return
+    ca, has_tls = value_of(container, name), is_encrypted(documents)
+    problem = f"has {'no ' if has_tls else ''}{name}, and nats-server {'encrypts' if has_tls else 'does not encrypt'}"
+    refuse_unless(bool(ca) == has_tls, place, problem, "use the helper ailoop.nats.caEnv")
+    mounts = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
+    is_mounted = not ca or any(ca.startswith(f"{mount}/") for mount in mounts)
+    refuse_unless(is_mounted, place, f"{name} names {ca}, which is not mounted", "use the helper ailoop.nats.caMount")
 
 
 def check_copies(documents):
@@ -165,10 +185,21 @@ def ask_server(main, files, env):
         directory.mkdir()
         auth.mkdir()
         (auth / "auth.conf").write_text(AUTH)
+        if any("/etc/nats-tls/" in text for text in files.values()):
+            make_certificate(pathlib.Path(scratch))
         for name, text in files.items():
-            (directory / name).write_text(text)
+            (directory / name).write_text(text.replace("/etc/nats-tls/", f"{scratch}/"))
         code, out, error = run(nats_server(), "-t", "-c", main, cwd=directory, env=env)
     return "" if code == 0 else (error or out).strip()
+
+
+def make_certificate(directory):
+    """A certificate of its own authority, as the Secret of nats-server has it."""
+    key, certificate = directory / "tls.key", directory / "tls.crt"
+    kind = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=nats"]
+    code, out, error = run("openssl", *kind, "-keyout", key, "-out", certificate)
+    refuse_unless(code == 0, "openssl", (error or out).strip(), "install openssl")
+    (directory / "ca.crt").write_bytes(certificate.read_bytes())
 
 
 def check_cluster(document, text, env):

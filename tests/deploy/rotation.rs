@@ -15,7 +15,7 @@ use ailoop_tool::{Call, Effect, Tool, ToolError, Tools};
 use anyhow::{Context, ensure};
 use bus::Bus;
 use nats_auth::{Installation, Lifetime, Store, SystemConnection};
-use nats_credentials::CredentialsFile;
+use nats_credentials::{CredentialsFile, TlsFiles};
 use nats_permissions::Account;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -132,7 +132,7 @@ async fn credential_of_every_role_rotated_under_load_no_request_fails() -> anyho
     let mut installation = Installation::open(store, nats_permissions::roles())?;
     let lifetime = || Lifetime { now: now(), valid_for: None };
     let user = installation.authority().role_user("operator", lifetime())?;
-    let operator = SystemConnection::connect(&process_fleet.nats.url(), &user).await?;
+    let operator = SystemConnection::connect(&process_fleet.nats.url(), &user, &TlsFiles::default()).await?;
 
     let stop = Arc::new(AtomicBool::new(false));
     let mut users = JoinSet::new();

@@ -12,6 +12,7 @@ mod mail;
 mod queue;
 mod storage;
 mod timer;
+mod tls;
 mod world;
 
 use world::World;

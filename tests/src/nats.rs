@@ -72,6 +72,19 @@ impl NatsServer {
         .await
     }
 
+    /// Starts one node with more settings.
+    pub async fn start_with(settings: String) -> anyhow::Result<Self> {
+        Self::launch(ServerSpec {
+            name: "one".to_owned(),
+            port: 0,
+            jetstream: true,
+            limits: StorageLimits::default(),
+            auth_conf: Some(settings),
+            cluster: None,
+        })
+        .await
+    }
+
     /// Starts one node without JetStream.
     pub async fn start_without_jetstream() -> anyhow::Result<Self> {
         Self::launch(ServerSpec {

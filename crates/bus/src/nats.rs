@@ -23,7 +23,7 @@ mod snapshot;
 mod transport;
 mod uptime;
 
-pub use config::NatsConfig;
+pub use config::{NatsConfig, NatsTls};
 pub use connection::NatsTransport;
 pub use snapshot::{
     CHUNK_BYTES, EncodedMessage, RESTORE_MARK, RestoreWriter, SnapshotReader, StreamDescription, StreamState,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
 use contract::subject::inbox_prefix;
 use futures::StreamExt as _;
-use nats_credentials::UserClaims;
+use nats_credentials::{TlsFiles, UserClaims};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -100,13 +100,14 @@ struct Connection {
 
 impl SystemConnection {
     /// Connects as a user of the role `operator`.
-    pub async fn connect(url: &str, user: &IssuedUser) -> Result<Self, AuthError> {
+    pub async fn connect(url: &str, user: &IssuedUser, tls: &TlsFiles) -> Result<Self, AuthError> {
         let malformed = |error: std::io::Error| AuthError::Malformed {
             what: "the credential of the operator".to_owned(),
             problem: error.to_string(),
         };
         let options = ConnectOptions::with_credentials(&user.credentials).map_err(malformed)?;
-        let options = options
+        let options = tls
+            .apply(options)
             .name("ailoop nats-auth")
             .connection_timeout(CONNECT_MAX)
             .custom_inbox_prefix(inbox_prefix("operator"));

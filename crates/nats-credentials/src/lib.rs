@@ -1,4 +1,4 @@
-//! A NATS credentials file: the JWT of a user and the seed of its key.
+//! A NATS credentials file: the JWT of a user and the seed of its key; and the files of an encrypted connection.
 //!
 //! [`CredentialsFile`] reads the file again at every connect, so that a credential is rotated without a restart: replace
 //! the file, then revoke the old credential. Its errors name the file and what to do.
@@ -6,10 +6,12 @@
 mod claims;
 mod file;
 mod parse;
+mod tls;
 
 pub use claims::UserClaims;
 pub use file::{CredentialsError, CredentialsFile};
 pub use parse::{Credentials, ParseError};
+pub use tls::{TlsFiles, is_tls_failure};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

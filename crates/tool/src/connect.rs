@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions};
-use nats_credentials::CredentialsFile;
+use nats_credentials::{CredentialsFile, TlsFiles};
 
 use crate::ServeError;
 
@@ -15,7 +15,19 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 ///
 /// `name` appears in the lists of nats-server. `credentials` is the file that `ailoop nats-auth user add` made. It is
 /// read again at every connect, so that it can be replaced while the tool runs.
+///
+/// A `tls://` address uses the certificates that the system trusts; [`connect_with_tls`] takes others.
 pub async fn connect(url: &str, name: &str, credentials: Option<&Path>) -> Result<Client, ServeError> {
+    connect_with_tls(url, name, credentials, &TlsFiles::default()).await
+}
+
+/// As [`connect`], with the files of an encrypted connection.
+pub async fn connect_with_tls(
+    url: &str,
+    name: &str,
+    credentials: Option<&Path>,
+    tls: &TlsFiles,
+) -> Result<Client, ServeError> {
     let file = credentials.map(CredentialsFile::new);
     let options = match &file {
         Some(file) => {
@@ -25,7 +37,7 @@ pub async fn connect(url: &str, name: &str, credentials: Option<&Path>) -> Resul
         None => ConnectOptions::new(),
     };
     let servers: Vec<&str> = url.split(',').map(str::trim).collect();
-    let connected = options.name(name).connection_timeout(CONNECT_MAX).connect(servers).await;
+    let connected = tls.apply(options).name(name).connection_timeout(CONNECT_MAX).connect(servers).await;
     connected.map_err(|error| match (error.kind(), &file) {
         (ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation, Some(file)) => {
             ServeError::Refused { reason: file.explain_refusal() }

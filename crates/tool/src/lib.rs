@@ -89,8 +89,9 @@ pub mod wire;
 
 pub use async_nats;
 pub use call::Call;
-pub use connect::connect;
+pub use connect::{connect, connect_with_tls};
 pub use error::ServeError;
+pub use nats_credentials::{TlsFiles, is_tls_failure};
 pub use reply::{Reply, ToolError};
 pub use schemars;
 pub use serve::{Serving, Tools};

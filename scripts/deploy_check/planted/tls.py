@@ -1,9 +1,10 @@
-"""Mistakes in the TLS of the edge: in rendered manifests of the setup with a certificate, and of one without."""
+"""Mistakes in the TLS of the edge and of NATS: in rendered manifests of setups with a certificate, and of one without."""
 
-from .. import matrix, references, schemas, tls
+from .. import matrix, nats, references, schemas, tls
 from .changes import EDGE, drop, set_variable, volume
 
 ENCRYPTED = next(setup for setup in matrix.SETUPS if "edge-tls" in setup.file)
+NATS_ENCRYPTED = next(setup for setup in matrix.SETUPS if "nats-tls" in setup.file)
 CLEAR = next(setup for setup in matrix.SETUPS if "everything" in setup.file)
 SERVICE, POLICY, CLIENT = "Service/ailoop-edge", "BackendTLSPolicy/", "Pod/ailoop-smoke-test"
 
@@ -86,6 +87,25 @@ TLS_CHANGES = [
                 POLICY,
                 lambda d: d["spec"]["validation"].update(wellKnownCACertificates="System"),
                 "BackendTLSPolicy/ailoop-edge",
+            ),
+        ],
+    ),
+    (
+        NATS_ENCRYPTED,
+        nats.check,
+        [
+            (
+                "a process that connects to NATS in clear",
+                EDGE,
+                set_variable("AILOOP__NATS__URL", "nats://ailoop-nats-0.ailoop-nats:4222"),
+                "nats://ailoop-nats-0.ailoop-nats:4222",
+            ),
+            ("a process without the authority of NATS", EDGE, drop("AILOOP__NATS__TLS__CA"), "Deployment/ailoop-edge"),
+            (
+                "an authority of NATS that is not mounted",
+                EDGE,
+                set_variable("AILOOP__NATS__TLS__CA", "/var/ca.crt"),
+                "/var/ca.crt",
             ),
         ],
     ),

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ailoop_tool::ServeError;
 use ailoop_tool::async_nats::{Client, ConnectErrorKind};
+use ailoop_tool::{ServeError, is_tls_failure};
 use bus::{Bus, BusError, NatsConfig};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -25,7 +25,8 @@ pub struct Login {
 /// server ends with `kind`. Waits for an unavailable server as long as the configuration says.
 pub(crate) async fn connect_tools(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> Result<Client, ServeError> {
     let config = user_config(nats, login, kind);
-    let connect = async || ailoop_tool::connect(&config.url, &config.name, config.credentials.as_deref()).await;
+    let (tls, credentials) = (config.tls.files(), config.credentials.as_deref());
+    let connect = async || ailoop_tool::connect_with_tls(&config.url, &config.name, credentials, &tls).await;
     retry_while_away(nats, is_away, connect).await
 }
 
@@ -37,7 +38,8 @@ pub(crate) async fn connect_store(nats: &NatsConfig, login: Option<&Login>, kind
 
 fn is_away(error: &ServeError) -> bool {
     let ServeError::Connect(error) = error else { return false };
-    matches!(error.kind(), ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::Io)
+    !is_tls_failure(error)
+        && matches!(error.kind(), ConnectErrorKind::Dns | ConnectErrorKind::TimedOut | ConnectErrorKind::Io)
 }
 
 fn user_config(nats: &NatsConfig, login: Option<&Login>, kind: &str) -> NatsConfig {

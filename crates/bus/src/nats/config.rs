@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use contract::limits::RETENTION;
+use nats_credentials::TlsFiles;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -15,8 +16,10 @@ const START_WAIT_SECONDS: u32 = 300;
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "nats")]
 pub struct NatsConfig {
-    /// Addresses, separated by commas.
+    /// Addresses, separated by commas; `tls://` in place of `nats://` encrypts.
     pub url: String,
+    /// Files of an encrypted connection; where any is set, one in clear is refused.
+    pub tls: NatsTls,
     /// Credentials file, where the server wants one: `ailoop nats-auth` makes it. It is read again at every connect.
     pub credentials: Option<PathBuf>,
     /// The connection's name in the server's lists.
@@ -27,6 +30,27 @@ pub struct NatsConfig {
     pub retention_days: u32,
     /// Seconds that a service waits for NATS when it starts, before it ends with an error; 300.
     pub start_wait_seconds: u32,
+}
+
+/// The files with which a connection to NATS is encrypted. They are read again at every connect.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "nats_tls")]
+pub struct NatsTls {
+    /// Certificates of authorities in PEM, of which one signed the server's; none: those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// Certificate of this side in PEM, where nats-server verifies clients.
+    pub certificate: Option<PathBuf>,
+    /// Key of `certificate` in PEM.
+    pub key: Option<PathBuf>,
+}
+
+impl NatsTls {
+    /// The files as a connection takes them.
+    pub fn files(&self) -> TlsFiles {
+        let Self { ca, certificate, key } = self.clone();
+        TlsFiles { ca, certificate, key }
+    }
 }
 
 impl NatsConfig {
@@ -40,6 +64,7 @@ impl Default for NatsConfig {
     fn default() -> Self {
         Self {
             url: "nats://127.0.0.1:4222".to_owned(),
+            tls: NatsTls::default(),
             credentials: None,
             name: "ailoop".to_owned(),
             replicas: 1,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use async_nats::{ClientError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
 use contract::ErrorCode;
 use contract::subject::inbox_prefix;
-use nats_credentials::{CredentialsError, CredentialsFile};
+use nats_credentials::{CredentialsError, CredentialsFile, is_tls_failure};
 use tokio::sync::broadcast;
 
 use super::config::NatsConfig;
@@ -32,7 +32,7 @@ const GAPS_MAX: usize = 16;
 const SLOW_EVERY: Duration = Duration::from_millis(100);
 
 impl NatsTransport {
-    /// Connects and checks that the server can be used: [`ErrorCode::NatsUnreachable`], [`ErrorCode::NatsTooOld`],
+    /// Connects and checks that the server can be used: [`ErrorCode::BadConfig`], [`ErrorCode::NatsUnreachable`], [`ErrorCode::NatsTooOld`],
     /// [`ErrorCode::NatsNoJetStream`] or [`ErrorCode::Unauthorized`] say why it cannot.
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
         let ((gaps, _), (slow, _)) = (broadcast::channel(GAPS_MAX), broadcast::channel(GAPS_MAX));
@@ -50,7 +50,12 @@ impl NatsTransport {
             Some(file) => (file.connect_options(), file.read().map_err(|error| bad_credentials(&error))?.claims.name),
             None => (ConnectOptions::new(), config.name.clone()),
         };
-        let options = options
+        let tls = config.tls.files();
+        if let Some(problem) = tls.find_problem() {
+            return Err(BusError::Unusable { code: ErrorCode::BadConfig, message: format!("nats.tls: {problem}") });
+        }
+        let options = tls
+            .apply(options)
             .name(&config.name)
             .ping_interval(PING_EVERY)
             .connection_timeout(CONNECT_MAX)
@@ -206,6 +211,14 @@ fn bad_credentials(error: &CredentialsError) -> BusError {
 
 fn refused(config: &NatsConfig, credentials: Option<&CredentialsFile>, error: &async_nats::ConnectError) -> BusError {
     let why = std::error::Error::source(error).map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+    if is_tls_failure(error) {
+        let message = format!(
+            "no encrypted connection to nats-server at {} ({why}): nats.tls.ca (AILOOP__NATS__TLS__CA) names the \
+             certificates to trust, and nats.tls.certificate and key are for a server that verifies clients",
+            config.url
+        );
+        return BusError::Unusable { code: ErrorCode::BadConfig, message };
+    }
     match error.kind() {
         ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
             let reason = credentials.map_or_else(|| NO_CREDENTIALS.to_owned(), CredentialsFile::explain_refusal);

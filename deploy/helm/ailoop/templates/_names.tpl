@@ -84,12 +84,13 @@ app.kubernetes.io/part-of: ailoop
 {{/* Addresses of NATS: each server by name, so that a client finds another one when its own goes. */}}
 {{- define "ailoop.nats.url" -}}
 {{- $name := include "ailoop.nats.name" . -}}
+{{- $scheme := ternary "tls" "nats" (ne .Values.secrets.natsTls "") -}}
 {{- if not .Values.nats.enabled -}}
 {{ .Values.nats.url }}
 {{- else if gt (int .Values.nats.replicas) 1 -}}
-{{- range $i := until (int .Values.nats.replicas) }}{{ if $i }},{{ end }}nats://{{ $name }}-{{ $i }}.{{ $name }}:4222{{ end -}}
+{{- range $i := until (int .Values.nats.replicas) }}{{ if $i }},{{ end }}{{ $scheme }}://{{ $name }}-{{ $i }}.{{ $name }}:4222{{ end -}}
 {{- else -}}
-nats://{{ $name }}:4222
+{{ $scheme }}://{{ $name }}:4222
 {{- end -}}
 {{- end -}}
 

@@ -76,6 +76,7 @@ spec:
           env:
             - {name: AILOOP_CONFIG, value: /etc/ailoop}
             - {name: AILOOP__NATS__URL, value: {{ include "ailoop.nats.url" $root | quote }}}
+            {{- with include "ailoop.nats.caEnv" (list $root "AILOOP__NATS__TLS__CA") }}{{ . | nindent 12 }}{{- end }}
             {{- range $variable, $role := .logins }}
             - {name: {{ $variable }}, value: /var/run/secrets/ailoop/{{ $role }}.creds}
             {{- end }}
@@ -128,6 +129,7 @@ spec:
           volumeMounts:
             - {name: config, mountPath: /etc/ailoop, readOnly: true}
             - {name: nats-credentials, mountPath: /var/run/secrets/ailoop, readOnly: true}
+            {{- with include "ailoop.nats.caMount" $root }}{{ . | nindent 12 }}{{- end }}
             - {name: tmp, mountPath: /tmp}
             {{- with .mounts }}{{ . | nindent 12 }}{{- end }}
             {{- with $values.volumeMounts }}
@@ -136,6 +138,7 @@ spec:
       volumes:
         {{- include "ailoop.configVolume" (list $root .config) | nindent 8 }}
         {{- include "ailoop.credentialsVolume" (list $root (concat (values .logins) (.roles | default list) | sortAlpha | uniq)) | nindent 8 }}
+        {{- with include "ailoop.nats.caVolume" $root }}{{ . | nindent 8 }}{{- end }}
         - name: tmp
           emptyDir: {sizeLimit: 64Mi}
         {{- with .volumes }}{{ . | nindent 8 }}{{- end }}
@@ -194,6 +197,28 @@ securityContext:
       {{- end }}
       {{- end }}
       {{- end }}
+{{- end -}}
+
+{{/* Whom a client of nats-server trusts, where it encrypts: a variable of a pod, and the file that it names. */}}
+{{- define "ailoop.nats.caEnv" -}}
+{{- if (index . 0).Values.secrets.natsTls -}}
+- {name: {{ index . 1 }}, value: /etc/nats-tls/ca.crt}
+{{- end -}}
+{{- end -}}
+{{- define "ailoop.nats.caMount" -}}
+{{- if .Values.secrets.natsTls -}}
+- {name: nats-tls, mountPath: /etc/nats-tls, readOnly: true}
+{{- end -}}
+{{- end -}}
+{{- define "ailoop.nats.caVolume" -}}
+{{- with .Values.secrets.natsTls -}}
+- name: nats-tls
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+    items:
+      - {key: ca.crt, path: ca.crt}
+{{- end -}}
 {{- end -}}
 
 {{/* Credentials of some roles, as a directory, so that a changed Secret arrives in the pod: (list $ roles). */}}
