@@ -18,7 +18,8 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const WAIT_MS = 15_000;
 const PAINT_MS_MAX = 200;
 const BYTES_MAX = 250 * 1024;
-const FRAME_MS_MAX = 100;
+const FRAME_CPU_MS_MAX = 60;
+const FRAMES = 120;
 const PHONE = { width: 390, height: 844 };
 const WIDE = { width: 1280, height: 800 };
 
@@ -48,6 +49,18 @@ async function openPage(hash = "", options = {}) {
   await prepare?.(page);
   await page.goto(`${base}/${hash}`);
   return page;
+}
+
+/** Starts to count the CPU time of a page's thread. Unlike time, it does not grow while others use the machine. */
+async function countCpu(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Performance.enable", { timeDomain: "threadTicks" });
+  const read = async () => {
+    const { metrics } = await session.send("Performance.getMetrics");
+    return metrics.find((metric) => metric.name === "TaskDuration").value * 1000;
+  };
+  const before = await read();
+  return async () => (await read()) - before;
 }
 
 async function closePage(page) {
@@ -619,9 +632,12 @@ check("short id that a row shows finds its session", async () => {
   assert.deepEqual(shown.sort(), ids.map((id) => id.slice(-8)).sort());
   for (const short of shown) {
     await page.getByRole("searchbox", { name: "Filter by title or id" }).fill(short);
-    await until("only its session is listed", async () => (await page.locator(".session-row a").count()) === 1);
-    const href = await page.locator(".session-row a").getAttribute("href");
-    assert.equal(href, `#/sessions/${ids.find((id) => id.endsWith(short))}`);
+    const href = `#/sessions/${ids.find((id) => id.endsWith(short))}`;
+    const listed = page.locator(".session-row a");
+    await until("only its session is listed", async () => {
+      const hrefs = await listed.evaluateAll((links) => links.map((link) => link.getAttribute("href")));
+      return hrefs.length === 1 && hrefs[0] === href;
+    });
   }
   await closePage(page);
 });
@@ -693,24 +709,30 @@ check("thousands of calls and sessions do not stutter", async () => {
       });
     } else await page.getByText("Turn 1: completed").waitFor();
     const shown = performance.now() - began;
-    const frames = await page.evaluate(async (target) => {
-      const list = document.querySelector(target);
-      const times = [];
-      let last = performance.now();
-      for (let step = 0; step < 120; step++) {
-        list.scrollTop = (list.scrollHeight * step) / 120;
-        await new Promise(requestAnimationFrame);
-        const now = performance.now();
-        times.push(now - last);
-        last = now;
-      }
-      times.sort((a, b) => a - b);
-      return { median: times[60], p95: times[113], most: times.at(-1), nodes: document.querySelectorAll("*").length };
-    }, selector);
-    console.log(
-      `    ${name}: shown after ${Math.round(shown)} ms, frame median ${frames.median.toFixed(1)} ms, 95 % ${frames.p95.toFixed(1)} ms, longest ${frames.most.toFixed(1)} ms, ${frames.nodes} nodes`,
+    const cpuMs = await countCpu(page);
+    const frames = await page.evaluate(
+      async ([target, count]) => {
+        const list = document.querySelector(target);
+        const times = [];
+        let last = performance.now();
+        for (let step = 0; step < count; step++) {
+          list.scrollTop = (list.scrollHeight * step) / count;
+          await new Promise(requestAnimationFrame);
+          const now = performance.now();
+          times.push(now - last);
+          last = now;
+        }
+        times.sort((a, b) => a - b);
+        const at = (share) => times[Math.floor(count * share)];
+        return { median: at(0.5), p95: at(0.95), most: times.at(-1), nodes: document.querySelectorAll("*").length };
+      },
+      [selector, FRAMES],
     );
-    assert.ok(frames.p95 < FRAME_MS_MAX, `95 % of frames take ${frames.p95} ms`);
+    const cpu = (await cpuMs()) / FRAMES;
+    console.log(
+      `    ${name}: shown after ${Math.round(shown)} ms, frame median ${frames.median.toFixed(1)} ms, 95 % ${frames.p95.toFixed(1)} ms, longest ${frames.most.toFixed(1)} ms, CPU of one ${cpu.toFixed(1)} ms, ${frames.nodes} nodes`,
+    );
+    assert.ok(cpu < FRAME_CPU_MS_MAX, `a frame takes ${cpu} ms of CPU`);
     assert.ok(frames.nodes < 4000, `${frames.nodes} nodes`);
   }
   await closePage(page);
