@@ -16,7 +16,7 @@ const ONLY = process.env.ONLY ?? "";
 const PICTURES = process.env.PICTURES;
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const WAIT_MS = 15_000;
-const PAINT_MS_MAX = 200;
+const PAGE_CPU_MS_MAX = 300;
 const BYTES_MAX = 250 * 1024;
 const FRAME_CPU_MS_MAX = 60;
 const FRAMES = 120;
@@ -93,6 +93,7 @@ const conversation = (page) => page.getByRole("region", { name: "Conversation" }
 check("page paints fast, is small, and asks nobody else", async () => {
   const paints = [];
   const contents = [];
+  const cpus = [];
   let bytes = 0;
   // The first page of a new browser is not measured.
   for (let run = -1; run < 7; run++) {
@@ -100,6 +101,7 @@ check("page paints fast, is small, and asks nobody else", async () => {
     const page = await context.newPage();
     const session = await context.newCDPSession(page);
     await session.send("Network.enable");
+    const cpuMs = await countCpu(page);
     bytes = 0;
     session.on("Network.loadingFinished", (event) => {
       bytes += event.encodedDataLength;
@@ -111,6 +113,7 @@ check("page paints fast, is small, and asks nobody else", async () => {
       continue;
     }
     contents.push(await page.evaluate(() => performance.now()));
+    cpus.push(await cpuMs());
     paints.push(
       await page.evaluate(
         () =>
@@ -123,7 +126,7 @@ check("page paints fast, is small, and asks nobody else", async () => {
     );
     await context.close();
   }
-  for (const times of [paints, contents]) times.sort((a, b) => a - b);
+  for (const times of [paints, contents, cpus]) times.sort((a, b) => a - b);
   let all = 0;
   for (const file of await distFiles())
     all +=
@@ -131,9 +134,9 @@ check("page paints fast, is small, and asks nobody else", async () => {
         await fetch(fleet.url + file, { headers: { "accept-encoding": "gzip" } })
       ).headers.get("content-length")) | 0;
   console.log(
-    `    first contentful paint: median ${Math.round(paints[3])} ms of ${paints.map((paint) => Math.round(paint)).join(", ")}; list of sessions: median ${Math.round(contents[3])} ms; transferred ${bytes} bytes; all files ${all} bytes compressed`,
+    `    first contentful paint: median ${Math.round(paints[3])} ms of ${paints.map((paint) => Math.round(paint)).join(", ")}; list of sessions: median ${Math.round(contents[3])} ms, CPU ${Math.round(cpus[3])} ms; transferred ${bytes} bytes; all files ${all} bytes compressed`,
   );
-  assert.ok(paints[3] < PAINT_MS_MAX, `the first paint takes ${paints[3]} ms`);
+  assert.ok(cpus[3] < PAGE_CPU_MS_MAX, `the list of sessions takes ${cpus[3]} ms of CPU`);
   assert.ok(bytes < BYTES_MAX && all < BYTES_MAX, `${bytes} bytes, ${all} in all`);
 });
 
