@@ -144,6 +144,8 @@ export interface CallResult {
   by?: string;
   /** Stable error code. */
   code?: string;
+  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
+  missing_cells?: string[];
   /** Who performed the call, or should have; `fleet` if it is absent. */
   performer?: string;
   /** Whether it takes the place of an earlier `unknown` or `timeout`. */
@@ -225,6 +227,8 @@ export interface DeadLetterName {
   /** `<session>/<kind>/<id>`. */
   name: string;
   reason: string;
+  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
+  missing_cells?: string[];
 }
 
 /** A dead letter that is handled again. */
@@ -306,6 +310,8 @@ export interface GateOpened {
   kind: GateKind;
   /** Arguments of the call that a person approves. */
   arguments?: Record<string, unknown>;
+  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
+  missing_cells?: string[];
   /** What counts if nobody answers in time; `deny` if it is absent. */
   on_expiry?: string;
   tool?: string;

@@ -143,6 +143,7 @@ CallResult = TypedDict(
         "tool": str,
         "by": NotRequired[str],
         "code": NotRequired[str],
+        "missing_cells": NotRequired[list[str]],
         "performer": NotRequired[str],
         "replaces": NotRequired[bool],
         "used": NotRequired[dict[str, Any]],
@@ -220,6 +221,7 @@ DeadLetterName = TypedDict(
         "code": str,
         "name": str,
         "reason": str,
+        "missing_cells": NotRequired[list[str]],
     },
 )
 
@@ -298,6 +300,7 @@ GateOpened = TypedDict(
         "gate": str,
         "kind": "GateKind",
         "arguments": NotRequired[dict[str, Any]],
+        "missing_cells": NotRequired[list[str]],
         "on_expiry": NotRequired[str],
         "tool": NotRequired[str],
     },
