@@ -32,8 +32,8 @@ const GAPS_MAX: usize = 16;
 const SLOW_EVERY: Duration = Duration::from_millis(100);
 
 impl NatsTransport {
-    /// Connects and checks that the server can be used: [`ErrorCode::BadConfig`], [`ErrorCode::NatsUnreachable`], [`ErrorCode::NatsTooOld`],
-    /// [`ErrorCode::NatsNoJetStream`] or [`ErrorCode::Unauthorized`] say why it cannot.
+    /// Connects and checks that the server can be used: [`ErrorCode::BadConfig`], [`ErrorCode::NatsUnreachable`],
+    /// [`ErrorCode::NatsTooOld`], [`ErrorCode::NatsNoJetStream`] or [`ErrorCode::Unauthorized`] say why it cannot.
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
         let ((gaps, _), (slow, _)) = (broadcast::channel(GAPS_MAX), broadcast::channel(GAPS_MAX));
         let uptime = Uptime::default();
