@@ -140,7 +140,10 @@ fn describe_login_refusal(error: &(dyn Error + 'static)) -> Option<&'static str>
     const TOO_LITTLE: &str = "HTTP 403: its login may not do this: see headers_from";
     let status = error.downcast_ref::<reqwest::Error>().and_then(reqwest::Error::status);
     let status = status.map(|status| status.as_u16());
-    if error.is::<AuthRequiredError>() || status == Some(401) {
+    // Without a challenge, the library keeps the status in its text only.
+    let is_401 = matches!(error.downcast_ref::<StreamableHttpError<reqwest::Error>>(),
+        Some(StreamableHttpError::UnexpectedServerResponse(text)) if text.starts_with("HTTP 401"));
+    if is_401 || error.is::<AuthRequiredError>() || status == Some(401) {
         return Some(NO_LOGIN);
     }
     (error.is::<InsufficientScopeError>() || status == Some(403)).then_some(TOO_LITTLE)
