@@ -30,9 +30,9 @@ fn done(text: &str) -> ScriptedReply {
 fn shown(request: &RecordedRequest) -> Vec<String> {
     let show = |message: &Value| {
         let calls = message["tool_calls"].as_array().into_iter().flatten();
-        let calls: String =
-            calls.map(|call| format!(" {}", call["function"]["name"].as_str().unwrap_or("?"))).collect();
-        format!("{}{calls}: {}", message["role"].as_str().unwrap_or("?"), message["content"].as_str().unwrap_or(""))
+        let names = calls.map(|call| call["function"]["name"].as_str().unwrap_or("?"));
+        let head: Vec<&str> = message["role"].as_str().into_iter().chain(names).collect();
+        format!("{}: {}", head.join(" "), message["content"].as_str().unwrap_or(""))
     };
     request.messages().iter().skip(1).map(show).collect()
 }

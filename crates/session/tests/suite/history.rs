@@ -2,7 +2,7 @@
 
 use contract::Json;
 use contract::command::Start;
-use contract::model::{Content, HistoryCall, HistoryMessage};
+use contract::model::{Content, HistoryCall, HistoryMessage, Message};
 use contract::settings::ModelSettings;
 use serde_json::{Value, json};
 
@@ -73,6 +73,18 @@ fn calls_of_a_history_have_own_ids_and_one_result_each_also_in_the_sessions_that
     let ids: Vec<String> =
         sent(&next).iter().filter_map(|message| Some(message["tool_call_id"].as_str()?.to_owned())).collect();
     assert_eq!(ids, ["p-h2-1", "p-h2-2", "p-h3-1", "h2-1", "h2-2", "h3-1"]);
+}
+
+#[test]
+fn history_with_calls_cannot_be_read_as_an_older_version_reads_it() {
+    let call = HistoryCall { name: "look".to_owned(), arguments: "{}".to_owned(), result: None };
+    let (content, reasoning) = ("I look.".to_owned(), String::new());
+    let text = HistoryMessage::Assistant { content, reasoning, tool_calls: Vec::new(), replay: None };
+    // Before fold 13, messages of a start had the form of those of a transcript. What cannot be read is handed on.
+    let read = |message: &HistoryMessage| serde_json::from_str::<Message>(Json::of(message).get());
+    assert!(read(&text).is_ok());
+    let HistoryMessage::Assistant { content, reasoning, replay, .. } = text else { panic!("{text:?}") };
+    assert!(read(&HistoryMessage::Assistant { content, reasoning, tool_calls: vec![call], replay }).is_err());
 }
 
 #[test]

@@ -61,13 +61,11 @@ async fn begin(
             answered => return answered,
         }
     }
-    let turn = request.turn().map_err(|error| lost.unwrap_or(error))?;
+    let name = find_name(api, caller, headers, request, identity).await?;
+    let turn = request.turn(name.is_some()).map_err(|error| lost.unwrap_or(error))?;
     let ClientTurn { prompt, history, .. } = turn.with_instructions();
     let agent: AgentId = params::parse("model", &request.model)?;
-    let choice = match find_name(api, caller, headers, request, identity).await? {
-        Some(name) => SessionChoice::Named(name),
-        None => SessionChoice::New { interactive: false },
-    };
+    let choice = name.map_or(SessionChoice::New { interactive: false }, SessionChoice::Named);
     let request = TurnRequest { agent, prompt, history, client_tools: request.client_tools()? };
     turn::begin_turn(api, caller, request, choice, identity).await
 }

@@ -145,8 +145,9 @@ impl ChatRequest {
         self.metadata.as_ref()?.get("session")?.as_str()
     }
 
-    /// Takes the message with which the turn begins, and what comes before it as history.
-    pub(super) fn turn(&self) -> Result<ClientTurn, ApiError> {
+    /// Takes the message with which the turn begins, and what comes before it as history. The session of a name mostly
+    /// knows the history, so that a result whose call a client has dropped is no mistake.
+    pub(super) fn turn(&self, is_named: bool) -> Result<ClientTurn, ApiError> {
         let mut history = HistoryBuilder::default();
         for (index, message) in self.messages.iter().enumerate() {
             match message.role.as_str() {
@@ -169,13 +170,13 @@ impl ChatRequest {
                 "tool" | "function" => {
                     let id = message.tool_call_id.as_ref().or(message.name.as_ref());
                     let id = id.map_or("", String::as_str);
-                    history.push_result(id, message.text()).map_err(|OrphanedResult| {
+                    if history.push_result(id, message.text()) == Err(OrphanedResult) && !is_named {
                         let id: String = id.chars().take(80).collect();
-                        ApiError::bad_request(format!(
+                        return Err(ApiError::bad_request(format!(
                             "messages[{index}] is a result of {id:?}, which no message before it calls: send the message \
                              with the call too, or leave the result out"
-                        ))
-                    })?;
+                        )));
+                    }
                 }
                 other => {
                     let other: String = other.chars().take(40).collect();

@@ -10,7 +10,7 @@ fn parse(messages: &Value) -> ChatRequest {
 }
 
 fn turn(messages: &Value) -> Result<(String, Value), ApiError> {
-    let turn = parse(messages).turn()?.with_instructions();
+    let turn = parse(messages).turn(false)?.with_instructions();
     Ok((turn.prompt.text(), json!(turn.history)))
 }
 
@@ -99,4 +99,6 @@ fn request_that_no_agent_can_take_is_refused() {
         assert!(refused.message.contains(wanted), "{refused}");
     }
     assert!(ChatRequest::parse(br#"{"model": "e", "messages": [], "n": 2}"#).is_err());
+    let trimmed = json!([{"role": "tool", "tool_call_id": "x", "content": "4"}, {"role": "user", "content": "Hi"}]);
+    assert_eq!(parse(&trimmed).turn(true).unwrap().prompt.text(), "Hi", "the session of a name knows its history");
 }

@@ -151,7 +151,37 @@ impl PageQuery {
 
 #[cfg(test)]
 mod tests {
+    use contract::model::ToolCall;
+
     use super::*;
+
+    #[test]
+    fn messages_of_a_start_are_items_with_calls_and_results() {
+        let messages = [
+            Message::User { content: Content::from("Look.") },
+            Message::Assistant {
+                content: String::new(),
+                reasoning: String::new(),
+                tool_calls: vec![ToolCall::new("h2-1", "client_ask_user", "{}")],
+                replay: None,
+            },
+            Message::Tool { tool_call_id: "h2-1".to_owned(), content: "SECRET-42".to_owned() },
+        ];
+        let items = of_messages(&messages);
+        assert_eq!((items.len(), &items[0]["role"]), (3, &json!("user")));
+        assert_eq!(
+            items[1..],
+            [
+                json!({
+                    "type": "function_call", "call_id": "h2-1", "name": "ask_user", "arguments": "{}",
+                    "status": "completed",
+                }),
+                json!({
+                    "type": "function_call_output", "call_id": "h2-1", "output": "SECRET-42", "status": "completed",
+                }),
+            ]
+        );
+    }
 
     #[test]
     fn pages_follow_one_another_in_both_orders() {
