@@ -1,5 +1,6 @@
 //! Control: what may be asked of a session, and what workers report to it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -132,6 +133,10 @@ pub struct CommandMeta {
     /// after one of a higher index changes nothing.
     #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
     pub parent_command_number: Option<u64>,
+    /// The agents that the sender may use: the loop refuses a command to a session of another one. None for senders
+    /// without a limit: an operator, the fleet itself, and a client whose credential names no agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents: Option<BTreeSet<AgentId>>,
     /// [`FOLD`] of the sender; 0 where an older version sent it. A replica of a lower one that cannot read the command
     /// leaves it to newer replicas.
     #[serde(default)]
@@ -141,7 +146,7 @@ pub struct CommandMeta {
 impl CommandMeta {
     /// That of a command of this version, from nobody in particular.
     pub fn new(time: Timestamp) -> Self {
-        Self { v: VERSION, time, by: None, edge: None, parent_command_number: None, fold: FOLD }
+        Self { v: VERSION, time, by: None, edge: None, parent_command_number: None, agents: None, fold: FOLD }
     }
 }
 

@@ -1,15 +1,16 @@
 //! Inputs of `decide`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::Timestamp;
 use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, Configure, ControlReason, Refusal, SendUserMessage, Start};
 use contract::compose::Composed;
 use contract::event::InputRef;
 use contract::model::{Message, ModelFailed, ModelFinished};
 use contract::tool::{ExtendToolCall, ToolResult, ToolSpec};
+use contract::{AgentId, Timestamp};
 
 /// A command, a result or a timer, with what was read for its decision.
 #[derive(Debug, Clone)]
@@ -24,6 +25,8 @@ pub struct Input {
     pub sent: Option<Timestamp>,
     /// The sender, for the log.
     pub by: Option<String>,
+    /// The agents that the sender may use, of a client command; all of them where none are given.
+    pub agents: Option<BTreeSet<AgentId>>,
     /// Index among the commands of the parent to all its children, of a parent's command.
     pub parent_command_number: Option<u64>,
     /// W3C `traceparent` of the input, which is the parent of a turn that it begins.

@@ -1,18 +1,20 @@
 //! Parses a delivered message into an input of the loop, and reads what the loop needs to decide about it.
 
+use std::collections::BTreeSet;
+
 use bus::{Bus, BusError, Stored};
 use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, CommandMeta, Configure, ControlReason, SendUserMessage, Start, Verb};
 use contract::compose::ComposeRequest;
 use contract::event::{InputKind, InputRef};
 use contract::json::Size;
-use contract::limits::{COMMAND_BYTES_MAX, JSON_VALUES_MAX};
+use contract::limits::{API_KEY_AGENTS_MAX, COMMAND_BYTES_MAX, JSON_VALUES_MAX};
 use contract::model::{ModelFailed, ModelFinished};
 use contract::streams::Objects;
 use contract::subject::{ControlSubject, SessionKey};
 use contract::tool::{ExtendToolCall, ToolResult};
 use contract::trace::TraceContext;
-use contract::{CommandId, Timestamp};
+use contract::{AgentId, CommandId, Timestamp};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use session::{Body, ConfigureInput, Input, Recompose, check};
@@ -20,6 +22,9 @@ use session::{Body, ConfigureInput, Input, Recompose, check};
 use crate::config::IdleTimes;
 use crate::mark::{MarkClaim, StreamPosition};
 use crate::start::{ResolvedStart, StartReads, compose, list_tools};
+
+/// Values and names that the edge adds as `meta` to what a client sends.
+const META_VALUES_MAX: usize = API_KEY_AGENTS_MAX + 16;
 
 /// A delivered input, before the prompt and the tools that its decision needs are read.
 #[derive(Debug, Clone)]
@@ -38,6 +43,7 @@ pub(crate) struct DeliveredInput {
     pub(crate) edge: Option<CommandId>,
     time: Option<Timestamp>,
     by: Option<String>,
+    agents: Option<BTreeSet<AgentId>>,
     parent_command_number: Option<u64>,
     /// The position in a trace that the message names.
     pub(crate) trace: Option<TraceContext>,
@@ -76,6 +82,7 @@ impl DeliveredInput {
             edge: None,
             time: None,
             by: None,
+            agents: None,
             parent_command_number: None,
             trace: None,
             body: DeliveredBody::Ready(Body::Timer),
@@ -107,6 +114,7 @@ impl DeliveredInput {
             edge: None,
             time: None,
             by: None,
+            agents: None,
             parent_command_number: None,
             trace,
             body: DeliveredBody::Ready(Body::Timer),
@@ -156,6 +164,7 @@ impl DeliveredInput {
         let meta = CommandMeta::deserialize(meta).map_err(|error| ReadError::Malformed(format!("meta: {error}")))?;
         self.time = Some(meta.time);
         self.by = meta.by;
+        self.agents = meta.agents;
         self.edge = meta.edge;
         self.parent_command_number = meta.parent_command_number;
         T::deserialize(serde_json::Value::Object(fields)).map_err(|error| ReadError::Malformed(error.to_string()))
@@ -191,7 +200,8 @@ impl DeliveredInput {
     /// Reads what the decision about a start needs, before the state of the session is known.
     pub(crate) async fn resolve_start(&mut self, bus: &Bus, reads: &StartReads) {
         if let DeliveredBody::Start(start) = &self.body {
-            self.resolved_start = Some(ResolvedStart::read(bus, reads, &self.key.tenant, start).await);
+            self.resolved_start =
+                Some(ResolvedStart::read(bus, reads, &self.key.tenant, start, self.agents.as_ref()).await);
         }
     }
 
@@ -212,7 +222,7 @@ impl DeliveredInput {
             DeliveredBody::Start(start) => {
                 let resolved = match &self.resolved_start {
                     Some(resolved) => resolved.clone()?,
-                    None => ResolvedStart::read(bus, reads, tenant, start).await?,
+                    None => ResolvedStart::read(bus, reads, tenant, start, self.agents.as_ref()).await?,
                 };
                 (Body::Start(resolved.input), Some(resolved.tools))
             }
@@ -246,6 +256,7 @@ impl DeliveredInput {
             control_at: mark.map(|mark| mark.stored_at),
             sent: self.time,
             by: self.by.clone(),
+            agents: self.agents.clone(),
             parent_command_number: self.parent_command_number,
             traceparent: self.is_client().then(|| self.turn_traceparent()),
             tools,
@@ -274,7 +285,7 @@ fn check_size(body: &[u8]) -> Result<(), ReadError> {
         let why = format!("the command has {} bytes, at most {COMMAND_BYTES_MAX} are allowed", body.len());
         return Err(ReadError::Malformed(why));
     }
-    if values > JSON_VALUES_MAX {
+    if values > JSON_VALUES_MAX + META_VALUES_MAX {
         let why = format!("the command holds {values} values and names, at most {JSON_VALUES_MAX} are allowed");
         return Err(ReadError::Malformed(why));
     }

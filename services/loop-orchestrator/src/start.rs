@@ -1,5 +1,6 @@
 //! Reads what the decision about a start needs: the tools, the transcript that it resumes from, and the composed prompt.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bus::{Bus, BusError, Read};
@@ -9,7 +10,7 @@ use contract::limits::RESUME_BYTES_MAX;
 use contract::model::Message;
 use contract::subject::SessionKey;
 use contract::tool::{ASK_USER, DELEGATE, ToolSpec};
-use contract::{ErrorCode, TenantId};
+use contract::{AgentId, ErrorCode, TenantId};
 use session::{RestoreError, Session, StartInput, check};
 use tokio::time::Instant;
 
@@ -31,15 +32,17 @@ pub(crate) struct ResolvedStart {
 }
 
 impl ResolvedStart {
+    /// Reads it for a sender who may use these agents; all of them where none are given.
     pub(crate) async fn read(
         bus: &Bus,
         reads: &StartReads,
         tenant: &TenantId,
         start: &Start,
+        agents: Option<&BTreeSet<AgentId>>,
     ) -> Result<Self, BusError> {
         let resumed = match check::start(start) {
             Err(refusal) => Err(refusal),
-            Ok(()) => load_history(bus, tenant, start).await?,
+            Ok(()) => load_history(bus, tenant, start, agents).await?,
         };
         let (history, resumed) = match resumed {
             Ok(resumed) => resumed,
@@ -123,6 +126,7 @@ async fn load_history(
     bus: &Bus,
     tenant: &TenantId,
     start: &Start,
+    agents: Option<&BTreeSet<AgentId>>,
 ) -> Result<Result<(Vec<Message>, Start), Refusal>, BusError> {
     let Some(from) = &start.resume_from else { return Ok(Ok((Vec::new(), start.clone()))) };
     let key = SessionKey { tenant: tenant.clone(), session: from.session_id.clone() };
@@ -150,6 +154,11 @@ async fn load_history(
         }
         Err(error @ RestoreError::Snapshot(_)) => return Err(BusError::Malformed(error.to_string())),
     };
+    let (agent, _) = older.who();
+    if agents.is_some_and(|agents| !agents.iter().any(|allowed| allowed.as_str() == agent)) {
+        let message = format!("session {} is of the agent {agent}, which the sender may not use", from.session_id);
+        return refuse(ErrorCode::Forbidden, message);
+    }
     let messages = older.export_transcript();
     let bytes: usize = messages.iter().map(|message| contract::Json::of(message).get().len()).sum();
     if bytes > RESUME_BYTES_MAX {

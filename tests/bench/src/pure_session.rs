@@ -76,6 +76,7 @@ impl PureSession {
             control_at: None,
             sent: None,
             by: None,
+            agents: None,
             traceparent: None,
             tools: Some(self.tools.clone()),
             archive_after: ARCHIVE_AFTER,

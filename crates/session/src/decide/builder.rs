@@ -4,7 +4,7 @@ use contract::command::{Parent, Refusal};
 use contract::event::{Event, InputHandled, InputIgnored, Spent, TimerSet};
 use contract::limits::COMMAND_AGE_MAX;
 use contract::tool::Outcome;
-use contract::{ErrorCode, Timestamp};
+use contract::{AgentId, ErrorCode, Timestamp};
 
 use crate::state::{Lifecycle, State};
 use crate::transcript::Transcript;
@@ -99,6 +99,7 @@ impl DecisionBuilder<'_> {
 
     /// Handles the input. A handler checks first and then emits, so that a refusal has emitted nothing.
     fn handle(&mut self) -> Result<(), Rejection> {
+        self.check_session_agent()?;
         self.check_lifecycle()?;
         self.check_command()?;
         match &self.input.body {
@@ -120,6 +121,26 @@ impl DecisionBuilder<'_> {
             Body::ModelFinished(finished) => self.model_finished(finished),
             Body::ModelFailed(failed) => self.model_failed(failed),
             Body::Timer => self.timer(),
+        }
+    }
+
+    /// Refuses a command to a session of an agent that its sender may not use. A start is checked once its agent is
+    /// known.
+    fn check_session_agent(&self) -> Result<(), Rejection> {
+        match &self.state.setup {
+            Some(setup) if !matches!(self.input.body, Body::Start(_)) => self.check_agent(&setup.agent.id),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses an agent that the sender of the input may not use.
+    pub(super) fn check_agent(&self, agent: &AgentId) -> Result<(), Rejection> {
+        match &self.input.agents {
+            Some(agents) if !agents.contains(agent) => {
+                let message = format!("the sender may not use the agent {agent}: its credential names others");
+                Err(Rejection::new(ErrorCode::Forbidden, message))
+            }
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -20,6 +20,9 @@ impl DecisionBuilder<'_> {
             Some(Err(refusal)) => return Err(Rejection::new(refusal.code.clone(), refusal.message.clone())),
             None => None,
         };
+        if let Some(composed) = composed {
+            self.check_agent(&composed.agent.id)?;
+        }
         if let (Some(_), Some(parent), Some(composed)) = (to, &setup.parent, composed)
             && let Some(message) = child::circles(&parent.agents, &composed.agent.id)
         {

@@ -29,6 +29,7 @@ impl DecisionBuilder<'_> {
             Ok(composed) => composed,
             Err(refusal) => return Err(Rejection::new(refusal.code.clone(), refusal.message.clone())),
         };
+        self.check_agent(&composed.agent.id)?;
         let mut continuation = session_settings::checked(start.continuation.as_ref(), &composed.agent.continuation)?;
         if let Some(parent) = &start.parent {
             if let Some(message) = child::circles(&parent.agents, &composed.agent.id) {

@@ -8,6 +8,7 @@
     reason = "tests may, and look for one event"
 )]
 
+mod allowed_agents;
 mod archive;
 mod attempts;
 mod bad_commands;

@@ -4,6 +4,7 @@ mod cast;
 mod model;
 mod story;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use contract::model::{AfterPart, Content, FinishReason, Message, ModelItem, Reas
 use contract::settings::ContinuationSettings;
 use contract::subject::SessionKey;
 use contract::tool::{ApprovalPolicy, EffectClass, ExtendToolCall, Outcome, ToolResult, ToolSpec};
-use contract::{CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
+use contract::{AgentId, CommandId, Json, SessionId, TenantId, Timestamp, ToolName};
 use session::{Body, ConfigureInput, Decision, Input, OutboundCommand, Session, SessionEffect, StartInput};
 
 /// More inputs, and more waits, than any test needs.
@@ -47,6 +48,8 @@ pub(crate) struct Talk {
     pub(crate) compact_after: Duration,
     /// Who sends the next command.
     pub(crate) by: Option<String>,
+    /// The agents that the sender of the next command may use.
+    pub(crate) agents: Option<BTreeSet<AgentId>>,
     /// When the edge took the next command in.
     pub(crate) sent: Option<Timestamp>,
     /// The log, as its writer writes it.
@@ -97,6 +100,7 @@ impl Talk {
             waits: 0,
             compact_after: contract::limits::COMPACT_AFTER,
             by: None,
+            agents: None,
             sent: None,
             log: Vec::new(),
             story: String::new(),
@@ -183,6 +187,7 @@ impl Talk {
             control_at: None,
             sent: self.sent,
             by: self.by.clone(),
+            agents: self.agents.clone(),
             traceparent: client.then(|| format!("00-{:032x}-{:016x}-01", self.inputs, self.inputs)),
             tools: Some(Arc::new(
                 [look, act, session::delegate_spec(), session::ask_user_spec()]

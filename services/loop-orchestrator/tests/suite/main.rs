@@ -7,6 +7,7 @@
     reason = "a test says what it expects, and looks for one event"
 )]
 
+mod allowed_agents;
 mod clocks;
 mod compaction;
 mod marks;

@@ -241,6 +241,7 @@ impl World {
             control_at: control_seq.map(|_| Timestamp::from_millis(self.now)),
             sent: None,
             by: None,
+            agents: None,
             traceparent: None,
             tools: Some(CATALOGUE.clone()),
             archive_after: contract::limits::ARCHIVE_AFTER,
