@@ -96,7 +96,7 @@ def home(tenant, number):
 
 def new_key(tenant, keys):
     """An API key of a tenant, whose entry is added to a file."""
-    scopes = ["--scope", "run", "--scope", "observe", "--scope", "administer"]
+    scopes = ["--scope", "run", "--scope", "observe", "--scope", "administer", "--scope", "operate"]
     done = subprocess.run([sys.argv[1], "api-key", "new", tenant, "--tenant", tenant, *scopes, "--file", str(keys)], check=True, capture_output=True, text=True)
     return next(word for word in done.stdout.split() if word.startswith("ailoop_"))
 

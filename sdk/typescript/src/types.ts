@@ -172,7 +172,7 @@ export interface CallWaiting {
 export interface Caller {
   /** Names of the methods that the caller may use now. */
   methods: string[];
-  scopes: ("observe" | "run" | "approve" | "administer")[];
+  scopes: ("run" | "converse" | "observe" | "approve" | "administer" | "operate")[];
   /** As the credential names its holder. */
   subject: string;
   tenant: string;

@@ -6,7 +6,7 @@ use bus::{Bus, BusError, Inbox, Read, SendOutcome};
 use contract::backoff::Backoff;
 use contract::client_tool::AnswerToolCall;
 use contract::command::{
-    Answer, Command, CommandAck, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Verb,
+    Answer, Command, CommandAck, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
 };
 use contract::commit::{Commit, Phase};
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
@@ -17,7 +17,7 @@ use contract::{CommandId, ErrorCode, SessionId};
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::access::ApiCaller;
+use crate::access::{AllowedAgent, ApiCaller};
 use crate::api_error::ApiError;
 use crate::cells::Cell;
 use crate::clock;
@@ -100,7 +100,7 @@ impl SessionApi {
         caller: &ApiCaller,
         request: CommandRequest<SendUserMessage>,
     ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::SendUserMessage, request, None).await
+        self.submit(caller, Verb::SendUserMessage, request).await
     }
 
     /// Pauses a session: it opens no new call until it is resumed.
@@ -109,7 +109,7 @@ impl SessionApi {
         caller: &ApiCaller,
         request: CommandRequest<ControlReason>,
     ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::Pause, request, None).await
+        self.submit(caller, Verb::Pause, request).await
     }
 
     pub(crate) async fn resume(
@@ -117,7 +117,7 @@ impl SessionApi {
         caller: &ApiCaller,
         request: CommandRequest<ControlReason>,
     ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::Resume, request, None).await
+        self.submit(caller, Verb::Resume, request).await
     }
 
     /// Cancels the open calls of a session and ends it.
@@ -126,7 +126,7 @@ impl SessionApi {
         caller: &ApiCaller,
         request: CommandRequest<ControlReason>,
     ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::Stop, request, None).await
+        self.submit(caller, Verb::Stop, request).await
     }
 
     /// Cancels the running turn of a session, which goes on.
@@ -135,7 +135,7 @@ impl SessionApi {
         caller: &ApiCaller,
         request: CommandRequest<ControlReason>,
     ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::CancelTurn, request, None).await
+        self.submit(caller, Verb::CancelTurn, request).await
     }
 
     pub(crate) async fn answer(
@@ -143,7 +143,7 @@ impl SessionApi {
         caller: &ApiCaller,
         request: CommandRequest<Answer>,
     ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::Answer, request, None).await
+        self.submit(caller, Verb::Answer, request).await
     }
 
     /// Answers a call of a tool that a client brought.
@@ -152,7 +152,7 @@ impl SessionApi {
         caller: &ApiCaller,
         request: CommandRequest<AnswerToolCall>,
     ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::AnswerToolCall, request, None).await
+        self.submit(caller, Verb::AnswerToolCall, request).await
     }
 
     /// Clears the transcript of a session.
@@ -161,7 +161,7 @@ impl SessionApi {
         caller: &ApiCaller,
         request: CommandRequest<ControlReason>,
     ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::ClearHistory, request, None).await
+        self.submit(caller, Verb::ClearHistory, request).await
     }
 
     /// Changes the settings of a running session.
@@ -171,32 +171,53 @@ impl SessionApi {
         request: CommandRequest<Configure>,
     ) -> Result<PendingCommand, ApiError> {
         if let Some(agent) = &request.body.agent {
-            check_agent(caller, agent.as_str())?;
+            self.allow_named_agent(caller, agent).await?;
         }
-        self.submit(caller, Verb::Configure, request, None).await
+        self.submit(caller, Verb::Configure, request).await
     }
 
-    /// Sends a command. The composer checks the names in `check` meanwhile.
-    pub(crate) async fn submit<T: Serialize>(
+    /// Sends a start, whose agent is checked by `allowing` meanwhile.
+    pub(crate) async fn submit_start(
+        &self,
+        cell: &Cell,
+        caller: &ApiCaller,
+        request: CommandRequest<Start>,
+        allowing: impl Future<Output = Result<AllowedAgent, ApiError>>,
+    ) -> Result<PendingCommand, ApiError> {
+        self.submit_to(cell, caller, Verb::Start, request, async { allowing.await.map(drop) }).await
+    }
+
+    /// Stores the start of a session that nobody has started, for a caller that may use its agent.
+    pub(crate) async fn store_start(
+        &self,
+        cell: &Cell,
+        caller: &ApiCaller,
+        request: CommandRequest<Start>,
+        _allowed: AllowedAgent,
+    ) -> Result<PendingCommand, ApiError> {
+        self.store_command(cell, caller, Verb::Start, request, Examined::UNUSED).await
+    }
+
+    /// Sends a command to a session that the caller reaches.
+    async fn submit<T: Serialize>(
         &self,
         caller: &ApiCaller,
         verb: Verb,
         request: CommandRequest<T>,
-        check: Option<ComposeRequest>,
     ) -> Result<PendingCommand, ApiError> {
-        let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
-        let cell = self.cell_of(&key).await?;
-        self.submit_to(&cell, caller, verb, request, check).await
+        let session = self.reach(caller, &request.session).await?;
+        let cell = self.cell_of(&session).await?;
+        self.submit_to(&cell, caller, verb, request, std::future::ready(Ok(()))).await
     }
 
-    /// As [`SessionApi::submit`], for a session of this cell.
-    pub(crate) async fn submit_to<T: Serialize>(
+    /// Sends a command to a session of this cell, unless the check that runs meanwhile refuses it.
+    async fn submit_to<T: Serialize>(
         &self,
         cell: &Cell,
         caller: &ApiCaller,
         verb: Verb,
         request: CommandRequest<T>,
-        check: Option<ComposeRequest>,
+        check: impl Future<Output = Result<(), ApiError>>,
     ) -> Result<PendingCommand, ApiError> {
         let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
@@ -209,8 +230,8 @@ impl SessionApi {
             let (state, inbox) = tokio::join!(checking_state, load_inbox(&cell.bus, &key));
             Ok::<_, ApiError>((state?, inbox?))
         };
-        // Nothing of this waits for the other; the agent is checked in vain only where a start is repeated.
-        let (examined, agent) = tokio::join!(examining, check_names(cell, check.as_ref()));
+        // Nothing of this waits for the other.
+        let (examined, checked) = tokio::join!(examining, check);
         let (state, inbox) = examined?;
         if let SessionState::EndedHandled(outcome) = state {
             let state = PendingState::Handled(outcome);
@@ -221,16 +242,13 @@ impl SessionApi {
         if is_new && verb != Verb::Start {
             return Err(SessionApi::unknown_session(&key));
         }
-        if let SessionState::NotStarted = state
-            && let Some(agent) = agent?
-        {
-            check_agent(caller, &agent)?;
-        }
+        checked?;
         self.store_command(cell, caller, verb, request, Examined { is_new, commands: inbox.commands }).await
     }
 
-    /// Admits a command, and stores it in the inbox of its session.
-    pub(crate) async fn store_command<T: Serialize>(
+    /// Admits a command, and stores it in the inbox of its session. The loop gets the agents of the caller with it, and
+    /// refuses it where it concerns another one.
+    async fn store_command<T: Serialize>(
         &self,
         cell: &Cell,
         caller: &ApiCaller,
@@ -256,7 +274,8 @@ impl SessionApi {
             tenant.admission.admit_session(&tenant.index, &key.session)?;
         }
         let edge = is_awaited.then(|| self.replica_id().clone());
-        let meta = CommandMeta { by: Some(caller.subject().to_owned()), edge, ..CommandMeta::new(clock::now()) };
+        let (by, agents) = (Some(caller.subject().to_owned()), caller.grant.agents.clone());
+        let meta = CommandMeta { by, edge, agents, ..CommandMeta::new(clock::now()) };
         let body = serde_json::to_vec(&Command { meta, body })
             .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
         let waiter = cell.command_waiters.register((key.clone(), verb, id.clone()));
@@ -307,16 +326,16 @@ impl SessionApi {
             }
         }
     }
+}
 
-    /// Whether the start of a session is stored and not handled yet.
-    pub(crate) async fn is_start_waiting(&self, key: &SessionKey) -> Result<bool, ApiError> {
-        Ok(load_inbox(&self.cell_of(key).await?.bus, key).await?.has_start)
-    }
+/// Whether the start of a session is stored and not handled yet.
+pub(crate) async fn is_start_waiting(bus: &Bus, key: &SessionKey) -> Result<bool, ApiError> {
+    Ok(load_inbox(bus, key).await?.has_start)
 }
 
 /// What was read of a session before a command is sent to it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Examined {
+struct Examined {
     /// Neither the log nor the inbox has a start.
     is_new: bool,
     /// Commands that wait in the inbox.
@@ -325,7 +344,7 @@ pub(crate) struct Examined {
 
 impl Examined {
     /// Nothing is there of the session.
-    pub(crate) const UNUSED: Self = Self { is_new: true, commands: 0 };
+    const UNUSED: Self = Self { is_new: true, commands: 0 };
 }
 
 /// State of a session before a command is sent to it.
@@ -449,25 +468,15 @@ async fn load_inbox(bus: &Bus, key: &SessionKey) -> Result<InboxLoad, BusError> 
     Ok(inbox)
 }
 
-/// Refuses an agent that the caller does not reach.
-pub(crate) fn check_agent(caller: &ApiCaller, agent: &str) -> Result<(), ApiError> {
-    if caller.grant.allows_agent(agent) {
-        return Ok(());
-    }
-    let message = format!("{} may not use the agent {agent}", caller.subject());
-    Err(ApiError::new(ErrorCode::Forbidden, message))
-}
-
 /// Asks the composer whether it knows the names of a start; returns the agent.
-pub(crate) async fn check_names(cell: &Cell, check: Option<&ComposeRequest>) -> Result<Option<String>, ApiError> {
-    let Some(check) = check else { return Ok(None) };
+pub(crate) async fn check_names(cell: &Cell, check: &ComposeRequest) -> Result<String, ApiError> {
     let names = &cell.accepted_names;
     if let Some(agent) = names.get(check) {
-        return Ok(Some(agent));
+        return Ok(agent);
     }
     let agent = compose(&cell.bus, check).await?.agent.id.to_string();
     names.put(check, &agent);
-    Ok(Some(agent))
+    Ok(agent)
 }
 
 /// Asks the composer, and waits a moment for one whose connection broke: it is back soon, and without the request. The

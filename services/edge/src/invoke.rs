@@ -18,7 +18,7 @@ use crate::params::{
     self, CommandBody, CommandRequest, NoParams, ResetBudgetParams, SessionParams, UnvalidatedCommand,
 };
 use crate::request_trace;
-use crate::session_api::{CallerInfo, PendingList, SessionApi};
+use crate::session_api::{CallerInfo, PendingList, ReachedSession, SessionApi};
 
 /// The part of a request that may run while later requests begin.
 pub(crate) type ReplyFuture = BoxFuture<'static, Result<Json, ApiError>>;
@@ -33,8 +33,8 @@ pub(crate) async fn call(
 ) -> Result<Json, ApiError> {
     let session = params.get("session_id").and_then(Value::as_str).map(str::to_owned);
     request_trace::run(method.name(), session.as_deref(), trace, async {
-        api.authorize(caller, method, session.as_deref()).await?;
-        begin(api, caller, method, params).await?.await
+        let reached = api.authorize(caller, method, session.as_deref()).await?;
+        begin(api, caller, method, reached, params).await?.await
     })
     .await
 }
@@ -44,17 +44,23 @@ pub(crate) async fn begin(
     api: &SessionApi,
     caller: &ApiCaller,
     method: Method,
+    reached: Option<ReachedSession>,
     params: Map<String, Value>,
 ) -> Result<ReplyFuture, ApiError> {
     let (api, caller) = (api.clone(), caller.clone());
     macro_rules! command {
         ($send:ident) => {
-            Ok(wait_for_command(api.$send(&caller, parse_command(&api, &caller, params).await?).await?))
+            Ok(wait_for_command(Box::pin(api.$send(&caller, parse_command(&api, &caller, params).await?)).await?))
         };
     }
     macro_rules! of_session {
         ($read:ident) => {
-            defer(params, move |SessionParams { session_id }| async move { api.$read(&caller, session_id).await })
+            defer(params, move |SessionParams { .. }| async move { api.$read(&caller, &named(reached)?).await })
+        };
+    }
+    macro_rules! read_session {
+        ($read:ident) => {
+            defer(params, move |params| async move { api.$read(&caller, &named(reached)?, &params).await })
         };
     }
     match method {
@@ -79,10 +85,10 @@ pub(crate) async fn begin(
             Ok(with_missing(json!(list), &missing_cells))
         }),
         Method::GetHistory => of_session!(get_history),
-        Method::GetTranscript => defer(params, move |params| async move { api.get_transcript(&caller, params).await }),
+        Method::GetTranscript => read_session!(get_transcript),
         Method::GetSession => of_session!(get_session),
         Method::RepairSession => of_session!(repair_session),
-        Method::ReplaySession => defer(params, move |params| async move { api.replay_session(&caller, params).await }),
+        Method::ReplaySession => read_session!(replay_session),
         Method::ListSessions => defer(params, move |params| async move { api.list_sessions(&caller, &params).await }),
         Method::TraceSession => of_session!(trace_session),
         Method::DescribeSession => of_session!(describe_session),
@@ -114,9 +120,7 @@ pub(crate) async fn begin(
             )
         }
         Method::TryTool => defer(params, move |params| async move { api.try_tool(&caller, params).await }),
-        Method::GetFullResult => {
-            defer(params, move |params| async move { api.get_full_result(&caller, &params).await })
-        }
+        Method::GetFullResult => read_session!(get_full_result),
         Method::ListBudgets => {
             defer(params, move |NoParams {}| async move { Ok(json!({"budgets": api.list_budgets(&caller).await?})) })
         }
@@ -137,6 +141,11 @@ pub(crate) async fn begin(
             defer(params, move |params| async move { api.drop_dead_letter(&caller, params).await })
         }
     }
+}
+
+/// The session that the parameters name. They were parsed, so there is one.
+pub(crate) fn named(reached: Option<ReachedSession>) -> Result<ReachedSession, ApiError> {
+    reached.ok_or_else(|| ApiError::bad_request("`session_id` is missing"))
 }
 
 /// Parses the parameters now, and runs the method beside later requests.

@@ -12,7 +12,7 @@ enum Reach {
 }
 
 macro_rules! methods {
-    ($($variant:ident = $name:literal, $scope:ident, $reach:ident;)*) => {
+    ($($variant:ident = $name:literal, $($scope:ident)|+, $reach:ident;)*) => {
         /// A method of the client API, by JSON-RPC or by gRPC.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Method {
@@ -30,10 +30,10 @@ macro_rules! methods {
                 }
             }
 
-            /// Returns the scope that a caller needs.
-            pub(crate) const fn scope(self) -> Scope {
+            /// Returns the scopes of which a caller needs one. The first one is that of most callers.
+            pub(crate) const fn scopes(self) -> &'static [Scope] {
                 match self {
-                    $(Self::$variant => Scope::$scope,)*
+                    $(Self::$variant => &[$(Scope::$scope),+],)*
                 }
             }
 
@@ -47,29 +47,29 @@ macro_rules! methods {
 }
 
 methods! {
-    StartSession = "session.start", Run, Agents;
-    SendMessage = "session.send", Run, Agents;
+    StartSession = "session.start", Run | Converse, Agents;
+    SendMessage = "session.send", Run | Converse, Agents;
     PauseSession = "session.pause", Run, Agents;
     ResumeSession = "session.resume", Run, Agents;
     StopSession = "session.stop", Run, Agents;
-    CancelTurn = "session.cancel_turn", Run, Agents;
+    CancelTurn = "session.cancel_turn", Run | Converse, Agents;
     AnswerGate = "session.answer", Approve, Agents;
-    AnswerToolCall = "session.answer_call", Run, Agents;
+    AnswerToolCall = "session.answer_call", Run | Converse, Agents;
     ClearSession = "session.clear", Run, Agents;
     ConfigureSession = "session.configure", Run, Agents;
     GetHistory = "session.history", Observe, Agents;
-    GetTranscript = "session.transcript", Observe, Agents;
-    GetSession = "session.get", Observe, Agents;
+    GetTranscript = "session.transcript", Observe | Converse, Agents;
+    GetSession = "session.get", Observe | Converse, Agents;
     ListSessions = "session.list", Observe, Agents;
     ReplaySession = "session.replay", Observe, Agents;
     TraceSession = "session.trace", Observe, Agents;
     DescribeSession = "session.describe", Observe, Agents;
     GetStats = "session.stats", Observe, Agents;
     RepairSession = "session.repair", Administer, Agents;
-    WatchSession = "session.watch", Observe, Agents;
-    UnwatchSession = "session.unwatch", Observe, Agents;
-    GetCaller = "caller.get", Observe, Agents;
-    ListAgents = "agents.list", Observe, Agents;
+    WatchSession = "session.watch", Observe | Converse, Agents;
+    UnwatchSession = "session.unwatch", Observe | Converse, Agents;
+    GetCaller = "caller.get", Observe | Converse, Agents;
+    ListAgents = "agents.list", Observe | Converse, Agents;
     DescribeAgent = "agents.describe", Observe, Agents;
     TestReply = "agents.test_reply", Observe, Agents;
     ListModels = "models.list", Observe, Agents;
@@ -84,8 +84,8 @@ methods! {
     ReplyMail = "mail.reply", Run, Tenant;
     ListBudgets = "budgets.list", Observe, Tenant;
     ResetBudget = "budgets.reset", Administer, Tenant;
-    GetQueues = "fleet.queues", Administer, Tenant;
-    GetStatus = "fleet.status", Administer, Tenant;
+    GetQueues = "fleet.queues", Operate, Tenant;
+    GetStatus = "fleet.status", Operate, Tenant;
     ListDeadLetters = "dead.list", Administer, Tenant;
     GetDeadLetter = "dead.show", Administer, Tenant;
     RetryDeadLetter = "dead.retry", Administer, Tenant;
@@ -93,9 +93,36 @@ methods! {
 }
 
 impl Method {
+    /// Returns the first of the scopes.
+    pub(crate) const fn scope(self) -> Scope {
+        self.scopes()[0]
+    }
+
+    /// Lists the scopes for people.
+    pub(crate) fn list_scopes(self) -> String {
+        self.scopes().iter().map(|scope| format!("`{scope}`")).collect::<Vec<_>>().join(" or ")
+    }
+
     /// Whether a caller that is limited to some agents may use it.
     pub(crate) fn is_of_agents(self) -> bool {
         self.reach() == Reach::Agents
+    }
+
+    /// Whether it sends a command to a session, or starts one.
+    pub(crate) const fn is_command(self) -> bool {
+        matches!(
+            self,
+            Self::StartSession
+                | Self::SendMessage
+                | Self::PauseSession
+                | Self::ResumeSession
+                | Self::StopSession
+                | Self::CancelTurn
+                | Self::AnswerGate
+                | Self::AnswerToolCall
+                | Self::ClearSession
+                | Self::ConfigureSession
+        )
     }
 
     /// Finds a method by its name.

@@ -57,21 +57,27 @@ pub struct ApiKeyNewArgs {
 pub enum ScopeArg {
     /// Start and steer sessions
     Run,
+    /// Talk to agents without settings of one's own, for public pages
+    Converse,
     /// Read sessions and lists
     Observe,
     /// Answer gates: approve and deny calls
     Approve,
-    /// Repair, reset budgets, look at the fleet
+    /// Administer a tenant: repair, reset budgets, try tools
     Administer,
+    /// Operate the fleet: look at its processes and queues
+    Operate,
 }
 
 impl From<ScopeArg> for edge::Scope {
     fn from(scope: ScopeArg) -> Self {
         match scope {
             ScopeArg::Run => Self::Run,
+            ScopeArg::Converse => Self::Converse,
             ScopeArg::Observe => Self::Observe,
             ScopeArg::Approve => Self::Approve,
             ScopeArg::Administer => Self::Administer,
+            ScopeArg::Operate => Self::Operate,
         }
     }
 }

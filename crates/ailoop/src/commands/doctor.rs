@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::check::{Check, Outcome};
-use self::local::check_directory;
+use self::local::{check_directory, check_keys};
 use super::fleet_location::find_fleet;
 use super::lists::fetch_tools_of;
 use super::output::json_lines;
@@ -81,6 +81,7 @@ async fn check_running(client: &EdgeClient) -> Result<Vec<Check>, CommandFailure
     checks.extend(check_queues(&status));
     checks.extend(check_parts(client).await);
     checks.extend(check_sessions(&status));
+    checks.extend(check_keys());
     Ok(checks)
 }
 

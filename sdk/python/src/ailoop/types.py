@@ -167,7 +167,7 @@ Caller = TypedDict(
     "Caller",
     {
         "methods": list[str],
-        "scopes": list[Literal["observe", "run", "approve", "administer"]],
+        "scopes": list[Literal["run", "converse", "observe", "approve", "administer", "operate"]],
         "subject": str,
         "tenant": str,
         "agents": NotRequired[list[str]],

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use contract::commit::{Phase, SessionSummary};
 use contract::event::Event;
 use contract::limits::TRANSCRIPT_BYTES_MAX;
-use contract::subject::SessionKey;
 use contract::{SessionId, Timestamp};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -23,7 +22,7 @@ use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
 use crate::method::Method;
 use crate::params;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 
 /// Tasks of a page: as many if the client says nothing, and at most so many.
 const PAGE_DEFAULT: usize = 50;
@@ -134,17 +133,17 @@ pub(super) async fn list(
         return list_sessions(api, caller, agent.as_ref().map(contract::AgentId::as_str), &filter).await;
     };
     let session: SessionId = params::parse("contextId", context)?;
-    let authorized = api.authorize(caller, Method::GetTranscript, Some(session.as_str())).await;
-    let key = SessionKey { tenant: caller.tenant.clone(), session };
-    let summary = api.cell_of(&key).await?.bus.summary(&key).await.map_err(ApiError::from)?;
-    let is_other = summary.is_some_and(|found| agent.is_some_and(|agent| found.agent != agent.as_str()));
-    match authorized {
-        Err(error) if error.code != contract::ErrorCode::UnknownSession => Err(error.into()),
+    let session = match api.authorize_session(caller, Method::GetTranscript, &session).await {
+        Ok(session) => session,
         // A context that is not there has no tasks.
-        Err(_) => Ok(empty(&filter)),
-        Ok(()) if is_other => Ok(empty(&filter)),
-        Ok(()) => list_turns(api, caller, &key, &filter).await,
+        Err(error) if error.code == contract::ErrorCode::UnknownSession => return Ok(empty(&filter)),
+        Err(error) => return Err(error.into()),
+    };
+    let summary = api.cell_of(&session).await?.bus.summary(session.key()).await.map_err(ApiError::from)?;
+    if summary.is_some_and(|found| agent.is_some_and(|agent| found.agent != agent.as_str())) {
+        return Ok(empty(&filter));
     }
+    list_turns(api, caller, &session, &filter).await
 }
 
 fn empty(filter: &TaskFilter) -> Value {
@@ -159,15 +158,15 @@ fn new_page() -> TaskPage {
 async fn list_turns(
     api: &SessionApi,
     caller: &ApiCaller,
-    key: &SessionKey,
+    session: &ReachedSession,
     filter: &TaskFilter,
 ) -> Result<Value, A2aError> {
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
-    let commits = api.cell_of(key).await?.bus.history(key, 0).await.map_err(ApiError::from)?;
+    let commits = api.cell_of(session).await?.bus.history(session.key(), 0).await.map_err(ApiError::from)?;
     let has_message = |event: &Event| message_of(event).is_some();
     let slots = commits.iter().filter(|(_, commit)| commit.events.iter().any(has_message)).map(|(slot, _)| *slot);
     let mut readers: Vec<TaskReader> =
-        slots.map(|slot| TaskReader::new(TaskId { session: key.session.clone(), slot })).collect();
+        slots.map(|slot| TaskReader::new(TaskId { session: session.id().clone(), slot })).collect();
     // Each commit is read by the tasks that have not ended.
     for (slot, commit) in &commits {
         let open = readers.iter_mut().filter(|reader| reader.task.id.slot <= *slot && !reader.task.phase().is_final());
@@ -193,20 +192,20 @@ async fn list_sessions(
 ) -> Result<Value, A2aError> {
     let (sessions, _) = api.list_all_sessions(caller).await?;
     let is_listed = |summary: &Arc<SessionSummary>| {
-        caller.grant.allows_agent(&summary.agent)
-            && agent.is_none_or(|agent| summary.agent == agent)
+        agent.is_none_or(|agent| summary.agent == agent)
             && summary.parent.is_none()
             && summary.turn > 0
             && filter.selects(phase_of(summary), summary.updated)
     };
     let listed = sessions.into_iter().filter(is_listed);
-    let found = listed.map(|summary| (PagePosition::new(summary.updated, summary.session_id.to_string()), summary));
+    let found = listed.filter_map(|summary| {
+        let position = PagePosition::new(summary.updated, summary.session_id.to_string());
+        Some((position, ReachedSession::of_summary(caller, &summary)?))
+    });
     let (found, total, has_more) = filter.cut(found.collect());
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
-    let loads = stream::iter(found).map(|(position, summary)| async move {
-        let key = SessionKey { tenant: caller.tenant.clone(), session: summary.session_id.clone() };
-        (position, LoadedTask::load_newest(api, &key).await)
-    });
+    let loads = stream::iter(found)
+        .map(|(position, session)| async move { (position, LoadedTask::load_newest(api, &session).await) });
     let mut loads = std::pin::pin!(loads.buffered(READS_AT_ONCE));
     let mut page = new_page();
     while let Some((position, loaded)) = loads.next().await {

@@ -4,7 +4,6 @@ use bus::Read;
 use contract::CommandId;
 use contract::commit::Commit;
 use contract::limits::SLOTS_PER_PAGE;
-use contract::subject::SessionKey;
 
 use super::errors::A2aError;
 use super::task::AgentTask;
@@ -13,7 +12,7 @@ use super::task_reader::TaskReader;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn::{BegunTurn, TurnStart};
 
 /// A task as the log has it.
@@ -30,15 +29,15 @@ pub(super) struct LoadedTask {
 impl LoadedTask {
     /// Loads a task of a session that the caller reaches.
     pub(super) async fn load(api: &SessionApi, caller: &ApiCaller, id: &TaskId) -> Result<Self, A2aError> {
+        let session = api.reach(caller, &id.session).await?;
         let _permit = api.acquire_permit(caller, RequestCost::Read).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
-        let cell = api.cell_of(&key).await?;
-        let head = cell.bus.head(&key, Read::Leader).await.map_err(ApiError::from)?;
+        let (cell, key) = (api.cell_of(&session).await?, session.key());
+        let head = cell.bus.head(key, Read::Leader).await.map_err(ApiError::from)?;
         let Some(head) = head.filter(|head| head.slot >= id.slot) else { return Err(A2aError::task_not_found(id)) };
         let mut reader = TaskReader::new(id.clone());
         for page in id.slot / SLOTS_PER_PAGE..=head.slot / SLOTS_PER_PAGE {
             let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(head.slot);
-            let commits = cell.bus.page_until(&key, last).await.map_err(ApiError::from)?.unwrap_or_default();
+            let commits = cell.bus.page_until(key, last).await.map_err(ApiError::from)?.unwrap_or_default();
             read(&mut reader, &commits);
             if !reader.has_message() || reader.task.phase().is_final() {
                 break;
@@ -48,8 +47,8 @@ impl LoadedTask {
     }
 
     /// Loads the task of the last turn of a session; `None` if its log has none any more.
-    pub(super) async fn load_newest(api: &SessionApi, key: &SessionKey) -> Result<Option<Self>, ApiError> {
-        let cell = api.cell_of(key).await?;
+    pub(super) async fn load_newest(api: &SessionApi, session: &ReachedSession) -> Result<Option<Self>, ApiError> {
+        let (cell, key) = (api.cell_of(session).await?, session.key());
         let Some(head) = cell.bus.head(key, Read::Leader).await? else { return Ok(None) };
         let mut commits: Vec<(u64, Commit)> = Vec::new();
         for page in (0..=head.slot / SLOTS_PER_PAGE).rev() {

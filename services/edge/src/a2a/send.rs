@@ -1,7 +1,6 @@
 //! `SendMessage` and `SendStreamingMessage`: a message begins a turn, or answers a task that waits.
 
 use contract::model::{Content, ImageUrl, Part};
-use contract::subject::SessionKey;
 use contract::{AgentId, ErrorCode, Json, SessionId};
 
 use super::answer::{TaskAnswer, answer_id};
@@ -126,7 +125,7 @@ pub(super) async fn load_of_agent(
     method: Method,
     id: &TaskId,
 ) -> Result<LoadedTask, A2aError> {
-    let authorized = api.authorize(caller, method, Some(id.session.as_str())).await;
+    let authorized = api.authorize_session(caller, method, &id.session).await;
     authorized.map_err(|error| A2aError::of_task(error, id))?;
     if !is_of_interface(api, caller, &id.session, agent).await? {
         return Err(A2aError::task_not_found(id));
@@ -157,8 +156,9 @@ async fn is_of_interface(
     named: Option<&str>,
 ) -> Result<bool, ApiError> {
     let Some(named) = named else { return Ok(true) };
-    let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
-    match api.cell_of(&key).await?.bus.summary(&key).await? {
+    // A context that is not there may be started.
+    let Some(session) = api.reach_or_absent(caller, session).await? else { return Ok(true) };
+    match api.cell_of(&session).await?.bus.summary(session.key()).await? {
         // Only an alias needs the list of agents.
         Some(summary) if summary.agent != named => {
             let agents = api.list_agents(caller).await?;

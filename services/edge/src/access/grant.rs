@@ -22,25 +22,32 @@ use crate::fair_queue::Flow;
 pub enum Scope {
     /// Start and steer sessions, answer calls of the client's own tools, send mail.
     Run,
+    /// Start sessions without settings of their own, and talk to them; answer calls of the client's own tools.
+    Converse,
     /// Read sessions, lists and the catalogue.
     Observe,
     /// Answer gates: approve and deny calls, answer questions.
     Approve,
-    /// Repair sessions, reset budgets, look at the fleet, retry and drop dead letters.
+    /// Administer a tenant: repair sessions, reset budgets, try tools, retry and drop dead letters.
     Administer,
+    /// Operate the fleet: look at its processes, its queues and what it stores of all tenants.
+    Operate,
 }
 
 impl Scope {
     /// All scopes, in the order in which they are listed.
-    pub const ALL: [Self; 4] = [Self::Run, Self::Observe, Self::Approve, Self::Administer];
+    pub const ALL: [Self; 6] =
+        [Self::Run, Self::Converse, Self::Observe, Self::Approve, Self::Administer, Self::Operate];
 
     /// Returns the name in configuration, tokens and messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
+            Self::Converse => "converse",
             Self::Observe => "observe",
             Self::Approve => "approve",
             Self::Administer => "administer",
+            Self::Operate => "operate",
         }
     }
 }
@@ -58,6 +65,8 @@ pub(crate) struct Grant {
     /// Name of the holder in the log.
     pub(crate) subject: String,
     pub(crate) scopes: BTreeSet<Scope>,
+    /// Whether the credential names its scopes. One that does not grants all of them.
+    pub(crate) names_scopes: bool,
     /// The agents whose sessions the holder reaches; all of them where none are given.
     pub(crate) agents: Option<BTreeSet<AgentId>>,
     pub(crate) expires: Option<Timestamp>,
@@ -80,11 +89,19 @@ impl Grant {
             tenant,
             subject: subject.into(),
             scopes: Scope::ALL.into(),
+            names_scopes: false,
             agents: None,
             expires: None,
             revoked: CancellationToken::new(),
             requests: None,
         }
+    }
+
+    /// Grants these scopes, which the credential names.
+    #[must_use]
+    pub(crate) fn with_scopes(mut self, scopes: BTreeSet<Scope>) -> Self {
+        (self.scopes, self.names_scopes) = (scopes, true);
+        self
     }
 
     /// Limits the requests of a minute; a minute's requests may come at once.

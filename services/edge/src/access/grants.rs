@@ -162,6 +162,13 @@ impl Grants {
             grant.revoked.cancel();
         }
         if let Some(file) = parsed {
+            let administrators = file.administrators();
+            if !administrators.is_empty() {
+                tracing::info!(
+                    keys = administrators.join(", "),
+                    "keys with the scope administer and without operate do not see the fleet: add operate where it is meant"
+                );
+            }
             known.keys.replace(&file, tenant);
         }
         tracing::info!(tokens = known.tokens.len(), keys = known.keys.len(), "the credentials of clients were read");

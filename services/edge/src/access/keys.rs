@@ -76,6 +76,16 @@ impl KeysFile {
         Ok(parsed)
     }
 
+    /// Returns the ids of the keys that administer a tenant and do not operate the fleet, which `administer` included
+    /// before there was the scope `operate`.
+    pub fn administrators(&self) -> Vec<&str> {
+        let is_administrator = |key: &&KeyEntry| {
+            let has = |scope| key.scopes.contains(&scope);
+            has(Scope::Administer) && !has(Scope::Operate) && key.agents.is_none()
+        };
+        self.keys.iter().filter(is_administrator).map(|key| key.id.as_str()).collect()
+    }
+
     fn check(&self) -> Result<(), String> {
         if self.keys.len() > API_KEYS_MAX {
             return Err(format!("{} keys, at most {API_KEYS_MAX} are allowed", self.keys.len()));
@@ -92,7 +102,9 @@ impl KeysFile {
                 return wrong("sha256 must have 64 lower-case hexadecimal digits: see `ailoop api-key new`".to_owned());
             }
             if scopes.is_empty() {
-                return wrong("it has no scope: give it some of run, observe, approve, administer".to_owned());
+                return wrong(
+                    "it has no scope: give it some of run, converse, observe, approve, administer, operate".to_owned(),
+                );
             }
             if agents.as_ref().is_some_and(|agents| agents.is_empty() || agents.len() > API_KEY_AGENTS_MAX) {
                 return wrong(format!("agents must name 1 to {API_KEY_AGENTS_MAX} agents, or be left out"));
@@ -156,7 +168,8 @@ fn to_grant(entry: &KeyEntry, default_tenant: &TenantId) -> Grant {
     let KeyEntry { id, sha256: _, tenant, subject, scopes, agents, expires, requests_per_minute } = entry.clone();
     let tenant = tenant.unwrap_or_else(|| default_tenant.clone());
     let grant = Grant::full(tenant, subject.unwrap_or(id));
-    Grant { scopes, agents, expires, ..grant }.with_requests_per_minute(requests_per_minute)
+    let grant = Grant { agents, expires, ..grant.with_scopes(scopes) };
+    grant.with_requests_per_minute(requests_per_minute)
 }
 
 /// Makes a new key: a prefix, 160 random bits, and a checksum of both.
@@ -221,6 +234,18 @@ mod tests {
         assert!(Arc::ptr_eq(&keys.find(&kept).unwrap(), &before[0]));
         assert_eq!(keys.find(&changed).unwrap().scopes, [Scope::Run].into());
         assert!(keys.find(&removed).is_none());
+    }
+
+    #[test]
+    fn keys_that_administer_and_do_not_operate_are_named() {
+        let rows = [
+            ("plain", "scopes: [administer]"),
+            ("both", "scopes: [administer, operate]"),
+            ("runner", "scopes: [run]"),
+            ("limited", "scopes: [administer], agents: [a]"),
+        ];
+        let entries: String = rows.iter().map(|(id, rest)| entry(id, &generate_key(), rest)).collect();
+        assert_eq!(parse(&format!("keys:\n{entries}")).unwrap().administrators(), ["plain"]);
     }
 
     #[test]

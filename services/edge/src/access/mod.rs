@@ -16,4 +16,4 @@ pub(crate) use grants::Grants;
 pub use issuers::{IssuerConfig, SignatureAlgorithm};
 pub use keys::{KeyEntry, KeysFile, generate_key};
 pub(crate) use metadata::{base_url, describe_issuers};
-pub(crate) use permission::{authorize, authorize_part};
+pub(crate) use permission::{AllowedAgent, authorize, authorize_part};

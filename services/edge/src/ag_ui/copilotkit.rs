@@ -88,13 +88,13 @@ async fn show(
     let Some(thread) = Thread::find(api, &caller, &input.thread_id).await? else {
         return Ok(stream::send(RunReply::show_nothing(&names)));
     };
-    let (session_id, seq) = (thread.session.clone(), thread.seq);
+    let (session_id, seq) = (thread.session.id().clone(), thread.seq);
     // Only a message that waits needs a slot.
     let begun = BegunTurn { session_id, slot: 0, seq, start: TurnStart::Running };
     let turn = TurnStream::open(api, &caller, &begun, false).await?;
     let snapshot = ThreadSnapshot::new(api.budget().clone(), input.state, messages);
     let mut reply =
-        RunReply::new(names, thread.session.clone(), thread.seq, snapshot).continues(thread.waiting(), Vec::new());
+        RunReply::new(names, thread.session.id().clone(), thread.seq, snapshot).continues(thread.waiting(), Vec::new());
     let first = reply.show(thread.is_running);
     Ok(stream::follow(reply, first, turn))
 }
@@ -126,7 +126,7 @@ async fn stop_thread(
     api.authorize(&caller, Method::CancelTurn, None).await?;
     let Some(session) = turn::find_named(api, &caller, thread).await? else { return Ok(false) };
     let reason = ControlReason { reason: Some("stopped by its front end".to_owned()) };
-    let command = UnvalidatedCommand::new(session.as_str(), "", true, reason)?;
+    let command = UnvalidatedCommand::new(session.id().as_str(), "", true, reason)?;
     let command = api.validate_command(&caller, command).await?;
     match async { api.cancel_turn(&caller, command).await?.wait().await }.await {
         Ok(_) => Ok(true),

@@ -10,32 +10,20 @@ use super::input::RESULT_PREFIX;
 use super::names::RunNames;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::params::{LIST_MAX, TranscriptParams};
-use crate::session_api::SessionApi;
+use crate::params::LIST_MAX;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn::{call_id, without_instructions};
 
-/// Pages of a transcript that are read until its last one, which is shown.
-const PAGES_MAX: u32 = 16;
-
-/// Loads the messages of a session; of a long one the last page.
+/// Loads the messages of a session; of a long one the last turns.
 pub(super) async fn load(
     api: &SessionApi,
     caller: &ApiCaller,
-    session: &SessionId,
+    session: &ReachedSession,
     names: &RunNames,
 ) -> Result<Vec<Json>, ApiError> {
-    let mut turns = Vec::new();
-    let mut after = 0;
-    for _ in 0..PAGES_MAX {
-        let params = TranscriptParams { session_id: session.clone(), after, limit: LIST_MAX };
-        let page = api.get_transcript(caller, params).await?;
-        turns = page.turns;
-        match page.next_after {
-            Some(next) => after = next,
-            None => break,
-        }
-    }
-    Ok(turns.iter().flat_map(|turn| to_messages(session, turn, names)).collect())
+    let transcript = api.read_transcript(caller, session).await?;
+    let turns = transcript.last_turns(LIST_MAX);
+    Ok(turns.iter().flat_map(|turn| to_messages(session.id(), turn, names)).collect())
 }
 
 fn to_messages(session: &SessionId, turn: &ReadableTurn, names: &RunNames) -> Vec<Json> {

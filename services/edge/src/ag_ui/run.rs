@@ -98,13 +98,13 @@ async fn begin(api: &SessionApi, caller: &ApiCaller, agent: AgentId, input: &Run
     let mut answers = Vec::new();
     for entry in input.resume() {
         let (session, answer) = entry.to_answer()?;
-        if session != thread.session {
+        if session != *thread.session.id() {
             let message = format!("the interrupt of gate {} is of another thread", answer.gate);
             return Ok(Begun::Refused(ApiError::new(ErrorCode::GateClosed, message)));
         }
         answers.push(answer);
     }
-    if let Some(result) = results.iter().find(|result| result.session != thread.session) {
+    if let Some(result) = results.iter().find(|result| result.session != *thread.session.id()) {
         let message = format!("the call {} is of another thread", result.call);
         return Ok(Begun::Refused(ApiError::new(ErrorCode::UnknownCall, message)));
     }
@@ -125,7 +125,7 @@ async fn begin(api: &SessionApi, caller: &ApiCaller, agent: AgentId, input: &Run
         turns.push(turn::answer_calls(api, caller, vec![result]).await);
     }
     for answer in answers {
-        turns.push(turn::answer_gate(api, caller, &thread.session, answer).await);
+        turns.push(turn::answer_gate(api, caller, thread.session.id(), answer).await);
     }
     let mut first: Option<BegunTurn> = None;
     for turn in turns {
@@ -154,7 +154,7 @@ async fn begin_turn(
     let identity = RequestIdentity::of_id(&caller.name(), &id, b"");
     if let Some(thread) = thread
         && !(thread.gates.is_empty() && thread.client_calls.is_empty())
-        && !turn::has_message(api, caller, &thread.session, &identity).await?
+        && !turn::has_message(api, caller, thread.session.id(), &identity).await?
     {
         if let Some(gate) = thread.gates.first() {
             return Ok(Begun::Refused(unanswered_gate(&gate.gate)));

@@ -2,20 +2,19 @@
 
 use contract::client_tool::OpenClientCall;
 use contract::commit::{OpenGate, Phase};
-use contract::subject::SessionKey;
-use contract::{CallId, ErrorCode, SessionId};
+use contract::{CallId, ErrorCode};
 
 use super::interrupt::Interrupt;
 use super::reply::Waiting;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn;
 
 /// The session of a thread before the run.
 #[derive(Debug)]
 pub(super) struct Thread {
-    pub(super) session: SessionId,
+    pub(super) session: ReachedSession,
     pub(super) seq: u64,
     pub(super) is_running: bool,
     pub(super) gates: Vec<OpenGate>,
@@ -26,14 +25,13 @@ impl Thread {
     /// Loads the session that the next run of a thread meets; none if the thread has none yet.
     pub(super) async fn find(api: &SessionApi, caller: &ApiCaller, thread_id: &str) -> Result<Option<Self>, ApiError> {
         match turn::find_named(api, caller, thread_id).await? {
-            Some(session) => Self::load(api, caller, session).await.map(Some),
+            Some(session) => Self::load(api, session).await.map(Some),
             None => Ok(None),
         }
     }
 
-    async fn load(api: &SessionApi, caller: &ApiCaller, session: SessionId) -> Result<Self, ApiError> {
-        let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
-        match api.load_session_of(&key).await {
+    async fn load(api: &SessionApi, session: ReachedSession) -> Result<Self, ApiError> {
+        match api.load_session(&session).await {
             Ok(state) => Ok(Self {
                 session,
                 seq: state.seq(),
@@ -68,7 +66,7 @@ impl Thread {
         let gates = self.gates.iter().filter(|gate| is_selected(&gate.gate));
         let calls = self.client_calls.iter().map(|open| &open.call).filter(|call| is_selected(call));
         Waiting {
-            gates: gates.map(|gate| (gate.gate.clone(), Interrupt::of_open(&self.session, gate))).collect(),
+            gates: gates.map(|gate| (gate.gate.clone(), Interrupt::of_open(self.session.id(), gate))).collect(),
             client_calls: calls.cloned().collect(),
         }
     }

@@ -12,9 +12,10 @@ use tonic::{Request, Response, Status};
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::invoke;
 use crate::method::Method;
 use crate::request_trace;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 
 pub(crate) use authentication::authenticate;
 pub(crate) use status::{add_error_code, to_status};
@@ -38,6 +39,29 @@ impl GrpcService {
         request: &Request<M>,
         call: impl AsyncFnOnce(&SessionApi, &ApiCaller) -> Result<T, ApiError>,
     ) -> Result<Response<T>, Status> {
+        self.run(method, session, request, async |api, caller, _| call(api, caller).await).await
+    }
+
+    /// As [`GrpcService::call`], for a method that reads the session which the request names.
+    async fn read<M, T>(
+        &self,
+        method: Method,
+        session: &str,
+        request: &Request<M>,
+        read: impl AsyncFnOnce(&SessionApi, &ApiCaller, &ReachedSession) -> Result<T, ApiError>,
+    ) -> Result<Response<T>, Status> {
+        let run =
+            async |api: &SessionApi, caller: &ApiCaller, reached| read(api, caller, &invoke::named(reached)?).await;
+        self.run(method, session, request, run).await
+    }
+
+    async fn run<M, T>(
+        &self,
+        method: Method,
+        session: &str,
+        request: &Request<M>,
+        call: impl AsyncFnOnce(&SessionApi, &ApiCaller, Option<ReachedSession>) -> Result<T, ApiError>,
+    ) -> Result<Response<T>, Status> {
         let client = request.metadata().get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok());
         let session = Some(session).filter(|session| !session.is_empty());
         let outcome = request_trace::run(method.name(), session, client, async {
@@ -48,8 +72,8 @@ impl GrpcService {
                 )
             };
             let caller = request.extensions().get::<ApiCaller>().ok_or_else(unknown)?;
-            self.api.authorize(caller, method, session).await?;
-            call(&self.api, caller).await
+            let reached = self.api.authorize(caller, method, session).await?;
+            call(&self.api, caller, reached).await
         })
         .await;
         outcome.map(Response::new).map_err(|error| to_status(&error))

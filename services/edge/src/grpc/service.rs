@@ -39,7 +39,7 @@ impl Service for GrpcService {
                 parse_start(message)?,
             )?;
             let command = api.validate_command(caller, command).await?;
-            wait_for_command(api.start(caller, command).await?).await
+            wait_for_command(Box::pin(api.start(caller, command)).await?).await
         })
         .await
     }
@@ -171,8 +171,8 @@ impl Service for GrpcService {
     }
 
     async fn history(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::HistoryReply>, Status> {
-        self.call(Method::GetHistory, &request.get_ref().session_id, &request, async |api, caller| {
-            let history = api.get_history(caller, params::parse_session_id(&request.get_ref().session_id)?).await?;
+        self.read(Method::GetHistory, &request.get_ref().session_id, &request, async |api, caller, session| {
+            let history = api.get_history(caller, session).await?;
             let messages_json = serde_json::to_string(&history.messages)
                 .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
             Ok(proto::HistoryReply { messages_json, seq: history.seq })
@@ -185,29 +185,26 @@ impl Service for GrpcService {
         request: Request<proto::TranscriptRequest>,
     ) -> Result<Response<proto::TranscriptReply>, Status> {
         let message = request.get_ref();
-        self.call(Method::GetTranscript, &message.session_id, &request, async |api, caller| {
-            let session_id = params::parse_session_id(&message.session_id)?;
+        self.read(Method::GetTranscript, &message.session_id, &request, async |api, caller, session| {
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let params = params::TranscriptParams { session_id, after: message.after, limit };
+            let params = params::TranscriptParams { session_id: session.id().clone(), after: message.after, limit };
             let TranscriptPage { session_id: _, turns, next_after, is_incomplete } =
-                api.get_transcript(caller, params).await?;
+                api.get_transcript(caller, session, &params).await?;
             Ok(proto::TranscriptReply { turns_json: to_json(&turns)?, next_after, is_incomplete })
         })
         .await
     }
 
     async fn get(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::SessionInfo>, Status> {
-        self.call(Method::GetSession, &request.get_ref().session_id, &request, async |api, caller| {
-            Ok(to_session_info(
-                api.get_session(caller, params::parse_session_id(&request.get_ref().session_id)?).await?,
-            ))
+        self.read(Method::GetSession, &request.get_ref().session_id, &request, async |api, caller, session| {
+            Ok(to_session_info(api.get_session(caller, session).await?))
         })
         .await
     }
 
     async fn repair(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::RepairReply>, Status> {
-        self.call(Method::RepairSession, &request.get_ref().session_id, &request, async |api, caller| {
-            let repaired = api.repair_session(caller, params::parse_session_id(&request.get_ref().session_id)?).await?;
+        self.read(Method::RepairSession, &request.get_ref().session_id, &request, async |api, caller, session| {
+            let repaired = api.repair_session(caller, session).await?;
             Ok(proto::RepairReply { performed: repaired.performed })
         })
         .await
@@ -249,9 +246,8 @@ impl Service for GrpcService {
 
     async fn trace(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::TraceReply>, Status> {
         let message = request.get_ref();
-        self.call(Method::TraceSession, &message.session_id, &request, async |api, caller| {
-            let session_id = params::parse_session_id(&message.session_id)?;
-            let traced = api.trace_session(caller, session_id).await?;
+        self.read(Method::TraceSession, &message.session_id, &request, async |api, caller, session| {
+            let traced = api.trace_session(caller, session).await?;
             Ok(proto::TraceReply { json: to_json(&traced)? })
         })
         .await
@@ -262,9 +258,8 @@ impl Service for GrpcService {
         request: Request<proto::SessionRequest>,
     ) -> Result<Response<proto::DescribeReply>, Status> {
         let message = request.get_ref();
-        self.call(Method::DescribeSession, &message.session_id, &request, async |api, caller| {
-            let session_id = params::parse_session_id(&message.session_id)?;
-            let described = api.describe_session(caller, session_id).await?;
+        self.read(Method::DescribeSession, &message.session_id, &request, async |api, caller, session| {
+            let described = api.describe_session(caller, session).await?;
             Ok(proto::DescribeReply { json: to_json(&described)? })
         })
         .await
@@ -272,10 +267,10 @@ impl Service for GrpcService {
 
     async fn replay(&self, request: Request<proto::ReplayRequest>) -> Result<Response<proto::ReplayReply>, Status> {
         let message = request.get_ref();
-        self.call(Method::ReplaySession, &message.session_id, &request, async |api, caller| {
-            let session_id = params::parse_session_id(&message.session_id)?;
+        self.read(Method::ReplaySession, &message.session_id, &request, async |api, caller, session| {
+            let session_id = session.id().clone();
             let params = params::ReplayParams { session_id, at: message.at, no_commits: message.no_commits };
-            let replayed = api.replay_session(caller, params).await?;
+            let replayed = api.replay_session(caller, session, &params).await?;
             let (slot, differs) = (replayed.slot, !replayed.differs.is_empty());
             Ok(proto::ReplayReply { json: to_json(&replayed)?, slot, differs })
         })
@@ -301,12 +296,10 @@ impl Service for GrpcService {
         request: Request<proto::ToolResultRequest>,
     ) -> Result<Response<proto::ToolResultReply>, Status> {
         let message = request.get_ref();
-        self.call(Method::GetFullResult, &message.session_id, &request, async |api, caller| {
-            let call = params::ToolResultParams {
-                session_id: params::parse_session_id(&message.session_id)?,
-                call: params::parse("call", &message.call)?,
-            };
-            let full_result = api.get_full_result(caller, &call).await?;
+        self.read(Method::GetFullResult, &message.session_id, &request, async |api, caller, session| {
+            let call = params::parse("call", &message.call)?;
+            let params = params::ToolResultParams { session_id: session.id().clone(), call };
+            let full_result = api.get_full_result(caller, session, &params).await?;
             Ok(proto::ToolResultReply { content: full_result.content })
         })
         .await
@@ -468,10 +461,10 @@ impl Service for GrpcService {
 
     async fn watch(&self, request: Request<proto::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         let message = request.get_ref();
-        self.call(Method::WatchSession, &message.session_id, &request, async |api, caller| {
-            let session_id = params::parse_session_id(&message.session_id)?;
+        self.read(Method::WatchSession, &message.session_id, &request, async |api, caller, session| {
+            let session_id = session.id().clone();
             let watch = WatchParams { session_id, from_seq: message.from_seq, no_chunks: message.no_chunks };
-            let (_, events) = api.open_stream(caller, &watch).await?;
+            let (_, events) = api.open_stream(caller, session, &watch).await?;
             Ok(stream_notifications(events))
         })
         .await

@@ -11,6 +11,7 @@ use futures::{Stream, stream};
 use super::errors::{Problem, to_response};
 use super::request::ClientRequest;
 use crate::api_error::ApiError;
+use crate::invoke;
 use crate::method::Method;
 use crate::params::{self, WatchParams};
 use crate::request_trace;
@@ -27,9 +28,9 @@ pub(super) async fn respond(api: &SessionApi, request: ClientRequest) -> Respons
     let ClientRequest { caller, params, trace } = request;
     let session = params.get("session_id").and_then(serde_json::Value::as_str).map(str::to_owned);
     let opened = request_trace::run(Method::WatchSession.name(), session.as_deref(), trace, async {
-        api.authorize(&caller, Method::WatchSession, session.as_deref()).await?;
+        let reached = api.authorize(&caller, Method::WatchSession, session.as_deref()).await?;
         let watch: WatchParams = params::parse_object(params)?;
-        api.open_stream(&caller, &watch).await
+        api.open_stream(&caller, &invoke::named(reached)?, &watch).await
     })
     .await;
     match opened {

@@ -59,7 +59,7 @@ fn operation(route: &Route) -> Value {
     let mut operation = json!({
         "operationId": route.method.name().replace('.', "_"),
         "summary": route.about,
-        "description": format!("Needs the scope `{}`. JSON-RPC: `{}`.", route.method.scope(), route.method.name()),
+        "description": format!("Needs the scope {}. JSON-RPC: `{}`.", route.method.list_scopes(), route.method.name()),
         "tags": [route.method.name().split('.').next().unwrap_or_default()],
         "responses": responses(route),
     });

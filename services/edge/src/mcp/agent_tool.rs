@@ -36,8 +36,8 @@ pub(super) async fn run(
     let choice = match session_id {
         None => SessionChoice::New { interactive: true },
         Some(session) => {
-            call.api.check_reach(&call.caller, session.as_str()).await?;
-            let of = call.api.get_session(&call.caller, session.clone()).await?.agent;
+            let reached = call.api.reach(&call.caller, &session).await?;
+            let of = call.api.get_session(&call.caller, &reached).await?.agent;
             if of != agent.as_str() {
                 let message = format!("the session {session} is of the agent {of}: call the tool {of}");
                 return Err(ApiError::bad_request(message));
@@ -79,8 +79,8 @@ pub(super) async fn go_on(
     responses: InputResponses,
 ) -> Result<CallToolResponse, ApiError> {
     let CallState { session_id, seq, .. } = state;
-    call.api.authorize(&call.caller, Method::WatchSession, Some(session_id.as_str())).await?;
-    let gates = call.api.load_session_of(&call.key(&session_id)).await?.gates();
+    let session = call.api.authorize_session(&call.caller, Method::WatchSession, &session_id).await?;
+    let gates = call.api.load_session(&session).await?.gates();
     let mut open = gates.clone();
     for (gate, response) in responses {
         // An answer that came before is not repeated: its gate is closed.

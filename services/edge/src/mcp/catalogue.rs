@@ -63,16 +63,24 @@ pub(super) fn methods_of(tool: &str) -> &'static [Method] {
     SessionTool::from_name(tool).map_or(AGENT_METHODS, SessionTool::methods)
 }
 
-/// Whether a caller may call a tool.
-pub(super) fn is_offered(caller: &ApiCaller, methods: &[Method]) -> bool {
+impl SessionTool {
+    /// Whether a caller may call the tool. A host may run tools without a question, so the model that asked for a call could
+    /// approve it: the tool that answers gates is only for a credential that names the scope for it.
+    pub(super) fn is_offered(self, caller: &ApiCaller) -> bool {
+        let is_for = self != Self::Answer || caller.grant.names_scopes;
+        is_for && may_use(caller, self.methods())
+    }
+}
+
+fn may_use(caller: &ApiCaller, methods: &[Method]) -> bool {
     methods.iter().all(|method| caller.may_use(*method))
 }
 
 /// Lists the tools that a caller may call: the agents, and then those for sessions.
 pub(super) fn tools(caller: &ApiCaller, agents: &[AgentInfo]) -> Vec<Tool> {
     let agents = agents.iter().filter(|agent| SessionTool::from_name(agent.id.as_str()).is_none());
-    let agents = agents.filter(|_| is_offered(caller, AGENT_METHODS)).map(agent_tool);
-    let others = SessionTool::ALL.into_iter().filter(|tool| is_offered(caller, tool.methods()));
+    let agents = agents.filter(|_| may_use(caller, AGENT_METHODS)).map(agent_tool);
+    let others = SessionTool::ALL.into_iter().filter(|tool| tool.is_offered(caller));
     agents.chain(others.map(SessionTool::to_tool)).collect()
 }
 

@@ -22,8 +22,9 @@ use super::catalogue::methods_of;
 use super::elicitation::{Dismissals, can_fill_forms};
 use super::handler::McpHandler;
 use super::late_response;
+use super::session_tool::SessionTool;
 use super::sessions::ClientSessions;
-use crate::access::{self, Credentials};
+use crate::access::{self, Credentials, Scope};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::method::Method;
@@ -120,6 +121,11 @@ async fn serve(
             if let Err(error) = access::authorize_part(&caller, *method) {
                 return Err(HttpRefusal { id: outline.id, methods, ..HttpRefusal::from(error) });
             }
+        }
+        if SessionTool::from_name(name).is_some_and(|tool| !tool.is_offered(&caller)) {
+            let message = format!("{name} needs a credential that names the scope `{}`", Scope::Approve);
+            let error = ApiError::new(ErrorCode::Forbidden, message);
+            return Err(HttpRefusal { id: outline.id, methods, ..HttpRefusal::from(error) });
         }
     }
     let has_forms = outline.params.capabilities.as_ref().is_some_and(can_fill_forms);

@@ -31,8 +31,8 @@ const KEY_BYTES_MAX: usize = 256;
 const TOOLS_TTL_MS: u64 = 60_000;
 const INSTRUCTIONS: &str = "Each agent is a tool: it works on a task with tools of its own, which may take minutes. \
     A result has a `session_id`, with which the conversation goes on. `start_session` and `session_status` are for \
-    tasks that take longer than a call may. If a result says that the session waits for a person, ask the person and \
-    call `answer_gate`.";
+    tasks that take longer than a call may. If a result says that the session waits for a person, ask the person. \
+    Only if you have the tool `answer_gate`, call it with what the person decided.";
 
 /// The handler of one request of a caller.
 #[derive(Debug, Clone)]
@@ -58,9 +58,8 @@ impl McpHandler {
         let Some((session, gate)) = elicitation::parse_request_id(id) else { return Ok(()) };
         let form = result.and_then(|result| serde_json::from_value::<ElicitResult>(result).ok());
         let outcome = request_trace::run("mcp.form", Some(session.as_str()), self.trace, async {
-            self.api.authorize(&self.caller, Method::AnswerGate, Some(session.as_str())).await?;
-            let key = contract::subject::SessionKey { tenant: self.caller.tenant.clone(), session: session.clone() };
-            let gates = self.api.load_session_of(&key).await?.gates();
+            let reached = self.api.authorize_session(&self.caller, Method::AnswerGate, &session).await?;
+            let gates = self.api.load_session(&reached).await?.gates();
             let Some(open) = gates.iter().find(|open| open.gate == gate) else { return Ok(()) };
             let Some(answer) = form.and_then(|form| elicitation::to_answer(open, &form)) else {
                 self.dismissals.publish(session.clone(), gate.clone());

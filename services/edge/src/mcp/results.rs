@@ -43,8 +43,8 @@ pub(super) fn of_gates(session: &SessionId, gates: &[OpenGate]) -> CallToolResul
         let _ = writeln!(text, "- gate {id} (arguments_sha256 {arguments_sha256}): {about}");
     }
     text.push_str(
-        "Ask the person, and call `answer_gate` with their decision. The session goes on by itself if somebody else \
-         answers; `session_status` shows its state.",
+        "Ask the person to answer: in the console, with `ailoop approvals`, or to you if you have the tool \
+         `answer_gate`. The session goes on by itself once somebody answers; `session_status` shows its state.",
     );
     result(text, json!({"session_id": session, "state": "waiting", "gates": gates}), false)
 }

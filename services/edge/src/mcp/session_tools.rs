@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use contract::commit::{Phase, SessionSummary};
 use contract::event::Topic;
-use contract::{AgentId, ErrorCode, SessionId};
+use contract::{AgentId, ErrorCode};
 use rmcp::model::CallToolResponse;
 use serde_json::{Map, Value, json};
 use session::readable::ReadableMessage;
@@ -19,6 +19,7 @@ use crate::api_error::ApiError;
 use crate::invoke;
 use crate::method::Method;
 use crate::params::{self, TranscriptParams, WatchParams};
+use crate::session_api::ReachedSession;
 use crate::turn::{self, BegunTurn, SessionChoice};
 
 /// Entries of the list of sessions if the client gives no limit: a model reads them.
@@ -63,16 +64,16 @@ async fn status(call: &McpCall, arguments: StatusArguments) -> Result<Value, Api
     if wait_seconds > WAIT_SECONDS_MAX {
         return Err(ApiError::bad_request(format!("`wait_seconds` is {wait_seconds}, at most {WAIT_SECONDS_MAX}")));
     }
-    call.api.authorize(&call.caller, Method::GetSession, Some(session_id.as_str())).await?;
-    let mut summary = call.api.get_session(&call.caller, session_id.clone()).await?;
+    let session = call.api.authorize_session(&call.caller, Method::GetSession, &session_id).await?;
+    let mut summary = call.api.get_session(&call.caller, &session).await?;
     if wait_seconds > 0 && is_busy(&summary) {
         let until = Instant::now() + Duration::from_secs(wait_seconds);
-        wait_for_rest(call, &summary, until).await?;
-        summary = call.api.get_session(&call.caller, session_id.clone()).await?;
+        wait_for_rest(call, &session, &summary, until).await?;
+        summary = call.api.get_session(&call.caller, &session).await?;
     }
     // With all of their arguments.
-    let gates = call.api.load_session_of(&call.key(&session_id)).await?.gates();
-    let answer = find_last_answer(call, &session_id, summary.turn).await?;
+    let gates = call.api.load_session(&session).await?.gates();
+    let answer = find_last_answer(call, &session, summary.turn).await?;
     let state = if gates.is_empty() { json!(summary.phase) } else { json!("waiting") };
     let mut found = json!({
         "session_id": session_id, "agent": summary.agent, "state": state, "turn": summary.turn, "seq": summary.seq,
@@ -93,9 +94,14 @@ fn is_busy(summary: &SessionSummary) -> bool {
 }
 
 /// Waits until the turn ends, a person is asked, or the time is over.
-async fn wait_for_rest(call: &McpCall, summary: &SessionSummary, until: Instant) -> Result<(), ApiError> {
+async fn wait_for_rest(
+    call: &McpCall,
+    session: &ReachedSession,
+    summary: &SessionSummary,
+    until: Instant,
+) -> Result<(), ApiError> {
     let watch = WatchParams { session_id: summary.session_id.clone(), from_seq: summary.seq + 1, no_chunks: true };
-    let (_, events) = call.api.open_stream(&call.caller, &watch).await?;
+    let (_, events) = call.api.open_stream(&call.caller, session, &watch).await?;
     let rest = [Topic::TurnCompleted, Topic::SessionEnded, Topic::GateOpened, Topic::StatusPaused];
     let waited = async {
         while let Ok(event) = events.next().await {
@@ -111,10 +117,10 @@ async fn wait_for_rest(call: &McpCall, summary: &SessionSummary, until: Instant)
     Ok(())
 }
 
-async fn find_last_answer(call: &McpCall, session: &SessionId, turn: u32) -> Result<Option<String>, ApiError> {
+async fn find_last_answer(call: &McpCall, session: &ReachedSession, turn: u32) -> Result<Option<String>, ApiError> {
     let after = turn.saturating_sub(1);
-    let page = TranscriptParams { session_id: session.clone(), after, limit: 1 };
-    let page = call.api.get_transcript(&call.caller, page).await?;
+    let page = TranscriptParams { session_id: session.id().clone(), after, limit: 1 };
+    let page = call.api.get_transcript(&call.caller, session, &page).await?;
     let messages = page.turns.into_iter().flat_map(|turn| turn.messages);
     Ok(messages
         .filter_map(|message| match message {
@@ -134,8 +140,8 @@ async fn send(call: &McpCall, arguments: SendArguments) -> Result<Value, ApiErro
 /// Answers a gate, and waits for what follows. A repeated answer changes nothing.
 async fn answer(call: &McpCall, arguments: AnswerArguments) -> Result<CallToolResponse, ApiError> {
     let session = arguments.session_id.clone();
-    call.api.authorize(&call.caller, Method::AnswerGate, Some(session.as_str())).await?;
-    let gates = call.api.load_session_of(&call.key(&session)).await?.gates();
+    let reached = call.api.authorize_session(&call.caller, Method::AnswerGate, &session).await?;
+    let gates = call.api.load_session(&reached).await?.gates();
     let open = gates.iter().find(|open| open.gate == arguments.gate);
     // A model may copy it wrongly. An answer that the loop refused would stay refused, also with the right one.
     if open.is_some_and(|open| open.arguments_sha256 != arguments.arguments_sha256) {
@@ -164,7 +170,7 @@ async fn list(call: &McpCall, mut arguments: Map<String, Value>) -> Result<Value
 async fn invoke(call: &McpCall, method: Method, mut params: Map<String, Value>) -> Result<Value, ApiError> {
     params.retain(|name, _| name != "command_id");
     if let Some(id) = call.identity.command_id()
-        && method.scope() == crate::access::Scope::Run
+        && method.is_command()
     {
         params.insert("command_id".to_owned(), Value::from(id));
     }

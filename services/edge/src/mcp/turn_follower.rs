@@ -1,7 +1,6 @@
 //! A call that waits for its turn: it reports progress, asks persons, and ends with the answer.
 
 use contract::event::GateOpened;
-use contract::subject::SessionKey;
 use contract::{CallId, ErrorCode, SessionId};
 use rmcp::model::{
     CallToolResponse, InputRequest, InputRequests, InputRequiredResult, ProgressToken, RequestId, ServerJsonRpcMessage,
@@ -16,7 +15,7 @@ use super::progress::Progress;
 use super::results;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn::{BegunTurn, RequestIdentity, TurnPart, TurnStream};
 
 /// The way to the client beside the result of its request.
@@ -48,12 +47,9 @@ pub(super) struct McpCall {
 }
 
 impl McpCall {
-    pub(super) fn key(&self, session: &SessionId) -> SessionKey {
-        SessionKey { tenant: self.caller.tenant.clone(), session: session.clone() }
-    }
-
     /// Waits for the end of a turn, or until it waits for a person whom the client does not ask.
     pub(super) async fn follow(&self, begun: BegunTurn) -> Result<CallToolResponse, ApiError> {
+        let reached = self.api.reach(&self.caller, &begun.session_id).await?;
         let session = begun.session_id.clone();
         let mut dismissals = self.dismissals.subscribe();
         let mut progress = Progress::new(self.progress.clone());
@@ -63,7 +59,7 @@ impl McpCall {
         loop {
             let part = tokio::select! {
                 part = next_part(&mut turn, &mut progress) => part?,
-                () = wait_for_dismissal(&mut dismissals, &session) => return self.return_gates(&session).await,
+                () = wait_for_dismissal(&mut dismissals, &session) => return self.return_gates(&reached).await,
                 () = self.cancelled.cancelled() => {
                     return Err(ApiError::new(ErrorCode::Unavailable, "the call was cancelled; the session goes on"));
                 }
@@ -79,7 +75,7 @@ impl McpCall {
                 TurnPart::ReplyEnd { .. } => progress.end_reply().await,
                 TurnPart::Call(call) => progress.add_call(call.tool.as_str()).await,
                 TurnPart::GateOpened(gate) => {
-                    if let Some(response) = self.ask(&session, &gate).await? {
+                    if let Some(response) = self.ask(&reached, &gate).await? {
                         return Ok(response);
                     }
                 }
@@ -93,8 +89,8 @@ impl McpCall {
     }
 
     /// Asks a person, or returns what the call ends with. A gate of an event that is read again may be closed.
-    async fn ask(&self, session: &SessionId, gate: &GateOpened) -> Result<Option<CallToolResponse>, ApiError> {
-        let state = self.api.load_session_of(&self.key(session)).await?;
+    async fn ask(&self, reached: &ReachedSession, gate: &GateOpened) -> Result<Option<CallToolResponse>, ApiError> {
+        let (state, session) = (self.api.load_session(reached).await?, reached.id());
         let gates = state.gates();
         let Some(opened) = gates.iter().find(|open| open.gate == gate.gate) else { return Ok(None) };
         let agent = state.summary().agent;
@@ -122,9 +118,9 @@ impl McpCall {
         }
     }
 
-    async fn return_gates(&self, session: &SessionId) -> Result<CallToolResponse, ApiError> {
-        let gates = self.api.load_session_of(&self.key(session)).await?.gates();
-        Ok(results::of_gates(session, &gates).into())
+    async fn return_gates(&self, session: &ReachedSession) -> Result<CallToolResponse, ApiError> {
+        let gates = self.api.load_session(session).await?.gates();
+        Ok(results::of_gates(session.id(), &gates).into())
     }
 }
 

@@ -12,7 +12,7 @@ use session::continuation::{SampleReply, decide_sample};
 use super::SessionApi;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::commands::{check_agent, compose};
+use crate::commands::compose;
 use crate::fair_queue::RequestCost;
 use crate::params::{DescribeAgentParams, TestReplyParams};
 
@@ -105,7 +105,7 @@ impl SessionApi {
         let features = Features::default();
         let request = ComposeRequest { agent, model, features, tools, ..ComposeRequest::new(caller.tenant.clone()) };
         let composed = compose(&cell.bus, &request).await?;
-        check_agent(caller, composed.agent.id.as_str())?;
+        caller.allow_agent(composed.agent.id.as_str())?;
         Ok(composed)
     }
 }

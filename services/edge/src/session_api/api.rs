@@ -10,6 +10,7 @@ use service::tasks::Tasks;
 use session::Session;
 use tokio_util::sync::CancellationToken;
 
+use super::reach::ReachedSession;
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::cells::{Cell, Cells};
@@ -76,56 +77,40 @@ impl SessionApi {
     }
 
     /// Loads the current state of a session, which includes every command that was answered with `done`.
-    pub(super) async fn load_session(&self, caller: &ApiCaller, session: SessionId) -> Result<Session, ApiError> {
-        self.load_session_of(&SessionKey { tenant: caller.tenant.clone(), session }).await
-    }
-
-    /// As [`SessionApi::load_session`], for a caller that was authorized before.
-    pub(crate) async fn load_session_of(&self, key: &SessionKey) -> Result<Session, ApiError> {
-        let cell = self.cell_of(key).await?;
+    pub(crate) async fn load_session(&self, session: &ReachedSession) -> Result<Session, ApiError> {
+        let (cell, key) = (self.cell_of(session).await?, session.key());
         let commits = cell.bus.load_latest(key).await?.ok_or_else(|| Self::unknown_session(key))?;
         let session = fold_session(key, &commits)?;
         // A log may have nothing but refused commands; such a session never started.
         if session.seq() == 0 { Err(Self::unknown_session(key)) } else { Ok(session) }
     }
 
-    /// Checks that a caller may use a method now, and reaches the session that it names.
+    /// Checks that a caller may use a method now, and reaches the session that it names, which is returned. A command is
+    /// checked where it is sent, and a new session by its agent.
     pub(crate) async fn authorize(
         &self,
         caller: &ApiCaller,
         method: Method,
         session: Option<&str>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Option<ReachedSession>, ApiError> {
         access::authorize(caller, method, session)?;
         match session {
-            // A new session is checked by its agent.
-            Some(session) if method != Method::StartSession => self.check_reach(caller, session).await,
-            Some(_) | None => Ok(()),
+            Some(session) if !method.is_command() => {
+                self.reach(caller, &params::parse_session_id(session)?).await.map(Some)
+            }
+            Some(_) | None => Ok(None),
         }
     }
 
-    /// Refuses a session of an agent that is out of the caller's reach, as one that is not there.
-    pub(crate) async fn check_reach(&self, caller: &ApiCaller, session: &str) -> Result<(), ApiError> {
-        if caller.grant.agents.is_none() {
-            return Ok(());
-        }
-        let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(session)? };
-        match self.cell_of(&key).await?.bus.summary(&key).await? {
-            Some(summary) if caller.grant.allows_agent(&summary.agent) => Ok(()),
-            Some(_) | None => Err(Self::unknown_session(&key)),
-        }
-    }
-
-    /// As [`SessionApi::check_reach`], but a session that is not there yet is in reach.
-    pub(crate) async fn check_reach_of_known(&self, caller: &ApiCaller, session: &str) -> Result<(), ApiError> {
-        if caller.grant.agents.is_none() {
-            return Ok(());
-        }
-        let key = SessionKey { tenant: caller.tenant.clone(), session: params::parse_session_id(session)? };
-        match self.cell_of(&key).await?.bus.summary(&key).await? {
-            Some(summary) if !caller.grant.allows_agent(&summary.agent) => Err(Self::unknown_session(&key)),
-            Some(_) | None => Ok(()),
-        }
+    /// Checks that a caller may use a method now for a session that it reaches.
+    pub(crate) async fn authorize_session(
+        &self,
+        caller: &ApiCaller,
+        method: Method,
+        session: &SessionId,
+    ) -> Result<ReachedSession, ApiError> {
+        access::authorize(caller, method, Some(session.as_str()))?;
+        self.reach(caller, session).await
     }
 
     /// Error for clients of a draining replica.
@@ -143,8 +128,8 @@ impl SessionApi {
     }
 
     /// Returns the cell of a session that is there, or that may be there.
-    pub(crate) async fn cell_of(&self, key: &SessionKey) -> Result<Arc<Cell>, ApiError> {
-        self.inner.cells.of_session(key).await
+    pub(crate) async fn cell_of(&self, session: &ReachedSession) -> Result<Arc<Cell>, ApiError> {
+        self.inner.cells.of_session(session.key()).await
     }
 
     /// Returns a cell of the caller's tenant, for what all its cells have alike.

@@ -7,12 +7,13 @@ use contract::commit::{Commit, SessionSummary};
 use contract::event::{ErrorEvent, Event, InputKind, InputRef};
 use contract::fleet::{CallHolder, ReplicaStatus, WorkerService};
 use contract::streams::{Queue, Stream};
-use contract::subject::{self, ControlSubject, DeadSubject, SessionKey};
-use contract::{CallId, ErrorCode, SessionId, Timestamp};
+use contract::subject::{self, ControlSubject, DeadSubject};
+use contract::{CallId, ErrorCode, Timestamp};
 use serde::Serialize;
 use session::{Session, Wait};
 
 use super::SessionApi;
+use super::reach::ReachedSession;
 use super::status::{QueueStatus, queue_status};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -113,29 +114,28 @@ impl SessionApi {
     pub(crate) async fn describe_session(
         &self,
         caller: &ApiCaller,
-        session_id: SessionId,
+        reached: &ReachedSession,
     ) -> Result<SessionDescription, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
+        let (cell, key) = (self.cell_of(reached).await?, reached.key());
         // Before the log is read: what is handled meanwhile does not count as waiting.
-        let cell = self.cell_of(&key).await?;
-        let inbox = cell.bus.inbox(&key).await?;
-        let commits = cell.bus.load_latest(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
-        let session = fold_session(&key, &commits)?;
+        let inbox = cell.bus.inbox(key).await?;
+        let commits = cell.bus.load_latest(key).await?.ok_or_else(|| Self::unknown_session(key))?;
+        let session = fold_session(key, &commits)?;
         if session.seq() == 0 {
-            return Err(Self::unknown_session(&key));
+            return Err(Self::unknown_session(key));
         }
         let mut waits = Vec::new();
         for wait in session.waits() {
             let holder = match worker_call(&wait) {
-                Some((_, open)) => cell.bus.call_holder(&key, open).await?,
+                Some((_, open)) => cell.bus.call_holder(key, open).await?,
                 None => None,
             };
             waits.push(WaitInfo { since: began(&wait, &commits), holder, wait });
         }
         let waiting_inputs = match inbox {
             Inbox::Messages(messages) => count_unhandled(&session, &messages),
-            Inbox::TooMany => cell.bus.transport().count(Stream::Control, &subject::control_inbox(&key)).await?,
+            Inbox::TooMany => cell.bus.transport().count(Stream::Control, &subject::control_inbox(key)).await?,
         };
         let mut wanted: Vec<Queue> = waits.iter().filter_map(|wait| Some(worker_call(&wait.wait)?.0)).collect();
         wanted.extend((waiting_inputs > 0 || waits.is_empty()).then_some(Queue::Inputs));
@@ -144,7 +144,7 @@ impl SessionApi {
         for queue in wanted {
             queues.push(queue_status(&cell.bus, queue).await?);
         }
-        let letters = cell.bus.dead_letters(&key.tenant, Some(&key)).await?.unwrap_or_default();
+        let letters = cell.bus.dead_letters(&key.tenant, Some(key)).await?.unwrap_or_default();
         let described = SessionDescription {
             now: clock::now(),
             summary: session.summary(),

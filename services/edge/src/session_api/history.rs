@@ -11,6 +11,7 @@ use session::audit::Difference;
 use session::readable;
 
 use super::SessionApi;
+use super::reach::ReachedSession;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
@@ -37,6 +38,28 @@ pub(crate) struct TranscriptPage {
     /// Whether the archive has removed parts of the session because of their age.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_incomplete: bool,
+}
+
+/// The whole transcript of a session, as people read it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Transcript {
+    pub(crate) turns: Vec<readable::ReadableTurn>,
+    /// Whether the archive has removed parts of the session because of their age.
+    pub(crate) is_incomplete: bool,
+}
+
+impl Transcript {
+    /// Returns at most so many of the last turns, and at least the last one, as many as fit into a page.
+    pub(crate) fn last_turns(&self, count: usize) -> &[readable::ReadableTurn] {
+        let mut bytes = 0;
+        let fits = |turn: &&readable::ReadableTurn| {
+            let is_first = bytes == 0;
+            bytes += Json::of(*turn).get().len();
+            is_first || bytes <= TRANSCRIPT_BYTES_MAX
+        };
+        let fitting = self.turns.iter().rev().take(count).take_while(fits).count();
+        &self.turns[self.turns.len() - fitting..]
+    }
 }
 
 /// State of a session after folding its log again, with the differences that were found.
@@ -88,15 +111,18 @@ impl CommitSummary {
 
 impl SessionApi {
     /// Returns the messages of a session, as a model reads them.
-    pub(crate) async fn get_history(&self, caller: &ApiCaller, session: SessionId) -> Result<SessionHistory, ApiError> {
+    pub(crate) async fn get_history(
+        &self,
+        caller: &ApiCaller,
+        reached: &ReachedSession,
+    ) -> Result<SessionHistory, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        let mut session = self.load_session(caller, session).await?;
+        let mut session = self.load_session(reached).await?;
         if session.is_archived() {
             // The head of an archived session has no transcript, so its whole log is loaded.
-            let key = session.key();
-            let commits =
-                self.cell_of(&key).await?.bus.load_until(&key, None).await?.ok_or_else(|| Self::history_gone(&key))?;
-            session = fold_session(&key, &commits)?;
+            let (cell, key) = (self.cell_of(reached).await?, reached.key());
+            let commits = cell.bus.load_until(key, None).await?.ok_or_else(|| Self::history_gone(key))?;
+            session = fold_session(key, &commits)?;
         }
         let summary = session.summary();
         Ok(SessionHistory { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
@@ -106,16 +132,12 @@ impl SessionApi {
     pub(crate) async fn get_transcript(
         &self,
         caller: &ApiCaller,
-        params: params::TranscriptParams,
+        reached: &ReachedSession,
+        params: &params::TranscriptParams,
     ) -> Result<TranscriptPage, ApiError> {
-        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        debug_assert_eq!(params.session_id, *reached.id(), "the session that was checked");
         let count = params.effective_limit();
-        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id };
-        let commits = self.cell_of(&key).await?.bus.history(&key, 0).await?;
-        if commits.is_empty() {
-            return Err(Self::unknown_session(&key));
-        }
-        let all = readable::turns(commits.iter().map(|(_, commit)| commit));
+        let Transcript { turns: all, is_incomplete } = self.read_transcript(caller, reached).await?;
         let mut rest = all.into_iter().filter(|turn| turn.turn > params.after).peekable();
         let (mut turns, mut bytes) = (Vec::new(), 0);
         while turns.len() < count
@@ -127,19 +149,38 @@ impl SessionApi {
             turns.push(turn);
         }
         let next_after = rest.peek().and_then(|_| turns.last()).map(|turn| turn.turn);
+        Ok(TranscriptPage { session_id: reached.id().clone(), turns, next_after, is_incomplete })
+    }
+
+    /// Reads the whole transcript of a session, as people read it. It reads the whole log, so a caller that wants several
+    /// pages takes them from one result.
+    pub(crate) async fn read_transcript(
+        &self,
+        caller: &ApiCaller,
+        reached: &ReachedSession,
+    ) -> Result<Transcript, ApiError> {
+        let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
+        let key = reached.key();
+        let commits = self.cell_of(reached).await?.bus.history(key, 0).await?;
+        if commits.is_empty() {
+            return Err(Self::unknown_session(key));
+        }
+        let turns = readable::turns(commits.iter().map(|(_, commit)| commit));
         let is_incomplete = (0..).zip(&commits).any(|(expected, (slot, _))| expected != *slot);
-        Ok(TranscriptPage { session_id: key.session, turns, next_after, is_incomplete })
+        Ok(Transcript { turns, is_incomplete })
     }
 
     /// Folds the whole log of a session again, and compares the state with what its writers stored.
     pub(crate) async fn replay_session(
         &self,
         caller: &ApiCaller,
-        params: params::ReplayParams,
+        reached: &ReachedSession,
+        params: &params::ReplayParams,
     ) -> Result<ReplayReport, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id };
-        let commits = self.cell_of(&key).await?.bus.history(&key, 0).await?;
+        debug_assert_eq!(params.session_id, *reached.id(), "the session that was checked");
+        let key = reached.key().clone();
+        let commits = self.cell_of(reached).await?.bus.history(&key, 0).await?;
         let Some((last, _)) = commits.last() else { return Err(Self::unknown_session(&key)) };
         if let Some(at) = params.at.filter(|at| at > last) {
             let message = format!("there is no slot {at}: the log of session {} ends with slot {last}", key.session);
@@ -170,22 +211,23 @@ impl SessionApi {
     pub(crate) async fn get_full_result(
         &self,
         caller: &ApiCaller,
+        reached: &ReachedSession,
         params: &params::ToolResultParams,
     ) -> Result<FullResult, ApiError> {
+        debug_assert_eq!(params.session_id, *reached.id(), "the session that was checked");
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
-        let cell = self.cell_of(&key).await?;
-        let started = cell.bus.summary(&key).await?.map(|summary| summary.started);
-        let object = FullResultRef::id(&caller.tenant, &params.session_id, started, &params.call);
+        let cell = self.cell_of(reached).await?;
+        let (session_id, id) = (reached.id(), &params.call);
+        let started = cell.bus.summary(reached.key()).await?.map(|summary| summary.started);
+        let object = FullResultRef::id(&caller.tenant, session_id, started, id);
         let Some(found) = cell.bus.transport().get_object(Objects::Results, &object).await? else {
             let message = format!(
-                "no result of call {} of session {} is stored: the model has read all of it, or it is too old",
-                params.call, params.session_id
+                "no result of call {id} of session {session_id} is stored: the model has read all of it, or it is too old"
             );
             return Err(ApiError::new(ErrorCode::UnknownCall, message));
         };
         let content = String::from_utf8_lossy(&found).into_owned();
-        Ok(FullResult { session_id: params.session_id.clone(), call: params.call.clone(), content })
+        Ok(FullResult { session_id: session_id.clone(), call: id.clone(), content })
     }
 
     fn history_gone(key: &SessionKey) -> ApiError {

@@ -103,7 +103,7 @@ impl SessionApi {
         let mut missing_cells = Vec::new();
         let mut pending = if let Some(session) = &params.session_id {
             let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-            let session = self.load_session(caller, session.clone()).await?;
+            let session = self.load_session(&self.reach(caller, session).await?).await?;
             Pending::all(&session.summary(), T::of_session(&session))
         } else {
             let (summaries, missing) = self.list_indexed(caller, RequestCost::Light, T::sessions).await?;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bus::BusError;
 use contract::commit::SessionSummary;
 use contract::repair::RepairReply;
-use contract::subject::SessionKey;
 use contract::{CellName, SessionId};
 use serde::Serialize;
 
 use super::SessionApi;
+use super::reach::ReachedSession;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers};
@@ -60,25 +60,28 @@ pub(crate) struct RepairReport {
 
 impl SessionApi {
     /// Returns a session from its log, since the index may lag behind.
-    pub(crate) async fn get_session(&self, caller: &ApiCaller, session: SessionId) -> Result<SessionSummary, ApiError> {
+    pub(crate) async fn get_session(
+        &self,
+        caller: &ApiCaller,
+        reached: &ReachedSession,
+    ) -> Result<SessionSummary, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        Ok(self.load_session(caller, session).await?.summary())
+        Ok(self.load_session(reached).await?.summary())
     }
 
     /// Lets an orchestrator perform the effects of a session again, after a stream lost messages.
     pub(crate) async fn repair_session(
         &self,
         caller: &ApiCaller,
-        session: SessionId,
+        reached: &ReachedSession,
     ) -> Result<RepairReport, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session };
-        let cell = self.cell_of(&key).await?;
-        if cell.load_head(&key).await?.is_none() {
-            return Err(Self::unknown_session(&key));
+        let (cell, key) = (self.cell_of(reached).await?, reached.key());
+        if cell.load_head(key).await?.is_none() {
+            return Err(Self::unknown_session(key));
         }
-        match cell.bus.repair_session(&key).await {
-            Ok(RepairReply::Repaired(performed)) => Ok(RepairReport { session_id: key.session, performed }),
+        match cell.bus.repair_session(key).await {
+            Ok(RepairReply::Repaired(performed)) => Ok(RepairReport { session_id: reached.id().clone(), performed }),
             Ok(RepairReply::Refused { code, message }) => Err(ApiError::new(code, message)),
             Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("orchestrator")),
             Err(error) => Err(error.into()),

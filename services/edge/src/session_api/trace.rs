@@ -1,13 +1,13 @@
 //! The spans of a session's turns, made from its log.
 
 use contract::SessionId;
-use contract::subject::SessionKey;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use session_trace::{TurnSpans, session_spans};
 use telemetry::trace::FinishedSpan;
 
 use super::SessionApi;
+use super::reach::ReachedSession;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::config::TRACE_ID_PLACE;
@@ -56,17 +56,17 @@ impl SessionApi {
     pub(crate) async fn trace_session(
         &self,
         caller: &ApiCaller,
-        session_id: SessionId,
+        reached: &ReachedSession,
     ) -> Result<SessionTrace, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
-        let commits = self.cell_of(&key).await?.bus.history(&key, 0).await?;
+        let key = reached.key();
+        let commits = self.cell_of(reached).await?.bus.history(key, 0).await?;
         if commits.is_empty() {
-            return Err(Self::unknown_session(&key));
+            return Err(Self::unknown_session(key));
         }
         let url = self.trace_url();
-        let turns = session_spans(&key, &commits, false).into_iter().map(|(turn, spans)| turn_trace(turn, spans, url));
-        Ok(SessionTrace { turns: turns.collect(), session_id: key.session })
+        let turns = session_spans(key, &commits, false).into_iter().map(|(turn, spans)| turn_trace(turn, spans, url));
+        Ok(SessionTrace { turns: turns.collect(), session_id: reached.id().clone() })
     }
 }
 

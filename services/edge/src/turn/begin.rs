@@ -18,7 +18,7 @@ use crate::api_error::ApiError;
 use crate::commands::CommandReply;
 use crate::method::Method;
 use crate::params::{self, UnvalidatedCommand};
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::starts::ChosenId;
 
 /// Sessions of one name, of which all but the last have ended.
@@ -139,12 +139,12 @@ async fn send_request(
         SessionChoice::Continued(session) => continue_after_end(api, caller, &session, request, identity).await,
         SessionChoice::Named(name) => continue_named(api, caller, &name, request, identity).await,
         SessionChoice::Existing(session) => {
-            api.check_reach(caller, session.as_str()).await?;
+            api.reach(caller, &session).await?;
             let command = choose_id(api, caller, identity, Some(&session)).await?;
             send_message(api, caller, session.as_str(), &command, &request).await
         }
         SessionChoice::Unchanged(session) => {
-            api.check_reach(caller, session.as_str()).await?;
+            api.reach(caller, &session).await?;
             let command = choose_id(api, caller, identity, Some(&session)).await?;
             send_content(api, caller, session.as_str(), &command, request.prompt, None).await
         }
@@ -187,9 +187,6 @@ pub(crate) async fn answer_calls(
         return Err(ApiError::bad_request("the results are of calls of several sessions: send them one by one"));
     }
     access::authorize_part(caller, Method::AnswerToolCall)?;
-    if let Some(first) = results.first() {
-        api.check_reach(caller, first.session.as_str()).await?;
-    }
     let mut last: Option<BegunTurn> = None;
     for CallResult { session, call, outcome, content } in results {
         let id = format!("answer-{}", &sha256_hex(format!("{call} {content}").as_bytes())[..32]);
@@ -211,7 +208,6 @@ pub(crate) async fn answer_gate(
     answer: Answer,
 ) -> Result<BegunTurn, ApiError> {
     access::authorize_part(caller, Method::AnswerGate)?;
-    api.check_reach(caller, session.as_str()).await?;
     let id = answer_id(&answer)?;
     let command = UnvalidatedCommand::new(session.as_str(), &id, true, answer)?;
     let reply = api.answer(caller, api.validate_command(caller, command).await?).await?.wait().await?;
@@ -226,11 +222,11 @@ pub(crate) fn answer_to_question(gate: CallId, arguments_sha256: String, text: S
 /// Finds the question that a session had this text as its answer for, among its last commits.
 pub(crate) async fn find_answered_question(
     api: &SessionApi,
+    reached: &ReachedSession,
     session: &Session,
     text: &str,
 ) -> Result<Option<CallId>, ApiError> {
-    let key = session.key();
-    let commits = api.cell_of(&key).await?.bus.load_latest(&key).await?.unwrap_or_default();
+    let commits = api.cell_of(reached).await?.bus.load_latest(reached.key()).await?.unwrap_or_default();
     let events = commits.iter().rev().flat_map(|(_, commit)| commit.events.iter().rev());
     for event in events {
         let Event::GateOpened(GateOpened { gate, kind: GateKind::Question, .. }) = event else { continue };
@@ -281,7 +277,7 @@ async fn continue_named(
     if let Ok(session) = params::parse_session_id(name)
         && api.is_session_known(caller, &session).await?
     {
-        api.check_reach(caller, name).await?;
+        api.reach(caller, &session).await?;
         let command = choose_id(api, caller, identity, Some(&session)).await?;
         return send_message(api, caller, name, &command, &request).await;
     }
@@ -305,7 +301,7 @@ async fn send_or_start(
     start: Option<Start>,
     identity: &RequestIdentity,
 ) -> Result<Option<CommandReply>, ApiError> {
-    api.check_reach_of_known(caller, session.as_str()).await?;
+    api.reach_or_absent(caller, session).await?;
     let command = choose_id(api, caller, identity, Some(session)).await?;
     // A repetition of the request that started the session must not be a message to it.
     let has_started = identity.is_retry

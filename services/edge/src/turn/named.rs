@@ -1,12 +1,12 @@
 //! The session of a name, for a protocol that has to look at it before it begins a turn.
 
-use contract::{ErrorCode, SessionId};
+use contract::ErrorCode;
 
 use super::begin::{GENERATIONS_MAX, session_of_name};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::params;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 
 /// Finds the session that the next request of a name meets: the last of the name that has started, or the one of this
 /// id. It may have ended. None is found if no request has named it, or if the caller cannot reach it.
@@ -14,7 +14,7 @@ pub(crate) async fn find_named(
     api: &SessionApi,
     caller: &ApiCaller,
     name: &str,
-) -> Result<Option<SessionId>, ApiError> {
+) -> Result<Option<ReachedSession>, ApiError> {
     let mut found = None;
     match params::parse_session_id(name) {
         Ok(session) if api.is_session_known(caller, &session).await? => found = Some(session),
@@ -29,8 +29,8 @@ pub(crate) async fn find_named(
         }
     }
     let Some(session) = found else { return Ok(None) };
-    match api.check_reach(caller, session.as_str()).await {
-        Ok(()) => Ok(Some(session)),
+    match api.reach(caller, &session).await {
+        Ok(session) => Ok(Some(session)),
         Err(error) if error.code == ErrorCode::UnknownSession => Ok(None),
         Err(error) => Err(error),
     }

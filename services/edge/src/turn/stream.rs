@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use contract::limits::SLOTS_PER_PAGE;
-use contract::subject::SessionKey;
 use contract::{CommandId, ErrorCode, Timestamp};
 
 use super::begin::{BegunTurn, TurnStart};
@@ -12,7 +11,7 @@ use super::follower::{TurnFollower, TurnPart};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::params::WatchParams;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::watch::event_stream::EventStream;
 use crate::watch::viewer_event::{EventRole, ViewerEvent};
 
@@ -36,7 +35,7 @@ pub(crate) struct TurnStream {
 #[derive(Debug)]
 struct WaitingMessage {
     api: SessionApi,
-    key: SessionKey,
+    session: ReachedSession,
     message: CommandId,
     /// The slot of its commit.
     slot: u64,
@@ -53,13 +52,13 @@ impl TurnStream {
         has_chunks: bool,
     ) -> Result<Self, ApiError> {
         let BegunTurn { session_id, seq, start, .. } = begun.clone();
-        let watch = WatchParams { session_id: session_id.clone(), from_seq: seq + 1, no_chunks: !has_chunks };
-        let events = api.open_begun_stream(caller, &watch).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: session_id };
+        let session = api.reach(caller, &session_id).await?;
+        let watch = WatchParams { session_id, from_seq: seq + 1, no_chunks: !has_chunks };
+        let events = api.open_begun_stream(caller, &session, &watch).await?;
         let waiting = match start {
             TurnStart::Running => None,
             TurnStart::Waiting { message, slot } => {
-                Some(WaitingMessage { api: api.clone(), key, message, slot, earlier_turn: 0 })
+                Some(WaitingMessage { api: api.clone(), session, message, slot, earlier_turn: 0 })
             }
         };
         let (follower, parts, time) = (TurnFollower::default(), VecDeque::new(), Timestamp::default());
@@ -112,7 +111,7 @@ impl WaitingMessage {
             return Ok(false);
         }
         // The turn of the event has begun for the leader. What still waits then is for a later turn.
-        if self.api.load_session_of(&self.key).await?.is_message_waiting(&self.message) {
+        if self.api.load_session(&self.session).await?.is_message_waiting(&self.message) {
             self.earlier_turn = turn;
             return Ok(false);
         }
@@ -124,8 +123,8 @@ impl WaitingMessage {
     /// Finds the turn of the message in the log. A replica of the log may lag behind the leader.
     async fn find_turn(&self) -> Result<u32, ApiError> {
         for _ in 0..LOG_READS_MAX {
-            let cell = self.api.cell_of(&self.key).await?;
-            let commits = cell.bus.history(&self.key, self.slot / SLOTS_PER_PAGE).await?;
+            let cell = self.api.cell_of(&self.session).await?;
+            let commits = cell.bus.history(self.session.key(), self.slot / SLOTS_PER_PAGE).await?;
             if let Some(turn) = commits.iter().find_map(|(_, commit)| commit.turn_of(&self.message)) {
                 return Ok(turn);
             }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use contract::ErrorCode;
-use contract::subject::SessionKey;
 
 use super::viewer::{Viewer, WatchReply};
 use super::viewer_event::ViewerEvent;
@@ -11,7 +10,7 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
 use crate::params::WatchParams;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 
 /// The events of a watch. The watch ends when this is dropped.
 #[derive(Debug)]
@@ -48,10 +47,13 @@ impl SessionApi {
     pub(crate) async fn open_stream(
         &self,
         caller: &ApiCaller,
+        session: &ReachedSession,
         params: &WatchParams,
     ) -> Result<(WatchReply, EventStream), ApiError> {
-        let (reply, viewer) = match self.watch(caller, params).await {
-            Err(error) if error.code == ErrorCode::UnknownSession => self.watch_after_start(caller, params).await?,
+        let (reply, viewer) = match self.watch(caller, session, params).await {
+            Err(error) if error.code == ErrorCode::UnknownSession => {
+                self.watch_after_start(caller, session, params).await?
+            }
             outcome => outcome?,
         };
         Ok((reply, self.stream_of(caller, viewer)))
@@ -61,12 +63,12 @@ impl SessionApi {
     pub(crate) async fn open_begun_stream(
         &self,
         caller: &ApiCaller,
+        session: &ReachedSession,
         params: &WatchParams,
     ) -> Result<EventStream, ApiError> {
-        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
-        match Viewer::of_new(self, self.cell_of(&key).await?, key, params) {
+        match Viewer::of_new(self, self.cell_of(session).await?, session, params) {
             Some(viewer) => Ok(self.stream_of(caller, viewer)),
-            None => Ok(self.open_stream(caller, params).await?.1),
+            None => Ok(self.open_stream(caller, session, params).await?.1),
         }
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use contract::backoff::Backoff;
 use contract::commit::Phase;
 use contract::limits::SLOTS_PER_PAGE;
-use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -24,9 +23,10 @@ use crate::api_error::ApiError;
 use crate::cells::Cell;
 use crate::client_queue::{ClientQueue, QueueItem};
 use crate::clock;
+use crate::commands;
 use crate::fair_queue::RequestCost;
 use crate::params::WatchParams;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 
 /// The answer to `session.watch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -42,7 +42,7 @@ pub(crate) struct WatchReply {
 pub(crate) struct Viewer {
     api: SessionApi,
     cell: Arc<Cell>,
-    key: SessionKey,
+    session: ReachedSession,
     has_chunks: bool,
     merger: EventMerger,
     /// `None` if the session has ended: then the log has everything.
@@ -58,22 +58,22 @@ pub(crate) struct Viewer {
 /// How often a viewer looks for a session that is being moved: about half a minute.
 const MOVE_CHECKS_MAX: u32 = 64;
 /// Backoff for checking whether a session has started.
-const START_CHECK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+pub(crate) const START_CHECK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
 impl SessionApi {
     /// As [`SessionApi::watch`], but waits while the start of the session is stored and not handled.
     pub(crate) async fn watch_after_start(
         &self,
         caller: &ApiCaller,
+        session: &ReachedSession,
         params: &WatchParams,
     ) -> Result<(WatchReply, Viewer), ApiError> {
-        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
         let deadline = Instant::now() + self.command_wait();
         let mut checks = 0;
         loop {
             // This check comes before the log is read, so that a start that is handled in between is found in the log.
-            let is_waiting = self.is_start_waiting(&key).await?;
-            match self.watch(caller, params).await {
+            let is_waiting = commands::is_start_waiting(&self.cell_of(session).await?.bus, session.key()).await?;
+            match self.watch(caller, session, params).await {
                 Err(error) if error.code == ErrorCode::UnknownSession && is_waiting && Instant::now() < deadline => {
                     tokio::time::sleep(START_CHECK_BACKOFF.pause(checks)).await;
                     checks += 1;
@@ -87,30 +87,30 @@ impl SessionApi {
     pub(crate) async fn watch(
         &self,
         caller: &ApiCaller,
+        session: &ReachedSession,
         params: &WatchParams,
     ) -> Result<(WatchReply, Viewer), ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session: params.session_id.clone() };
-        let cell = self.cell_of(&key).await?;
-        let read = async || log_range::load_head_page(&cell.bus, &key).await;
+        let (cell, key) = (self.cell_of(session).await?, session.key());
+        let read = async || log_range::load_head_page(&cell.bus, key).await;
         // A session that is followed or was started here needs no look at its head: its page has all of that.
         let load_phase = async || {
-            let head = cell.load_head(&key).await?.ok_or_else(|| Self::unknown_session(&key))?;
+            let head = cell.load_head(key).await?.ok_or_else(|| Self::unknown_session(key))?;
             Ok::<_, ApiError>(head.meta.phase)
         };
-        let is_open = cell.feeds.is_open(&key) || cell.tenant(&key.tenant).seems_open(&key.session);
+        let is_open = cell.feeds.is_open(key) || cell.tenant(&key.tenant).seems_open(&key.session);
         let head_phase = if is_open { None } else { Some(load_phase().await?) };
         let ended_page = if head_phase == Some(Phase::Ended) { Some(read().await?) } else { None };
         // The head may be stale. A session that never started has the phase `ended` too, and may have started since.
         let (events, page) = match ended_page {
             Some(page) if page.phase.is_none_or(|phase| phase == Phase::Ended) => {
                 if page.last_seq == 0 {
-                    return Err(Self::unknown_session(&key));
+                    return Err(Self::unknown_session(key));
                 }
                 (None, page)
             }
             Some(_) | None => {
-                let subscription = cell.feeds.join(&key).await?;
+                let subscription = cell.feeds.join(key).await?;
                 let page = if let Some(page) = subscription.page { page } else { read().await? };
                 (Some(subscription.events), page)
             }
@@ -131,13 +131,13 @@ impl SessionApi {
             return Err(ApiError::new(ErrorCode::Resync, message).with_seq(page.last_seq));
         }
         let last_page = page.last_slot.unwrap_or(0) / SLOTS_PER_PAGE;
-        let first_page = log_range::find_page(&cell.bus, &key, from, last_page).await?;
+        let first_page = log_range::find_page(&cell.bus, key, from, last_page).await?;
         let watching = WatchReply { session_id: key.session.clone(), seq: page.last_seq, phase };
         let slot = first_page * SLOTS_PER_PAGE;
         let viewer = Viewer {
             api: self.clone(),
             cell,
-            key,
+            session: session.clone(),
             has_chunks: !params.no_chunks,
             merger: EventMerger::new(from),
             events,
@@ -152,12 +152,17 @@ impl SessionApi {
 
 impl Viewer {
     /// A viewer of a session that this process has started just now; `None` if the events since then were not kept.
-    pub(super) fn of_new(api: &SessionApi, cell: Arc<Cell>, key: SessionKey, params: &WatchParams) -> Option<Self> {
-        let events = cell.feeds.take_kept(&key)?;
+    pub(super) fn of_new(
+        api: &SessionApi,
+        cell: Arc<Cell>,
+        session: &ReachedSession,
+        params: &WatchParams,
+    ) -> Option<Self> {
+        let events = cell.feeds.take_kept(session.key())?;
         Some(Self {
             api: api.clone(),
             cell,
-            key,
+            session: session.clone(),
             has_chunks: !params.no_chunks,
             merger: EventMerger::new(params.from_seq),
             events: Some(events),
@@ -169,7 +174,7 @@ impl Viewer {
     }
 
     pub(crate) fn session(&self) -> &SessionId {
-        &self.key.session
+        self.session.id()
     }
 
     /// Fills a client's queue until the session or the queue ends. An error means that the viewer cannot continue.
@@ -211,7 +216,7 @@ impl Viewer {
                             return Ok(());
                         }
                         self.follow_moved().await?;
-                        self.events = Some(self.cell.feeds.join(&self.key).await?.events);
+                        self.events = Some(self.cell.feeds.join(self.session.key()).await?.events);
                         read_at = Some(Instant::now());
                     }
                 },
@@ -236,7 +241,7 @@ impl Viewer {
     async fn follow_moved(&mut self) -> Result<(), ApiError> {
         let mut checks = 0;
         loop {
-            match self.api.cell_of(&self.key).await {
+            match self.api.cell_of(&self.session).await {
                 Ok(cell) => {
                     self.cell = cell;
                     return Ok(());
@@ -256,13 +261,14 @@ impl Viewer {
         loop {
             let page = self.slot / SLOTS_PER_PAGE;
             let bus = &self.cell.bus;
-            let head = self.cell.load_head(&self.key).await?;
+            let head = self.cell.load_head(self.session.key()).await?;
             let is_finished = head.is_some_and(|head| head.slot / SLOTS_PER_PAGE > page);
-            let range = if is_finished { log_range::load_finished_page(bus, &self.key, page).await? } else { None };
+            let range =
+                if is_finished { log_range::load_finished_page(bus, self.session.key(), page).await? } else { None };
             let is_last = range.is_none();
             let range = match range {
                 Some(range) => range,
-                None => log_range::load_from_page(bus, &self.key, page).await?,
+                None => log_range::load_from_page(bus, self.session.key(), page).await?,
             };
             if !self.push_log(&range, queue).await? {
                 return Ok(false);
@@ -300,7 +306,9 @@ impl Viewer {
     fn resync_error(&self, gap: LogGap) -> ApiError {
         let message = format!(
             "session {} has no seq {} any more, its log goes on at {}: begin again from there",
-            self.key.session, gap.wanted, gap.found
+            self.session.id(),
+            gap.wanted,
+            gap.found
         );
         ApiError::new(ErrorCode::Resync, message).with_seq(gap.found)
     }
@@ -311,7 +319,7 @@ impl Viewer {
         if !self.has_chunks || self.events.is_none() || self.merger.is_ended() {
             return std::future::ready(None).boxed();
         }
-        let (bus, key) = (self.cell.bus.clone(), self.key.clone());
+        let (bus, key) = (self.cell.bus.clone(), self.session.key().clone());
         async move {
             let snapshot = bus.view(&key).await.unwrap_or_default()?;
             ViewerEvent::from_reply_snapshot(&key, clock::now(), snapshot).map(Arc::new)

@@ -18,7 +18,7 @@ use crate::jsonrpc::JsonRpcRequest;
 use crate::method::Method;
 use crate::params::{self, SessionParams, WatchParams};
 use crate::request_trace::{self, RequestTrace};
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::watch::viewer::{Viewer, WatchReply};
 
 /// Result of a request, and what the connection must do after the response is queued.
@@ -82,8 +82,8 @@ pub(super) async fn begin_request(
             let method: String = request.method.chars().take(80).collect();
             ApiError::new(ErrorCode::UnknownMethod, format!("there is no method {method:?}; there are {known}"))
         })?;
-        api.authorize(caller, method, session.as_deref()).await?;
-        dispatch(api, caller, waiting, method, request.params).await
+        let reached = api.authorize(caller, method, session.as_deref()).await?;
+        dispatch(api, caller, waiting, method, reached, request.params).await
     };
     let started = Box::pin(telemetry::trace::scope(turn, started.instrument(span.clone()))).await;
     async move {
@@ -103,15 +103,17 @@ async fn dispatch(
     caller: &ApiCaller,
     waiting: &PendingWatches,
     method: Method,
+    reached: Option<ReachedSession>,
     params: Map<String, Value>,
 ) -> Result<ReplyFuture, ApiError> {
     if method == Method::WatchSession {
-        return watch(api.clone(), caller.clone(), waiting, params::parse_object(params)?).await;
+        let watched = params::parse_object(params)?;
+        return watch(api.clone(), caller.clone(), waiting, invoke::named(reached)?, watched).await;
     }
     if method == Method::UnwatchSession {
         return Ok(unwatch(waiting, params::parse_object(params)?));
     }
-    let reply = invoke::begin(api, caller, method, params).await?;
+    let reply = invoke::begin(api, caller, method, reached, params).await?;
     Ok(reply.map(|result| result.map(|result| MethodReply { result, follow_up: FollowUp::Nothing })).boxed())
 }
 
@@ -119,13 +121,14 @@ async fn watch(
     api: SessionApi,
     caller: ApiCaller,
     waiting: &PendingWatches,
+    session: ReachedSession,
     params: WatchParams,
 ) -> Result<ReplyFuture, ApiError> {
-    match api.watch(&caller, &params).await {
+    match api.watch(&caller, &session, &params).await {
         // The session may be about to start. Then this watch waits, but later requests do not.
         Err(error) if error.code == ErrorCode::UnknownSession => {
             let token = waiting.add(params.session_id.clone());
-            Ok(async move { watch_after_start(&api, &caller, &params, token).await }.boxed())
+            Ok(async move { watch_after_start(&api, &caller, &session, &params, token).await }.boxed())
         }
         outcome => Ok(std::future::ready(outcome.map(start_viewer)).boxed()),
     }
@@ -140,10 +143,11 @@ fn unwatch(waiting: &PendingWatches, SessionParams { session_id }: SessionParams
 async fn watch_after_start(
     api: &SessionApi,
     caller: &ApiCaller,
+    session: &ReachedSession,
     params: &WatchParams,
     token: CancellationToken,
 ) -> Result<MethodReply, ApiError> {
-    let outcome = token.run_until_cancelled(api.watch_after_start(caller, params)).await;
+    let outcome = token.run_until_cancelled(api.watch_after_start(caller, session, params)).await;
     // This frees the entry among the pending watches.
     token.cancel();
     match outcome {

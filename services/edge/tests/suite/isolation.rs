@@ -212,7 +212,7 @@ fn grpc_value(field: &str) -> String {
 }
 
 /// Encodes a request with its texts; `None` if it has no session.
-fn encode_request(message: &DescriptorProto, session: &str) -> Option<Vec<u8>> {
+pub(crate) fn encode_request(message: &DescriptorProto, session: &str) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     let mut has_session = false;
     for field in message.field.iter().filter(|field| field.r#type() == Type::String) {

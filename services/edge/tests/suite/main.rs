@@ -7,6 +7,7 @@ mod access;
 mod admission;
 mod ag_ui;
 mod ag_ui_input;
+mod agent_matrix;
 mod agents_api;
 mod bad_input;
 mod cells;

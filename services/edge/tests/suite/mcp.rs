@@ -26,8 +26,7 @@ async fn tools_are_the_agents_and_those_for_sessions_in_both_revisions() {
         let listed = last_message(client.request("tools/list", json!({})).await).await;
         let tools = listed["result"]["tools"].as_array().unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-        let wanted =
-            ["e", "start_session", "session_status", "send_message", "answer_gate", "stop_session", "list_sessions"];
+        let wanted = ["e", "start_session", "session_status", "send_message", "stop_session", "list_sessions"];
         assert_eq!(names, wanted, "{listed}");
         assert!(tools.iter().all(|tool| tool["inputSchema"]["additionalProperties"] == json!(false)));
         assert_eq!(tools[0]["title"], "Eamonn the Executioner");
@@ -109,10 +108,32 @@ async fn call_repeated_with_its_key_begins_no_second_turn() {
 }
 
 #[tokio::test]
+async fn tool_that_answers_gates_is_only_for_a_credential_that_names_the_scope() {
+    let guarded =
+        Guarded::new(&[("runner", "scopes: [run, observe]"), ("person", "scopes: [run, observe, approve]")]).await;
+    let open = fixture("x").await;
+    let rows = [(http_of(&open), false), (guarded.http(0), false), (guarded.http(1), true)];
+    for (http, is_offered) in rows {
+        let client = Mcp::new(http);
+        let listed = last_message(client.request("tools/list", json!({})).await).await;
+        let mut tools = listed["result"]["tools"].as_array().unwrap().iter();
+        assert_eq!(tools.any(|tool| tool["name"] == "answer_gate"), is_offered, "{listed}");
+        let answer =
+            json!({"session_id": "s", "gate": "g1", "decision": "approve", "arguments_sha256": "0".repeat(64)});
+        let answer = client.request("tools/call", json!({"name": "answer_gate", "arguments": answer})).await;
+        assert_eq!(answer.status(), if is_offered { 200 } else { 403 });
+        let answer = read(answer).await.1;
+        let code = answer["error"]["data"]["code"].as_str().unwrap_or_default();
+        assert_eq!(code == "forbidden", !is_offered, "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn gate_without_forms_ends_the_call_and_is_answered_by_a_tool() {
-    let fixture = fixture("It is done.").await;
-    fixture.fake_loop.ask_first(GateKind::Limit(StopReason::CostLimit)).await;
-    for client in [Mcp::new(http_of(&fixture)), Mcp::legacy(&fixture, false).await] {
+    let guarded = Guarded::new(&[("person", "scopes: [run, observe, approve]")]).await;
+    guarded.fixture.fake_loop.reply_with("It is done.").await;
+    guarded.fixture.fake_loop.ask_first(GateKind::Limit(StopReason::CostLimit)).await;
+    for client in [Mcp::new(guarded.http(0)), Mcp::legacy_of(guarded.http(0), false).await] {
         let waiting = client.call("e", json!({"prompt": "Buy it"})).await;
         let content = &waiting["result"]["structuredContent"];
         assert_eq!((&content["state"], &content["gates"][0]["gate"]), (&json!("waiting"), &json!("g1")), "{waiting}");
@@ -126,8 +147,12 @@ async fn gate_without_forms_ends_the_call_and_is_answered_by_a_tool() {
         });
         let mut other = answer.clone();
         other["arguments_sha256"] = json!("0".repeat(64));
-        let refused = client.call("answer_gate", other).await;
-        assert_eq!(refused["result"]["structuredContent"]["code"], "bad_request", "{refused}");
+        let mut unclear = answer.clone();
+        unclear["decision"] = json!("maybe");
+        for wrong in [other, unclear] {
+            let refused = client.call("answer_gate", wrong).await;
+            assert_eq!(refused["result"]["structuredContent"]["code"], "bad_request", "{refused}");
+        }
         let done = client.call("answer_gate", answer.clone()).await;
         assert_eq!(done["result"]["content"][0]["text"], "It is done.", "{done}");
         let again = client.call("answer_gate", answer).await;
@@ -223,7 +248,6 @@ async fn failure_of_a_turn_is_an_error_of_the_tool_with_its_code() {
         ("session_status", json!({"session_id": "unheard", "wait_seconds": 900}), "bad_request"),
         ("stop_session", json!({"session_id": "unheard"}), "unknown_session"),
         ("list_sessions", json!({"phase": "asleep"}), "bad_request"),
-        ("answer_gate", json!({"session_id": "s", "gate": "g", "decision": "maybe"}), "bad_request"),
     ] {
         let answer = client.call(tool, arguments.clone()).await;
         let result = &answer["result"];

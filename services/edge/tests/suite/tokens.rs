@@ -356,7 +356,7 @@ async fn metadata_names_the_issuers_to_clients_without_a_token() {
     let wanted = json!({
         "resource": format!("http://{address}"),
         "authorization_servers": [issuer.config(&json!({})).issuer],
-        "scopes_supported": ["x:run", "x:observe", "x:approve", "x:administer"],
+        "scopes_supported": ["x:run", "x:converse", "x:observe", "x:approve", "x:administer", "x:operate"],
         "bearer_methods_supported": ["header"],
     });
     assert_eq!(document, wanted);

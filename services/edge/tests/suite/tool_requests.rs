@@ -123,7 +123,7 @@ async fn trial_needs_administer_and_an_approval_the_scope_of_approvals() {
 async fn caller_learns_whose_credential_it_is_and_which_methods_it_may_use() {
     let guarded = Guarded::new(&[
         ("runner", "scopes: [run, observe], subject: ci@example.org, agents: [writer]"),
-        ("operator", "scopes: [observe, administer]"),
+        ("operator", "scopes: [observe, operate]"),
     ])
     .await;
     let found = guarded.ws(0).await.expect_ok("caller.get", json!({})).await;

@@ -1,5 +1,8 @@
 //! Checks where no fleet runs: whether one could start here.
 
+use configuration::TextFile;
+use edge::{EdgeConfig, KeysFile};
+
 use super::check::{Check, Outcome};
 use crate::args::Files;
 use crate::config_check;
@@ -15,6 +18,7 @@ pub(super) async fn check_directory() -> Vec<Check> {
         ..Check::ok("fleet", "no fleet runs in this directory, or in one above it")
     }];
     checks.extend(check_configuration());
+    checks.extend(check_keys());
     checks.push(match nats_binary::find(&nats_search_paths()).await {
         Ok(path) => Check::ok("nats-server", path.display().to_string()),
         Err(failure) => failed("nats-server", &failure),
@@ -55,6 +59,54 @@ fn check_configuration() -> Vec<Check> {
     checks
 }
 
+/// Checks the file of API keys of this configuration, if it names one.
+pub(super) fn check_keys() -> Option<Check> {
+    const GROUP: &str = "keys";
+    // A mistake in the section is one of the configuration.
+    let path = configuration::settings::load::<EdgeConfig>("edge").ok()?.keys_file?;
+    let origin = path.display().to_string();
+    let read = std::fs::read_to_string(&path).map_err(|error| format!("{origin}: {error}"));
+    let parsed = read.and_then(|text| {
+        KeysFile::parse(&TextFile { origin: origin.clone(), text }).map_err(|error| error.to_string())
+    });
+    Some(match parsed {
+        Err(why) => Check::fail(GROUP, why, "correct the file of edge.keys_file"),
+        Ok(file) => describe_keys(&origin, &file),
+    })
+}
+
+fn describe_keys(origin: &str, file: &KeysFile) -> Check {
+    let count = format::plural(file.keys.len() as u64, "key");
+    let administrators = file.administrators();
+    if administrators.is_empty() {
+        return Check::ok("keys", format!("{origin}: {count}"));
+    }
+    let names = administrators.join(", ");
+    let found = format!("{origin}: {count}; these have the scope administer and not operate: {names}");
+    let advice = "they administer a tenant and do not see the fleet: give operate to those of operators".to_owned();
+    Check { advice, ..Check::ok("keys", found) }
+}
+
 fn failed(group: &'static str, failure: &CommandFailure) -> Check {
     Check::fail(group, failure.message(), failure.advice().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_administer_without_operate_are_named_and_fail_nothing() {
+        let hash = |digit: &str| digit.repeat(64);
+        let text = format!(
+            "keys:\n- {{id: one, sha256: {}, scopes: [administer]}}\n- {{id: two, sha256: {}, scopes: [operate]}}\n",
+            hash("a"),
+            hash("b")
+        );
+        let file = KeysFile::parse(&TextFile { origin: "keys.yaml".to_owned(), text }).unwrap();
+        let check = describe_keys("keys.yaml", &file);
+        assert_eq!(check.outcome, Outcome::Ok);
+        assert_eq!(check.found, "keys.yaml: 2 keys; these have the scope administer and not operate: one");
+        assert!(check.advice.contains("operate"), "{}", check.advice);
+    }
 }

@@ -12,7 +12,7 @@ export function FleetView() {
   if (isForbidden(error))
     return (
       <div class="page">
-        <Empty title="Your key may not see the fleet">It needs the scope administer.</Empty>
+        <Empty title="Your key may not see the fleet">It needs the scope operate.</Empty>
       </div>
     );
   const versions = new Set(data?.replicas.map((replica) => replica.version));

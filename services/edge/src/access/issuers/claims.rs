@@ -39,7 +39,7 @@ pub(super) fn to_grant(
         .map(|claim| find_agents(claims, claim))
         .transpose()
         .map_err(|why| forbidden(&why))?;
-    Ok(Grant { scopes, agents, expires: Some(expires), ..Grant::full(tenant, subject) })
+    Ok(Grant { agents, expires: Some(expires), ..Grant::full(tenant, subject).with_scopes(scopes) })
 }
 
 /// Checks `exp` and `nbf`; returns when the token ends.
@@ -197,7 +197,7 @@ mod tests {
         let good = json!({"org": "acme", "agents": "a", "email": "e"});
         assert!(grant(&config, &good).is_ok());
         let forbidden = [
-            (json!({"scope": null}), "ailoop:run, ailoop:observe"),
+            (json!({"scope": null}), "ailoop:run, ailoop:converse"),
             (json!({"scope": "run observe"}), "scope"),
             (json!({"scope": "ailoop:fly xailoop:run AILOOP:run"}), "scope"),
             (json!({"org": null}), "org"),

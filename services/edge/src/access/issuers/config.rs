@@ -42,7 +42,8 @@ pub struct IssuerConfig {
     /// Claim with the scopes, as a list or as words with spaces between them; `scope`.
     #[serde(default = "default_scope_claim")]
     pub scope_claim: String,
-    /// Beginning of the scopes that concern ailoop, before `run`, `observe`, `approve` or `administer`; `ailoop:`.
+    /// Beginning of the scopes that concern ailoop, before `run`, `converse`, `observe`, `approve`, `administer` or
+    /// `operate`; `ailoop:`.
     #[serde(default = "default_scope_prefix")]
     pub scope_prefix: String,
     /// Claim with the agents whose sessions a token reaches. A token without it is refused; all agents where no claim is

@@ -2,7 +2,6 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use contract::subject::SessionKey;
 
 use super::requests::CreateRequest;
 use super::session_json::AgentSession;
@@ -31,11 +30,11 @@ async fn answer(api: &SessionApi, call: TurnCall) -> Result<Response, ApiError> 
     let (client_tools, metadata) = (request.client_tools()?, request.take_metadata()?);
     let start = TurnRequest { agent, prompt, history: Vec::new(), client_tools };
     let begun = turn::begin_turn(api, &caller, start, SessionChoice::New { interactive: true }, &identity).await?;
-    let key = SessionKey { tenant: caller.tenant.clone(), session: begun.session_id };
-    let mut session = AgentSession::of_summary(&api.load_session_of(&key).await?.summary());
+    let started = api.reach(&caller, &begun.session_id).await?;
+    let mut session = AgentSession::of_summary(&api.load_session(&started).await?.summary());
     session.metadata = metadata;
     if request.stream == Some(true) {
-        return stream::from_start(api, &caller, session).await;
+        return stream::from_start(api, &caller, &started, session).await;
     }
     Ok(axum::Json(session.to_json()).into_response())
 }

@@ -3,7 +3,6 @@
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::event::Event;
-use contract::subject::SessionKey;
 use serde_json::{Value, json};
 
 use super::event_builder::EventBuilder;
@@ -16,7 +15,7 @@ use crate::fair_queue::RequestCost;
 use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
 use crate::openai::responses::items::PageQuery;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::watch::viewer_event::events_of_commit;
 
 /// What a session has done, in the order of time.
@@ -52,18 +51,19 @@ impl SessionRecord {
 pub(super) async fn replay(
     api: &SessionApi,
     caller: &ApiCaller,
+    session: &ReachedSession,
     start: AgentSession,
 ) -> Result<(EventBuilder, SessionRecord), ApiError> {
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
-    let key = SessionKey { tenant: caller.tenant.clone(), session: start.id.clone() };
+    let key = session.key();
     let (mut builder, mut record) = (EventBuilder::new(start, 0), SessionRecord::default());
-    for (slot, commit) in api.cell_of(&key).await?.bus.history(&key, 0).await? {
+    for (slot, commit) in api.cell_of(session).await?.bus.history(key, 0).await? {
         for event in &commit.events {
             if let Event::TurnStarted(started) = event {
                 builder.expect_turn(started.turn);
             }
         }
-        for event in events_of_commit(&key, slot, &commit) {
+        for event in events_of_commit(key, slot, &commit) {
             for event in builder.push(&event) {
                 record.push(&event);
             }
@@ -131,9 +131,9 @@ async fn list(
 
 async fn load(state: &HttpState, caller: &ApiCaller, session: &str) -> Result<SessionRecord, ApiError> {
     let session = parse_id(session)?;
-    state.api.authorize(caller, Method::GetTranscript, Some(session.as_str())).await?;
-    let summary = state.api.get_session(caller, session).await?;
-    Ok(replay(&state.api, caller, AgentSession::of_summary(&summary).at_start()).await?.1)
+    let session = state.api.authorize_session(caller, Method::GetTranscript, &session).await?;
+    let summary = state.api.get_session(caller, &session).await?;
+    Ok(replay(&state.api, caller, &session, AgentSession::of_summary(&summary).at_start()).await?.1)
 }
 
 fn find_turn<'a>(record: &'a SessionRecord, turn: &str) -> Result<&'a Value, ApiError> {

@@ -7,24 +7,22 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use contract::SessionId;
 use contract::command::{Answer, AnswerDecision, ControlReason};
 use contract::event::GateKind;
 use contract::model::Content;
-use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use service::connections::Connection;
 
 use super::requests::{self, SessionInput};
 use super::sessions::parse_id;
-use crate::access::ApiCaller;
+use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::method::Method;
 use crate::openai::errors::to_response;
 use crate::params::{self, UnvalidatedCommand};
 use crate::request_trace;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn::{self, CallResult, RequestIdentity, SessionChoice, TurnRequest};
 
 /// Name of the request in spans and metrics.
@@ -66,8 +64,9 @@ async fn accept(
             SessionInput::ToolResult { .. } => Method::AnswerToolCall,
             SessionInput::Approval { .. } => Method::AnswerGate,
         };
-        state.api.authorize(&caller, method, Some(session.as_str())).await?;
+        access::authorize(&caller, method, Some(session.as_str()))?;
     }
+    let session = state.api.reach(&caller, &session).await?;
     let applied = async {
         for input in inputs {
             apply(&state.api, &caller, &session, input, &identity).await?;
@@ -80,12 +79,13 @@ async fn accept(
 async fn apply(
     api: &SessionApi,
     caller: &ApiCaller,
-    session: &SessionId,
+    reached: &ReachedSession,
     input: SessionInput,
     identity: &RequestIdentity,
 ) -> Result<(), ApiError> {
+    let session = reached.id();
     match input {
-        SessionInput::Message(content) => send(api, caller, session, content, identity).await,
+        SessionInput::Message(content) => send(api, caller, reached, content, identity).await,
         SessionInput::Cancel => {
             let id = identity.command_id().unwrap_or_default();
             let command = UnvalidatedCommand::new(session.as_str(), &id, true, ControlReason::default())?;
@@ -97,7 +97,7 @@ async fn apply(
             turn::answer_calls(api, caller, vec![result]).await.map(drop)
         }
         SessionInput::Approval { gate, decision } => {
-            let gates = load(api, caller, session).await?.gates();
+            let gates = api.load_session(reached).await?.gates();
             let open = gates.into_iter().find(|open| open.gate == gate);
             if decision == AnswerDecision::Approve && open.as_ref().is_some_and(|open| open.kind == GateKind::Question)
             {
@@ -114,11 +114,11 @@ async fn apply(
 async fn send(
     api: &SessionApi,
     caller: &ApiCaller,
-    session: &SessionId,
+    reached: &ReachedSession,
     content: Content,
     identity: &RequestIdentity,
 ) -> Result<(), ApiError> {
-    let state = load(api, caller, session).await?;
+    let (state, session) = (api.load_session(reached).await?, reached.id());
     if let Some(gate) = state.gates().into_iter().find(|gate| gate.kind == GateKind::Question) {
         let answer = Answer {
             content: Some(content.text()),
@@ -134,8 +134,4 @@ async fn send(
     };
     let choice = SessionChoice::Unchanged(session.clone());
     turn::begin_turn(api, caller, request, choice, identity).await.map(drop)
-}
-
-async fn load(api: &SessionApi, caller: &ApiCaller, session: &SessionId) -> Result<session::Session, ApiError> {
-    api.load_session_of(&SessionKey { tenant: caller.tenant.clone(), session: session.clone() }).await
 }

@@ -6,7 +6,6 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::command::ControlReason;
 use contract::commit::{Phase, SessionSummary};
-use contract::subject::SessionKey;
 use contract::{AgentId, ErrorCode, SessionId};
 use serde_json::{Value, json};
 
@@ -19,7 +18,7 @@ use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
 use crate::openai::responses::items::PageQuery;
 use crate::params::{self, ListCursor, ListSessionsParams, UnvalidatedCommand};
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 
 /// Parses the id of a session. One that no session can have is as unknown as one that none has.
 pub(super) fn parse_id(text: &str) -> Result<SessionId, ApiError> {
@@ -62,10 +61,9 @@ async fn find_page(api: &SessionApi, caller: &ApiCaller, query: &str) -> Result<
     let after = match after {
         Some(after) => {
             let session = parse_id(&after)?;
-            api.check_reach(caller, session.as_str()).await?;
-            let key = SessionKey { tenant: caller.tenant.clone(), session };
-            let summary =
-                api.cell_of(&key).await?.bus.summary(&key).await?.ok_or_else(|| unknown("session", &after))?;
+            let session = api.reach(caller, &session).await?;
+            let summary = api.cell_of(&session).await?.bus.summary(session.key()).await?;
+            let summary = summary.ok_or_else(|| unknown("session", &after))?;
             Some(ListCursor { started: summary.started, session: summary.session_id })
         }
         None => None,
@@ -78,7 +76,7 @@ async fn find_page(api: &SessionApi, caller: &ApiCaller, query: &str) -> Result<
     let after = after.as_ref().map(ListCursor::position);
     let (mut all, _) = api.list_all_sessions(caller).await?;
     all.retain(|summary| {
-        caller.grant.allows_agent(&summary.agent)
+        ReachedSession::of_summary(caller, summary).is_some()
             && agent.as_ref().is_none_or(|agent| summary.agent == agent.as_str())
             && after.as_ref().is_none_or(|after| summary.place() < *after)
     });
@@ -95,8 +93,8 @@ pub(super) async fn show(
     Path(session): Path<String>,
 ) -> Result<Response, OpenAiError> {
     let session = parse_id(&session)?;
-    state.api.authorize(&caller, Method::GetSession, Some(session.as_str())).await?;
-    let summary = state.api.get_session(&caller, session).await?;
+    let session = state.api.authorize_session(&caller, Method::GetSession, &session).await?;
+    let summary = state.api.get_session(&caller, &session).await?;
     Ok(axum::Json(AgentSession::of_summary(&summary).to_json()).into_response())
 }
 
@@ -107,8 +105,8 @@ pub(super) async fn end(
     Path(session): Path<String>,
 ) -> Result<Response, OpenAiError> {
     let session = parse_id(&session)?;
-    state.api.authorize(&caller, Method::StopSession, Some(session.as_str())).await?;
-    if state.api.get_session(&caller, session.clone()).await?.phase != Phase::Ended {
+    let reached = state.api.authorize_session(&caller, Method::StopSession, &session).await?;
+    if state.api.get_session(&caller, &reached).await?.phase != Phase::Ended {
         let reason = ControlReason { reason: Some("the session was deleted".to_owned()) };
         let command = UnvalidatedCommand::new(session.as_str(), "", true, reason)?;
         let command = state.api.validate_command(&caller, command).await?;

@@ -6,7 +6,6 @@ use std::convert::Infallible;
 use axum::extract::{Path, State};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use contract::subject::SessionKey;
 use futures::stream;
 use serde_json::Value;
 
@@ -21,7 +20,7 @@ use crate::method::Method;
 use crate::openai::chat_reply::KEEP_ALIVE;
 use crate::openai::client::{Client, OpenAiError};
 use crate::params::WatchParams;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::watch::event_stream::EventStream;
 
 /// A stream in its progress.
@@ -42,42 +41,41 @@ pub(super) async fn follow(
 ) -> Result<Response, OpenAiError> {
     let session = parse_id(&session)?;
     let api = &state.api;
-    api.authorize(&caller, Method::WatchSession, Some(session.as_str())).await?;
-    let key = SessionKey { tenant: caller.tenant.clone(), session };
-    let loaded = api.load_session_of(&key).await?;
+    let session = api.authorize_session(&caller, Method::WatchSession, &session).await?;
+    let loaded = api.load_session(&session).await?;
     let now = AgentSession::of_summary(&loaded.summary());
     let mut builder = if now.is_running {
         // What a turn has done so far tells which items are open, and their places.
-        history::replay(api, &caller, now.at_start()).await?.0
+        history::replay(api, &caller, &session, now.at_start()).await?.0
     } else {
         EventBuilder::new(now, loaded.seq())
     };
     let first = VecDeque::from([builder.state_event(None)]);
-    Ok(respond(api, &caller, &key, builder, first, false).await?)
+    Ok(respond(api, &caller, &session, builder, first, false).await?)
 }
 
 /// Follows a session from its start until its first turn has ended.
 pub(super) async fn from_start(
     api: &SessionApi,
     caller: &ApiCaller,
+    reached: &ReachedSession,
     session: AgentSession,
 ) -> Result<Response, ApiError> {
-    let key = SessionKey { tenant: caller.tenant.clone(), session: session.id.clone() };
     let mut builder = EventBuilder::new(session.at_start(), 0);
     let first = VecDeque::from([builder.state_event(Some("created"))]);
-    respond(api, caller, &key, builder, first, true).await
+    respond(api, caller, reached, builder, first, true).await
 }
 
 async fn respond(
     api: &SessionApi,
     caller: &ApiCaller,
-    key: &SessionKey,
+    session: &ReachedSession,
     builder: EventBuilder,
     frames: VecDeque<Value>,
     is_of_one_turn: bool,
 ) -> Result<Response, ApiError> {
-    let watch = WatchParams { session_id: key.session.clone(), from_seq: builder.seq() + 1, no_chunks: false };
-    let (_, events) = api.open_stream(caller, &watch).await?;
+    let watch = WatchParams { session_id: session.id().clone(), from_seq: builder.seq() + 1, no_chunks: false };
+    let (_, events) = api.open_stream(caller, session, &watch).await?;
     let progress = Progress { builder, events: Some(events), frames, is_of_one_turn };
     let frames = stream::unfold(progress, async |mut progress| {
         loop {

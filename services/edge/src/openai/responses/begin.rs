@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use contract::command::{Answer, AnswerDecision, Configure, ResumeFrom};
 use contract::commit::Phase;
 use contract::event::GateKind;
-use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use contract::{AgentId, ErrorCode, SessionId};
 use session::Session;
@@ -13,8 +12,9 @@ use session::Session;
 use super::ids::{self, ResponseId};
 use super::request::{ClientAnswers, Continuation, ResponseRequest};
 use super::{input, references, stored};
-use crate::access::ApiCaller;
+use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
+use crate::method::Method;
 use crate::params::{self, UnvalidatedCommand};
 use crate::session_api::SessionApi;
 use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, TurnRequest, before_message};
@@ -161,7 +161,12 @@ async fn answer_question(
 ) -> Result<Option<BegunTurn>, ApiError> {
     let (id, text) = (session.key().session, messages.prompt.text());
     // The first try of a repeated request has closed its gate; another one may be open since.
-    let answered = if identity.is_retry() { turn::find_answered_question(api, session, &text).await? } else { None };
+    let answered = if identity.is_retry() {
+        let reached = api.reach(caller, &id).await?;
+        turn::find_answered_question(api, &reached, session, &text).await?
+    } else {
+        None
+    };
     let open = || session.gates().into_iter().find(|gate| gate.kind == GateKind::Question);
     let (gate, arguments_sha256) = match (answered, open()) {
         (Some(gate), _) => (gate, sha256_hex(b"")),
@@ -220,6 +225,7 @@ async fn choose_agent(
     let agents = api.list_agents(caller).await?;
     let agent = agents.into_iter().find(|agent| agent.is_named(model)).map_or(named, |agent| agent.id);
     if current.as_deref() != Some(agent.as_str()) {
+        access::authorize_part(caller, Method::ConfigureSession)?;
         let body = Configure { agent: Some(agent.clone()), ..Configure::default() };
         let command = UnvalidatedCommand::new(session.key().session.as_str(), "", true, body)?;
         api.configure(caller, api.validate_command(caller, command).await?).await?.wait().await?;
@@ -229,8 +235,7 @@ async fn choose_agent(
 
 /// Loads a session that the caller reaches.
 pub(super) async fn load(api: &SessionApi, caller: &ApiCaller, session: &SessionId) -> Result<Session, ApiError> {
-    api.check_reach(caller, session.as_str()).await?;
-    api.load_session_of(&SessionKey { tenant: caller.tenant.clone(), session: session.clone() }).await
+    api.load_session(&api.reach(caller, session).await?).await
 }
 
 /// Loads the last session of a conversation that there is.

@@ -8,8 +8,7 @@ use axum::response::{IntoResponse, Response};
 use contract::command::{ControlReason, Start};
 use contract::commit::Phase;
 use contract::event::Event;
-use contract::subject::SessionKey;
-use contract::{CommandId, ErrorCode, SessionId};
+use contract::{CommandId, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use service::connections::Connection;
@@ -22,12 +21,12 @@ use crate::client_request::{HttpState, read_body};
 use crate::clock;
 use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
-use crate::params::{self, TranscriptParams, UnvalidatedCommand};
-use crate::session_api::SessionApi;
+use crate::params::{self, UnvalidatedCommand};
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn;
 
 /// Turns of a session that a list of items reads.
-const TURNS_MAX: u32 = 1_000;
+const TURNS_MAX: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
 struct NewConversation {
@@ -68,8 +67,9 @@ pub(super) async fn show(
     Client(caller): Client,
     Path(id): Path<String>,
 ) -> Result<Response, OpenAiError> {
-    let started = find(&state.api, &caller, Method::GetSession, &id).await?;
-    Ok(axum::Json(to_json(&id, started, None)).into_response())
+    let first = find(&state.api, &caller, Method::GetSession, &id).await?;
+    let started = state.api.load_session(&first).await?.summary().started;
+    Ok(axum::Json(to_json(&id, started.as_millis(), None)).into_response())
 }
 
 /// Takes metadata for `POST /conversations/{id}`. They are not kept, and the answer shows that.
@@ -84,7 +84,7 @@ pub(super) async fn end(
     Path(id): Path<String>,
 ) -> Result<Response, OpenAiError> {
     let first = ids::session_of_conversation(&id)?;
-    state.api.authorize(&caller, Method::StopSession, Some(first.as_str())).await?;
+    state.api.authorize_session(&caller, Method::StopSession, &first).await?;
     let last = begin::find_last(&state.api, &caller, &first).await?;
     if last.phase() != Phase::Ended {
         let reason = ControlReason { reason: Some("the conversation was deleted".to_owned()) };
@@ -104,8 +104,7 @@ pub(super) async fn list_items(
     RawQuery(query): RawQuery,
 ) -> Result<Response, OpenAiError> {
     let query = items::PageQuery::parse(query.as_deref().unwrap_or_default())?;
-    find(&state.api, &caller, Method::GetTranscript, &id).await?;
-    let first = ids::session_of_conversation(&id)?;
+    let first = find(&state.api, &caller, Method::GetTranscript, &id).await?;
     let found = load_items(&state.api, &caller, &first).await?;
     let numbered = found.into_iter().enumerate().map(|(index, item)| items::with_id(item, &format!("item_{index}")));
     Ok(axum::Json(query.page(numbered.collect())?).into_response())
@@ -117,34 +116,35 @@ pub(super) async fn refuse_items(Client(_): Client) -> OpenAiError {
     ApiError::new(ErrorCode::UnknownMethod, message).into()
 }
 
-/// Finds a conversation that the caller reaches; returns when it began, in milliseconds.
-async fn find(api: &SessionApi, caller: &ApiCaller, method: Method, id: &str) -> Result<u64, ApiError> {
-    let first = ids::session_of_conversation(id)?;
-    api.authorize(caller, method, Some(first.as_str())).await?;
-    Ok(begin::load(api, caller, &first).await?.summary().started.as_millis())
+/// Finds the first session of a conversation that the caller reaches.
+async fn find(api: &SessionApi, caller: &ApiCaller, method: Method, id: &str) -> Result<ReachedSession, ApiError> {
+    api.authorize_session(caller, method, &ids::session_of_conversation(id)?).await
 }
 
-/// Loads the items of all sessions of a conversation, in the order of time.
-async fn load_items(api: &SessionApi, caller: &ApiCaller, first: &SessionId) -> Result<Vec<Value>, ApiError> {
-    let key = SessionKey { tenant: caller.tenant.clone(), session: first.clone() };
-    let start = api.cell_of(&key).await?.bus.commit_at(&key, 0).await?;
+/// Loads the items of the sessions of a conversation, in the order of time. A session that follows the first one may have
+/// another agent: without it in reach, its items are left out.
+async fn load_items(api: &SessionApi, caller: &ApiCaller, first: &ReachedSession) -> Result<Vec<Value>, ApiError> {
+    let start = api.cell_of(first).await?.bus.commit_at(first.key(), 0).await?;
     let started = start.iter().flat_map(|commit| &commit.events).find_map(|event| {
         let Event::SessionStarted(started) = event else { return None };
         Some(items::of_messages(&started.messages))
     });
     let mut found = started.unwrap_or_default();
-    for generation in 0..turn::GENERATIONS_MAX {
-        let session = turn::successor(first, generation)?;
-        if generation > 0 && !api.is_session_known(caller, &session).await? {
+    let mut next = Some(first.clone());
+    for generation in 1..=turn::GENERATIONS_MAX {
+        if let Some(session) = next.take() {
+            let turns = api.read_transcript(caller, &session).await?.turns;
+            found.extend(turns.iter().take(TURNS_MAX).flat_map(items::of_turn));
+        }
+        let successor = turn::successor(first.id(), generation)?;
+        if generation == turn::GENERATIONS_MAX || !api.is_session_known(caller, &successor).await? {
             break;
         }
-        let mut after = Some(0);
-        while let Some(turn) = after.filter(|turn| *turn < TURNS_MAX) {
-            let params = TranscriptParams { session_id: session.clone(), after: turn, limit: 0 };
-            let page = api.get_transcript(caller, params).await?;
-            found.extend(page.turns.iter().flat_map(items::of_turn));
-            after = page.next_after;
-        }
+        next = match api.reach(caller, &successor).await {
+            Ok(session) => Some(session),
+            Err(error) if error.code == ErrorCode::UnknownSession => None,
+            Err(error) => return Err(error),
+        };
     }
     Ok(found)
 }

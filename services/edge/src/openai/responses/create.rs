@@ -2,7 +2,6 @@
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use contract::subject::SessionKey;
 
 use super::builder::ResponseBuilder;
 use super::ids::ResponseId;
@@ -27,10 +26,12 @@ async fn answer(api: &SessionApi, call: TurnCall) -> Result<Response, ApiError> 
     let TurnCall { caller, body, identity, .. } = call;
     let request = ResponseRequest::parse(&body)?;
     let begun = begin::begin(api, &caller, &request, &identity).await?;
-    let key = SessionKey { tenant: caller.tenant.clone(), session: begun.session_id.clone() };
     let commit = match begun.start {
         TurnStart::Running => None,
-        TurnStart::Waiting { .. } => api.cell_of(&key).await?.bus.commit_at(&key, begun.slot).await?,
+        TurnStart::Waiting { .. } => {
+            let session = api.reach(&caller, &begun.session_id).await?;
+            api.cell_of(&session).await?.bus.commit_at(session.key(), begun.slot).await?
+        }
     };
     let id = ResponseId::of(&begun, commit.as_ref());
     let mut fields = ResponseRequest::echoed(&body);

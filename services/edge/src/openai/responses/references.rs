@@ -4,7 +4,6 @@ use contract::client_tool::Performer;
 use contract::commit::Commit;
 use contract::event::Event;
 use contract::limits::START_MESSAGES_MAX;
-use contract::subject::SessionKey;
 use contract::{CallId, ErrorCode, SessionId};
 use serde_json::{Map, Value, json};
 
@@ -15,13 +14,13 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
 use crate::method::Method;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn::{call_id, name_for_client};
 
 /// The log of a session.
 #[derive(Debug)]
 struct SessionLog {
-    key: SessionKey,
+    session: ReachedSession,
     commits: Vec<(u64, Commit)>,
 }
 
@@ -50,9 +49,9 @@ pub(super) async fn resolve(api: &SessionApi, caller: &ApiCaller, input: Input) 
             ItemId::LeftOut => continue,
             ItemId::Message { session, .. } | ItemId::Call { session, .. } => session,
         };
-        let log = match last.take().filter(|log| log.key.session == session) {
+        let log = match last.take().filter(|log| *log.session.id() == session) {
             Some(log) => log,
-            None => match SessionLog::read(api, caller, session).await {
+            None => match SessionLog::read(api, caller, &session).await {
                 Err(error) if error.code == ErrorCode::UnknownSession => return Err(unknown()),
                 read => read?,
             },
@@ -64,12 +63,11 @@ pub(super) async fn resolve(api: &SessionApi, caller: &ApiCaller, input: Input) 
 }
 
 impl SessionLog {
-    async fn read(api: &SessionApi, caller: &ApiCaller, session: SessionId) -> Result<Self, ApiError> {
-        api.authorize(caller, Method::GetSession, Some(session.as_str())).await?;
+    async fn read(api: &SessionApi, caller: &ApiCaller, session: &SessionId) -> Result<Self, ApiError> {
+        let session = api.authorize_session(caller, Method::GetSession, session).await?;
         let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
-        let key = SessionKey { tenant: caller.tenant.clone(), session };
-        let commits = api.cell_of(&key).await?.bus.history(&key, 0).await?;
-        Ok(Self { key, commits })
+        let commits = api.cell_of(&session).await?.bus.history(session.key(), 0).await?;
+        Ok(Self { session, commits })
     }
 
     fn find(&self, id: &str) -> Option<Value> {
@@ -80,8 +78,8 @@ impl SessionLog {
                 let messages = commit.events.iter().filter(|event| matches!(event, Event::UserProcessed(_))).count();
                 let places = std::iter::once(None).chain((0..messages).map(Some));
                 places.map(|waiting| ResponseId { session: session.clone(), slot, waiting }).find_map(|response| {
-                    let stored = StoredResponse::begun_by(commit, &response, Map::new())?;
-                    let replayed = replay_commits(&self.key, &response, &stored, &self.commits);
+                    let stored = StoredResponse::begun_by(self.session.clone(), commit, &response, Map::new())?;
+                    let replayed = replay_commits(&response, &stored, &self.commits);
                     replayed.builder.output().iter().find(|item| item["id"] == id).cloned()
                 })
             }
@@ -99,7 +97,7 @@ impl SessionLog {
         if identified.performer == Performer::Client {
             let name = name_for_client(identified.tool.as_str());
             return Some(json!({
-                "type": "function_call", "call_id": call_id(&self.key.session, id), "name": name,
+                "type": "function_call", "call_id": call_id(self.session.id(), id), "name": name,
                 "arguments": identified.arguments.get(),
             }));
         }
@@ -108,7 +106,7 @@ impl SessionLog {
             (result.call == *id).then_some(&result.content)
         });
         Some(json!({
-            "id": ids::fleet_call(&self.key.session, id), "type": "mcp_call", "name": identified.tool,
+            "id": ids::fleet_call(self.session.id(), id), "type": "mcp_call", "name": identified.tool,
             "arguments": identified.arguments.get(), "output": result,
         }))
     }

@@ -8,7 +8,6 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
 use contract::command::ControlReason;
-use contract::subject::SessionKey;
 use serde_json::Value;
 use service::connections::Connection;
 
@@ -61,7 +60,7 @@ pub(super) async fn cancel(
 }
 
 async fn cancel_turn(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) -> Result<(), ApiError> {
-    api.authorize(caller, Method::CancelTurn, Some(id.session.as_str())).await?;
+    api.authorize_session(caller, Method::CancelTurn, &id.session).await?;
     let reason = ControlReason { reason: Some("the response was cancelled".to_owned()) };
     let command = UnvalidatedCommand::new(id.session.as_str(), "", true, reason)?;
     match api.cancel_turn(caller, api.validate_command(caller, command).await?).await?.wait().await {
@@ -78,10 +77,9 @@ pub(super) async fn list_input_items(
     Path(id): Path<String>,
 ) -> Result<Response, OpenAiError> {
     let id = ResponseId::parse(&id)?;
-    stored::find(&state.api, &caller, &id).await?;
-    let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
-    let cell = state.api.cell_of(&key).await?;
-    let commit = cell.bus.commit_at(&key, id.slot).await.map_err(ApiError::from)?;
+    let session = stored::find(&state.api, &caller, &id).await?.session;
+    let cell = state.api.cell_of(&session).await?;
+    let commit = cell.bus.commit_at(session.key(), id.slot).await.map_err(ApiError::from)?;
     let messages = commit.iter().flat_map(|commit| &commit.events).filter_map(items::of_event);
     let data: Vec<Value> = messages.enumerate().map(|(index, item)| items::with_id(item, &id.message(index))).collect();
     Ok(axum::Json(items::page(&data)).into_response())

@@ -4,7 +4,6 @@ use contract::Timestamp;
 use contract::commit::Commit;
 use contract::event::Event;
 use contract::limits::SLOTS_PER_PAGE;
-use contract::subject::SessionKey;
 use serde_json::{Map, Value, json};
 
 use super::builder::ResponseBuilder;
@@ -14,13 +13,14 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
 use crate::method::Method;
-use crate::session_api::SessionApi;
+use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn::{BegunTurn, TurnFollower, TurnPart, TurnStart};
 use crate::watch::viewer_event::events_of_commit;
 
 /// A response that was found in the log.
 #[derive(Debug)]
 pub(super) struct StoredResponse {
+    pub(super) session: ReachedSession,
     pub(super) begun: BegunTurn,
     /// Number of its turn, if its commit began it.
     pub(super) turn: Option<u32>,
@@ -40,27 +40,31 @@ pub(super) struct ReplayedResponse {
 
 /// Finds a response of a session that the caller reaches.
 pub(super) async fn find(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) -> Result<StoredResponse, ApiError> {
-    api.authorize(caller, Method::GetSession, Some(id.session.as_str())).await?;
+    let session = api.authorize_session(caller, Method::GetSession, &id.session).await?;
     let _permit = api.acquire_permit(caller, RequestCost::Read).await?;
-    let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
     let missing = || ids::unknown("response", &id.to_string());
-    let cell = api.cell_of(&key).await?;
-    let commit = cell.bus.commit_at(&key, id.slot).await?.ok_or_else(missing)?;
-    let agent = cell.bus.summary(&key).await?.map(|summary| summary.agent);
+    let (cell, key) = (api.cell_of(&session).await?, session.key());
+    let commit = cell.bus.commit_at(key, id.slot).await?.ok_or_else(missing)?;
+    let agent = cell.bus.summary(key).await?.map(|summary| summary.agent);
     let mut fields = default_fields();
     fields.extend(base_fields(agent.as_deref().unwrap_or_default(), commit.meta.time));
-    StoredResponse::begun_by(&commit, id, fields).ok_or_else(missing)
+    StoredResponse::begun_by(session, &commit, id, fields).ok_or_else(missing)
 }
 
 impl StoredResponse {
-    /// Returns the response of this id that a commit has begun.
-    pub(super) fn begun_by(commit: &Commit, id: &ResponseId, fields: Map<String, Value>) -> Option<Self> {
+    /// Returns the response of this id that a commit of its session has begun.
+    pub(super) fn begun_by(
+        session: ReachedSession,
+        commit: &Commit,
+        id: &ResponseId,
+        fields: Map<String, Value>,
+    ) -> Option<Self> {
         let begun = id.begun(commit)?;
         let turn = commit.events.iter().find_map(|event| {
             let Event::TurnStarted(started) = event else { return None };
             (begun.start == TurnStart::Running).then_some(started.turn)
         });
-        Some(Self { begun, turn, fields })
+        Some(Self { session, begun, turn, fields })
     }
 }
 
@@ -72,18 +76,13 @@ pub(super) async fn replay(
     stored: &StoredResponse,
 ) -> Result<ReplayedResponse, ApiError> {
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
-    let key = SessionKey { tenant: caller.tenant.clone(), session: id.session.clone() };
-    let commits = api.cell_of(&key).await?.bus.history(&key, id.slot / SLOTS_PER_PAGE).await?;
-    Ok(replay_commits(&key, id, stored, &commits))
+    let commits = api.cell_of(&stored.session).await?.bus.history(stored.session.key(), id.slot / SLOTS_PER_PAGE).await?;
+    Ok(replay_commits(id, stored, &commits))
 }
 
 /// Builds a response from commits of its log.
-pub(super) fn replay_commits(
-    key: &SessionKey,
-    id: &ResponseId,
-    stored: &StoredResponse,
-    commits: &[(u64, Commit)],
-) -> ReplayedResponse {
+pub(super) fn replay_commits(id: &ResponseId, stored: &StoredResponse, commits: &[(u64, Commit)]) -> ReplayedResponse {
+    let key = stored.session.key();
     let mut builder = ResponseBuilder::new(id.clone(), stored.fields.clone(), None);
     let mut follower = TurnFollower::default();
     let mut turn = stored.turn;

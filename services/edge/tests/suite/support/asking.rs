@@ -15,7 +15,7 @@ fn call() -> CallId {
 }
 
 /// The events of a turn that waits for an approval.
-pub(super) fn reply_with_approval(turn: u32) -> Vec<Event> {
+pub(crate) fn reply_with_approval(turn: u32) -> Vec<Event> {
     let arguments = Json::parse(ARGUMENTS).unwrap();
     let identified = ToolCallIdentified {
         call: call(),

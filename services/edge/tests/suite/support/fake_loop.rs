@@ -1,6 +1,6 @@
 //! A fake loop: it commits commands one by one, and any events that a test wants in a log.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
@@ -48,6 +48,7 @@ struct Inner {
     live: AtomicU8,
     mode: AtomicU8,
     senders: Mutex<Vec<String>>,
+    allowed_agents: Mutex<Vec<Option<BTreeSet<AgentId>>>>,
     reply: Mutex<Option<String>>,
     calls: AtomicBool,
     asks: Mutex<Option<GateKind>>,
@@ -63,6 +64,7 @@ impl FakeLoop {
             live: AtomicU8::new(LiveDelivery::Normal as u8),
             mode: AtomicU8::new(0),
             senders: Mutex::default(),
+            allowed_agents: Mutex::default(),
             reply: Mutex::default(),
             calls: AtomicBool::new(false),
             asks: Mutex::default(),
@@ -125,6 +127,11 @@ impl FakeLoop {
         self.inner.senders.lock().await.clone()
     }
 
+    /// Returns the agents that the senders of these commands may use, in the same order.
+    pub(crate) async fn allowed_agents(&self) -> Vec<Option<BTreeSet<AgentId>>> {
+        self.inner.allowed_agents.lock().await.clone()
+    }
+
     /// Commits events and publishes the public ones.
     pub(crate) async fn commit(&self, key: &SessionKey, events: Vec<Event>) {
         self.inner.commit(key, events).await;
@@ -161,7 +168,8 @@ impl Inner {
         let (key, verb, id) = (control.key, control.verb, control.id);
         let body = self.bus.open(Objects::Work, delivery.payload.clone()).await.unwrap();
         let input = InputRef { kind: InputKind::Control(verb), id: id.clone() };
-        let CommandMeta { edge, by, .. } = serde_json::from_slice::<CommandEnvelope>(&body).unwrap().meta;
+        let CommandMeta { edge, by, agents, .. } = serde_json::from_slice::<CommandEnvelope>(&body).unwrap().meta;
+        self.allowed_agents.lock().await.push(agents);
         self.senders.lock().await.extend(by);
         let (is_handled, is_started, has_gate, running) = {
             let sessions = self.sessions.lock().await;

@@ -26,7 +26,12 @@ impl Mcp {
 
     /// Shakes hands as clients before 2026-07-28 do.
     pub(crate) async fn legacy(fixture: &Fixture, has_forms: bool) -> Self {
-        let mut client = Self::new(http_of(fixture));
+        Self::legacy_of(http_of(fixture), has_forms).await
+    }
+
+    /// Shakes hands as these clients do, with the key of a client of HTTP.
+    pub(crate) async fn legacy_of(http: Http, has_forms: bool) -> Self {
+        let mut client = Self::new(http);
         let capabilities = if has_forms { json!({"elicitation": {}}) } else { json!({}) };
         let info = json!({"name": "test", "version": "1"});
         let params = json!({"protocolVersion": LEGACY, "capabilities": capabilities, "clientInfo": info});

@@ -1,6 +1,6 @@
 //! The fixture of one test: an in-memory bus, a fake loop, and an edge with its clients.
 
-mod asking;
+pub(crate) mod asking;
 mod clients;
 pub(crate) mod events;
 mod fake_loop;

@@ -1,0 +1,90 @@
+//! The check that a caller reaches a session. Its result is what functions that read a session take.
+
+use contract::commit::SessionSummary;
+use contract::subject::SessionKey;
+use contract::{ErrorCode, SessionId};
+use tokio::time::Instant;
+
+use super::SessionApi;
+use crate::access::ApiCaller;
+use crate::api_error::ApiError;
+use crate::commands;
+use crate::session_log::fold_session;
+use crate::watch::viewer::START_CHECK_BACKOFF;
+
+/// A session that its caller reaches: of the caller's tenant, and of an agent that its credential does not leave out.
+/// Only this module makes it, so no session is read for a caller without the check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReachedSession(SessionKey);
+
+impl ReachedSession {
+    /// Checks a session by its entry in the index of the caller's tenant.
+    pub(crate) fn of_summary(caller: &ApiCaller, summary: &SessionSummary) -> Option<Self> {
+        let key = || SessionKey { tenant: caller.tenant.clone(), session: summary.session_id.clone() };
+        caller.grant.allows_agent(&summary.agent).then(|| Self(key()))
+    }
+
+    pub(crate) fn key(&self) -> &SessionKey {
+        &self.0
+    }
+
+    pub(crate) fn id(&self) -> &SessionId {
+        &self.0.session
+    }
+}
+
+impl SessionApi {
+    /// Checks that a caller reaches a session. A session of an agent out of its reach is answered as one that is not
+    /// there. A caller of all agents reaches every session of its tenant, so nothing is read for that.
+    pub(crate) async fn reach(&self, caller: &ApiCaller, session: &SessionId) -> Result<ReachedSession, ApiError> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
+        self.reach_or_absent(caller, session).await?.ok_or_else(|| Self::unknown_session(&key))
+    }
+
+    /// As [`SessionApi::reach`], but returns nothing for a session that is not there, which the caller may start.
+    pub(crate) async fn reach_or_absent(
+        &self,
+        caller: &ApiCaller,
+        session: &SessionId,
+    ) -> Result<Option<ReachedSession>, ApiError> {
+        let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
+        if caller.grant.agents.is_none() {
+            return Ok(Some(ReachedSession(key)));
+        }
+        // Few callers come here, and the future is large.
+        let Some(agent) = Box::pin(self.find_agent(&key)).await? else { return Ok(None) };
+        if caller.grant.allows_agent(&agent) { Ok(Some(ReachedSession(key))) } else { Err(Self::unknown_session(&key)) }
+    }
+
+    /// Finds the agent of a session in the index, or in its log, since the index may lag behind. A session whose start
+    /// is stored has no agent until the start is handled, which this waits for.
+    async fn find_agent(&self, key: &SessionKey) -> Result<Option<String>, ApiError> {
+        let cell = self.cells().of_session(key).await?;
+        let deadline = Instant::now() + self.command_wait();
+        let mut checks = 0;
+        loop {
+            if let Some(summary) = cell.bus.summary(key).await? {
+                return Ok(Some(summary.agent));
+            }
+            // This check comes before the log is read, so that a start that is handled in between is found in the log.
+            let is_waiting = commands::is_start_waiting(&cell.bus, key).await?;
+            if let Some(commits) = cell.bus.load_latest(key).await? {
+                let session = fold_session(key, &commits)?;
+                // A log may have nothing but refused commands; such a session never started.
+                if session.seq() > 0 {
+                    return Ok(Some(session.summary().agent));
+                }
+            }
+            if !is_waiting {
+                return Ok(None);
+            }
+            if Instant::now() >= deadline {
+                let message = format!("the start of session {} is stored and not handled yet: try again", key.session);
+                let pause = START_CHECK_BACKOFF.pause(checks);
+                return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(pause));
+            }
+            tokio::time::sleep(START_CHECK_BACKOFF.pause(checks)).await;
+            checks += 1;
+        }
+    }
+}
