@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use contract::limits::{
-    CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_PER_S, CONNECTIONS_MAX, HANDSHAKE_MAX, PENDING_CONNECTIONS_MAX,
-    PENDING_CONNECTIONS_PER_ADDRESS_MAX,
+    CONNECTION_BYTES_MAX, CONNECTION_REQUESTS_PER_S, CONNECTIONS_MAX, HANDSHAKE_MAX, KEEP_ALIVE,
+    PENDING_CONNECTIONS_MAX, PENDING_CONNECTIONS_PER_ADDRESS_MAX,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -40,6 +40,10 @@ pub struct ConnectionLimits {
     pub pending_per_address_max: usize,
     /// Milliseconds until a connection must have shown valid credentials; 10 000.
     pub handshake_ms: u64,
+    /// Milliseconds that an HTTP/1 connection with accepted credentials may be without a request, and that the head of a
+    /// request may take on it; 75 000. A proxy must close its idle connections earlier, or it sends requests to closed
+    /// ones.
+    pub keep_alive_ms: u64,
     /// Requests of one connection that are read each second in the long run, half as many of them at once; 200. Each 64
     /// KiB count as one more. A client that asks faster is read more slowly; nothing is refused for it.
     pub requests_per_s: u32,
@@ -53,6 +57,7 @@ impl Default for ConnectionLimits {
             pending_max: PENDING_CONNECTIONS_MAX,
             pending_per_address_max: PENDING_CONNECTIONS_PER_ADDRESS_MAX,
             handshake_ms: u64::try_from(HANDSHAKE_MAX.as_millis()).unwrap_or(u64::MAX),
+            keep_alive_ms: u64::try_from(KEEP_ALIVE.as_millis()).unwrap_or(u64::MAX),
             requests_per_s: CONNECTION_REQUESTS_PER_S,
         }
     }
@@ -64,6 +69,11 @@ impl ConnectionLimits {
         Duration::from_millis(self.handshake_ms)
     }
 
+    /// Time that an HTTP/1 connection may be without a request.
+    pub(crate) fn keep_alive(&self) -> Duration {
+        Duration::from_millis(self.keep_alive_ms)
+    }
+
     /// How fast the requests of one connection are read.
     fn rate(&self) -> Rate {
         let per_message = Duration::from_secs(1) / self.requests_per_s.max(1);
@@ -72,7 +82,8 @@ impl ConnectionLimits {
 
     /// Refuses a limit of zero: nobody could connect. `section` is where the limits stand in the configuration.
     pub fn check(&self, section: &str) -> Result<(), String> {
-        let Self { max, bytes_max, pending_max, pending_per_address_max, handshake_ms, requests_per_s } = *self;
+        let Self { max, bytes_max, pending_max, pending_per_address_max, handshake_ms, keep_alive_ms, requests_per_s } =
+            *self;
         let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let fields = [
             ("max", max),
@@ -80,6 +91,7 @@ impl ConnectionLimits {
             ("pending_max", pending_max),
             ("pending_per_address_max", pending_per_address_max),
             ("handshake_ms", whole(handshake_ms)),
+            ("keep_alive_ms", whole(keep_alive_ms)),
             ("requests_per_s", whole(u64::from(requests_per_s))),
         ];
         match fields.iter().find(|(_, value)| *value == 0) {

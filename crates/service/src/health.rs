@@ -27,6 +27,7 @@ const CONNECTIONS: ConnectionLimits = ConnectionLimits {
     pending_max: 64,
     pending_per_address_max: 32,
     handshake_ms: 10_000,
+    keep_alive_ms: 10_000,
     requests_per_s: 20,
 };
 

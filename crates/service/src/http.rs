@@ -116,7 +116,7 @@ impl Server {
         let session = Session {
             router: self.router.clone(),
             connection: self.connections.open_with(self.name, peer.ip(), transport_bytes),
-            handshake: limits.handshake(),
+            keep_alive: limits.keep_alive(),
             deadline: Instant::now() + limits.handshake(),
             ending: self.ending.clone(),
         };
@@ -136,8 +136,8 @@ impl Server {
 struct Session {
     router: Router,
     connection: Arc<Connection>,
-    /// Time for the head of a request.
-    handshake: Duration,
+    /// Time without a request, and for the head of one.
+    keep_alive: Duration,
     /// When the connection must have shown valid credentials.
     deadline: Instant,
     ending: CancellationToken,
@@ -173,11 +173,12 @@ impl Session {
     }
 
     async fn serve_http1(self, io: impl Read + Write + Unpin + Send + 'static) {
-        let Self { router, connection, handshake, deadline, ending } = self;
+        let Self { router, connection, keep_alive, deadline, ending } = self;
         let service = service_fn(|request| call(&router, &connection, request));
         let served = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(handshake)
+            // hyper counts the time between two requests too. The first one must be there before the deadline.
+            .header_read_timeout(keep_alive)
             .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(io, service)
             .with_upgrades();
@@ -185,7 +186,7 @@ impl Session {
     }
 
     async fn serve_http2(self, io: impl Read + Write + Unpin + Send + 'static, streams_max: u32) {
-        let Self { router, connection, handshake: _, deadline, ending } = self;
+        let Self { router, connection, keep_alive: _, deadline, ending } = self;
         // hyper gives each stream a task of its own, so the service owns what it needs.
         let own = connection.clone();
         let service = service_fn(move |request| call(&router, &own, request));
@@ -301,6 +302,58 @@ mod tests {
             // EMFILE.
             Err(io::Error::from_raw_os_error(24))
         }
+    }
+
+    /// Serves one HTTP/1 connection, whose every request shows valid credentials; returns the client's end.
+    fn serve_connection(connections: &Connections) -> tokio::io::DuplexStream {
+        let (client, stream) = tokio::io::duplex(1 << 10);
+        let connection = connections.open("test", std::net::Ipv4Addr::LOCALHOST.into());
+        let accept = async |axum::Extension(connection): axum::Extension<Arc<Connection>>| {
+            connection.accept(1).map_err(|error| error.to_string())
+        };
+        let limits = connections.limits();
+        let session = Session {
+            router: Router::new().route("/", axum::routing::get(accept)),
+            connection,
+            keep_alive: limits.keep_alive(),
+            deadline: Instant::now() + limits.handshake(),
+            ending: CancellationToken::new(),
+        };
+        Tasks::new().spawn("test", session.serve(stream, HttpVersion::Http1));
+        client
+    }
+
+    /// Sends a request; returns whether it was answered.
+    async fn ask(client: &mut tokio::io::DuplexStream) -> bool {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut answer = [0; 1 << 10];
+        let sent = client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+        sent.is_ok() && client.read(&mut answer).await.is_ok_and(|read| answer[..read].starts_with(b"HTTP/1.1 200"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn accepted_connection_stays_open_between_requests_for_its_time() {
+        let connections = Connections::new(ConnectionLimits::default());
+        let mut client = serve_connection(&connections);
+        for idle in [0, 60, 74] {
+            tokio::time::sleep(Duration::from_secs(idle)).await;
+            assert!(ask(&mut client).await, "after {idle} s");
+        }
+        tokio::time::sleep(Duration::from_secs(76)).await;
+        assert!(!ask(&mut client).await, "after its time");
+        assert_eq!(connections.count(), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_without_a_whole_request_is_closed_at_its_deadline() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let connections = Connections::new(ConnectionLimits::default());
+        let mut client = serve_connection(&connections);
+        client.write_all(b"GET / HTTP/1.1\r\nhost:").await.unwrap();
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await.unwrap();
+        assert_eq!((answer, connections.count()), (Vec::new(), (0, 0)));
     }
 
     #[tokio::test(start_paused = true)]
