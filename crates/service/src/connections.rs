@@ -44,8 +44,9 @@ pub struct ConnectionLimits {
     /// request may take on it; 75 000. A proxy must close its idle connections earlier, or it sends requests to closed
     /// ones.
     pub keep_alive_ms: u64,
-    /// Requests of one connection that are read each second in the long run, half as many of them at once; 200. Each 64
-    /// KiB count as one more. A client that asks faster is read more slowly; nothing is refused for it.
+    /// Requests of one client that are read each second in the long run, half as many of them at once; 200. Each 64 KiB
+    /// count as one more. A client that asks faster is read more slowly; nothing is refused for it. A client is the holder
+    /// of an API key or an access token on all of its connections, else one connection.
     pub requests_per_s: u32,
 }
 
@@ -74,7 +75,12 @@ impl ConnectionLimits {
         Duration::from_millis(self.keep_alive_ms)
     }
 
-    /// How fast the requests of one connection are read.
+    /// Makes a pace for one client, which has sent nothing yet.
+    pub fn new_pace(&self) -> Arc<Pace> {
+        Arc::new(Pace::new(self.rate()))
+    }
+
+    /// How fast the requests of one client are read.
     fn rate(&self) -> Rate {
         let per_message = Duration::from_secs(1) / self.requests_per_s.max(1);
         Rate { per_message, bytes_per_message: BYTES_PER_REQUEST, burst: BURST.max(per_message) }
@@ -229,7 +235,7 @@ pub struct Connection {
     transport_bytes: usize,
     /// Bytes that it took from the budget; 0 while it is pending.
     bytes: AtomicUsize,
-    pace: Pace,
+    pace: Arc<Pace>,
 }
 
 impl Connections {
@@ -280,7 +286,7 @@ impl Connections {
     /// As [`Connections::open`], with bytes that its transport takes beside those of its protocol.
     pub(crate) fn open_with(&self, protocol: &'static str, peer: IpAddr, transport_bytes: usize) -> Arc<Connection> {
         let limits = &self.inner.limits;
-        let address = network(peer);
+        let address = network_of(peer);
         let evicted = CancellationToken::new();
         let mut state = self.inner.lock();
         if state.by_address.get(&address).is_some_and(|ids| ids.len() >= limits.pending_per_address_max) {
@@ -295,7 +301,7 @@ impl Connections {
         state.pending.insert(id, Pending { address, evicted: evicted.clone() });
         state.by_address.entry(address).or_default().push_back(id);
         drop(state);
-        let (registry, pace) = (self.inner.clone(), Pace::new(limits.rate()));
+        let (registry, pace) = (self.inner.clone(), limits.new_pace());
         let bytes = AtomicUsize::new(0);
         Arc::new(Connection { registry, id, address, protocol, evicted, transport_bytes, bytes, pace })
     }
@@ -322,8 +328,8 @@ impl Connection {
         self.protocol
     }
 
-    /// How fast its requests are read, those of all of its streams together.
-    pub fn pace(&self) -> &Pace {
+    /// How fast its requests are read, those of all of its streams together, unless their sender has a pace of its own.
+    pub fn pace(&self) -> &Arc<Pace> {
         &self.pace
     }
 
@@ -413,7 +419,7 @@ impl State {
 }
 
 /// An IPv4 address as it is; of an IPv6 address its /64 network, since one host has all of that.
-fn network(address: IpAddr) -> IpAddr {
+pub fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => {

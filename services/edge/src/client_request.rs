@@ -34,6 +34,7 @@ pub(crate) async fn authenticate(
         return Err(SessionApi::draining_error());
     }
     accept(connection, CONNECTION_BYTES, "http")?;
+    caller.pace.turn().await;
     Ok(caller)
 }
 
@@ -46,7 +47,7 @@ pub(crate) fn accept(connection: &Connection, bytes: usize, protocol: &'static s
 }
 
 /// Reads the body within the limits of the edge.
-pub(crate) async fn read_body(state: &HttpState, body: Body, connection: Arc<Connection>) -> Result<Bytes, ApiError> {
-    let body = request_body::limit(body, connection, state.api.budget().clone());
+pub(crate) async fn read_body(state: &HttpState, body: Body, caller: &ApiCaller) -> Result<Bytes, ApiError> {
+    let body = request_body::limit(body, caller.pace.clone(), state.api.budget().clone());
     axum::body::to_bytes(body, FRAME_BYTES_MAX).await.map_err(|error| request_body::to_api_error(&error))
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use service::connections::ConnectionLimits;
 use service::tls::TlsConfig;
 
-use crate::access::IssuerConfig;
+use crate::access::{IssuerConfig, TrustedProxies};
 use crate::admission::AdmissionLimits;
 use crate::cells::{CellConfig, CellTable};
 
@@ -57,6 +57,9 @@ pub struct EdgeConfig {
     pub tenant: TenantId,
     /// Origins of web pages that may connect beside the edge's own: `https://console.example.org`.
     pub allowed_origins: Vec<String>,
+    /// Networks of proxies, such as `10.0.0.0/8`, whose header `X-Forwarded-For` says the address of a client. An IPv6
+    /// peer is known by its /64 network.
+    pub trusted_proxies: Vec<String>,
     /// Host names by which clients may address the edge, beside localhost. Checked on loopback, and wherever it is set.
     pub allowed_hosts: Vec<String>,
     /// Whether the web console is served on `/`; true.
@@ -110,6 +113,7 @@ impl Default for EdgeConfig {
             tls: None,
             tenant: TenantId::default(),
             allowed_origins: Vec::new(),
+            trusted_proxies: Vec::new(),
             allowed_hosts: Vec::new(),
             console: true,
             trace_url: None,
@@ -182,6 +186,7 @@ impl EdgeConfig {
         self.cell_table()?;
         self.connections.check("edge.connections").map_err(EdgeStartError::BadConfig)?;
         IssuerConfig::check_all(&self.issuers).map_err(EdgeStartError::BadConfig)?;
+        TrustedProxies::parse(&self.trusted_proxies).map_err(EdgeStartError::BadConfig)?;
         for (field, listen) in self.listeners() {
             if !self.has_credentials() && !listen.ip().is_loopback() {
                 return Err(EdgeStartError::BadConfig(format!(

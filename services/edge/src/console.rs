@@ -5,22 +5,17 @@
 
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Extension, Path, State};
+use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use include_dir::{Dir, include_dir};
-use service::connections::Connection;
-
-use crate::access::{Authenticator, Credentials};
-use crate::api_error::ApiError;
-use crate::http;
 
 static DIST: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/console/dist");
 
@@ -74,42 +69,24 @@ fn compress(contents: &[u8]) -> Bytes {
 }
 
 /// Builds the routes of the console. Programs that do not ask for HTML get `about` on `/`.
-pub(crate) fn routes(authenticator: Arc<Authenticator>, about: &'static str) -> Router {
-    let page = async move |state: State<Arc<Authenticator>>,
-                           connection: Extension<Arc<Connection>>,
-                           headers: HeaderMap| {
+pub(crate) fn routes(about: &'static str) -> Router {
+    let page = async move |headers: HeaderMap| {
         let accepts_html = contains(&headers, &header::ACCEPT, "text/html");
-        let response =
-            if accepts_html { serve(&state, &connection, &headers, PAGE, CACHE_PAGE) } else { about.into_response() };
+        let response = if accepts_html { serve(&headers, PAGE, CACHE_PAGE) } else { about.into_response() };
         ([(header::VARY, "accept, accept-encoding")], response).into_response()
     };
-    Router::new().route("/", get(page)).route("/console/{file}", get(file)).with_state(authenticator)
+    Router::new().route("/", get(page)).route("/console/{file}", get(file))
 }
 
-async fn file(
-    state: State<Arc<Authenticator>>,
-    connection: Extension<Arc<Connection>>,
-    Path(name): Path<String>,
-    headers: HeaderMap,
-) -> Response {
+async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
     // The page has its place on `/`, where it is not cached.
     if name == PAGE {
         return StatusCode::NOT_FOUND.into_response();
     }
-    serve(&state, &connection, &headers, &name, CACHE_FILE)
+    serve(&headers, &name, CACHE_FILE)
 }
 
-fn serve(
-    authenticator: &Authenticator,
-    connection: &Connection,
-    headers: &HeaderMap,
-    name: &str,
-    cache: &'static str,
-) -> Response {
-    // A page of another site must not reach the console by a name that it gave to this address.
-    if let Err(error) = authenticator.check_page(&Credentials::of_request(headers, connection)) {
-        return refuse(&error);
-    }
+fn serve(headers: &HeaderMap, name: &str, cache: &'static str) -> Response {
     let Some(asset) = ASSETS.get(name) else {
         return (StatusCode::NOT_FOUND, "There is no such file in the console of this version.\n").into_response();
     };
@@ -127,10 +104,6 @@ fn serve(
         added.insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-fn refuse(error: &ApiError) -> Response {
-    (http::to_status(&error.code), format!("{}\n", error.message)).into_response()
 }
 
 /// Whether a list of a header has a word with a weight above 0, such as `gzip;q=0.8`.

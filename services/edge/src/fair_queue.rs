@@ -1,12 +1,12 @@
-//! Fair queue of the requests of all connections: each request has a cost, few run at once, and the caller that has
-//! used the least goes next, first by address, then by connection.
+//! Fair queue of all requests: each request has a cost, few run at once, and the caller that has used the least goes next,
+//! first by the holder of the credential, or by address where many show the same, then by connection.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use contract::ErrorCode;
+use contract::{ErrorCode, TenantId};
 use tokio::sync::oneshot;
 
 use crate::api_error::ApiError;
@@ -20,17 +20,20 @@ pub(crate) const WAITING_MAX: usize = 1_024;
 /// When a client should retry a refused request.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The address and connection of a request, among which capacity is shared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Flow {
-    pub(crate) address: IpAddr,
-    pub(crate) connection: u64,
+/// Who shares capacity with others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum FlowOwner {
+    /// A client whose credential names nobody, or that has none.
+    Address(IpAddr),
+    /// The holder of a credential, wherever the requests come from.
+    Holder { tenant: TenantId, subject: String },
 }
 
-impl Default for Flow {
-    fn default() -> Self {
-        Self { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), connection: 0 }
-    }
+/// The owner and connection of a request, among which capacity is shared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub(crate) owner: FlowOwner,
+    pub(crate) connection: u64,
 }
 
 /// Cost of a request: about the number of requests to the bus that it makes.
@@ -74,19 +77,19 @@ pub(crate) struct RequestPermit {
 #[derive(Debug)]
 struct State {
     free: u32,
-    /// Units that a new address counts as having used, so that it neither waits for the others nor overtakes them for
+    /// Units that a new owner counts as having used, so that it neither waits for the others nor overtakes them for
     /// long.
     clock: u64,
-    addresses: Vec<AddressQueue>,
+    owners: Vec<OwnerQueue>,
 }
 
-/// The waiting requests of one address.
+/// The waiting requests of one owner.
 #[derive(Debug)]
-struct AddressQueue {
-    ip: IpAddr,
-    /// Units that the address has used.
+struct OwnerQueue {
+    owner: FlowOwner,
+    /// Units that the owner has used.
     served: u64,
-    /// As [`State::clock`], among the connections of the address.
+    /// As [`State::clock`], among the connections of the owner.
     clock: u64,
     connections: Vec<ConnectionQueue>,
 }
@@ -116,11 +119,11 @@ impl Default for FairQueue {
 impl FairQueue {
     /// Creates a queue that lets requests of so many units run at once.
     pub(crate) fn new(capacity: u32) -> Self {
-        Self { state: Arc::new(Mutex::new(State { free: capacity, clock: 0, addresses: Vec::new() })) }
+        Self { state: Arc::new(Mutex::new(State { free: capacity, clock: 0, owners: Vec::new() })) }
     }
 
     /// Waits until a request may run.
-    pub(crate) async fn acquire(&self, flow: Flow, cost: RequestCost) -> Result<RequestPermit, ApiError> {
+    pub(crate) async fn acquire(&self, flow: &Flow, cost: RequestCost) -> Result<RequestPermit, ApiError> {
         let (grant, granted) = oneshot::channel();
         let is_queued = self.lock().enqueue(flow, Waiter { units: cost.units(), grant });
         if !is_queued {
@@ -166,15 +169,20 @@ impl Drop for RequestPermit {
 
 impl State {
     /// Adds a request; `false` if too many of its connection wait.
-    fn enqueue(&mut self, flow: Flow, waiter: Waiter) -> bool {
+    fn enqueue(&mut self, flow: &Flow, waiter: Waiter) -> bool {
         let clock = self.clock;
-        let known = self.addresses.iter().position(|entry| entry.ip == flow.address);
-        let address = known.unwrap_or(self.addresses.len());
+        let known = self.owners.iter().position(|entry| entry.owner == flow.owner);
+        let owner = known.unwrap_or(self.owners.len());
         if known.is_none() {
-            self.addresses.push(AddressQueue { ip: flow.address, served: clock, clock: 0, connections: Vec::new() });
+            self.owners.push(OwnerQueue {
+                owner: flow.owner.clone(),
+                served: clock,
+                clock: 0,
+                connections: Vec::new(),
+            });
         }
-        let Some(address) = self.addresses.get_mut(address) else { return false };
-        if let Some(queue) = address.connections.iter_mut().find(|queue| queue.connection == flow.connection) {
+        let Some(owner) = self.owners.get_mut(owner) else { return false };
+        if let Some(queue) = owner.connections.iter_mut().find(|queue| queue.connection == flow.connection) {
             if queue.waiting.len() >= WAITING_MAX {
                 queue.waiting.retain(|waiter| !waiter.grant.is_closed());
             }
@@ -184,31 +192,31 @@ impl State {
             queue.waiting.push_back(waiter);
             return true;
         }
-        let (connection, served) = (flow.connection, address.clock);
-        address.connections.push(ConnectionQueue { connection, served, waiting: VecDeque::from([waiter]) });
+        let (connection, served) = (flow.connection, owner.clock);
+        owner.connections.push(ConnectionQueue { connection, served, waiting: VecDeque::from([waiter]) });
         true
     }
 
     /// Takes the next request if there is capacity for it. A costly one is not overtaken, or it would never run.
     fn take_next(&mut self) -> Option<Waiter> {
-        let at = find_least_served(&self.addresses, |entry| entry.served)?;
-        let address = self.addresses.get_mut(at)?;
-        let inner = find_least_served(&address.connections, |queue| queue.served)?;
-        let queue = address.connections.get_mut(inner)?;
+        let at = find_least_served(&self.owners, |entry| entry.served)?;
+        let owner = self.owners.get_mut(at)?;
+        let inner = find_least_served(&owner.connections, |queue| queue.served)?;
+        let queue = owner.connections.get_mut(inner)?;
         let units = queue.waiting.front()?.units;
         if units > self.free {
             return None;
         }
         let waiter = queue.waiting.pop_front()?;
         self.free -= units;
-        (self.clock, address.clock) = (address.served, queue.served);
-        address.served += u64::from(units);
+        (self.clock, owner.clock) = (owner.served, queue.served);
+        owner.served += u64::from(units);
         queue.served += u64::from(units);
         if queue.waiting.is_empty() {
-            address.connections.swap_remove(inner);
+            owner.connections.swap_remove(inner);
         }
-        if address.connections.is_empty() {
-            self.addresses.swap_remove(at);
+        if owner.connections.is_empty() {
+            self.owners.swap_remove(at);
         }
         Some(waiter)
     }
@@ -226,20 +234,25 @@ mod tests {
     use super::*;
 
     fn flow(address: u8, connection: u64) -> Flow {
-        Flow { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, address)), connection }
+        Flow { owner: FlowOwner::Address(IpAddr::from([10, 0, 0, address])), connection }
+    }
+
+    fn flow_of(subject: &str, connection: u64) -> Flow {
+        let (tenant, subject) = (TenantId::default(), subject.to_owned());
+        Flow { owner: FlowOwner::Holder { tenant, subject }, connection }
     }
 
     /// Runs requests one at a time and returns their order; all wait before the first one runs.
     async fn order(calls: &[Flow]) -> Vec<Flow> {
         let queue = FairQueue::new(1);
-        let blocker = queue.acquire(flow(99, 0), RequestCost::Light).await.unwrap();
+        let blocker = queue.acquire(&flow(99, 0), RequestCost::Light).await.unwrap();
         let (send, mut receive) = tokio::sync::mpsc::unbounded_channel();
         let mut waiting: Vec<_> = calls
             .iter()
             .map(|call| {
-                let (queue, send, call) = (queue.clone(), send.clone(), *call);
+                let (queue, send, call) = (queue.clone(), send.clone(), call.clone());
                 async move {
-                    let permit = queue.acquire(call, RequestCost::Light).await.unwrap();
+                    let permit = queue.acquire(&call, RequestCost::Light).await.unwrap();
                     send.send(call).unwrap();
                     drop(permit);
                 }
@@ -262,39 +275,49 @@ mod tests {
     async fn flooding_connection_does_not_delay_others_beyond_their_turn() {
         let (flood, own, other) = (flow(1, 1), flow(1, 2), flow(2, 3));
         let mut calls = vec![flood; 500];
-        calls.extend([own, other, other]);
+        calls.extend([own.clone(), other.clone(), other.clone()]);
         let order = order(&calls).await;
-        let place = |wanted: Flow| order.iter().position(|call| *call == wanted).unwrap();
+        let place = |wanted: &Flow| order.iter().position(|call| call == wanted).unwrap();
         assert_eq!(order.len(), 503);
-        assert!(place(own) <= 4 && place(other) <= 2, "{:?}", &order[..6]);
+        assert!(place(&own) <= 4 && place(&other) <= 2, "{:?}", &order[..6]);
+    }
+
+    #[tokio::test]
+    async fn flooding_holder_does_not_delay_another_one_on_the_same_connection() {
+        let (flood, other) = (flow_of("flood", 1), flow_of("other", 1));
+        let mut calls = vec![flood; 500];
+        calls.extend([flow_of("flood", 2), other.clone()]);
+        let order = order(&calls).await;
+        let place = order.iter().position(|call| *call == other).unwrap();
+        assert!(place <= 2, "a proxy has one connection for both: {place}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn request_without_permit_in_time_is_refused_as_overloaded() {
         let queue = FairQueue::new(1);
-        let blocker = queue.acquire(flow(1, 1), RequestCost::Light).await.unwrap();
-        let refused = queue.acquire(flow(2, 2), RequestCost::Light).await.unwrap_err();
+        let blocker = queue.acquire(&flow(1, 1), RequestCost::Light).await.unwrap();
+        let refused = queue.acquire(&flow(2, 2), RequestCost::Light).await.unwrap_err();
         assert_eq!((refused.code, refused.retry_after.is_some()), (ErrorCode::Overloaded, true));
         drop(blocker);
-        queue.acquire(flow(2, 2), RequestCost::Light).await.unwrap();
+        queue.acquire(&flow(2, 2), RequestCost::Light).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn abandoned_requests_make_room_for_later_ones() {
         let queue = FairQueue::new(1);
-        let _blocker = queue.acquire(flow(1, 1), RequestCost::Light).await.unwrap();
+        let _blocker = queue.acquire(&flow(1, 1), RequestCost::Light).await.unwrap();
         for _ in 0..WAITING_MAX * 3 {
             assert!(
-                queue.acquire(flow(2, 2), RequestCost::Light).now_or_never().is_none(),
+                queue.acquire(&flow(2, 2), RequestCost::Light).now_or_never().is_none(),
                 "the request waits and is abandoned"
             );
         }
-        let waiting = queue.lock().addresses[0].connections[0].waiting.len();
+        let waiting = queue.lock().owners[0].connections[0].waiting.len();
         assert!(waiting <= WAITING_MAX, "{waiting}");
-        let mut held: Vec<_> =
-            (0..WAITING_MAX).map(|_| queue.acquire(flow(2, 2), RequestCost::Light).boxed()).collect();
+        let second = flow(2, 2);
+        let mut held: Vec<_> = (0..WAITING_MAX).map(|_| queue.acquire(&second, RequestCost::Light).boxed()).collect();
         assert!(held.iter_mut().all(|call| call.now_or_never().is_none()));
-        let refused = queue.acquire(flow(2, 2), RequestCost::Light).now_or_never().unwrap().unwrap_err();
+        let refused = queue.acquire(&flow(2, 2), RequestCost::Light).now_or_never().unwrap().unwrap_err();
         assert_eq!(refused.code, ErrorCode::Overloaded);
     }
 
@@ -302,7 +325,8 @@ mod tests {
     async fn costly_requests_run_less_often() {
         let queue = FairQueue::new(CAPACITY);
         let mut permits = Vec::new();
-        let mut scans: FuturesOrdered<_> = (0..20).map(|_| queue.acquire(flow(1, 1), RequestCost::Scan)).collect();
+        let first = flow(1, 1);
+        let mut scans: FuturesOrdered<_> = (0..20).map(|_| queue.acquire(&first, RequestCost::Scan)).collect();
         while let Some(Some(permit)) = scans.next().now_or_never() {
             permits.push(permit.unwrap());
         }

@@ -56,7 +56,7 @@ use service::tls::Tls;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
 
-use access::{Authenticator, Grants};
+use access::{Authenticator, Grants, RefusalLog};
 pub use access::{IssuerConfig, KeyEntry, KeysFile, Scope, SignatureAlgorithm, generate_key};
 pub use cells::{CellConfig, CellConnection, CellTable};
 use cells::{CellOpener, Cells};
@@ -186,9 +186,15 @@ impl Edge {
             ending.run_until_cancelled(followed).await;
         });
         let warnings = follow_issuers_and_tls(&shared_tasks, &grants, tls.as_ref());
-        let http_authenticator = Authenticator::new(&config, grants.clone(), addresses.ws);
+        let refusals = RefusalLog::default();
+        let (ending, written) = (shared_tasks.token(), refusals.clone().follow());
+        shared_tasks.spawn("refusals", async move {
+            ending.run_until_cancelled(written).await;
+        });
+        let http_authenticator = Authenticator::new(&config, grants.clone(), refusals.clone(), addresses.ws)?;
+        let grpc_authenticator = Authenticator::new(&config, grants, refusals, addresses.grpc)?;
         serve_ws(&api, ws, tls.clone(), http_authenticator, connections.clone(), config.console);
-        serve_grpc(&api, grpc, tls, Authenticator::new(&config, grants, addresses.grpc), connections)?;
+        serve_grpc(&api, grpc, tls, grpc_authenticator, connections)?;
         readiness.set(true);
         tracing::info!(ws = %addresses.ws, grpc = %addresses.grpc, edge = %api.replica_id(), "edge listens");
         let readiness = Readiness::all([Some(readiness), reached].into_iter().flatten());
@@ -301,9 +307,9 @@ fn serve_grpc(
         router: routes
             .prepare()
             .into_axum_router()
+            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::limit_body))
             .layer(axum::middleware::from_fn_with_state(Arc::new(authenticator), grpc::authenticate))
-            .layer(axum::middleware::map_response(grpc::add_error_code))
-            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::limit_body)),
+            .layer(axum::middleware::map_response(grpc::add_error_code)),
         tls,
         connections,
         tasks: api.tasks().clone(),

@@ -1,5 +1,5 @@
 //! Limits of the body of a request over gRPC or HTTP: it must be complete in time, its bytes are taken from the budget until then,
-//! and they count for the pace of the connection.
+//! and they count for the pace of the client.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,9 +11,11 @@ use axum::extract::{Extension, Request, State};
 use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
 use hyper::body::Frame;
-use service::connections::{ByteBudget, Connection};
+use service::connections::ByteBudget;
+use service::pace::Pace;
 use tokio::time::Sleep;
 
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::grpc::to_status;
 
@@ -27,7 +29,7 @@ const SESSIONS_PATH: &str = "/ailoop.v1.Sessions/";
 /// A body with a deadline and a budget of bytes.
 struct LimitedBody {
     inner: Body,
-    connection: Arc<Connection>,
+    pace: Arc<Pace>,
     budget: ByteBudget,
     booked: usize,
     deadline: Pin<Box<Sleep>>,
@@ -35,23 +37,23 @@ struct LimitedBody {
     to_error: fn(ApiError) -> axum::Error,
 }
 
-/// Applies the limits to the body of a gRPC request.
+/// Applies the limits to the body of a gRPC request, whose caller is known.
 pub(crate) async fn limit_body(
     State(budget): State<ByteBudget>,
-    Extension(connection): Extension<Arc<Connection>>,
+    caller: Option<Extension<ApiCaller>>,
     request: Request,
 ) -> Request {
-    if !request.uri().path().starts_with(SESSIONS_PATH) {
+    let Some(Extension(caller)) = caller.filter(|_| request.uri().path().starts_with(SESSIONS_PATH)) else {
         return request;
-    }
+    };
     request.map(|inner| {
-        Body::new(LimitedBody::new(inner, connection, budget, |error| axum::Error::new(to_status(&error))))
+        Body::new(LimitedBody::new(inner, caller.pace, budget, |error| axum::Error::new(to_status(&error))))
     })
 }
 
 /// Applies the limits to the body of a request over HTTP; [`to_api_error`] reads its errors.
-pub(crate) fn limit(body: Body, connection: Arc<Connection>, budget: ByteBudget) -> Body {
-    Body::new(LimitedBody::new(body, connection, budget, axum::Error::new))
+pub(crate) fn limit(body: Body, pace: Arc<Pace>, budget: ByteBudget) -> Body {
+    Body::new(LimitedBody::new(body, pace, budget, axum::Error::new))
 }
 
 /// Reads the error of a body that was not read to its end.
@@ -71,14 +73,9 @@ pub(crate) fn to_api_error(error: &axum::Error) -> ApiError {
 }
 
 impl LimitedBody {
-    fn new(
-        inner: Body,
-        connection: Arc<Connection>,
-        budget: ByteBudget,
-        to_error: fn(ApiError) -> axum::Error,
-    ) -> Self {
+    fn new(inner: Body, pace: Arc<Pace>, budget: ByteBudget, to_error: fn(ApiError) -> axum::Error) -> Self {
         let deadline = Box::pin(tokio::time::sleep(REQUEST_MAX));
-        Self { inner, connection, budget, booked: 0, deadline, to_error }
+        Self { inner, pace, budget, booked: 0, deadline, to_error }
     }
 }
 
@@ -94,8 +91,8 @@ impl hyper::body::Body for LimitedBody {
         let error = match &polled {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
-                // The pause delays the next request of the connection. The bytes of this one are limited by the budget.
-                let _ = self.connection.pace().count(0, bytes);
+                // The pause delays the next request of the client. The bytes of this one are limited by the budget.
+                let _ = self.pace.count(0, bytes);
                 if self.budget.take(bytes) {
                     self.booked += bytes;
                     return polled;
@@ -125,37 +122,35 @@ impl Drop for LimitedBody {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
-
     use futures::{StreamExt, stream};
-    use service::connections::{ConnectionLimits, Connections};
+    use service::connections::ConnectionLimits;
 
     use super::*;
 
-    fn connection() -> Arc<Connection> {
-        Connections::new(ConnectionLimits::default()).open("grpc", Ipv4Addr::LOCALHOST.into())
+    fn pace() -> Arc<Pace> {
+        ConnectionLimits::default().new_pace()
     }
 
     fn body(chunks: Vec<Bytes>, budget: &ByteBudget) -> Body {
-        body_of(chunks, budget, connection())
+        body_of(chunks, budget, pace())
     }
 
-    fn body_of(chunks: Vec<Bytes>, budget: &ByteBudget, connection: Arc<Connection>) -> Body {
+    fn body_of(chunks: Vec<Bytes>, budget: &ByteBudget, pace: Arc<Pace>) -> Body {
         let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)).chain(stream::pending());
-        limit(Body::from_stream(chunks), connection, budget.clone())
+        limit(Body::from_stream(chunks), pace, budget.clone())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn large_messages_delay_next_request_of_connection() {
-        let connection = connection();
-        assert_eq!(connection.pace().count(0, 0), Duration::ZERO);
+    async fn large_messages_delay_next_request_of_client() {
+        let pace = pace();
+        assert_eq!(pace.count(0, 0), Duration::ZERO);
         let chunks = vec![Bytes::from(vec![b'x'; 1 << 20]); 16];
-        let mut read = body_of(chunks, &ByteBudget::new(64 << 20), connection.clone()).into_data_stream();
+        let mut read = body_of(chunks, &ByteBudget::new(64 << 20), pace.clone()).into_data_stream();
         for _ in 0..16 {
             read.next().await.unwrap().unwrap();
         }
         // 16 MiB count as 256 requests, of which 100 are read at once and the others at 200 a second.
-        assert_eq!(connection.pace().count(0, 0), Duration::from_millis(780));
+        assert_eq!(pace.count(0, 0), Duration::from_millis(780));
     }
 
     #[tokio::test(start_paused = true)]

@@ -14,11 +14,14 @@ pub(crate) struct RequestTrace {
     pub(crate) turn: Option<TraceContext>,
 }
 
-/// Opens the trace of a request. A client's own trace goes on; otherwise a turn gets a trace of its own, to which the
+/// Opens the trace of a request. A client's own trace goes on, sampled as often as others; otherwise a turn gets a trace of its own, to which the
 /// span of the request links.
 pub(crate) fn open(method: &str, session: Option<&str>, client: Option<TraceContext>) -> RequestTrace {
     let span = telemetry::span::edge_request(method, session);
     if let Some(client) = client {
+        // A client may ask for less than the share of this edge, never for more. Its own id would let it choose.
+        let may_sample = telemetry::trace::begin(uuid::Uuid::now_v7().as_u128()).is_sampled;
+        let client = TraceContext { is_sampled: client.is_sampled && may_sample, ..client };
         telemetry::trace::set_parent(&span, client);
         return RequestTrace { span, turn: Some(client) };
     }
@@ -54,4 +57,17 @@ pub(crate) fn record(method: &'static str, span: &Span, error: Option<&ApiError>
         telemetry::span::failed(span, error.code.as_str());
     }
     telemetry::metric::request(method, error.map_or("ok", |error| error.code.as_str()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_of_a_client_goes_on_and_is_sampled_by_the_share_of_the_edge() {
+        let client: TraceContext = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".parse().unwrap();
+        // Without a collector, the share is 0.
+        let turn = open("session.start", None, Some(client)).turn.unwrap();
+        assert_eq!(turn, TraceContext { is_sampled: false, ..client });
+    }
 }

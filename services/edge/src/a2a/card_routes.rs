@@ -15,10 +15,9 @@ use tokio::time::Instant;
 use super::card;
 use super::errors::A2aError;
 use super::send::choose_agent;
-use crate::access::{ApiCaller, base_url};
+use crate::access::{ApiCaller, Credentials, base_url};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate};
-use crate::fair_queue::Flow;
 use crate::session_api::{AgentInfo, SessionApi};
 
 /// How long the agents that anybody may see are kept: nobody without a credential must cost more.
@@ -116,8 +115,7 @@ async fn make_card(
         let caller = authenticate(&state.http, headers, connection).await?;
         (Arc::new(state.http.api.list_agents(&caller).await?), "private, max-age=60")
     } else {
-        let flow = Flow { address: connection.address(), connection: connection.id() };
-        let caller = state.http.authenticator.public_caller(flow);
+        let caller = state.http.authenticator.public_caller(&Credentials::of_request(headers, connection));
         (state.public_agents.get(&state.http.api, &caller).await?, "public, max-age=60")
     };
     let card = card::public_card(choose_agent(&agents, agent)?, &base_url, needs_credential);

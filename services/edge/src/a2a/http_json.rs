@@ -59,7 +59,7 @@ async fn answer(
         let message = format!("there is no {} /a2a/v1/{path}", parts.method);
         return Err(A2aError::new(A2aErrorKind::MethodNotFound, ErrorCode::UnknownMethod, message));
     };
-    let body = read_body(&state.http, body, connection).await?;
+    let body = read_body(&state.http, body, &caller).await?;
     let operation = to_operation(target, &parts, &body)?;
     let address = state.address(&parts.headers)?;
     let (name, trace) = (operation.name(), request_trace::of_headers(&parts.headers));

@@ -31,7 +31,8 @@ pub(super) async fn handle(
     let (parts, body) = request.into_parts();
     let read = async {
         let caller = authenticate(&state.http, &parts.headers, &connection).await?;
-        Ok::<_, ApiError>((caller, read_body(&state.http, body, connection.clone()).await?))
+        let body = read_body(&state.http, body, &caller).await?;
+        Ok::<_, ApiError>((caller, body))
     };
     let (caller, body) = match read.await {
         Ok(read) => read,

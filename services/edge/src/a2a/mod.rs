@@ -29,14 +29,16 @@ use axum::Router;
 use axum::routing::{any, get, post};
 
 use crate::client_request::HttpState;
+use crate::http::for_pages;
 use card_routes::{CardState, PublicAgents};
 
 /// Builds the routes of both bindings and of the cards.
 pub(crate) fn routes(state: HttpState, is_tls: bool) -> Router {
     let cards = CardState { http: state, is_tls, public_agents: Arc::new(PublicAgents::default()) };
-    Router::new()
+    let documents = Router::new()
         .route("/.well-known/agent-card.json", get(card_routes::of_default_agent))
-        .route("/a2a/agents/{agent}/.well-known/agent-card.json", get(card_routes::of_agent))
+        .route("/a2a/agents/{agent}/.well-known/agent-card.json", get(card_routes::of_agent));
+    for_pages(&cards.http, documents)
         .route("/a2a", post(json_rpc::handle))
         // Clients add a slash to the address of the card.
         .route("/a2a/", post(json_rpc::handle))

@@ -1,21 +1,26 @@
 //! Authentication of requests by token, origin and host. A web page that a user visits must not control their sessions.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::http::HeaderMap;
 use contract::ErrorCode;
-use service::connections::Connection;
+use service::connections::{Connection, ConnectionLimits};
 
 use super::grant::{ApiCaller, Grant};
 use super::grants::Grants;
 use super::issuers::Issuers;
-use super::permission;
+use super::peer::TrustedProxies;
+use super::refusals::RefusalLog;
 use crate::api_error::ApiError;
-use crate::config::EdgeConfig;
-use crate::fair_queue::Flow;
+use crate::config::{EdgeConfig, EdgeStartError};
 
+/// Requests for which a refused credential counts in the pace of its connection.
+const REFUSAL_REQUESTS: usize = 20;
+/// Longest wait of a refused request for its answer.
+const REFUSAL_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Subprotocol of WebSocket that the edge speaks, for web pages that name protocols.
 pub(crate) const SUBPROTOCOL: &str = "ailoop.v1";
 /// Beginning of the subprotocol that carries the credential of a web page.
@@ -32,12 +37,14 @@ pub(crate) struct Credentials<'a> {
     /// Browsers always send it.
     pub(crate) origin: CredentialHeader<'a>,
     pub(crate) host: CredentialHeader<'a>,
-    pub(crate) flow: Flow,
+    /// All headers, for the address that proxies say.
+    pub(crate) headers: Option<&'a HeaderMap>,
+    pub(crate) connection: Option<&'a Connection>,
 }
 
 impl<'a> Credentials<'a> {
     /// Reads the headers of a request. A protocol leaves out what it does not use.
-    pub(crate) fn of_request(headers: &'a HeaderMap, connection: &Connection) -> Self {
+    pub(crate) fn of_request(headers: &'a HeaderMap, connection: &'a Connection) -> Self {
         let header = |name: &str| CredentialHeader::from_values(headers.get_all(name));
         Self {
             authorization: header("authorization"),
@@ -45,7 +52,8 @@ impl<'a> Credentials<'a> {
             subprotocols: CredentialHeader::Absent,
             origin: header("origin"),
             host: header("host"),
-            flow: Flow { address: connection.address(), connection: connection.id() },
+            headers: Some(headers),
+            connection: Some(connection),
         }
     }
 }
@@ -96,16 +104,29 @@ pub(crate) struct Authenticator {
     origins: Vec<String>,
     hosts: Vec<String>,
     is_host_checked: bool,
+    proxies: TrustedProxies,
+    refusals: RefusalLog,
+    /// The pace of clients without a connection, which only tests have.
+    limits: ConnectionLimits,
 }
 
 impl Authenticator {
-    pub(crate) fn new(config: &EdgeConfig, grants: Grants, listen: SocketAddr) -> Self {
-        Self {
+    /// Makes the rules of the listener at `listen`.
+    pub(crate) fn new(
+        config: &EdgeConfig,
+        grants: Grants,
+        refusals: RefusalLog,
+        listen: SocketAddr,
+    ) -> Result<Self, EdgeStartError> {
+        Ok(Self {
             grants,
             origins: config.allowed_origins.iter().map(|origin| origin.to_ascii_lowercase()).collect(),
             hosts: config.allowed_hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),
             is_host_checked: listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
-        }
+            proxies: TrustedProxies::parse(&config.trusted_proxies).map_err(EdgeStartError::BadConfig)?,
+            refusals,
+            limits: config.connections,
+        })
     }
 
     /// Returns the issuers of access tokens.
@@ -119,9 +140,9 @@ impl Authenticator {
     }
 
     /// Returns a caller without a credential, for documents that anybody may read. It has no scope.
-    pub(crate) fn public_caller(&self, flow: Flow) -> ApiCaller {
+    pub(crate) fn public_caller(&self, credentials: &Credentials<'_>) -> ApiCaller {
         let tenant = self.grants.without_credential().tenant.clone();
-        ApiCaller::new(Arc::new(Grant { scopes: BTreeSet::new(), ..Grant::full(tenant, "public") }), flow)
+        self.to_caller(Arc::new(Grant { scopes: BTreeSet::new(), ..Grant::full(tenant, "public") }), credentials)
     }
 
     /// Authenticates a request, or returns the reason why it is refused, which goes to the audit log too.
@@ -132,12 +153,30 @@ impl Authenticator {
             Err(error) => Err(error),
         };
         match authenticated {
-            Ok(grant) => Ok(ApiCaller::new(grant, credentials.flow)),
+            Ok(grant) => Ok(self.to_caller(grant, &credentials)),
             Err(error) => {
-                permission::audit_refused_connection(credentials.flow, &error);
+                self.refusals.note(self.address_of(&credentials), &error);
+                if let Some(connection) = credentials.connection {
+                    // Who guesses credentials is answered more slowly with each guess.
+                    let pause = connection.pace().count(REFUSAL_REQUESTS, 0);
+                    tokio::time::sleep(pause.min(REFUSAL_PAUSE_MAX)).await;
+                }
                 Err(error)
             }
         }
+    }
+
+    fn to_caller(&self, grant: Arc<Grant>, credentials: &Credentials<'_>) -> ApiCaller {
+        let address = self.address_of(credentials);
+        match credentials.connection {
+            Some(connection) => ApiCaller::new(grant, address, connection.id(), connection.pace()),
+            None => ApiCaller::new(grant, address, 0, &self.limits.new_pace()),
+        }
+    }
+
+    fn address_of(&self, credentials: &Credentials<'_>) -> IpAddr {
+        let peer = credentials.connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), Connection::address);
+        self.proxies.client_address(peer, credentials.headers)
     }
 
     /// Refuses web pages that may not use the edge, and names that a page could have made for its address.
@@ -202,6 +241,7 @@ fn unauthorized(message: String) -> Result<(), ApiError> {
 #[cfg(test)]
 mod tests {
     use configuration::Secret;
+    use service::connections::Connections;
 
     use super::*;
 
@@ -211,7 +251,8 @@ mod tests {
             allowed_origins: vec!["https://console.example.org".to_owned()],
             ..EdgeConfig::default()
         };
-        Authenticator::new(&config, Grants::new(&config).unwrap(), listen.parse().unwrap())
+        let grants = Grants::new(&config).unwrap();
+        Authenticator::new(&config, grants, RefusalLog::default(), listen.parse().unwrap()).unwrap()
     }
 
     fn header(text: Option<&str>) -> CredentialHeader<'_> {
@@ -263,6 +304,25 @@ mod tests {
             let authenticated = authenticated.await;
             assert_eq!(authenticated.is_ok(), wanted, "{origin:?} {host:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_that_guesses_credentials_is_answered_more_and_more_slowly() {
+        let authenticator = authenticator(Some("s3cret"), "127.0.0.1:7070");
+        let connection = Connections::new(ConnectionLimits::default()).open("test", IpAddr::from([10, 0, 0, 1]));
+        let authorization = header(Some("Bearer guess"));
+        let mut waits = Vec::new();
+        for _ in 0..100 {
+            let sent = tokio::time::Instant::now();
+            let credentials = Credentials { authorization, connection: Some(&connection), ..Credentials::default() };
+            authenticator.authenticate(credentials).await.unwrap_err();
+            waits.push(sent.elapsed().as_millis());
+        }
+        assert!(waits[4] == 0 && waits[5..].iter().all(|wait| *wait >= 100), "ten in a second: {waits:?}");
+        let other = Connections::new(ConnectionLimits::default()).open("test", IpAddr::from([10, 0, 0, 2]));
+        let authorization = header(Some("Bearer s3cret"));
+        let credentials = Credentials { authorization, connection: Some(&other), ..Credentials::default() };
+        assert!(authenticator.authenticate(credentials).await.is_ok());
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -10,11 +11,13 @@ use governor::clock::Clock as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use service::connections::ConnectionLimits;
+use service::pace::Pace;
 use tokio_util::sync::CancellationToken;
 
 use crate::api_error::ApiError;
 use crate::clock;
-use crate::fair_queue::Flow;
+use crate::fair_queue::{Flow, FlowOwner};
 
 /// What a request may be for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -72,14 +75,31 @@ pub(crate) struct Grant {
     pub(crate) expires: Option<Timestamp>,
     /// Cancelled when the credential is removed or replaced.
     pub(crate) revoked: CancellationToken,
-    pub(super) requests: Option<RequestLimit>,
+    /// What the holder is held to on all connections; none where many show the same credential.
+    pub(super) limits: Option<Arc<HolderLimits>>,
 }
 
-/// Requests in a minute of one credential, on this replica.
+/// What the requests of one holder are held to, on this replica.
 #[derive(Debug)]
-pub(super) struct RequestLimit {
+pub(super) struct HolderLimits {
+    pace: Arc<Pace>,
+    requests: Option<RequestLimit>,
+}
+
+/// Requests in a minute of one holder.
+#[derive(Debug)]
+struct RequestLimit {
     per_minute: NonZeroU32,
     limiter: DefaultDirectRateLimiter,
+}
+
+impl HolderLimits {
+    /// Limits for a holder who has sent nothing yet. A minute's requests may come at once.
+    pub(super) fn new(limits: &ConnectionLimits, per_minute: Option<NonZeroU32>) -> Arc<Self> {
+        let requests = per_minute
+            .map(|per_minute| RequestLimit { per_minute, limiter: RateLimiter::direct(Quota::per_minute(per_minute)) });
+        Arc::new(Self { pace: limits.new_pace(), requests })
+    }
 }
 
 impl Grant {
@@ -93,7 +113,7 @@ impl Grant {
             agents: None,
             expires: None,
             revoked: CancellationToken::new(),
-            requests: None,
+            limits: None,
         }
     }
 
@@ -101,14 +121,6 @@ impl Grant {
     #[must_use]
     pub(crate) fn with_scopes(mut self, scopes: BTreeSet<Scope>) -> Self {
         (self.scopes, self.names_scopes) = (scopes, true);
-        self
-    }
-
-    /// Limits the requests of a minute; a minute's requests may come at once.
-    #[must_use]
-    pub(crate) fn with_requests_per_minute(mut self, limit: Option<NonZeroU32>) -> Self {
-        self.requests = limit
-            .map(|per_minute| RequestLimit { per_minute, limiter: RateLimiter::direct(Quota::per_minute(per_minute)) });
         self
     }
 
@@ -129,7 +141,8 @@ impl Grant {
 
     /// Counts a request, and refuses it over the limit.
     pub(crate) fn count_request(&self) -> Result<(), ApiError> {
-        let Some(RequestLimit { per_minute, limiter }) = &self.requests else { return Ok(()) };
+        let requests = self.limits.as_ref().and_then(|limits| limits.requests.as_ref());
+        let Some(RequestLimit { per_minute, limiter }) = requests else { return Ok(()) };
         limiter.check().map_err(|until| {
             let message = format!("{} made more than {per_minute} requests in a minute", self.subject);
             let after = until.wait_time_from(governor::clock::DefaultClock::default().now());
@@ -168,13 +181,26 @@ impl Grant {
 pub(crate) struct ApiCaller {
     pub(crate) tenant: TenantId,
     pub(crate) grant: Arc<Grant>,
+    /// The address from which the client sends.
+    pub(crate) address: IpAddr,
     /// Share of the fair queue that pays for the client's requests.
     pub(crate) flow: Flow,
+    /// How fast the client's requests are read.
+    pub(crate) pace: Arc<Pace>,
 }
 
 impl ApiCaller {
-    pub(crate) fn new(grant: Arc<Grant>, flow: Flow) -> Self {
-        Self { tenant: grant.tenant.clone(), grant, flow }
+    /// Makes the caller of a request from an address, on a connection of this number and pace.
+    pub(crate) fn new(grant: Arc<Grant>, address: IpAddr, connection: u64, pace: &Arc<Pace>) -> Self {
+        let (owner, pace) = match &grant.limits {
+            Some(limits) => {
+                let (tenant, subject) = (grant.tenant.clone(), grant.subject.clone());
+                (FlowOwner::Holder { tenant, subject }, &limits.pace)
+            }
+            None => (FlowOwner::Address(address), pace),
+        };
+        let (flow, pace) = (Flow { owner, connection }, pace.clone());
+        Self { tenant: grant.tenant.clone(), grant, address, flow, pace }
     }
 
     /// Name of the client in the log.
@@ -194,12 +220,28 @@ mod tests {
 
     #[test]
     fn requests_over_the_limit_are_refused_with_a_time() {
-        let grant = Grant::full(TenantId::default(), "ci").with_requests_per_minute(NonZeroU32::new(3));
+        let limits = HolderLimits::new(&ConnectionLimits::default(), NonZeroU32::new(3));
+        let grant = Grant { limits: Some(limits), ..Grant::full(TenantId::default(), "ci") };
         assert!((0..3).all(|_| grant.count_request().is_ok()));
         let refused = grant.count_request().unwrap_err();
         assert_eq!(refused.code, ErrorCode::Overloaded);
         let after = refused.retry_after.unwrap();
         assert!(after > std::time::Duration::from_secs(15) && after <= std::time::Duration::from_secs(20), "{after:?}");
+    }
+
+    #[tokio::test]
+    async fn holder_has_one_flow_and_pace_wherever_requests_come_from() {
+        let limits = ConnectionLimits::default();
+        let caller = |grant: &Arc<Grant>, last: u8, connection| {
+            ApiCaller::new(grant.clone(), IpAddr::from([10, 0, 0, last]), connection, &limits.new_pace())
+        };
+        let own = HolderLimits::new(&limits, None);
+        let own = Arc::new(Grant { limits: Some(own), ..Grant::full(TenantId::default(), "ann") });
+        let (one, two) = (caller(&own, 1, 1), caller(&own, 2, 2));
+        assert!(one.flow.owner == two.flow.owner && Arc::ptr_eq(&one.pace, &two.pace));
+        let shared = Arc::new(Grant::full(TenantId::default(), "client"));
+        let (one, two) = (caller(&shared, 1, 1), caller(&shared, 2, 2));
+        assert!(one.flow.owner != two.flow.owner && !Arc::ptr_eq(&one.pace, &two.pace));
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use configuration::{Secret, TextFile};
 use contract::{ErrorCode, TenantId};
+use service::connections::ConnectionLimits;
 use service::health::Readiness;
 use subtle::ConstantTimeEq;
 
@@ -41,6 +42,8 @@ struct Sources {
     token: Option<Secret>,
     tokens_dir: Option<PathBuf>,
     keys_file: Option<PathBuf>,
+    /// What the holder of each key is held to.
+    limits: ConnectionLimits,
 }
 
 /// The credentials as they were last read.
@@ -66,9 +69,11 @@ impl Grants {
             token: config.token.clone(),
             tokens_dir: config.tokens_dir.clone(),
             keys_file: config.keys_file.clone(),
+            limits: config.connections,
         };
         let found = sources.read().map_err(EdgeStartError::BadConfig)?;
-        let issuers = Issuers::new(&config.issuers, &config.tenant).map_err(EdgeStartError::BadConfig)?;
+        let issuers =
+            Issuers::new(&config.issuers, &config.tenant, config.connections).map_err(EdgeStartError::BadConfig)?;
         let without_credential = Arc::new(Grant::full(config.tenant.clone(), CLIENT));
         let grants = Self { sources: Arc::new(sources), without_credential, issuers, known: Arc::default() };
         grants.replace(&found).map_err(EdgeStartError::BadConfig)?;
@@ -143,7 +148,7 @@ impl Grants {
 
     /// Takes over what was read. A grant whose credential is gone is revoked.
     fn replace(&self, found: &Found) -> Result<(), String> {
-        let Sources { tenant, keys_file, .. } = &*self.sources;
+        let Sources { tenant, keys_file, limits, .. } = &*self.sources;
         let parsed = match (&found.keys, keys_file) {
             (Some(text), Some(path)) => {
                 let file = TextFile { origin: path.display().to_string(), text: text.clone() };
@@ -169,7 +174,7 @@ impl Grants {
                     "keys with the scope administer and without operate do not see the fleet: add operate where it is meant"
                 );
             }
-            known.keys.replace(&file, tenant);
+            known.keys.replace(&file, tenant, limits);
         }
         tracing::info!(tokens = known.tokens.len(), keys = known.keys.len(), "the credentials of clients were read");
         Ok(())

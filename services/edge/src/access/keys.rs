@@ -10,8 +10,9 @@ use contract::tool::sha256_hex;
 use contract::{AgentId, TenantId, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use service::connections::ConnectionLimits;
 
-use super::grant::{Grant, Scope};
+use super::grant::{Grant, HolderLimits, Scope};
 
 /// The beginning of each key, by which scanners of leaked secrets know it.
 const PREFIX: &str = "ailoop_";
@@ -132,7 +133,7 @@ type KeyFacts = String;
 impl ApiKeys {
     /// Makes the grants. An unchanged key keeps its grant, with its open connections and its rate; that of a key which
     /// is gone or changed is revoked.
-    pub(super) fn replace(&mut self, file: &KeysFile, default_tenant: &TenantId) {
+    pub(super) fn replace(&mut self, file: &KeysFile, default_tenant: &TenantId, limits: &ConnectionLimits) {
         let mut before = std::mem::take(&mut self.by_hash);
         for entry in &file.keys {
             let facts = format!("{entry:?}");
@@ -143,7 +144,7 @@ impl ApiKeys {
                 }
                 is_same
             });
-            let kept = kept.unwrap_or_else(|| (facts, Arc::new(to_grant(entry, default_tenant))));
+            let kept = kept.unwrap_or_else(|| (facts, Arc::new(to_grant(entry, default_tenant, limits))));
             self.by_hash.insert(entry.sha256.clone(), kept);
         }
         for (_, grant) in before.into_values() {
@@ -164,12 +165,12 @@ impl ApiKeys {
     }
 }
 
-fn to_grant(entry: &KeyEntry, default_tenant: &TenantId) -> Grant {
+fn to_grant(entry: &KeyEntry, default_tenant: &TenantId, limits: &ConnectionLimits) -> Grant {
     let KeyEntry { id, sha256: _, tenant, subject, scopes, agents, expires, requests_per_minute } = entry.clone();
     let tenant = tenant.unwrap_or_else(|| default_tenant.clone());
     let grant = Grant::full(tenant, subject.unwrap_or(id));
-    let grant = Grant { agents, expires, ..grant.with_scopes(scopes) };
-    grant.with_requests_per_minute(requests_per_minute)
+    let limits = Some(HolderLimits::new(limits, requests_per_minute));
+    Grant { agents, expires, limits, ..grant.with_scopes(scopes) }
 }
 
 /// Makes a new key: a prefix, 160 random bits, and a checksum of both.
@@ -226,10 +227,11 @@ mod tests {
         keys.replace(
             &rows(entry("b", &changed, "scopes: [run, approve], tenant: t2") + &entry("c", &removed, "scopes: [run]")),
             &tenant,
+            &ConnectionLimits::default(),
         );
         let before = [&kept, &changed, &removed].map(|key| keys.find(key).unwrap());
         assert_eq!((before[0].tenant.as_str(), before[1].tenant.as_str()), ("acme", "t2"));
-        keys.replace(&rows(entry("b", &changed, "scopes: [run]")), &tenant);
+        keys.replace(&rows(entry("b", &changed, "scopes: [run]")), &tenant, &ConnectionLimits::default());
         assert_eq!(before.each_ref().map(|grant| grant.revoked.is_cancelled()), [false, true, true]);
         assert!(Arc::ptr_eq(&keys.find(&kept).unwrap(), &before[0]));
         assert_eq!(keys.find(&changed).unwrap().scopes, [Scope::Run].into());

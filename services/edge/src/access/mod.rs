@@ -6,7 +6,9 @@ mod grants;
 mod issuers;
 mod keys;
 mod metadata;
+mod peer;
 mod permission;
+mod refusals;
 mod tokens;
 
 pub(crate) use authentication::{Authenticator, CredentialHeader, Credentials, SUBPROTOCOL};
@@ -16,4 +18,6 @@ pub(crate) use grants::Grants;
 pub use issuers::{IssuerConfig, SignatureAlgorithm};
 pub use keys::{KeyEntry, KeysFile, generate_key};
 pub(crate) use metadata::{base_url, describe_issuers};
+pub(crate) use peer::TrustedProxies;
 pub(crate) use permission::{AllowedAgent, authorize, authorize_part};
+pub(crate) use refusals::RefusalLog;

@@ -5,7 +5,6 @@ use contract::command::Start;
 
 use super::grant::{ApiCaller, Scope};
 use crate::api_error::ApiError;
-use crate::fair_queue::Flow;
 use crate::method::Method;
 
 /// The result of the check that a caller may use the agent of a start. Only this module makes it, so no session is
@@ -67,19 +66,10 @@ fn audit(caller: &ApiCaller, method: Method, session: Option<&str>, outcome: &Re
         tracing::info!(
             target: "audit",
             tenant = %caller.tenant, subject = caller.subject(), method = method.name(), session, outcome,
-            address = %caller.flow.address,
+            address = %caller.address,
             "access"
         );
     }
-}
-
-/// Writes a refused connection or request to the audit log.
-pub(super) fn audit_refused_connection(flow: Flow, error: &ApiError) {
-    tracing::info!(
-        target: "audit",
-        outcome = error.code.as_str(), reason = error.message, address = %flow.address,
-        "access"
-    );
 }
 
 /// Finds the first field of a start that says how the agent works, and not what it is told.
@@ -139,9 +129,11 @@ fn check(caller: &ApiCaller, method: Method) -> Result<(), ApiError> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::net::IpAddr;
     use std::sync::Arc;
 
     use contract::TenantId;
+    use service::connections::ConnectionLimits;
 
     use super::super::grant::Grant;
     use super::*;
@@ -150,7 +142,8 @@ mod tests {
         let agents = agents.map(|agents| agents.iter().map(|agent| contract::AgentId::new(agent).unwrap()).collect());
         let scopes: BTreeSet<Scope> = scopes.iter().copied().collect();
         let grant = Grant { scopes, agents, ..Grant::full(TenantId::default(), "ci") };
-        ApiCaller::new(Arc::new(grant), Flow::default())
+        let pace = ConnectionLimits::default().new_pace();
+        ApiCaller::new(Arc::new(grant), IpAddr::from([127, 0, 0, 1]), 1, &pace)
     }
 
     #[test]

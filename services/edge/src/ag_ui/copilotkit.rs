@@ -78,7 +78,7 @@ async fn show(
     let api = &state.api;
     api.authorize(&caller, Method::GetTranscript, None).await?;
     access::authorize_part(&caller, Method::WatchSession)?;
-    let input = RunInput::parse(&read_body(state, body, connection).await?)?;
+    let input = RunInput::parse(&read_body(state, body, &caller).await?)?;
     let names = RunNames::of(&input);
     let Some(thread) = Thread::find(api, &caller, &input.thread_id).await? else {
         return Ok(stream::send(RunReply::show_nothing(&names)));

@@ -52,7 +52,7 @@ async fn answer(
     let api = &state.api;
     turn::authorize_turns(api, &caller).await?;
     let agent = params::parse("agent", agent)?;
-    let input = RunInput::parse(&read_body(state, body, connection).await?)?;
+    let input = RunInput::parse(&read_body(state, body, &caller).await?)?;
     let names = RunNames::of(&input);
     let begun = match begin(api, &caller, agent, &input).await? {
         Begun::Run(begun) => begun,

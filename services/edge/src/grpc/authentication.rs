@@ -25,10 +25,13 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let connection = request.extensions().get::<Arc<Connection>>().cloned();
     if request.uri().path().starts_with(HEALTH_PATH) {
+        if let Some(connection) = connection {
+            connection.pace().turn().await;
+        }
         return next.run(request).await;
     }
-    let connection = request.extensions().get::<Arc<Connection>>().cloned();
     let caller = match connection {
         Some(connection) => find_caller(&authenticator, request.headers(), &connection).await,
         None => Err(ApiError::new(ErrorCode::Internal, "the request has no connection")),
@@ -50,5 +53,6 @@ async fn find_caller(
     let credentials = Credentials { host: CredentialHeader::Absent, ..Credentials::of_request(headers, connection) };
     let caller = authenticator.authenticate(credentials).await?;
     client_request::accept(connection, CONNECTION_BYTES, "grpc")?;
+    caller.pace.turn().await;
     Ok(caller)
 }

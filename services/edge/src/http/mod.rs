@@ -8,13 +8,19 @@ mod results;
 mod route;
 mod routes;
 
-use axum::Router;
+use std::sync::{Arc, LazyLock};
+
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{Method as HttpMethod, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on};
+use axum::{Extension, Router};
 use contract::{ErrorCode, Json};
+use service::connections::Connection;
 
+use crate::access::{Authenticator, Credentials};
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::invoke;
@@ -28,7 +34,7 @@ use routes::ROUTES;
 
 /// Builds the routes below `/v1`.
 pub(crate) fn routes(state: HttpState) -> Router {
-    let mut router = Router::new().route("/v1/openapi.json", get(async || openapi_response()));
+    let mut router = for_pages(&state, Router::new().route("/v1/openapi.json", get(async || openapi_response())));
     for route in ROUTES {
         let filter = match route.verb {
             HttpVerb::Get => MethodFilter::GET,
@@ -42,6 +48,26 @@ pub(crate) fn routes(state: HttpState) -> Router {
         .route("/v1/{*path}", axum::routing::any(unknown_path))
         .method_not_allowed_fallback(wrong_verb)
         .with_state(state)
+}
+
+/// Refuses the documents of a router, which need no credential, to web pages that may not use the edge.
+pub(crate) fn for_pages<S: Clone + Send + Sync + 'static>(state: &HttpState, documents: Router<S>) -> Router<S> {
+    documents.route_layer(middleware::from_fn_with_state(state.authenticator.clone(), check_page))
+}
+
+async fn check_page(
+    State(authenticator): State<Arc<Authenticator>>,
+    Extension(connection): Extension<Arc<Connection>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match authenticator.check_page(&Credentials::of_request(request.headers(), &connection)) {
+        Ok(()) => {
+            connection.pace().turn().await;
+            next.run(request).await
+        }
+        Err(error) => to_response(&error),
+    }
 }
 
 async fn handle(state: HttpState, route: &'static Route, request: Request) -> Response {
@@ -83,8 +109,11 @@ struct CommandOutcome {
     done: bool,
 }
 
+/// The document, made once: anybody may ask for it.
+static OPENAPI: LazyLock<Bytes> = LazyLock::new(|| openapi::document().to_string().into());
+
 fn openapi_response() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], openapi::document().to_string()).into_response()
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI.clone()).into_response()
 }
 
 async fn unknown_path(method: HttpMethod, request: Request) -> Response {

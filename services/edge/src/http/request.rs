@@ -40,7 +40,7 @@ impl ClientRequest {
         let mut params = match route.verb {
             HttpVerb::Get | HttpVerb::Delete => parse_query(route, parts.uri.query().unwrap_or_default())?,
             HttpVerb::Post => {
-                let bytes = read_body(state, body, connection).await?;
+                let bytes = read_body(state, body, &caller).await?;
                 parse_body(&parts.headers, &bytes)?
             }
         };

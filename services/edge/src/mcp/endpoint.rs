@@ -108,7 +108,7 @@ async fn serve(
         }
         Err(error) => return Err(error.into()),
     };
-    let body = read_body(&http, body, connection).await?;
+    let body = read_body(&http, body, &caller).await?;
     let text = std::str::from_utf8(&body).map_err(|error| ApiError::bad_request(format!("not UTF-8: {error}")))?;
     params::check_size("the body", text)?;
     // What has another shape is refused by the library.

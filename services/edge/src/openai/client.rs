@@ -76,7 +76,7 @@ where
         let connection = connection_of(&parts)?;
         let caller = authenticate(state, &parts.headers, connection).await?;
         turn::authorize_turns(&state.api, &caller).await?;
-        let body = read_body(state, body, connection.clone()).await?;
+        let body = read_body(state, body, &caller).await?;
         // The body does not say which session a header names.
         let session = [SESSION_HEADER, OPEN_WEBUI_HEADER].map(|name| parts.headers.get(name));
         let subject = format!("{} {} {session:?}", caller.name(), parts.uri.path());

@@ -143,7 +143,7 @@ impl SessionApi {
         caller: &ApiCaller,
         cost: RequestCost,
     ) -> Result<RequestPermit, ApiError> {
-        self.inner.fair_queue.acquire(caller.flow, cost).await
+        self.inner.fair_queue.acquire(&caller.flow, cost).await
     }
 
     /// Validates a command. Costly validations run one at a time, and not on a thread that serves clients.
@@ -167,7 +167,7 @@ impl SessionApi {
         caller: &ApiCaller,
         check: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let permit = self.inner.check_queue.acquire(caller.flow, RequestCost::Light).await?;
+        let permit = self.inner.check_queue.acquire(&caller.flow, RequestCost::Light).await?;
         let checked = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             check()

@@ -12,7 +12,8 @@ use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SplitSink, SplitStream};
 use futures::{FutureExt, SinkExt, StreamExt};
 use serde_json::Value;
-use service::connections::{BookedBytes, ByteBudget, Connection};
+use service::connections::{BookedBytes, ByteBudget};
+use service::pace::Pace;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -46,17 +47,17 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 const CLOSE_REASON_MAX: usize = 123;
 
 /// Serves a connection to its end.
-pub(super) async fn serve(socket: WebSocket, api: SessionApi, caller: ApiCaller, connection: &Connection) {
+pub(super) async fn serve(socket: WebSocket, api: SessionApi, caller: ApiCaller) {
     let (sink, stream) = socket.split();
     let queue = Arc::new(api.client_queue());
     let (frames, waiting) = mpsc::channel(FRAMES_MAX);
     let budgets = [api.budget().clone(), ByteBudget::new(FRAMES_BYTES_MAX)];
-    let grant = caller.grant.clone();
+    let (grant, pace) = (caller.grant.clone(), caller.pace.clone());
     let request_loop =
         RequestLoop { api, caller, queue: queue.clone(), viewers: HashMap::new(), waiting: PendingWatches::default() };
     let inward = async {
         tokio::select! {
-            () = read_frames(stream, connection, &frames, &budgets, &queue) => queue.end(QueueEnd::Disconnected),
+            () = read_frames(stream, &pace, &frames, &budgets, &queue) => queue.end(QueueEnd::Disconnected),
             () = request_loop.run(waiting) => {}
             _ = queue.wait_for_end() => {}
             error = grant.wait_for_end() => queue.end(QueueEnd::Failed(error)),
@@ -78,7 +79,7 @@ struct QueuedFrame {
 /// Reads frames until the client disconnects or is silent for too long.
 async fn read_frames(
     mut stream: SplitStream<WebSocket>,
-    connection: &Connection,
+    pace: &Pace,
     frames: &mpsc::Sender<QueuedFrame>,
     budgets: &[ByteBudget],
     queue: &ClientQueue,
@@ -92,7 +93,7 @@ async fn read_frames(
         match message {
             Ok(Message::Text(text)) => {
                 let frame = jsonrpc::parse_frame(&text);
-                pause = connection.pace().count(frame.parts.len().max(1), text.len());
+                pause = pace.count(frame.parts.len().max(1), text.len());
                 let booked: Option<Vec<_>> = budgets.iter().map(|budget| budget.book(text.len())).collect();
                 let Some(booked) = booked else {
                     refuse_all(
@@ -108,11 +109,11 @@ async fn read_frames(
                 }
             }
             Ok(Message::Binary(bytes)) => {
-                pause = connection.pace().count(1, bytes.len());
+                pause = pace.count(1, bytes.len());
                 let message = "binary frames are not supported: send JSON-RPC 2.0 as text";
                 queue.push(QueueItem::Text(jsonrpc::format_protocol_error(&Value::Null, -32600, message)));
             }
-            Ok(Message::Ping(_) | Message::Pong(_)) => pause = connection.pace().count(1, 0),
+            Ok(Message::Ping(_) | Message::Pong(_)) => pause = pace.count(1, 0),
             Ok(Message::Close(_)) => return,
             Err(error) => {
                 // Only after an oversized frame can the connection still be written to.

@@ -40,11 +40,8 @@ const ABOUT: &str = "This is the edge of ailoop, which runs AI agent sessions.\n
 pub(crate) fn routes(api: SessionApi, authenticator: Authenticator, is_tls: bool, has_console: bool) -> Router {
     let issuers = authenticator.issuers().clone();
     let state = HttpState { api, authenticator: Arc::new(authenticator) };
-    let root = if has_console {
-        console::routes(state.authenticator.clone(), ABOUT)
-    } else {
-        Router::new().route("/", get(async || ABOUT))
-    };
+    let root = if has_console { console::routes(ABOUT) } else { Router::new().route("/", get(async || ABOUT)) };
+    let root = http::for_pages(&state, root);
     let own = Router::new().route("/ws", get(upgrade)).with_state(state.clone()).merge(root);
     let own = own.merge(http::routes(state.clone())).merge(openai::routes(state.clone()));
     let own =
@@ -87,7 +84,7 @@ async fn upgrade(
     socket.on_upgrade(async move |socket| {
         let tasks = api.tasks().clone();
         tasks.spawn("connection", async move {
-            connection::serve(socket, api, caller, &connection).await;
+            connection::serve(socket, api, caller).await;
             // The connection counts until its socket is closed.
             drop(connection);
         });

@@ -180,6 +180,21 @@ async fn body_that_is_no_json_is_refused() {
 }
 
 #[tokio::test]
+async fn document_for_everybody_is_refused_to_a_page_of_another_host() {
+    let fixture = Fixture::new().await;
+    let http = http(&fixture);
+    let cards = ["/.well-known/agent-card.json", "/a2a/agents/e/.well-known/agent-card.json"];
+    for path in ["/", "/v1/openapi.json"].into_iter().chain(cards) {
+        for (name, value, status) in
+            [("host", "evil.example.org", 401), ("origin", "https://evil.example.org", 401), ("host", "localhost", 200)]
+        {
+            let response = http.request("GET", path).header(name, value).send().await.unwrap();
+            assert_eq!(response.status().as_u16(), status, "{path} {name}: {value}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn page_of_another_origin_gets_nothing() {
     let fixture =
         Fixture::with(edge::EdgeConfig { allowed_origins: vec!["https://console.example.org".to_owned()], ..config() })

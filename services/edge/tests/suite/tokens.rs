@@ -79,6 +79,20 @@ async fn token_of_each_algorithm_is_accepted_by_every_protocol() {
 }
 
 #[tokio::test]
+async fn requests_of_a_holder_are_limited_over_all_of_its_tokens() {
+    let key = SigningKey::new("ES256", "a");
+    let issuer = Issuer::start(&[&key]).await;
+    let fixture = fixture(&issuer, json!({"requests_per_minute": 3})).await;
+    let token = |sub: &str, n: u64| issuer.token(&key, &json!({"sub": sub, "jti": n}));
+    for n in 0..3 {
+        assert_eq!(get(&fixture, &token("ann", n)).await.0, 200);
+    }
+    let (status, problem) = get(&fixture, &token("ann", 3)).await;
+    assert_eq!((status, &problem["code"]), (429, &json!("overloaded")), "{problem}");
+    assert_eq!(get(&fixture, &token("bob", 0)).await.0, 200);
+}
+
+#[tokio::test]
 async fn claims_of_a_token_are_its_tenant_subject_scopes_and_agents() {
     let key = SigningKey::new("ES256", "a");
     let issuer = Issuer::start(&[&key]).await;

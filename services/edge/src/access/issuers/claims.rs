@@ -26,8 +26,10 @@ pub(super) fn to_grant(
     now: Timestamp,
 ) -> Result<Grant, ApiError> {
     let expires = check_times(claims, now).map_err(|why| unauthorized(&why))?;
-    if !words(claims.get("aud")).is_some_and(|audiences| audiences.contains(&&*config.audience)) {
-        return Err(unauthorized(&format!("its claim `aud` does not contain {:?}", config.audience)));
+    let is_own = |audience: &&str| config.audience.iter().any(|own| own == audience);
+    if !words(claims.get("aud")).is_some_and(|audiences| audiences.iter().any(is_own)) {
+        let own = config.audience.join(", ");
+        return Err(unauthorized(&format!("its claim `aud` has none of the audiences of edge.issuers: {own}")));
     }
     check_subject(claims, "sub").map_err(|why| unauthorized(&why))?;
     let subject = check_subject(claims, &config.subject_claim).map_err(|why| forbidden(&why))?;
@@ -165,6 +167,9 @@ mod tests {
         assert_eq!(full.scopes, [Scope::Observe, Scope::Approve].into());
         assert!(full.allows_agent("b") && !full.allows_agent("c"));
         assert_eq!(grant(&json!({"tenant": "t"}), &json!({})).unwrap().tenant.as_str(), "t");
+        let several = json!({"audience": ["https://e.example.org/mcp", "https://e.example.org"]});
+        assert!(grant(&several, &json!({"aud": "https://e.example.org"})).is_ok());
+        assert!(grant(&several, &json!({"aud": "ailoop"})).is_err());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `edge.issuers`: whose access tokens are accepted, and what their claims grant.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use contract::TenantId;
@@ -11,6 +12,8 @@ use serde::Deserialize;
 
 use super::jws::SignatureAlgorithm;
 
+/// Names of an edge at one issuer.
+const AUDIENCES_MAX: usize = 8;
 /// Bytes of a setting that is compared with a token.
 const TEXT_BYTES_MAX: usize = 2_048;
 
@@ -21,8 +24,10 @@ const TEXT_BYTES_MAX: usize = 2_048;
 pub struct IssuerConfig {
     /// URL of the issuer, exactly as the claim `iss` of its tokens has it.
     pub issuer: String,
-    /// The name of this edge at the issuer, which the claim `aud` must contain.
-    pub audience: String,
+    /// The name of this edge at the issuer, or a list of up to 8 of its names. The claim `aud` must contain one of them.
+    #[serde(deserialize_with = "one_or_several")]
+    #[schemars(with = "OneOrSeveral")]
+    pub audience: Vec<String>,
     /// URL of the issuer's keys; by default the one that `<issuer>/.well-known/openid-configuration` names.
     #[serde(default)]
     pub jwks_url: Option<String>,
@@ -50,9 +55,28 @@ pub struct IssuerConfig {
     /// given.
     #[serde(default)]
     pub agents_claim: Option<String>,
+    /// Requests in a minute of one holder, on each replica of the edge.
+    #[serde(default)]
+    pub requests_per_minute: Option<NonZeroU32>,
     /// Algorithms of signatures that are accepted; all of them by default.
     #[serde(default)]
     pub algorithms: Option<BTreeSet<SignatureAlgorithm>>,
+}
+
+/// One text, or a list of texts.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+#[schemars(inline)]
+enum OneOrSeveral {
+    One(String),
+    Several(Vec<String>),
+}
+
+fn one_or_several<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Vec<String>, D::Error> {
+    Ok(match OneOrSeveral::deserialize(input)? {
+        OneOrSeveral::One(text) => vec![text],
+        OneOrSeveral::Several(texts) => texts,
+    })
 }
 
 fn default_subject_claim() -> String {
@@ -98,14 +122,17 @@ impl IssuerConfig {
         if self.tenant.is_some() && self.tenant_claim.is_some() {
             return Err(("tenant_claim", "is set beside tenant: remove one of them".to_owned()));
         }
+        if self.audience.is_empty() || self.audience.len() > AUDIENCES_MAX {
+            return Err(("audience", format!("must name 1 to {AUDIENCES_MAX} audiences")));
+        }
+        let audiences = self.audience.iter().map(|audience| ("audience", Some(audience)));
         let texts = [
-            ("audience", Some(&self.audience)),
             ("tenant_claim", self.tenant_claim.as_ref()),
             ("subject_claim", Some(&self.subject_claim)),
             ("scope_claim", Some(&self.scope_claim)),
             ("agents_claim", self.agents_claim.as_ref()),
         ];
-        for (field, text) in texts {
+        for (field, text) in audiences.chain(texts) {
             if text.is_some_and(|text| text.is_empty() || text.len() > TEXT_BYTES_MAX) {
                 return Err((field, format!("must have 1 to {TEXT_BYTES_MAX} bytes")));
             }
@@ -184,6 +211,8 @@ mod tests {
             (entry(url, r#", "algorithms": ["HS256"]"#), "HS256"),
             (entry(url, r#", "algorithms": ["none"]"#), "none"),
             (entry(url, r#", "audiences": []"#), "audiences"),
+            (format!(r#"{{"issuer": "{url}", "audience": []}}"#), "edge.issuers[0].audience must name"),
+            (format!(r#"{{"issuer": "{url}", "audience": ["a", ""]}}"#), "edge.issuers[0].audience must have"),
             (format!("{},{}", entry(url, ""), entry(url, "")), "edge.issuers[1].issuer is that of another"),
             (vec![entry(url, ""); 9].join(","), "at most 8"),
         ];

@@ -37,14 +37,14 @@ pub enum SignatureAlgorithm {
     /// ECDSA on P-384 with SHA-384.
     #[serde(rename = "ES384")]
     Es384,
-    /// Ed25519 signatures of RFC 8037.
-    #[serde(rename = "EdDSA")]
+    /// Ed25519 signatures of RFC 8037, which RFC 9864 calls `Ed25519`.
+    #[serde(rename = "EdDSA", alias = "Ed25519")]
     EdDsa,
 }
 
 impl SignatureAlgorithm {
     /// All of them, as the header of a token names them.
-    const NAMES: [(&'static str, Self); 9] = [
+    const NAMES: [(&'static str, Self); 10] = [
         ("RS256", Self::Rs256),
         ("RS384", Self::Rs384),
         ("RS512", Self::Rs512),
@@ -54,6 +54,7 @@ impl SignatureAlgorithm {
         ("ES256", Self::Es256),
         ("ES384", Self::Es384),
         ("EdDSA", Self::EdDsa),
+        ("Ed25519", Self::EdDsa),
     ];
 
     /// Finds the algorithm that a header names.
@@ -206,7 +207,16 @@ mod tests {
             let other = [parts[0], &URL_SAFE_NO_PAD.encode(r#"{"iss":"eve"}"#), parts[2]].join(".");
             assert!(!SignedToken::parse(&other).unwrap().is_signed_by(&key), "{token}");
         }
-        assert_eq!(algorithms.len(), SignatureAlgorithm::NAMES.len(), "{algorithms:?}");
+        let all: std::collections::BTreeSet<_> = SignatureAlgorithm::NAMES.iter().map(|(_, known)| *known).collect();
+        assert_eq!(algorithms, all);
+    }
+
+    #[test]
+    fn ed25519_is_known_by_both_of_its_names() {
+        for name in ["EdDSA", "Ed25519"] {
+            assert_eq!(SignatureAlgorithm::from_name(name), Some(SignatureAlgorithm::EdDsa), "{name}");
+            assert_eq!(serde_json::from_value::<SignatureAlgorithm>(json!(name)).unwrap(), SignatureAlgorithm::EdDsa);
+        }
     }
 
     #[test]

@@ -15,9 +15,10 @@ use contract::limits::ACCESS_TOKENS_MAX;
 use contract::{ErrorCode, TenantId};
 use futures::future::join_all;
 use serde_json::{Map, Value};
+use service::connections::ConnectionLimits;
 use service::health::Readiness;
 
-use super::grant::{Grant, Scope};
+use super::grant::{Grant, HolderLimits, Scope};
 use crate::api_error::ApiError;
 use crate::clock;
 use claims::unauthorized;
@@ -44,6 +45,8 @@ struct Shared {
     issuers: Vec<Issuer>,
     /// Tenant of tokens that name none.
     tenant: TenantId,
+    /// What each holder is held to.
+    limits: ConnectionLimits,
     /// A lock since it is held for a look-up only.
     verified: Mutex<VerifiedTokens>,
 }
@@ -56,13 +59,13 @@ struct Issuer {
 
 impl Issuers {
     /// Reads the keys that are in files. Others are fetched by [`Issuers::follow`], or by the first token.
-    pub(crate) fn new(configs: &[IssuerConfig], tenant: &TenantId) -> Result<Self, String> {
+    pub(crate) fn new(configs: &[IssuerConfig], tenant: &TenantId, limits: ConnectionLimits) -> Result<Self, String> {
         let open = |(index, config): (usize, &IssuerConfig)| {
             Ok(Issuer { config: config.clone(), source: KeySource::new(index, config)? })
         };
         let issuers: Result<Vec<_>, String> = configs.iter().enumerate().map(open).collect();
         let verified = Mutex::new(VerifiedTokens::new(ACCESS_TOKENS_MAX));
-        Ok(Self { shared: Arc::new(Shared { issuers: issuers?, tenant: tenant.clone(), verified }) })
+        Ok(Self { shared: Arc::new(Shared { issuers: issuers?, tenant: tenant.clone(), limits, verified }) })
     }
 
     /// Whether there is no issuer.
@@ -99,7 +102,8 @@ impl Issuers {
         }
         let now = clock::now();
         let grant = claims::to_grant(&issuer.config, &self.shared.tenant, &claims, now)?;
-        let grant = self.verified().insert(hash, index, key.clone(), grant, now);
+        let new_limits = || HolderLimits::new(&self.shared.limits, issuer.config.requests_per_minute);
+        let grant = self.verified().insert(hash, index, key.clone(), grant, new_limits, now);
         // The key may have gone meanwhile, after the tokens were looked through.
         if let Some(keys) = issuer.source.get()
             && !keys.contains(&key)

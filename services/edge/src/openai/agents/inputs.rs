@@ -53,7 +53,7 @@ async fn accept(
 ) -> Result<Response, ApiError> {
     let caller = authenticate(state, headers, &connection).await?;
     let session = parse_id(session)?;
-    let body = read_body(state, body, connection).await?;
+    let body = read_body(state, body, &caller).await?;
     let inputs = requests::parse_events(&body)?;
     let subject = format!("{}/{session}", caller.name());
     let identity = RequestIdentity::of_request(&state.api, &caller, &subject, headers, &body).await?;

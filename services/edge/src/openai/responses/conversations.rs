@@ -1,8 +1,5 @@
 //! Conversations: interactive sessions that go on in another one when they have ended.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use contract::command::{ControlReason, Start};
@@ -11,7 +8,6 @@ use contract::event::Event;
 use contract::{CommandId, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use service::connections::Connection;
 
 use super::input::Input;
 use super::{begin, ids, input, items, references};
@@ -40,11 +36,10 @@ struct NewConversation {
 pub(super) async fn create(
     State(state): State<HttpState>,
     Client(caller): Client,
-    Extension(connection): Extension<Arc<Connection>>,
     request: Request,
 ) -> Result<Response, OpenAiError> {
     state.api.authorize(&caller, Method::StartSession, None).await?;
-    let body = read_body(&state, request.into_body(), connection).await?;
+    let body = read_body(&state, request.into_body(), &caller).await?;
     let new: NewConversation = if body.is_empty() {
         NewConversation::default()
     } else {
