@@ -177,8 +177,8 @@ impl Bus {
             .await
     }
 
-    /// Notes a request of a client for half an hour. `digest` is that of its content, `id` its own, and `count` says how
-    /// often it was repeated.
+    /// Notes a request of a client for half an hour. `digest` is that of its content, `id` its own, and `count` says
+    /// how often it was repeated.
     pub async fn note_request(&self, tenant: &TenantId, digest: &str, id: &str, count: u32) -> Result<(), BusError> {
         let key = request_key(tenant, digest, id);
         self.transport().kv_put(Bucket::Sessions, &key, count.to_string().into(), Some(REQUEST_AGE_MAX)).await
@@ -191,8 +191,8 @@ impl Bus {
         self.transport().kv_put(Bucket::Sessions, &key, Bytes::new(), Some(FORGOTTEN_AGE)).await
     }
 
-    /// Finds the request that a client repeats for the `count`th time, and takes it over: of several clients one gets it.
-    /// Returns its id; none if no noted request of this content was repeated fewer times, or if several were.
+    /// Finds the request that a client repeats for the `count`th time, and takes it over: of several clients one gets
+    /// it. Returns its id; none if no noted request of this content was repeated fewer times, or if several were.
     pub async fn repeat_request(
         &self,
         tenant: &TenantId,

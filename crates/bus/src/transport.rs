@@ -339,8 +339,8 @@ pub trait Transport: Send + Sync + 'static {
     /// Reads an entry and its revision from the leader.
     async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError>;
 
-    /// Replaces an entry of this revision; `false` when it is of another one, or may be. The new one expires after `ttl`,
-    /// or as its bucket says.
+    /// Replaces an entry of this revision; `false` when it is of another one, or may be. The new one expires after
+    /// `ttl`, or as its bucket says.
     async fn kv_update(
         &self,
         bucket: Bucket,

@@ -146,8 +146,8 @@ pub const PENDING_CONNECTIONS_MAX: usize = 256;
 pub const PENDING_CONNECTIONS_PER_ADDRESS_MAX: usize = 64;
 /// Time until a connection must have shown valid credentials, where the configuration says nothing else.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// Time that an HTTP/1 connection with accepted credentials may be without a request, where the configuration says nothing
-/// else: longer than proxies keep theirs.
+/// Time that an HTTP/1 connection with accepted credentials may be without a request, where the configuration says
+/// nothing else: longer than proxies keep theirs.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// Requests of one connection that an edge reads each second in the long run, where the configuration says nothing
 /// else.

@@ -40,13 +40,13 @@ pub struct ConnectionLimits {
     pub pending_per_address_max: usize,
     /// Milliseconds until a connection must have shown valid credentials; 10 000.
     pub handshake_ms: u64,
-    /// Milliseconds that an HTTP/1 connection with accepted credentials may be without a request, and that the head of a
-    /// request may take on it; 75 000. A proxy must close its idle connections earlier, or it sends requests to closed
-    /// ones.
+    /// Milliseconds that an HTTP/1 connection with accepted credentials may be without a request, and that the head of
+    /// a request may take on it; 75 000. A proxy must close its idle connections earlier, or it sends requests to
+    /// closed ones.
     pub keep_alive_ms: u64,
     /// Requests of one client that are read each second in the long run, half as many of them at once; 200. Each 64 KiB
-    /// count as one more. A client that asks faster is read more slowly; nothing is refused for it. A client is the holder
-    /// of an API key or an access token on all of its connections, else one connection.
+    /// count as one more. A client that asks faster is read more slowly; nothing is refused for it. A client is the
+    /// holder of an API key or an access token on all of its connections, else one connection.
     pub requests_per_s: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Fair queue of all requests: each request has a cost, few run at once, and the caller that has used the least goes next,
-//! first by the holder of the credential, or by address where many show the same, then by connection.
+//! Fair queue of all requests: each request has a cost, few run at once, and the caller that has used the least goes
+//! next, first by the holder of the credential, or by address where many show the same, then by connection.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

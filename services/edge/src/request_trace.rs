@@ -14,8 +14,8 @@ pub(crate) struct RequestTrace {
     pub(crate) turn: Option<TraceContext>,
 }
 
-/// Opens the trace of a request. A client's own trace goes on, sampled as often as others; otherwise a turn gets a trace of its own, to which the
-/// span of the request links.
+/// Opens the trace of a request. A client's own trace goes on, sampled as often as others; otherwise a turn gets a
+/// trace of its own, to which the span of the request links.
 pub(crate) fn open(method: &str, session: Option<&str>, client: Option<TraceContext>) -> RequestTrace {
     let span = telemetry::span::edge_request(method, session);
     if let Some(client) = client {

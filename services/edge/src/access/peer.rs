@@ -26,8 +26,8 @@ impl TrustedProxies {
         networks.iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns the address of the client behind `peer`: the last one that no trusted proxy has. A client may have written
-    /// those before it.
+    /// Returns the address of the client behind `peer`: the last one that no trusted proxy has. A client may have
+    /// written those before it.
     pub(super) fn client_address(&self, peer: IpAddr, headers: Option<&HeaderMap>) -> IpAddr {
         let mut client = peer;
         let values = headers.into_iter().flat_map(|headers| headers.get_all(FORWARDED_FOR)).collect::<Vec<_>>();

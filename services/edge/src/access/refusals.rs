@@ -1,5 +1,5 @@
-//! The audit log of refused credentials: one line at once, and then one line in a minute with the number of the others. Who
-//! has no credential must not fill the log.
+//! The audit log of refused credentials: one line at once, and then one line in a minute with the number of the others.
+//! Who has no credential must not fill the log.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

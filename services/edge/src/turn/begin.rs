@@ -411,8 +411,8 @@ async fn choose_id(
     Ok(choose(api, caller, identity, session).await?.id)
 }
 
-/// Chooses the id of a request: that of its earlier try, or else a new one. It is the id of a message in a session, or else
-/// that of a session.
+/// Chooses the id of a request: that of its earlier try, or else a new one. It is the id of a message in a session, or
+/// else that of a session.
 async fn choose(
     api: &SessionApi,
     caller: &ApiCaller,

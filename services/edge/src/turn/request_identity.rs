@@ -1,9 +1,9 @@
-//! What tells a repeated request from a new one. A repeated request must not begin a second turn, and no request may meet
-//! the turn of another one.
+//! Identity of requests: a repeated request must not begin a second turn, and no request may meet the turn of another
+//! one.
 //!
-//! A client that gives its request an id, or an `Idempotency-Key`, says itself what is a repetition: its ids follow from
-//! that. A client that only counts its tries says that it repeats something, but not what. Its first try is noted by a
-//! digest until its answer is delivered, and a later try takes over the only one that is still noted.
+//! A client that gives its request an id, or an `Idempotency-Key`, says itself what is a repetition: its ids follow
+//! from that. A client that only counts its tries says that it repeats something, but not what. Its first try is noted
+//! by a digest until its answer is delivered, and a later try takes over the only one that is still noted.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -58,8 +58,8 @@ struct RequestNote {
 }
 
 impl RequestIdentity {
-    /// Identifies a request by its `Idempotency-Key`, or else by the tries that SDKs count in a header. `subject` is the
-    /// caller with what the request is about beside its body.
+    /// Identifies a request by its `Idempotency-Key`, or else by the tries that SDKs count in a header. `subject` is
+    /// the caller with what the request is about beside its body.
     pub(crate) async fn of_request(
         api: &SessionApi,
         caller: &ApiCaller,
@@ -102,8 +102,8 @@ impl RequestIdentity {
         Self { id: id(window), earlier, is_retry: true, command_id, note: None }
     }
 
-    /// Makes the identity of a request to which its client gave an id of its own, for all time. Another content under the
-    /// id is another request.
+    /// Makes the identity of a request to which its client gave an id of its own, for all time. Another content under
+    /// the id is another request.
     pub(crate) fn of_id(caller: &str, id: &str, content: &[u8]) -> Self {
         let digest = sha256_hex(&[caller.as_bytes(), b"\0id\0", id.as_bytes(), b"\0", content].concat());
         Self { id: to_id(&digest), earlier: None, is_retry: true, command_id: None, note: None }
@@ -146,8 +146,8 @@ impl RequestIdentity {
         }
     }
 
-    /// Notes when the client has the answer: a later request is no repetition of this one. After an error, the client may
-    /// repeat the request if the error says so.
+    /// Notes when the client has the answer: a later request is no repetition of this one. After an error, the client
+    /// may repeat the request if the error says so.
     pub(crate) fn settle(&self, answer: Result<Response, ApiError>) -> Result<Response, ApiError> {
         let Some(note) = &self.note else { return answer };
         match answer {

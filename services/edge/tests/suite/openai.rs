@@ -198,14 +198,14 @@ async fn requests_that_name_a_session_are_turns_of_it() {
 
 #[tokio::test]
 async fn request_about_a_chat_of_open_webui_is_no_turn_of_it() {
-    let (_fixture, http) = fixture("Good day.").await;
+    let (fixture, http) = fixture("Good day.").await;
     let chat = [("x-openwebui-chat-id", "c-1")];
-    let (_, first) = send(&http, &request("Hi"), &chat).await;
+    lose_answer(&fixture, post(&http, PATH, &request("Hi"), &[chat[0], tries("0")])).await;
+    let (_, first) = send(&http, &request("Hi"), &[chat[0], tries("1")]).await;
+    assert_eq!(count_sessions(&http).await, 1, "the request that began the chat is repeated: {first}");
     let session = first["id"].as_str().unwrap().trim_start_matches("chatcmpl-").rsplit_once('-').unwrap().0.to_owned();
     let (status, title) = send(&http, &request("### Task: Generate a concise title. <chat>Hi</chat>"), &chat).await;
     assert_eq!((status, count_sessions(&http).await), (200, 2), "{title}");
-    let repeated = send(&http, &request("Hi"), &[chat[0], ("x-stainless-retry-count", "1")]).await;
-    assert_eq!(repeated.1["id"], first["id"], "the request that began the chat is repeated");
     let next = json!({"model": "e", "messages": [
         {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Good day."}, {"role": "user", "content": "More"},
     ]});

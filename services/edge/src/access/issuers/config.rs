@@ -24,7 +24,8 @@ const TEXT_BYTES_MAX: usize = 2_048;
 pub struct IssuerConfig {
     /// URL of the issuer, exactly as the claim `iss` of its tokens has it.
     pub issuer: String,
-    /// The name of this edge at the issuer, or a list of up to 8 of its names. The claim `aud` must contain one of them.
+    /// The name of this edge at the issuer, or a list of up to 8 of its names. The claim `aud` must contain one of
+    /// them.
     #[serde(deserialize_with = "one_or_several")]
     #[schemars(with = "OneOrSeveral")]
     pub audience: Vec<String>,
