@@ -30,8 +30,8 @@ struct ServerSpec {
     port: u16,
     jetstream: bool,
     limits: StorageLimits,
-    /// Only users with credentials may connect: the text of `auth.conf`. `None`: anybody may do everything.
-    auth_conf: Option<String>,
+    /// More text of its configuration, such as `auth.conf`. `None`: anybody may do everything, in clear.
+    settings: Option<String>,
     /// The node's own cluster port, and those of all nodes.
     cluster: Option<(u16, Vec<u16>)>,
 }
@@ -61,25 +61,21 @@ pub struct NatsServer {
 impl NatsServer {
     /// Starts one node with JetStream, on a port that the system chooses.
     pub async fn start() -> anyhow::Result<Self> {
-        Self::launch(ServerSpec {
-            name: "one".to_owned(),
-            port: 0,
-            jetstream: true,
-            limits: StorageLimits::default(),
-            auth_conf: None,
-            cluster: None,
-        })
-        .await
+        Self::launch_one(None).await
     }
 
-    /// Starts one node with more settings.
+    /// As [`NatsServer::start`], with more settings.
     pub async fn start_with(settings: String) -> anyhow::Result<Self> {
+        Self::launch_one(Some(settings)).await
+    }
+
+    async fn launch_one(settings: Option<String>) -> anyhow::Result<Self> {
         Self::launch(ServerSpec {
             name: "one".to_owned(),
             port: 0,
             jetstream: true,
             limits: StorageLimits::default(),
-            auth_conf: Some(settings),
+            settings,
             cluster: None,
         })
         .await
@@ -92,7 +88,7 @@ impl NatsServer {
             port: 0,
             jetstream: false,
             limits: StorageLimits::default(),
-            auth_conf: None,
+            settings: None,
             cluster: None,
         })
         .await
@@ -105,7 +101,7 @@ impl NatsServer {
             port: 0,
             jetstream: true,
             limits,
-            auth_conf: None,
+            settings: None,
             cluster: None,
         })
         .await
@@ -124,7 +120,7 @@ impl NatsServer {
             port: 0,
             jetstream: true,
             limits: StorageLimits::default(),
-            auth_conf: Some(auth.text_for("one")?),
+            settings: Some(auth.text_for("one")?),
             cluster: None,
         };
         let server = Self::launch_with(plan, Some(auth.dir)).await?;
@@ -241,7 +237,7 @@ impl NatsServer {
     pub fn remove_accounts(&mut self) -> anyhow::Result<()> {
         let auth = AuthFiles { dir: self.auth.clone().context("the server is not guarded")? };
         std::fs::remove_dir_all(auth.accounts_of("one"))?;
-        self.plan.auth_conf = Some(auth.text_for("one")?);
+        self.plan.settings = Some(auth.text_for("one")?);
         Ok(())
     }
 
@@ -379,9 +375,9 @@ impl NatsCluster {
         for (n, own) in routes.iter().enumerate() {
             let cluster = Some((*own, routes.clone()));
             let name = format!("n{n}");
-            let auth_conf = auth.as_ref().map(|auth| auth.text_for(&name)).transpose()?;
+            let settings = auth.as_ref().map(|auth| auth.text_for(&name)).transpose()?;
             let limits = StorageLimits::default();
-            let spec = ServerSpec { name, port: 0, jetstream: true, limits, auth_conf, cluster };
+            let spec = ServerSpec { name, port: 0, jetstream: true, limits, settings, cluster };
             nodes.push(NatsServer::launch_with(spec, auth.as_ref().map(|auth| auth.dir.clone())).await?);
         }
         Ok(Self { nodes })
@@ -450,7 +446,7 @@ fn config_text(plan: &ServerSpec, dir: &Path) -> String {
         let account = format!("jetstream: {{ max_file: {bytes} }}, users: [{{ user: a }}]");
         parts.push(format!("accounts {{ A {{ {account} }} }}\nno_auth_user: a\n"));
     }
-    parts.extend(plan.auth_conf.clone());
+    parts.extend(plan.settings.clone());
     if let Some((own, all)) = &plan.cluster {
         let routes: Vec<String> = all.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
         let routes = routes.join(", ");
