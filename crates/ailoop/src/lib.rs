@@ -33,6 +33,7 @@ mod render;
 mod scaffold;
 pub mod schemas;
 mod signals;
+mod spend_sum;
 mod stream;
 mod table;
 pub mod terminal;

@@ -297,8 +297,12 @@ pub struct SessionSummary {
     pub started: Timestamp,
     /// When it last changed.
     pub updated: Timestamp,
-    /// Tokens and money that were used.
+    /// Tokens and money of the subtree: of this session, and of the sessions below it.
     pub spent: crate::event::Spent,
+    /// Tokens and money of this session alone. None where an older version counted a part of them: it did not count
+    /// them apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent_own: Option<crate::event::Spent>,
     /// Why its last turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<crate::event::StopReason>,

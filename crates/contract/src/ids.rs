@@ -152,6 +152,12 @@ impl CallId {
         self.0.starts_with('m')
     }
 
+    /// The turn that made the call. None for an id that the loop does not make.
+    pub fn turn(&self) -> Option<u32> {
+        let rest = self.0.strip_prefix(['m', 's', 'j', 'c'])?;
+        rest.split_once('-')?.0.parse().ok()
+    }
+
     /// The id of the request for a summary, number `index` of a turn.
     pub fn summary(turn: u32, index: u32) -> Self {
         Self(format!("s{turn}-{index}").into())

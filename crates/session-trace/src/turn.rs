@@ -431,6 +431,7 @@ impl<'a> Builder<'a> {
         let mut error = None;
         if let Some(completed) = &self.completed {
             attributes.extend(spent_attributes(&completed.spent));
+            attributes.extend(completed.spent_own.map(|own| (attr::COST_OWN, own.cost_usd.into())));
             attributes.push((attr::STOP_REASON, completed.stop_reason.as_str().into()));
             attributes.push((attr::ITERATIONS, completed.iterations.into()));
             if completed.stop_reason == StopReason::Error {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use contract::Timestamp;
 use contract::client_tool::Performer;
-use contract::command::{AnswerDecision, MessageMode};
+use contract::command::{AnswerDecision, MessageMode, Verb};
 use contract::event::{
-    AiFullReceived, Child, DecisionSource, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed,
-    ModelCallOpened, StopReason,
+    AiFullReceived, Child, DecisionSource, Event, GateClosed, GateKind, GateOpened, InputIgnored, InputKind,
+    ModelCallFailed, ModelCallOpened, Spent, StopReason,
 };
 use contract::model::{FailureKind, FinishReason};
 use contract::settings::OnExpiry;
@@ -62,7 +62,7 @@ impl State {
                     // A late or refused input writes a commit, too.
                     InputKind::Control(_) => self.active = at,
                 }
-                self.spend(ignored.usage.unwrap_or_default());
+                self.spend_late(ignored);
                 self.record_parent_command(&ignored.input, ignored.parent_command_number);
                 if let Some(parent) = &ignored.parent {
                     let content = format!("{}: {}", ignored.refusal.code, ignored.refusal.message);
@@ -132,7 +132,8 @@ impl State {
                     clock: Clock::start(at, limit),
                     activity: Activity::Ready,
                     retries: 0,
-                    spent: contract::event::Spent::default(),
+                    spent: Spent::default(),
+                    spent_own: Some(Spent::default()),
                     text: String::new(),
                     guard: RepetitionGuard::default(),
                     attempt: 0,
@@ -207,7 +208,7 @@ impl State {
             }),
             Event::ToolCallResult(result) => {
                 if let Some(used) = result.used {
-                    self.spend(used.spent);
+                    self.spend(used.spent, Spender::Child);
                     self.tally.tool_calls += used.tool_calls;
                     if let Some(turn) = &mut self.turn {
                         turn.guard.used(used.tool_calls);
@@ -233,7 +234,7 @@ impl State {
                 self.shift_deadlines(at, stood);
             }
             Event::ContinuationProgress(progress) => {
-                self.spend(progress.spent);
+                self.spend(progress.spent, Spender::Session);
                 let source = progress.source.to_string();
                 let source = source.split_once(':').map_or(source.as_str(), |(kind, _)| kind).to_owned();
                 *self.tally.decisions.entry(source).or_default() += 1;
@@ -289,7 +290,7 @@ impl State {
                 }
             }
             Event::ContextPruned(pruned) => {
-                self.spend(pruned.spent);
+                self.spend(pruned.spent, Spender::Session);
                 if let Some(turn) = &mut self.turn {
                     match turn.activity {
                         Activity::Summarising { .. } => turn.activity = Activity::Ready,
@@ -404,10 +405,30 @@ impl State {
         });
     }
 
-    fn spend(&mut self, spent: contract::event::Spent) {
-        self.spent = self.spent.plus(spent);
-        if let Some(turn) = &mut self.turn {
-            turn.spent = turn.spent.plus(spent);
+    /// Counts what a call of the running turn used.
+    fn spend(&mut self, spent: Spent, spender: Spender) {
+        self.spend_in(self.turn.as_ref().map(|turn| turn.number), spent, spender);
+    }
+
+    /// Counts what a call of a turn used: for the session, and for that turn while it runs.
+    fn spend_in(&mut self, turn: Option<u32>, spent: Spent, spender: Spender) {
+        spender.add(spent, &mut self.spent, &mut self.spent_own);
+        if let Some(running) = self.turn.as_mut().filter(|running| Some(running.number) == turn) {
+            spender.add(spent, &mut running.spent, &mut running.spent_own);
+        }
+    }
+
+    /// Counts what a late result used: no part of it is the running turn's, unless that turn made the call.
+    fn spend_late(&mut self, ignored: &InputIgnored) {
+        let Some(spent) = ignored.usage else { return };
+        let spender = match ignored.input.kind {
+            InputKind::Control(Verb::ProvideToolResult) => Spender::Child,
+            InputKind::Control(_) | InputKind::Timer => Spender::Session,
+        };
+        match &ignored.call {
+            Some(call) => self.spend_in(call.turn(), spent, spender),
+            // An older version named no call, and counted it for the turn that ran.
+            None => self.spend(spent, spender),
         }
     }
 
@@ -448,7 +469,7 @@ impl State {
     }
 
     fn model_call_failed(&mut self, failed: &ModelCallFailed) {
-        self.spend(failed.spent);
+        self.spend(failed.spent, Spender::Session);
         let Some(turn) = &mut self.turn else { return };
         let empty = failed.kind == FailureKind::Empty;
         let empties = match &turn.activity {
@@ -473,7 +494,7 @@ impl State {
     }
 
     fn reply_received(&mut self, reply: &AiFullReceived) {
-        self.spend(reply.spent);
+        self.spend(reply.spent, Spender::Session);
         let Some(turn) = &mut self.turn else { return };
         turn.retries = 0;
         if !reply.text.is_empty() {
@@ -526,6 +547,25 @@ impl State {
     fn set_stage(&mut self, call: &contract::CallId, next: impl FnOnce(CallStage) -> CallStage) {
         if let Some(state) = self.turn.as_mut().and_then(|turn| turn.call_mut(call)) {
             state.stage = next(std::mem::replace(&mut state.stage, CallStage::Announced));
+        }
+    }
+}
+
+/// Whose calls used something.
+#[derive(Clone, Copy)]
+enum Spender {
+    /// The session itself.
+    Session,
+    /// A child: what it reports has what its own children used.
+    Child,
+}
+
+impl Spender {
+    fn add(self, spent: Spent, all: &mut Spent, own: &mut Option<Spent>) {
+        *all = all.plus(spent);
+        match self {
+            Self::Session => *own = own.map(|own| own.plus(spent)),
+            Self::Child => {}
         }
     }
 }

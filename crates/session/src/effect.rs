@@ -59,7 +59,12 @@ pub(crate) fn of(event: &Event) -> Vec<SessionEffect> {
             vec![SessionEffect::CallModel(CallAttempt { call: call.clone(), attempt: 1 })]
         }
         Event::ChildCommanded(command) => vec![SessionEffect::CommandChild(command.call.clone())],
-        Event::InputIgnored(ignored) if ignored.parent.is_some() => vec![SessionEffect::ReportToParent],
+        Event::InputIgnored(ignored) => {
+            let report = ignored.parent.as_ref().map(|_| SessionEffect::ReportToParent);
+            // It shows what the session used, and maybe no other event follows.
+            let index = ignored.usage.filter(|usage| !usage.is_nothing()).map(|_| SessionEffect::Index);
+            report.into_iter().chain(index).collect()
+        }
         Event::CallCancelled(cancelled) => vec![cancel(cancelled)],
         Event::ModelCallInterrupted(interrupted) => vec![SessionEffect::Cancel {
             call: CallAttempt { call: interrupted.call.clone(), attempt: interrupted.attempt },
@@ -82,7 +87,6 @@ pub(crate) fn of(event: &Event) -> Vec<SessionEffect> {
         | Event::GateClosed(_) => vec![SessionEffect::Index],
         Event::ToolCallResult(result) if !result.performer.is_fleet() => vec![SessionEffect::Index],
         Event::InputHandled(_)
-        | Event::InputIgnored(_)
         | Event::UserProcessed(_)
         | Event::ToolsResolved(_)
         | Event::ModelCallFailed(_)
@@ -108,6 +112,10 @@ pub(crate) fn of_all(state: &State, events: &[Event]) -> Vec<SessionEffect> {
         if !effects.contains(&effect) {
             effects.push(effect);
         }
+    }
+    // What is late for a session that is not in the log gives it no line.
+    if state.life == Lifecycle::NotStarted {
+        effects.retain(|effect| *effect != SessionEffect::Index);
     }
     if state.report.is_some() && events.iter().any(|event| matches!(event, Event::SessionEnded(_))) {
         effects.push(SessionEffect::ReportToParent);

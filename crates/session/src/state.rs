@@ -66,7 +66,11 @@ pub(crate) struct State {
     /// When an input other than the timer last came, or a turn ended.
     #[serde(default)]
     pub(crate) active: Timestamp,
+    /// What it used, with the sessions below it.
     pub(crate) spent: Spent,
+    /// What it used itself. An older version did not count that apart: then it stays unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) spent_own: Option<Spent>,
     pub(crate) last_stop: Option<StopReason>,
     pub(crate) traceparent: Option<String>,
     /// The same of the turn before.
@@ -183,6 +187,7 @@ impl State {
             touched: Timestamp::default(),
             active: Timestamp::default(),
             spent: Spent::default(),
+            spent_own: Some(Spent::default()),
             last_stop: None,
             traceparent: None,
             previous_traceparent: None,

@@ -293,14 +293,16 @@ pub fn turn_duration(who: Who<'_>, stop_reason: &str, took: Duration) {
     with(|m| m.turn_duration.record(took.as_secs_f64(), &who.labels([(names::REASON, stop_reason)])));
 }
 
-/// A turn ended, why, and what it cost in US dollars.
-pub fn turn(who: Who<'_>, stop_reason: &str, cost_usd: f64) {
-    with(|m| {
-        m.turns.add(1, &who.labels([(names::REASON, stop_reason)]));
-        if cost_usd > 0.0 {
-            m.cost.add(cost_usd, &who.labels([]));
-        }
-    });
+/// A turn ended, and why.
+pub fn turn(who: Who<'_>, stop_reason: &str) {
+    with(|m| m.turns.add(1, &who.labels([(names::REASON, stop_reason)])));
+}
+
+/// What a session used itself, in US dollars: in a turn that ended, or by a result that came after the end of its turn.
+pub fn turn_cost(who: Who<'_>, cost_usd: f64) {
+    if cost_usd > 0.0 {
+        with(|m| m.cost.add(cost_usd, &who.labels([])));
+    }
 }
 
 /// A turn began because the user asked to go on with what had ended as completed.

@@ -110,8 +110,10 @@ pub mod attr {
     pub const OUTCOME: &str = "ailoop.outcome";
     /// Chunks that were published.
     pub const CHUNKS: &str = "ailoop.chunks";
-    /// Cost of the call in US dollars.
+    /// Cost of the call in US dollars. Of a turn: with what it delegated.
     pub const COST: &str = "ailoop.cost.usd";
+    /// Cost of a turn in US dollars without what it delegated.
+    pub const COST_OWN: &str = "ailoop.cost.own.usd";
     /// The signal's status, or `UNKNOWN`.
     pub const STATUS: &str = "ailoop.continuation.status";
     /// What made the decision.
@@ -144,7 +146,7 @@ pub mod metric {
     pub const TURNS: &str = "ailoop.turns";
     /// Counter by agent and model: turns that ended as completed and that the user had to ask to go on.
     pub const PREMATURE: &str = "ailoop.turns.premature";
-    /// Counter by agent and model, US dollars: what turns cost.
+    /// Counter by agent and model, US dollars: what turns cost, without what they delegated.
     pub const COST: &str = "ailoop.turns.cost.usd";
     /// Counter by agent and model: steps.
     pub const STEPS: &str = "ailoop.steps";

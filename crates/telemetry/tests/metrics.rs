@@ -24,7 +24,8 @@ fn counted_and_read() {
     metric::session_ended("completed");
     metric::step(who);
     metric::decision(who, "pattern:termination:all done");
-    metric::turn(who, "completed", 0.5);
+    metric::turn(who, "completed");
+    metric::turn_cost(who, 0.5);
     metric::premature(who);
     metric::redelivery("drive");
     metric::refused_commit();

@@ -56,11 +56,14 @@ export interface AgentStats {
   /** Share of premature turns among the completed ones; null if there is none. */
   premature_rate: number | null;
   sessions: number;
-  spent: Spent;
+  /** What these sessions used themselves; what they delegated is counted where it was done. */
+  spent_own: Spent;
   stop_reasons: Record<string, number>;
   tool_calls: number;
   /** Turns that ended. */
   turns: number;
+  /** Sessions that are not in `spent_own`: an older version did not count it apart. */
+  uncounted: number;
 }
 
 /** Data of `message.ai_chunk_received`: a piece of a reply. */
@@ -330,8 +333,11 @@ export interface IntervalStats {
   /** Sessions whose last turn failed or ended at a limit. */
   failed: number;
   sessions: number;
-  spent: Spent;
+  /** What these sessions used themselves; what they delegated is counted where it was done. */
+  spent_own: Spent;
   start: string;
+  /** Sessions that are not in `spent_own`: an older version did not count it apart. */
+  uncounted: number;
 }
 
 /** A mail to the user. */
@@ -658,6 +664,7 @@ export interface SessionDescription {
   /** Number of the last event. */
   seq: number;
   session_id: string;
+  /** What the session used, with the sessions that it started. */
   spent: Spent;
   /** Time of the first commit. */
   started: string;
@@ -681,6 +688,8 @@ export interface SessionDescription {
   gates?: OpenGate[];
   /** The session that asked for it, if one did. */
   parent?: string;
+  /** What the session used itself; absent if an older version counted a part of it. */
+  spent_own?: Spent;
   /** Why its last turn ended. */
   stop_reason?: StopReason;
   /** When the timer of the session is due. */
@@ -694,12 +703,14 @@ export interface SessionEnded {
   /** Steps of the last turn. */
   iterations: number;
   reason: "completed" | "stopped" | "error" | "expired";
-  /** What the whole session used. */
+  /** What the session used, with the sessions that it started. */
   spent: Spent;
   /** Client that stopped it, if one did. */
   by?: string;
   /** Reason that the client gave. */
   note?: string;
+  /** What the session used itself; absent if an older version counted a part of it. */
+  spent_own?: Spent;
   /** `MAX_ITERATIONS_REACHED` at that limit. */
   status?: string;
   /** Why its last turn ended. */
@@ -744,6 +755,7 @@ export interface SessionSummary {
   /** Number of the last event. */
   seq: number;
   session_id: string;
+  /** What the session used, with the sessions that it started. */
   spent: Spent;
   /** Time of the first commit. */
   started: string;
@@ -763,6 +775,8 @@ export interface SessionSummary {
   gates?: OpenGate[];
   /** The session that asked for it, if one did. */
   parent?: string;
+  /** What the session used itself; absent if an older version counted a part of it. */
+  spent_own?: Spent;
   /** Why its last turn ended. */
   stop_reason?: StopReason;
 }
@@ -873,6 +887,7 @@ export interface TurnCompleted {
   final_response: string;
   /** Number of steps. */
   iterations: number;
+  /** What the turn used, with the sessions that it started. */
   spent: Spent;
   stop_reason: StopReason;
   turn: number;
@@ -880,6 +895,8 @@ export interface TurnCompleted {
   by?: string;
   /** Reason that the client gave. */
   note?: string;
+  /** What the session used itself in the turn; absent if an older version counted a part of it. */
+  spent_own?: Spent;
   /** `MAX_ITERATIONS_REACHED` at that limit. */
   status?: string;
 }

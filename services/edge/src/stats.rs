@@ -29,7 +29,8 @@ pub(crate) struct AgentStats {
     /// Decisions by source: `explicit`, `pattern`, `tool_calls`, `length`, `message`, `limit`, `default`.
     pub(crate) decisions: BTreeMap<String, u32>,
     pub(crate) tool_calls: u32,
-    pub(crate) spent: Spent,
+    #[serde(flatten)]
+    pub(crate) spend: OwnSpend,
     /// Share of completed turns among those that ended; `None` if no turn ended.
     pub(crate) completed_rate: Option<f64>,
     /// Share of premature turns among the completed ones; `None` if no turn completed.
@@ -44,7 +45,26 @@ pub(crate) struct IntervalStats {
     /// Sessions whose last turn failed or ended at a limit.
     pub(crate) failed: u32,
     /// What these sessions have used up to now.
-    pub(crate) spent: Spent,
+    #[serde(flatten)]
+    pub(crate) spend: OwnSpend,
+}
+
+/// Sum of what sessions used themselves. What a session delegated is in the line of the session that did it: the
+/// subtrees of several sessions would count it more than once.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub(crate) struct OwnSpend {
+    pub(crate) spent_own: Spent,
+    /// Sessions that are not in the sum: an older version did not count apart what they used themselves.
+    pub(crate) uncounted: u32,
+}
+
+impl OwnSpend {
+    fn add(&mut self, summary: &SessionSummary) {
+        match summary.spent_own {
+            Some(own) => self.spent_own = self.spent_own.plus(own),
+            None => self.uncounted += 1,
+        }
+    }
 }
 
 /// Counts sessions by the interval in which they started. Later ones are in the last interval, since clocks differ.
@@ -54,7 +74,7 @@ pub(crate) fn summarize_intervals<'a>(
 ) -> Vec<IntervalStats> {
     let Intervals { length_ms, first, count } = *intervals;
     let starts = (first..).take(count).map(|number| Timestamp::from_millis(number * length_ms));
-    let empty = |start| IntervalStats { start, sessions: 0, failed: 0, spent: Spent::default() };
+    let empty = |start| IntervalStats { start, sessions: 0, failed: 0, spend: OwnSpend::default() };
     let mut found: Vec<IntervalStats> = starts.map(empty).collect();
     let Some(last) = count.checked_sub(1) else { return found };
     for summary in summaries {
@@ -62,27 +82,27 @@ pub(crate) fn summarize_intervals<'a>(
         let interval = &mut found[usize::try_from(number).map_or(last, |number| number.min(last))];
         interval.sessions += 1;
         interval.failed += u32::from(summary.stop_reason.is_some_and(StopReason::is_failure));
-        interval.spent = interval.spent.plus(summary.spent);
+        interval.spend.add(summary);
     }
     found
 }
 
 /// Sums up the counters of sessions by agent and model, in their order.
 pub(crate) fn summarize<'a>(summaries: impl IntoIterator<Item = &'a SessionSummary>) -> Vec<AgentStats> {
-    let mut groups: BTreeMap<(&str, &str), (u32, SessionCounters, Spent)> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &str), (u32, SessionCounters, OwnSpend)> = BTreeMap::new();
     for summary in summaries {
-        let (sessions, tally, spent) = groups.entry((&summary.agent, &summary.model)).or_default();
+        let (sessions, tally, spend) = groups.entry((&summary.agent, &summary.model)).or_default();
         *sessions += 1;
         add_counters(tally, &summary.tally);
-        *spent = spent.plus(summary.spent);
+        spend.add(summary);
     }
     groups
         .into_iter()
-        .map(|((agent, model), (sessions, tally, spent))| to_stats(agent, model, sessions, tally, spent))
+        .map(|((agent, model), (sessions, tally, spend))| to_stats(agent, model, sessions, tally, spend))
         .collect()
 }
 
-fn to_stats(agent: &str, model: &str, sessions: u32, tally: SessionCounters, spent: Spent) -> AgentStats {
+fn to_stats(agent: &str, model: &str, sessions: u32, tally: SessionCounters, spend: OwnSpend) -> AgentStats {
     let SessionCounters { turns: stop_reasons, iterations, decisions, premature, tool_calls } = tally;
     let turns: u32 = stop_reasons.values().sum();
     let count = |reason: StopReason| stop_reasons.get(reason.as_str()).copied().unwrap_or(0);
@@ -99,7 +119,7 @@ fn to_stats(agent: &str, model: &str, sessions: u32, tally: SessionCounters, spe
         iterations,
         decisions,
         tool_calls,
-        spent,
+        spend,
         completed_rate: rate(completed, turns),
         premature_rate: rate(premature, completed),
         stop_reasons,
@@ -121,6 +141,26 @@ fn add_counters(sum: &mut SessionCounters, more: &SessionCounters) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parent_and_child_are_added_up_cost_is_counted_once_and_an_unknown_part_is_named() {
+        let spent = |usd: f64| Spent { cost_usd: usd, ..Spent::default() };
+        let summary = |parent: Option<&str>, all: f64, own: Option<f64>| -> SessionSummary {
+            let text = serde_json::json!({
+                "session_id": "s", "tenant": "default", "phase": "idle", "agent": "e", "model": "m", "title": "",
+                "turn": 1, "step": 0, "seq": 1, "spent": spent(all), "spent_own": own.map(spent), "parent": parent,
+                "started": Timestamp::from_millis(60_000), "updated": Timestamp::from_millis(60_000),
+            });
+            serde_json::from_value(text).unwrap()
+        };
+        let summaries =
+            [summary(None, 0.75, Some(0.25)), summary(Some("p"), 0.5, Some(0.5)), summary(None, 8.0, None)];
+        let expected = OwnSpend { spent_own: spent(0.75), uncounted: 1 };
+        let found = summarize(&summaries);
+        assert_eq!((found.len(), found[0].spend), (1, expected));
+        let intervals = Intervals { length_ms: 60_000, first: 1, count: 1 };
+        assert_eq!(summarize_intervals(&summaries, &intervals)[0].spend, expected);
+    }
 
     #[test]
     fn session_counts_in_the_interval_of_its_start_and_a_later_one_in_the_last() {

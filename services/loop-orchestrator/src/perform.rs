@@ -242,7 +242,8 @@ fn count_events(after: &Session, events: &[Event]) {
             Event::SessionStarted(_) => telemetry::metric::session_started(),
             Event::SessionEnded(ended) => telemetry::metric::session_ended(ended.reason.as_str()),
             Event::TurnCompleted(completed) => {
-                telemetry::metric::turn(who, completed.stop_reason.as_str(), completed.spent.cost_usd);
+                telemetry::metric::turn(who, completed.stop_reason.as_str());
+                telemetry::metric::turn_cost(who, completed.spent_own.map_or(0.0, |own| own.cost_usd));
             }
             Event::TurnStarted(started) if started.premature => telemetry::metric::premature(who),
             Event::ModelCallOpened(opened) if opened.attempt == 1 => telemetry::metric::step(who),

@@ -483,6 +483,7 @@ impl SessionRunner {
                 control_at: input.control_at,
                 refusal: refusal.clone(),
                 usage: None,
+                call: None,
                 late: None,
                 parent_command_number: None,
                 parent: None,

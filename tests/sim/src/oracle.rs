@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use contract::Json;
 use contract::client_tool::{AnswerToolCall, Performer};
 use contract::command::{Answer, AnswerDecision, Verb};
-use contract::event::{Event, GateKind, InputKind, InputRef, StopReason};
+use contract::commit::SessionSummary;
+use contract::event::{Event, GateKind, InputKind, InputRef, Spent, StopReason};
 use contract::model::ModelItem;
 use contract::tool::{ASK_USER, Outcome, ToolItem};
 use serde_json::Value;
@@ -47,6 +48,30 @@ pub struct Oracle {
     messages: Vec<String>,
     max_iterations: u32,
     spent_micros: u64,
+    spent: Dollars,
+}
+
+/// What was spent, in dollars.
+#[derive(Debug, Clone, Copy, Default)]
+struct Dollars {
+    /// With the children.
+    all: f64,
+    own: f64,
+}
+
+impl Dollars {
+    fn add(&mut self, usd: f64, is_own: bool) {
+        self.all += usd;
+        self.own += if is_own { usd } else { 0.0 };
+    }
+
+    /// Compares it with what an event names; an older version names no own part.
+    fn check(self, what: &str, all: Spent, own: Option<Spent>) -> Result<(), String> {
+        let is_same = |named: Spent, usd: f64| (named.cost_usd - usd).abs() < 1e-9;
+        let is_right = is_same(all, self.all) && own.is_none_or(|own| is_same(own, self.own));
+        ensure!(is_right, "{what} names {all:?} as spent, {own:?} of it by the session itself; it was {self:?}");
+        Ok(())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +92,7 @@ struct Turn {
     last: Option<StopReason>,
     /// The model call of that last step was opened.
     last_opened: bool,
+    spent: Dollars,
 }
 
 impl Oracle {
@@ -129,14 +155,19 @@ impl Oracle {
             }
             Event::InputIgnored(ignored) => {
                 ensure!(self.inputs.insert(ignored.input.clone()), "input {:?} was handled twice", ignored.input);
-                self.spend(ignored.usage.map_or(0.0, |spent| spent.cost_usd));
+                // The id of a result names its call, and so the turn that made it.
+                let id = ignored.input.id.as_str();
+                let turn = id.get(1..).and_then(|rest| rest.split('-').next()).and_then(|turn| turn.parse().ok());
+                let is_own = ignored.input.kind != InputKind::Control(Verb::ProvideToolResult);
+                self.spend_in(turn, ignored.usage.map_or(0.0, |spent| spent.cost_usd), is_own);
             }
             Event::SessionStarted(_) => {
                 ensure!(!self.started, "the session started twice");
                 self.started = true;
             }
-            Event::SessionEnded(_) => {
+            Event::SessionEnded(ended) => {
                 ensure!(self.turn.is_none(), "the session ended within a turn");
+                self.spent.check("the end of the session", ended.spent, ended.spent_own)?;
                 self.ended = true;
             }
             Event::UserProcessed(message) => self.messages.push(message.message_id.to_string()),
@@ -323,7 +354,8 @@ impl Oracle {
                 ensure!(!is_client || is_answer == by_client, "{call} has an answer that no client gave");
                 let answered = self.client_answers.get(&self.input).is_none_or(|answered| *answered == call);
                 ensure!(answered, "{call} has the answer that a client gave to another call");
-                self.spend(result.used.map_or(0.0, |used| used.spent.cost_usd));
+                let running = self.turn.as_ref().map(|turn| turn.number);
+                self.spend_in(running, result.used.map_or(0.0, |used| used.spent.cost_usd), false);
                 let performed = self.children.remove(&call).is_some();
                 let own = matches!(result.outcome, Outcome::Cancelled | Outcome::Timeout | Outcome::Unknown);
                 ensure!(!performed || !own || result.used.is_some(), "{call} was cancelled and its child goes on");
@@ -362,6 +394,7 @@ impl Oracle {
             Event::TurnCompleted(completed) => {
                 let turn = self.turn.take().ok_or("a turn ended that never began")?;
                 ensure!(completed.turn == turn.number, "another turn ended");
+                turn.spent.check("the end of the turn", completed.spent, completed.spent_own)?;
                 let steps = turn.steps - u32::from(turn.last_opened);
                 ensure!(completed.iterations == steps, "{steps} steps, not {}", completed.iterations);
                 if let Some(limit) = turn.last {
@@ -460,9 +493,25 @@ impl Oracle {
         self.turn.as_ref().is_some_and(|turn| turn.calls.contains(call))
     }
 
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "costs of the world are small")]
+    /// The session itself spends something in the running turn.
     fn spend(&mut self, usd: f64) {
+        self.spend_in(self.turn.as_ref().map(|turn| turn.number), usd, true);
+    }
+
+    /// Something is spent in a turn: it counts for that turn as long as that runs, and for no other one.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "costs of the world are small")]
+    fn spend_in(&mut self, number: Option<u32>, usd: f64, is_own: bool) {
         self.spent_micros += (usd * 1e6) as u64;
+        self.spent.add(usd, is_own);
+        if let Some(turn) = self.turn.as_mut().filter(|turn| Some(turn.number) == number) {
+            turn.spent.add(usd, is_own);
+        }
+    }
+
+    /// Compares what the state and the index say with what was spent.
+    pub fn check_summary(&self, summary: &SessionSummary) -> Result<(), String> {
+        ensure!(summary.spent_own.is_some(), "the index does not say what the session spent itself");
+        self.spent.check("the index", summary.spent, summary.spent_own)
     }
 }
 

@@ -46,6 +46,10 @@ pub enum PlantedBug {
     ForgetChild,
     /// The cost of a child is not recorded.
     ForgetChildCost,
+    /// What a child spent counts as the session's own.
+    ChargeChildToParent,
+    /// A late result counts for the turn that runs when it comes.
+    ChargeNextTurn,
     /// The user's message of the running turn is pruned.
     PruneTooMuch,
     /// The same fallback is taken again and again.
@@ -93,6 +97,8 @@ impl PlantedBug {
         Self::AskNobody,
         Self::ForgetChild,
         Self::ForgetChildCost,
+        Self::ChargeChildToParent,
+        Self::ChargeNextTurn,
         Self::PruneTooMuch,
         Self::FallBackForever,
         Self::ForgetChange,
@@ -144,6 +150,20 @@ impl PlantedBug {
                 for event in events {
                     if let Event::ToolCallResult(result) = event {
                         result.used = None;
+                    }
+                }
+            }
+            Self::ChargeChildToParent => {
+                for event in events {
+                    if let Event::TurnCompleted(completed) = event {
+                        completed.spent_own = Some(completed.spent);
+                    }
+                }
+            }
+            Self::ChargeNextTurn => {
+                for event in events {
+                    if let Event::InputIgnored(ignored) = event {
+                        ignored.call = None;
                     }
                 }
             }
@@ -249,6 +269,8 @@ impl PlantedBug {
             | Self::AskNobody
             | Self::ForgetChild
             | Self::ForgetChildCost
+            | Self::ChargeChildToParent
+            | Self::ChargeNextTurn
             | Self::PruneTooMuch
             | Self::FallBackForever
             | Self::ForgetChange

@@ -16,6 +16,7 @@ use super::reply_chunks::ReplyChunks;
 use super::tool_call::{call_updates, progress_update, result_update, status_update, unknown_call_update};
 use super::update::{Block, CallStatus, Cost, PlanEntry, SessionUpdate, blocks_of};
 use crate::notification::{NotificationContent, ParsedNotification};
+use crate::spend_sum::SpendSum;
 
 /// What follows from an event of a session.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +59,7 @@ pub(super) struct Translator {
     agent: String,
     model: String,
     context_window: Option<u64>,
-    cost_usd: f64,
+    spent: SpendSum,
     plan: Vec<PlanEntry>,
     last_error: Option<(ErrorCode, String)>,
     is_turn_running: bool,
@@ -113,6 +114,7 @@ impl Translator {
     }
 
     fn translate_event(&mut self, event: &Event, seq: Option<u64>) -> Vec<Translation> {
+        self.spent.update(event);
         match event {
             Event::SessionStarted(started) => self.start(started),
             Event::UserProcessed(message) => self.user_message(message),
@@ -232,9 +234,8 @@ impl Translator {
 
     fn reply(&mut self, full: &AiFullReceived) -> Vec<Translation> {
         let mut updates = self.replies.complete(full);
-        self.cost_usd += full.spent.cost_usd;
         if let Some(size) = self.context_window {
-            let cost = Cost { amount: self.cost_usd, currency: "USD" };
+            let cost = Cost { amount: self.spent.total().cost_usd, currency: "USD" };
             updates.push(SessionUpdate::UsageUpdate { used: full.spent.usage.total(), size, cost });
         }
         updates.into_iter().map(Translation::Update).collect()

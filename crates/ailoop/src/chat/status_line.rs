@@ -9,6 +9,7 @@ use crate::columns::clip;
 use crate::format;
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::render::CallFailures;
+use crate::spend_sum::SpendSum;
 use crate::tool_summary::{summarize_arguments, to_line};
 
 /// Columns of a tool call in the line.
@@ -52,8 +53,7 @@ pub(crate) struct StatusLine {
     failures: CallFailures,
     step: u32,
     steps_max: Option<u32>,
-    tokens: u64,
-    cost_usd: f64,
+    spent: SpendSum,
     /// Why the fleet cannot be reached.
     outage: Option<String>,
     /// What Ctrl-C does while a turn runs.
@@ -74,8 +74,7 @@ impl StatusLine {
             failures: CallFailures::default(),
             step: 0,
             steps_max: None,
-            tokens: 0,
-            cost_usd: 0.0,
+            spent: SpendSum::default(),
             outage: None,
             interrupt_hint: "Ctrl-C cancels",
         }
@@ -119,6 +118,7 @@ impl StatusLine {
     }
 
     fn apply(&mut self, event: &Event, seq: Option<u64>, now: Instant) {
+        self.spent.update(event);
         match event {
             Event::SessionStarted(started) => {
                 started.agent.name.as_str().clone_into(&mut self.agent);
@@ -134,8 +134,6 @@ impl StatusLine {
             Event::AiFullReceived(full) => {
                 self.step = full.step;
                 self.failure = None;
-                self.tokens += full.spent.usage.total();
-                self.cost_usd += full.spent.cost_usd;
                 self.enter(Activity::AwaitingModel, now);
             }
             Event::ToolCallIdentified(call) => {
@@ -232,14 +230,18 @@ impl StatusLine {
         format!("{what} · {steps}{}", self.interrupt_hint)
     }
 
-    /// Formats agent, model and what was spent as far as this chat saw it.
+    /// Formats agent, model and what the session spent, with what it delegated.
     fn format_place(&self) -> String {
         let mut parts = vec![to_line(&self.agent), to_line(&self.model)];
-        if self.tokens > 0 {
-            parts.push(format::plural(self.tokens, "token"));
+        let spent = self.spent.total();
+        if spent.usage.total() > 0 {
+            parts.push(format::plural(spent.usage.total(), "token"));
         }
-        if self.cost_usd > 0.0 {
-            parts.push(format!("${:.4}", self.cost_usd));
+        if spent.cost_usd > 0.0 {
+            parts.push(format!("${:.4}", spent.cost_usd));
+        }
+        if self.spent.has_delegated() {
+            parts.push("delegated work included".to_owned());
         }
         parts.retain(|part| !part.is_empty());
         parts.join(" · ")
@@ -339,6 +341,31 @@ mod tests {
         let resume = notify("status.resumed", Some(3), &json!({}));
         check(&[user(), pause(), call("c1-1-1", "a"), resume], "running read_file a 5 s · Ctrl-C cancels");
         check(&[user(), call("c1-1-1", "a"), end()], "ready · Eamonn · qwen");
+    }
+
+    #[test]
+    fn line_of_a_session_that_delegated_has_the_cost_of_its_child() {
+        let spent = |input: u64, usd: f64| json!({"usage": {"input": input}, "cost_usd": usd});
+        let reply = notify(
+            "message.ai_full_received",
+            Some(1),
+            &json!({"call": "m1-1", "turn": 1, "step": 1, "text": "", "finish_reason": "tool_calls",
+                "spent": spent(5_668, 0.0174)}),
+        );
+        let result = notify(
+            "tool_call.result_processed",
+            Some(2),
+            &json!({"call": "c1-1-1", "tool": "delegate", "outcome": "ok", "content": "",
+                "used": {"spent": spent(18_500, 0.0651), "tool_calls": 2}}),
+        );
+        // The turn's own figure has what failed attempts cost, too.
+        let end = notify(
+            "turn.completed",
+            Some(3),
+            &json!({"turn": 1, "stop_reason": "completed", "iterations": 1, "final_response": "",
+                "spent": spent(24_268, 0.0835)}),
+        );
+        check(&[reply, result, end], "ready · Eamonn · qwen · 24,268 tokens · $0.0835 · delegated work included");
     }
 
     #[test]

@@ -28,7 +28,8 @@ struct StatsRow {
     iterations: u32,
     decisions: BTreeMap<String, u32>,
     tool_calls: u32,
-    spent: Spent,
+    spent_own: Spent,
+    uncounted: u32,
     completed_rate: Option<f64>,
     premature_rate: Option<f64>,
 }
@@ -70,6 +71,13 @@ async fn print_stats(args: &StatsArgs, client: &EdgeClient, terminal: &Terminal)
         Style::Faint,
         "COMPLETED: turns that ended as completed, of all; PREMATURE: those after which the user had to ask to go on",
     );
+    terminal.note(Style::Faint, "TOKENS, USD: work that was delegated counts where it was done, and once");
+    let uncounted: u32 = rows.iter().map(|row| row.uncounted).sum();
+    if uncounted > 0 {
+        let sessions = format::plural(uncounted.into(), "session");
+        let message = format!("TOKENS and USD are without {sessions} of an older version, which did not count that apart");
+        terminal.note(Style::Warn, &message);
+    }
     Ok(finish(printed))
 }
 
@@ -85,8 +93,8 @@ fn stats_row(row: &StatsRow) -> Vec<String> {
         row.limit_hits.to_string(),
         format!("{steps:.1}"),
         format::count(row.tool_calls.into()),
-        format::count(row.spent.usage.total()),
-        format!("{:.4}", row.spent.cost_usd),
+        format::count(row.spent_own.usage.total()),
+        format!("{:.4}", row.spent_own.cost_usd),
         format_counts(&row.stop_reasons),
         format_counts(&row.decisions),
     ]

@@ -76,8 +76,10 @@ impl TraceSpan {
         {
             parts.push(format!("{} in, {} out", format::count(input), format::count(output)));
         }
-        let usd = self.attributes.get("ailoop.cost.usd").and_then(Value::as_f64).filter(|usd| *usd > 0.0);
-        parts.extend(usd.map(|usd| format!("${usd:.4}")));
+        let usd = |name: &str| self.attributes.get(name).and_then(Value::as_f64);
+        let (cost, own) = (usd("ailoop.cost.usd").filter(|cost| *cost > 0.0), usd("ailoop.cost.own.usd"));
+        parts.extend(cost.map(|cost| format!("${cost:.4}")));
+        parts.extend(own.filter(|own| cost > Some(*own)).map(|own| format!("${own:.4} of it not delegated")));
         parts.extend(self.error.as_ref().map(|code| format!("error {code}")));
         parts.join(", ")
     }

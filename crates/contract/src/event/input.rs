@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::client_tool::ClientTool;
 use crate::command::{MessageMode, Parent, Refusal, Verb};
-use crate::ids::CommandId;
+use crate::ids::{CallId, CommandId};
 use crate::model::Content;
 use crate::spent::Spent;
 use crate::timestamp::Timestamp;
@@ -47,6 +47,9 @@ pub struct InputIgnored {
     /// What a late reply used all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Spent>,
+    /// The call that a late result is of. None where an older version wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallId>,
     /// What a late result says, where it was not known before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Outcome>,

@@ -212,9 +212,12 @@ pub struct SessionEnded {
     /// Steps of the last turn.
     #[serde(default)]
     pub iterations: u32,
-    /// What the whole session used.
+    /// What the whole session used, with the sessions below it.
     #[serde(default)]
     pub spent: Spent,
+    /// What it used itself. None where an older version counted a part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent_own: Option<Spent>,
     /// Client that stopped the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

@@ -270,8 +270,11 @@ pub struct TurnCompleted {
     pub iterations: u32,
     /// What the user reads.
     pub final_response: String,
-    /// Tokens and money that were used.
+    /// Tokens and money of the turn, with those of the sessions that it delegated to.
     pub spent: Spent,
+    /// Those of this session alone. None where an older version counted a part of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent_own: Option<Spent>,
     /// Client that cancelled it, where one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

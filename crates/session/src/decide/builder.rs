@@ -4,7 +4,7 @@ use contract::command::{Parent, Refusal};
 use contract::event::{Event, InputHandled, InputIgnored, Spent, TimerSet};
 use contract::limits::COMMAND_AGE_MAX;
 use contract::tool::Outcome;
-use contract::{AgentId, ErrorCode, Timestamp};
+use contract::{AgentId, CallId, ErrorCode, Timestamp};
 
 use crate::state::{Lifecycle, State};
 use crate::transcript::Transcript;
@@ -45,19 +45,20 @@ pub(super) struct DecisionBuilder<'a> {
 pub(super) struct Rejection {
     pub(super) refusal: Refusal,
     pub(super) spent: Option<Spent>,
+    pub(super) call: Option<CallId>,
     pub(super) late: Option<Outcome>,
     pub(super) parent: Option<Box<Parent>>,
 }
 
 impl Rejection {
     pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { refusal: Refusal { code, message: message.into() }, spent: None, late: None, parent: None }
+        Self::from(Refusal { code, message: message.into() })
     }
 }
 
 impl From<Refusal> for Rejection {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, spent: None, late: None, parent: None }
+        Self { refusal, spent: None, call: None, late: None, parent: None }
     }
 }
 
@@ -81,12 +82,20 @@ impl DecisionBuilder<'_> {
     }
 
     fn ignore(&mut self, ignored: Rejection) {
-        let Rejection { refusal, spent, late, parent } = ignored;
+        let Rejection { refusal, spent: usage, call, late, parent } = ignored;
         let input = self.input.reference.clone();
         let Input { control_seq, control_at, parent_command_number, .. } = *self.input;
-        let ignored =
-            InputIgnored { input, control_seq, control_at, parent_command_number, refusal, usage: spent, late, parent };
-        self.emit(Event::InputIgnored(ignored));
+        self.emit(Event::InputIgnored(InputIgnored {
+            input,
+            control_seq,
+            control_at,
+            parent_command_number,
+            refusal,
+            usage,
+            call,
+            late,
+            parent,
+        }));
         self.keep_timer();
     }
 
@@ -199,12 +208,15 @@ impl DecisionBuilder<'_> {
         let mut ignored = Rejection::new(code, message);
         if let Body::ModelFinished(finished) = &self.input.body {
             ignored.spent = Some(Spent { usage: finished.usage, cost_usd: finished.cost_usd });
+            ignored.call = Some(finished.meta.call.clone());
         } else if let Body::ModelFailed(failed) = &self.input.body {
             ignored.spent = Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd });
+            ignored.call = Some(failed.meta.call.clone());
         } else if let Body::ToolResult(result) = &self.input.body {
             ignored.late = Some(result.outcome);
             let is_awaited = self.state.children.contains_key(&result.meta.call);
             ignored.spent = result.used.filter(|_| is_awaited).map(|used| used.spent);
+            ignored.call = Some(result.meta.call.clone());
         }
         ignored
     }

@@ -69,7 +69,7 @@ impl DecisionBuilder<'_> {
     fn complete(&mut self, turn: TurnState, reason: StopReason, status: Option<StatusChanged>) {
         let (by, note) = status.map_or((None, None), |status| (status.by, status.reason));
         let step = turn.iterations();
-        let TurnState { number, text, spent, .. } = turn;
+        let TurnState { number, text, spent, spent_own, .. } = turn;
         self.emit(Event::TurnCompleted(TurnCompleted {
             turn: number,
             stop_reason: reason,
@@ -77,6 +77,7 @@ impl DecisionBuilder<'_> {
             iterations: step,
             final_response: text.clone(),
             spent,
+            spent_own,
             by,
             note,
         }));
@@ -190,6 +191,7 @@ impl DecisionBuilder<'_> {
             final_response,
             iterations,
             spent: self.state.spent,
+            spent_own: self.state.spent_own,
             by,
             note,
         }));

@@ -24,6 +24,7 @@ impl State {
             started: self.started,
             updated: self.updated,
             spent: self.spent,
+            spent_own: self.spent_own,
             stop_reason: self.last_stop,
             parent: self.setup.as_ref().and_then(|s| s.parent.as_ref()).map(|parent| parent.session_id.clone()),
             tally: self.tally.clone(),

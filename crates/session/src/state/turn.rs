@@ -19,7 +19,11 @@ pub(crate) struct TurnState {
     pub(crate) clock: Clock,
     pub(crate) activity: Activity,
     pub(crate) retries: u32,
+    /// What it used, with the sessions below it: its limits count both.
     pub(crate) spent: Spent,
+    /// What it used itself, as [`super::State::spent_own`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) spent_own: Option<Spent>,
     /// What the user read last.
     pub(crate) text: String,
     /// What the guards watch.

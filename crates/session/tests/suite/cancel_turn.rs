@@ -3,9 +3,10 @@
 use contract::command::{ControlReason, MessageMode, Verb};
 use contract::commit::Phase;
 use contract::event::{Event, TurnCompleted};
-use contract::settings::ContinuationSettings;
+use contract::model::Usage;
+use contract::settings::{ContinuationSettings, Limits};
 use contract::tool::Outcome;
-use session::Body;
+use session::{Body, SessionEffect};
 
 use crate::talk::{Cast, Talk};
 
@@ -89,4 +90,23 @@ fn cancellation_without_a_turn_is_refused() {
     talk.reply("Done.", &[]);
     cancel(&mut talk);
     assert_eq!(talk.refused(), Some("not_now"));
+}
+
+#[test]
+fn reply_of_a_cancelled_turn_is_charged_to_that_turn_and_to_no_limit_of_the_next_one() {
+    let limits = Limits { tokens: Some(1_000), ..Limits::default() };
+    let mut talk = Talk::begin(ContinuationSettings { limits, ..ContinuationSettings::default() });
+    let call = talk.model_call();
+    cancel(&mut talk);
+    talk.send_message("Again.", MessageMode::Queue);
+    talk.reply_late(&call, "Half a", Usage { input: 2_000, ..Usage::default() }, 0.5);
+    assert!(talk.effects.contains(&SessionEffect::Index), "lists show what the session used");
+    talk.reply_that_cost("Done.", &[], Usage { input: 10, ..Usage::default() }, 0.25);
+    let turns: Vec<_> = completed(&talk)
+        .iter()
+        .map(|turn| (turn.turn, turn.stop_reason.as_str(), turn.spent.usage.input, turn.spent.cost_usd))
+        .collect();
+    assert_eq!(turns, [(1, "stopped", 0, 0.0), (2, "completed", 10, 0.25)]);
+    let summary = talk.session.summary();
+    assert_eq!((summary.spent.usage.input, summary.spent_own), (2_010, Some(summary.spent)));
 }

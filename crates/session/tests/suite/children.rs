@@ -134,6 +134,40 @@ fn archived_child_owes_no_report() {
 }
 
 #[test]
+fn parent_and_child_name_their_own_spend_beside_that_of_the_subtree() {
+    let (mut parent, mut child) = pair(Limits::default());
+    child.reply_that_cost("The plan.", &[], Usage { input: 7, output: 3, ..Usage::default() }, 0.25);
+    parent.receive_result(child.session.parent_report().unwrap());
+    parent.reply_that_cost("Done.", &[], Usage { input: 100, ..Usage::default() }, 0.5);
+    let usd = |spent: Spent| spent.cost_usd;
+    let figures = |talk: &Talk| {
+        let summary = talk.session.summary();
+        (usd(summary.spent), summary.spent_own.map(usd))
+    };
+    assert_eq!((figures(&parent), figures(&child)), ((0.75, Some(0.5)), (0.25, Some(0.25))));
+    let ended = parent.events.iter().find_map(|event| match event {
+        Event::TurnCompleted(completed) => Some((usd(completed.spent), completed.spent_own.map(usd))),
+        _ => None,
+    });
+    assert_eq!(ended, Some((0.75, Some(0.5))), "the turn names both, and its limits count the first");
+}
+
+#[test]
+fn session_of_an_older_version_does_not_name_its_own_spend() {
+    let (mut parent, mut child) = pair(Limits::default());
+    child.reply_that_cost("The plan.", &[], Usage { input: 7, output: 3, ..Usage::default() }, 0.25);
+    let mut stored: serde_json::Value = serde_json::from_str(parent.session.snapshot().get()).unwrap();
+    stored["core"].as_object_mut().unwrap().remove("spent_own");
+    stored["core"]["turn"].as_object_mut().unwrap().remove("spent_own");
+    parent.session = serde_json::from_value(stored).unwrap();
+    let report = parent.session.parent_report();
+    assert!(report.is_none());
+    let summary = parent.session.summary();
+    assert_eq!(summary.spent_own, None);
+    assert!(!serde_json::to_string(&summary).unwrap().contains("spent_own"), "it is no figure, and not zero");
+}
+
+#[test]
 fn same_call_performed_by_any_replica_starts_the_same_child() {
     let (parent, _) = pair(Limits::default());
     let again: session::Session = serde_json::from_str(parent.session.snapshot().get()).unwrap();

@@ -62,10 +62,11 @@ AgentStats = TypedDict(
         "premature": int,
         "premature_rate": float | None,
         "sessions": int,
-        "spent": "Spent",
+        "spent_own": "Spent",
         "stop_reasons": dict[str, int],
         "tool_calls": int,
         "turns": int,
+        "uncounted": int,
     },
 )
 
@@ -320,8 +321,9 @@ IntervalStats = TypedDict(
     {
         "failed": int,
         "sessions": int,
-        "spent": "Spent",
+        "spent_own": "Spent",
         "start": str,
+        "uncounted": int,
     },
 )
 
@@ -627,6 +629,7 @@ SessionDescription = TypedDict(
         "client_calls": NotRequired[list["OpenCall"]],
         "gates": NotRequired[list["OpenGate"]],
         "parent": NotRequired[str],
+        "spent_own": NotRequired["Spent"],
         "stop_reason": NotRequired["StopReason"],
         "timer": NotRequired[str],
     },
@@ -641,6 +644,7 @@ SessionEnded = TypedDict(
         "spent": "Spent",
         "by": NotRequired[str],
         "note": NotRequired[str],
+        "spent_own": NotRequired["Spent"],
         "status": NotRequired[str],
         "stop_reason": NotRequired["StopReason"],
     },
@@ -697,6 +701,7 @@ SessionSummary = TypedDict(
         "client_calls": NotRequired[list["OpenCall"]],
         "gates": NotRequired[list["OpenGate"]],
         "parent": NotRequired[str],
+        "spent_own": NotRequired["Spent"],
         "stop_reason": NotRequired["StopReason"],
     },
 )
@@ -811,6 +816,7 @@ TurnCompleted = TypedDict(
         "turn": int,
         "by": NotRequired[str],
         "note": NotRequired[str],
+        "spent_own": NotRequired["Spent"],
         "status": NotRequired[str],
     },
 )

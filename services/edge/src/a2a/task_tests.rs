@@ -159,6 +159,7 @@ fn completed(turn: u32) -> Event {
         iterations: 1,
         final_response: String::new(),
         spent: Spent::default(),
+        spent_own: None,
         by: None,
         note: None,
     })

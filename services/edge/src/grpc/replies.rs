@@ -57,6 +57,11 @@ pub(super) fn to_session_info(summary: SessionSummary) -> proto::SessionInfo {
         cost_usd: summary.spent.cost_usd,
         stop_reason: summary.stop_reason.map(|reason| reason.as_str().to_owned()).unwrap_or_default(),
         client_calls: summary.client_calls.into_iter().map(to_client_call).collect(),
+        spent_own: summary.spent_own.map(|own| proto::OwnSpend {
+            input_tokens: own.usage.input,
+            output_tokens: own.usage.output,
+            cost_usd: own.cost_usd,
+        }),
     }
 }
 

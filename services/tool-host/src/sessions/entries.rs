@@ -18,6 +18,7 @@ pub(super) fn summarize_session(summary: &SessionSummary) -> Value {
         "session": summary.session_id, "agent": summary.agent, "model": summary.model, "phase": summary.phase,
         "title": summary.title, "turn": summary.turn, "stop_reason": summary.stop_reason, "started": summary.started,
         "updated": summary.updated, "cost_usd": summary.spent.cost_usd,
+        "cost_usd_own": summary.spent_own.map(|own| own.cost_usd),
     })
 }
 

@@ -139,6 +139,7 @@ impl World {
             self.cost_micros,
             self.oracle.spent_micros()
         );
+        self.oracle.check_summary(&self.truth.summary())?;
         let texts: Vec<String> = self.truth.messages().iter().map(|message| message.get().to_owned()).collect();
         for index in 0..self.inputs.len() {
             let text = format!("\"message {index}\"");

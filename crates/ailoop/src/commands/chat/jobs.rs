@@ -6,7 +6,7 @@ use std::fmt;
 use futures::future::LocalBoxFuture;
 use proto::{
     AnswerRequest, ConfigureRequest, ControlRequest, ListAgentsRequest, ListModelsRequest, ListRequest, SendRequest,
-    SessionRequest, StartRequest,
+    SessionInfo, SessionRequest, StartRequest,
 };
 use serde_json::json;
 
@@ -212,11 +212,25 @@ pub(super) async fn show_cost(client: EdgeClient, session_id: String) -> JobOutc
     match client.sessions().get(bounded(SessionRequest { session_id })).await {
         Ok(info) => {
             let info = info.into_inner();
-            let (input, output) = (format::plural(info.input_tokens, "token"), format::count(info.output_tokens));
-            let (cost, turns) = (info.cost_usd, format::plural(info.turn.into(), "turn"));
-            JobOutcome::Text(format!("  {input} in, {output} out · ${cost:.4} · {turns}"))
+            JobOutcome::Text(format_cost(&info))
         }
         Err(status) => JobOutcome::Failed(client.failure(&status)),
+    }
+}
+
+/// Formats what a session used with the work that it delegated, and its own part where that is another figure.
+fn format_cost(info: &SessionInfo) -> String {
+    let (input, output) = (format::plural(info.input_tokens, "token"), format::count(info.output_tokens));
+    let (cost, turns) = (info.cost_usd, format::plural(info.turn.into(), "turn"));
+    let all = format!("  {input} in, {output} out · ${cost:.4} · {turns}");
+    match info.spent_own {
+        Some(own) if (own.input_tokens, own.output_tokens) == (info.input_tokens, info.output_tokens) => all,
+        Some(own) => {
+            let (input, output) = (format::count(own.input_tokens), format::count(own.output_tokens));
+            let cost = own.cost_usd;
+            format!("{all} · delegated work included; without it {input} in, {output} out, ${cost:.4}")
+        }
+        None => format!("{all} · delegated work included; an older version did not count it apart"),
     }
 }
 

@@ -86,6 +86,13 @@ impl Talk {
         self.finish(&CallAttempt { call, attempt: 1 }, text, &[], Usage::default(), 0.0);
     }
 
+    /// The reply to a call that nobody awaits any more, as far as it came.
+    pub(crate) fn reply_late(&mut self, call: &CallAttempt, text: &str, usage: Usage, cost_usd: f64) {
+        self.finish_reason = FinishReason::Cancelled;
+        self.finish(call, text, &[], usage, cost_usd);
+        self.finish_reason = FinishReason::Stop;
+    }
+
     /// The first model call's reply, by one of its attempts.
     pub(crate) fn reply_of(&mut self, attempt: u32, text: &str) {
         let call = CallAttempt { call: contract::CallId::model(1, 1), attempt };

@@ -154,9 +154,13 @@ export class SessionView {
   started = "";
   updated = "";
   plan: Plan | null = null;
+  /** Spent by the session and by those that it started. */
   spent: Spent = emptySpent();
-  /** Spent by the steps of the turn that runs, and the total of the turns before. */
+  /** Spent by the session alone; null where an older version of ailoop did not count that apart. */
+  own: Spent | null = emptySpent();
+  /** Both up to the end of the last turn. */
   private spentBefore: Spent = emptySpent();
+  private ownBefore: Spent | null = emptySpent();
   isPartial = false;
   /** Whether the session began with the transcript of another one. */
   hasTranscript = false;
@@ -384,7 +388,14 @@ export class SessionView {
     row.latencyMs = Number(data.latency_ms ?? 0);
     row.finish = text(data.finish_reason);
     row.spent = data.spent as Spent | undefined;
-    if (row.spent) addSpent(this.spent, row.spent);
+    this.addOwn(row.spent);
+  }
+
+  /** Adds what the session used itself. */
+  private addOwn(spent: Spent | undefined): void {
+    if (spent === undefined) return;
+    addSpent(this.spent, spent);
+    if (this.own !== null) addSpent(this.own, spent);
   }
 
   private identified(data: Record<string, unknown>, at: At): void {
@@ -449,7 +460,7 @@ export class SessionView {
       if (done.length + left.length > 0 || plan.total !== null) this.plan = plan;
     }
     const spent = data.spent as Spent | undefined;
-    if (spent) addSpent(this.spent, spent);
+    this.addOwn(spent);
     const row: DecisionRow = {
       kind: "decision",
       ...rowOf(at),
@@ -478,6 +489,10 @@ export class SessionView {
     if (spent) {
       addSpent(this.spentBefore, spent);
       this.spent = copySpent(this.spentBefore);
+      const own = data.spent_own as Spent | undefined;
+      if (own === undefined) this.ownBefore = null;
+      else if (this.ownBefore !== null) addSpent(this.ownBefore, own);
+      this.own = this.ownBefore === null ? null : copySpent(this.ownBefore);
     }
     for (const row of this.replies.values()) {
       if (!row.isStreaming) continue;
@@ -605,6 +620,12 @@ export function addSpent(total: Spent, more: Spent): void {
   total.usage.cached += more.usage?.cached ?? 0;
   total.usage.reasoning += more.usage?.reasoning ?? 0;
   total.cost_usd += more.cost_usd ?? 0;
+}
+
+/** Whether `all` has more than `part`. */
+export function isMore(all: Spent, part: Spent): boolean {
+  const tokens = ({ usage }: Spent) => usage.input + usage.output;
+  return tokens(all) > tokens(part) || all.cost_usd > part.cost_usd;
 }
 
 function copySpent(spent: Spent): Spent {

@@ -54,7 +54,10 @@ export interface SessionSummary {
   seq: number;
   started: string;
   updated: string;
+  /** Of the session and of those that it started. */
   spent: Spent;
+  /** Of the session alone; absent where an older version of ailoop counted a part of it. */
+  spent_own?: Spent;
   stop_reason?: string;
   parent?: string;
   tally?: { tool_calls?: number; iterations?: number };
@@ -160,7 +163,10 @@ export interface Stats {
   tool_calls: number;
   completed_rate: number | null;
   premature_rate: number | null;
-  spent: Spent;
+  /** What the sessions used themselves: what one delegated counts where it was done. */
+  spent_own: Spent;
+  /** Sessions that are not in `spent_own`: an older version did not count that apart. */
+  uncounted: number;
 }
 
 /** Sessions that started in one interval. */
@@ -168,7 +174,8 @@ export interface IntervalStats {
   start: string;
   sessions: number;
   failed: number;
-  spent: Spent;
+  spent_own: Spent;
+  uncounted: number;
 }
 
 /** What the credential of this page grants. */

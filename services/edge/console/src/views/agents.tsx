@@ -286,7 +286,7 @@ function Figures({ stats }: { stats: Stats[] }) {
     ["Completed", turns === 0 ? "–" : `${Math.round((completed / turns) * 100)} %`],
     ["Steps", formatCount(sum((line) => line.iterations))],
     ["Tool calls", formatCount(sum((line) => line.tool_calls))],
-    ["Spent", formatMoney(sum((line) => line.spent.cost_usd))],
+    ["Spent", formatMoney(sum((line) => line.spent_own.cost_usd))],
   ];
   return (
     <dl class="numbers agent-figures">

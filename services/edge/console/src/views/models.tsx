@@ -135,7 +135,7 @@ export function ModelsView() {
                     </span>
                   </td>
                   <td class="number">{lines.reduce((sum, line) => sum + line.turns, 0)}</td>
-                  <td class="number">{formatMoney(lines.reduce((sum, line) => sum + line.spent.cost_usd, 0))}</td>
+                  <td class="number">{formatMoney(lines.reduce((sum, line) => sum + line.spent_own.cost_usd, 0))}</td>
                   <td class={figures !== null && figures.failed > 0 ? "number bad-text" : "number"}>
                     {figures === null ? "–" : `${figures.failed} of ${figures.count}`}
                   </td>

@@ -57,8 +57,8 @@ export function OverviewView() {
   const budgets = usePoll<{ budgets: Budget[] }>("budgets.list", can("budgets.list") ? {} : null, STATS_MS);
   const fleet = usePoll<FleetStatus>("fleet.status", can("fleet.status") ? {} : null, STATS_MS);
   const lines = stats.data?.stats ?? [];
-  const spent = lines.reduce((sum, line) => sum + line.spent.cost_usd, 0);
-  const tokens = lines.reduce((sum, line) => sum + line.spent.usage.input + line.spent.usage.output, 0);
+  const spent = lines.reduce((sum, line) => sum + line.spent_own.cost_usd, 0);
+  const tokens = lines.reduce((sum, line) => sum + line.spent_own.usage.input + line.spent_own.usage.output, 0);
   const open = gates.data?.gates ?? [];
   const runningCount = Math.max(0, (active.data?.total ?? 0) - (held.data?.total ?? 0));
   const running = (active.data?.sessions ?? []).filter(
@@ -321,9 +321,15 @@ function intervalName(start: string, range: TimeRange): string {
   return range.interval >= 86_400 ? day : range.interval > 3600 ? `${day}, ${time}` : time;
 }
 
+/** Says which sessions are in no sum. */
+function withoutOld(uncounted: number): string {
+  return uncounted === 0 ? "" : ` ${plural(uncounted, "session")} of an older version of ailoop are left out.`;
+}
+
 function Spend({ intervals, range }: { intervals: IntervalStats[]; range: TimeRange }) {
-  const total = intervals.reduce((sum, one) => sum + one.spent.cost_usd, 0);
-  const most = Math.max(0, ...intervals.map((one) => one.spent.cost_usd));
+  const total = intervals.reduce((sum, one) => sum + one.spent_own.cost_usd, 0);
+  const most = Math.max(0, ...intervals.map((one) => one.spent_own.cost_usd));
+  const uncounted = intervals.reduce((sum, one) => sum + one.uncounted, 0);
   return (
     <>
       <TimeBars
@@ -332,11 +338,11 @@ function Spend({ intervals, range }: { intervals: IntervalStats[]; range: TimeRa
         summary={`${formatMoney(total)}, at most ${formatMoney(most)} in ${range.each}`}
         bars={intervals.map((one) => ({
           start: Date.parse(one.start),
-          value: one.spent.cost_usd,
-          text: `${intervalName(one.start, range)}: ${formatMoney(one.spent.cost_usd)}`,
+          value: one.spent_own.cost_usd,
+          text: `${intervalName(one.start, range)}: ${formatMoney(one.spent_own.cost_usd)}`,
         }))}
       />
-      <p class="hint">What a session cost is counted when it began.</p>
+      <p class="hint">What a session cost is counted when it began, and delegated work once.{withoutOld(uncounted)}</p>
     </>
   );
 }
@@ -496,7 +502,7 @@ export function StatsTable({ stats }: { stats: Stats[] }) {
               {line.completed_rate === null ? "" : `${Math.round(line.completed_rate * 100)} %`}
             </td>
             <td class="number">{formatCount(line.tool_calls)}</td>
-            <td class="number">{formatMoney(line.spent.cost_usd)}</td>
+            <td class="number">{formatMoney(line.spent_own.cost_usd)}</td>
           </tr>
         ))}
       </tbody>

@@ -1,7 +1,7 @@
 // The smaller panels beside a conversation: plan, decisions, costs and details.
 
 import { useMemo } from "preact/hooks";
-import type { CallRow, ReplyRow, SessionView } from "../core/fold.ts";
+import { type CallRow, isMore, type ReplyRow, type SessionView } from "../core/fold.ts";
 import { formatCount, formatDuration, formatMoney, formatTime, plural, shellQuote, words } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
 import { links } from "../core/route.ts";
@@ -107,6 +107,12 @@ export function Costs({ view, onSelect }: { view: SessionView; onSelect: (key: s
           <dt>Cost</dt>
           <dd>{formatMoney(cost_usd)}</dd>
         </div>
+        {view.own !== null && isMore(view.spent, view.own) && (
+          <div>
+            <dt>Without delegated work</dt>
+            <dd>{formatMoney(view.own.cost_usd)}</dd>
+          </div>
+        )}
         <div>
           <dt>Read</dt>
           <dd>{formatCount(usage.input)}</dd>

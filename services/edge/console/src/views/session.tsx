@@ -4,7 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { can } from "../core/caller.ts";
 import { command, rpc } from "../core/connection.ts";
-import type { ReplyRow, SessionView as View, UserRow } from "../core/fold.ts";
+import { isMore, type ReplyRow, type SessionView as View, type UserRow } from "../core/fold.ts";
 import { formatCount, formatMoney, plural, shellQuote, shortId } from "../core/format.ts";
 import { useKeys } from "../core/keys.ts";
 import { go, links, route, setQuery } from "../core/route.ts";
@@ -224,6 +224,9 @@ function SessionHead({
             <span>{plural(view.turn, "turn")}</span>
             <span>{formatCount(tokens)} tokens</span>
             {view.spent.cost_usd > 0 && <span>{formatMoney(view.spent.cost_usd)}</span>}
+            {view.own !== null && isMore(view.spent, view.own) && (
+              <span>delegated work included; {formatMoney(view.own.cost_usd)} without it</span>
+            )}
             {failures > 0 && (
               <button type="button" class="link bad-text" onClick={onFailure} title="Jump to the next failure (x)">
                 {plural(failures, "failure")}

@@ -3,6 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { caller, can } from "../core/caller.ts";
 import { rpc } from "../core/connection.ts";
+import { isMore } from "../core/fold.ts";
 import { formatCount, formatMoney, plural, shortId, words } from "../core/format.ts";
 import { useKeys } from "../core/keys.ts";
 import { usePoll } from "../core/poll.ts";
@@ -269,10 +270,18 @@ function Filters({ filterInput }: { filterInput: { current: HTMLInputElement | n
   );
 }
 
+/** Says what the cost of a session in the list has. */
+function costTitle({ spent, spent_own: own }: SessionSummary): string {
+  const tokens = `${formatCount(spent.usage.input + spent.usage.output)} tokens`;
+  if (own === undefined) return `${tokens}, with the sessions that it started`;
+  return isMore(spent, own)
+    ? `${tokens}, with the sessions that it started; ${formatMoney(own.cost_usd)} without them`
+    : tokens;
+}
+
 function SessionRow({ session, isSelected, marked }: { session: SessionSummary; isSelected: boolean; marked: string }) {
   const phase = phaseOf(session);
   const steps = (session.tally?.iterations ?? 0) + session.step;
-  const tokens = session.spent.usage.input + session.spent.usage.output;
   return (
     <div class={`session-row ${isSelected ? "is-selected" : ""}`} role="row">
       <span role="cell" class="session-title">
@@ -305,7 +314,7 @@ function SessionRow({ session, isSelected, marked }: { session: SessionSummary; 
       <span role="cell" class="number cell-steps" title={plural(session.turn, "turn")}>
         {steps}
       </span>
-      <span role="cell" class="number cell-cost" title={`${formatCount(tokens)} tokens`}>
+      <span role="cell" class="number cell-cost" title={costTitle(session)}>
         {formatMoney(session.spent.cost_usd)}
       </span>
       <span role="cell" class="number cell-age">

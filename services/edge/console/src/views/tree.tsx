@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { connection, rpc } from "../core/connection.ts";
-import type { SessionView } from "../core/fold.ts";
+import { isMore, type SessionView } from "../core/fold.ts";
 import { formatCount, formatMoney, plural } from "../core/format.ts";
 import { links } from "../core/route.ts";
 import type { SessionSummary } from "../core/types.ts";
@@ -53,13 +53,24 @@ async function readTree(id: string): Promise<Node> {
   return top;
 }
 
-function total(node: Node): { sessions: number; cost: number } {
-  return node.children
-    .map(total)
-    .reduce((sum, one) => ({ sessions: sum.sessions + one.sessions, cost: sum.cost + one.cost }), {
-      sessions: 1,
-      cost: node.session.spent.cost_usd,
-    });
+interface Total {
+  sessions: number;
+  cost: number;
+  /** Sessions whose own cost is not known, and that are not in `cost`. */
+  uncounted: number;
+}
+
+/** Adds up what each session spent itself: what it spent with those below it would count these again. */
+function total({ session, children }: Node): Total {
+  const own = session.spent_own;
+  return children.map(total).reduce(
+    (sum, one) => ({
+      sessions: sum.sessions + one.sessions,
+      cost: sum.cost + one.cost,
+      uncounted: sum.uncounted + one.uncounted,
+    }),
+    { sessions: 1, cost: own?.cost_usd ?? 0, uncounted: own === undefined ? 1 : 0 },
+  );
 }
 
 export function Tree({ id, view }: { id: string; view: SessionView; rev: number }) {
@@ -88,13 +99,14 @@ export function Tree({ id, view }: { id: string; view: SessionView; rev: number 
     };
   }, [id, isOpen]);
   if (tree === null) return error === null ? <p class="muted pad">Reading the tree …</p> : <Problem error={error} />;
-  const sum = total(tree);
+  const { sessions, cost, uncounted } = total(tree);
   return (
     <div class="pad scroll">
       <p class="muted">
-        {sum.sessions === 1
+        {sessions === 1
           ? "No session started this one, and it started none."
-          : `${plural(sum.sessions, "session")}, ${formatMoney(sum.cost)} in all`}
+          : `${plural(sessions, "session")}, ${formatMoney(cost)} in all`}
+        {uncounted > 0 && ` The sum is without ${plural(uncounted, "session")} of an older version of ailoop.`}
       </p>
       {view.source !== null && (
         <p>
@@ -104,7 +116,7 @@ export function Tree({ id, view }: { id: string; view: SessionView; rev: number 
         </p>
       )}
       <ul class="tree" aria-label="Sessions">
-        <Branch node={tree} current={id} most={sum.cost} />
+        <Branch node={tree} current={id} most={cost} />
       </ul>
     </div>
   );
@@ -114,7 +126,8 @@ function Branch({ node, current, most }: { node: Node; current: string; most: nu
   const { session, children } = node;
   const phase = phaseOf(session);
   const isCurrent = session.session_id === current;
-  const tokens = session.spent.usage.input + session.spent.usage.output;
+  const own = session.spent_own;
+  const shown = own ?? session.spent;
   return (
     <li aria-current={isCurrent ? "true" : undefined}>
       <div class={`tree-node ${isCurrent ? "is-current" : ""}`}>
@@ -134,11 +147,17 @@ function Branch({ node, current, most }: { node: Node; current: string; most: nu
           <span>{session.agent}</span>
           <span>{session.model}</span>
           <span>{plural(session.turn, "turn")}</span>
-          <span>{formatCount(tokens)} tokens</span>
-          <span>{formatMoney(session.spent.cost_usd)}</span>
+          <span>{formatCount(shown.usage.input + shown.usage.output)} tokens</span>
+          <span>{formatMoney(shown.cost_usd)}</span>
+          {own === undefined && <span>with the sessions below it</span>}
+          {own !== undefined && isMore(session.spent, own) && (
+            <span>{formatMoney(session.spent.cost_usd)} with the sessions below it</span>
+          )}
           <Age at={session.updated} />
         </div>
-        {most > 0 && <Meter value={session.spent.cost_usd} max={most} label={`Cost of ${titleOf(session)}`} />}
+        {most > 0 && own !== undefined && (
+          <Meter value={own.cost_usd} max={most} label={`Cost of ${titleOf(session)}`} />
+        )}
       </div>
       {children.length > 0 && (
         <ul>

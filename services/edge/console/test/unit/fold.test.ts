@@ -234,3 +234,18 @@ test("sessions_are_paired_by_step", () => {
     ],
   );
 });
+
+test("delegated_work_counts_for_the_session_and_not_for_its_own_part", () => {
+  const child = { ...SPENT, cost_usd: 2 };
+  const result = { call: "c1-1-1", outcome: "ok", content: "", used: { spent: child, tool_calls: 1 } };
+  const story = replied().event("tool_call.result_processed", result, 2);
+  const running = story.fold();
+  assert.deepEqual([running.spent.cost_usd, running.own?.cost_usd], [2.5, 0.5]);
+  const all = { ...SPENT, cost_usd: 3 };
+  const own = { ...SPENT, cost_usd: 1 };
+  story.event("turn.completed", { turn: 1, stop_reason: "completed", iterations: 1, spent: all, spent_own: own }, 3);
+  const ended = story.fold();
+  assert.deepEqual([ended.spent.cost_usd, ended.own?.cost_usd], [3, 1]);
+  story.event("turn.completed", { turn: 2, stop_reason: "completed", iterations: 1, spent: all }, 4);
+  assert.equal(story.fold().own, null, "an older version named no own part");
+});

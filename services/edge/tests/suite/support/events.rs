@@ -50,6 +50,7 @@ pub(crate) fn ignored_result(id: &str) -> Event {
         control_at: None,
         refusal: Refusal { code: ErrorCode::UnknownSession, message: "no such session".to_owned() },
         usage: None,
+        call: None,
         late: None,
     })
 }
@@ -71,6 +72,7 @@ pub(crate) fn session_ended() -> Event {
         final_response: String::new(),
         iterations: 0,
         spent: Spent::default(),
+        spent_own: Some(Spent::default()),
         by: None,
         note: None,
     })
@@ -93,6 +95,7 @@ pub(crate) fn turn_with_reply(turn: u32, text: &str) -> Vec<Event> {
             iterations: 1,
             final_response,
             spent,
+            spent_own: Some(spent),
             by: None,
             note: None,
         })
@@ -142,6 +145,7 @@ pub(super) fn turn_cancelled(turn: u32) -> Event {
         iterations: 1,
         final_response: String::new(),
         spent: Spent::default(),
+        spent_own: Some(Spent::default()),
         by: None,
         note: None,
     })
@@ -208,6 +212,7 @@ pub(super) fn closing(input: InputRef, control_seq: Option<u64>, refused: Option
             control_at: None,
             refusal,
             usage: None,
+            call: None,
             late: None,
         }),
     }

@@ -1,0 +1,47 @@
+//! Adds up what a session used, as its events say it. Pure.
+
+use contract::event::{Event, Spent};
+
+/// What a session used, with the sessions below it. While a turn runs, that is what its events name so far; the end of
+/// the turn has the whole.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct SpendSum {
+    /// Of the turns that ended.
+    ended: Spent,
+    /// Of the turn that runs.
+    running: Spent,
+    /// The part of both that sessions below used.
+    delegated: Spent,
+}
+
+impl SpendSum {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "most events cost nothing")]
+    pub(crate) fn update(&mut self, event: &Event) {
+        match event {
+            Event::AiFullReceived(reply) => self.running = self.running.plus(reply.spent),
+            Event::ContinuationProgress(progress) => self.running = self.running.plus(progress.spent),
+            Event::ContextPruned(pruned) => self.running = self.running.plus(pruned.spent),
+            Event::ToolCallResult(result) => {
+                let used = result.used.map(|used| used.spent).unwrap_or_default();
+                self.running = self.running.plus(used);
+                self.delegated = self.delegated.plus(used);
+            }
+            Event::TurnCompleted(completed) => {
+                self.ended = self.ended.plus(completed.spent);
+                self.running = Spent::default();
+            }
+            Event::SessionEnded(ended) => self.ended = ended.spent,
+            _ => {}
+        }
+    }
+
+    /// What the session and those below it used.
+    pub(crate) fn total(&self) -> Spent {
+        self.ended.plus(self.running)
+    }
+
+    /// Whether sessions below used a part of it.
+    pub(crate) fn has_delegated(&self) -> bool {
+        !self.delegated.is_nothing()
+    }
+}
