@@ -13,7 +13,7 @@ const KEYS: &[&str] = &["continuation", "status", "response", "tool_calls"];
 /// A signal as the model wrote it into its text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ParsedSignal {
-    /// The envelope: `continuation`, and `response` and `tool_calls` where the session asked for them.
+    /// The envelope: `continuation`, and `response` and `tool_calls` where it has them.
     pub value: Value,
     /// Whether it is not valid JSON, or was cut off: then nothing that it asks for is run.
     pub is_damaged: bool,
@@ -58,10 +58,12 @@ pub(crate) fn meaning(object: &Object, form: SignalForm, is_first: bool) -> Mean
     if let Some(arguments) = pseudo_arguments(value) {
         return signal(json!({ "continuation": arguments }));
     }
+    if (form == SignalForm::Envelope || is_first && has_calls(value))
+        && let Some(envelope) = flat(value)
+    {
+        return signal(envelope);
+    }
     if form == SignalForm::Envelope {
-        if let Some(envelope) = flat(value) {
-            return signal(envelope);
-        }
         // A response alone is text: a user who asks for JSON may get such an object for an answer.
         if value["response"].is_string() && (names_signal(value) || is_cut_envelope(object)) {
             return signal(value.clone());
@@ -143,9 +145,11 @@ fn has_calls(value: &Value) -> bool {
     calls.is_some_and(|calls| calls.iter().any(|call| call["function"]["name"].is_string()))
 }
 
-/// The envelope without what the session did not ask for: calls count only in the form that has them.
+/// A signal without calls that nobody asked for: where the session asked for no envelope, they count only in what is one,
+/// with a response beside its status.
 fn restrict(mut value: Value, form: SignalForm) -> Value {
-    if let Some(fields) = value.as_object_mut().filter(|_| form != SignalForm::Envelope) {
+    let is_envelope = form == SignalForm::Envelope || value["response"].is_string();
+    if let Some(fields) = value.as_object_mut().filter(|_| !is_envelope) {
         fields.remove("tool_calls");
     }
     value

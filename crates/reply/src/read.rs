@@ -84,6 +84,9 @@ pub struct Reading {
     /// Calls that the reply asks for without a native one: those of an envelope that is the whole reply, else the next
     /// action. Never any of a signal that is damaged.
     pub calls: Vec<ToolCall>,
+    /// Calls of an envelope that is the whole reply, beside native ones that are others. Nobody runs them, since only one
+    /// of both can be meant; the model reads that.
+    pub refused_calls: Vec<ToolCall>,
     /// Tool calls in tags, which the model's server should have read. Nobody runs them, and nobody reads them.
     pub unread_calls: usize,
 }
@@ -110,20 +113,29 @@ pub fn read(text: &str, calls: &[ToolCall], form: SignalForm) -> Reading {
         Some((signal_of(&value["continuation"], value)?, *is_damaged))
     };
     let signal = if form == SignalForm::Off { None } else { pseudo().or_else(in_text) };
+    let native: Vec<&ToolCall> = calls.iter().filter(|call| !call.is_signal()).collect();
     let mut asked = Vec::new();
-    if !calls.iter().any(|call| !call.is_signal()) {
-        // An envelope among prose or in a fence is an example, or meant for people: its calls are not run.
-        if let Some(ParsedSignal { value, is_damaged: false, is_whole_reply: true }) = written {
-            let enveloped = value["tool_calls"].as_array().into_iter().flatten().map(call_of);
-            asked.extend(enveloped.filter(|call| !call.is_signal()));
-        }
-        if let (true, Some((signal, false))) = (asked.is_empty(), &signal) {
-            asked.extend(next_call(signal));
-        }
+    // An envelope among prose or in a fence is an example, or meant for people: its calls are not run.
+    if let Some(ParsedSignal { value, is_damaged: false, is_whole_reply: true }) = written {
+        let enveloped = value["tool_calls"].as_array().into_iter().flatten().map(call_of);
+        asked.extend(enveloped.filter(|call| !call.is_signal() && !native.iter().any(|made| is_same(made, call))));
+    }
+    let refused_calls = if native.is_empty() { Vec::new() } else { std::mem::take(&mut asked) };
+    if native.is_empty()
+        && asked.is_empty()
+        && let Some((signal, false)) = &signal
+    {
+        asked.extend(next_call(signal));
     }
     let signal = signal.map(|(signal, _)| signal);
     let (spoken_from, thought, unread_calls) = (rest.spoken_from, rest.thought, rest.unread_calls);
-    Reading { visible, spoken_from, thought, signal, calls: asked, unread_calls }
+    Reading { visible, spoken_from, thought, signal, calls: asked, refused_calls, unread_calls }
+}
+
+/// Whether two calls are of one tool with the same arguments, however these are written.
+fn is_same(one: &ToolCall, other: &ToolCall) -> bool {
+    let value = |call: &ToolCall| serde_json::from_str::<Value>(&call.function.arguments).ok();
+    one.function.name == other.function.name && value(one) == value(other)
 }
 
 /// The signal of a pseudo-call, and whether its arguments are damaged.

@@ -47,7 +47,7 @@ pub fn envelope() -> Value {
             "response": {"type": "string", "description": "What the user reads, in natural language."},
             "tool_calls": {
                 "type": "array",
-                "description": "Understood, but not asked for: run only where the envelope is the whole reply.",
+                "description": "Understood, but not asked for: run only where the envelope is the whole reply, in every form.",
                 "items": call
             },
             "continuation": continuation(),

@@ -262,7 +262,6 @@ fn calls_run_only_where_they_are_whole_and_were_asked_for() {
     let form = SignalForm::Envelope;
     assert_eq!(read(envelope, &[], form).calls, [ToolCall::new("", "a", r#"{"b":1}"#)]);
     assert!(read(&envelope[..envelope.len() - 1], &[], form).calls.is_empty());
-    assert!(read(envelope, &[ToolCall::new("n", "native", "{}")], form).calls.is_empty(), "native calls are there");
     let thoughtful = format!("<think>Which one?</think>\n\n{envelope}\n");
     assert_eq!(read(&thoughtful, &[], form).calls.len(), 1, "thoughts are no part of the reply");
     let next = |status: &str, more: &str| {
@@ -274,6 +273,37 @@ fn calls_run_only_where_they_are_whole_and_were_asked_for() {
     assert!(read(&whole[..whole.len() - 1], &[], form).calls.is_empty());
     assert_eq!(read(&next("CONTINUE", ""), &[], form).calls, [ToolCall::new("", "a", "{}")]);
     assert!(read(&next("TERMINATE", ""), &[], form).calls.is_empty(), "a model that is done runs nothing more");
+}
+
+#[test]
+fn calls_of_an_envelope_that_is_the_whole_reply_are_obeyed_or_refused_in_every_form() {
+    let calls = r#""tool_calls":[{"function":{"name":"a","arguments":{"b":1}}}]"#;
+    let envelopes = [
+        format!(r#"{{"response":"x",{calls},"continuation":{{"status":"CONTINUE"}}}}"#),
+        format!(r#"{{"response":"x","continuation":"CONTINUE",{calls}}}"#),
+        format!(r#"{{"response":"x","status":"CONTINUE",{calls}}}"#),
+    ];
+    let asked = [ToolCall::new("", "a", r#"{"b":1}"#)];
+    for (form, envelope) in FORMS.into_iter().flat_map(|form| envelopes.each_ref().map(|envelope| (form, envelope))) {
+        let without = read(envelope, &[], form);
+        let same = read(envelope, &[ToolCall::new("n", "a", r#"{ "b": 1 }"#)], form);
+        let other = read(envelope, &[ToolCall::new("n", "native", "{}")], form);
+        if form == SignalForm::Off {
+            assert_eq!((without.visible.as_str(), without.calls), (envelope.as_str(), vec![]), "nothing is read");
+            continue;
+        }
+        for (reading, run, refused) in
+            [(without, &asked[..], &[][..]), (same, &[][..], &[][..]), (other, &[][..], &asked[..])]
+        {
+            assert_eq!(reading.visible, "x", "{form:?} {envelope}");
+            assert_eq!((&reading.calls[..], &reading.refused_calls[..]), (run, refused), "{form:?} {envelope}");
+            assert_eq!(reading.signal.unwrap().status, Status::Continue, "{form:?} {envelope}");
+        }
+        // A part of a reply is an example.
+        for around in ["Call it so: ^", "^\n\nThat is how."] {
+            assert!(read(&around.replace('^', envelope), &[], form).calls.is_empty(), "{form:?} {around} {envelope}");
+        }
+    }
 }
 
 #[test]

@@ -203,16 +203,16 @@ impl DecisionBuilder<'_> {
         {
             self.cancel(&finished.meta.call, attempt, None);
         }
-        let native = finished.tool_calls.iter().chain(&reading.calls);
+        let asked = finished.tool_calls.iter().chain(&reading.calls);
         let calls: Vec<ToolCall> = (1..)
-            .zip(native)
+            .zip(asked.chain(&reading.refused_calls))
             .map(|(index, call)| ToolCall {
                 id: CallId::tool(awaited.turn, awaited.step, index).to_string(),
                 ..call.clone()
             })
             .collect();
         self.emit(Event::AiFullReceived(Box::new(full(finished, awaited, reading, calls.clone()))));
-        self.identify(&calls);
+        self.identify(&calls, reading.refused_calls.len());
         self.decide_reply(reading, &calls, finished.finish_reason);
     }
 

@@ -20,13 +20,24 @@ use super::builder::{DecisionBuilder, Rejection};
 use crate::check;
 use crate::state::{Activity, CallStage, Question, RunsAt, ToolCallState, ToolRequest};
 
+/// Result of a call that stands in the text of a reply with native calls.
+const WRITTEN_BESIDE_NATIVE: &str = "not run: the reply has calls of its own beside those in its JSON. Make this call in \
+                                     the same way as the others.";
+
 impl DecisionBuilder<'_> {
-    /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on.
-    pub(super) fn identify(&mut self, calls: &[ToolCall]) {
-        for (index, call) in calls.iter().filter(|call| !call.is_signal()).enumerate() {
+    /// Looks at each call of a reply: what cannot be run gets its error at once, the others go on. The last `refused` ones
+    /// are written beside native calls.
+    pub(super) fn identify(&mut self, calls: &[ToolCall], refused: usize) {
+        let refused_from = calls.len() - refused;
+        for (index, (position, call)) in calls.iter().enumerate().filter(|(_, call)| !call.is_signal()).enumerate() {
             let Ok(id) = CallId::new(&call.id) else { continue };
             let Some(state) = self.state.turn.as_ref().and_then(|turn| turn.call(&id)).cloned() else { continue };
-            match self.runnable(index, call) {
+            let runnable = if position < refused_from {
+                self.runnable(index, call)
+            } else {
+                Err((ErrorCode::BadRequest, WRITTEN_BESIDE_NATIVE.to_owned()))
+            };
+            match runnable {
                 Ok((called, arguments)) => self.identified(id, &called, arguments),
                 Err((code, message)) => self.result(&state, Outcome::Error, Some(code), &message, 0),
             }

@@ -1,10 +1,11 @@
 //! What a model says beside CONTINUE and TERMINATE: how sure it is, and how far the work is.
 
 use contract::event::{ContinuationProgress, Event, StopReason};
-use contract::settings::ContinuationSettings;
+use contract::settings::{ContinuationSettings, ModelSettings};
+use contract::tool::Outcome;
 use serde_json::json;
 
-use crate::talk::Talk;
+use crate::talk::{Cast, Talk};
 
 fn sure_enough() -> ContinuationSettings {
     ContinuationSettings { confidence_min: Some(0.7), max_iterations: 9, ..ContinuationSettings::default() }
@@ -90,4 +91,32 @@ fn progress_reported_once_is_kept_across_tool_steps() {
     talk.reply(&format!("More. {later}"), &[]);
     assert_eq!(decision(&talk).progress.completion_percentage, Some(75.0));
     assert!(serde_json::to_string(&decision(&talk).progress).unwrap().contains(r#""completion_percentage":75,"#));
+}
+
+#[test]
+fn calls_in_the_envelope_run_or_have_an_error_that_the_model_reads_in_every_form() {
+    let envelope = json!({"response": "I look.", "continuation": {"status": "CONTINUE"},
+        "tool_calls": [{"function": {"name": "look", "arguments": "{\"path\":\"a\"}"}}]})
+    .to_string();
+    // The forms envelope, call and text.
+    for (structured_output, multi_tool) in [(true, true), (false, true), (false, false)] {
+        let model = || ModelSettings { structured_output, multi_tool, max_parallel_tools: 4, ..ModelSettings::default() };
+        let mut talk = Talk::cast(Cast { model: model(), ..Cast::default() });
+        talk.reply(&envelope, &[]);
+        let open: Vec<String> = talk.open().iter().map(ToString::to_string).collect();
+        assert_eq!(open, ["c1-1-1.1"], "{structured_output} {multi_tool}");
+        talk.results("found");
+        assert!(talk.call().is_some(), "its next step begins");
+
+        let mut talk = Talk::cast(Cast { model: model(), ..Cast::default() });
+        talk.reply(&envelope, &[r#"{"path":"b"}"#]);
+        let open: Vec<String> = talk.open().iter().map(ToString::to_string).collect();
+        assert_eq!(open, ["c1-1-1.1"], "the native call runs: {structured_output} {multi_tool}");
+        let (outcome, content) = talk.result();
+        assert_eq!(outcome, Outcome::Error);
+        assert!(content.contains("not run"), "{content}");
+        talk.results("found");
+        let read: Vec<String> = talk.item().messages.iter().map(|message| message.get().to_owned()).collect();
+        assert!(read.iter().any(|message| message.contains("c1-1-2") && message.contains("not run")), "{read:?}");
+    }
 }
