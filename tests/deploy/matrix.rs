@@ -31,6 +31,7 @@ const PUBLISH: &[(&str, &[&str])] = &[
     ("ai_mail.other.e.m", &["restorer"]),
     ("ai_loop.session_started.default.s", &["orchestrator"]),
     ("ai_loop.message.ai_full_received.default.s", &["orchestrator"]),
+    ("ai_loop.message.ai_cut_received.default.s", &["orchestrator"]),
     ("ai_loop.message.ai_chunk_received.default.s", &["gateway"]),
     ("ai_loop.tool_call.partial.default.s", &["gateway"]),
     ("ai_loop.tool_call.progress.default.s", &["executor"]),

@@ -5,8 +5,9 @@ use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
 use ailoop_tests::tool_server::{RecordedCall, ToolAnswer, ToolServerBuilder};
-use ailoop_tests::wait::soon;
+use ailoop_tests::wait::{eventually, soon};
 use ailoop_tool::Effect;
+use contract::event::Event;
 use serde_json::{Value, json};
 
 /// Roles and texts of the messages of a request, without the system prompt.
@@ -34,7 +35,14 @@ async fn stop_during_a_model_call_cancels_it() -> anyhow::Result<()> {
     assert_eq!(events.last().unwrap().data["reason"], "stopped");
     assert_eq!(model.requests().len(), 1);
     assert_eq!(client.phase("s").await?, "ended");
-    judge::log(&fleet.bus, &key("s")?, 10).await?;
+    let key = key("s")?;
+    eventually("the log has what had come", async || {
+        let Ok(commits) = fleet.bus.history(&key, 0).await else { return false };
+        let mut events = commits.iter().flat_map(|(_, commit)| &commit.events);
+        events.any(|event| matches!(event, Event::AiCutReceived(cut) if cut.text == "I begin " && cut.turn == 1))
+    })
+    .await?;
+    judge::log(&fleet.bus, &key, 10).await?;
     fleet.end().await
 }
 

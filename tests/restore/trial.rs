@@ -95,8 +95,11 @@ impl Trial {
             sessions.wait_for_rest(session).await?;
         }
         sent_before.extend(join_all(["busy1", "busy2"].map(|session| sessions.start(session, "slow"))).await);
-        sent_before
-            .push(sessions.start_with("hangs", "hang", &json!({"continuation": {"timeout": TURN_SECONDS}})).await);
+        sent_before.push(
+            sessions
+                .start_with("hangs", "hang", &json!({"continuation": {"timeout": TURN_SECONDS, "on_limit": "end"}}))
+                .await,
+        );
         sent_before.push(sessions.start("held1", "hold").await);
         fleet.has_begun("held1").await?;
 

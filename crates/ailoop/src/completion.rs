@@ -50,6 +50,7 @@ impl CompletionTracker {
             Event::SessionEnded(ended) => Some(exit_of_session(ended.reason, ended.stop_reason.or(self.stop_reason))),
             Event::SessionStarted(_)
             | Event::AiFullReceived(_)
+            | Event::AiCutReceived(_)
             | Event::ToolCallResult(_)
             | Event::StatusPaused(_)
             | Event::StatusResumed(_)

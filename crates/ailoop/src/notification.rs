@@ -51,6 +51,7 @@ fn parse_content(topic: &str, data: &str) -> Option<NotificationContent> {
         | Topic::SessionEnded
         | Topic::UserProcessed
         | Topic::AiFullReceived
+        | Topic::AiCutReceived
         | Topic::ToolCallIdentified
         | Topic::ToolCallWaiting
         | Topic::ToolCallResult

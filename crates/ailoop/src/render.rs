@@ -199,7 +199,9 @@ impl SessionRenderer {
                 note(Style::Plain, &format!("configured: model {}, {steps} steps a turn", configured.model.id))
             }
             Event::Error(error) => render_error(error),
-            Event::InputHandled(_)
+            // What came of it was shown as it came.
+            Event::AiCutReceived(_)
+            | Event::InputHandled(_)
             | Event::InputIgnored(_)
             | Event::TurnStarted(_)
             | Event::ToolsResolved(_)

@@ -2,13 +2,15 @@
 
 use contract::event::{Event, Spent};
 
-/// What a session used, with the sessions below it. While a turn runs, that is what its events name so far; the end of
-/// the turn has the whole.
+/// Sum of what a session used, with the sessions below it. While a turn runs, that is what its events name so far; the
+/// end of the turn has the whole.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SpendSum {
-    /// Of the turns that ended.
+    /// Part of the turns that ended.
     ended: Spent,
-    /// Of the turn that runs.
+    /// Number of the last one of them.
+    last_ended: u32,
+    /// Part of the turn that runs.
     running: Spent,
     /// The part of both that sessions below used.
     delegated: Spent,
@@ -27,15 +29,19 @@ impl SpendSum {
                 self.delegated = self.delegated.plus(used);
             }
             Event::TurnCompleted(completed) => {
+                self.last_ended = completed.turn;
                 self.ended = self.ended.plus(completed.spent);
                 self.running = Spent::default();
             }
+            // The end of its turn may not have counted it.
+            Event::AiCutReceived(cut) if cut.turn <= self.last_ended => self.ended = self.ended.plus(cut.spent),
+            Event::AiCutReceived(cut) => self.running = self.running.plus(cut.spent),
             Event::SessionEnded(ended) => self.ended = ended.spent,
             _ => {}
         }
     }
 
-    /// What the session and those below it used.
+    /// Sum of what the session and those below it used.
     pub(crate) fn total(&self) -> Spent {
         self.ended.plus(self.running)
     }

@@ -209,7 +209,7 @@ pub struct TurnEnd {
     pub iterations: u32,
     /// The answer for the user.
     pub final_response: String,
-    /// What the turn cost.
+    /// Cost of the turn, with what it delegated.
     #[serde(rename = "spent")]
     pub cost: TurnCost,
 }
@@ -229,7 +229,7 @@ pub struct SessionEnd {
     /// The answer of the last turn.
     #[serde(default)]
     pub final_response: String,
-    /// What the session cost.
+    /// Cost of the session, with what it delegated.
     #[serde(default, rename = "spent")]
     pub cost: TurnCost,
 }

@@ -187,6 +187,13 @@ pub const PAUSE_SEEN_MAX: Duration = Duration::from_secs(30);
 pub const LAST_WORD_TOKENS: u64 = 1_024;
 /// Hundredths of a turn's limits on tokens and money that its last step may use above them.
 pub const LAST_WORD_RESERVE_PERCENT: u64 = 10;
+/// Time that a turn at its limit of time has to end with an answer of the model: for the text of the reply that the limit
+/// cuts, and for the last step.
+pub const LAST_WORD_MAX: Duration = Duration::from_mins(1);
+/// Bytes that are kept of the text of a reply that was cut off.
+pub const CUT_REPLY_BYTES_MAX: usize = 64 << 10;
+/// Replies of a session that were called off and whose text is still awaited; that of an older one is not kept.
+pub const CUT_REPLIES_MAX: usize = 8;
 /// How long an interrupted model call may take to hand over its partial text.
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
 /// How long an approval waits for its answer.

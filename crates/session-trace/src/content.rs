@@ -1,6 +1,6 @@
 //! The messages of a turn, as the `GenAI` conventions write them into attributes.
 
-use contract::event::{AiFullReceived, ToolCallResult, UserProcessed};
+use contract::event::{AiCutReceived, AiFullReceived, ToolCallResult, UserProcessed};
 use serde_json::{Value, json};
 
 /// Largest text of one attribute with content, in bytes.
@@ -24,6 +24,11 @@ impl Messages {
 
     pub(crate) fn add_reply(&mut self, reply: &AiFullReceived) {
         self.all.push(reply_message(reply));
+    }
+
+    pub(crate) fn add_cut(&mut self, cut: &AiCutReceived) {
+        let part = json!({"type": "text", "content": cut.text});
+        self.all.push(json!({"role": "assistant", "parts": [part], "finish_reason": "cancelled"}));
     }
 
     pub(crate) fn add_result(&mut self, result: &ToolCallResult) {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use contract::command::Verb;
 use contract::commit::Commit;
 use contract::event::{
-    AiFullReceived, ContinuationProgress, Event, GateClosed, GateKind, GateOpened, ModelCallFailed, Spent, StopReason,
-    ToolCallResult, TurnCompleted, UserProcessed,
+    AiFullReceived, ContinuationProgress, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed, Spent,
+    StopReason, ToolCallResult, TurnCompleted, UserProcessed,
 };
 use contract::ids::CallAttempt;
 use contract::settings::{AgentSettings, ModelSettings};
@@ -47,7 +48,7 @@ pub struct TurnSpans {
 /// The spans of every turn of a session, by number. `commits` is the whole log.
 pub fn session_spans(key: &SessionKey, commits: &[(u64, Commit)], with_content: bool) -> Vec<(u32, TurnSpans)> {
     let mut facts = TurnFacts::default();
-    let (mut turns, mut given) = (Vec::new(), None);
+    let (mut turns, mut given, mut running) = (Vec::<(u32, TurnSpans)>::new(), None, None);
     for (position, (_, commit)) in commits.iter().enumerate() {
         for event in &commit.events {
             if let Some((agent, model)) = settings(event) {
@@ -55,7 +56,16 @@ pub fn session_spans(key: &SessionKey, commits: &[(u64, Commit)], with_content: 
                 facts.agent_name.clone_from(&agent.name);
                 facts.model.clone_from(&model.id);
             }
+            if let Event::TurnCompleted(_) = event {
+                running = None;
+            }
+            if let Some((turn, late)) = late_spend(event).filter(|(turn, _)| running != Some(*turn))
+                && let Some((_, spans)) = turns.iter_mut().find(|(number, _)| *number == turn)
+            {
+                spans.add(&late);
+            }
             if let Event::TurnStarted(started) = event {
+                running = Some(started.turn);
                 let own = started.traceparent.as_deref().and_then(|traceparent| traceparent.parse().ok());
                 facts.previous = std::mem::replace(&mut given, own);
                 let rest = commits.get(position..).unwrap_or_default();
@@ -65,6 +75,58 @@ pub fn session_spans(key: &SessionKey, commits: &[(u64, Commit)], with_content: 
         }
     }
     turns
+}
+
+/// Tokens and money of a call, known after the end of its turn.
+struct LateSpend {
+    call: CallId,
+    spent: Spent,
+    /// Whether it is the session's own, and not that of a child.
+    is_own: bool,
+}
+
+/// The turn of a late figure, and the figure.
+fn late_spend(event: &Event) -> Option<(u32, LateSpend)> {
+    if let Event::AiCutReceived(cut) = event {
+        return Some((cut.turn, LateSpend { call: cut.call.clone(), spent: cut.spent, is_own: true }));
+    }
+    if let Event::InputIgnored(ignored) = event {
+        let (call, spent) = (ignored.call.clone()?, ignored.usage?);
+        let is_own = ignored.input.kind != InputKind::Control(Verb::ProvideToolResult);
+        return Some((call.turn()?, LateSpend { call, spent, is_own }));
+    }
+    None
+}
+
+impl TurnSpans {
+    /// Adds a late figure to the turn, and to the call.
+    fn add(&mut self, late: &LateSpend) {
+        let LateSpend { call, spent, is_own } = late;
+        let of_call = (attr::CALL, Value::from(call.as_str()));
+        let is_attempt = |span: &FinishedSpan| {
+            span.attributes.contains(&of_call) && span.attributes.iter().any(|(name, _)| *name == attr::ATTEMPT)
+        };
+        if let Some(attempt) = self.spans.iter_mut().rfind(|span| is_attempt(span)) {
+            add_attributes(&mut attempt.attributes, spent_attributes(spent));
+        }
+        if let Some(turn) = self.spans.first_mut() {
+            add_attributes(&mut turn.attributes, spent_attributes(spent));
+            let own = is_own.then(|| (attr::COST_OWN, spent.cost_usd.into()));
+            add_attributes(&mut turn.attributes, own.into_iter().collect());
+        }
+    }
+}
+
+/// Adds figures to those that are there.
+fn add_attributes(attributes: &mut Vec<(&'static str, Value)>, more: Vec<(&'static str, Value)>) {
+    for (name, value) in more {
+        match (attributes.iter_mut().find(|(known, _)| *known == name), value) {
+            (Some((_, Value::Integer(sum))), Value::Integer(more)) => *sum = sum.saturating_add(more),
+            (Some((_, Value::Number(sum))), Value::Number(more)) => *sum += more,
+            (Some(_), _) => {}
+            (None, value) => attributes.push((name, value)),
+        }
+    }
 }
 
 /// The settings that hold from this event on, where it sets them.
@@ -206,6 +268,7 @@ impl<'a> Builder<'a> {
                 self.judge = Some(opened.call.clone());
             }
             Event::AiFullReceived(reply) => self.close_reply(now, reply),
+            Event::AiCutReceived(cut) => self.messages.add_cut(cut),
             Event::ModelCallFailed(failed) => self.close_failed(now, failed),
             Event::ModelFellBack(fallback) => self.model.clone_from(&fallback.model),
             Event::CallCancelled(cancelled) => self.close(now, &cancelled.call, Vec::new(), Some("cancelled")),
@@ -463,4 +526,64 @@ fn spent_attributes(spent: &Spent) -> Vec<(&'static str, Value)> {
         (attr::REASONING_TOKENS, usage.reasoning.into()),
         (attr::COST, spent.cost_usd.into()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+    use contract::{SessionId, TenantId};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A commit with these events.
+    fn commit(slot: u64, events: &serde_json::Value) -> (u64, Commit) {
+        let meta = json!({"v": 1, "commit": "c", "fold": 1, "phase": "idle", "open": [], "control_seq": 0, "seq": 1,
+            "time": "2024-01-15T10:30:45.123Z"});
+        (slot, serde_json::from_value(json!({"meta": meta, "events": events})).unwrap())
+    }
+
+    #[test]
+    fn reply_that_comes_after_the_end_of_its_turn_costs_that_turn_and_no_later_one() {
+        let spent = |usd: f64| json!({"usage": {"input": 10, "output": 5}, "cost_usd": usd});
+        let none = json!({"usage": {}, "cost_usd": 0.0});
+        let began = |turn: u32| {
+            let traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+            json!({"type": "turn_started", "data": {"turn": turn, "traceparent": traceparent, "messages": []}})
+        };
+        let ended = |turn: u32, spent: &serde_json::Value| {
+            json!({"type": "turn.completed", "data": {"turn": turn, "stop_reason": "stopped", "iterations": 1,
+                "final_response": "", "spent": spent, "spent_own": spent}})
+        };
+        let opened = json!({"type": "model_call_opened", "data": {"call": "m1-1", "attempt": 1, "turn": 1, "step": 1,
+            "deadline": "2024-01-15T10:31:45.123Z"}});
+        let cancelled = json!({"type": "call_cancelled", "data": {"call": "m1-1", "attempt": 1}});
+        let cut = json!({"type": "message.ai_cut_received", "data": {"call": "m1-1", "turn": 1, "step": 1,
+            "text": "The port is", "spent": spent(0.5)}});
+        let late_child = json!({"type": "input_ignored", "data": {"kind": "provide_tool_result", "id": "c1-1-1-1",
+            "refusal": {"code": "not_now", "message": ""}, "usage": spent(2.0), "call": "c1-1-1"}});
+        let log = [
+            commit(0, &json!([began(1), opened])),
+            commit(1, &json!([cancelled, ended(1, &none), began(2)])),
+            commit(2, &json!([cut])),
+            commit(3, &json!([late_child])),
+            commit(4, &json!([ended(2, &spent(0.25))])),
+        ];
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
+        let turns = session_spans(&key, &log, false);
+        let usd = |span: &FinishedSpan, name: &str| {
+            let found = span.attributes.iter().find_map(|(known, value)| match value {
+                Value::Number(usd) if *known == name => Some(*usd),
+                _ => None,
+            });
+            found.unwrap_or_default()
+        };
+        let costs: Vec<_> = turns
+            .iter()
+            .map(|(_, turn)| (usd(&turn.spans[0], attr::COST), usd(&turn.spans[0], attr::COST_OWN)))
+            .collect();
+        assert_eq!(costs, [(2.5, 0.5), (0.25, 0.25)]);
+        assert!((usd(&turns[0].1.spans[1], attr::COST) - 0.5).abs() < 1e-9, "the call has its part");
+    }
 }

@@ -6,9 +6,10 @@ use contract::Timestamp;
 use contract::client_tool::Performer;
 use contract::command::{AnswerDecision, MessageMode, Verb};
 use contract::event::{
-    AiFullReceived, Child, DecisionSource, Event, GateClosed, GateKind, GateOpened, InputIgnored, InputKind,
-    ModelCallFailed, ModelCallOpened, Spent, StopReason,
+    AiFullReceived, CallCancelled, Child, DecisionSource, Event, GateClosed, GateKind, GateOpened, InputIgnored,
+    InputKind, ModelCallFailed, ModelCallOpened, Spent, StopReason,
 };
+use contract::limits::{CUT_REPLIES_MAX, LAST_WORD_MAX};
 use contract::model::{FailureKind, FinishReason};
 use contract::settings::OnExpiry;
 use contract::tool::{ApprovalPolicy, ChildUsage, Outcome};
@@ -17,8 +18,8 @@ use crate::check;
 use crate::clock::Clock;
 use crate::repetition_guard::RepetitionGuard;
 use crate::state::{
-    Activity, CallStage, ClientToolSet, LastStep, Lifecycle, ModelCall, ParentCommand, PendingMessage, Question,
-    Report, Setup, State, ToolCallState, ToolRequest, ToolSet, TurnState,
+    Activity, CallStage, ClientToolSet, CutCall, LastStep, Lifecycle, ModelCall, ParentCommand, PendingMessage,
+    Question, Report, Setup, State, ToolCallState, ToolRequest, ToolSet, TurnState,
 };
 
 impl State {
@@ -153,6 +154,7 @@ impl State {
             Event::ModelCallFailed(failed) => self.model_call_failed(failed),
             Event::CallCancelled(cancelled) => {
                 self.cancels.push(cancelled.clone());
+                self.await_cut_reply(cancelled);
                 if let Some(turn) = &mut self.turn
                     && cancelled.tool.is_none()
                 {
@@ -165,6 +167,11 @@ impl State {
                 }
             }
             Event::AiFullReceived(reply) => self.reply_received(reply),
+            Event::AiCutReceived(cut) => {
+                self.forget_cut_call(&cut.call);
+                self.spend_in(Some(cut.turn), cut.spent, Spender::Session);
+                self.active = at;
+            }
             Event::ToolCallIdentified(identified) => {
                 self.tally.tool_calls += 1;
                 if let Some(turn) = &mut self.turn {
@@ -270,7 +277,13 @@ impl State {
             Event::LimitReached(reached) => {
                 if let Some(turn) = &mut self.turn {
                     turn.last_step = Some(LastStep { limit: reached.limit, opened: false });
-                    turn.activity = Activity::Ready;
+                    if reached.limit == StopReason::Timeout {
+                        turn.clock.allow(at, LAST_WORD_MAX);
+                    }
+                    // A reply that the limit of time cuts is awaited first, as far as it came.
+                    if !matches!(turn.activity, Activity::AwaitingModel(_)) {
+                        turn.activity = Activity::Ready;
+                    }
                 }
             }
             Event::SummaryOpened(opened) => {
@@ -432,7 +445,26 @@ impl State {
         }
     }
 
+    /// Notes that the text of a called-off step is to be kept, if it comes.
+    fn await_cut_reply(&mut self, cancelled: &CallCancelled) {
+        let form = self.signal_form();
+        let Some(TurnState { number, step, activity: Activity::AwaitingModel(model), .. }) = &self.turn else { return };
+        if model.call != cancelled.call || model.attempt != cancelled.attempt {
+            return;
+        }
+        let CallCancelled { call, attempt, tool: _ } = cancelled.clone();
+        self.cut_calls.push(CutCall { call, attempt, turn: *number, step: *step, form });
+        let too_many = self.cut_calls.len().saturating_sub(CUT_REPLIES_MAX);
+        self.cut_calls.drain(..too_many);
+    }
+
+    /// The reply of a call has come, or another attempt replaces it.
+    fn forget_cut_call(&mut self, call: &contract::CallId) {
+        self.cut_calls.retain(|cut| cut.call != *call);
+    }
+
     fn model_call_opened(&mut self, opened: &ModelCallOpened) {
+        self.forget_cut_call(&opened.call);
         // What the user says in the last step is for the next turn.
         if opened.attempt == 1 && self.turn.as_ref().is_some_and(|turn| turn.last_step.is_none()) {
             self.place_messages(|waiting| waiting.steers);
@@ -494,6 +526,7 @@ impl State {
     }
 
     fn reply_received(&mut self, reply: &AiFullReceived) {
+        self.forget_cut_call(&reply.call);
         self.spend(reply.spent, Spender::Session);
         let Some(turn) = &mut self.turn else { return };
         turn.retries = 0;
@@ -554,7 +587,7 @@ impl State {
 /// Whose calls used something.
 #[derive(Clone, Copy)]
 enum Spender {
-    /// The session itself.
+    /// The session, by its own model calls.
     Session,
     /// A child: what it reports has what its own children used.
     Child,

@@ -40,6 +40,13 @@ impl Clock {
         self.limit_ms = self.limit_ms.max(self.used_ms).saturating_add(grant);
     }
 
+    /// Allows so much time from now on, however much was used.
+    pub(crate) fn allow(&mut self, now: Timestamp, time: Duration) {
+        let running = self.running_since.map_or(0, |since| used(since, now));
+        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        self.limit_ms = self.used_ms.saturating_add(running).saturating_add(time);
+    }
+
     /// Another limit holds from now on; what was used stays used.
     pub(crate) fn limit(&mut self, limit: Duration) {
         let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);

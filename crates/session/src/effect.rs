@@ -84,7 +84,9 @@ pub(crate) fn of(event: &Event) -> Vec<SessionEffect> {
         // The index shows what waits for a person, and what waits for a client.
         | Event::ClientCallOpened(_)
         | Event::GateOpened(_)
-        | Event::GateClosed(_) => vec![SessionEffect::Index],
+        | Event::GateClosed(_)
+        // What the session used, which may come after the end of the turn.
+        | Event::AiCutReceived(_) => vec![SessionEffect::Index],
         Event::ToolCallResult(result) if !result.performer.is_fleet() => vec![SessionEffect::Index],
         Event::InputHandled(_)
         | Event::UserProcessed(_)

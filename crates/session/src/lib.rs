@@ -58,6 +58,9 @@ pub fn pattern_cache_bytes() -> usize {
     reply::Patterns::cached_bytes()
 }
 
+/// The first fold that counts what a session used itself.
+const OWN_SPEND_FOLD: u32 = 13;
+
 /// A session's state: the fold over its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Session {
@@ -132,6 +135,9 @@ impl Session {
             self.add_part(slot, &commit.meta.commit, part);
         }
         self.fold(slot, commit.meta.time, &commit.events);
+        if commit.meta.fold < OWN_SPEND_FOLD {
+            self.state.forget_own_spend();
+        }
         self.link(slot, &commit.meta.commit);
     }
 

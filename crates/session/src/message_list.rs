@@ -17,6 +17,12 @@ impl MessageList {
         self.list.push(message);
     }
 
+    /// Puts a message before that at `index`.
+    pub(crate) fn insert(&mut self, index: usize, message: Json) {
+        self.bytes += message.get().len();
+        self.list.insert(index, message);
+    }
+
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -127,6 +127,7 @@ fn bytes_of(event: &Event) -> usize {
     const FRAME: usize = 256;
     match event {
         Event::AiFullReceived(reply) => Json::of(reply).get().len() + FRAME,
+        Event::AiCutReceived(cut) => Json::of(cut).get().len() + FRAME,
         Event::ToolCallResult(result) => Json::of(result).get().len() + FRAME,
         Event::UserProcessed(user) => Json::of(user).get().len() + FRAME,
         Event::SessionStarted(started) => Json::of(started).get().len() + FRAME,

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use contract::Timestamp;
 use contract::command::{AnswerDecision, MessageMode};
 use contract::commit::Commit;
-use contract::event::{AiFullReceived, Event, StopReason, ToolCallResult};
+use contract::event::{AiCutReceived, AiFullReceived, Event, StopReason, ToolCallResult};
 use contract::ids::{CallId, CommandId};
 use contract::limits::{READABLE_RESULT_BYTES_MAX, READABLE_TEXT_BYTES_MAX};
+use contract::model::FinishReason;
 use contract::tool::Outcome;
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +50,9 @@ pub enum ReadableMessage {
         step: u32,
         /// What people read of it; empty where it only calls tools.
         text: String,
+        /// Whether it was cut off: the text is what had come.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        cut: bool,
         /// What it had done.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ReadableCall>,
@@ -122,6 +126,7 @@ impl Reader {
                 self.place(|_, steers| steers);
             }
             Event::AiFullReceived(reply) => self.reply(time, reply),
+            Event::AiCutReceived(cut) => self.cut_reply(time, cut),
             Event::GateClosed(closed) => {
                 if let Some(call) = self.call(&closed.gate) {
                     call.decision = Some(closed.decision);
@@ -174,8 +179,27 @@ impl Reader {
             time,
             step: reply.step,
             text: shortened(&reply.text, READABLE_TEXT_BYTES_MAX),
+            cut: reply.finish_reason == FinishReason::Cancelled,
             tool_calls,
         });
+    }
+
+    /// Puts what had come of a reply behind the steps before it: its turn may be over, or one step further.
+    fn cut_reply(&mut self, time: Timestamp, cut: &AiCutReceived) {
+        let Some(place) = self.turns.iter().rposition(|turn| turn.turn == cut.turn) else { return };
+        if cut.text.trim().is_empty() {
+            return;
+        }
+        let messages = &mut self.turns[place].messages;
+        let is_later =
+            |message: &ReadableMessage| matches!(message, ReadableMessage::Assistant { step, .. } if *step > cut.step);
+        let at = messages.iter().position(is_later).unwrap_or(messages.len());
+        let text = shortened(&cut.text, READABLE_TEXT_BYTES_MAX);
+        let message = ReadableMessage::Assistant { time, step: cut.step, text, cut: true, tool_calls: Vec::new() };
+        messages.insert(at, message);
+        for (turn, message, _) in self.calls.values_mut() {
+            *message += usize::from(*turn == place && *message >= at);
+        }
     }
 
     fn result(&mut self, result: &ToolCallResult) {

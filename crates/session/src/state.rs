@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use setup::Setup;
 pub(crate) use tool_call::{CallStage, RunsAt, ToolCallState, ToolRequest};
 pub(crate) use tool_set::{ClientToolSet, ToolSet};
-pub(crate) use turn::{Activity, LastStep, ModelCall, Question, TurnState};
+pub(crate) use turn::{Activity, CutCall, LastStep, ModelCall, Question, TurnState};
 
 /// The state without the transcript and the handled inputs. A clone is cheap.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -58,6 +58,9 @@ pub(crate) struct State {
     pub(crate) timers: u64,
     /// Calls cancelled in the last turn. Their cancellation is outstanding after a reload.
     pub(crate) cancels: Vec<CallCancelled>,
+    /// Model calls that were called off and have no other attempt: their gateways send what had come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) cut_calls: Vec<CutCall>,
     pub(crate) title: String,
     pub(crate) started: Timestamp,
     pub(crate) updated: Timestamp,
@@ -66,9 +69,9 @@ pub(crate) struct State {
     /// When an input other than the timer last came, or a turn ended.
     #[serde(default)]
     pub(crate) active: Timestamp,
-    /// What it used, with the sessions below it.
+    /// Tokens and money that it used, with the sessions below it.
     pub(crate) spent: Spent,
-    /// What it used itself. An older version did not count that apart: then it stays unknown.
+    /// Those that it used itself. An older version did not count that apart: then it stays unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spent_own: Option<Spent>,
     pub(crate) last_stop: Option<StopReason>,
@@ -181,6 +184,7 @@ impl State {
             timer: None,
             timers: 0,
             cancels: Vec::new(),
+            cut_calls: Vec::new(),
             title: String::new(),
             started: Timestamp::default(),
             updated: Timestamp::default(),
@@ -218,6 +222,15 @@ impl State {
     /// Bytes of the messages that wait for their place in the transcript: each snapshot carries them.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.waiting.iter().map(|waiting| waiting.bytes).sum()
+    }
+
+    /// An older version wrote a part of the log: its snapshots do not tell what the session used itself, so the log does
+    /// not either.
+    pub(crate) fn forget_own_spend(&mut self) {
+        self.spent_own = None;
+        if let Some(turn) = &mut self.turn {
+            turn.spent_own = None;
+        }
     }
 
     pub(crate) fn next_slot(&self) -> u64 {
@@ -332,6 +345,7 @@ impl State {
     pub(crate) fn drop_tools(&mut self) {
         self.tools = Arc::new(ToolSet::new(ToolsResolved { sha256: String::new(), tools: Vec::new() }));
         self.client_tools = Arc::default();
+        self.cut_calls.clear();
         self.timer = None;
     }
 

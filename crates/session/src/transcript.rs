@@ -3,7 +3,7 @@
 
 use contract::command::MessageMode;
 use contract::commit::TranscriptPart;
-use contract::event::{AiFullReceived, ContextPruned, Event, GateKind, GateOpened, ToolCallResult};
+use contract::event::{AiCutReceived, AiFullReceived, ContextPruned, Event, GateKind, GateOpened, ToolCallResult};
 use contract::ids::{CallId, CommandId};
 use contract::model::{AfterPart, Content, Message, ToolCall};
 use contract::tool::Outcome;
@@ -16,6 +16,9 @@ use crate::message_list::MessageList;
 use crate::parts::StoredParts;
 use crate::shorten::{cut, shorten};
 use crate::tokens::TokenMeasurement;
+
+/// End of the text of a reply that was cut off, for its model.
+const CUT_MARK: &str = "[The reply was cut off here.]";
 
 /// Messages, each serialised once.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -146,6 +149,7 @@ impl Transcript {
             // Another attempt: what goes out may have been cut since.
             Event::ModelCallOpened(_) => self.sent = self.bytes(),
             Event::AiFullReceived(reply) => self.reply(reply),
+            Event::AiCutReceived(cut) => self.cut_reply(cut),
             Event::ToolCallResult(result) => self.result(result),
             Event::ContinuationProgress(progress) => self.nudge.clone_from(&progress.nudge),
             // Taken back at the turn's end, when the answer is no.
@@ -473,6 +477,24 @@ impl Transcript {
             .collect();
         let user_message = Message::Assistant { content, reasoning, tool_calls, replay: reply.replay.clone() };
         self.push(Json::of(&user_message), MessageKind::Reply);
+    }
+
+    /// Puts what had come of a reply where the reply would stand: its turn may be over. It stays out where nothing of its
+    /// turn is left.
+    fn cut_reply(&mut self, cut: &AiCutReceived) {
+        let is_before = |place: &MessagePosition| place.turn == cut.turn && place.step <= cut.step;
+        let Some(last) = self.positions.iter().rposition(is_before).filter(|_| !cut.text.trim().is_empty()) else {
+            return;
+        };
+        let content = format!("{}\n{CUT_MARK}", cut.text);
+        let (reasoning, tool_calls) = (String::new(), Vec::new());
+        let message = Json::of(&Message::Assistant { content, reasoning, tool_calls, replay: None });
+        let place = MessagePosition { turn: cut.turn, step: cut.step, kind: MessageKind::Reply };
+        self.messages.insert(last + 1, message);
+        self.positions.insert(last + 1, place);
+        if last + 1 < self.parts.messages() {
+            self.parts.release();
+        }
     }
 
     /// The last result of a turn, as the model read it.

@@ -298,7 +298,7 @@ pub fn turn(who: Who<'_>, stop_reason: &str) {
     with(|m| m.turns.add(1, &who.labels([(names::REASON, stop_reason)])));
 }
 
-/// What a session used itself, in US dollars: in a turn that ended, or by a result that came after the end of its turn.
+/// Counts what a session used itself, in US dollars: in a turn that ended, or by a result that came after its turn.
 pub fn turn_cost(who: Who<'_>, cost_usd: f64) {
     if cost_usd > 0.0 {
         with(|m| m.cost.add(cost_usd, &who.labels([])));

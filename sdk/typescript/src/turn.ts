@@ -16,7 +16,7 @@ export interface TurnResult {
   /** `completed`, or the limit at which the turn ended. */
   stopReason: StopReason;
   iterations: number;
-  /** Tokens and money that the turn used. */
+  /** Tokens and money that the turn used, with what it delegated. */
   spent: Spent;
 }
 

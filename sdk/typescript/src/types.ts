@@ -81,6 +81,18 @@ export interface AiChunk {
   finish_reason?: string;
 }
 
+/** Data of `message.ai_cut_received`: what had come of a reply that was cut off. It may come after the end of its turn. */
+export interface AiCut {
+  /** Id of the message. */
+  call: string;
+  /** What it used, if no other event says so. */
+  spent: Spent;
+  step: number;
+  /** What the user read of it; empty if only its cost came. */
+  text: string;
+  turn: number;
+}
+
 /** Data of `message.ai_full_received`: a reply. */
 export interface AiReply {
   /** Id of the message. */
@@ -936,6 +948,7 @@ export interface WorkerLoad {
 export interface EventData {
   "gate.opened": GateOpened;
   "message.ai_chunk_received": AiChunk;
+  "message.ai_cut_received": AiCut;
   "message.ai_full_received": AiReply;
   "session_ended": SessionEnded;
   "tool_call.result_processed": CallResult;

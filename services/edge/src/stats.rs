@@ -153,8 +153,7 @@ mod tests {
             });
             serde_json::from_value(text).unwrap()
         };
-        let summaries =
-            [summary(None, 0.75, Some(0.25)), summary(Some("p"), 0.5, Some(0.5)), summary(None, 8.0, None)];
+        let summaries = [summary(None, 0.75, Some(0.25)), summary(Some("p"), 0.5, Some(0.5)), summary(None, 8.0, None)];
         let expected = OwnSpend { spent_own: spent(0.75), uncounted: 1 };
         let found = summarize(&summaries);
         assert_eq!((found.len(), found[0].spend), (1, expected));

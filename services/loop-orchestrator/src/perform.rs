@@ -245,6 +245,9 @@ fn count_events(after: &Session, events: &[Event]) {
                 telemetry::metric::turn(who, completed.stop_reason.as_str());
                 telemetry::metric::turn_cost(who, completed.spent_own.map_or(0.0, |own| own.cost_usd));
             }
+            Event::AiCutReceived(cut) if after.turns() != cut.turn || !after.has_running_turn() => {
+                telemetry::metric::turn_cost(who, cut.spent.cost_usd);
+            }
             Event::TurnStarted(started) if started.premature => telemetry::metric::premature(who),
             Event::ModelCallOpened(opened) if opened.attempt == 1 => telemetry::metric::step(who),
             Event::ContinuationProgress(progress) => telemetry::metric::decision(who, &decision_source(progress)),
@@ -258,6 +261,7 @@ fn count_events(after: &Session, events: &[Event]) {
             | Event::CallCancelled(_)
             | Event::ModelCallInterrupted(_)
             | Event::AiFullReceived(_)
+            | Event::AiCutReceived(_)
             | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
             | Event::ClientCallOpened(_)

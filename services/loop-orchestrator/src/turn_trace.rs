@@ -133,6 +133,7 @@ mod tests {
             iterations: 1,
             final_response: String::new(),
             spent: Spent::default(),
+            spent_own: None,
             by: None,
             note: None,
         };

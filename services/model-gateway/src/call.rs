@@ -137,7 +137,7 @@ impl<'a> CallContext<'a> {
         let result = match end {
             CallEnd::Complete => Ok(result::report_finished(job, route, reply, cost, latency)),
             CallEnd::Cancelled => Ok(result::report_cancelled(job, route, reply, cost, latency)),
-            CallEnd::Failed(failure) => Ok(result::report_failed(job, failure, cost)),
+            CallEnd::Failed(failure) => Ok(result::report_failed(job, failure, &reply.text, cost)),
             CallEnd::NotStarted(error) => Err(error),
         };
         publisher.finish(result.as_ref().ok().and_then(ModelResult::finish_reason)).await;

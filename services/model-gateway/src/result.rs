@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use configuration::models::Prices;
 use contract::command::Verb;
-use contract::limits::JSON_DEPTH_MAX;
+use contract::limits::{CUT_REPLY_BYTES_MAX, JSON_DEPTH_MAX};
 use contract::model::{FinishReason, ModelFailed, ModelFinished, ReasoningParts, ResultMeta, Usage};
 
 use crate::failure::CallFailure;
@@ -64,6 +64,7 @@ impl ModelResult {
             kind: failure.kind,
             retry_after_ms: failure.retry_after.map(to_millis),
             message: failure.message,
+            text: String::new(),
             usage: Usage::default(),
             cost_usd: 0.0,
             run: String::new(),
@@ -142,13 +143,14 @@ pub(crate) fn report_cancelled(
     }
 }
 
-/// The result of a failed call, with the cost of what had arrived.
-pub(crate) fn report_failed(job: &ModelJob, failure: CallFailure, cost: CallCost) -> ModelResult {
+/// The result of a failed call, with the text and the cost of what had arrived.
+pub(crate) fn report_failed(job: &ModelJob, failure: CallFailure, text: &str, cost: CallCost) -> ModelResult {
     ModelResult::Failed(ModelFailed {
         meta: job.result_meta(),
         kind: failure.kind,
         retry_after_ms: failure.retry_after.map(to_millis),
         message: failure.message,
+        text: text[..text.floor_char_boundary(CUT_REPLY_BYTES_MAX)].to_owned(),
         usage: cost.usage,
         cost_usd: cost.usd,
         run: String::new(),

@@ -8,12 +8,14 @@ use contract::command::{Answer, AnswerDecision, Verb};
 use contract::commit::SessionSummary;
 use contract::event::{Event, GateKind, InputKind, InputRef, Spent, StopReason};
 use contract::model::ModelItem;
+use contract::settings::{ContinuationSettings, LimitAction};
 use contract::tool::{ASK_USER, Outcome, ToolItem};
 use serde_json::Value;
 
 use crate::ensure::ensure;
 
 /// The state of a session as the oracle derives it from the log.
+#[allow(clippy::struct_excessive_bools, reason = "independent facts about the log so far")]
 #[derive(Debug, Default)]
 pub struct Oracle {
     started: bool,
@@ -49,12 +51,22 @@ pub struct Oracle {
     max_iterations: u32,
     spent_micros: u64,
     spent: Dollars,
+    /// Model calls that were called off and have no other attempt, with that attempt.
+    cut: BTreeMap<String, u32>,
+    /// The last model call that failed.
+    failed: String,
+    /// Texts that gateways sent of called-off replies, by the input that brings them.
+    partials: BTreeMap<String, String>,
+    /// The open model call gives what had come of it.
+    interrupted: bool,
+    /// A turn at a limit of time has a last step.
+    answers_at_limits: bool,
 }
 
-/// What was spent, in dollars.
+/// Dollars that were spent, in all and by the session itself.
 #[derive(Debug, Clone, Copy, Default)]
 struct Dollars {
-    /// With the children.
+    /// Sum of what the session and its children spent.
     all: f64,
     own: f64,
 }
@@ -135,6 +147,11 @@ impl Oracle {
             !(self.paused && self.turn.is_none() && self.open_model.is_some()),
             "a model call is open outside a turn"
         );
+        let waits = self.turn.as_ref().is_some_and(|turn| turn.last.is_some() && !turn.last_opened);
+        ensure!(
+            !(waits && self.open_model.is_some() && !self.interrupted),
+            "a turn at its last step waits for a call that goes on"
+        );
         for (call, last) in &self.children {
             let wanted = matches!(last, Some(Verb::Pause)) == self.paused;
             ensure!(wanted, "the last command to the child of {call} is {last:?}, and paused is {}", self.paused);
@@ -144,8 +161,9 @@ impl Oracle {
 
     #[allow(clippy::too_many_lines, reason = "one arm per event: a table reads best whole")]
     fn event(&mut self, event: &Event) -> Result<(), String> {
+        let is_late = matches!(event, Event::AiCutReceived(_));
         if event.topic().is_some() {
-            ensure!(!self.ended, "a public event after the end: {event:?}");
+            ensure!(!self.ended || is_late, "a public event after the end: {event:?}");
         }
         match event {
             Event::InputHandled(handled) => {
@@ -160,10 +178,15 @@ impl Oracle {
                 let turn = id.get(1..).and_then(|rest| rest.split('-').next()).and_then(|turn| turn.parse().ok());
                 let is_own = ignored.input.kind != InputKind::Control(Verb::ProvideToolResult);
                 self.spend_in(turn, ignored.usage.map_or(0.0, |spent| spent.cost_usd), is_own);
+                // While its turn runs, another attempt may replace it.
+                let is_over = turn.is_some() && self.turn.as_ref().map(|turn| turn.number) != turn;
+                let is_kept = self.partials.contains_key(id) && self.is_cut(id);
+                ensure!(!(is_over && is_kept), "what {id} brings of a called-off reply is dropped");
             }
-            Event::SessionStarted(_) => {
+            Event::SessionStarted(started) => {
                 ensure!(!self.started, "the session started twice");
                 self.started = true;
+                self.answers_at_limits = answers_at_limits(&started.agent.continuation);
             }
             Event::SessionEnded(ended) => {
                 ensure!(self.turn.is_none(), "the session ended within a turn");
@@ -181,6 +204,7 @@ impl Oracle {
             Event::Configured(configured) => {
                 let steps = configured.overrides.as_ref().and_then(|own| own.max_iterations);
                 self.max_iterations = steps.unwrap_or(self.max_iterations);
+                self.answers_at_limits = answers_at_limits(&configured.agent.continuation);
             }
             Event::ModelFellBack(fallen) => {
                 let turn = self.turn.as_mut().ok_or("a fallback outside a turn")?;
@@ -188,7 +212,9 @@ impl Oracle {
                 ensure!(fallen.number == turn.fallbacks, "fallback {} is the {}th", fallen.number, turn.fallbacks);
             }
             Event::LimitReached(reached) => {
-                let idle = self.open_model.is_none() && self.open_tools.is_empty() && self.gates.is_empty();
+                // What came of a reply that the limit of time cuts is awaited.
+                let is_awaited = self.open_model.is_none() || reached.limit == StopReason::Timeout;
+                let idle = is_awaited && self.open_tools.is_empty() && self.gates.is_empty();
                 ensure!(idle, "a turn is at its last step while calls run");
                 let turn = self.turn.as_mut().ok_or("a limit outside a turn")?;
                 ensure!(turn.last.is_none(), "a turn is at its last step twice");
@@ -236,8 +262,8 @@ impl Oracle {
                     self.open_tools.remove(&call);
                 }
             }
-            Event::SessionArchived(_)
-            | Event::SessionImported(_)
+            Event::SessionArchived(_) => self.cut.clear(),
+            Event::SessionImported(_)
             | Event::LogCompacted(_)
             | Event::SessionMoved(_)
             | Event::ToolsResolved(_)
@@ -275,22 +301,37 @@ impl Oracle {
                         );
                     }
                 }
+                self.cut.remove(&call);
+                self.interrupted = false;
                 self.open_model = Some((call, opened.attempt));
             }
             Event::ModelCallFailed(failed) => {
                 self.spend(failed.spent.cost_usd);
+                self.failed = failed.call.to_string();
                 ensure!(!self.finished.contains(failed.call.as_str()), "{} failed after its reply", failed.call);
                 self.open_model = None;
             }
             Event::CallCancelled(cancelled) => {
                 if cancelled.tool.is_some() {
                     self.open_tools.remove(cancelled.call.as_str());
-                } else {
-                    self.open_model = None;
+                } else if let Some((call, attempt)) = self.open_model.take().filter(|(call, _)| call.starts_with('m')) {
+                    self.cut.insert(call, attempt);
                 }
             }
             Event::ModelCallInterrupted(_) => {
                 ensure!(self.open_model.is_some(), "an interrupt without an open call");
+                self.interrupted = true;
+            }
+            Event::AiCutReceived(cut) => {
+                let call = cut.call.to_string();
+                let is_cut = self.is_cut(&self.input) || self.failed == call;
+                ensure!(is_cut, "{call} was cut off by input {}, and goes on", self.input);
+                ensure!(self.finished.insert(call.clone()), "two replies to {call}");
+                ensure!(call.starts_with(&format!("m{}-{}", cut.turn, cut.step)), "{call} is of another step");
+                let sent = self.partials.get(&self.input).unwrap_or(&cut.text);
+                ensure!(*sent == cut.text, "of {sent:?} the log has {:?}", cut.text);
+                self.cut.remove(&call);
+                self.spend_in(Some(cut.turn), cut.spent.cost_usd, true);
             }
             Event::AiFullReceived(reply) => {
                 self.spend(reply.spent.cost_usd);
@@ -395,6 +436,11 @@ impl Oracle {
                 let turn = self.turn.take().ok_or("a turn ended that never began")?;
                 ensure!(completed.turn == turn.number, "another turn ended");
                 turn.spent.check("the end of the turn", completed.spent, completed.spent_own)?;
+                let is_answered = turn.last.is_some() || completed.final_response.contains("without an answer");
+                ensure!(
+                    completed.stop_reason != StopReason::Timeout || is_answered || !self.answers_at_limits,
+                    "a turn at its limit of time ended without a word"
+                );
                 let steps = turn.steps - u32::from(turn.last_opened);
                 ensure!(completed.iterations == steps, "{steps} steps, not {}", completed.iterations);
                 if let Some(limit) = turn.last {
@@ -451,6 +497,20 @@ impl Oracle {
     /// Records that an input answers a gate.
     pub fn record_answer(&mut self, input: String, answer: &Answer) {
         self.answers.insert(input, answer.arguments.clone());
+    }
+
+    /// Records the text that an input brings of a called-off reply.
+    pub fn record_partial(&mut self, input: String, text: &str) {
+        self.partials.insert(input, text.to_owned());
+    }
+
+    /// Whether a report is of the attempt of a call that was called off, and that no other one replaced.
+    fn is_cut(&self, input: &str) -> bool {
+        let is_of = |(call, attempt): (&String, &u32)| {
+            let attempt = format!("{call}-{attempt}");
+            input.strip_prefix(&attempt).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        self.cut.iter().any(is_of)
     }
 
     /// Records that an input answers a call that waits for a client.
@@ -513,6 +573,10 @@ impl Oracle {
         ensure!(summary.spent_own.is_some(), "the index does not say what the session spent itself");
         self.spent.check("the index", summary.spent, summary.spent_own)
     }
+}
+
+fn answers_at_limits(settings: &ContinuationSettings) -> bool {
+    settings.on_limit == LimitAction::Answer
 }
 
 /// Checks a request (I3): each call has exactly one result, in order, right after its reply.

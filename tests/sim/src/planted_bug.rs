@@ -2,7 +2,7 @@
 
 use contract::Json;
 use contract::client_tool::Performer;
-use contract::event::{ClientCallOpened, Event, ToolCallIdentified, ToolCallOpened, ToolCallResult};
+use contract::event::{ClientCallOpened, Event, StopReason, ToolCallIdentified, ToolCallOpened, ToolCallResult};
 use contract::tool::Outcome;
 
 /// A plausible bug of the loop or its shell.
@@ -46,10 +46,14 @@ pub enum PlantedBug {
     ForgetChild,
     /// The cost of a child is not recorded.
     ForgetChildCost,
-    /// What a child spent counts as the session's own.
+    /// The spend of a child counts as the session's own.
     ChargeChildToParent,
     /// A late result counts for the turn that runs when it comes.
     ChargeNextTurn,
+    /// The text of a reply that was cut off is dropped.
+    ForgetCutText,
+    /// A turn at its limit of time ends without its last step.
+    ForgetWordAtTimeout,
     /// The user's message of the running turn is pruned.
     PruneTooMuch,
     /// The same fallback is taken again and again.
@@ -99,6 +103,8 @@ impl PlantedBug {
         Self::ForgetChildCost,
         Self::ChargeChildToParent,
         Self::ChargeNextTurn,
+        Self::ForgetCutText,
+        Self::ForgetWordAtTimeout,
         Self::PruneTooMuch,
         Self::FallBackForever,
         Self::ForgetChange,
@@ -167,6 +173,17 @@ impl PlantedBug {
                     }
                 }
             }
+            Self::ForgetCutText => {
+                for event in events {
+                    if let Event::AiCutReceived(cut) = event {
+                        cut.text.clear();
+                    }
+                }
+            }
+            Self::ForgetWordAtTimeout => {
+                let is_time = |event: &Event| matches!(event, Event::LimitReached(reached) if reached.limit == StopReason::Timeout);
+                events.retain(|event| !is_time(event));
+            }
             Self::ForgetJudgeCost => {
                 for event in events {
                     if let Event::ContinuationProgress(progress) = event {
@@ -225,7 +242,7 @@ impl PlantedBug {
                     if let Event::TurnCompleted(completed) = event
                         && completed.stop_reason.is_limit()
                     {
-                        completed.stop_reason = contract::event::StopReason::Completed;
+                        completed.stop_reason = StopReason::Completed;
                     }
                 }
             }
@@ -271,6 +288,8 @@ impl PlantedBug {
             | Self::ForgetChildCost
             | Self::ChargeChildToParent
             | Self::ChargeNextTurn
+            | Self::ForgetCutText
+            | Self::ForgetWordAtTimeout
             | Self::PruneTooMuch
             | Self::FallBackForever
             | Self::ForgetChange

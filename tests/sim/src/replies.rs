@@ -130,6 +130,7 @@ pub fn failure(rng: &mut Rng, meta: ResultMeta) -> ModelFailed {
         kind,
         retry_after_ms,
         message: "simulated failure".to_owned(),
+        text: if rng.chance(30) { "So far".to_owned() } else { String::new() },
         usage,
         cost_usd: 0.0,
         run: String::new(),

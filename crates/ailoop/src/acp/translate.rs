@@ -169,7 +169,8 @@ impl Translator {
                 }
                 Vec::new()
             }
-            Event::InputHandled(_)
+            Event::AiCutReceived(_)
+            | Event::InputHandled(_)
             | Event::InputIgnored(_)
             | Event::TurnStarted(_)
             | Event::ToolsResolved(_)

@@ -169,6 +169,7 @@ impl StatusLine {
                 self.enter(Activity::Ended, now);
             }
             Event::UserProcessed(_)
+            | Event::AiCutReceived(_)
             | Event::Error(_)
             | Event::GateOpened(_)
             | Event::GateClosed(_)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use contract::ErrorCode;
 use contract::event::{Event, GateKind, GateOpened};
+use contract::limits::LAST_WORD_MAX;
 use proto::{AnswerRequest, ControlRequest, Notification, SendRequest, SessionInfo, SessionRequest, StartRequest};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
@@ -218,6 +219,9 @@ impl Conversation<'_> {
         let mut tracker = CompletionTracker::new(target.clone());
         let mut exit_after_stop = None;
         let mut menu = GateMenu::new("run");
+        // A new session has one last step at its limit of time. Its clock stands while somebody is asked.
+        let mut may_answer = target == WaitTarget::SessionEnd;
+        let mut open_gates = 0_usize;
         loop {
             stream.set_layout(self.terminal.layout());
             tokio::select! {
@@ -228,6 +232,10 @@ impl Conversation<'_> {
                     let shown = show_other_items(item, &mut display, self.terminal, &session);
                     let Ok(Some(notification)) = shown else { continue };
                     let parsed = ParsedNotification::parse(&notification);
+                    if let NotificationContent::Event(event) = &parsed.content {
+                        open_gates += usize::from(matches!(**event, Event::GateOpened(_)));
+                        open_gates = open_gates.saturating_sub(usize::from(matches!(**event, Event::GateClosed(_))));
+                    }
                     let printed = display.show(&notification, &parsed);
                     if exit_after_stop.is_none() {
                         self.handle_gate(&session, &parsed, &approver, &mut menu).await?;
@@ -282,6 +290,10 @@ impl Conversation<'_> {
                     display.clear();
                     if let Some(exit) = exit_after_stop {
                         return Ok(exit);
+                    }
+                    if open_gates == 0 && std::mem::take(&mut may_answer) {
+                        deadline = Some(Instant::now() + LAST_WORD_MAX);
+                        continue;
                     }
                     self.terminal.note(Style::Warn, "‼ no end within --timeout");
                     if target == WaitTarget::SessionEnd {

@@ -175,7 +175,7 @@ fn session_json(session: &SessionInfo) -> Value {
         "seq": session.seq, "started": session.started, "updated": session.updated,
         "input_tokens": session.input_tokens, "output_tokens": session.output_tokens, "cost_usd": session.cost_usd,
         "stop_reason": session.stop_reason,
-        "spent_own": session.spent_own.map(|own| json!({
+        "spent_own": session.spent_own.as_ref().map(|own| json!({
             "input_tokens": own.input_tokens, "output_tokens": own.output_tokens, "cost_usd": own.cost_usd,
         })),
     })

@@ -160,6 +160,7 @@ impl TurnReplies {
                 Event::SessionStarted(_)
                 | Event::SessionEnded(_)
                 | Event::AiFullReceived(_)
+                | Event::AiCutReceived(_)
                 | Event::ToolCallResult(_)
                 | Event::StatusPaused(_)
                 | Event::StatusResumed(_)

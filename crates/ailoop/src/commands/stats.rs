@@ -75,7 +75,8 @@ async fn print_stats(args: &StatsArgs, client: &EdgeClient, terminal: &Terminal)
     let uncounted: u32 = rows.iter().map(|row| row.uncounted).sum();
     if uncounted > 0 {
         let sessions = format::plural(uncounted.into(), "session");
-        let message = format!("TOKENS and USD are without {sessions} of an older version, which did not count that apart");
+        let message =
+            format!("TOKENS and USD are without {sessions} of an older version, which did not count that apart");
         terminal.note(Style::Warn, &message);
     }
     Ok(finish(printed))

@@ -66,8 +66,9 @@ fn format_turn(turn: &ReadableTurn, with_results: bool) -> String {
             ReadableMessage::User { time, text, .. } => {
                 let _ = writeln!(out, "## You, {time}\n\n{}\n", text.trim());
             }
-            ReadableMessage::Assistant { time, step, text, tool_calls } => {
-                let _ = writeln!(out, "## Step {step}, {time}\n");
+            ReadableMessage::Assistant { time, step, text, cut, tool_calls } => {
+                let mark = if *cut { ", cut off" } else { "" };
+                let _ = writeln!(out, "## Step {step}, {time}{mark}\n");
                 if !text.trim().is_empty() {
                     let _ = writeln!(out, "{}\n", text.trim());
                 }

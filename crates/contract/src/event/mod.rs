@@ -23,8 +23,8 @@ pub use context::{ContextCleared, ContextPruned};
 pub use gate::{GateClosed, GateKind, GateOpened};
 pub use input::{InputHandled, InputIgnored, InputKind, InputRef, UserProcessed};
 pub use model::{
-    AiFullReceived, CallCancelled, JudgeOpened, ModelCallFailed, ModelCallInterrupted, ModelCallOpened, ModelFellBack,
-    SummaryOpened,
+    AiCutReceived, AiFullReceived, CallCancelled, JudgeOpened, ModelCallFailed, ModelCallInterrupted, ModelCallOpened,
+    ModelFellBack, SummaryOpened,
 };
 pub use session::{
     ChildCommanded, Configured, EndReason, LogCompacted, Requests, SessionArchived, SessionEnded, SessionImported,
@@ -66,7 +66,7 @@ macro_rules! topics {
 topics! {
     /// The session started: its settings and prompt.
     SessionStarted = "session_started",
-    /// The session ended; no event follows but archiving.
+    /// The session ended; only the text of a reply that was cut off may follow.
     SessionEnded = "session_ended",
     /// A user message was accepted.
     UserProcessed = "message.user_processed",
@@ -74,6 +74,8 @@ topics! {
     AiChunkReceived = "message.ai_chunk_received",
     /// The complete reply of a model.
     AiFullReceived = "message.ai_full_received",
+    /// The text of a reply that was cut off; also after the end of its turn and of its session.
+    AiCutReceived = "message.ai_cut_received",
     /// A piece of a tool call's arguments; never logged.
     ToolCallPartial = "tool_call.partial",
     /// A complete tool call.
@@ -167,7 +169,7 @@ events! {
     InputIgnored(InputIgnored) = "input_ignored";
     /// The session started: its settings and prompt.
     SessionStarted(Box<SessionStarted>) = "session_started", public as SessionStarted;
-    /// The session ended; no event follows but archiving.
+    /// The session ended; only archiving and the text of a reply that was cut off may follow.
     SessionEnded(SessionEnded) = "session_ended", public as SessionEnded;
     /// A user message was accepted.
     UserProcessed(UserProcessed) = "message.user_processed", public as UserProcessed;
@@ -185,6 +187,8 @@ events! {
     ModelCallInterrupted(ModelCallInterrupted) = "model_call_interrupted";
     /// The complete reply of a model.
     AiFullReceived(Box<AiFullReceived>) = "message.ai_full_received", public as AiFullReceived;
+    /// The text of a reply that was cut off.
+    AiCutReceived(AiCutReceived) = "message.ai_cut_received", public as AiCutReceived;
     /// A complete tool call.
     ToolCallIdentified(ToolCallIdentified) = "tool_call.identified", public as ToolCallIdentified;
     /// A tool call went to the executors.

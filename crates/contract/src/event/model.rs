@@ -95,6 +95,23 @@ pub struct ModelCallInterrupted {
     pub until: Timestamp,
 }
 
+/// The text that had come of a reply that was cut off, and that no other attempt replaces. It may come after the end of its
+/// turn, and of its session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AiCutReceived {
+    /// The model call that was cut off; also the message's id.
+    pub call: CallId,
+    /// Number of the turn that made the call, from 1.
+    pub turn: u32,
+    /// Number of the step in its turn, from 1.
+    pub step: u32,
+    /// Text that the user read of it: at most `CUT_REPLY_BYTES_MAX` bytes. Empty where nothing but its cost came.
+    pub text: String,
+    /// Tokens and money that were used, where no other event names them.
+    #[serde(default)]
+    pub spent: Spent,
+}
+
 /// The complete reply of a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AiFullReceived {

@@ -212,10 +212,10 @@ pub struct SessionEnded {
     /// Steps of the last turn.
     #[serde(default)]
     pub iterations: u32,
-    /// What the whole session used, with the sessions below it.
+    /// Tokens and money of the whole session, with those of the sessions below it.
     #[serde(default)]
     pub spent: Spent,
-    /// What it used itself. None where an older version counted a part of it.
+    /// Those of this session alone. None where an older version counted a part of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_own: Option<Spent>,
     /// Client that stopped the session.

@@ -202,6 +202,9 @@ pub struct ModelFailed {
     /// What happened, for people; no secrets, no message contents.
     #[serde(default)]
     pub message: String,
+    /// The text that had come, as the model wrote it: at most `CUT_REPLY_BYTES_MAX` bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
     /// What it used all the same.
     #[serde(default)]
     pub usage: Usage,

@@ -263,6 +263,7 @@ fn model_failed() -> ModelFailed {
         kind: FailureKind::RateLimited,
         retry_after_ms: Some(2_000),
         message: "openai: 429 Too Many Requests".to_owned(),
+        text: String::new(),
         usage: Usage::default(),
         cost_usd: 0.0,
         run: String::new(),

@@ -44,10 +44,15 @@ pub(super) struct DecisionBuilder<'a> {
 /// Why an input is ignored.
 pub(super) struct Rejection {
     pub(super) refusal: Refusal,
-    pub(super) spent: Option<Spent>,
-    pub(super) call: Option<CallId>,
-    pub(super) late: Option<Outcome>,
+    pub(super) late: Option<Box<LateResult>>,
     pub(super) parent: Option<Box<Parent>>,
+}
+
+/// Notes of a result that changes nothing.
+pub(super) struct LateResult {
+    call: CallId,
+    spent: Option<Spent>,
+    outcome: Option<Outcome>,
 }
 
 impl Rejection {
@@ -58,7 +63,7 @@ impl Rejection {
 
 impl From<Refusal> for Rejection {
     fn from(refusal: Refusal) -> Self {
-        Self { refusal, spent: None, call: None, late: None, parent: None }
+        Self { refusal, late: None, parent: None }
     }
 }
 
@@ -82,7 +87,11 @@ impl DecisionBuilder<'_> {
     }
 
     fn ignore(&mut self, ignored: Rejection) {
-        let Rejection { refusal, spent: usage, call, late, parent } = ignored;
+        let Rejection { refusal, late, parent } = ignored;
+        let (call, usage, late) = match late.map(|late| *late) {
+            Some(LateResult { call, spent, outcome }) => (Some(call), spent, outcome),
+            None => (None, None, None),
+        };
         let input = self.input.reference.clone();
         let Input { control_seq, control_at, parent_command_number, .. } = *self.input;
         self.emit(Event::InputIgnored(InputIgnored {
@@ -171,10 +180,23 @@ impl DecisionBuilder<'_> {
             (Lifecycle::Alive, false) | (Lifecycle::NotStarted, true) => Ok(()),
             // The last timer archives the session.
             (Lifecycle::Ended, false) if matches!(self.input.body, Body::Timer) => Ok(()),
+            (Lifecycle::Ended, false) if self.brings_cut_reply() => Ok(()),
             (Lifecycle::Alive, true) => Err(Rejection::new(ErrorCode::SessionExists, "the session is running already")),
             (Lifecycle::Ended, _) => Err(self.late(ErrorCode::SessionEnded, "the session has ended")),
             (Lifecycle::NotStarted, false) => Err(self.late(ErrorCode::UnknownSession, "no such session")),
         }
+    }
+
+    /// Whether the input has what came of a reply that was called off: it is kept after the end of its session, too.
+    fn brings_cut_reply(&self) -> bool {
+        let report = if let Body::ModelFinished(finished) = &self.input.body {
+            Some(&finished.meta)
+        } else if let Body::ModelFailed(failed) = &self.input.body {
+            Some(&failed.meta)
+        } else {
+            None
+        };
+        report.is_some_and(|report| self.cut_call(report).is_some())
     }
 
     /// Checks commands like the edge does, since other senders may skip it.
@@ -205,20 +227,20 @@ impl DecisionBuilder<'_> {
     /// Ignores a result, but counts its costs. What a child used counts while its answer is awaited: its report may come
     /// again after its id was forgotten.
     pub(super) fn late(&self, code: ErrorCode, message: &str) -> Rejection {
-        let mut ignored = Rejection::new(code, message);
-        if let Body::ModelFinished(finished) = &self.input.body {
-            ignored.spent = Some(Spent { usage: finished.usage, cost_usd: finished.cost_usd });
-            ignored.call = Some(finished.meta.call.clone());
+        let late = if let Body::ModelFinished(finished) = &self.input.body {
+            let spent = Spent { usage: finished.usage, cost_usd: finished.cost_usd };
+            Some(LateResult { call: finished.meta.call.clone(), spent: Some(spent), outcome: None })
         } else if let Body::ModelFailed(failed) = &self.input.body {
-            ignored.spent = Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd });
-            ignored.call = Some(failed.meta.call.clone());
+            let spent = Spent { usage: failed.usage, cost_usd: failed.cost_usd };
+            Some(LateResult { call: failed.meta.call.clone(), spent: Some(spent), outcome: None })
         } else if let Body::ToolResult(result) = &self.input.body {
-            ignored.late = Some(result.outcome);
             let is_awaited = self.state.children.contains_key(&result.meta.call);
-            ignored.spent = result.used.filter(|_| is_awaited).map(|used| used.spent);
-            ignored.call = Some(result.meta.call.clone());
-        }
-        ignored
+            let spent = result.used.filter(|_| is_awaited).map(|used| used.spent);
+            Some(LateResult { call: result.meta.call.clone(), spent, outcome: Some(result.outcome) })
+        } else {
+            None
+        };
+        Rejection { late: late.map(Box::new), ..Rejection::new(code, message) }
     }
 
     /// Sets the timer if a deadline is earlier. A timer that fires too early is then set again.

@@ -6,11 +6,12 @@ use contract::ErrorCode;
 use contract::backoff::Backoff;
 use contract::commit::VERSION;
 use contract::event::{
-    AiFullReceived, ContinuationProgress, Event, ModelCallFailed, ModelFellBack, Progress, Spent, StopReason,
+    AiCutReceived, AiFullReceived, ContinuationProgress, Event, ModelCallFailed, ModelFellBack, Progress, Spent,
+    StopReason,
 };
 use contract::ids::CallId;
-use contract::limits::EMPTY_REPLIES_MAX;
-use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
+use contract::limits::{CUT_REPLY_BYTES_MAX, EMPTY_REPLIES_MAX};
+use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, SignalForm, ToolCall, Usage};
 use contract::settings::OnError;
 
 use super::builder::{DecisionBuilder, Rejection};
@@ -18,7 +19,7 @@ use reply::{Reading, Signal};
 
 use crate::check;
 use crate::continuation::{self, ContinuationVerdict, Facts};
-use crate::state::Activity;
+use crate::state::{Activity, CutCall};
 
 /// Pauses before a model is asked again. The spread follows from the ids: each replica decides the same.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
@@ -91,6 +92,10 @@ impl DecisionBuilder<'_> {
             return Ok(());
         }
         let Some(awaited) = self.awaited(&finished.meta) else {
+            let spent = Spent { usage: finished.usage, cost_usd: finished.cost_usd };
+            if self.keep_cut_reply(&finished.meta, &finished.text, spent) {
+                return Ok(());
+            }
             return Err(self.late(ErrorCode::NotNow, "the call was answered, cancelled or superseded"));
         };
         let cancelled = finished.finish_reason == FinishReason::Cancelled;
@@ -126,7 +131,36 @@ impl DecisionBuilder<'_> {
         let reading = reply::read(&finished.text, &[], self.state.signal_form());
         let mut event = full(finished, awaited, &reading, Vec::new());
         event.finish_reason = FinishReason::Cancelled;
+        // Nothing stays of calls that the model was writing.
+        event.raw = None;
         self.emit(Event::AiFullReceived(Box::new(event)));
+    }
+
+    /// The called-off step that a report is of, if what had come of its reply is still to be kept.
+    pub(super) fn cut_call(&self, report: &ResultMeta) -> Option<&CutCall> {
+        self.state.cut_calls.iter().find(|cut| cut.call == report.call && cut.attempt == report.attempt)
+    }
+
+    /// Keeps what had come of a called-off step. False for any other call, and where nothing came and nothing was spent.
+    fn keep_cut_reply(&mut self, report: &ResultMeta, text: &str, spent: Spent) -> bool {
+        let Some(CutCall { call, attempt: _, turn, step, form }) = self.cut_call(report).cloned() else { return false };
+        let text = cut_text(text, form);
+        if text.is_empty() && spent.is_nothing() {
+            return false;
+        }
+        self.handled();
+        self.emit(Event::AiCutReceived(AiCutReceived { call, turn, step, text, spent }));
+        true
+    }
+
+    /// Keeps what had come of the running step's reply, which failed and has no other attempt. The failure names its cost.
+    fn keep_failed_reply(&mut self, report: &ModelFinished) {
+        let Some(turn) = &self.state.turn else { return };
+        let (call, spent) = (report.meta.call.clone(), Spent::default());
+        let (turn, step, text) = (turn.number, turn.step, cut_text(&report.text, self.state.signal_form()));
+        if !text.is_empty() {
+            self.emit(Event::AiCutReceived(AiCutReceived { call, turn, step, text, spent }));
+        }
     }
 
     /// A reply without text and tool calls. `has_unread_calls`: its server left tool calls in the text.
@@ -177,6 +211,7 @@ impl DecisionBuilder<'_> {
     /// A turn's last step failed: the turn ends without the model's answer. There is no other attempt.
     fn no_last_word(&mut self, report: &ModelFinished, kind: FailureKind, message: &str, limit: StopReason) {
         self.attempt_failed(report, kind, message, None);
+        self.keep_failed_reply(report);
         self.end_without_answer(limit);
     }
 
@@ -291,10 +326,19 @@ impl DecisionBuilder<'_> {
         }
         let awaited = self.awaited(&failed.meta).filter(|awaited| awaited.attempt == Some(failed.meta.attempt));
         let Some(awaited) = awaited else {
+            let spent = Spent { usage: failed.usage, cost_usd: failed.cost_usd };
+            if self.keep_cut_reply(&failed.meta, &failed.text, spent) {
+                return Ok(());
+            }
             return Err(self.late(ErrorCode::NotNow, "that attempt was answered, cancelled or superseded"));
         };
         self.handled();
-        let report = ModelFinished { usage: failed.usage, cost_usd: failed.cost_usd, ..silent(failed.meta.clone()) };
+        let report = ModelFinished {
+            text: failed.text.clone(),
+            usage: failed.usage,
+            cost_usd: failed.cost_usd,
+            ..silent(failed.meta.clone())
+        };
         if awaited.interrupted {
             self.partial(&report, &awaited);
         } else {
@@ -313,6 +357,7 @@ impl DecisionBuilder<'_> {
         // A call never gets more time than its turn has left: then it is the turn's limit that it ran into.
         if kind == FailureKind::TimedOut && turn.clock.deadline_from(self.at) <= self.at {
             self.attempt_failed(report, kind, message, None);
+            self.keep_failed_reply(report);
             return self.end_at_limit(StopReason::Timeout);
         }
         let retries = self.state.setup.as_ref().map_or(0, |setup| setup.agent.continuation.retries);
@@ -355,6 +400,7 @@ impl DecisionBuilder<'_> {
             OnError::End => {}
         }
         self.attempt_failed(report, kind, message, None);
+        self.keep_failed_reply(report);
         self.error(kind.code(), message, kind.is_retryable(), during);
         self.end_turn(StopReason::Error);
     }
@@ -368,6 +414,15 @@ impl DecisionBuilder<'_> {
         let meta = ResultMeta { v: VERSION, slot: 0, call: call.clone(), attempt };
         self.failed(&silent(meta), FailureKind::TimedOut, "nothing was heard of the model call in time", None);
     }
+}
+
+/// Text that is kept of a reply that was cut off: what the user read, without calls that its server did not read.
+fn cut_text(text: &str, form: SignalForm) -> String {
+    let visible = reply::read(text, &[], form).visible;
+    if visible.trim().is_empty() || reply::is_only_marked_calls(&visible) {
+        return String::new();
+    }
+    visible[..visible.floor_char_boundary(CUT_REPLY_BYTES_MAX)].to_owned()
 }
 
 /// A report that says nothing.

@@ -54,7 +54,10 @@ impl DecisionBuilder<'_> {
             return;
         }
         if turn.clock.deadline().is_some_and(|deadline| deadline <= now) {
-            self.at_limit(StopReason::Timeout);
+            match turn.last_step {
+                Some(last) => self.end_without_answer(last.limit),
+                None => self.at_limit(StopReason::Timeout),
+            }
             return;
         }
         match &turn.activity {

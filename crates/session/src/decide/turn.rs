@@ -2,11 +2,11 @@
 
 use contract::command::AnswerDecision;
 use contract::event::{
-    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, LimitReached, SessionEnded,
-    StatusChanged, StopReason, TimerSet, ToolCallResult, TurnCompleted,
+    CallCancelled, EndReason, ErrorEvent, Event, GateClosed, GateKind, GateOpened, LimitReached, ModelCallInterrupted,
+    SessionEnded, StatusChanged, StopReason, TimerSet, ToolCallResult, TurnCompleted,
 };
 use contract::ids::ToolName;
-use contract::limits::{GATE_MAX, LAST_WORD_TOKENS};
+use contract::limits::{GATE_MAX, INTERRUPT_GRACE, LAST_WORD_TOKENS};
 use contract::model::FailureKind;
 use contract::settings::{LimitAction, OnExpiry};
 use contract::tool::{EffectClass, Outcome, sha256_hex};
@@ -32,6 +32,12 @@ impl DecisionBuilder<'_> {
     /// As [`Self::end_turn`], with who cancelled it and why.
     pub(super) fn end_turn_because(&mut self, reason: StopReason, status: Option<StatusChanged>) {
         let Some(turn) = self.state.turn.clone() else { return };
+        self.close_all(&turn, reason);
+        self.complete(turn, reason, status);
+    }
+
+    /// Calls off what is open of a turn, and gives each call its one result.
+    fn close_all(&mut self, turn: &TurnState, reason: StopReason) {
         match &turn.activity {
             Activity::AwaitingModel(model)
             | Activity::Summarising { model, .. }
@@ -46,12 +52,12 @@ impl DecisionBuilder<'_> {
             Activity::AwaitingUser { gate, .. } => self.close_gate(gate, AnswerDecision::Deny, None, None),
             Activity::Ready | Activity::Backoff { .. } | Activity::Deciding => {}
         }
-        self.complete(turn, reason, status);
     }
 
     /// Ends the turn at a limit at which the model gave no answer: the user reads that, and the last results.
     pub(super) fn end_without_answer(&mut self, limit: StopReason) {
-        let (Some(mut turn), Some(setup)) = (self.state.turn.clone(), &self.state.setup) else { return };
+        let (Some(mut turn), Some(setup)) = (self.state.turn.clone(), self.state.setup.clone()) else { return };
+        self.close_all(&turn, limit);
         let why = continuation::used_up(&setup.agent.continuation, limit);
         let mut answer = format!("The turn ended without an answer: {why}.");
         if let Some(found) = self.transcript.last_result(turn.number) {
@@ -127,29 +133,33 @@ impl DecisionBuilder<'_> {
     /// Ends the turn at its limit: with one last step for a word to the user where that is wanted and there is time and
     /// money for it, else at once.
     pub(super) fn end_at_limit(&mut self, limit: StopReason) {
-        let (Some(turn), Some(setup)) = (&self.state.turn, &self.state.setup) else { return };
+        let (Some(turn), Some(setup)) = (self.state.turn.clone(), self.state.setup.clone()) else { return };
         let settings = &setup.agent.continuation;
-        let wants = match limit {
-            StopReason::MaxIterations
-            | StopReason::TokenLimit
-            | StopReason::CostLimit
-            | StopReason::ToolCallLimit
-            | StopReason::Repetition
-            | StopReason::NoProgress => turn.is_between_steps() && turn.clock.deadline_from(self.at) > self.at,
-            StopReason::Timeout | StopReason::Completed | StopReason::Stopped | StopReason::Error => false,
-        };
-        let request = self.transcript.tokens_at_most(&self.events);
-        let wants = wants && settings.on_limit != LimitAction::End;
-        if !wants || !RepetitionGuard::affords_last_step(settings, turn.spent, request.saturating_add(LAST_WORD_TOKENS))
-        {
+        if settings.on_limit == LimitAction::End {
             return self.end_turn(limit);
+        }
+        // The limit of time has time of its own for the answer.
+        let has_time = limit == StopReason::Timeout || turn.clock.deadline_from(self.at) > self.at;
+        let request = self.transcript.tokens_at_most(&self.events).saturating_add(LAST_WORD_TOKENS);
+        if !has_time || !RepetitionGuard::affords_last_step(settings, turn.spent, request) {
+            return self.end_without_answer(limit);
         }
         let reason = continuation::used_up(settings, limit);
         let nudge = format!(
             "This turn is at a limit ({reason}) and ends with your next message. Call no tool. Answer the user now: \
              say what you found and did, and what is left to do."
         );
-        self.emit(Event::LimitReached(LimitReached { limit, nudge }));
+        let reached = Event::LimitReached(LimitReached { limit, nudge });
+        // Only the limit of time comes while something runs. A reply is awaited as far as it came.
+        let Activity::AwaitingModel(model) = &turn.activity else {
+            self.close_all(&turn, limit);
+            return self.emit(reached);
+        };
+        self.emit(reached);
+        if model.interrupted.is_none() {
+            let (call, attempt, until) = (model.call.clone(), model.attempt, self.at.after(INTERRUPT_GRACE));
+            self.emit(Event::ModelCallInterrupted(ModelCallInterrupted { call, attempt, until }));
+        }
     }
 
     /// A model call has failed for good: a person is asked whether it should be tried again.

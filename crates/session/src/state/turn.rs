@@ -19,9 +19,9 @@ pub(crate) struct TurnState {
     pub(crate) clock: Clock,
     pub(crate) activity: Activity,
     pub(crate) retries: u32,
-    /// What it used, with the sessions below it: its limits count both.
+    /// Tokens and money that it used, with the sessions below it: its limits count both.
     pub(crate) spent: Spent,
-    /// What it used itself, as [`super::State::spent_own`].
+    /// Those that it used itself, as [`super::State::spent_own`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spent_own: Option<Spent>,
     /// What the user read last.
@@ -139,6 +139,17 @@ pub(crate) struct ModelCall {
     pub(crate) empties: u32,
     /// Set when the user took the floor: how long the partial text is awaited.
     pub(crate) interrupted: Option<Timestamp>,
+}
+
+/// A model call that was called off, and of which the text that had come is kept when its gateway sends it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CutCall {
+    pub(crate) call: CallId,
+    pub(crate) attempt: u32,
+    pub(crate) turn: u32,
+    pub(crate) step: u32,
+    /// The form in which its reply is read.
+    pub(crate) form: SignalForm,
 }
 
 impl ModelCall {

@@ -11,7 +11,7 @@ use contract::limits::{
     CLIENT_TOOLS_BYTES_MAX, CLIENT_TOOLS_MAX, TOOL_OUTPUT_BYTES_MAX, TOOL_SCHEMA_BYTES_MAX,
 };
 use contract::model::Content;
-use contract::settings::ContinuationSettings;
+use contract::settings::{ContinuationSettings, LimitAction};
 use contract::tool::{ApprovalPolicy, EffectClass, Outcome};
 use contract::{CallId, Json, Timestamp, ToolName};
 use serde_json::{Value, json};
@@ -242,7 +242,7 @@ fn call_without_an_answer_times_out_and_a_late_true_answer_replaces_that() {
 
 #[test]
 fn turn_alone_with_a_client_uses_none_of_its_time() {
-    let settings = ContinuationSettings { timeout: 100, ..ContinuationSettings::default() };
+    let settings = ContinuationSettings { timeout: 100, on_limit: LimitAction::End, ..ContinuationSettings::default() };
     let mut talk = with(vec![tool("click")], Cast { continuation: settings.clone(), ..Cast::default() });
     talk.wait(Duration::from_secs(50));
     talk.reply("", &[CLICK]);

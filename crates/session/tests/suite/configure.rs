@@ -3,7 +3,7 @@
 use contract::command::{Configure, ContinuationOverride, Features, MessageMode};
 use contract::event::Event;
 use contract::model::{FailureKind, Streaming, StreamingOverride};
-use contract::settings::{ContinuationSettings, Limits, ModelSettings, OnError};
+use contract::settings::{ContinuationSettings, LimitAction, Limits, ModelSettings, OnError};
 use contract::tool::ApprovalPolicy;
 use serde_json::json;
 
@@ -38,7 +38,11 @@ fn configured_limits_hold_in_the_running_turn() {
 
 #[test]
 fn configured_timeout_applies_to_the_running_turn() {
-    let mut talk = Talk::begin(ContinuationSettings { timeout: 600, ..ContinuationSettings::default() });
+    let mut talk = Talk::begin(ContinuationSettings {
+        timeout: 600,
+        on_limit: LimitAction::End,
+        ..ContinuationSettings::default()
+    });
     talk.wait(std::time::Duration::from_secs(50));
     talk.configure(settings(ContinuationOverride { timeout: Some(60), ..ContinuationOverride::default() }), None);
     talk.wait(std::time::Duration::from_secs(9));

@@ -230,6 +230,7 @@ fn call_extended_ends_no_later_than_its_turn() {
     talk.wait(Duration::from_secs(199));
     assert_eq!(talk.open(), std::slice::from_ref(&call));
     talk.wait(Duration::from_secs(2));
+    talk.last_word();
     assert_eq!((talk.stop_reason(), talk.result().0), (Some("timeout"), Outcome::Timeout));
     talk.extend(&call, at(&talk, 60));
     assert_eq!(talk.refused(), Some("not_now"));

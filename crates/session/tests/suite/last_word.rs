@@ -140,29 +140,95 @@ fn last_word_that_fails_or_is_empty_ends_the_turn_as_its_limit_does() {
 }
 
 #[test]
-fn last_word_that_a_used_up_clock_cuts_ends_with_the_first_limit() {
+fn last_word_that_a_used_up_clock_cuts_ends_with_the_first_limit_and_says_why() {
     let mut talk = Talk::begin(ContinuationSettings { timeout: 60, ..settings(1, Limits::default()) });
     talk.reply("I look.", &["{}"]);
     talk.results("found");
     assert!(forbids_tools(&talk));
     talk.wait(Duration::from_mins(2));
     assert_eq!(talk.stop_reason(), Some("max_iterations"));
+    assert!(completed(&talk).final_response.contains("ended without an answer"), "{:?}", completed(&talk));
 }
 
 #[test]
-fn stop_and_timeout_have_no_last_word() {
+fn stop_has_no_last_word() {
     let mut talk = Talk::begin(settings(5, Limits::default()));
     talk.stop();
     assert_eq!((talk.stop_reason(), talk.call()), (Some("stopped"), None));
-
-    let mut talk = Talk::begin(ContinuationSettings { timeout: 60, ..settings(5, Limits::default()) });
-    talk.wait(Duration::from_mins(2));
-    assert_eq!((talk.stop_reason(), talk.call()), (Some("timeout"), None));
 
     let mut talk = at_repetition(settings(20, Limits::default()));
     assert!(forbids_tools(&talk));
     talk.stop();
     assert_eq!((talk.stop_reason(), talk.call()), (Some("stopped"), None));
+}
+
+/// A turn of a minute.
+fn minute() -> ContinuationSettings {
+    ContinuationSettings { timeout: 60, ..settings(5, Limits::default()) }
+}
+
+#[test]
+fn turn_at_its_limit_of_time_reads_what_had_come_and_ends_with_a_last_word() {
+    let mut talk = Talk::begin(minute());
+    let call = talk.model_call().call;
+    talk.wait(Duration::from_secs(61));
+    assert_eq!((talk.stop_reason(), talk.open()), (None, vec![]), "the reply is awaited as far as it came");
+    talk.finish_cancelled(call, "I have found two of");
+    assert!(forbids_tools(&talk));
+    let sent: Vec<String> = talk.item().messages.iter().map(|message| message.get().to_owned()).collect();
+    assert!(sent[sent.len() - 2].contains("I have found two of"), "{sent:?}");
+    assert!(sent[sent.len() - 1].contains("60 seconds are used up"), "{sent:?}");
+    talk.reply("Two of three.", &[]);
+    let ended = completed(&talk);
+    assert_eq!(
+        (ended.stop_reason.as_str(), ended.final_response.as_str(), ended.iterations),
+        ("timeout", "Two of three.", 1)
+    );
+}
+
+#[test]
+fn last_word_at_the_limit_of_time_has_a_minute_of_its_own_and_then_the_turn_says_why() {
+    let mut talk = Talk::begin(minute());
+    // No gateway says what had come.
+    talk.wait(Duration::from_secs(66));
+    assert!(forbids_tools(&talk));
+    assert!(talk.item().meta.deadline <= contract::Timestamp::from_millis(1_000_000 + 120_100));
+    talk.wait(Duration::from_mins(1));
+    let ended = completed(&talk);
+    let answer = "The turn ended without an answer: the turn's 60 seconds are used up.";
+    assert_eq!((ended.stop_reason.as_str(), ended.final_response.as_str()), ("timeout", answer));
+    assert!(talk.call().is_none());
+}
+
+#[test]
+fn tools_that_run_at_the_limit_of_time_have_results_before_the_last_word() {
+    let mut talk = Talk::begin(minute());
+    talk.reply("I look.", &["{}"]);
+    talk.wait(Duration::from_secs(61));
+    assert!(forbids_tools(&talk));
+    assert_eq!(talk.roles(), ["system", "user", "assistant", "tool", "user"]);
+    talk.reply("Nothing came.", &[]);
+    assert_eq!((talk.stop_reason(), completed(&talk).final_response.as_str()), (Some("timeout"), "Nothing came."));
+}
+
+#[test]
+fn call_that_its_gateway_ends_at_the_limit_of_time_leads_to_the_last_word() {
+    let mut talk = Talk::begin(minute());
+    talk.now += 60_000;
+    talk.text_so_far = "I have found".to_owned();
+    talk.fail(FailureKind::TimedOut);
+    assert!(forbids_tools(&talk));
+    let sent: Vec<String> = talk.item().messages.iter().map(|message| message.get().to_owned()).collect();
+    assert!(sent[sent.len() - 2].contains("I have found\\n[The reply was cut off here.]"), "{sent:?}");
+    talk.reply("Two.", &[]);
+    assert_eq!((talk.stop_reason(), completed(&talk).final_response.as_str()), (Some("timeout"), "Two."));
+}
+
+#[test]
+fn turn_at_its_limit_of_time_ends_at_once_where_that_is_wanted() {
+    let mut talk = Talk::begin(ContinuationSettings { on_limit: LimitAction::End, ..minute() });
+    talk.wait(Duration::from_secs(61));
+    assert_eq!((talk.stop_reason(), talk.call()), (Some("timeout"), None));
 }
 
 #[test]

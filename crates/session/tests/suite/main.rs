@@ -21,6 +21,7 @@ mod compaction;
 mod configure;
 mod context;
 mod corpus;
+mod cut_replies;
 mod depth;
 mod gates;
 mod history;

@@ -58,6 +58,7 @@ fn call_that_used_up_the_time_of_its_turn_ends_it_at_its_limit() {
         // The gateway reports the end of the call before the timer of the turn fires.
         talk.now += 5_000;
         talk.fail(FailureKind::TimedOut);
+        talk.last_word();
         assert_eq!((talk.stop_reason(), errors(&talk)), (Some("timeout"), 0));
     }
     let mut early = begun(OnError::End);

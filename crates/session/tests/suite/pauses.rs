@@ -63,6 +63,7 @@ fn tool_call_after_a_pause_may_take_no_longer_than_its_turn() {
     talk.wait(Duration::from_hours(1));
     talk.resume();
     talk.wait(Duration::from_secs(11));
+    talk.last_word();
     assert_eq!(talk.stop_reason(), Some("timeout"));
 }
 

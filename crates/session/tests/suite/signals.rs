@@ -100,7 +100,8 @@ fn calls_in_the_envelope_run_or_have_an_error_that_the_model_reads_in_every_form
     .to_string();
     // The forms envelope, call and text.
     for (structured_output, multi_tool) in [(true, true), (false, true), (false, false)] {
-        let model = || ModelSettings { structured_output, multi_tool, max_parallel_tools: 4, ..ModelSettings::default() };
+        let model =
+            || ModelSettings { structured_output, multi_tool, max_parallel_tools: 4, ..ModelSettings::default() };
         let mut talk = Talk::cast(Cast { model: model(), ..Cast::default() });
         talk.reply(&envelope, &[]);
         let open: Vec<String> = talk.open().iter().map(ToString::to_string).collect();

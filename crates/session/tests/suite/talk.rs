@@ -39,6 +39,8 @@ pub(crate) struct Talk {
     finish_reason: FinishReason,
     /// What the next reply reasons.
     reasoning: String,
+    /// Text that had come of the next reply that fails.
+    pub(crate) text_so_far: String,
     /// Parts that the next reply's provider wants to see again.
     pub(crate) replay: Option<ReasoningParts>,
     /// Tools of the tenant besides those that every test has.
@@ -95,6 +97,7 @@ impl Talk {
             parent_command_number: None,
             finish_reason: FinishReason::Stop,
             reasoning: String::new(),
+            text_so_far: String::new(),
             replay: None,
             more_tools: Vec::new(),
             waits: 0,

@@ -25,7 +25,7 @@ class TurnResult:
     #: `completed`, or the limit at which the turn ended.
     stop_reason: StopReason
     iterations: int
-    #: Tokens and money that the turn used.
+    #: Tokens and money that the turn used, with what it delegated.
     spent: Spent
 
     @property

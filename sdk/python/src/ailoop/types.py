@@ -4,7 +4,7 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "Caller", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "IntervalStats", "Mail", "MailList", "Model", "ModelHealth", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "ToolReplica", "ToolReplicaList", "TraceSpan", "Transcript", "TrialResult", "TriedTool", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
+__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiCut", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "Caller", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "IntervalStats", "Mail", "MailList", "Model", "ModelHealth", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "ToolReplica", "ToolReplicaList", "TraceSpan", "Transcript", "TrialResult", "TriedTool", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
 
 Effect = Literal["pure", "idempotent", "at_most_once", "reconcilable"]
 
@@ -81,6 +81,17 @@ AiChunk = TypedDict(
         "step": int,
         "turn": int,
         "finish_reason": NotRequired[str],
+    },
+)
+
+AiCut = TypedDict(
+    "AiCut",
+    {
+        "call": str,
+        "spent": "Spent",
+        "step": int,
+        "text": str,
+        "turn": int,
     },
 )
 

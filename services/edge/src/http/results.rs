@@ -9,9 +9,10 @@ use crate::method::Method;
 const SCHEMAS: &str = include_str!("schemas.json");
 
 /// The schemas of the data of events. Other topics have data without a schema.
-const EVENT_DATA: [(Topic, &str); 7] = [
+const EVENT_DATA: [(Topic, &str); 8] = [
     (Topic::AiChunkReceived, "AiChunk"),
     (Topic::AiFullReceived, "AiReply"),
+    (Topic::AiCutReceived, "AiCut"),
     (Topic::ToolCallWaiting, "CallWaiting"),
     (Topic::ToolCallResult, "CallResult"),
     (Topic::GateOpened, "GateOpened"),

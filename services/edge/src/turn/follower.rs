@@ -107,6 +107,8 @@ impl TurnFollower {
             Topic::ToolCallWaiting => parts.extend(read(event).map(|call| TurnPart::ClientCall(Box::new(call)))),
             Topic::SessionStarted
             | Topic::UserProcessed
+            // It may be of an earlier turn; what came of a reply of this one was streamed.
+            | Topic::AiCutReceived
             | Topic::ToolCallPartial
             | Topic::ToolCallProgress
             | Topic::StatusPaused

@@ -93,6 +93,7 @@ impl ViewerEvent {
             Topic::ToolCallProgress => EventRole::Transient,
             Topic::SessionStarted
             | Topic::UserProcessed
+            | Topic::AiCutReceived
             | Topic::ToolCallIdentified
             | Topic::ToolCallWaiting
             | Topic::ToolCallResult

@@ -107,6 +107,7 @@ impl World {
                 control_at: None,
                 refusal,
                 usage: None,
+                call: None,
                 late: None,
                 parent_command_number: None,
                 parent: None,

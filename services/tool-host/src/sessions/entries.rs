@@ -40,12 +40,15 @@ fn message_entry(turn: u32, message: &ReadableMessage) -> Value {
         ReadableMessage::User { time, text, .. } => {
             json!({"turn": turn, "time": time, "role": "user", "text": shortened(text, TEXT_BYTES_MAX)})
         }
-        ReadableMessage::Assistant { time, step, text, tool_calls } => {
+        ReadableMessage::Assistant { time, step, text, cut, tool_calls } => {
             let calls: Vec<Value> = tool_calls.iter().take(CALLS_MAX).map(call_entry).collect();
             let mut entry = json!({
                 "turn": turn, "step": step, "time": time, "role": "assistant", "text": shortened(text, TEXT_BYTES_MAX),
                 "tool_calls": calls,
             });
+            if *cut {
+                entry["cut"] = true.into();
+            }
             if tool_calls.len() > CALLS_MAX {
                 entry["more_tool_calls"] = (tool_calls.len() - CALLS_MAX).into();
             }

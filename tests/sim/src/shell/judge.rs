@@ -142,6 +142,7 @@ fn follows_failure(event: &Event) -> bool {
         | Event::CallCancelled(_)
         | Event::ModelCallInterrupted(_)
         | Event::AiFullReceived(_)
+        | Event::AiCutReceived(_)
         | Event::ToolCallIdentified(_)
         | Event::ClientCallOpened(_)
         | Event::ToolCallExtended(_)

@@ -314,6 +314,7 @@ async fn forget_inputs(client: &Bus, key: &SessionKey, now: Timestamp) -> Result
             control_at: None,
             refusal,
             usage: None,
+            call: None,
             late: None,
             parent_command_number: None,
             parent: None,

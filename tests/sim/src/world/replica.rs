@@ -170,7 +170,7 @@ impl World {
             }
         }
         let by_timer = matches!(&events[0], Event::InputHandled(handled) if handled.input.kind == InputKind::Timer);
-        let turn_ends = events.iter().any(|event| matches!(event, Event::TurnCompleted(_)));
+        let turn_ends = events.iter().any(|event| matches!(event, Event::TurnCompleted(_) | Event::LimitReached(_)));
         for event in events {
             if let Event::CallCancelled(cancelled) = event
                 && cancelled.tool.is_some()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use contract::event::{Event, GateKind};
+use contract::event::{Event, GateKind, StopReason};
 
 /// Statistics of one run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,6 +48,10 @@ pub struct RareEvents {
     pub compactions: u64,
     /// Commands that a client sent again after they were handled.
     pub repeats: u64,
+    /// Replies that were cut off and whose text was kept.
+    pub cut_replies: u64,
+    /// Turns at their limit of time that had a last step.
+    pub timeouts_answered: u64,
 }
 
 impl RareEvents {
@@ -61,7 +65,9 @@ impl RareEvents {
             Event::GateOpened(gate) if gate.kind != GateKind::Approval => &mut self.questions,
             Event::Configured(_) => &mut self.configured,
             Event::TurnCompleted(turn) if turn.stop_reason.is_limit() => &mut self.limits,
+            Event::LimitReached(reached) if reached.limit == StopReason::Timeout => &mut self.timeouts_answered,
             Event::LimitReached(_) => &mut self.last_steps,
+            Event::AiCutReceived(cut) if !cut.text.is_empty() => &mut self.cut_replies,
             Event::JudgeOpened(_) => &mut self.judged,
             Event::ClientCallOpened(_) => &mut self.client_calls,
             Event::LogCompacted(_) => &mut self.compactions,
@@ -77,6 +83,7 @@ impl RareEvents {
             | Event::CallCancelled(_)
             | Event::ModelCallInterrupted(_)
             | Event::AiFullReceived(_)
+            | Event::AiCutReceived(_)
             | Event::ToolCallIdentified(_)
             | Event::ToolCallOpened(_)
             | Event::ToolCallExtended(_)
@@ -115,6 +122,8 @@ impl RareEvents {
             client_calls: self.client_calls + other.client_calls,
             compactions: self.compactions + other.compactions,
             repeats: self.repeats + other.repeats,
+            cut_replies: self.cut_replies + other.cut_replies,
+            timeouts_answered: self.timeouts_answered + other.timeouts_answered,
         }
     }
 
@@ -134,6 +143,8 @@ impl RareEvents {
             client_calls,
             compactions,
             repeats,
+            cut_replies,
+            timeouts_answered,
         } = self;
         let all = [
             pruned,
@@ -149,6 +160,8 @@ impl RareEvents {
             client_calls,
             compactions,
             repeats,
+            cut_replies,
+            timeouts_answered,
         ];
         all.into_iter().min().unwrap_or(0)
     }

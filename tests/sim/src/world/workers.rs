@@ -108,6 +108,9 @@ impl World {
             let mut partial = replies::blank(meta);
             partial.finish_reason = FinishReason::Cancelled;
             partial.text = if self.rng.chance(70) { "So far".to_owned() } else { String::new() };
+            if !partial.text.is_empty() {
+                self.oracle.record_partial(id.clone(), &partial.text);
+            }
             (Verb::ModelFinished, Body::ModelFinished(Box::new(partial)))
         } else {
             let is_judge = meta.call.as_str().starts_with('j');

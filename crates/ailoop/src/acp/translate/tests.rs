@@ -193,7 +193,7 @@ fn session_begins_with_its_history_and_counts_tokens_where_the_window_is_known()
             "usage_update 100",
         ],
     );
-    assert_eq!((translator.settings(), translator.cost_usd), (("e", "large"), 1.0));
+    assert_eq!((translator.settings(), translator.spent.total().cost_usd), (("e", "large"), 1.0));
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn format_cost(info: &SessionInfo) -> String {
     let (input, output) = (format::plural(info.input_tokens, "token"), format::count(info.output_tokens));
     let (cost, turns) = (info.cost_usd, format::plural(info.turn.into(), "turn"));
     let all = format!("  {input} in, {output} out · ${cost:.4} · {turns}");
-    match info.spent_own {
+    match &info.spent_own {
         Some(own) if (own.input_tokens, own.output_tokens) == (info.input_tokens, info.output_tokens) => all,
         Some(own) => {
             let (input, output) = (format::count(own.input_tokens), format::count(own.output_tokens));

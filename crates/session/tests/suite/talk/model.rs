@@ -32,6 +32,7 @@ impl Talk {
             kind,
             retry_after_ms: None,
             message: "bad luck".to_owned(),
+            text: std::mem::take(&mut self.text_so_far),
             usage,
             cost_usd,
             run: String::new(),

@@ -215,6 +215,8 @@ export class SessionView {
         return this.partial(data, at);
       case "message.ai_full_received":
         return this.reply(data, at);
+      case "message.ai_cut_received":
+        return this.cutReply(data, at);
       case "tool_call.identified":
         return this.identified(data, at);
       case "tool_call.waiting":
@@ -306,7 +308,7 @@ export class SessionView {
     this.push({ kind: "user", ...rowOf(at), id, text: words, images, mode: text(data.mode) });
   }
 
-  private replyOf(turn: number, step: number, at: At): ReplyRow {
+  private rowOfReply(turn: number, step: number, at: At): ReplyRow {
     const key = `r${turn}-${step}`;
     let row = this.replies.get(key);
     if (row === undefined) {
@@ -327,6 +329,11 @@ export class SessionView {
       this.replies.set(key, row);
       this.push(row);
     }
+    return row;
+  }
+
+  private replyOf(turn: number, step: number, at: At): ReplyRow {
+    const row = this.rowOfReply(turn, step, at);
     this.turn = Math.max(this.turn, turn);
     this.step = step;
     if (this.phase === "idle" || this.phase === "new") this.phase = "running";
@@ -386,9 +393,35 @@ export class SessionView {
     row.provider = text(data.provider);
     row.model = text(data.model);
     row.latencyMs = Number(data.latency_ms ?? 0);
-    row.finish = text(data.finish_reason);
+    row.finish = data.finish_reason === "cancelled" ? CUT_OFF : text(data.finish_reason);
     row.spent = data.spent as Spent | undefined;
     this.addOwn(row.spent);
+  }
+
+  /** Takes what had come of a reply that was cut off. Its turn may be over. */
+  private cutReply(data: Record<string, unknown>, at: At): void {
+    const turn = Number(data.turn);
+    const spent = data.spent as Spent | undefined;
+    if (text(data.text) !== "") {
+      const row = this.rowOfReply(turn, Number(data.step), at);
+      row.rev += 1;
+      row.isStreaming = false;
+      row.partials = [];
+      row.slot = at.slot;
+      row.call = text(data.call);
+      row.text = text(data.text);
+      row.finish = CUT_OFF;
+      row.spent = spent;
+    }
+    const end = this.rows.find((row): row is EndRow => row.kind === "end" && row.turn === turn);
+    this.addOwn(spent);
+    if (end === undefined || spent === undefined) return;
+    // The end of its turn did not count it.
+    addSpent(this.spentBefore, spent);
+    if (this.ownBefore !== null) addSpent(this.ownBefore, spent);
+    end.spent = copySpent(end.spent ?? emptySpent());
+    addSpent(end.spent, spent);
+    end.rev += 1;
   }
 
   /** Adds what the session used itself. */
@@ -609,6 +642,9 @@ export function compareAttempts(a: string, b: string): number {
   }
   return 0;
 }
+
+/** How a reply ended of which only the beginning came. */
+const CUT_OFF = "cut_off";
 
 export function emptySpent(): Spent {
   return { usage: { input: 0, output: 0, cached: 0, reasoning: 0 }, cost_usd: 0 };

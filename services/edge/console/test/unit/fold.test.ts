@@ -249,3 +249,18 @@ test("delegated_work_counts_for_the_session_and_not_for_its_own_part", () => {
   story.event("turn.completed", { turn: 2, stop_reason: "completed", iterations: 1, spent: all }, 4);
   assert.equal(story.fold().own, null, "an older version named no own part");
 });
+
+test("text_of_a_cancelled_reply_stays_in_its_turn_with_its_cost", () => {
+  const nothing = { usage: { input: 0, output: 0, cached: 0, reasoning: 0 }, cost_usd: 0 };
+  const story = begun()
+    .event("turn.completed", { turn: 1, stop_reason: "stopped", iterations: 1, spent: nothing, spent_own: nothing }, 2)
+    .event("message.user_processed", { message_id: "m2", content: "Again", mode: "queue" }, 3)
+    .event("message.ai_cut_received", { call: "m1-1", turn: 1, step: 1, text: "The port is", spent: SPENT }, 4)
+    .event("turn.completed", { turn: 2, stop_reason: "completed", iterations: 1, spent: SPENT, spent_own: SPENT }, 5);
+  const view = story.fold();
+  const reply = view.rows.find((row) => row.kind === "reply") as ReplyRow;
+  assert.deepEqual([reply.turn, reply.text, reply.finish, reply.isStreaming], [1, "The port is", "cut_off", false]);
+  const ends = view.rows.filter((row) => row.kind === "end").map((row) => row.kind === "end" && row.spent?.cost_usd);
+  assert.deepEqual(ends, [0.5, 0.5], "its turn pays for it, and not the next one");
+  assert.deepEqual([view.spent.cost_usd, view.own?.cost_usd], [1, 1]);
+});

@@ -35,7 +35,7 @@ fn of_earlier_message(message: &Message) -> Vec<Value> {
                     "status": "completed",
                 })
             });
-            let reply = (!content.is_empty()).then(|| assistant(content));
+            let reply = (!content.is_empty()).then(|| assistant(content, false));
             reply.into_iter().chain(calls).collect()
         }
         Message::Tool { tool_call_id, content } => {
@@ -55,8 +55,8 @@ pub(super) fn of_turn(turn: &ReadableTurn) -> Vec<Value> {
 fn of_message(message: &ReadableMessage) -> Vec<Value> {
     match message {
         ReadableMessage::User { text, .. } => vec![user(&Content::Text(text.clone()))],
-        ReadableMessage::Assistant { text, tool_calls, .. } => {
-            let reply = (!text.is_empty()).then(|| assistant(text));
+        ReadableMessage::Assistant { text, cut, tool_calls, .. } => {
+            let reply = (!text.is_empty()).then(|| assistant(text, *cut));
             reply.into_iter().chain(tool_calls.iter().map(of_call)).collect()
         }
     }
@@ -85,9 +85,10 @@ fn of_part(part: &Part) -> Value {
     }
 }
 
-fn assistant(text: &str) -> Value {
+fn assistant(text: &str, is_cut: bool) -> Value {
+    let status = if is_cut { "incomplete" } else { "completed" };
     let part = json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []});
-    json!({"type": "message", "role": "assistant", "status": "completed", "content": [part]})
+    json!({"type": "message", "role": "assistant", "status": status, "content": [part]})
 }
 
 /// Gives an item its id.

@@ -76,7 +76,8 @@ pub(super) async fn replay(
     stored: &StoredResponse,
 ) -> Result<ReplayedResponse, ApiError> {
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
-    let commits = api.cell_of(&stored.session).await?.bus.history(stored.session.key(), id.slot / SLOTS_PER_PAGE).await?;
+    let commits =
+        api.cell_of(&stored.session).await?.bus.history(stored.session.key(), id.slot / SLOTS_PER_PAGE).await?;
     Ok(replay_commits(id, stored, &commits))
 }
 

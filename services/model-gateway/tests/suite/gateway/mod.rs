@@ -159,6 +159,19 @@ async fn call_cancelled_ends_with_the_partial_reply() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn call_that_fails_sends_the_text_that_had_come() {
+    let world = World::new();
+    world.commit(0, Phase::Running, &["m1-1.1"]).await;
+    let mut item = world.item("hello");
+    item.meta.deadline = world.server.now().after(Duration::from_secs(5));
+    world.publish_item(&item).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    let failed = world.wait_for_failed().await;
+    assert_eq!(failed.kind, contract::model::FailureKind::TimedOut);
+    assert!(failed.text.starts_with("one two ") && !failed.text.ends_with("ten"), "{failed:?}");
+}
+
 /// Attempts of the published chunks.
 async fn read_attempts(chunks: &mut bus::Subscription) -> Vec<String> {
     let mut attempts = Vec::new();

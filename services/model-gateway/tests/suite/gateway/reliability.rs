@@ -110,6 +110,7 @@ async fn failure_after_published_output_is_not_retried() {
     let failed = world.wait_for_failed().await;
     assert_eq!(failed.kind, FailureKind::Truncated);
     assert!(failed.usage.output > 0, "what had come was paid for");
+    assert_eq!(failed.text, "half a");
 }
 
 #[tokio::test(start_paused = true)]
