@@ -99,7 +99,7 @@ async fn perform(command: CliCommand, terminal: &Terminal) -> Result<Exit, Comma
         CliCommand::Trace(args) => trace::show_trace(&args, terminal).await,
         CliCommand::Replay(args) => history::replay_log(&args, terminal).await,
         CliCommand::Export(args) => export_import::export_session(&args, terminal).await,
-        CliCommand::Import(args) => Box::pin(export_import::import_session(&args, terminal)).await,
+        CliCommand::Import(args) => export_import::import_session(&args, terminal).await,
         CliCommand::Move(args) => Box::pin(move_session::move_session(&args, terminal)).await,
         CliCommand::Backup(args) => Box::pin(backup::backup_streams(&args, terminal)).await,
         CliCommand::Restore(args) => Box::pin(backup::restore_streams(&args, terminal)).await,

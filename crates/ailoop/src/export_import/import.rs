@@ -31,7 +31,7 @@ pub async fn import(
     if bus.head(&key, Read::Leader).await?.is_none() {
         write_pages(bus, &key, &header, file).await?;
     }
-    match import_session(bus, audit.session, &last, now, header.exported, None).await? {
+    match Box::pin(import_session(bus, audit.session, &last, now, header.exported, None)).await? {
         ImportOutcome::Imported => Ok((key, header.last - header.first + 1)),
         ImportOutcome::InTurn => Err(session_in_turn()),
         ImportOutcome::IdTaken => {
