@@ -10,8 +10,10 @@ pub enum ConfigError {
     /// The configuration directory that was named is not there.
     #[error("the configuration directory {0:?} does not exist")]
     NoDirectory(PathBuf),
-    /// A file or directory was there when it was last read, and no longer is.
-    #[error("{0:?} is gone: put it back, or restart to go on without it")]
+    /// A file or directory was there when it was last read, and no longer is, or is no longer trusted.
+    #[error(
+        "{0:?} is gone, or changed and is not trusted: put it back or use `ailoop config trust`, or restart to go on without it"
+    )]
     Lost(PathBuf),
     /// A file is neither in the configuration directory nor shipped.
     #[error("{name:?} is neither in the configuration directory nor shipped with ailoop")]
@@ -33,6 +35,17 @@ pub enum ConfigError {
         /// The error of the operating system.
         source: std::io::Error,
     },
+    /// A file that cannot be written.
+    #[error("{path:?} cannot be written: {source}")]
+    Unwritable {
+        /// Path of the file.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: std::io::Error,
+    },
+    /// The user has no directory for configuration.
+    #[error("there is no directory for the configuration of this user: set HOME or XDG_CONFIG_HOME")]
+    NoUserDirectory,
     /// A file that says what it must not.
     #[error("{origin}:{line}:{column}: {message}")]
     Bad {

@@ -9,6 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::trust;
+
 /// One reading of a set of files; clones are the same pass.
 #[derive(Debug, Clone, Default)]
 pub struct Pass(Arc<Mutex<Marks>>);
@@ -26,6 +28,8 @@ pub(crate) enum PathKind {
     Texts,
     /// That it is there.
     Directory,
+    /// That it is there, and may be used although nobody named it.
+    TrustedDirectory,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +81,8 @@ impl Mark {
     fn of(path: &Path, kind: PathKind) -> Self {
         match kind {
             PathKind::Directory if path.is_dir() => Self::Directory,
-            PathKind::Directory => Self::Gone,
+            PathKind::TrustedDirectory if path.is_dir() && trust::find_untrusted(path).is_none() => Self::Directory,
+            PathKind::Directory | PathKind::TrustedDirectory => Self::Gone,
             PathKind::Texts => texts_in(path).map_or(Self::Gone, |names| names.map_or(Self::Gone, Self::Texts)),
             PathKind::File => std::fs::metadata(path).map_or(Self::Gone, |data| Self::File {
                 place: (data.dev(), data.ino()),

@@ -13,6 +13,7 @@ pub mod settings;
 pub mod shipped;
 pub mod suggest;
 mod text_file;
+pub mod trust;
 pub mod yaml;
 
 pub use environment::env;
@@ -21,3 +22,4 @@ pub use paths::Paths;
 pub use secret::Secret;
 pub use settings::Settings;
 pub use text_file::TextFile;
+pub use trust::UntrustedConfig;

@@ -9,6 +9,7 @@ use crate::error::ConfigError;
 use crate::files::{self, Pass, PathKind};
 use crate::shipped;
 use crate::text_file::TextFile;
+use crate::trust::{self, UntrustedConfig};
 
 /// Names the configuration directory.
 pub const CONFIG_VARIABLE: &str = "AILOOP_CONFIG";
@@ -21,6 +22,8 @@ const PROMPT_DIRS: &[&str] = &["", "agents/", "shared/"];
 pub struct Paths {
     /// The configuration directory; none when there is nothing but what is shipped.
     pub config: Option<PathBuf>,
+    /// The directory that is not used, since nobody named it and the user does not trust it.
+    pub untrusted: Option<UntrustedConfig>,
     /// Directories of prompts, first one first.
     pub prompts: Vec<PathBuf>,
     /// Notes what is looked at.
@@ -28,25 +31,54 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Looks at `explicit`, else at `AILOOP_CONFIG`, else at `./config`. Only the first two must exist.
+    /// Looks at `explicit`, else at `AILOOP_CONFIG`, else at `./config`. Only the first two must exist, and the last one
+    /// counts only if its settings are harmless or the user trusts it.
     pub fn find(explicit: Option<&Path>) -> Result<Self, ConfigError> {
         Self::find_in(&Pass::default(), explicit)
     }
 
     /// As [`Paths::find`], as a part of a pass.
     pub fn find_in(pass: &Pass, explicit: Option<&Path>) -> Result<Self, ConfigError> {
+        Self::look(pass, explicit, Path::new(""))
+    }
+
+    /// As [`Paths::find`] would in another working directory.
+    pub fn find_beside(working_dir: &Path) -> Result<Self, ConfigError> {
+        Self::look(&Pass::default(), None, working_dir)
+    }
+
+    fn look(pass: &Pass, explicit: Option<&Path>, working_dir: &Path) -> Result<Self, ConfigError> {
         let is_there = |dir: &PathBuf| {
             pass.note(dir, PathKind::Directory);
             dir.is_dir()
         };
-        let named = explicit.map(Path::to_owned).or_else(|| env(CONFIG_VARIABLE).map(PathBuf::from));
+        let named = explicit
+            .map(Path::to_owned)
+            .or_else(|| env(CONFIG_VARIABLE).filter(|dir| !dir.is_empty()).map(PathBuf::from));
         if let Some(dir) = named.as_ref().filter(|dir| !is_there(dir)) {
             return Err(ConfigError::NoDirectory(dir.clone()));
         }
-        let config = named.or_else(|| Some(PathBuf::from("config")).filter(is_there));
+        let (config, untrusted) = match named {
+            Some(dir) => (Some(dir), None),
+            None => Self::discover(pass, &working_dir.join("config")),
+        };
         let beside = config.iter().map(|dir| dir.join("prompts"));
-        let prompts = beside.chain([PathBuf::from("prompts")]).filter(is_there).collect();
-        Ok(Self { config, prompts, pass: pass.clone() })
+        // The prompts of an untrusted directory are as foreign as its settings.
+        let of_project = untrusted.is_none().then(|| working_dir.join("prompts"));
+        let prompts = beside.chain(of_project).filter(is_there).collect();
+        Ok(Self { config, untrusted, prompts, pass: pass.clone() })
+    }
+
+    /// Looks at the directory of the project, which nobody named.
+    fn discover(pass: &Pass, dir: &Path) -> (Option<PathBuf>, Option<UntrustedConfig>) {
+        pass.note(dir, PathKind::TrustedDirectory);
+        if !dir.is_dir() {
+            return (None, None);
+        }
+        match trust::find_untrusted(dir) {
+            Some(untrusted) => (None, Some(untrusted)),
+            None => (Some(dir.to_owned()), None),
+        }
     }
 
     /// Puts a directory of prompts before all others; it must exist.

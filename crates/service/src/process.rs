@@ -80,6 +80,9 @@ where
     start_metrics();
     let telemetry::build::BuildInfo { version, commit } = telemetry::build::current();
     tracing::info!(service, version, commit, "starting");
+    if let Some(untrusted) = &settings.paths().untrusted {
+        tracing::warn!("{untrusted}");
+    }
     let shutdown = shutdown::on_signal();
     raise_open_files();
     service.clone_into(&mut common.nats.name);
