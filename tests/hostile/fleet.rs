@@ -178,6 +178,7 @@ impl HostileFleet {
             ("AILOOP__HEALTH__LISTEN", "127.0.0.1:0"),
             ("AILOOP__TOOL_HOST__FILES__ROOT", root.to_str().context("a path")?),
             ("AILOOP__TOOL_HOST__FETCH__TIMEOUT", "5"),
+            ("AILOOP__TOOL_HOST__FETCH__APPROVAL", "never"),
             ("AILOOP__TOOL_HOST__MCP__EVIL__COMMAND", server.to_str().context("a path")?),
         ];
         let process_fleet = ProcessFleet::with(&[("test", &model.base_url()), (EVIL, &evil)], &environment).await?;

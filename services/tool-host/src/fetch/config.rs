@@ -1,5 +1,7 @@
 //! Configuration of `http_fetch`.
 
+use configuration::schema;
+use contract::tool::ApprovalPolicy;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -22,6 +24,10 @@ pub struct FetchConfig {
     pub deny_hosts: Vec<String>,
     /// Networks such as `10.1.0.0/16` and hosts that may be asked although they are private.
     pub allow_private: Vec<String>,
+    /// Whether a person is asked before each fetch. Default: `always`, but `never` where `allow_hosts` is set: a page of a
+    /// stranger can make a model send what it knows to an address of that stranger.
+    #[schemars(schema_with = "schema::words_or_none::<ApprovalPolicy>")]
+    pub approval: Option<ApprovalPolicy>,
     /// Ports that may be asked.
     pub ports: Vec<u16>,
     /// Bytes of a body that are read.
@@ -36,17 +42,45 @@ pub struct FetchConfig {
     pub login: Option<Login>,
 }
 
+impl FetchConfig {
+    /// Whether a person is asked before each fetch.
+    pub(super) fn approval(&self) -> ApprovalPolicy {
+        let is_limited = self.allow_hosts.is_some();
+        self.approval.unwrap_or(if is_limited { ApprovalPolicy::Never } else { ApprovalPolicy::Always })
+    }
+}
+
 impl Default for FetchConfig {
     fn default() -> Self {
         Self {
             allow_hosts: None,
             deny_hosts: Vec::new(),
             allow_private: Vec::new(),
+            approval: None,
             ports: vec![80, 443],
             max_bytes: 2 << 20,
             timeout: 30,
             user_agent: None,
             login: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fetch_of_any_host_asks_a_person_unless_the_configuration_says_otherwise() {
+        for (text, expect) in [
+            ("{}", ApprovalPolicy::Always),
+            (r#"{"deny_hosts": ["a.example"]}"#, ApprovalPolicy::Always),
+            (r#"{"allow_hosts": ["a.example"]}"#, ApprovalPolicy::Never),
+            (r#"{"allow_hosts": ["a.example"], "approval": "always"}"#, ApprovalPolicy::Always),
+            (r#"{"approval": "never"}"#, ApprovalPolicy::Never),
+        ] {
+            let config: FetchConfig = serde_json::from_str(text).unwrap();
+            assert_eq!(config.approval(), expect, "{text}");
         }
     }
 }

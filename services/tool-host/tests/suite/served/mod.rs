@@ -121,6 +121,7 @@ async fn built_in_tools_are_found_called_and_cancelled_like_any_tool() {
 
     let (fetch, command) = (world.metadata("http_fetch").await, world.metadata("run_command").await);
     assert_eq!((&fetch["ailoop.effect"], &fetch["ailoop.timeout"]), (&json!("pure"), &json!("22")));
+    assert_eq!(fetch["ailoop.approval"], "always", "a page of any host may be asked for");
     assert_eq!((&command["ailoop.effect"], &command["ailoop.timeout"]), (&json!("at_most_once"), &json!("74")));
     let order = world.metadata("place_order").await;
     assert_eq!(
