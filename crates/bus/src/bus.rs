@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use contract::fleet::{ModelHealth, WorkerLoad};
+use contract::fleet::{ConfigurationMark, ModelHealth, WorkerLoad};
 use contract::streams::Queue;
 
 use crate::nats::NatsTransport;
@@ -19,15 +19,30 @@ pub struct Bus {
     pub(crate) timer_cache: Arc<TimerCache>,
     /// How busy the workers of this connection are, by queue.
     loads: Arc<Mutex<BTreeMap<&'static str, WorkerLoad>>>,
-    failing_models: Arc<ModelReport>,
+    failing_models: Arc<StatusReport<Vec<ModelHealth>>>,
+    configuration: Arc<StatusReport<ConfigurationMark>>,
 }
 
-/// Tells which models failed lately.
-type ReportModels = Arc<dyn Fn() -> Vec<ModelHealth> + Send + Sync>;
+/// What a service of this connection adds to the status of its process, if it is one that does. A lock, since it is set
+/// after the connection is made; it is held for a copy only.
+struct StatusReport<T>(Mutex<Option<Arc<dyn Fn() -> T + Send + Sync>>>);
 
-/// The report of the gateway of this connection, if it has one.
-#[derive(Default)]
-struct ModelReport(Mutex<Option<ReportModels>>);
+impl<T> Default for StatusReport<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T> StatusReport<T> {
+    fn set(&self, report: impl Fn() -> T + Send + Sync + 'static) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(report));
+    }
+
+    fn get(&self) -> Option<T> {
+        let report = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        report.map(|report| report())
+    }
+}
 
 impl Bus {
     /// A bus over any transport.
@@ -38,6 +53,7 @@ impl Bus {
             timer_cache: Arc::default(),
             loads: Arc::default(),
             failing_models: Arc::default(),
+            configuration: Arc::default(),
         }
     }
 
@@ -58,13 +74,22 @@ impl Bus {
 
     /// The models that failed lately, as the gateway of this connection says; none without a gateway.
     pub fn failing_models(&self) -> Vec<ModelHealth> {
-        let report = self.failing_models.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        report.map(|report| report()).unwrap_or_default()
+        self.failing_models.get().unwrap_or_default()
     }
 
     /// Lets a gateway say which models failed lately, whenever the fleet is asked.
     pub fn report_failing_models(&self, report: impl Fn() -> Vec<ModelHealth> + Send + Sync + 'static) {
-        *self.failing_models.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(report));
+        self.failing_models.set(report);
+    }
+
+    /// The configuration of the composer of this connection; none without a composer.
+    pub fn configuration(&self) -> Option<ConfigurationMark> {
+        self.configuration.get()
+    }
+
+    /// Lets a composer say which configuration it uses, whenever the fleet is asked.
+    pub fn report_configuration(&self, report: impl Fn() -> ConfigurationMark + Send + Sync + 'static) {
+        self.configuration.set(report);
     }
 
     /// Notes how busy the worker of a queue is, and counts it in the metrics.

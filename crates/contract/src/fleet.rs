@@ -40,6 +40,18 @@ pub struct ReplicaStatus {
     /// Models that failed lately, as a gateway sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<ModelHealth>,
+    /// The agents, models and prompts of a composer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<ConfigurationMark>,
+}
+
+/// Which configuration a composer uses. All composers of a fleet should use the same.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigurationMark {
+    /// Digest of its agents, models and prompts.
+    pub fingerprint: String,
+    /// When it began to use them.
+    pub since: Timestamp,
 }
 
 /// A model that failed since it last succeeded.

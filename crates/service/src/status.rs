@@ -25,6 +25,7 @@ pub fn serve(bus: Bus, service: &str, readiness: Readiness, tasks: &Tasks) {
         warnings: Vec::new(),
         work: std::collections::BTreeMap::new(),
         models: Vec::new(),
+        configuration: None,
     };
     let ending = tasks.token();
     tasks.spawn("status", async move {
@@ -35,6 +36,7 @@ pub fn serve(bus: Bus, service: &str, readiness: Readiness, tasks: &Tasks) {
                 waiting_for: readiness.waiting().map(str::to_owned).collect(),
                 warnings: readiness.warnings().map(|(part, warning)| format!("{part}: {warning}")).collect(),
                 models: of.failing_models(),
+                configuration: of.configuration(),
                 work: of.loads().into_iter().map(|(queue, load)| (queue.to_owned(), load)).collect(),
                 ..constant.clone()
             };

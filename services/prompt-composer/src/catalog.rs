@@ -9,9 +9,12 @@ use configuration::continuation::{self, Layers, SourcedSettings};
 use configuration::files::Pass;
 use configuration::models::{self, ModelsFile, Resolved};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownModel};
+use contract::fleet::ConfigurationMark;
 use contract::settings::{AgentSettings, ModelRequests, ModelSettings};
+use contract::tool::sha256_hex;
 use contract::trace::TraceContext;
 use contract::{AiConfig, ErrorCode, TenantId};
+use service::clock::{Clock as _, SystemClock};
 use service::health::Readiness;
 use service::reload::Reload;
 
@@ -43,6 +46,7 @@ pub struct Catalog {
     configured_model: Option<String>,
     proposed_model: ProposedModel,
     replies: ReplyCache,
+    mark: ConfigurationMark,
 }
 
 impl Catalog {
@@ -83,6 +87,10 @@ impl Catalog {
         }
         let configured_model = config.default_model.clone().filter(|model| !model.is_empty());
         let (proposed_model, replies) = (ProposedModel::default(), ReplyCache::default());
+        let texts = [(agents::FILE, agents_file.text.as_str()), (models::FILE, models_file.text.as_str())];
+        let texts = texts.into_iter().chain(library.texts());
+        let fingerprint = fingerprint(texts, &features, configured_model.as_deref());
+        let mark = ConfigurationMark { fingerprint, since: SystemClock.now() };
         let (agents_origin, models_origin) = (agents_file.origin, models_file.origin);
         let catalog = Self {
             agents,
@@ -94,6 +102,7 @@ impl Catalog {
             configured_model,
             proposed_model,
             replies,
+            mark,
         };
         for warning in catalog.warnings() {
             tracing::warn!(warning, "configuration accepted with a warning");
@@ -104,9 +113,19 @@ impl Catalog {
     /// Reads all files, and reads them again when one of them changes.
     pub fn watch(config: ComposerConfig, readiness: Readiness) -> Result<Arc<Reload<Self>>, ConfigError> {
         let proposed_model = ProposedModel::default();
-        Reload::start("composer", readiness, move |pass, _| {
-            Ok(Self { proposed_model: proposed_model.clone(), ..Self::read_in(pass, &config)? })
+        Reload::start("composer", readiness, move |pass, current: Option<&Self>| {
+            let mut read = Self { proposed_model: proposed_model.clone(), ..Self::read_in(pass, &config)? };
+            // A file that was touched is no change.
+            if let Some(current) = current.filter(|current| current.mark.fingerprint == read.mark.fingerprint) {
+                read.mark = current.mark.clone();
+            }
+            Ok(read)
         })
+    }
+
+    /// Which configuration this is, and since when it is in use.
+    pub(crate) fn mark(&self) -> ConfigurationMark {
+        self.mark.clone()
     }
 
     /// What gateways propose; the same for all catalogs that follow the files.
@@ -355,6 +374,16 @@ impl Entries<'_> {
     pub(crate) fn merge_ai_config(&self, of_model: &AiConfig, request: &ComposeRequest) -> AiConfig {
         request.ai_config.over(self.tenant.ai_config.over(self.agent.ai_config.over(of_model.clone())))
     }
+}
+
+/// Digest of all that decides what a composer replies.
+fn fingerprint<'a>(
+    texts: impl Iterator<Item = (&'a str, &'a str)>,
+    features: &[String],
+    default_model: Option<&str>,
+) -> String {
+    let texts: Vec<_> = texts.collect();
+    sha256_hex(format!("{texts:?}{features:?}{default_model:?}").as_bytes())
 }
 
 /// The model of the request, else of the agent.

@@ -71,6 +71,8 @@ impl Composer {
             proposed.refresh(&bus).await;
         }
         tasks.spawn("model proposal", proposed.follow(bus.clone(), is_needed, tasks.token()));
+        let marked = catalog.clone();
+        bus.report_configuration(move || marked.get().mark());
         let for_agents = catalog.clone();
         let agents = bus.serve_agents(move |_| for_agents.get().list_known()).await?;
         let compose = bus

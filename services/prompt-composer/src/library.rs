@@ -30,6 +30,11 @@ impl Library {
         Ok(Self { roots: paths.prompts()? })
     }
 
+    /// Returns every prompt with its path, by precedence.
+    pub fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.roots.iter().flatten().map(|(path, file)| (path.as_str(), file.text.as_str()))
+    }
+
     /// Returns the most specific variant in the first directory that has one, with its path.
     pub fn find(&self, dir: &str, name: &str, variant: PromptVariant<'_>) -> Option<(String, &TextFile)> {
         let names = variant.file_names(name);
