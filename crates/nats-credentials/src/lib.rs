@@ -1,13 +1,16 @@
-//! A NATS credentials file: the JWT of a user and the seed of its key; and the files of an encrypted connection.
+//! How a connection to NATS is made: a credentials file with the JWT of a user and the seed of its key, an address with a
+//! user and a password, and the files of an encrypted connection.
 //!
 //! [`CredentialsFile`] reads the file again at every connect, so that a credential is rotated without a restart: replace
 //! the file, then revoke the old credential. Its errors name the file and what to do.
 
+mod address;
 mod claims;
 mod file;
 mod parse;
 mod tls;
 
+pub use address::{NatsAddress, hide_login};
 pub use claims::UserClaims;
 pub use file::{CredentialsError, CredentialsFile};
 pub use parse::{Credentials, ParseError};

@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use async_nats::{Client, ConnectErrorKind, ConnectOptions};
-use nats_credentials::{CredentialsFile, TlsFiles};
+use async_nats::{Client, ConnectErrorKind};
+use nats_credentials::{CredentialsFile, NatsAddress, TlsFiles};
 
 use crate::ServeError;
 
 /// How long connecting may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Connects to NATS, for example to `nats://127.0.0.1:4222`; several servers of a cluster are separated by commas.
+/// Connects to NATS, for example to `nats://127.0.0.1:4222`; several servers of a cluster are separated by commas. An
+/// address may have a user and a password: `nats://user:password@127.0.0.1:4222`.
 ///
 /// `name` appears in the lists of nats-server. `credentials` is the file that `ailoop nats-auth user add` made. It is
 /// read again at every connect, so that it can be replaced while the tool runs.
@@ -28,22 +29,25 @@ pub async fn connect_with_tls(
     credentials: Option<&Path>,
     tls: &TlsFiles,
 ) -> Result<Client, ServeError> {
+    let address = NatsAddress::parse(url).map_err(ServeError::Address)?;
     let file = credentials.map(CredentialsFile::new);
     let options = match &file {
         Some(file) => {
             file.read()?;
             file.connect_options()
         }
-        None => ConnectOptions::new(),
+        None => address.connect_options(),
     };
-    let servers: Vec<&str> = url.split(',').map(str::trim).collect();
-    let connected = tls.apply(options).name(name).connection_timeout(CONNECT_MAX).connect(servers).await;
+    let options = tls.apply(options).name(name).connection_timeout(CONNECT_MAX);
+    let connected = options.connect(address.servers()).await;
     connected.map_err(|error| match (error.kind(), &file) {
         (ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation, Some(file)) => {
             ServeError::Refused { reason: file.explain_refusal() }
         }
         (ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation, None) => ServeError::Refused {
-            reason: "it wants a user: connect with a file that `ailoop nats-auth user add` made".to_owned(),
+            reason: "it wants a user: connect with a file that `ailoop nats-auth user add` made; to reach the nats-server of \
+                     `ailoop up`, use the address in its .ailoop/run.json, which has a user and a password"
+                .to_owned(),
         },
         _ => ServeError::Connect(error),
     })

@@ -6,6 +6,9 @@ pub enum ServeError {
     /// NATS cannot be reached.
     #[error("NATS cannot be used: {0}")]
     Connect(#[from] async_nats::ConnectError),
+    /// The address of NATS cannot be read.
+    #[error("the address of NATS is not one such as nats://127.0.0.1:4222: {0}")]
+    Address(std::io::Error),
     /// The credentials file cannot be used.
     #[error(transparent)]
     Credentials(#[from] nats_credentials::CredentialsError),

@@ -32,7 +32,7 @@ pub(super) async fn backup_streams(args: &BackupArgs, terminal: &Terminal) -> Re
         let nats = connect(&nats_config).await?;
         let written = write_backup(&nats, &directory, &sources, terminal).await;
         nats.disconnect().await;
-        written.map_err(|failure| failure.at(&nats_config.url))
+        written.map_err(|failure| failure.at(nats_config.shown_url()))
     });
     let manifest = match interrupts.run_until_interrupted(written).await {
         Some(Ok(manifest)) => manifest,
@@ -59,7 +59,7 @@ pub(super) async fn restore_streams(args: &RestoreArgs, terminal: &Terminal) -> 
     let nats = Box::pin(connect(&nats_config)).await?;
     let replicas = args.replicas.unwrap_or(nats_config.replicas.max(1) as u64);
     let restore = Restore { nats: &nats, directory: &args.directory, manifest: &manifest, replicas, terminal };
-    let at = |failure: CommandFailure| failure.at(&nats_config.url);
+    let at = |failure: CommandFailure| failure.at(nats_config.shown_url());
     let existing = Box::pin(restore.examine()).await.map_err(at)?;
     permit_deletion(args, &existing, &nats_config, terminal)?;
     let mut interrupts = Interrupts::listen()?;
@@ -80,7 +80,7 @@ async fn connect(config: &NatsConfig) -> Result<NatsTransport, CommandFailure> {
     let patient = NatsConfig { start_wait_seconds: LEADER_SECONDS_MAX, ..config.clone() };
     let has_no_leader = |error: &BusError| error.code() == ErrorCode::Unavailable;
     let connected = retry_while_away(&patient, has_no_leader, async || NatsTransport::connect(config).await).await;
-    connected.map_err(|error| CommandFailure::from(error).at(&config.url))
+    connected.map_err(|error| CommandFailure::from(error).at(config.shown_url()))
 }
 
 /// The streams to back up: those that were named, else all.
@@ -113,13 +113,13 @@ fn permit_deletion(
     if !args.force {
         let message = format!("nats-server has streams with messages ({})", list.join(", "));
         return Err(CommandFailure::new(ErrorCode::BadRequest, message)
-            .at(&nats.url)
+            .at(nats.shown_url())
             .help("restore to an empty nats-server, or pass --force to delete these streams first"));
     }
     if args.yes {
         return Ok(());
     }
-    terminal.note(Style::Warn, &format!("These streams of {} are deleted:\n{}", nats.url, list.join("\n")));
+    terminal.note(Style::Warn, &format!("These streams of {} are deleted:\n{}", nats.shown_url(), list.join("\n")));
     terminal.note(Style::Warn, &format!("Nothing brings them back. Type `{CONFIRMATION}` to continue:"));
     let mut typed = String::new();
     let read = io::stdin().lock().read_line(&mut typed);

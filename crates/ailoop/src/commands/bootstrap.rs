@@ -32,7 +32,7 @@ pub(super) async fn ensure_streams(
 }
 
 async fn ensure(fix: bool, nats: &NatsConfig, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let at = |error: bus::BusError| CommandFailure::from(error).at(&nats.url);
+    let at = |error: bus::BusError| CommandFailure::from(error).at(nats.shown_url());
     let bus = Bus::connect(nats).await.map_err(at)?;
     let ensured = if fix { bus.repair().await } else { bus.ensure().await };
     bus.close().await;

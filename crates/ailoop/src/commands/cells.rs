@@ -25,7 +25,7 @@ pub(super) async fn connect_all(table: &CellTable, key: &SessionKey) -> Result<R
         match Bus::connect(&config.nats).await {
             Ok(bus) => reached.cells.push(CellBus { name: name.clone(), bus }),
             Err(error) => {
-                let failure = CommandFailure::from(error).at(&config.nats.url).in_cell(name);
+                let failure = CommandFailure::from(error).at(config.nats.shown_url()).in_cell(name);
                 reached.failures.push((name.clone(), failure));
             }
         }
@@ -63,7 +63,7 @@ pub(super) fn nats_of_tenant(args: &NatsArgs, tenant: &TenantId) -> Result<Vec<N
 
 /// Whether the log of a cell has a session, and not only what says that another cell has it.
 async fn has_session(config: &CellConfig, key: &SessionKey) -> Result<bool, CommandFailure> {
-    let at = |error: bus::BusError| CommandFailure::from(error).at(&config.nats.url);
+    let at = |error: bus::BusError| CommandFailure::from(error).at(config.nats.shown_url());
     let bus = Bus::connect(&config.nats).await.map_err(at)?;
     let head = bus.head(key, Read::Leader).await;
     bus.close().await;

@@ -27,8 +27,9 @@ pub(super) async fn erase_sessions(args: &SessionsRmArgs, terminal: &Terminal) -
     // A session that was moved has left something in each cell where it was.
     let mut stores = Vec::new();
     for config in nats_of_tenant(&args.nats, &tenant)? {
-        let nats =
-            NatsTransport::connect(&config).await.map_err(|error| CommandFailure::from(error).at(&config.url))?;
+        let nats = NatsTransport::connect(&config)
+            .await
+            .map_err(|error| CommandFailure::from(error).at(config.shown_url()))?;
         let nats = Arc::new(nats);
         stores.push((Bus::new(nats.clone()), nats));
     }

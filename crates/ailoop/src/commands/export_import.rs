@@ -68,7 +68,7 @@ pub(super) async fn import_session(args: &ImportArgs, terminal: &Terminal) -> Re
     };
     let mut file = BufReader::new(File::open(&args.file).map_err(cannot)?);
     let nats = nats_config(&args.nats)?;
-    let bus = Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(&nats.url))?;
+    let bus = Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(nats.shown_url()))?;
     let imported = export_import::import(&bus, &mut file, SystemClock.now()).await;
     bus.close().await;
     let (key, commits) = imported.map_err(|failure| failure.at(args.file.display()))?;

@@ -67,7 +67,7 @@ pub(super) async fn read_bus(
             bus.close().await;
             return read;
         }
-        Err(error) => CommandFailure::from(error).at(&nats.url),
+        Err(error) => CommandFailure::from(error).at(nats.shown_url()),
     };
     if *failure.code() != ErrorCode::NatsUnreachable || is_nats_named(args, &nats) {
         return Err(failure);

@@ -67,7 +67,7 @@ pub(super) async fn run(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, C
 
 async fn connect_bus(target: &NatsTarget) -> Result<Bus, CommandFailure> {
     let nats = nats_config(&target.nats)?;
-    Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(&nats.url))
+    Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(nats.shown_url()))
 }
 
 async fn describe_tool(args: &ToolsDescribeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {

@@ -16,7 +16,8 @@ const START_WAIT_SECONDS: u32 = 300;
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "nats")]
 pub struct NatsConfig {
-    /// Addresses, separated by commas; `tls://` in place of `nats://` encrypts.
+    /// Addresses, separated by commas; `tls://` in place of `nats://` encrypts. One may have a user and a password:
+    /// `nats://user:password@127.0.0.1:4222`.
     pub url: String,
     /// Files of an encrypted connection; where any is set, one in clear is refused.
     pub tls: NatsTls,
@@ -54,6 +55,11 @@ impl NatsTls {
 }
 
 impl NatsConfig {
+    /// Returns the addresses without users and passwords, to be shown.
+    pub fn shown_url(&self) -> String {
+        nats_credentials::hide_login(&self.url)
+    }
+
     /// How long the archive keeps what it has.
     pub(super) fn retention(&self) -> Duration {
         Duration::from_hours(24 * u64::from(self.retention_days.max(1)))

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use async_nats::{ClientError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, jetstream};
+use async_nats::{ClientError, ConnectErrorKind, Event, jetstream};
 use contract::ErrorCode;
 use contract::subject::inbox_prefix;
-use nats_credentials::{CredentialsError, CredentialsFile, is_tls_failure};
+use nats_credentials::{CredentialsError, CredentialsFile, NatsAddress, is_tls_failure};
 use tokio::sync::broadcast;
 
 use super::config::NatsConfig;
@@ -37,6 +37,11 @@ impl NatsTransport {
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
         let ((gaps, _), (slow, _)) = (broadcast::channel(GAPS_MAX), broadcast::channel(GAPS_MAX));
         let uptime = Uptime::default();
+        let address = NatsAddress::parse(&config.url).map_err(|e| {
+            let shown = config.shown_url();
+            let message = format!("nats.url {shown:?} is not an address such as nats://127.0.0.1:4222: {e}");
+            BusError::Unusable { code: ErrorCode::BadConfig, message }
+        })?;
         let credentials = config.credentials.clone().map(CredentialsFile::new);
         let watch = ConnectionWatcher {
             gaps: gaps.clone(),
@@ -48,7 +53,7 @@ impl NatsTransport {
         // A user may subscribe to the inboxes of its role only.
         let (options, inbox_of) = match &credentials {
             Some(file) => (file.connect_options(), file.read().map_err(|error| bad_credentials(&error))?.claims.name),
-            None => (ConnectOptions::new(), config.name.clone()),
+            None => (address.connect_options(), config.name.clone()),
         };
         let tls = config.tls.files();
         if let Some(problem) = tls.find_problem() {
@@ -65,19 +70,14 @@ impl NatsTransport {
                 watch.on_connection_event(&event);
                 std::future::ready(())
             });
-        let addresses: Result<Vec<ServerAddr>, _> = config.url.split(',').map(|url| url.trim().parse()).collect();
-        let addresses = addresses.map_err(|e| {
-            let message = format!("nats.url {:?} is not an address such as nats://127.0.0.1:4222: {e}", config.url);
-            BusError::Unusable { code: ErrorCode::BadConfig, message }
-        })?;
-        let client = options.connect(addresses).await.map_err(|e| refused(config, credentials.as_ref(), &e))?;
+        let client = options.connect(address.servers()).await.map_err(|e| refused(config, credentials.as_ref(), &e))?;
         let (major, minor, patch) = SERVER_MIN;
         if !client.is_server_compatible(major, minor, patch) {
             let found = client.server_info().version;
             let message = format!(
                 "nats-server {found} at {} is too old: ailoop needs {major}.{minor} or newer. Packages of \
                  distributions are often older; see https://github.com/nats-io/nats-server/releases",
-                config.url
+                config.shown_url()
             );
             return Err(BusError::Unusable { code: ErrorCode::NatsTooOld, message });
         }
@@ -114,7 +114,7 @@ impl NatsTransport {
         };
         let message = format!(
             "nats-server at {} has no JetStream for this account ({why}): start it with -js and a store directory",
-            config.url
+            config.shown_url()
         );
         Err(BusError::Unusable { code: ErrorCode::NatsNoJetStream, message })
     }
@@ -196,7 +196,8 @@ impl ConnectionWatcher {
 
 /// What to do where nats-server wants credentials and there are none.
 const NO_CREDENTIALS: &str = "it wants a user: set nats.credentials (AILOOP__NATS__CREDENTIALS) to a file that `ailoop \
-                              nats-auth` made";
+                              nats-auth` made; to reach the nats-server of `ailoop up`, use the address in its \
+                              .ailoop/run.json, which has a user and a password";
 
 /// Whether a failed reconnect, as async-nats reports it, is one that waits for another credential.
 fn is_refusal(error: &str) -> bool {
@@ -215,14 +216,14 @@ fn refused(config: &NatsConfig, credentials: Option<&CredentialsFile>, error: &a
         let message = format!(
             "no encrypted connection to nats-server at {} ({why}): nats.tls.ca (AILOOP__NATS__TLS__CA) names the \
              certificates to trust, and nats.tls.certificate and key are for a server that verifies clients",
-            config.url
+            config.shown_url()
         );
         return BusError::Unusable { code: ErrorCode::BadConfig, message };
     }
     match error.kind() {
         ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
             let reason = credentials.map_or_else(|| NO_CREDENTIALS.to_owned(), CredentialsFile::explain_refusal);
-            let message = format!("nats-server at {} refuses the connection ({why}): {reason}", config.url);
+            let message = format!("nats-server at {} refuses the connection ({why}): {reason}", config.shown_url());
             BusError::Unusable { code: ErrorCode::Unauthorized, message }
         }
         ConnectErrorKind::ServerParse
@@ -234,7 +235,7 @@ fn refused(config: &NatsConfig, credentials: Option<&CredentialsFile>, error: &a
             code: ErrorCode::NatsUnreachable,
             message: format!(
                 "no nats-server answers at {} ({why}): start one, or set nats.url (AILOOP__NATS__URL)",
-                config.url
+                config.shown_url()
             ),
         },
     }

@@ -45,7 +45,7 @@ pub(super) async fn connect(
     let lifetime = Lifetime { now: now(), valid_for: Some(OPERATOR_VALID_FOR) };
     let user = installation.authority().role_user("operator", lifetime)?;
     let nats = nats_config(&NatsArgs { nats: args.nats.clone(), cell: args.cell.clone() })?;
-    Ok(SystemConnection::connect(&nats.url, &user, &nats.tls.files()).await?)
+    Ok(SystemConnection::connect(&nats.shown_url(), &user, &nats.tls.files()).await?)
 }
 
 /// Prints the Secrets that changed.
