@@ -28,10 +28,10 @@ setup: ## Find a nats-server, or bring a pinned one to .tools/
 	@scripts/setup.sh
 
 run: setup ## Run one session over DIR (default .) with a fleet of its own; no key needed
-	@$(CARGO) run --locked --bin ailoop -- run --agent e --root "$(DIR)" $(if $(shell test -t 2 && echo y),--stay) "$(PROMPT)"
+	@AILOOP_CONFIG=config $(CARGO) run --locked --bin ailoop -- run --agent e --root "$(DIR)" $(if $(shell test -t 2 && echo y),--stay) "$(PROMPT)"
 
 up: setup ## Run the whole fleet in one process, until Ctrl-C
-	@$(CARGO) run --locked --bin ailoop -- up --root "$(DIR)"
+	@AILOOP_CONFIG=config $(CARGO) run --locked --bin ailoop -- up --root "$(DIR)"
 
 up-apart: setup ## Run each service as a process with a NATS user of its own, until Ctrl-C
 	@$(CARGO) build --locked --bin ailoop

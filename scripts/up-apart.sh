@@ -79,7 +79,7 @@ as() {
     shift 2
     [ -z "$role" ] || login=(AILOOP__NATS__CREDENTIALS="$auth/users/$role.creds")
     exec env -i PATH="$PATH" HOME="$HOME" \
-        AILOOP__NATS__URL="nats://127.0.0.1:$NATS_PORT" "${login[@]}" \
+        AILOOP_CONFIG="${AILOOP_CONFIG:-config}" AILOOP__NATS__URL="nats://127.0.0.1:$NATS_PORT" "${login[@]}" \
         ${RUST_LOG:+RUST_LOG="$RUST_LOG"} "$@" "$AILOOP" "$command"
 }
 

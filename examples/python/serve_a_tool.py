@@ -1,6 +1,6 @@
 """A tool of the fleet: every session whose agent allows `sdk_word_count` can call it. Ctrl-C ends it.
 
-Needs `pip install "./sdk/python[tools]"` and a fleet with a known port of NATS: `ailoop up --nats-port 4222`. Then:
+Needs `pip install "./sdk/python[tools]"` and a fleet of this directory (`ailoop up`). Then:
 
     ailoop tools try sdk_word_count --args '{"text": "one two"}'
     ailoop tools verify sdk_word_count
@@ -28,4 +28,4 @@ async def sdk_word_count(
     return {"words": len(words), "most_frequent": dict(Counter(words).most_common(most_frequent))}
 
 
-serve(sdk_word_count)  # NATS_URL and NATS_CREDENTIALS name the server and the user
+serve(sdk_word_count)  # NATS_URL and NATS_CREDENTIALS name another server and user

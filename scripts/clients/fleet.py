@@ -1,4 +1,4 @@
-"""A fleet with two edges: one of `ailoop up`, and one with API keys that can be killed."""
+"""A fleet with two edges: one of `ailoop up` without credentials, and one with API keys that can be killed."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class Fleet:
 
     def start(self):
         """Starts everything."""
-        log = self._start("up", ["up", "--ws-port", "0", "--grpc-port", "0"], {}, "Ctrl-C ends it")
+        log = self._start("up", ["up", "--no-credentials", "--ws-port", "0", "--grpc-port", "0"], {}, "Ctrl-C ends it")
         self.open_url = "http://" + re.search(r"ws://(\S+)/ws", log).group(1)
         self.nats_url = re.search(r"nats://\S+", log).group(0)
         self.key = self._make_key("everything", ["run", "observe"])

@@ -87,7 +87,7 @@ impl TwoCells {
         let config = dir.path().join("config");
         std::fs::create_dir(&config)?;
         std::fs::write(config.join("ailoop.yaml"), settings.to_string())?;
-        Ok(dir)
+        Ok(dir.with("AILOOP_CONFIG", "config"))
     }
 
     async fn end(self) -> anyhow::Result<()> {

@@ -11,7 +11,6 @@ use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
 use ailoop_tests::otlp::Collector;
 use ailoop_tests::python;
 use ailoop_tests::wait::{eventually, soon};
-use ailoop_tool::async_nats;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -45,7 +44,7 @@ async fn python_tool_is_discovered_called_and_reported_missing() -> anyhow::Resu
     let bus = bus::Bus::connect(&bus::NatsConfig { url: text(&run, "nats").to_owned(), ..Default::default() }).await?;
 
     // Found by its announcement.
-    let observer = async_nats::connect(text(&run, "nats")).await?;
+    let observer = ailoop_tool::connect(text(&run, "nats"), "observer", None).await?;
     let mut announced = observer.subscribe("ai_rpc.tool.announce").await?;
     let mut requests = observer.subscribe("ai_tool.default.word_count").await?;
     observer.flush().await?;
@@ -59,7 +58,7 @@ async fn python_tool_is_discovered_called_and_reported_missing() -> anyhow::Resu
     wait_for_tools(&bus, &["word_count"]).await?;
 
     // Called, under the session's trace.
-    let client = TestClient::connect(text(&run, "grpc")).await?;
+    let client = TestClient::connect_with_key(text(&run, "grpc"), text(&run, "token")).await?;
     client.start("s", "count").await?;
     let mut watching = client.watch("s").await?;
     let result = watching.until("tool_call.result_processed", |_| true).await?;

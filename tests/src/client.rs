@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use ailoop_client::{Client, SessionsApi};
 use anyhow::{Context, bail, ensure};
 use futures::{SinkExt, StreamExt};
-use proto::sessions_client::SessionsClient;
 use proto::{
     CommandReply, ControlRequest, ListToolsRequest, Notification, SendRequest, SessionRequest, StartRequest,
     WatchRequest,
@@ -13,14 +13,13 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
-use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
 use crate::wait::soon;
 
 /// A gRPC client of the edge.
 #[derive(Debug, Clone)]
-pub struct TestClient(SessionsClient<Channel>);
+pub struct TestClient(SessionsApi);
 
 /// A command that controls a session.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +65,12 @@ fn with_code<T>(reply: Result<Response<T>, Status>) -> anyhow::Result<T> {
 impl TestClient {
     /// Connects to an edge at `http://<address>`.
     pub async fn connect(url: &str) -> anyhow::Result<Self> {
-        Ok(Self(SessionsClient::connect(url.to_owned()).await?))
+        Ok(Self(Client::connect(url).await?.api()))
+    }
+
+    /// Connects as [`TestClient::connect`], with a token or an API key.
+    pub async fn connect_with_key(url: &str, key: &str) -> anyhow::Result<Self> {
+        Ok(Self(Client::connect(url).api_key(key).await?.api()))
     }
 
     /// Begins a session that ends with its first turn.

@@ -37,7 +37,7 @@ pub use budgets::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
 pub use chat::ChatArgs;
 pub use config::{
     AgentArgs, CheckArgs, ConfigCommand, ExplainArgs, InitArgs, PatternsCommand, PatternsSuggestArgs, PatternsTestArgs,
-    PromptCommand, PromptShowArgs, SchemaArgs,
+    PromptCommand, PromptShowArgs, SchemaArgs, TrustArgs,
 };
 pub use context::{ContextCommand, ContextSetArgs};
 pub use dead::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};

@@ -10,6 +10,7 @@ mod cell_table;
 mod cells;
 mod chat;
 mod config;
+mod config_trust;
 mod context;
 mod control;
 mod conversation;

@@ -1,5 +1,6 @@
 //! Composes agents and prompts from the configuration on this disk, without a fleet.
 
+use configuration::{Settings, UntrustedConfig};
 use contract::command::Features;
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::ids::AgentId;
@@ -9,6 +10,7 @@ use prompt_composer::Catalog;
 use crate::args::AgentArgs;
 use crate::default_model::REHEARSAL;
 use crate::failure::CommandFailure;
+use crate::terminal::{Style, Terminal};
 
 /// A request to the composer without tools, since only a fleet knows its tools.
 pub(crate) fn compose_request(
@@ -21,13 +23,20 @@ pub(crate) fn compose_request(
     ComposeRequest { agent, model, features, named_features, ..ComposeRequest::new(tenant) }
 }
 
-/// Reads agents, models and prompts.
-pub(crate) fn read_catalog() -> Result<Catalog, CommandFailure> {
-    let refuse = |error: configuration::ConfigError| CommandFailure::new(error.code(), error.to_string());
-    let config: prompt_composer::ComposerConfig = configuration::settings::load("composer").map_err(refuse)?;
-    let catalog = Catalog::read(&config).map_err(refuse)?;
+/// Says that the configuration of this directory is not used.
+pub(crate) fn note_untrusted(terminal: &Terminal, untrusted: Option<&UntrustedConfig>) {
+    if let Some(untrusted) = untrusted {
+        terminal.note(Style::Warn, &untrusted.to_string());
+    }
+}
+
+/// Reads agents, models and prompts, and says if those of this directory are not used.
+pub(crate) fn read_catalog(terminal: &Terminal) -> Result<Catalog, CommandFailure> {
+    let settings = Settings::read(None)?;
+    note_untrusted(terminal, settings.paths().untrusted.as_ref());
+    let config: prompt_composer::ComposerConfig = settings.section("composer")?;
     // A command that only shows prompts calls no model.
-    Ok(catalog.with_stand_in_model(REHEARSAL))
+    Ok(Catalog::read(&config)?.with_stand_in_model(REHEARSAL))
 }
 
 /// Composes the agent that the command line names.

@@ -8,11 +8,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use configuration::env;
+use configuration::trust::user_file;
 use contract::ErrorCode;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::CommandFailure;
 
+/// The file in the directory for configuration of this user.
+const FILE: &str = "contexts.json";
 /// Bytes of a token file.
 const TOKEN_BYTES_MAX: u64 = 64 << 10;
 
@@ -61,7 +64,7 @@ impl Context {
 impl Contexts {
     /// Reads the file; no contexts where there is none.
     pub(crate) fn read() -> Result<Self, CommandFailure> {
-        let Some(path) = path() else { return Ok(Self::default()) };
+        let Some(path) = user_file(FILE) else { return Ok(Self::default()) };
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -72,7 +75,7 @@ impl Contexts {
 
     /// Writes the file; a reader sees the old one or the new one.
     pub(crate) fn write(&self) -> Result<(), CommandFailure> {
-        let Some(path) = path() else {
+        let Some(path) = user_file(FILE) else {
             return Err(CommandFailure::new(
                 ErrorCode::BadConfig,
                 "there is no directory for the configuration of this user",
@@ -102,13 +105,6 @@ impl Contexts {
                 .help("`ailoop context set NAME --url URL` adds one")
         })
     }
-}
-
-/// `$XDG_CONFIG_HOME/ailoop/contexts.json`, else the same below `~/.config`.
-fn path() -> Option<PathBuf> {
-    let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
-    Some(config.join("ailoop").join("contexts.json"))
 }
 
 fn unusable(path: &std::path::Path, error: &dyn std::fmt::Display) -> CommandFailure {

@@ -177,7 +177,10 @@ const HELP: &[(ErrorCode, &str)] = &[
     (ErrorCode::UnknownFeature, "the features are the files of prompts/shared, without `_protocol.md`"),
     (ErrorCode::UnknownSession, "`ailoop sessions` lists the sessions"),
     (ErrorCode::SessionEnded, "start another session with `ailoop run`"),
-    (ErrorCode::Unauthorized, "pass an API key or the edge's token with --token or AILOOP_TOKEN"),
+    (
+        ErrorCode::Unauthorized,
+        "pass an API key or the edge's token with --token or AILOOP_TOKEN; `ailoop up` prints its own as AILOOP_API_KEY",
+    ),
     (ErrorCode::Forbidden, "use a key with the scope that the message names; `ailoop api-key new` makes one"),
     (ErrorCode::Overloaded, "the fleet is at its limit of waiting calls; try again later"),
     (ErrorCode::Unavailable, "see that the fleet runs (`ailoop up`), or pass --url"),

@@ -6,6 +6,7 @@ mod store;
 
 use std::time::Duration;
 
+use ailoop_client::RunFile;
 use bus::Bus;
 use configuration::ConfigError;
 use contract::ErrorCode;
@@ -23,7 +24,7 @@ use tool_host::ToolHost;
 
 use crate::client::{EdgeClient, EdgeTarget};
 use crate::failure::CommandFailure;
-use crate::instance::{Lock, RunFile};
+use crate::instance::Lock;
 use crate::nats_server::{NatsServer, SUPERVISED_END_MAX};
 use plan::NatsSource;
 pub(crate) use plan::{FleetPlan, nats_search_paths};
@@ -44,7 +45,7 @@ pub(crate) struct LocalFleet {
     bus: Bus,
     nats: Option<SupervisedNats>,
     run: RunFile,
-    /// Address of the web console, if the edge serves it.
+    /// Address of the web console with the key for it, if the edge serves it.
     console: Option<String>,
     token: Option<String>,
     drain_max: Duration,
@@ -91,16 +92,22 @@ impl LocalFleet {
         Box::pin(Self::start_unboxed(plan)).await
     }
 
-    async fn start_unboxed(plan: FleetPlan) -> Result<Self, CommandFailure> {
+    async fn start_unboxed(mut plan: FleetPlan) -> Result<Self, CommandFailure> {
         service::process::raise_open_files();
         let lock = plan.home.lock_when_free().await?;
         lock.remove_run_file();
+        let credentials = lock.credentials(plan.credentials)?;
+        let token = credentials.as_ref().map(|credentials| credentials.token.clone());
+        // Credentials of the configuration say who may use the edge. Beyond this machine, only they do.
+        let token = token.filter(|_| !plan.edge.has_credentials() && plan.edge.is_local());
+        plan.edge.token = token.clone().or(plan.edge.token);
         let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal_failure(&error))?;
         service::process::start_metrics();
         let (nats, url) = match &plan.nats {
             NatsSource::Private { binary, port } => {
-                let server = NatsServer::start(binary, &plan.home.nats(), *port).await?;
-                let url = server.url().to_owned();
+                let password = credentials.map(|credentials| credentials.nats_password);
+                let server = NatsServer::start(binary, &plan.home.nats(), *port, password).await?;
+                let url = server.url();
                 (Some(server), url)
             }
             NatsSource::Existing { url } => (None, url.clone()),
@@ -110,7 +117,7 @@ impl LocalFleet {
         nats_config.url.clone_from(&url);
         let at_server = |failure: CommandFailure| {
             let unreachable = *failure.code() == ErrorCode::NatsUnreachable;
-            let failure = failure.at(&url);
+            let failure = failure.at(nats_config.shown_url());
             if unreachable {
                 return failure.help("start the nats-server, or leave --nats out for a private one");
             }
@@ -119,7 +126,7 @@ impl LocalFleet {
         let bus = Bus::connect(&nats_config).await.map_err(|error| at_server(error.into()))?;
         bus.ensure().await.map_err(|error| at_server(error.into()))?;
 
-        let token = plan.edge.token.as_ref().map(|token| token.expose().to_owned());
+        let own_token = plan.edge.token.as_ref().map(|token| token.expose().to_owned());
         let (tls, has_console) = (plan.edge.tls.clone(), plan.edge.console);
         let (common, home, missing_keys) = (plan.common.clone(), plan.home.clone(), plan.missing_keys.clone());
         let services = Services::start(plan, nats_config, &bus).await?;
@@ -133,22 +140,39 @@ impl LocalFleet {
         let health = health.await.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
 
         let addresses = services.edge.addresses();
+        let web = if tls.is_some() { "https" } else { "http" };
         let run = RunFile {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            grpc: format!("{}://{}", if tls.is_some() { "https" } else { "http" }, addresses.grpc),
+            grpc: format!("{web}://{}", addresses.grpc),
+            http: format!("{web}://{}", addresses.ws),
             ws: format!("{}://{}/ws", if tls.is_some() { "wss" } else { "ws" }, addresses.ws),
             nats: url,
+            token: token.map(|token| token.expose().to_owned()),
             one_session: false,
             missing_keys,
         };
-        let web = if tls.is_some() { "https" } else { "http" };
-        let console = has_console.then(|| format!("{web}://{}/", addresses.ws));
+        // The part behind `#` is not sent: the page takes the key from it.
+        let key = run.token.as_ref().map(|token| format!("#key={token}")).unwrap_or_default();
+        let console = has_console.then(|| format!("{}/{key}", run.http));
         let nats = nats.map(SupervisedNats::start);
         let telemetry::build::BuildInfo { version, commit } = telemetry::build::current();
         tracing::info!(home = %home.nats().display(), version, commit, "fleet started");
         let drain_max = common.drain_timeout;
-        Ok(Self { services, health, watch, describing, bus, nats, run, console, token, drain_max, telemetry, lock })
+        Ok(Self {
+            services,
+            health,
+            watch,
+            describing,
+            bus,
+            nats,
+            run,
+            console,
+            token: own_token,
+            drain_max,
+            telemetry,
+            lock,
+        })
     }
 
     /// Returns the addresses as the run file has them.

@@ -1,41 +1,27 @@
-//! `.ailoop/`: the lock and the addresses of the fleet of this directory.
+//! `.ailoop/`: the lock, the addresses and the credentials of the fleet of this directory. Only its user may read it.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ailoop_client::RunFile;
+use ailoop_client::run_file::{DIRECTORY, LOCK_FILE, RUN_FILE, belong_to_this_user};
 use contract::ErrorCode;
-use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use crate::failure::CommandFailure;
+use crate::local_credentials::{CredentialSource, LocalCredentials};
 
 /// Longest wait for another process that reads the store, or for a fleet that starts or ends.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Pause between two attempts to lock the directory.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// `.ailoop/run.json`: the addresses of a running fleet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RunFile {
-    /// Process id of the fleet.
-    pub(crate) pid: u32,
-    pub(crate) version: String,
-    /// Address for gRPC, such as `http://127.0.0.1:7071`.
-    pub(crate) grpc: String,
-    /// Address for WebSocket, such as `ws://127.0.0.1:7070/ws`.
-    pub(crate) ws: String,
-    /// Address of NATS, such as `nats://127.0.0.1:4222`.
-    pub(crate) nats: String,
-    /// Whether `ailoop run` started the fleet for its own session; the fleet ends with it and accepts no other session.
-    #[serde(default)]
-    pub(crate) one_session: bool,
-    /// Environment variables for keys of models.yaml that were not set when the fleet started.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) missing_keys: Vec<String>,
-}
+/// Mode of the directory.
+const PRIVATE_DIRECTORY: u32 = 0o700;
+/// Mode of files with secrets.
+const PRIVATE_FILE: u32 = 0o600;
 
 /// The directory of a fleet: its lock, run file, NATS data and written files.
 #[derive(Debug, Clone)]
@@ -46,7 +32,7 @@ pub(crate) struct Home {
 impl Home {
     /// Names `.ailoop` below `parent`.
     pub(crate) fn below(parent: &Path) -> Self {
-        Self { dir: parent.join(".ailoop") }
+        Self { dir: parent.join(DIRECTORY) }
     }
 
     /// Returns the directory of the private nats-server.
@@ -61,12 +47,19 @@ impl Home {
 
     /// Locks the directory for one fleet. The lock ends when it is dropped, or when its process ends in any way.
     pub(crate) fn lock(&self) -> Result<Lock, CommandFailure> {
-        let path = self.dir.join("lock");
+        let path = self.dir.join(LOCK_FILE);
         let cannot = |error: io::Error| {
             CommandFailure::new(ErrorCode::BadConfig, format!("{} cannot be used: {error}", path.display()))
                 .help("run in a directory that can be written")
         };
-        fs::create_dir_all(&self.dir).map_err(cannot)?;
+        fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(&self.dir).map_err(cannot)?;
+        if !belong_to_this_user(&[&self.dir]) {
+            let message = format!("{} belongs to another user, who can read and replace its files", self.dir.display());
+            return Err(CommandFailure::new(ErrorCode::BadConfig, message)
+                .help("run as that user, or work in another directory"));
+        }
+        // An older version made it for everybody.
+        fs::set_permissions(&self.dir, fs::Permissions::from_mode(PRIVATE_DIRECTORY)).map_err(cannot)?;
         let ignore = self.dir.join(".gitignore");
         if !ignore.exists() {
             // Data and written files belong in no repository. A failed write changes nothing else.
@@ -111,33 +104,18 @@ impl Home {
         CommandFailure::new(ErrorCode::NotNow, message).help(help)
     }
 
-    /// Returns the run file of the fleet that holds the lock; none without such a fleet, since a run file may be stale.
+    /// Returns the run file of the fleet that holds the lock.
     pub(crate) fn running(&self) -> Option<RunFile> {
-        let file = File::options().write(true).open(self.dir.join("lock")).ok()?;
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => self.read_run_file(),
-            Ok(()) | Err(TryLockError::Error(_)) => None,
-        }
+        RunFile::of_running(&self.dir)
     }
 
-    /// Finds a running fleet in this directory, else in the nearest one above it. Above, only files of this user count:
-    /// others could lay a file into a directory that everybody writes to, and would be sent prompts.
+    /// Finds a running fleet in this directory, else in the nearest one above it.
     pub(crate) fn find_running(is_wanted: impl Fn(&RunFile) -> bool) -> Option<(Self, RunFile)> {
-        let here = Self::below(Path::new(""));
-        if let Some(run) = here.running().filter(&is_wanted) {
-            return Some((here, run));
-        }
-        let directory = std::env::current_dir().ok()?;
-        let mut above = directory.ancestors().skip(1).map(Self::below).filter(Self::is_of_this_user);
-        above.find_map(|home| home.running().filter(&is_wanted).map(|run| (home, run)))
-    }
-
-    fn is_of_this_user(&self) -> bool {
-        belong_to_this_user(&[&self.dir, &self.run_file_path()])
+        RunFile::find_running(is_wanted).map(|(dir, run)| (Self { dir }, run))
     }
 
     /// Finds the store that a fleet left in this directory, else in the nearest one above it. Above, only files of this
-    /// user count, as for [`Home::find_running`].
+    /// user count, as for [`RunFile::of_running`].
     pub(crate) fn find_store() -> Option<Self> {
         let here = Self::below(Path::new(""));
         if here.store().is_dir() {
@@ -159,20 +137,22 @@ impl Home {
     }
 
     fn run_file_path(&self) -> PathBuf {
-        self.dir.join("run.json")
+        self.dir.join(RUN_FILE)
     }
 
     fn read_run_file(&self) -> Option<RunFile> {
-        serde_json::from_slice(&fs::read(self.run_file_path()).ok()?).ok()
+        RunFile::read(&self.dir)
     }
 }
 
-/// Whether all of these files exist, and belong to the user of this process.
-fn belong_to_this_user(paths: &[&Path]) -> bool {
-    let owner = |path: &Path| fs::metadata(path).map(|metadata| metadata.uid());
-    // The process itself belongs to its user.
-    let Ok(user) = owner(Path::new("/proc/self")) else { return false };
-    paths.iter().all(|path| owner(path).is_ok_and(|owner| owner == user))
+/// Writes a file that only its user may read, by a rename, so that readers never see half of it.
+pub(crate) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    // One that is left of a killed process may have another mode.
+    let _absent = fs::remove_file(&new);
+    let mut file = File::options().write(true).create_new(true).mode(PRIVATE_FILE).open(&new)?;
+    file.write_all(content)?;
+    fs::rename(new, path)
 }
 
 /// The lock of the directory of a fleet.
@@ -188,12 +168,14 @@ impl Lock {
         let _absent = fs::remove_file(self.home.run_file_path());
     }
 
-    /// Writes the run file by a rename, so that readers never see half of it.
+    /// Writes the run file.
     pub(crate) fn announce(&self, run: &RunFile) -> io::Result<()> {
-        let path = self.home.run_file_path();
-        let new = path.with_extension("json.new");
-        fs::write(&new, serde_json::to_vec_pretty(run)?)?;
-        fs::rename(new, path)
+        write_private(&self.home.run_file_path(), &serde_json::to_vec_pretty(run)?)
+    }
+
+    /// Returns the credentials of the fleet of the directory; none if it has none on request.
+    pub(crate) fn credentials(&self, source: CredentialSource) -> Result<Option<LocalCredentials>, CommandFailure> {
+        LocalCredentials::of(&self.home.dir, source)
     }
 }
 
@@ -213,8 +195,10 @@ mod tests {
             pid: 7,
             version: text("0"),
             grpc: text("g"),
+            http: text("h"),
             ws: text("w"),
             nats: text("n"),
+            token: Some(text("t")),
             one_session: false,
             missing_keys: Vec::new(),
         }
@@ -251,5 +235,30 @@ mod tests {
         fs::remove_file(dir.path().join(".ailoop/lock")).unwrap();
         fs::write(dir.path().join(".ailoop/lock"), "").unwrap();
         assert_eq!(home.running(), None);
+    }
+
+    #[test]
+    fn directory_of_an_older_version_is_closed_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &str| fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o777;
+        fs::create_dir(dir.path().join(".ailoop")).unwrap();
+        fs::write(dir.path().join(".ailoop/run.json"), "{}").unwrap();
+        let lock = Home::below(dir.path()).lock().unwrap();
+        lock.announce(&sample()).unwrap();
+        assert_eq!((mode(".ailoop"), mode(".ailoop/run.json")), (0o700, 0o600));
+    }
+
+    #[test]
+    #[allow(clippy::print_stdout, reason = "says why it tests nothing")]
+    fn lock_directory_of_another_user_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(".ailoop")).unwrap();
+        if std::os::unix::fs::chown(dir.path().join(".ailoop"), Some(65_534), None).is_err() {
+            println!("not tested: only root gives a directory to another user");
+            return;
+        }
+        let refused = Home::below(dir.path()).lock().unwrap_err();
+        assert!(refused.to_string().contains("belongs to another user"), "{refused}");
+        assert_eq!(Home::below(dir.path()).running(), None);
     }
 }

@@ -23,6 +23,7 @@ mod gate_prompt;
 pub mod help;
 mod instance;
 pub mod live_completion;
+mod local_credentials;
 mod markdown;
 pub mod move_session;
 pub mod nats_binary;

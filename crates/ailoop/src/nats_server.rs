@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use configuration::Secret;
 use contract::ErrorCode;
 use contract::backoff::Backoff;
 use serde::Deserialize;
@@ -14,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::CommandFailure;
+use crate::instance::write_private;
 
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,6 +28,8 @@ const RESTARTS_WINDOW: Duration = Duration::from_mins(5);
 /// Pause before each restart.
 const RESTART_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The only user of a server with a password.
+const USER: &str = "ailoop";
 
 /// Runs the server until this process closes its end of the pipe, which the kernel does however the process ends. The
 /// server has its own process group, so that Ctrl-C reaches only this process and the fleet can drain before the server
@@ -44,7 +48,9 @@ exit "$code"
 /// A running nats-server. When it is dropped, the server ends.
 #[derive(Debug)]
 pub(crate) struct NatsServer {
-    url: String,
+    /// Its address without user and password.
+    address: String,
+    password: Option<Secret>,
     binary: PathBuf,
     dir: PathBuf,
     log: PathBuf,
@@ -76,9 +82,15 @@ struct PortsFile {
 }
 
 impl NatsServer {
-    /// Starts `binary` on loopback with its data below `dir`; port -1 takes a free port. The caller holds the lock of
-    /// the fleet of `dir`, so a server that still runs there is an orphan and is ended first.
-    pub(crate) async fn start(binary: &Path, dir: &Path, port: i32) -> Result<Self, CommandFailure> {
+    /// Starts `binary` on loopback with its data below `dir`; port -1 takes a free port. With a password, nobody connects
+    /// without it. The caller holds the lock of the fleet of `dir`, so a server that still runs there is an orphan and is
+    /// ended first.
+    pub(crate) async fn start(
+        binary: &Path,
+        dir: &Path,
+        port: i32,
+        password: Option<Secret>,
+    ) -> Result<Self, CommandFailure> {
         let cannot = |error: std::io::Error| {
             CommandFailure::new(ErrorCode::NatsUnreachable, format!("nats-server cannot be started: {error}"))
                 .at(dir.display())
@@ -88,7 +100,8 @@ impl NatsServer {
         let files = ServerFiles::new(&dir);
         end_orphan(binary, &files).await;
         files.remove_ports();
-        std::fs::write(&files.config, files.configuration(port)).map_err(cannot)?;
+        let configuration = files.configuration(port, password.as_ref());
+        write_private(&files.config, configuration.as_bytes()).map_err(cannot)?;
         // The log of the previous server is kept: it may say why that server ended.
         let _absent = std::fs::rename(&files.log, dir.join("nats.log.old"));
         let log = std::fs::File::create(&files.log).map_err(cannot)?;
@@ -107,14 +120,18 @@ impl NatsServer {
             .map_err(cannot)?;
         let lifeline = guard.stdin.take();
         let binary = binary.to_owned();
-        let mut server = Self { url: String::new(), binary, dir, log: files.log.clone(), lifeline, guard };
-        server.url = server.wait_until_listening(&files).await?;
+        let log = files.log.clone();
+        let mut server = Self { address: String::new(), password, binary, dir, log, lifeline, guard };
+        server.address = server.wait_until_listening(&files).await?;
         Ok(server)
     }
 
-    /// Returns the address for clients.
-    pub(crate) fn url(&self) -> &str {
-        &self.url
+    /// Returns the address for clients, with the user and the password if the server wants them.
+    pub(crate) fn url(&self) -> String {
+        match &self.password {
+            Some(password) => self.address.replacen("://", &format!("://{USER}:{}@", password.expose()), 1),
+            None => self.address.clone(),
+        }
     }
 
     /// Waits until the server ends by itself.
@@ -125,8 +142,8 @@ impl NatsServer {
 
     /// Starts the server again at the same address, since its clients reconnect there.
     async fn restart(&mut self) -> Result<(), CommandFailure> {
-        let port = self.url.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(-1);
-        *self = Self::start(&self.binary.clone(), &self.dir.clone(), port).await?;
+        let port = self.address.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(-1);
+        *self = Self::start(&self.binary.clone(), &self.dir.clone(), port, self.password.clone()).await?;
         Ok(())
     }
 
@@ -152,7 +169,7 @@ impl NatsServer {
                     Err(start_failure) => failure = start_failure,
                 }
             }
-            tracing::warn!(url = self.url, "the private nats-server runs again");
+            tracing::warn!(url = self.address, "the private nats-server runs again");
         }
     }
 
@@ -198,10 +215,13 @@ impl ServerFiles {
         }
     }
 
-    fn configuration(&self, port: i32) -> String {
+    fn configuration(&self, port: i32, password: Option<&Secret>) -> String {
         let quoted = |path: &Path| format!("{:?}", path.display().to_string());
         let mut text = String::from("# Written at each start.\nserver_name: ailoop\n");
         let _ = writeln!(text, "host: \"127.0.0.1\"\nport: {port}");
+        if let Some(password) = password {
+            let _ = writeln!(text, "authorization {{\n  user: {USER}\n  password: {:?}\n}}", password.expose());
+        }
         let _ = writeln!(text, "ports_file_dir: {}\npid_file: {}", quoted(&self.dir), quoted(&self.pid));
         let _ = writeln!(text, "jetstream {{\n  store_dir: {}\n  sync_interval: \"1s\"\n}}", quoted(&self.dir));
         text
@@ -283,6 +303,8 @@ async fn runs_with(pid: u32, config: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::nats_binary::{SearchPaths, find};
 
@@ -310,8 +332,8 @@ mod tests {
     #[tokio::test]
     async fn started_server_accepts_connections_until_its_end() {
         let dir = tempfile::tempdir().unwrap();
-        let server = NatsServer::start(&binary().await, dir.path(), -1).await.unwrap();
-        let url = server.url().to_owned();
+        let server = NatsServer::start(&binary().await, dir.path(), -1, None).await.unwrap();
+        let url = server.url();
         assert!(accepts_connections(&url).await);
         server.end().await;
         assert!(!accepts_connections(&url).await);
@@ -320,8 +342,8 @@ mod tests {
     #[tokio::test]
     async fn dropped_server_ends() {
         let dir = tempfile::tempdir().unwrap();
-        let server = NatsServer::start(&binary().await, dir.path(), -1).await.unwrap();
-        let url = server.url().to_owned();
+        let server = NatsServer::start(&binary().await, dir.path(), -1, None).await.unwrap();
+        let url = server.url();
         drop(server);
         wait_until("the server has ended", async || !accepts_connections(&url).await).await;
     }
@@ -332,22 +354,22 @@ mod tests {
         let binary = binary().await;
         let dir_path = dir.path().canonicalize().unwrap();
         let files = ServerFiles::new(&dir_path);
-        std::fs::write(&files.config, files.configuration(-1)).unwrap();
+        std::fs::write(&files.config, files.configuration(-1, None)).unwrap();
         let mut orphan = Command::new(&binary);
         let mut orphan = orphan.arg("-c").arg(&files.config).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();
         wait_until("the orphan listens", async || files.url().is_some() && files.pid.exists()).await;
 
-        let server = NatsServer::start(&binary, dir.path(), -1).await.unwrap();
+        let server = NatsServer::start(&binary, dir.path(), -1, None).await.unwrap();
         wait_until("the orphan has ended", async || orphan.try_wait().unwrap().is_some()).await;
-        assert!(accepts_connections(server.url()).await);
+        assert!(accepts_connections(&server.url()).await);
         server.end().await;
     }
 
     #[tokio::test]
     async fn killed_server_is_restarted_at_the_same_address() {
         let dir = tempfile::tempdir().unwrap();
-        let server = NatsServer::start(&binary().await, dir.path(), -1).await.unwrap();
-        let (url, files) = (server.url().to_owned(), ServerFiles::new(&dir.path().canonicalize().unwrap()));
+        let server = NatsServer::start(&binary().await, dir.path(), -1, None).await.unwrap();
+        let (url, files) = (server.url(), ServerFiles::new(&dir.path().canonicalize().unwrap()));
         let pid = || std::fs::read_to_string(&files.pid).unwrap_or_default().trim().to_owned();
         let (first, ending) = (pid(), CancellationToken::new());
         let kill = async {
@@ -358,6 +380,23 @@ mod tests {
         let (ended, ()) = tokio::join!(server.supervise(ending.clone()), kill);
         assert_eq!(ended, None);
         assert!(!accepts_connections(&url).await, "it runs after its end was requested");
+    }
+
+    #[tokio::test]
+    async fn connection_without_the_password_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let password = Some(Secret::new("the-password"));
+        let server = NatsServer::start(&binary().await, dir.path(), -1, password).await.unwrap();
+        let connect = async |url: String| bus::Bus::connect(&bus::NatsConfig { url, ..Default::default() }).await;
+        for url in [server.address.clone(), server.url().replace("the-password", "another")] {
+            let refused = connect(url).await.unwrap_err();
+            assert_eq!(refused.code(), ErrorCode::Unauthorized, "{refused}");
+            assert!(!refused.to_string().contains("another"), "{refused}");
+        }
+        connect(server.url()).await.unwrap().close().await;
+        let mode = std::fs::metadata(dir.path().join("nats.conf")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        server.end().await;
     }
 
     #[test]
@@ -377,7 +416,7 @@ mod tests {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = i32::from(taken.local_addr().unwrap().port());
         let dir = tempfile::tempdir().unwrap();
-        let failure = NatsServer::start(&binary().await, dir.path(), port).await.unwrap_err();
+        let failure = NatsServer::start(&binary().await, dir.path(), port, None).await.unwrap_err();
         assert_eq!(failure.code(), &ErrorCode::PortInUse, "{failure}");
     }
 }

@@ -16,6 +16,8 @@ use tonic::{Request, Response, Status};
 use crate::connection::{EdgeConnection, Locate, SessionsApi};
 use crate::error::ClientError;
 use crate::responder::Handlers;
+#[cfg(unix)]
+use crate::run_file::RunFile;
 use crate::session::AgentSession;
 use crate::session_context::SessionContext;
 use crate::start::StartSession;
@@ -37,6 +39,27 @@ impl Client {
     pub fn connect(url: impl Into<String>) -> ClientBuilder {
         let target = Target { url: url.into(), ..Target::default() };
         ClientBuilder { target, retry_for: RETRY_FOR, locate: None }
+    }
+
+    /// Connects to the fleet that `ailoop up` runs in the working directory, or in the nearest one above it, with its
+    /// token. When the connection breaks, the client looks there for its address.
+    ///
+    /// # Errors
+    ///
+    /// Fails if no fleet of this user runs there.
+    #[cfg(unix)]
+    pub fn connect_here() -> Result<ClientBuilder, ClientError> {
+        let found = RunFile::find_running(|run| !run.one_session);
+        let (directory, run) = found.ok_or_else(|| {
+            ClientError::unreachable(
+                "no fleet runs in this directory, or in one above it: start one with `ailoop up`, or connect to an address",
+            )
+        })?;
+        let builder = Self::connect(run.grpc).locate(move || RunFile::of_running(&directory).map(|run| run.grpc));
+        Ok(match run.token {
+            Some(token) => builder.api_key(token),
+            None => builder,
+        })
     }
 
     /// Starts a session when the builder is awaited.

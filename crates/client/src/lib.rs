@@ -55,6 +55,10 @@
 //!   [`AtMostOnce`](ToolEffect::AtMostOnce) tool, since an earlier process may have performed it.
 //! - **A key is not sent in clear** to another machine, unless [`ClientBuilder::allow_plaintext_key`] says so.
 //!
+//! # The fleet of a directory
+//!
+//! [`Client::connect_here`] finds the fleet that `ailoop up` runs in the working directory, with its address and token.
+//!
 //! # Errors
 //!
 //! Every error is a [`ClientError`] with a stable code, such as `unknown_agent`. [`ErrorKind`] groups the codes by what a
@@ -78,6 +82,8 @@ mod message;
 mod reply_text;
 mod responder;
 mod retry;
+#[cfg(unix)]
+pub mod run_file;
 mod session;
 mod session_context;
 mod start;
@@ -99,6 +105,8 @@ pub use gate::{GateDecision, GateRef};
 pub use local_tool::{LocalTool, ToolEffect};
 pub use message::{MessageRequest, SendMode};
 pub use proto;
+#[cfg(unix)]
+pub use run_file::RunFile;
 pub use session::AgentSession;
 pub use start::StartSession;
 pub use target::BearerKey;

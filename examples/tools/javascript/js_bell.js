@@ -73,8 +73,11 @@ function headersOf(values) {
 
 // A file of `ailoop nats-auth user add`, where NATS has users. It is read again at every connect.
 const credentials = process.env.NATS_CREDENTIALS;
+const url = new URL(process.env.NATS_URL ?? "nats://127.0.0.1:4222"); // with a user and a password where NATS wants them
 const client = await connect({
-  servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
+  servers: url.host,
+  user: decodeURIComponent(url.username) || undefined,
+  pass: decodeURIComponent(url.password) || undefined,
   authenticator: credentials && credsAuthenticator(() => readFileSync(credentials)),
   maxReconnectAttempts: -1,
 });

@@ -2,6 +2,7 @@
 
 import { AccessDenied, AiloopError, ConnectionFailed, fromProblem } from "./errors.js";
 import { type Event, readEvents } from "./event.js";
+import { findRunFile } from "./local-fleet.js";
 
 const URL_DEFAULT = "http://127.0.0.1:7070";
 /** Milliseconds. A command waits up to 30 s for its commit, and an idle stream has a comment every 15 s. */
@@ -29,9 +30,9 @@ export interface Request {
 
 /** Settings of a client. */
 export interface TransportOptions {
-  /** Address of the edge; `AILOOP_URL`, else http://127.0.0.1:7070. */
+  /** Address of the edge; `AILOOP_URL`, else that of the fleet of this directory, else http://127.0.0.1:7070. */
   url?: string | undefined;
-  /** `AILOOP_API_KEY` if it is not given. */
+  /** `AILOOP_API_KEY` if it is not given, else the token of the fleet of this directory. */
   apiKey?: string | undefined;
   /** How long requests are repeated; a minute. */
   retryMs?: number | undefined;
@@ -82,8 +83,10 @@ export class Transport {
 
   constructor(options: TransportOptions) {
     const env = typeof process === "undefined" ? {} : process.env;
-    this.url = (options.url ?? env["AILOOP_URL"] ?? URL_DEFAULT).replace(/\/+$/, "").replace(/\/v1$/, "");
-    const key = options.apiKey ?? env["AILOOP_API_KEY"];
+    const run = findRunFile();
+    const url = options.url ?? env["AILOOP_URL"] ?? run?.http ?? URL_DEFAULT;
+    this.url = url.replace(/\/+$/, "").replace(/\/v1$/, "");
+    const key = options.apiKey ?? env["AILOOP_API_KEY"] ?? (this.url === run?.http ? run.token : undefined);
     if (key && !options.plaintext) refusePlaintext(this.url);
     this.headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
     this.retryMs = options.retryMs ?? 60_000;

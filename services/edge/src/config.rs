@@ -155,9 +155,14 @@ impl EdgeConfig {
     }
 
     /// Whether clients must show a credential.
-    fn has_credentials(&self) -> bool {
+    pub fn has_credentials(&self) -> bool {
         let Self { token, tokens_dir, keys_file, issuers, .. } = self;
         token.is_some() || tokens_dir.is_some() || keys_file.is_some() || !issuers.is_empty()
+    }
+
+    /// Whether only programs of this machine can connect.
+    pub fn is_local(&self) -> bool {
+        self.listeners().into_iter().all(|(_, listen)| listen.ip().is_loopback())
     }
 
     /// Returns the listeners that others can reach, on which credentials travel in clear.

@@ -108,6 +108,14 @@ impl ToolHostConfig {
         found
     }
 
+    /// Names what starts programs as the user of this process, which can read what that user may read.
+    pub fn programs_of_this_user(&self) -> Vec<String> {
+        let command = self.command.as_ref().filter(|command| command.user.is_none() && !command.allow.is_empty());
+        let servers = self.mcp.iter().filter(|(_, server)| server.is_process());
+        let servers = servers.map(|(name, _)| format!("the MCP server {name}"));
+        command.map(|_| "run_command".to_owned()).into_iter().chain(servers).collect()
+    }
+
     fn find_plans_without_files(&self) -> Option<HostError> {
         let message = "plans are files: set tool_host.files too, or leave plans out".to_owned();
         let is_missing_files = self.plans.is_some() && self.files.is_none();

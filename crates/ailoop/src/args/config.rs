@@ -38,6 +38,22 @@ pub enum ConfigCommand {
     Explain(ExplainArgs),
     /// Print the JSON Schema of a configuration file, for editors
     Schema(SchemaArgs),
+    /// Let ./config count, whose settings can start programs, use keys or send prompts elsewhere; it is not used before
+    Trust(TrustArgs),
+}
+
+/// Arguments of `ailoop config trust`.
+#[derive(Debug, Clone, Args)]
+pub struct TrustArgs {
+    /// The configuration directory
+    #[arg(default_value = "config", value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Print the trusted directories
+    #[arg(long, conflicts_with_all = ["remove", "dir"])]
+    pub list: bool,
+    /// Trust the directory no more
+    #[arg(long)]
+    pub remove: bool,
 }
 
 /// Arguments of `ailoop config check`.

@@ -50,6 +50,12 @@ pub struct UpArgs {
     #[arg(long, default_value_t = -1, value_name = "PORT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(i32).range(-1..=65535))]
     pub nats_port: i32,
+    /// Make a new token and a new password of NATS: clients with the old ones are refused
+    #[arg(long)]
+    pub new_token: bool,
+    /// Let every user and every program of this machine use the fleet, without token and password
+    #[arg(long, conflicts_with = "new_token")]
+    pub no_credentials: bool,
 }
 
 /// Arguments of `ailoop queues`.

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use configuration::Paths;
 use contract::ErrorCode;
 use contract::command::Features;
 use contract::settings::AgentSettings;
 use prompt_composer::Explanation;
 use serde_json::{Value, json};
 
+use super::config_trust::trust_directory;
 use super::lists::fetch_tools;
 use super::output::finish;
 use crate::args::{CheckArgs, ConfigCommand, ExplainArgs, SchemaArgs};
-use crate::compose::{agent_request, read_catalog};
+use crate::compose::{agent_request, note_untrusted, read_catalog};
 use crate::config_check::{self, CheckReport};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
@@ -24,10 +26,13 @@ pub(super) async fn run(command: &ConfigCommand, terminal: &Terminal) -> Result<
         ConfigCommand::Check(args) => check_config(args, terminal).await,
         ConfigCommand::Explain(args) => explain_agent(args, terminal),
         ConfigCommand::Schema(args) => Ok(print_schema(args, terminal)),
+        ConfigCommand::Trust(args) => trust_directory(args, terminal),
     }
 }
 
 async fn check_config(args: &CheckArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
+    let untrusted = Paths::find(None).ok().and_then(|paths| paths.untrusted);
+    note_untrusted(terminal, untrusted.as_ref());
     let tools = if args.fleet { Some(fetch_tools(&args.target).await?) } else { None };
     let tools = tools.map(|tools| tools.into_iter().map(|tool| tool.name).collect::<BTreeSet<String>>());
     let report = config_check::check_config(&config_check::read_variables(), tools.as_ref());
@@ -83,11 +88,13 @@ const SETTINGS: [TableColumn; 3] =
     [TableColumn::name("SETTING"), TableColumn::text("VALUE"), TableColumn::name("FROM")];
 
 fn explain_agent(args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let explanation = read_catalog()?
+    let explanation = read_catalog(terminal)?
         .explain(&agent_request(&args.agent, Features::default())?)
         .map_err(|(code, message)| CommandFailure::new(code, message))?;
+    let directory = Paths::find(None)?.config;
+    let directory = directory.map_or_else(|| "shipped".to_owned(), |dir| dir.display().to_string());
     if args.json {
-        let text = serde_json::to_string_pretty(&explanation_json(&explanation)).unwrap_or_default();
+        let text = serde_json::to_string_pretty(&explanation_json(&explanation, &directory)).unwrap_or_default();
         return Ok(finish(terminal.print_data(&format!("{text}\n"))));
     }
     let Explanation { composed, agent, model, settings } = &explanation;
@@ -96,6 +103,7 @@ fn explain_agent(args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Comman
     let parts = composed.components.iter().map(|part| part.name.clone()).collect::<Vec<_>>();
     let fallbacks = composed.fallbacks.iter().map(|model| model.id.clone()).collect::<Vec<_>>();
     for (name, value, origin) in [
+        ("configuration", directory, ""),
         ("agent", format!("{}, {}", composed.agent.id, composed.agent.name), agent.as_str()),
         ("model", composed.model.id.clone(), model),
         ("fallbacks", list(&fallbacks), ""),
@@ -121,12 +129,13 @@ fn explain_agent(args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Comman
 }
 
 /// The explanation for programs. The continuation settings have the names that files give them.
-fn explanation_json(explanation: &Explanation) -> Value {
+fn explanation_json(explanation: &Explanation, directory: &str) -> Value {
     let Explanation { composed, agent: agent_origin, model: model_origin, settings } = explanation;
     let components: Vec<Value> =
         composed.components.iter().map(|part| json!({"name": part.name, "bytes": part.bytes})).collect();
     let AgentSettings { id, name, continuation: _, tools, approvals } = &composed.agent;
     json!({
+        "configuration": directory,
         "agent": {"id": id, "name": name, "tools": tools, "approvals": approvals, "origin": agent_origin},
         "model": composed.model, "model_origin": model_origin, "fallbacks": composed.fallbacks,
         "settings": settings,

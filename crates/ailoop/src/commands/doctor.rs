@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use self::check::{Check, Outcome};
-use self::local::{check_directory, check_keys};
+use self::local::{check_directory, check_keys, check_programs};
 use super::fleet_location::find_fleet;
 use super::lists::fetch_tools_of;
 use super::output::json_lines;
@@ -34,6 +34,8 @@ const SERVICES: [(&str, &str); 5] = [
     ("prompt-composer", "no session starts"),
     ("edge", "no client is served"),
 ];
+/// Time in which the composers of a fleet may have different configurations: a rollout replaces them one by one.
+const ROLLOUT_MAX: Duration = Duration::from_mins(2);
 /// A clock that is wrong by more than this is reported.
 const CLOCK_MAX: Duration = Duration::from_secs(1);
 /// An item that is older than this is reported.
@@ -48,7 +50,11 @@ const GATES_MAX: u32 = 1_000;
 /// Checks the fleet; fails if a check fails.
 pub(super) async fn check_fleet(args: &DoctorArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let checks = match find_fleet(&args.target)? {
-        Some(fleet) => check_running(&fleet.connect().await?).await?,
+        Some(fleet) => {
+            let mut checks = check_running(&fleet.connect().await?).await?;
+            checks.extend(fleet.is_of_directory().then(check_programs).flatten());
+            checks
+        }
         None => check_directory().await,
     };
     let worst = checks.iter().map(|check| check.outcome).max().unwrap_or(Outcome::Ok);
@@ -78,6 +84,7 @@ async fn check_running(client: &EdgeClient) -> Result<Vec<Check>, CommandFailure
     let (status, _) = FleetStatus::fetch(client).await?;
     let mut checks = vec![check_answer(&client.url(), began.elapsed())];
     checks.extend(check_processes(&status));
+    checks.extend(check_composers(&status));
     checks.extend(check_queues(&status));
     checks.extend(check_parts(client).await);
     checks.extend(check_sessions(&status));
@@ -141,6 +148,33 @@ fn check_processes(status: &FleetStatus) -> Vec<Check> {
         ),
     });
     checks
+}
+
+/// All composers have the same agents, models and prompts. Else each request gets those of any of them.
+fn check_composers(status: &FleetStatus) -> Vec<Check> {
+    const GROUP: &str = "composer";
+    let mut by_fingerprint: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut changed = None;
+    for replica in &status.replicas {
+        let Some(mark) = &replica.status.configuration else { continue };
+        by_fingerprint.entry(&mark.fingerprint).or_default().push(replica.name());
+        changed = changed.max(Some(mark.since));
+    }
+    let (Some(changed), 2..) = (changed, by_fingerprint.len()) else { return Vec::new() };
+    let groups: Vec<String> = by_fingerprint.values().map(|names| names.join(", ")).collect();
+    let age = status.now.since(changed);
+    let found = format!(
+        "the composers have {} different configurations, for {} now: {}",
+        groups.len(),
+        format::duration(age),
+        groups.join("; ")
+    );
+    if age <= ROLLOUT_MAX {
+        return vec![Check::warn(GROUP, found, "let the rollout end")];
+    }
+    let advice = "give all the same agents.yaml, models.yaml and prompts, or end the one that does not belong to this fleet: \
+                  requests get the agents of any of them";
+    vec![Check::fail(GROUP, found, advice)]
 }
 
 /// The command that runs a service.
@@ -345,6 +379,23 @@ mod tests {
             check_tools(Ok(tools.into())).into_iter().map(|check| (check.outcome, check.found)).collect();
         let lines = ["4 tools", "MCP server files: 2 tools", "MCP server web: 1 tool"];
         assert_eq!(found, lines.map(|line| (Outcome::Ok, line.to_owned())));
+    }
+
+    #[test]
+    fn composers_with_different_configurations_fail_after_a_rollout() {
+        let queue = json!({"queue": "model", "waiting": 0, "held": 0, "pullers": 1});
+        let composer = |fingerprint: &str, since: &str| {
+            let since = format!("2026-01-15T{since}.000Z");
+            replica("prompt-composer", "1.0.0", &json!({"configuration": {"fingerprint": fingerprint, "since": since}}))
+        };
+        let look = |replicas: &[Value]| check_composers(&status(replicas, &queue));
+        let first = composer("a", "09:00:00");
+        assert!(look(&[first.clone(), composer("a", "10:29:59"), replica("edge", "1.0.0", &json!({}))]).is_empty());
+        let rollout = look(&[first.clone(), composer("b", "10:29:00")]);
+        assert_eq!(rollout[0].outcome, Outcome::Warning);
+        let foreign = look(&[first, composer("b", "10:27:00")]);
+        assert_eq!(foreign[0].outcome, Outcome::Failed);
+        assert!(foreign[0].found.contains("2 different configurations, for 3 min 00 s"), "{}", foreign[0].found);
     }
 
     #[test]

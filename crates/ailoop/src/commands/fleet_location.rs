@@ -1,17 +1,17 @@
 //! Which fleet and which NATS server a command is for.
 
-use service::common::CommonSettings;
-
+use ailoop_client::RunFile;
 use bus::NatsConfig;
 use configuration::{Settings, env};
 use contract::{CellName, ErrorCode};
+use service::common::CommonSettings;
 
 use super::cell_table::{cell_table, find_cell};
 use crate::args::{FleetTarget, NatsArgs};
 use crate::client::{EdgeClient, EdgeTarget};
 use crate::contexts::{Context, Contexts};
 use crate::failure::CommandFailure;
-use crate::instance::{Home, RunFile};
+use crate::instance::Home;
 
 /// The variable with the address of the edge for the SDKs.
 pub(super) const HTTP_ADDRESS: &str = "AILOOP_URL";
@@ -30,6 +30,11 @@ impl FleetLocation {
             Self::Edge(target) => &target.url,
             Self::Directory(_, run, _) => &run.grpc,
         }
+    }
+
+    /// Whether the fleet runs in a directory of this machine.
+    pub(super) fn is_of_directory(&self) -> bool {
+        matches!(self, Self::Directory(..))
     }
 
     pub(super) async fn connect(&self) -> Result<EdgeClient, CommandFailure> {
@@ -88,7 +93,8 @@ fn find_fleet_where(
         return of_context(Contexts::read()?.find(name)?).map(Some);
     }
     if let Some((home, run)) = Home::find_running(is_wanted) {
-        return Ok(Some(FleetLocation::Directory(home, run, token.clone())));
+        let token = token.clone().or_else(|| run.token.clone());
+        return Ok(Some(FleetLocation::Directory(home, run, token)));
     }
     let contexts = Contexts::read()?;
     contexts.current.as_ref().map(|name| of_context(contexts.find(name)?)).transpose()
@@ -155,8 +161,10 @@ mod tests {
             pid: 7,
             version: String::new(),
             grpc: String::new(),
+            http: String::new(),
             ws: String::new(),
             nats: String::new(),
+            token: None,
             one_session: false,
             missing_keys: vec!["A_KEY".to_owned(), "B_KEY".to_owned()],
         };

@@ -7,7 +7,7 @@ use contract::ErrorCode;
 use super::fleet_location::{HTTP_ADDRESS, find_shared_fleet, http_address_hint};
 use crate::args::{Files, FleetTarget};
 use crate::client::EdgeClient;
-use crate::default_model::ModelChoice;
+use crate::compose::note_untrusted;
 use crate::failure::CommandFailure;
 use crate::fleet::{FleetPlan, LocalFleet};
 use crate::signals::Interrupts;
@@ -41,7 +41,7 @@ pub(super) async fn start_own_fleet(
     if let Some(hint) = http_address_hint(env(HTTP_ADDRESS).as_deref()) {
         terminal.note(Style::Warn, &format!("no fleet was found, so this command starts its own; {hint}"));
     }
-    note_model(terminal, plan.choice());
+    note_plan(terminal, &plan);
     let files = format!("tools read {} and write {}", plan.root().display(), plan.out().display());
     terminal.note(Style::Faint, &files);
     let Some(fleet) = interrupts.run_until_interrupted(LocalFleet::start(plan)).await else { return Ok(None) };
@@ -65,8 +65,11 @@ fn refuse_files(files: &Files, url: &str) -> Result<(), CommandFailure> {
         .help("leave them out, or start the fleet with them: `ailoop up --root DIR --out DIR`"))
 }
 
-/// Prints which model is used; as a warning if replies come from a script that nobody asked for.
-pub(super) fn note_model(terminal: &Terminal, choice: &ModelChoice) {
+/// Prints whether the configuration of this directory is left out, and which model is used; as a warning if replies
+/// come from a script that nobody asked for.
+pub(super) fn note_plan(terminal: &Terminal, plan: &FleetPlan) {
+    note_untrusted(terminal, plan.untrusted());
+    let choice = plan.choice();
     let style = if choice.is_rehearsal() && !choice.is_requested() { Style::Warn } else { Style::Faint };
     terminal.note(style, &format!("model {}: {}", choice.model, choice.reason));
 }

@@ -50,7 +50,7 @@ struct SampleCall {
 
 /// `ailoop patterns test`: decides about replies as the loop would.
 pub(super) fn test_patterns(args: &PatternsTestArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let composed = compose_agent(&read_catalog()?, &args.agent, Features::default())?;
+    let composed = compose_agent(&read_catalog(terminal)?, &args.agent, Features::default())?;
     let settings = composed.agent.continuation;
     let samples = match (&args.file, &args.text) {
         (Some(file), _) => read_samples(file)?,
@@ -202,7 +202,7 @@ impl TurnReplies {
 
 /// `ailoop patterns suggest`: proposes patterns and applies none.
 pub(super) async fn suggest_patterns(args: &PatternsSuggestArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let composed = compose_agent(&read_catalog()?, &args.agent, Features::default())?;
+    let composed = compose_agent(&read_catalog(terminal)?, &args.agent, Features::default())?;
     let (agent, settings) = (composed.agent.id.to_string(), composed.agent.continuation);
     let client = connect(&args.target).await?;
     let request = bounded(ListRequest { limit: SESSIONS_MAX, ..ListRequest::default() });

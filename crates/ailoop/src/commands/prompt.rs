@@ -16,7 +16,7 @@ pub(super) fn run(command: &PromptCommand, terminal: &Terminal) -> Result<Exit, 
 }
 
 fn show_prompt(args: &PromptShowArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let catalog = read_catalog()?;
+    let catalog = read_catalog(terminal)?;
     let features = Features { enable: args.feature.clone(), disable: args.without.clone() };
     let composed = compose_agent(&catalog, &args.agent, features)?;
     for warning in &composed.warnings {

@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::own_fleet::note_model;
+use ailoop_client::RunFile;
+use nats_credentials::hide_login;
+
+use super::own_fleet::note_plan;
 use crate::args::UpArgs;
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet::{FleetPlan, LocalFleet};
-use crate::instance::RunFile;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
 
@@ -17,7 +19,7 @@ pub(super) async fn run_fleet(args: &UpArgs, terminal: &Terminal) -> Result<Exit
         return Ok(Exit::Interrupted);
     };
     let plan = plan?;
-    note_model(terminal, plan.choice());
+    note_plan(terminal, &plan);
     let started_plan = plan.clone();
     let Some(fleet) = interrupts.run_until_interrupted(LocalFleet::start(plan)).await else {
         return Ok(Exit::Interrupted);
@@ -47,13 +49,17 @@ fn format_addresses(run: &RunFile, console: Option<&str>, plan: &FleetPlan) -> S
         ("WebSocket", run.ws.as_str()),
         ("gRPC", &run.grpc),
         ("console", console.unwrap_or("off")),
-        ("NATS", &run.nats),
+        ("NATS", &hide_login(&run.nats)),
         ("data", &data),
         ("model", &plan.choice().model),
         ("tools read", &absolute(plan.root())),
         ("tools write", &absolute(plan.out())),
     ] {
         let _ = writeln!(text, "  {name:<12} {value}");
+    }
+    if let Some(token) = &run.token {
+        let _ = writeln!(text, "For programs that do not read .ailoop/run.json:");
+        let _ = writeln!(text, "  export AILOOP_URL={} AILOOP_API_KEY={token}", run.http);
     }
     text + "Ctrl-C ends it.\n"
 }

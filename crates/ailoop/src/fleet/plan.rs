@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use configuration::models::{self, is_key_set};
-use configuration::{ConfigError, Settings, env};
+use configuration::{ConfigError, Settings, UntrustedConfig, env};
 use contract::ErrorCode;
 use service::common::CommonSettings;
 use tool_host::FilesConfig;
@@ -13,6 +13,7 @@ use crate::args::{Files, UpArgs};
 use crate::default_model::{self, ModelChoice, ModelSources};
 use crate::failure::CommandFailure;
 use crate::instance::Home;
+use crate::local_credentials::CredentialSource;
 use crate::nats_binary;
 
 /// Log filter of a fleet that shares the terminal with a session; `RUST_LOG` overrides it.
@@ -65,8 +66,10 @@ pub(crate) struct FleetPlan {
     pub(super) tool_host: tool_host::ToolHostConfig,
     pub(super) orchestrator: loop_orchestrator::OrchestratorConfig,
     pub(super) edge: edge::EdgeConfig,
+    pub(super) credentials: CredentialSource,
     /// Variables of providers' keys that are not set.
     pub(super) missing_keys: Vec<String>,
+    untrusted: Option<UntrustedConfig>,
     choice: ModelChoice,
     root: PathBuf,
     out: PathBuf,
@@ -83,7 +86,14 @@ impl FleetPlan {
     /// Plans a fleet for `ailoop up`, which runs until a signal.
     pub(crate) async fn for_up(args: &UpArgs) -> Result<Self, CommandFailure> {
         let listen = ListenOverrides { host: args.host, ws: args.ws_port, grpc: args.grpc_port };
-        Self::build(&args.files, args.model.clone(), args.nats.clone(), args.nats_port, listen, SERVER_FILTER).await
+        let (nats, nats_port) = (args.nats.clone(), args.nats_port);
+        let plan = Self::build(&args.files, args.model.clone(), nats, nats_port, listen, SERVER_FILTER).await?;
+        let credentials = match (args.no_credentials, args.new_token) {
+            (true, _) => CredentialSource::None,
+            (false, true) => CredentialSource::New,
+            (false, false) => CredentialSource::Kept,
+        };
+        Ok(Self { credentials, ..plan })
     }
 
     async fn build(
@@ -157,7 +167,9 @@ impl FleetPlan {
             tool_host,
             orchestrator,
             edge,
+            credentials: CredentialSource::Kept,
             missing_keys,
+            untrusted: settings.paths().untrusted.clone(),
             choice,
             root,
             out,
@@ -167,6 +179,11 @@ impl FleetPlan {
     /// Returns the model of agents that name none.
     pub(crate) fn choice(&self) -> &ModelChoice {
         &self.choice
+    }
+
+    /// Returns the configuration of this directory, if it is not used.
+    pub(crate) fn untrusted(&self) -> Option<&UntrustedConfig> {
+        self.untrusted.as_ref()
     }
 
     /// Returns the directory that the file tools read.

@@ -1,11 +1,11 @@
 //! The store of a fleet that does not run, served for one command that reads.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use bus::Bus;
-use configuration::{Secret, Settings, env};
+use configuration::{Paths, Secret, Settings};
 use contract::ErrorCode;
 use edge::{Edge, EdgeConfig};
 use service::common::CommonSettings;
@@ -16,6 +16,7 @@ use super::startup::{internal_failure, wait_until_ready};
 use crate::client::{EdgeClient, EdgeTarget};
 use crate::failure::CommandFailure;
 use crate::instance::{Home, Lock};
+use crate::local_credentials::CredentialSource;
 use crate::nats_binary;
 use crate::nats_server::{NatsServer, wait_until_unused};
 
@@ -47,17 +48,19 @@ impl LocalStore {
         }
         // A fleet that was killed has left its run file.
         lock.remove_run_file();
-        let settings = Settings::read(configuration_directory(home).as_deref())?;
+        // The configuration of the fleet is beside its store, which may be above the working directory.
+        let settings = Settings::of(Paths::find_beside(home.parent().unwrap_or(Path::new("")))?)?;
         let (mut common, config) = (CommonSettings::read(&settings)?, settings.section("edge")?);
         set_log_filter(&mut common, SESSION_FILTER);
         // The command is no part of a fleet that somebody monitors.
         common.telemetry.otlp_endpoint = None;
         let telemetry = telemetry::init("ailoop", &common.telemetry).map_err(|error| internal_failure(&error))?;
         let binary = nats_binary::find(&nats_search_paths()).await?;
-        let server = NatsServer::start(&binary, &home.nats(), -1).await?;
-        let nats = bus::NatsConfig { url: server.url().to_owned(), name: "ailoop".to_owned(), ..common.nats };
-        let bus = Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(&nats.url))?;
-        bus.ensure().await.map_err(|error| CommandFailure::from(error).at(&nats.url))?;
+        let password = lock.credentials(CredentialSource::Kept)?.map(|credentials| credentials.nats_password);
+        let server = NatsServer::start(&binary, &home.nats(), -1, password).await?;
+        let nats = bus::NatsConfig { url: server.url(), name: "ailoop".to_owned(), ..common.nats };
+        let bus = Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(nats.shown_url()))?;
+        bus.ensure().await.map_err(|error| CommandFailure::from(error).at(nats.shown_url()))?;
         Ok(Self { config, edge: None, bus, server, telemetry, _lock: lock })
     }
 
@@ -103,11 +106,4 @@ impl LocalStore {
         self.server.end().await;
         self.telemetry.shutdown().await;
     }
-}
-
-/// The configuration of the fleet is beside its store, which may be above the working directory.
-fn configuration_directory(home: &Home) -> Option<PathBuf> {
-    let is_named = env("AILOOP_CONFIG").is_some_and(|dir| !dir.is_empty());
-    let beside = home.parent().unwrap_or(Path::new("")).join("config");
-    (!is_named && beside.is_dir()).then_some(beside)
 }

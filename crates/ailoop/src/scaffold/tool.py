@@ -6,9 +6,6 @@
     ailoop tools verify {{name}}
 """
 
-import json
-import os
-from pathlib import Path
 from typing import Annotated
 
 from ailoop.tool import Call, ToolError, serve, tool
@@ -24,6 +21,4 @@ async def {{name}}(text: Annotated[str, "The text to count in."], call: Call) ->
 
 
 if __name__ == "__main__":
-    run_file = Path(".ailoop/run.json")  # `ailoop up` writes it
-    fleet = json.loads(run_file.read_text())["nats"] if run_file.exists() else None
-    serve({{name}}, url=os.environ.get("NATS_URL") or fleet)
+    serve({{name}})  # NATS_URL, else the fleet of this directory

@@ -5,6 +5,7 @@ mod chat;
 mod configuration;
 mod hostile;
 mod mistakes;
+mod other_users;
 mod outages;
 mod plans;
 mod screens;
@@ -12,6 +13,7 @@ mod scripted_edge;
 mod session_names;
 mod stored;
 mod terminal;
+mod trust;
 mod world;
 
 use std::fs;

@@ -18,9 +18,10 @@ from .turn import TurnResult
 class AsyncClient:
     """A client of one edge, or of several behind one address.
 
-    `url` and `api_key` are those of `AILOOP_URL` and `AILOOP_API_KEY` if they are not given. Requests that may be
-    repeated are, for `retry_seconds`, after a connection that broke and when the server asks for it. A key is sent over
-    `http://` to another machine only with `plaintext`.
+    `url` and `api_key` are those of `AILOOP_URL` and `AILOOP_API_KEY` if they are not given, else those of the fleet
+    that `ailoop up` runs in this directory or in one above it. Requests that may be repeated are, for `retry_seconds`,
+    after a connection that broke and when the server asks for it. A key is sent over `http://` to another machine only
+    with `plaintext`.
     """
 
     def __init__(

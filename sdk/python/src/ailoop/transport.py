@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from . import local_fleet
 from .errors import AccessDenied, AiloopError, ConnectionFailed, from_problem
 from .event import Event, read_events
 from .request import Request
@@ -57,6 +58,17 @@ def refuse_plaintext(url: str) -> None:
         raise AccessDenied(f"{message}: {remedy}", code="unauthorized")
 
 
+def find_target(url: str | None, api_key: str | None) -> tuple[str, str | None]:
+    """The address and the key: those that are given, else of the environment, else of the fleet of this directory."""
+    address = url or os.environ.get("AILOOP_URL")
+    key = api_key if api_key is not None else os.environ.get("AILOOP_API_KEY")
+    run = local_fleet.find() or {}
+    base = (address or run.get("http") or URL_DEFAULT).rstrip("/").removesuffix("/v1")
+    if key is None and base == run.get("http"):
+        key = run.get("token")
+    return base, key
+
+
 class Transport:
     """Sends requests to one server. A request that may be repeated is, for `retry_seconds`."""
 
@@ -70,11 +82,10 @@ class Transport:
         headers: dict[str, str] | None = None,
         plaintext: bool = False,
     ) -> None:
-        base = (url or os.environ.get("AILOOP_URL") or URL_DEFAULT).rstrip("/").removesuffix("/v1")
-        key = api_key if api_key is not None else os.environ.get("AILOOP_API_KEY")
+        self.url, key = find_target(url, api_key)
         if key and not plaintext:
-            refuse_plaintext(base)
-        self.url, self.retry_seconds = base, retry_seconds
+            refuse_plaintext(self.url)
+        self.retry_seconds = retry_seconds
         self._headers = dict(headers or {}) | ({"authorization": f"Bearer {key}"} if key else {})
         self._owns_http = http is None
         self._http = http or httpx.AsyncClient(timeout=TIMEOUT, limits=LIMITS)

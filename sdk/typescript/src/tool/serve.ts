@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 
 import { type NatsConnection, connect, credsAuthenticator } from "@nats-io/transport-node";
 
+import { findRunFile } from "../local-fleet.js";
 import type { Tool } from "./definition.js";
 import { Server } from "./server.js";
 
@@ -17,7 +18,10 @@ const RECONNECT_MS = 2_000;
 
 /** Settings of what is served. */
 export interface ServeOptions {
-  /** Address of NATS; `NATS_URL`, else nats://127.0.0.1:4222. */
+  /**
+   * Address of NATS, which may have a user and a password (`nats://user:password@host:4222`); `NATS_URL`, else that of the
+   * fleet that `ailoop up` runs in this directory or in one above it, else nats://127.0.0.1:4222.
+   */
   url?: string | undefined;
   /** File of `ailoop nats-auth user add`; `NATS_CREDENTIALS`. It is read again at every connect. */
   credentials?: string | undefined;
@@ -79,8 +83,9 @@ interface Connection {
 
 async function open(tools: readonly Tool[], options: ServeOptions): Promise<Connection> {
   const file = options.credentials ?? process.env["NATS_CREDENTIALS"];
+  const address = options.url ?? process.env["NATS_URL"] ?? findRunFile()?.nats ?? "nats://127.0.0.1:4222";
   const client = await connect({
-    servers: (options.url ?? process.env["NATS_URL"] ?? "nats://127.0.0.1:4222").split(","),
+    ...readAddress(address),
     name: "ailoop-tool",
     maxReconnectAttempts: -1,
     ...(file ? { authenticator: credsAuthenticator(() => readFileSync(file)) } : {}),
@@ -92,6 +97,17 @@ async function open(tools: readonly Tool[], options: ServeOptions): Promise<Conn
   announce(client, tenant, "up");
   await client.flush();
   return { client, servers };
+}
+
+/** The servers of an address, and the user and the password that stand in it. */
+export function readAddress(address: string): { servers: string[]; user?: string; pass?: string } {
+  const servers = address.split(",").map((server) => server.trim());
+  const login = servers.map((server) => /^(?:\w+:\/\/)?([^:@/]+):([^@/]*)@/.exec(server)).find((match) => match !== null);
+  const [user, pass] = [login?.[1], login?.[2]].map((part) => part && decodeURIComponent(part));
+  return {
+    servers: servers.map((server) => server.replace(/^(\w+:\/\/)?[^@/]*@/, "$1")),
+    ...(user && pass ? { user, pass } : {}),
+  };
 }
 
 async function close({ client, servers }: Connection, tenant: string): Promise<void> {

@@ -2,7 +2,7 @@
 
 import { render } from "preact";
 import { followCaller } from "./core/caller.ts";
-import { rpc } from "./core/connection.ts";
+import { followKeyInAddress, rpc } from "./core/connection.ts";
 import { followKeys } from "./core/keys.ts";
 import { startClock } from "./core/poll.ts";
 import { followAddress } from "./core/route.ts";
@@ -11,6 +11,7 @@ import { applyTheme } from "./ui/theme.ts";
 import "./style.css";
 
 applyTheme();
+followKeyInAddress();
 followAddress();
 followKeys();
 startClock();

@@ -30,7 +30,7 @@ pub struct McpConfig {
 
 impl McpConfig {
     /// Whether this process starts the server.
-    pub(super) fn is_process(&self) -> bool {
+    pub(crate) fn is_process(&self) -> bool {
         match self.transport {
             Transport::Stdio(_) => true,
             Transport::Http(_) => false,

@@ -1,7 +1,8 @@
 //! Checks where no fleet runs: whether one could start here.
 
-use configuration::TextFile;
+use configuration::{Paths, Settings, TextFile};
 use edge::{EdgeConfig, KeysFile};
+use tool_host::ToolHostConfig;
 
 use super::check::{Check, Outcome};
 use crate::args::Files;
@@ -19,6 +20,7 @@ pub(super) async fn check_directory() -> Vec<Check> {
     }];
     checks.extend(check_configuration());
     checks.extend(check_keys());
+    checks.extend(check_programs());
     checks.push(match nats_binary::find(&nats_search_paths()).await {
         Ok(path) => Check::ok("nats-server", path.display().to_string()),
         Err(failure) => failed("nats-server", &failure),
@@ -41,6 +43,7 @@ pub(super) async fn check_directory() -> Vec<Check> {
 
 fn check_configuration() -> Vec<Check> {
     const GROUP: &str = "configuration";
+    let untrusted = Paths::find(None).ok().and_then(|paths| paths.untrusted);
     let report = config_check::check_config(&config_check::read_variables(), None);
     let mut checks: Vec<Check> = report
         .mistakes
@@ -52,7 +55,9 @@ fn check_configuration() -> Vec<Check> {
             Check { outcome, ..Check::warn(GROUP, found, "`ailoop config check` shows the line") }
         })
         .collect();
-    if checks.is_empty() {
+    if let Some(untrusted) = untrusted {
+        checks.push(Check::warn(GROUP, untrusted.to_string(), "AILOOP_CONFIG names another directory"));
+    } else if checks.is_empty() {
         let agents = format::plural(report.agents as u64, "agent");
         checks.push(Check::ok(GROUP, format!("{agents}; read: {}", report.files.join(", "))));
     }
@@ -85,6 +90,16 @@ fn describe_keys(origin: &str, file: &KeysFile) -> Check {
     let found = format!("{origin}: {count}; these have the scope administer and not operate: {names}");
     let advice = "they administer a tenant and do not see the fleet: give operate to those of operators".to_owned();
     Check { advice, ..Check::ok("keys", found) }
+}
+
+/// Warns about programs that can read the credentials of a fleet of this directory.
+pub(super) fn check_programs() -> Option<Check> {
+    let settings = Settings::read(None).ok()?;
+    let tool_host: ToolHostConfig = settings.section(tool_host::SECTION).ok()?;
+    let programs = tool_host.programs_of_this_user();
+    let found = format!("{} can read .ailoop, and so answer approvals and read sessions", programs.join(", "));
+    let advice = "trust these programs, or run them in a tool-host of another user: docs/tools.md";
+    (!programs.is_empty()).then(|| Check::warn("programs", found, advice))
 }
 
 fn failed(group: &'static str, failure: &CommandFailure) -> Check {

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
+from .. import local_fleet
 from .definition import Tool, to_tool
 from .server import Server, announcement
 
@@ -29,8 +30,9 @@ def serve(
 ) -> None:
     """Serves tools, and returns after SIGTERM or SIGINT, when the running calls have ended.
 
-    `url` and `credentials` are those of `NATS_URL` and `NATS_CREDENTIALS` if they are not given. Credentials are the file
-    that `ailoop nats-auth user add` makes. Of each tool, `concurrency` calls run at the same time.
+    `url` and `credentials` are those of `NATS_URL` and `NATS_CREDENTIALS` if they are not given, else `url` is that of
+    the fleet that `ailoop up` runs in this directory or in one above it. Credentials are the file that `ailoop nats-auth
+    user add` makes; without them, a user and a password may stand in the address (`nats://user:password@host:4222`). Of each tool, `concurrency` calls run at the same time.
     """
     stop = asyncio.Event()
 
@@ -58,15 +60,21 @@ async def serve_async(
     served = [to_tool(tool) for tool in tools]
     if not served:
         raise ValueError("there is no tool to serve")
-    address = url or os.environ.get("NATS_URL") or "nats://127.0.0.1:4222"
+    address = url or os.environ.get("NATS_URL")
     file = credentials or os.environ.get("NATS_CREDENTIALS")
     stop = stop or asyncio.Event()
     while not stop.is_set():
         # nats-py closes its connection for good when a credential is revoked: connect again, with a new file perhaps.
-        await _serve_connection(served, address, file, tenant, max(concurrency, 1), drain_seconds, stop)
+        await _serve_connection(served, address or _local_address(), file, tenant, max(concurrency, 1), drain_seconds, stop)
         if not stop.is_set():
             log.warning("the connection to NATS was closed; connecting again in %s s", RECONNECT_SECONDS)
             await _wait(stop, RECONNECT_SECONDS)
+
+
+def _local_address() -> str:
+    # At each connect: a fleet that was restarted has another port.
+    address: str = (local_fleet.find() or {}).get("nats", "nats://127.0.0.1:4222")
+    return address
 
 
 async def _serve_connection(

@@ -1,6 +1,7 @@
 // The one connection of the page, its state, and the key that it uses.
 
 import { signal } from "@preact/signals";
+import { keyOfHash } from "./route.ts";
 import { type ConnectionState, RpcClient, RpcError, type Socket } from "./rpc.ts";
 
 const KEY = "ailoop.key";
@@ -51,6 +52,18 @@ export const rpc = new RpcClient(
     if (state.kind === "open") hasConnected.value = true;
   },
 );
+
+/** Takes the key from the address, where it must not stay: people copy addresses. */
+export function followKeyInAddress(): void {
+  const take = () => {
+    const key = keyOfHash(location.hash);
+    if (key === undefined) return;
+    history.replaceState(null, "", location.pathname + location.search);
+    unlock(decodeURIComponent(key));
+  };
+  take();
+  addEventListener("hashchange", take);
+}
 
 export function unlock(key: string): void {
   sessionStorage.setItem(KEY, key.trim());

@@ -21,6 +21,11 @@ function decode(part: string): string {
   }
 }
 
+/** The key in the address `#key=KEY`, by which `ailoop up` opens the console. */
+export function keyOfHash(hash: string): string | undefined {
+  return /^#key=(.+)$/.exec(hash)?.[1];
+}
+
 export function makeHash(path: string[], query: Record<string, string | undefined> | URLSearchParams = {}): string {
   const entries = query instanceof URLSearchParams ? [...query] : Object.entries(query);
   const kept = entries.filter((entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== "");

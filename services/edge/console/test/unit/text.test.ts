@@ -6,7 +6,7 @@ import { breakLines } from "../../src/ui/text.tsx";
 import { formatAge, formatBytes, formatDuration, formatMoney, shellQuote } from "../../src/core/format.ts";
 import { countHidden, splitHidden } from "../../src/core/hidden.ts";
 import { compareJson, indentJson } from "../../src/core/json.ts";
-import { makeHash, parseRoute } from "../../src/core/route.ts";
+import { keyOfHash, makeHash, parseRoute } from "../../src/core/route.ts";
 
 test("hidden_characters_are_split_off_with_their_number", () => {
   const pieces = splitHidden("safe\u202Etxt.sh");
@@ -99,6 +99,11 @@ test("route_is_read_as_it_was_made", () => {
     [["sessions", "a/b c"], "state", "3", false],
   );
   assert.deepEqual(parseRoute("#/sessions/%").path, ["sessions", "%"]);
+});
+
+test("key_of_the_link_is_no_route", () => {
+  assert.equal(keyOfHash("#key=ailoop_abc"), "ailoop_abc");
+  for (const hash of ["", "#key=", "#/sessions/key=x", "#/start?key=x"]) assert.equal(keyOfHash(hash), undefined, hash);
 });
 
 test("amounts_are_short", () => {

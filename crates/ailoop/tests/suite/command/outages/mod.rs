@@ -103,10 +103,11 @@ fn address_of_the_sdks_alone_finds_no_fleet_and_names_the_other_variable() {
     let fleet = world.start_fleet();
     let run_file = std::fs::read_to_string(world.path(".ailoop/run.json")).unwrap();
     let run_file: serde_json::Value = serde_json::from_str(&run_file).unwrap();
-    let address = run_file["grpc"].as_str().unwrap();
+    let (address, token) = (run_file["grpc"].as_str().unwrap(), run_file["token"].as_str().unwrap());
     let elsewhere = World::new();
     let mut command = elsewhere.ailoop(&["sessions"]);
-    let output = command.env("AILOOP_GRPC_URL", address).env("AILOOP_URL", "http://127.0.0.1:1").output().unwrap();
+    command.env("AILOOP_GRPC_URL", address).env("AILOOP_TOKEN", token);
+    let output = command.env("AILOOP_URL", "http://127.0.0.1:1").output().unwrap();
     assert_eq!(exit_code(&output), 0, "{}", text(&output.stderr));
     assert_eq!(fleet.end("TERM"), Some(0));
 }

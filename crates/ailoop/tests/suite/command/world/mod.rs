@@ -48,7 +48,11 @@ impl World {
         ] {
             command.env_remove(name);
         }
-        command.stdin(Stdio::null());
+        command.stdin(Stdio::null()).env_remove("AILOOP_CONFIG");
+        if self.path("config").is_dir() {
+            // A directory that is named needs no trust.
+            command.env("AILOOP_CONFIG", "config");
+        }
         command
     }
 
@@ -103,11 +107,18 @@ impl World {
 
     /// Starts `ailoop up` on free ports, and returns when it is up.
     pub(crate) fn start_fleet(&self) -> Running {
-        let line = ["up", "--model", "rehearsal", "--ws-port", "0", "--grpc-port", "0"];
+        self.start_fleet_with(&[]).0
+    }
+
+    /// As [`Self::start_fleet`], with further arguments; also returns what the command printed.
+    pub(crate) fn start_fleet_with(&self, arguments: &[&str]) -> (Running, String) {
+        let line = [&["up", "--model", "rehearsal", "--ws-port", "0", "--grpc-port", "0"], arguments].concat();
         let mut child = self.ailoop(&line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.any(|line| line.unwrap().contains("Ctrl-C ends it")), "it does not come up");
-        Running::new(child)
+        let (mut stdout, mut printed) = (BufReader::new(child.stdout.take().unwrap()), String::new());
+        while !printed.contains("Ctrl-C ends it") {
+            assert_ne!(stdout.read_line(&mut printed).unwrap(), 0, "it does not come up: {printed}");
+        }
+        (Running::new(child), printed)
     }
 
     /// Waits until the private nats-server has ended.

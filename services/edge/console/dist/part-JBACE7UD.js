@@ -1,1 +1,0 @@
-import{a,b}from"./part-ZX2QRYFL.js";import"./part-WCOQ6VPX.js";import"./part-Z6JWZ44J.js";import"./part-D2C4IU5B.js";import"./part-AMSBI3BC.js";import"./part-UDH6EDDP.js";import"./part-ZWAUBGLO.js";export{a as ReplyTest,b as ReplyTestDialog};
