@@ -1,8 +1,8 @@
 //! `.ailoop/`: the lock, the addresses and the credentials of the fleet of this directory. Only its user may read it.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::failure::CommandFailure;
 use crate::local_credentials::{CredentialSource, LocalCredentials};
+use crate::private_file::write_private;
 
 /// Longest wait for another process that reads the store, or for a fleet that starts or ends.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -20,8 +21,6 @@ const LOCK_WAIT_MAX: Duration = Duration::from_secs(10);
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Mode of the directory.
 const PRIVATE_DIRECTORY: u32 = 0o700;
-/// Mode of files with secrets.
-const PRIVATE_FILE: u32 = 0o600;
 
 /// The directory of a fleet: its lock, run file, NATS data and written files.
 #[derive(Debug, Clone)]
@@ -143,16 +142,6 @@ impl Home {
     fn read_run_file(&self) -> Option<RunFile> {
         RunFile::read(&self.dir)
     }
-}
-
-/// Writes a file that only its user may read, by a rename, so that readers never see half of it.
-pub(crate) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    // One that is left of a killed process may have another mode.
-    let _absent = fs::remove_file(&new);
-    let mut file = File::options().write(true).create_new(true).mode(PRIVATE_FILE).open(&new)?;
-    file.write_all(content)?;
-    fs::rename(new, path)
 }
 
 /// The lock of the directory of a fleet.

@@ -30,6 +30,7 @@ pub mod nats_binary;
 mod nats_server;
 mod notification;
 mod printable;
+mod private_file;
 mod render;
 mod scaffold;
 pub mod schemas;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::failure::CommandFailure;
-use crate::instance::write_private;
+use crate::private_file::write_private;
 
 /// The file in the directory of the fleet.
 const FILE: &str = "credentials.json";

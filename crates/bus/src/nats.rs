@@ -10,6 +10,7 @@ mod erase;
 mod header_map;
 mod keys;
 mod losses;
+mod object_stores;
 mod objects;
 mod pull;
 mod read;

@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 use crate::error::ConfigError;
 use crate::paths::Paths;
 use crate::text_file::TextFile;
-use crate::yaml;
+use crate::{shipped, yaml};
 
 /// The file that holds all sections.
-pub const FILE: &str = "ailoop.yaml";
+pub const FILE: &str = shipped::SETTINGS;
 /// Begins the name of every environment variable that overrides a field.
 const PREFIX: &str = "AILOOP";
 /// Every section and field of the file's top level; another one is refused.

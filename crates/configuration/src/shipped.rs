@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::text_file::TextFile;
 
+/// Name of the file of settings.
+pub(crate) const SETTINGS: &str = "ailoop.yaml";
+/// Name of the file of models.
+pub(crate) const MODELS: &str = "models.yaml";
+
 macro_rules! files {
     ($dir:literal: $($name:literal,)*) => {
         &[$(($name, include_str!(concat!("../../../", $dir, "/", $name))),)*]

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::environment::env;
 use crate::error::ConfigError;
 use crate::text_file::TextFile;
-use crate::{models, settings, shipped, yaml};
+use crate::{shipped, yaml};
 
 /// Agents, their tools, and when a person is asked.
 const AGENTS: &str = "agents.yaml";
@@ -92,7 +92,7 @@ pub(crate) fn find_untrusted(dir: &Path) -> Option<UntrustedConfig> {
 pub fn find_risks(dir: &Path) -> Vec<String> {
     let mut risks = Vec::new();
     let checks: [(&str, FindRisks); 3] =
-        [(settings::FILE, risks_of_settings), (models::FILE, risks_of_models), (AGENTS, risks_of_agents)];
+        [(shipped::SETTINGS, risks_of_settings), (shipped::MODELS, risks_of_models), (AGENTS, risks_of_agents)];
     for (name, check) in checks {
         let Ok(text) = std::fs::read_to_string(dir.join(name)) else { continue };
         let Some(shipped) = shipped::config(name) else { continue };

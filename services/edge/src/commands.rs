@@ -23,6 +23,7 @@ use crate::cells::Cell;
 use crate::clock;
 use crate::command_waiters::CommandWaiter;
 use crate::fair_queue::RequestCost;
+use crate::inbox::{InboxLoad, load_inbox};
 use crate::params::CommandRequest;
 use crate::session_api::SessionApi;
 use crate::session_log::fold_session;
@@ -328,11 +329,6 @@ impl SessionApi {
     }
 }
 
-/// Whether the start of a session is stored and not handled yet.
-pub(crate) async fn is_start_waiting(bus: &Bus, key: &SessionKey) -> Result<bool, ApiError> {
-    Ok(load_inbox(bus, key).await?.has_start)
-}
-
 /// What was read of a session before a command is sent to it.
 #[derive(Debug, Clone, Copy)]
 struct Examined {
@@ -445,27 +441,6 @@ impl CommitWait {
             Some(_) | None => find_outcome(bus, key, verb, id).await,
         }
     }
-}
-
-/// Commands in a session's inbox that are not handled yet.
-#[derive(Debug, Clone, Copy, Default)]
-struct InboxLoad {
-    commands: usize,
-    has_start: bool,
-}
-
-async fn load_inbox(bus: &Bus, key: &SessionKey) -> Result<InboxLoad, BusError> {
-    let messages = match bus.inbox(key).await? {
-        Inbox::Messages(messages) => messages,
-        Inbox::TooMany => return Ok(InboxLoad { commands: usize::MAX, has_start: true }),
-    };
-    let mut inbox = InboxLoad::default();
-    for verb in messages.iter().filter_map(|stored| subject::parse_control(&stored.subject)).map(|control| control.verb)
-    {
-        inbox.commands += usize::from(verb.is_client());
-        inbox.has_start |= verb == Verb::Start;
-    }
-    Ok(inbox)
 }
 
 /// Asks the composer whether it knows the names of a start; returns the agent.

@@ -19,6 +19,7 @@ mod fair_queue;
 mod fleet_metrics;
 mod grpc;
 mod http;
+mod inbox;
 mod invoke;
 mod jsonrpc;
 mod mail;

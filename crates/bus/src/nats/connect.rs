@@ -11,7 +11,7 @@ use tokio::sync::broadcast;
 
 use super::config::NatsConfig;
 use super::connection::{ANSWER_MAX, NatsTransport};
-use super::objects::Stores;
+use super::object_stores::Stores;
 use super::replica_count::ReplicaCount;
 use super::seen_seqs::SeenSeqs;
 use super::shared_inbox::SharedInbox;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::{Client, jetstream};
 use tokio::sync::broadcast;
 
-use super::objects::Stores;
+use super::object_stores::Stores;
 use super::replica_count::ReplicaCount;
 use super::seen_seqs::SeenSeqs;
 use super::shared_inbox::SharedInbox;

@@ -1,99 +1,16 @@
-//! Object stores, as every NATS client writes and reads them. An object's name is the hash of its body.
+//! Reading of objects, whose names are the hashes of their bodies.
 
-use std::time::{Duration, SystemTime};
-
-use async_nats::jetstream::Context;
-use async_nats::jetstream::object_store::{InfoErrorKind, ObjectInfo, ObjectStore};
+use async_nats::jetstream::object_store::ObjectInfo;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE as URL_SAFE;
 use bytes::Bytes;
 use contract::hash::sha256;
 use contract::streams::Objects;
-use tokio::sync::OnceCell;
 
 use super::connection::NatsTransport;
-use super::refusal::full;
+use super::object_stores::{settled, unread};
+use crate::BusError;
 use crate::transport::OBJECT_BYTES_MAX;
-use crate::{BusError, retry};
-
-/// How long one object may take.
-pub(super) const OBJECT_MAX: Duration = Duration::from_secs(30);
-
-/// The stores, looked up once.
-#[derive(Default)]
-pub(super) struct Stores {
-    work: OnceCell<ObjectStore>,
-    blobs: OnceCell<ObjectStore>,
-    archive: OnceCell<ObjectStore>,
-    results: OnceCell<ObjectStore>,
-}
-
-impl std::fmt::Debug for Stores {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Stores")
-    }
-}
-
-impl Stores {
-    pub(super) async fn put(&self, js: &Context, of: Objects, name: &str, body: Bytes) -> Result<(), BusError> {
-        if body.len() > OBJECT_BYTES_MAX {
-            return Err(BusError::TooLarge { bytes: body.len(), max: OBJECT_BYTES_MAX });
-        }
-        let body = &body;
-        settled(name, || async move {
-            let store = self.store(js, of).await?;
-            // The same name is the same body. Writing it again takes its chunks from under a reader, so a young one stays.
-            let stored = store.info(name).await.ok().filter(|info| !info.deleted);
-            if stored.is_some_and(|info| !must_renew(info.modified.map(SystemTime::from), of.max_age())) {
-                return Ok(());
-            }
-            let put = store.put(name, &mut &body[..]).await;
-            put.map(drop).map_err(|error| {
-                let text = format!("JetStream did not store object {name}: {error}");
-                full(&text).unwrap_or(BusError::Unavailable(text))
-            })
-        })
-        .await
-    }
-
-    /// Where an object's chunks are, then what describes it; `None` when there is no such object.
-    pub(super) async fn subjects(
-        &self,
-        js: &Context,
-        of: Objects,
-        name: &str,
-    ) -> Result<Option<[String; 2]>, BusError> {
-        settled(name, || async move {
-            let bucket = of.name();
-            match self.store(js, of).await?.info(name).await {
-                Ok(info) => {
-                    let about = format!("$O.{bucket}.M.{}", URL_SAFE.encode(name));
-                    Ok(Some([format!("$O.{bucket}.C.{}", info.nuid), about]))
-                }
-                Err(error) if error.kind() == InfoErrorKind::NotFound => Ok(None),
-                Err(error) => Err(unread(name, &error)),
-            }
-        })
-        .await
-    }
-
-    async fn store(&self, js: &Context, of: Objects) -> Result<&ObjectStore, BusError> {
-        let cell = match of {
-            Objects::Work => &self.work,
-            Objects::Blobs => &self.blobs,
-            Objects::Archive => &self.archive,
-            Objects::Results => &self.results,
-        };
-        let open = || js.get_object_store(of.name());
-        cell.get_or_try_init(open).await.map_err(|e| BusError::Unavailable(format!("store {}: {e}", of.name())))
-    }
-}
-
-/// Whether an object must be written again for a message that refers to it now: it would expire before such a message.
-fn must_renew(stored_at: Option<SystemTime>, max_age: Option<Duration>) -> bool {
-    let age = stored_at.and_then(|at| at.elapsed().ok());
-    age.zip(max_age).is_some_and(|(age, max_age)| age > max_age / 2)
-}
 
 impl NatsTransport {
     /// Reads an object by direct reads, which any replica answers. A consumer would also deliver to any subject.
@@ -120,44 +37,5 @@ impl NatsTransport {
             Ok(Some(body.into()))
         })
         .await
-    }
-}
-
-fn unread(name: &str, error: &impl std::fmt::Display) -> BusError {
-    BusError::Unavailable(format!("object {name} not read: {error}"))
-}
-
-/// Retries for a while where a store has no leader: a caller that fails would repeat all of its work before the body.
-async fn settled<T, F>(name: &str, ask: impl Fn() -> F) -> Result<T, BusError>
-where
-    F: Future<Output = Result<T, BusError>>,
-{
-    let rounds = async {
-        let mut round = 1;
-        loop {
-            match ask().await {
-                Err(BusError::Unavailable(_)) if round < retry::ROUNDS_MAX => retry::wait(round, name).await,
-                settled => return settled,
-            }
-            round += 1;
-        }
-    };
-    let late = |_| Err(BusError::Timeout { what: format!("object {name}") });
-    tokio::time::timeout(OBJECT_MAX, rounds).await.unwrap_or_else(late)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn object_is_written_again_in_the_second_half_of_its_life() {
-        let max_age = Objects::Work.max_age();
-        let stored = |age: Duration| SystemTime::now().checked_sub(age);
-        let hours = Duration::from_hours;
-        assert_eq!(max_age, Some(hours(24)));
-        assert!(must_renew(stored(hours(13)), max_age) && !must_renew(stored(hours(11)), max_age));
-        assert!(!must_renew(stored(hours(100)), None), "it does not expire");
-        assert!(!must_renew(None, max_age));
     }
 }

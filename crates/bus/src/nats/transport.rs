@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::connection::{JETSTREAM_MAX, NatsTransport};
 use super::core::message;
-use super::objects::OBJECT_MAX;
+use super::object_stores::OBJECT_MAX;
 use crate::transport::{
     Ack, Appended, DriftPolicy, QueueState, ReadMany, Storage, StorageSize, StreamRewind, Transport,
 };

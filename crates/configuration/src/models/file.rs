@@ -19,10 +19,10 @@ use crate::error::ConfigError;
 use crate::paths::Paths;
 use crate::secret::Secret;
 use crate::text_file::TextFile;
-use crate::{suggest, yaml};
+use crate::{shipped, suggest, yaml};
 
 /// Name of the file in the configuration directory.
-pub const FILE: &str = "models.yaml";
+pub const FILE: &str = shipped::MODELS;
 
 /// Models and who serves them. Keys come from the environment or from a file, never from here.
 #[derive(Deserialize, Default, JsonSchema)]

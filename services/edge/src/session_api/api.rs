@@ -4,23 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use contract::subject::SessionKey;
-use contract::{CommandId, ErrorCode, SessionId};
+use contract::{CommandId, ErrorCode};
 use service::connections::ByteBudget;
 use service::tasks::Tasks;
-use session::Session;
 use tokio_util::sync::CancellationToken;
 
-use super::reach::ReachedSession;
-use crate::access::{self, ApiCaller};
+use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::cells::{Cell, Cells};
 use crate::client_queue::{CLIENT_BYTES_MAX, ClientQueue};
 use crate::config::EdgeConfig;
 use crate::fair_queue::{FairQueue, RequestCost, RequestPermit};
 use crate::fleet_metrics;
-use crate::method::Method;
-use crate::params::{self, CommandBody, CommandRequest, UnvalidatedCommand};
-use crate::session_log::fold_session;
+use crate::params::{CommandBody, CommandRequest, UnvalidatedCommand};
 
 /// When a client of a draining replica should reconnect.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
@@ -76,43 +72,6 @@ impl SessionApi {
         }
     }
 
-    /// Loads the current state of a session, which includes every command that was answered with `done`.
-    pub(crate) async fn load_session(&self, session: &ReachedSession) -> Result<Session, ApiError> {
-        let (cell, key) = (self.cell_of(session).await?, session.key());
-        let commits = cell.bus.load_latest(key).await?.ok_or_else(|| Self::unknown_session(key))?;
-        let session = fold_session(key, &commits)?;
-        // A log may have nothing but refused commands; such a session never started.
-        if session.seq() == 0 { Err(Self::unknown_session(key)) } else { Ok(session) }
-    }
-
-    /// Checks that a caller may use a method now, and reaches the session that it names, which is returned. A command is
-    /// checked where it is sent, and a new session by its agent.
-    pub(crate) async fn authorize(
-        &self,
-        caller: &ApiCaller,
-        method: Method,
-        session: Option<&str>,
-    ) -> Result<Option<ReachedSession>, ApiError> {
-        access::authorize(caller, method, session)?;
-        match session {
-            Some(session) if !method.is_command() => {
-                self.reach(caller, &params::parse_session_id(session)?).await.map(Some)
-            }
-            Some(_) | None => Ok(None),
-        }
-    }
-
-    /// Checks that a caller may use a method now for a session that it reaches.
-    pub(crate) async fn authorize_session(
-        &self,
-        caller: &ApiCaller,
-        method: Method,
-        session: &SessionId,
-    ) -> Result<ReachedSession, ApiError> {
-        access::authorize(caller, method, Some(session.as_str()))?;
-        self.reach(caller, session).await
-    }
-
     /// Error for clients of a draining replica.
     pub(crate) fn draining_error() -> ApiError {
         ApiError::new(ErrorCode::Draining, "this replica is draining: connect again").with_retry_after(RECONNECT_AFTER)
@@ -125,11 +84,6 @@ impl SessionApi {
     /// The cells of this edge.
     pub(crate) fn cells(&self) -> &Cells {
         &self.inner.cells
-    }
-
-    /// Returns the cell of a session that is there, or that may be there.
-    pub(crate) async fn cell_of(&self, session: &ReachedSession) -> Result<Arc<Cell>, ApiError> {
-        self.inner.cells.of_session(session.key()).await
     }
 
     /// Returns a cell of the caller's tenant, for what all its cells have alike.

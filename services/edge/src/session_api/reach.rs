@@ -1,16 +1,21 @@
 //! The check that a caller reaches a session. Its result is what functions that read a session take.
 
+use std::sync::Arc;
+
 use contract::commit::SessionSummary;
 use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
+use session::Session;
 use tokio::time::Instant;
 
 use super::SessionApi;
-use crate::access::ApiCaller;
+use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
-use crate::commands;
+use crate::cells::Cell;
+use crate::inbox::{START_CHECK_BACKOFF, is_start_waiting};
+use crate::method::Method;
+use crate::params;
 use crate::session_log::fold_session;
-use crate::watch::viewer::START_CHECK_BACKOFF;
 
 /// A session that its caller reaches: of the caller's tenant, and of an agent that its credential does not leave out.
 /// Only this module makes it, so no session is read for a caller without the check.
@@ -34,6 +39,48 @@ impl ReachedSession {
 }
 
 impl SessionApi {
+    /// Checks that a caller may use a method now, and reaches the session that it names, which is returned. A command is
+    /// checked where it is sent, and a new session by its agent.
+    pub(crate) async fn authorize(
+        &self,
+        caller: &ApiCaller,
+        method: Method,
+        session: Option<&str>,
+    ) -> Result<Option<ReachedSession>, ApiError> {
+        access::authorize(caller, method, session)?;
+        match session {
+            Some(session) if !method.is_command() => {
+                self.reach(caller, &params::parse_session_id(session)?).await.map(Some)
+            }
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// Checks that a caller may use a method now for a session that it reaches.
+    pub(crate) async fn authorize_session(
+        &self,
+        caller: &ApiCaller,
+        method: Method,
+        session: &SessionId,
+    ) -> Result<ReachedSession, ApiError> {
+        access::authorize(caller, method, Some(session.as_str()))?;
+        self.reach(caller, session).await
+    }
+
+    /// Loads the current state of a session, which includes every command that was answered with `done`.
+    pub(crate) async fn load_session(&self, session: &ReachedSession) -> Result<Session, ApiError> {
+        let (cell, key) = (self.cell_of(session).await?, session.key());
+        let commits = cell.bus.load_latest(key).await?.ok_or_else(|| Self::unknown_session(key))?;
+        let session = fold_session(key, &commits)?;
+        // A log may have nothing but refused commands; such a session never started.
+        if session.seq() == 0 { Err(Self::unknown_session(key)) } else { Ok(session) }
+    }
+
+    /// Returns the cell of a session that is there, or that may be there.
+    pub(crate) async fn cell_of(&self, session: &ReachedSession) -> Result<Arc<Cell>, ApiError> {
+        self.cells().of_session(session.key()).await
+    }
+
     /// Checks that a caller reaches a session. A session of an agent out of its reach is answered as one that is not
     /// there. A caller of all agents reaches every session of its tenant, so nothing is read for that.
     pub(crate) async fn reach(&self, caller: &ApiCaller, session: &SessionId) -> Result<ReachedSession, ApiError> {
@@ -67,7 +114,7 @@ impl SessionApi {
                 return Ok(Some(summary.agent));
             }
             // This check comes before the log is read, so that a start that is handled in between is found in the log.
-            let is_waiting = commands::is_start_waiting(&cell.bus, key).await?;
+            let is_waiting = is_start_waiting(&cell.bus, key).await?;
             if let Some(commits) = cell.bus.load_latest(key).await? {
                 let session = fold_session(key, &commits)?;
                 // A log may have nothing but refused commands; such a session never started.

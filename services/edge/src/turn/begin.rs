@@ -5,13 +5,14 @@ use std::time::Duration;
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{Answer, AnswerDecision, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
 use contract::event::{Event, GateKind, GateOpened, InputKind, InputRef};
-use contract::model::{Content, HistoryMessage};
+use contract::model::Content;
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
-use contract::{AgentId, CallId, CommandId, ErrorCode, SessionId};
+use contract::{CallId, CommandId, ErrorCode, SessionId};
 use session::Session;
 
 use super::client_tool_names;
+use super::request::TurnRequest;
 use super::request_identity::RequestIdentity;
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
@@ -25,17 +26,6 @@ use crate::starts::ChosenId;
 pub(crate) const GENERATIONS_MAX: u32 = 16;
 /// When a client repeats a request whose turn has not begun.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// What a client asks of an agent.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct TurnRequest {
-    pub(crate) agent: AgentId,
-    pub(crate) prompt: Content,
-    /// What was said and done before, for a session that does not know it.
-    pub(crate) history: Vec<HistoryMessage>,
-    /// Under the names that the client gave.
-    pub(crate) client_tools: Vec<ClientTool>,
-}
 
 /// The session of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use contract::ToolName;
 use contract::model::{HistoryMessage, SIGNAL_TOOL};
 use contract::tool::{ASK_USER, DELEGATE};
 
-use super::begin::TurnRequest;
+use super::request::TurnRequest;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::params;

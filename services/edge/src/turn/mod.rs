@@ -9,12 +9,13 @@ mod history;
 mod instructions;
 mod named;
 mod reply_text;
+mod request;
 mod request_identity;
 mod stream;
 
 pub(crate) use begin::{
-    BegunTurn, CallResult, GENERATIONS_MAX, SessionChoice, TurnRequest, TurnStart, answer_calls, answer_gate,
-    answer_to_question, authorize_turns, begin_turn, find_answered_question, has_message, successor,
+    BegunTurn, CallResult, GENERATIONS_MAX, SessionChoice, TurnStart, answer_calls, answer_gate, answer_to_question,
+    authorize_turns, begin_turn, find_answered_question, has_message, successor,
 };
 pub(crate) use call_address::{call_id, parse_call_id};
 pub(crate) use client_tool_names::name_for_client;
@@ -23,5 +24,6 @@ pub(crate) use history::{ClientTurn, HistoryBuilder, OrphanedResult, describe_pa
 pub(crate) use instructions::{add_instructions, before_message, without_instructions};
 pub(crate) use named::find_named;
 pub use reply_text::ReplyText;
+pub(crate) use request::TurnRequest;
 pub(crate) use request_identity::RequestIdentity;
 pub(crate) use stream::TurnStream;

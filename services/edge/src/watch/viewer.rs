@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use contract::backoff::Backoff;
 use contract::commit::Phase;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::{ErrorCode, SessionId};
@@ -23,8 +22,8 @@ use crate::api_error::ApiError;
 use crate::cells::Cell;
 use crate::client_queue::{ClientQueue, QueueItem};
 use crate::clock;
-use crate::commands;
 use crate::fair_queue::RequestCost;
+use crate::inbox::{START_CHECK_BACKOFF, is_start_waiting};
 use crate::params::WatchParams;
 use crate::session_api::{ReachedSession, SessionApi};
 
@@ -57,8 +56,6 @@ pub(crate) struct Viewer {
 
 /// How often a viewer looks for a session that is being moved: about half a minute.
 const MOVE_CHECKS_MAX: u32 = 64;
-/// Backoff for checking whether a session has started.
-pub(crate) const START_CHECK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
 
 impl SessionApi {
     /// As [`SessionApi::watch`], but waits while the start of the session is stored and not handled.
@@ -72,7 +69,7 @@ impl SessionApi {
         let mut checks = 0;
         loop {
             // This check comes before the log is read, so that a start that is handled in between is found in the log.
-            let is_waiting = commands::is_start_waiting(&self.cell_of(session).await?.bus, session.key()).await?;
+            let is_waiting = is_start_waiting(&self.cell_of(session).await?.bus, session.key()).await?;
             match self.watch(caller, session, params).await {
                 Err(error) if error.code == ErrorCode::UnknownSession && is_waiting && Instant::now() < deadline => {
                     tokio::time::sleep(START_CHECK_BACKOFF.pause(checks)).await;

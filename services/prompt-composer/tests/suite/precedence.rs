@@ -43,6 +43,7 @@ fn committed(layers: Layers<'_>) -> ContinuationSettings {
         control_at: None,
         sent: None,
         by: None,
+        agents: None,
         traceparent: None,
         tools: None,
         archive_after: contract::limits::ARCHIVE_AFTER,

@@ -106,6 +106,7 @@ fn program_without_the_credentials_reads_and_starts_nothing() {
 }
 
 #[test]
+#[allow(clippy::print_stdout, reason = "says why it tests nothing")]
 fn another_user_reads_no_file_of_the_fleet() {
     let world = World::new();
     if std::fs::metadata(world.path(".")).unwrap().uid() != 0 {
