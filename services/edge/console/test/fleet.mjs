@@ -57,7 +57,11 @@ export class Fleet {
       }),
     );
     fleet.env = { ...process.env, AILOOP_CONFIG: config };
-    const log = await fleet.spawn(["up", "--no-credentials", "--ws-port", "0", "--grpc-port", "0"], {}, "Ctrl-C ends it");
+    const log = await fleet.spawn(
+      ["up", "--no-credentials", "--ws-port", "0", "--grpc-port", "0"],
+      {},
+      "Ctrl-C ends it",
+    );
     fleet.url = `http://${/ws:\/\/(\S+)\/ws/.exec(log)[1]}`;
     fleet.nats = /nats:\/\/\S+/.exec(log)[0];
     return fleet;
