@@ -66,16 +66,25 @@ async fn claim_expires_in_a_pause_call_that_was_sent_is_unknown_and_never_repeat
     }
 }
 
+/// Claims take a second.
+struct SlowClaims;
+
+impl Faults for SlowClaims {
+    fn decide(&self, op: Operation<'_>) -> Fault {
+        if op.action == Action::KvCreate { Fault::Delay(Duration::from_secs(1)) } else { Fault::None }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn log_loses_the_call_before_its_dispatch_the_item_is_dropped() {
-    let server = MemoryServer::new();
+    let server = MemoryServer::with_faults(Arc::new(SlowClaims));
     let empty = server.backup(&[Stream::Log]);
     let world = World::on(server).await;
     let mut tool = world.tool().await;
     let (_executor, _life) = world.executor("a");
     world.publish(&world.item(EffectClass::AtMostOnce)).await;
-    // The executor has found the call open, and waits for the first poll of the catalogue.
-    sleep(Duration::from_millis(100)).await;
+    // The executor has found the call open, and waits for its claim.
+    sleep(Duration::from_millis(500)).await;
     world.server.restore(&empty);
     world.wait_until_settled().await;
     assert!(tool.has_no_call().await);
