@@ -1,6 +1,6 @@
 //! Why configuration is refused.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use contract::ErrorCode;
 
@@ -10,11 +10,12 @@ pub enum ConfigError {
     /// The configuration directory that was named is not there.
     #[error("the configuration directory {0:?} does not exist")]
     NoDirectory(PathBuf),
-    /// A file or directory was there when it was last read, and no longer is, or is no longer trusted.
-    #[error(
-        "{0:?} is gone, or changed and is not trusted: put it back or use `ailoop config trust`, or restart to go on without it"
-    )]
+    /// A file or directory was there when it was last read, and no longer is.
+    #[error("{0:?} is gone: put it back, or restart to go on without it")]
     Lost(PathBuf),
+    /// A directory that was used has changed, and its user has not said yet that it is still trusted.
+    #[error("{0:?} has changed and needs trust: read it, then `ailoop config trust`, or restart to go on without it")]
+    TrustLost(PathBuf),
     /// A file is neither in the configuration directory nor shipped.
     #[error("{name:?} is neither in the configuration directory nor shipped with ailoop")]
     Missing {
@@ -82,6 +83,13 @@ pub enum ConfigError {
     /// A key or password that should be there is not.
     #[error("{0}")]
     NoSecret(String),
+}
+
+impl ConfigError {
+    /// Makes the error of a path that was there when it was last read. A directory that still is there lost its trust.
+    pub fn lost(path: &Path) -> Self {
+        if path.is_dir() { Self::TrustLost(path.to_owned()) } else { Self::Lost(path.to_owned()) }
+    }
 }
 
 impl From<config::ConfigError> for ConfigError {

@@ -155,8 +155,9 @@ fn risks_of_agents(file: &Value, _shipped: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect_leaves(file, &mut String::new(), &mut |path, value| {
         let is_list = path == "approvals" || path.ends_with(".approvals");
-        let asks =
-            |rule: &Value| rule["ask"] == "always" && (rule["on_expiry"].is_null() || rule["on_expiry"] == "deny");
+        // A value with a tag is null here, and may be an approval where it is read.
+        let denies = |rule: &Value| rule.get("on_expiry").is_none_or(|action| action == "deny");
+        let asks = |rule: &Value| rule["ask"] == "always" && denies(rule);
         if is_list && !value.as_array().is_some_and(|rules| rules.iter().all(asks)) {
             found.push(path.to_owned());
         }
@@ -345,6 +346,7 @@ mod tests {
                 "approvals: [{tool: http_fetch, ask: always, expires: 1, on_expiry: approve}]",
                 "approvals",
             ),
+            ("agents.yaml", "approvals: [{tool: x, ask: always, expires: 1, on_expiry: !approve ~}]", "approvals"),
             (
                 "agents.yaml",
                 "agents: {a: {tools: {approvals: [{tool: x, ask: always}, {tool: y, ask: never}]}}}",

@@ -142,7 +142,7 @@ impl<T: Send + Sync + 'static> Reload<T> {
         let Some((marks, result)) = whole(read, &current) else { return Look::Unsettled };
         state.unsettled = None;
         state.tried = marks;
-        let lost = state.tried.lost_since(&state.good).map(|path| ConfigError::Lost(path.to_owned()));
+        let lost = state.tried.lost_since(&state.good).map(ConfigError::lost);
         match (result, lost) {
             (Ok(value), None) => self.take(state, value),
             (Err(error), _) | (Ok(_), Some(error)) => self.keep(state, &error),

@@ -573,9 +573,8 @@ mod tests {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
         let turns = session_spans(&key, &log, false);
         let usd = |span: &FinishedSpan, name: &str| {
-            let found = span.attributes.iter().find_map(|(known, value)| match value {
-                Value::Number(usd) if *known == name => Some(*usd),
-                _ => None,
+            let found = span.attributes.iter().find_map(|(known, value)| {
+                if let Value::Number(usd) = value { (*known == name).then_some(*usd) } else { None }
             });
             found.unwrap_or_default()
         };

@@ -70,7 +70,7 @@ pub(crate) struct MessagePosition {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MessageKind {
-    /// The user.
+    /// A message that the user sent.
     #[serde(rename = "said")]
     User,
     /// The loop, to the model.

@@ -45,7 +45,19 @@ def test_token_goes_to_its_own_fleet_only(directory, monkeypatch):
     assert (Transport().url, authorization(Transport())) == ("https://ailoop.example.org", None)
 
 
-@pytest.mark.parametrize("changes", [{"pid": 2**22 + 1}, {"one_session": True}, {"pid": "x"}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pid": 2**22 + 1},
+        {"one_session": True},
+        {"pid": "x"},
+        {"pid": 0},
+        {"pid": -1},
+        {"pid": 10**30},
+        {"http": "https://agents.example.org"},
+        {"nats": "nats://agents.example.org"},
+    ],
+)
 def test_file_that_no_shared_fleet_keeps_is_ignored(directory, changes):
     write(directory, **changes)
     assert local_fleet.find() is None

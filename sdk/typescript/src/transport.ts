@@ -2,7 +2,7 @@
 
 import { AccessDenied, AiloopError, ConnectionFailed, fromProblem } from "./errors.js";
 import { type Event, readEvents } from "./event.js";
-import { findRunFile } from "./local-fleet.js";
+import { findRunFile, isLoopback } from "./local-fleet.js";
 
 const URL_DEFAULT = "http://127.0.0.1:7070";
 /** Milliseconds. A command waits up to 30 s for its commit, and an idle stream has a comment every 15 s. */
@@ -68,7 +68,7 @@ export function newId(): string {
 /** Refuses an address to which a key would travel in clear: http:// to another machine. */
 function refusePlaintext(url: string): void {
   const { protocol, hostname } = new URL(url);
-  if (protocol !== "http:" || hostname === "localhost" || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname)) return;
+  if (protocol !== "http:" || isLoopback(url)) return;
   const remedy = "use an https:// address, or pass { plaintext: true } in a network that you trust";
   const message = `the API key is not sent over http:// to ${hostname}, where others could read it: ${remedy}`;
   throw new AccessDenied(message, { code: "unauthorized" });

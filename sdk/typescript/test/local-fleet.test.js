@@ -48,7 +48,14 @@ test("token_goes_to_its_own_fleet_only", () => {
 });
 
 test("file_that_no_shared_fleet_keeps_is_ignored", () => {
-  for (const run of [{ pid: 2 ** 22 + 1 }, { one_session: true }]) {
+  for (const run of [
+    { pid: 2 ** 22 + 1 },
+    { one_session: true },
+    { pid: 0 },
+    { pid: -1 },
+    { http: "https://agents.example.org" },
+    { nats: "nats://agents.example.org" },
+  ]) {
     inDirectory(run, () => assert.equal(findRunFile(), undefined));
   }
 });

@@ -75,7 +75,7 @@ async fn session_is_controlled_and_read() -> anyhow::Result<()> {
 
     let transcript = session.transcript(0, 0).await?;
     let texts: Vec<&str> = transcript.turns.iter().flat_map(|turn| &turn.messages).map(|m| m.text.as_str()).collect();
-    assert_eq!((texts, transcript.next_after), (vec!["go", "faster", "Fast.", "again", "Done."], None));
+    assert_eq!((texts, transcript.next_after), (vec!["go", "never ", "faster", "Fast.", "again", "Done."], None));
     assert!(session.history().await?.iter().any(|message| message["content"] == "again"));
     assert!(client.agents().await?.iter().any(|agent| agent.id == "e" && agent.is_default));
     assert_eq!(client.models().await?.len(), 1);

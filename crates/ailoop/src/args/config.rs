@@ -45,7 +45,7 @@ pub enum ConfigCommand {
 /// Arguments of `ailoop config trust`.
 #[derive(Debug, Clone, Args)]
 pub struct TrustArgs {
-    /// The configuration directory
+    /// The configuration directory to trust
     #[arg(default_value = "config", value_name = "DIR")]
     pub dir: PathBuf,
     /// Print the trusted directories

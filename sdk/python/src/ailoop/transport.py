@@ -2,7 +2,6 @@
 
 import asyncio
 import email.utils
-import ipaddress
 import json
 import os
 import random
@@ -45,15 +44,8 @@ def is_retryable(error: AiloopError) -> bool:
 def refuse_plaintext(url: str) -> None:
     """Refuses an address to which a key would travel in clear: http:// to another machine."""
     parts = urllib.parse.urlsplit(url)
-    host = parts.hostname or ""
-    if parts.scheme != "http" or host == "localhost":
-        return
-    try:
-        is_own = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_own = False
-    if not is_own:
-        message = f"the API key is not sent over http:// to {host}, where others could read it"
+    if parts.scheme == "http" and not local_fleet.is_loopback(url):
+        message = f"the API key is not sent over http:// to {parts.hostname or ''}, where others could read it"
         remedy = "use an https:// address, or pass plaintext=True in a network that you trust"
         raise AccessDenied(f"{message}: {remedy}", code="unauthorized")
 

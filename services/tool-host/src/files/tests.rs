@@ -180,6 +180,19 @@ fn path_outside_the_root_is_refused() {
     assert_eq!(project.search(json!({"pattern": "secret"})).unwrap()["total"], 0);
 }
 
+#[test]
+fn credentials_of_a_fleet_are_refused_also_through_a_link() {
+    let project = project();
+    let root = &project.files.project.path;
+    fs::create_dir(root.join(".ailoop")).unwrap();
+    fs::write(root.join(".ailoop/credentials.json"), "hello token").unwrap();
+    symlink(".ailoop", root.join("open")).unwrap();
+    for path in [".ailoop/credentials.json", "open/credentials.json", "./.ailoop/../.ailoop/credentials.json"] {
+        assert!(project.read(json!({"path": path})).unwrap_err().contains("is refused"), "{path}");
+        assert!(!project.search(json!({"pattern": "token", "path": path})).is_ok_and(|found| found["total"] != 0));
+    }
+}
+
 fn write_to(files: &Workspace, path: &str, content: &str) -> Result<Value, String> {
     let arguments = args(json!({"path": path, "content": content}));
     write::write(files, &arguments).map_err(|error| error.message().to_owned())

@@ -16,6 +16,9 @@ use super::root::{RootDirectory, access_error, parse_relative, to_text};
 use super::walk::{self, WorkspaceFile};
 use crate::error::HostError;
 
+/// Name of the directory of a fleet. It has the credentials of the fleet, which no model may read.
+const FLEET_DIRECTORY: &str = ".ailoop";
+
 /// The project, and the output directory where there is one.
 #[derive(Debug)]
 pub(crate) struct Workspace {
@@ -76,6 +79,7 @@ impl Workspace {
             return Ok(Some(FoundPath { path: path.to_owned(), is_dir: false, is_written: true }));
         }
         match self.project.resolve(path) {
+            Ok((path, _)) if self.is_private(&path) => Err(ErrorKind::PermissionDenied.into()),
             // A link within the project may lead to a file that was written since.
             Ok((path, is_dir)) => Ok(Some(FoundPath { is_written: !is_dir && self.is_written(&path)?, path, is_dir })),
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -84,6 +88,13 @@ impl Workspace {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a path leads to the directory of a fleet, which has its credentials. Files that were written there are not
+    /// private.
+    fn is_private(&self, path: &Path) -> bool {
+        let is_written = self.output_within_project.as_ref().is_some_and(|written| path.starts_with(written));
+        !is_written && path.components().any(|part| part.as_os_str() == FLEET_DIRECTORY)
     }
 
     /// Reads the text of a file; `None` where there is none.
