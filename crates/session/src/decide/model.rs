@@ -19,7 +19,7 @@ use reply::{Reading, Signal};
 
 use crate::check;
 use crate::continuation::{self, ContinuationVerdict, Facts};
-use crate::state::{Activity, CutCall};
+use crate::state::{Activity, CutCall, Question};
 
 /// Pauses before a model is asked again. The spread follows from the ids: each replica decides the same.
 const RETRY: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
@@ -141,9 +141,22 @@ impl DecisionBuilder<'_> {
         self.state.cut_calls.iter().find(|cut| cut.call == report.call && cut.attempt == report.attempt)
     }
 
+    /// Whether a called-off step may get another attempt, whose reply takes the place of what had come.
+    fn may_be_replaced(&self, cut: &CutCall) -> bool {
+        let Some(turn) = self.state.turn.as_ref().filter(|turn| turn.number == cut.turn && turn.step == cut.step)
+        else {
+            return false;
+        };
+        matches!(
+            turn.activity,
+            Activity::Backoff { .. } | Activity::AwaitingUser { question: Question::Failed { .. }, .. }
+        )
+    }
+
     /// Keeps what had come of a called-off step. False for any other call, and where nothing came and nothing was spent.
     fn keep_cut_reply(&mut self, report: &ResultMeta, text: &str, spent: Spent) -> bool {
-        let Some(CutCall { call, attempt: _, turn, step, form }) = self.cut_call(report).cloned() else { return false };
+        let Some(cut) = self.cut_call(report).filter(|cut| !self.may_be_replaced(cut)).cloned() else { return false };
+        let CutCall { call, attempt: _, turn, step, form } = cut;
         let text = cut_text(text, form);
         if text.is_empty() && spent.is_nothing() {
             return false;
@@ -419,7 +432,7 @@ impl DecisionBuilder<'_> {
 /// Text that is kept of a reply that was cut off: what the user read, without calls that its server did not read.
 fn cut_text(text: &str, form: SignalForm) -> String {
     let visible = reply::read(text, &[], form).visible;
-    if visible.trim().is_empty() || reply::is_only_marked_calls(&visible) {
+    if visible.trim().is_empty() || reply::is_only_calls(&visible) {
         return String::new();
     }
     visible[..visible.floor_char_boundary(CUT_REPLY_BYTES_MAX)].to_owned()

@@ -131,6 +131,12 @@ fn text_is_kept_up_to_a_limit_and_nothing_is_kept_of_calls() {
     assert_eq!((cut(&talk)[0].text.as_str(), cut(&talk)[0].spent.cost_usd), ("", 0.5));
     talk.send_message("Go on.", MessageMode::Queue);
     assert_eq!(talk.roles(), ["system", "user", "user"]);
+
+    let mut talk = Talk::begin(ContinuationSettings::default());
+    let call = talk.model_call();
+    cancel(&mut talk);
+    talk.reply_late(&call, "{\"name\": \"look\", \"arguments\": {}}", usage(), 0.5);
+    assert_eq!(cut(&talk)[0].text, "", "a call without a mark");
 }
 
 #[test]
