@@ -172,6 +172,7 @@ fn composed() -> ComposeReply {
         },
         model: ModelSettings::default(),
         ai_config: None,
+        streaming: contract::model::StreamingOverride::default(),
         fallbacks: Vec::new(),
     }))
 }

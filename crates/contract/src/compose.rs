@@ -7,6 +7,7 @@ use crate::ErrorCode;
 use crate::ai_config::AiConfig;
 use crate::command::{Features, Start};
 use crate::ids::{AgentId, TenantId};
+use crate::model::StreamingOverride;
 use crate::settings::{AgentSettings, ModelSettings, ToolFilter};
 use crate::tool::ToolSpec;
 
@@ -128,13 +129,25 @@ pub struct Composed {
     pub agent: AgentSettings,
     /// Settings of the model, as the catalogue has them.
     pub model: ModelSettings,
-    /// What holds of prompt and requests, of all layers together; none where an older composer answers.
+    /// What holds of prompt and requests, of all layers together, without `streaming`; none where an older composer
+    /// answers. See [`Composed::requests`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ai_config: Option<AiConfig>,
+    /// How replies are streamed, of all layers together. It stands apart because orchestrators before fold 13 refuse an
+    /// `ai_config` that has it.
+    #[serde(default, skip_serializing_if = "StreamingOverride::is_empty")]
+    pub streaming: StreamingOverride,
     /// Who takes the model's place when it fails, in order; the fallbacks of these are not followed. At most
     /// [`crate::limits::FALLBACKS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<ModelSettings>,
+}
+
+impl Composed {
+    /// What holds of prompt and requests, of all layers together; none where an older composer answers.
+    pub fn requests(&self) -> Option<AiConfig> {
+        self.ai_config.clone().map(|ai_config| AiConfig { streaming: self.streaming, ..ai_config })
+    }
 }
 
 /// One part of a composed prompt.

@@ -58,7 +58,8 @@ pub fn pattern_cache_bytes() -> usize {
     reply::Patterns::cached_bytes()
 }
 
-/// The first fold that counts what a session used itself.
+/// The first fold that counts what a session used itself, keeps what had come of a reply that was called off, and knows
+/// who said each message of a history.
 const OWN_SPEND_FOLD: u32 = 13;
 
 /// A session's state: the fold over its events.
@@ -136,9 +137,18 @@ impl Session {
         }
         self.fold(slot, commit.meta.time, &commit.events);
         if commit.meta.fold < OWN_SPEND_FOLD {
-            self.state.forget_own_spend();
+            self.fold_as_older_versions(&commit.events);
         }
         self.link(slot, &commit.meta.commit);
+    }
+
+    /// Takes back what an older version did not know when it folded these events: its snapshots do not have it, so the
+    /// log must not either.
+    fn fold_as_older_versions(&mut self, events: &[Event]) {
+        self.state.forget_what_older_folds_lack();
+        if events.iter().any(|event| matches!(event, Event::SessionStarted(_))) {
+            self.transcript.take_history_for_the_users();
+        }
     }
 
     /// Notes the id of the commit that was just folded, for the one that follows it.

@@ -224,9 +224,9 @@ impl State {
         self.waiting.iter().map(|waiting| waiting.bytes).sum()
     }
 
-    /// An older version wrote a part of the log: its snapshots do not tell what the session used itself, so the log does
-    /// not either.
-    pub(crate) fn forget_own_spend(&mut self) {
+    /// Forgets what the snapshots of folds below 13 do not have.
+    pub(crate) fn forget_what_older_folds_lack(&mut self) {
+        self.cut_calls.clear();
         self.spent_own = None;
         if let Some(turn) = &mut self.turn {
             turn.spent_own = None;

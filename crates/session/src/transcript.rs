@@ -374,6 +374,13 @@ impl Transcript {
         }
     }
 
+    /// Takes all messages for messages of the user, as folds below 13 took a history.
+    pub(crate) fn take_history_for_the_users(&mut self) {
+        for place in &mut self.positions {
+            place.kind = MessageKind::User;
+        }
+    }
+
     /// Gives positions to messages of an older fold, which had none: those from the last user message on belong to
     /// the turn that runs, or ran last.
     pub(crate) fn migrate_positions(&mut self, turn: u32) {

@@ -318,9 +318,9 @@ impl Catalog {
             ai_config: Some(AiConfig {
                 parameters: ai_config.parameters,
                 tool_choice: ai_config.tool_choice,
-                streaming: ai_config.streaming,
                 ..AiConfig::default()
             }),
+            streaming: ai_config.streaming,
             fallbacks: self.models.fallbacks(model).iter().map(fallback).collect(),
         })
     }

@@ -48,6 +48,7 @@ impl PureSession {
         let continuation = ContinuationSettings { max_iterations: 200, limits, ..ContinuationSettings::default() };
         let composed = Composed {
             ai_config: None,
+            streaming: contract::model::StreamingOverride::default(),
             fallbacks: Vec::new(),
             prompt: "You are measured.".to_owned(),
             fingerprint: String::new(),

@@ -44,7 +44,7 @@ impl DecisionBuilder<'_> {
                 let streaming = StreamingOverride::from(&setup.streaming);
                 ai_config.over(AiConfig { parameters, tool_choice, streaming, ..AiConfig::default() })
             };
-            let AiConfig { parameters, tool_choice, streaming, .. } = composed.ai_config.clone().unwrap_or_else(kept);
+            let AiConfig { parameters, tool_choice, streaming, .. } = composed.requests().unwrap_or_else(kept);
             Requests {
                 parameters,
                 tool_choice,

@@ -44,7 +44,7 @@ impl DecisionBuilder<'_> {
         let own = start.own_ai_config();
         crate::check::ai_config(&own)?;
         // An older composer lays nothing over anything.
-        let requests = composed.ai_config.as_ref().unwrap_or(&own).clone();
+        let requests = composed.requests().unwrap_or_else(|| own.clone());
         let streaming = own.streaming.over(&requests.streaming.over(&Streaming::default()));
         self.handled();
         self.emit(Event::SessionStarted(Box::new(SessionStarted {

@@ -1,13 +1,20 @@
 //! Logs of older versions still fold. `logs/fold-<n>.jsonl` was written by the version that counted its fold as n; it
 //! is never written again.
 
+use std::collections::BTreeMap;
+
+use contract::command::{ControlReason, MessageMode, Start, Verb};
 use contract::commit::{Commit, FOLD, Phase, SessionCounters, SessionSummary};
 use contract::event::{ContextPruned, Event, Spent};
 use contract::limits::SLOTS_PER_PAGE;
+use contract::model::{Content, Message, Usage};
 use contract::subject::SessionKey;
 use contract::{Json, SessionId, TenantId};
 use serde::Deserialize;
-use session::Session;
+use serde_json::json;
+use session::{Body, Session};
+
+use crate::talk::{Cast, Talk};
 
 #[derive(Deserialize)]
 struct Line {
@@ -78,5 +85,80 @@ fn a_log_of_the_first_fold_still_folds() {
             commits.get(usize::try_from(slot + 1).unwrap()).map_or(live.seq() + 1, |next| next.1.meta.seq)
         );
         assert!(!commit.events.contains(&Event::Unknown), "slot {slot}");
+    }
+}
+
+/// The log as folds below 13 wrote it: they kept no replies that were called off, did not count what a session used
+/// itself, and took every message of a history for one of the user.
+fn as_fold_12(log: &mut [(u64, Commit)]) {
+    for (_, commit) in log {
+        commit.meta.fold = 12;
+        if let Some(snapshot) = &mut commit.snapshot {
+            let mut stored: BTreeMap<String, Json> = serde_json::from_str(snapshot.get()).unwrap();
+            let mut state: serde_json::Value = serde_json::from_str(stored["core"].get()).unwrap();
+            let fields = state.as_object_mut().unwrap();
+            fields.remove("cut_calls");
+            fields.remove("spent_own");
+            if let Some(turn) = fields["turn"].as_object_mut() {
+                turn.remove("spent_own");
+            }
+            stored.insert("core".to_owned(), Json::of(&state));
+            *snapshot = Json::of(&stored);
+        }
+        if let Some(part) = &mut commit.transcript {
+            let mut places: Vec<serde_json::Value> = serde_json::from_str(part.positions.get()).unwrap();
+            for place in places.iter_mut().filter(|place| place["turn"] == 0) {
+                place["kind"] = json!("said");
+            }
+            part.positions = Json::of(&places);
+        }
+    }
+}
+
+/// The session as a writer reads it: from the last snapshot on.
+fn read_from_last_snapshot(log: &[(u64, Commit)]) -> Session {
+    let last = log.iter().rposition(|(_, commit)| commit.snapshot.is_some()).unwrap();
+    let mut page = log[last..].to_vec();
+    let part = page[0].1.transcript.as_mut().unwrap();
+    let find = |slot: u64| log.iter().find(|(at, _)| *at == slot).unwrap().1.transcript.clone().unwrap();
+    part.earlier = part.before.iter().map(|part| find(part.slot)).collect();
+    Session::replay(SessionKey { tenant: TenantId::new("acme").unwrap(), session: SessionId::new("s").unwrap() }, &page)
+        .unwrap()
+}
+
+/// A reply that an older version called off is not kept when it comes to this one, and the log still folds to what its
+/// writers saw: an export, a move or an import checks that. `Talk` does at each input.
+#[test]
+fn log_that_began_on_the_fold_before_goes_on_and_audits() {
+    let history = vec![
+        Message::User { content: Content::Text("What is 6 by 7?".to_owned()) },
+        Message::Assistant { content: "42.".to_owned(), reasoning: String::new(), tool_calls: vec![], replay: None },
+    ];
+    for commits_before in [1, 3, 4, 5, 7] {
+        let mut talk = Talk::not_started("s");
+        let start = Start { prompt: Some(Content::Text("Go on.".to_owned())), interactive: true, ..Start::default() };
+        talk.start_from(history.clone(), "start", start, Ok(Cast::default()));
+        let call = talk.model_call();
+        talk.command(Verb::CancelTurn, Body::CancelTurn(ControlReason::default()));
+        while talk.log.len() < commits_before {
+            talk.send_message("And now?", MessageMode::Queue);
+            talk.reply("Nothing.", &[]);
+        }
+        as_fold_12(&mut talk.log);
+        talk.session = read_from_last_snapshot(&talk.log);
+        talk.reply_late(&call, "The port is", Usage { input: 10, output: 5, ..Usage::default() }, 0.5);
+        if talk.call().is_none() {
+            talk.send_message("And the host?", MessageMode::Queue);
+        }
+        let call = talk.model_call();
+        talk.command(Verb::CancelTurn, Body::CancelTurn(ControlReason::default()));
+        talk.send_message("And now?", MessageMode::Queue);
+        talk.reply("Nothing.", &[]);
+        // What is inserted in the middle makes the writer store everything anew, the places of the history included.
+        talk.reply_late(&call, "The host is", Usage { input: 10, output: 5, ..Usage::default() }, 0.5);
+        for _ in 0..4 {
+            talk.send_message("And now?", MessageMode::Queue);
+            talk.reply("Nothing.", &[]);
+        }
     }
 }

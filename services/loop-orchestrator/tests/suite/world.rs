@@ -250,6 +250,7 @@ pub(crate) async fn drain(orchestrator: Orchestrator) {
 fn composed() -> Composed {
     Composed {
         ai_config: None,
+        streaming: contract::model::StreamingOverride::default(),
         fallbacks: Vec::new(),
         prompt: "You are a test.".to_owned(),
         fingerprint: "f".to_owned(),

@@ -70,7 +70,7 @@ fn values_and_parameters_of_layers_are_merged_one_by_one() {
         "parameters": {"top_p": 0.9}});
     let composed = world.composed(&compose_request(session));
     assert!(composed.prompt.starts_with("m a s\n"), "{}", composed.prompt);
-    let requests = composed.ai_config.unwrap();
+    let requests = composed.requests().unwrap();
     assert_eq!(Value::Object(requests.parameters), json!({"temperature": 0.5, "seed": 7, "top_p": 0.9}));
     assert_eq!(requests.tool_choice, [json!("required")]);
 }
@@ -78,8 +78,12 @@ fn values_and_parameters_of_layers_are_merged_one_by_one() {
 #[test]
 fn streaming_of_layers_is_merged_one_by_one() {
     let world = world("{streaming: {enabled: false, idle: 60}}", "{streaming: {idle: 90, chunk_ms: 0}}");
-    let requests = world.composed(&compose_request(json!({}))).ai_config.unwrap();
-    assert_eq!(serde_json::to_value(requests.streaming).unwrap(), json!({"enabled": false, "chunk_ms": 0, "idle": 90}));
+    let composed = world.composed(&compose_request(json!({})));
+    let merged = json!({"enabled": false, "chunk_ms": 0, "idle": 90});
+    assert_eq!(serde_json::to_value(composed.requests().unwrap().streaming).unwrap(), merged);
+    let reply = serde_json::to_value(&composed).unwrap();
+    let apart = (&reply["streaming"], &reply["ai_config"]);
+    assert_eq!(apart, (&merged, &json!({})), "orchestrators before fold 13 refuse it in ai_config");
 }
 
 #[test]

@@ -188,6 +188,7 @@ fn composed(agent: AgentId) -> Composed {
     let continuation = ContinuationSettings { max_iterations: 6, timeout: 300, ..ContinuationSettings::default() };
     Composed {
         ai_config: None,
+        streaming: contract::model::StreamingOverride::default(),
         fallbacks: Vec::new(),
         prompt: "You are a simulation.".to_owned(),
         fingerprint: "f".to_owned(),

@@ -108,6 +108,7 @@ impl World {
         let parallel = 1 + u32::try_from(self.rng.below(4)).unwrap_or(0);
         let composed = Composed {
             ai_config: None,
+            streaming: contract::model::StreamingOverride::default(),
             fallbacks,
             prompt: "You are a simulation.".to_owned(),
             fingerprint: "f".to_owned(),

@@ -45,7 +45,8 @@ impl Cast {
                 approvals: self.approvals,
             },
             model: self.model,
-            ai_config: self.ai_config,
+            streaming: self.ai_config.as_ref().map(|ai_config| ai_config.streaming).unwrap_or_default(),
+            ai_config: self.ai_config.map(contract::ai_config::AiConfig::without_streaming),
             fallbacks: self.fallbacks,
         }
     }

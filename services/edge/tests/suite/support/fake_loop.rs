@@ -385,6 +385,7 @@ fn compose(request: &ComposeRequest) -> ComposeReply {
     let Event::SessionStarted(started) = session_started(agent) else { unreachable!() };
     ComposeReply::Composed(Box::new(Composed {
         ai_config: None,
+        streaming: contract::model::StreamingOverride::default(),
         fallbacks: Vec::new(),
         prompt: started.prompt,
         fingerprint: started.fingerprint,
