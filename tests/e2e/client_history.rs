@@ -155,6 +155,27 @@ async fn items_that_a_request_refers_to_reach_the_model() -> anyhow::Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn references_do_not_multiply_what_a_request_weighs() -> anyhow::Result<()> {
+    let replies = vec![done(&"x".repeat(1 << 20)), done("Small."), done("Small, too.")];
+    let (model, fleet, http) = fleet(replies).await?;
+    let mut references = Vec::new();
+    for prompt in ["Write much.", "Write little.", "And again."] {
+        let (status, answer) = http.post(RESPONSES, &json!({"model": "e", "input": prompt})).await?;
+        anyhow::ensure!(status == 200, "{answer}");
+        references.push(json!({"type": "item_reference", "id": answer["output"][0]["id"]}));
+    }
+    let eight_times: Vec<_> = vec![&references[0]; 8];
+    let in_turn: Vec<_> = references[1..].iter().cycle().take(65).collect();
+    for (referred, why) in [(eight_times, "input[7]: the items"), (in_turn, "input[64]: references")] {
+        let (status, refused) = http.post(RESPONSES, &json!({"model": "e", "input": referred})).await?;
+        let message = refused["error"]["message"].as_str().context("a message")?;
+        assert!(status == 413 && message.starts_with(why), "{status} {message}");
+    }
+    assert_eq!(model.requests().len(), 3);
+    fleet.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tools_of_a_client_may_have_names_that_are_taken() -> anyhow::Result<()> {
     let calls = [("client_ask_user", json!({"question": "Tea?"})), ("client_read_file", json!({"path": "a"}))];
     let replies =

@@ -236,6 +236,7 @@ pub struct Connection {
     /// Bytes that it took from the budget; 0 while it is pending.
     bytes: AtomicUsize,
     pace: Arc<Pace>,
+    refusals: Arc<Pace>,
 }
 
 impl Connections {
@@ -301,9 +302,9 @@ impl Connections {
         state.pending.insert(id, Pending { address, evicted: evicted.clone() });
         state.by_address.entry(address).or_default().push_back(id);
         drop(state);
-        let (registry, pace) = (self.inner.clone(), limits.new_pace());
+        let (registry, pace, refusals) = (self.inner.clone(), limits.new_pace(), limits.new_pace());
         let bytes = AtomicUsize::new(0);
-        Arc::new(Connection { registry, id, address, protocol, evicted, transport_bytes, bytes, pace })
+        Arc::new(Connection { registry, id, address, protocol, evicted, transport_bytes, bytes, pace, refusals })
     }
 
     /// Closes the oldest pending connection of the address that has most: the process has no descriptor left.
@@ -331,6 +332,12 @@ impl Connection {
     /// How fast its requests are read, those of all of its streams together, unless their sender has a pace of its own.
     pub fn pace(&self) -> &Arc<Pace> {
         &self.pace
+    }
+
+    /// How fast requests with bad credentials are answered. It is apart from [`Connection::pace`]: behind a proxy,
+    /// others share the connection with who guesses.
+    pub fn refusals(&self) -> &Pace {
+        &self.refusals
     }
 
     /// Whether no request on it has shown valid credentials.

@@ -17,7 +17,7 @@ use super::refusals::RefusalLog;
 use crate::api_error::ApiError;
 use crate::config::{EdgeConfig, EdgeStartError};
 
-/// Requests for which a refused credential counts in the pace of its connection.
+/// Requests for which a refused credential counts in the pace of the refusals of its connection.
 const REFUSAL_REQUESTS: usize = 20;
 /// Longest wait of a refused request for its answer.
 const REFUSAL_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -158,7 +158,7 @@ impl Authenticator {
                 self.refusals.note(self.address_of(&credentials), &error);
                 if let Some(connection) = credentials.connection {
                     // Who guesses credentials is answered more slowly with each guess.
-                    let pause = connection.pace().count(REFUSAL_REQUESTS, 0);
+                    let pause = connection.refusals().count(REFUSAL_REQUESTS, 0);
                     tokio::time::sleep(pause.min(REFUSAL_PAUSE_MAX)).await;
                 }
                 Err(error)
@@ -319,6 +319,7 @@ mod tests {
             waits.push(sent.elapsed().as_millis());
         }
         assert!(waits[4] == 0 && waits[5..].iter().all(|wait| *wait >= 100), "ten in a second: {waits:?}");
+        assert_eq!(connection.pace().count(1, 0), Duration::ZERO, "others behind the same proxy are read as before");
         let other = Connections::new(ConnectionLimits::default()).open("test", IpAddr::from([10, 0, 0, 2]));
         let authorization = header(Some("Bearer s3cret"));
         let credentials = Credentials { authorization, connection: Some(&other), ..Credentials::default() };

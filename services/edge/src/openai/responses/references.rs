@@ -3,7 +3,7 @@
 use contract::client_tool::Performer;
 use contract::commit::Commit;
 use contract::event::Event;
-use contract::limits::START_MESSAGES_MAX;
+use contract::limits::{COMMAND_BYTES_MAX, START_MESSAGES_MAX};
 use contract::{CallId, ErrorCode, SessionId};
 use serde_json::{Map, Value, json};
 
@@ -16,6 +16,9 @@ use crate::fair_queue::RequestCost;
 use crate::method::Method;
 use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn::{call_id, name_for_client};
+
+/// Logs that are read for one request. One log serves all references to it that follow each other.
+const LOGS_MAX: usize = 64;
 
 /// The log of a session.
 #[derive(Debug)]
@@ -30,8 +33,9 @@ pub(super) async fn resolve(api: &SessionApi, caller: &ApiCaller, input: Input) 
     let references = items.iter().filter(|item| item["type"] == REFERENCE).count();
     if references > START_MESSAGES_MAX {
         let message = format!("`input` has {references} references to items, at most {START_MESSAGES_MAX} are read");
-        return Err(ApiError::new(ErrorCode::TooLarge, message));
+        return Err(too_large(message));
     }
+    let (mut bytes, mut logs) = (0, 0);
     let mut resolved = Vec::with_capacity(items.len());
     let mut last: Option<SessionLog> = None;
     for (index, item) in items.into_iter().enumerate() {
@@ -51,15 +55,38 @@ pub(super) async fn resolve(api: &SessionApi, caller: &ApiCaller, input: Input) 
         };
         let log = match last.take().filter(|log| *log.session.id() == session) {
             Some(log) => log,
-            None => match SessionLog::read(api, caller, &session).await {
-                Err(error) if error.code == ErrorCode::UnknownSession => return Err(unknown()),
-                read => read?,
-            },
+            None if logs == LOGS_MAX => {
+                let message = format!(
+                    "input[{index}]: references to items of more than {LOGS_MAX} sessions in turn are not read: send \
+                     the items themselves"
+                );
+                return Err(too_large(message));
+            }
+            None => {
+                logs += 1;
+                match SessionLog::read(api, caller, &session).await {
+                    Err(error) if error.code == ErrorCode::UnknownSession => return Err(unknown()),
+                    read => read?,
+                }
+            }
         };
-        resolved.push(log.find(id).ok_or_else(unknown)?);
+        let item = log.find(id).ok_or_else(unknown)?;
+        bytes += item.to_string().len();
+        if bytes > COMMAND_BYTES_MAX {
+            let message = format!(
+                "input[{index}]: the items that are referred to have more than {COMMAND_BYTES_MAX} bytes in all: \
+                 refer to fewer"
+            );
+            return Err(too_large(message));
+        }
+        resolved.push(item);
         last = Some(log);
     }
     Ok(Input::Items(resolved))
+}
+
+fn too_large(message: String) -> ApiError {
+    ApiError::new(ErrorCode::TooLarge, message)
 }
 
 impl SessionLog {
