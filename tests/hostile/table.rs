@@ -36,7 +36,10 @@ pub(crate) fn table(rows: &[Row]) -> String {
             .iter()
             .map(|(process, held, budget)| format!("{process} {}/{}", mebibytes(*held), mebibytes(*budget)))
             .collect();
-        let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
+        // Trials of access have nobody beside them.
+        let is_alone = row.memory.is_empty();
+        let other = |value: String| if is_alone { "-".to_owned() } else { value };
+        let seconds = |time: Duration| other(format!("{:.2} s", time.as_secs_f64()));
         // Writing to a string does not fail.
         let _ = writeln!(
             page,
@@ -44,11 +47,11 @@ pub(crate) fn table(rows: &[Row]) -> String {
             row.trial,
             row.inputs,
             row.accepted,
-            row.ok,
-            row.failed,
+            other(row.ok.to_string()),
+            other(row.failed.to_string()),
             seconds(row.p99_alone),
             seconds(row.p99_beside),
-            memory.join(", "),
+            other(memory.join(", ")),
             row.wrong.as_deref().unwrap_or("ok").replace(['|', '\n'], " "),
         );
     }

@@ -11,7 +11,7 @@ use proto::{
 };
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{ClientRequestBuilder, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 use tonic::{Response, Status, Streaming};
 
@@ -28,6 +28,8 @@ pub enum Control {
     Pause,
     /// Continues a paused session.
     Resume,
+    /// Cancels open calls and ends the turn.
+    CancelTurn,
     /// Cancels open calls and ends the session.
     Stop,
 }
@@ -159,6 +161,7 @@ impl TestClient {
         with_code(match control {
             Control::Pause => sessions.pause(request).await,
             Control::Resume => sessions.resume(request).await,
+            Control::CancelTurn => sessions.cancel_turn(request).await,
             Control::Stop => sessions.stop(request).await,
         })
     }
@@ -300,7 +303,17 @@ pub struct Ws {
 impl Ws {
     /// Connects to an edge at `ws://<address>/ws`.
     pub async fn connect(url: &str) -> anyhow::Result<Self> {
-        let (socket, _) = tokio_tungstenite::connect_async(url).await?;
+        Self::connect_by(ClientRequestBuilder::new(url.parse()?)).await
+    }
+
+    /// As [`Ws::connect`], with a token or an API key.
+    pub async fn connect_with_key(url: &str, key: &str) -> anyhow::Result<Self> {
+        let request = ClientRequestBuilder::new(url.parse()?);
+        Self::connect_by(request.with_header("authorization", format!("Bearer {key}"))).await
+    }
+
+    async fn connect_by(request: ClientRequestBuilder) -> anyhow::Result<Self> {
+        let (socket, _) = tokio_tungstenite::connect_async(request).await?;
         Ok(Self { socket, notifications: VecDeque::new(), next: 1 })
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
+use reqwest::header::{AUTHORIZATION, HeaderMap};
 use reqwest::{Client, Response};
 use serde_json::Value;
 
@@ -16,9 +17,18 @@ pub struct Http {
 impl Http {
     /// Makes a client of the listener at this address.
     pub fn new(address: SocketAddr) -> anyhow::Result<Self> {
+        Self::with_headers(address, HeaderMap::new())
+    }
+
+    /// As [`Http::new`], with a token or an API key in each request.
+    pub fn with_key(address: SocketAddr, key: &str) -> anyhow::Result<Self> {
+        Self::with_headers(address, HeaderMap::from_iter([(AUTHORIZATION, format!("Bearer {key}").parse()?)]))
+    }
+
+    fn with_headers(address: SocketAddr, headers: HeaderMap) -> anyhow::Result<Self> {
         // An earlier provider stays.
         let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().no_proxy().timeout(crate::wait::PATIENCE).build()?;
+        let client = Client::builder().no_proxy().timeout(crate::wait::PATIENCE).default_headers(headers).build()?;
         Ok(Self { client, base: format!("http://{address}") })
     }
 
@@ -39,6 +49,15 @@ impl Http {
             request = request.header(*name, *value);
         }
         Ok(request.body(body.to_string()).send().await?)
+    }
+
+    /// Gets a document with headers, and returns status and body.
+    pub async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<(u16, Value)> {
+        let mut request = self.client.get(format!("{}{path}", self.base));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        read(request.send().await?).await
     }
 
     /// Posts JSON, and returns status and body.
@@ -69,7 +88,8 @@ impl Http {
     }
 }
 
-async fn read(response: Response) -> anyhow::Result<(u16, Value)> {
+/// Status and body of a response: JSON, else a text.
+pub async fn read(response: Response) -> anyhow::Result<(u16, Value)> {
     let status = response.status().as_u16();
     let text = response.text().await?;
     Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
