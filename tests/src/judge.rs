@@ -21,6 +21,8 @@ pub async fn log(bus: &Bus, key: &SessionKey, max_iterations: u32) -> anyhow::Re
         ensure!(commit.meta.seq == next_seq, "slot {slot} begins with seq {}, not {next_seq}", commit.meta.seq);
         next_seq += commit.events.iter().filter(|event| event.topic().is_some()).count() as u64;
     }
+    let differs = session::audit::audit(key.clone(), &commits, None).differs;
+    ensure!(differs.is_empty(), "{key}: the fold comes to something else than was written: {differs:?}");
     Ok(commits.into_iter().map(|(_, commit)| commit).collect())
 }
 

@@ -1,8 +1,12 @@
 //! A rolling upgrade: an older and the newer binary share three nats-servers, and every replica of every service is
 //! replaced, one by one, under load: by the newer version, back by the older one, and by the newer one again.
 //!
-//! Nothing may be lost: every session ends, no input is left over, no dead letter is written, and no `at_most_once`
-//! call runs twice. The older version does not change what the newer one wrote: if their folds differ, no commit of an
+//! Most sessions have two turns. Two last as long as the run: they begin with a history, some of their turns are called
+//! off, and each fills more than a page before the first replica is replaced, so that snapshots of both versions are in
+//! their logs.
+//!
+//! Nothing may be lost: every session ends, no input is left over, no dead letter is written, no `at_most_once` call
+//! runs twice, and each log folds to what its writers saw. The older version does not change what the newer one wrote: if their folds differ, no commit of an
 //! older fold follows one of a newer fold.
 //!
 //! `make upgrade OLD=<path>` or `make upgrade OLD_REV=<revision>` runs it. `AILOOP_UPGRADE_OLD` is the path of the
@@ -29,6 +33,7 @@ use bus::{Bus, Inbox, NatsConfig, Read};
 use contract::TenantId;
 use contract::commit::{Commit, Phase};
 use contract::event::{Event, StopReason};
+use contract::limits::SLOTS_PER_PAGE;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -37,6 +42,8 @@ use tokio::time::{Instant, sleep, timeout};
 const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
 /// Sessions at the same time, and seconds between two replacements, in a short run.
 const SESSIONS: u64 = 8;
+/// Beginning of the names of the sessions that last as long as the run.
+const LONG: &str = "long";
 const EVERY: u64 = 2;
 /// Drain time of a replica in seconds; then it returns its items.
 const DRAIN: &str = "3";
@@ -166,7 +173,10 @@ struct User {
 #[derive(Debug, Clone, Copy)]
 enum Command {
     Start,
-    Message,
+    /// The same, with a history.
+    StartWithHistory,
+    Message(usize),
+    CancelTurn(usize),
     Stop,
 }
 
@@ -175,7 +185,12 @@ impl Command {
         let client = TestClient::connect(edge).await?;
         match self {
             Self::Start => client.begin_as(session, "begin", "go", &json!({"interactive": true})).await,
-            Self::Message => client.send_as(session, "more", "go on", "queue").await,
+            Self::StartWithHistory => {
+                let said = json!([{"role": "user", "content": "6 by 7?"}, {"role": "assistant", "content": "42."}]);
+                client.begin_as(session, "begin", "go", &json!({"interactive": true, "messages": said})).await
+            }
+            Self::Message(turn) => client.send_as(session, &format!("more-{turn}"), "go on", "queue").await,
+            Self::CancelTurn(turn) => client.control_as(session, &format!("cancel-{turn}"), Control::CancelTurn).await,
             Self::Stop => client.control_as(session, "end", Control::Stop).await,
         }
         .map(drop)
@@ -214,11 +229,33 @@ impl User {
     async fn session(&self, session: &str) -> anyhow::Result<()> {
         self.send(session, Command::Start).await?;
         self.until(session, "a first turn", |commits| turns(commits).len() == 1).await?;
-        self.send(session, Command::Message).await?;
+        self.send(session, Command::Message(1)).await?;
         self.until(session, "a second turn", |commits| turns(commits).len() == 2).await?;
         self.send(session, Command::Stop).await?;
         let ended = |commits: &[Commit]| commits.last().is_some_and(|last| last.meta.phase == Phase::Ended);
         self.until(session, "its end", ended).await
+    }
+
+    /// Runs one session until the run ends, and calls off each fourth turn; returns its name.
+    async fn long_session(self, session: String, stop: Arc<AtomicBool>) -> anyhow::Result<Vec<String>> {
+        self.send(&session, Command::StartWithHistory).await?;
+        let mut turn = 1;
+        loop {
+            self.until(&session, "a turn", |commits| turns(commits).len() == turn).await?;
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            self.send(&session, Command::Message(turn)).await?;
+            turn += 1;
+            if turn.is_multiple_of(4) {
+                self.until(&session, "the begin of a turn", |commits| started(commits) == turn).await?;
+                self.send(&session, Command::CancelTurn(turn)).await?;
+            }
+        }
+        self.send(&session, Command::Stop).await?;
+        let ended = |commits: &[Commit]| commits.last().is_some_and(|last| last.meta.phase == Phase::Ended);
+        self.until(&session, "its end", ended).await?;
+        Ok(vec![session])
     }
 
     /// Runs one session after the other; returns their names.
@@ -231,6 +268,11 @@ impl User {
         }
         Ok(names)
     }
+}
+
+fn started(commits: &[Commit]) -> usize {
+    let events = commits.iter().flat_map(|commit| &commit.events);
+    events.filter(|event| matches!(event, Event::TurnStarted(_))).count()
 }
 
 fn turns(commits: &[Commit]) -> Vec<StopReason> {
@@ -248,7 +290,11 @@ async fn judge_session(bus: &Bus, session: &str) -> anyhow::Result<usize> {
     let key = key(session)?;
     let commits = judge::log(bus, &key, STEPS_MAX).await?;
     let ends = turns(&commits);
-    ensure!(ends == [StopReason::Completed; 2], "its turns ended as {ends:?}");
+    let is_expected = match session.starts_with(LONG) {
+        true => ends.iter().all(|end| matches!(end, StopReason::Completed | StopReason::Stopped)),
+        false => ends == [StopReason::Completed; 2],
+    };
+    ensure!(is_expected, "its turns ended as {ends:?}");
     let mut changes = 0;
     for (before, after) in commits.iter().zip(commits.iter().skip(1)) {
         let (before, after) = (&before.meta, &after.meta);
@@ -291,6 +337,14 @@ async fn rolling_upgrade_and_back_nothing_is_lost() -> anyhow::Result<()> {
     for number in 0..sessions {
         users.spawn(user.clone().sessions(number, stop.clone()));
     }
+    let long: Vec<String> = (0..2).map(|number| format!("{LONG}{number}")).collect();
+    for name in &long {
+        users.spawn(user.clone().long_session(name.clone(), stop.clone()));
+    }
+    for name in &long {
+        let paged = |commits: &[Commit]| commits.len() as u64 > SLOTS_PER_PAGE + 4;
+        user.until(name, "a second page", paged).await?;
+    }
     for to in [Version::New, Version::Old, Version::New] {
         let from = Instant::now();
         fleet.roll(to, every).await?;
@@ -317,7 +371,7 @@ async fn rolling_upgrade_and_back_nothing_is_lost() -> anyhow::Result<()> {
     if let Err(error) = judge::requests(&model.requests()) {
         wrong.push(format!("{error:#}"));
     }
-    show(&format!("{} sessions of two turns, {changes} changes of the fold within a session", names.len()));
+    show(&format!("{} sessions, {changes} changes of the fold within a session", names.len()));
     if !wrong.is_empty()
         && let Some(to) = configuration::env("AILOOP_UPGRADE_LOGS")
     {
