@@ -1,4 +1,5 @@
-//! Finds a nats-server that is new enough.
+//! Finds a nats-server that is new enough. No directory is searched for one only since a command runs in it: somebody
+//! else may have written its files.
 
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,6 @@ const OLDEST: (u32, u32) = (2, 12);
 pub struct SearchPaths {
     /// `AILOOP_NATS_SERVER`: if it is set, no other path is searched.
     pub configured: Option<PathBuf>,
-    /// `.tools/nats-server` is searched in this directory and its parents.
-    pub start_dir: PathBuf,
     /// The value of `PATH`.
     pub path: Option<std::ffi::OsString>,
 }
@@ -54,7 +53,7 @@ async fn find_with(
     Err(old.map_or_else(
         || {
             CommandFailure::new(ErrorCode::NatsMissing, "no nats-server was found")
-                .at("searched AILOOP_NATS_SERVER, .tools/nats-server up the tree, and PATH")
+                .at("searched AILOOP_NATS_SERVER and PATH")
         },
         |(path, found)| too_old(&path, found),
     ))
@@ -66,9 +65,8 @@ fn too_old(path: &Path, (major, minor): (u32, u32)) -> CommandFailure {
 }
 
 fn list_candidates(paths: &SearchPaths) -> impl Iterator<Item = PathBuf> + '_ {
-    let tools = paths.start_dir.ancestors().map(|dir| dir.join(".tools/nats-server"));
-    let path = paths.path.iter().flat_map(std::env::split_paths).map(|dir| dir.join("nats-server"));
-    tools.chain(path).filter(|candidate| candidate.is_file())
+    let directories = paths.path.iter().flat_map(std::env::split_paths);
+    directories.map(|dir| dir.join("nats-server")).filter(|candidate| candidate.is_file())
 }
 
 /// Reads the major and minor version; none if the binary is no nats-server or does not run on this machine.
@@ -107,17 +105,17 @@ mod tests {
     #[tokio::test]
     async fn find_several_binaries_first_new_enough_is_chosen() {
         let dir = tempfile::tempdir().unwrap();
-        let tools = dir.path().join(".tools/nats-server");
-        let on_path = dir.path().join("bin/nats-server");
-        let path = on_path.parent().map(|bin| bin.as_os_str().to_owned());
-        let mut paths = SearchPaths { configured: None, start_dir: dir.path().join("a/b"), path };
+        let first = dir.path().join("first/nats-server");
+        let second = dir.path().join("second/nats-server");
+        let path = std::env::join_paths([first.parent().unwrap(), second.parent().unwrap()]).ok();
+        let mut paths = SearchPaths { configured: None, path };
         assert_eq!(find_fake(&paths).await, Err(ErrorCode::NatsMissing));
-        write_binary(&tools, "2.9.10");
+        write_binary(&first, "2.9.10");
         assert_eq!(find_fake(&paths).await, Err(ErrorCode::NatsTooOld));
-        write_binary(&on_path, "2.12.0");
-        assert_eq!(find_fake(&paths).await, Ok(on_path));
-        write_binary(&tools, "3.0.0");
-        assert_eq!(find_fake(&paths).await, Ok(tools));
+        write_binary(&second, "2.12.0");
+        assert_eq!(find_fake(&paths).await, Ok(second));
+        write_binary(&first, "3.0.0");
+        assert_eq!(find_fake(&paths).await, Ok(first));
         let configured = dir.path().join("configured");
         paths.configured = Some(configured.clone());
         assert_eq!(find_fake(&paths).await, Err(ErrorCode::NatsMissing));

@@ -309,9 +309,10 @@ mod tests {
     use crate::nats_binary::{SearchPaths, find};
 
     async fn binary() -> PathBuf {
-        let configured = configuration::env("AILOOP_NATS_SERVER").map(PathBuf::from);
-        let start_dir = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        find(&SearchPaths { configured, start_dir, path: std::env::var_os("PATH") })
+        let brought = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/nats-server");
+        let named = configuration::env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let configured = named.or_else(|| brought.is_file().then_some(brought));
+        find(&SearchPaths { configured, path: std::env::var_os("PATH") })
             .await
             .expect("make setup brings a nats-server")
     }

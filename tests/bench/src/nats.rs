@@ -80,7 +80,6 @@ impl NatsNodes {
         let env = configuration::env;
         let paths = SearchPaths {
             configured: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(Into::into),
-            start_dir: std::env::current_dir()?,
             path: env("PATH").map(Into::into),
         };
         let binary = find(&paths).await.map_err(|failure| anyhow::anyhow!("{failure}"))?;

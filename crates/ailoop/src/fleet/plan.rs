@@ -93,7 +93,9 @@ impl FleetPlan {
             (false, true) => CredentialSource::New,
             (false, false) => CredentialSource::Kept,
         };
-        Ok(Self { credentials, ..plan })
+        // Whoever wants new credentials knows that the directory has some.
+        let home = if args.new_token { plan.home.adopted() } else { plan.home };
+        Ok(Self { home, credentials, ..plan })
     }
 
     async fn build(
@@ -216,7 +218,6 @@ pub(super) fn set_log_filter(common: &mut CommonSettings, filter: &str) {
 pub(crate) fn nats_search_paths() -> nats_binary::SearchPaths {
     nats_binary::SearchPaths {
         configured: env("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from),
-        start_dir: std::env::current_dir().unwrap_or_default(),
         path: env("PATH").map(Into::into),
     }
 }

@@ -15,14 +15,15 @@ use tempfile::TempDir;
 pub(crate) const DEADLINE: Duration = Duration::from_mins(1);
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A temporary directory with one source file.
+/// A temporary directory with one source file, and the directory for configuration of a user.
 pub(crate) struct World {
     dir: TempDir,
+    user: TempDir,
 }
 
 impl World {
     pub(crate) fn new() -> Self {
-        let world = Self { dir: tempfile::tempdir().unwrap() };
+        let world = Self { dir: tempfile::tempdir().unwrap(), user: tempfile::tempdir().unwrap() };
         std::fs::write(world.path("hello.rs"), "fn main() {}\n").unwrap();
         world
     }
@@ -48,7 +49,7 @@ impl World {
         ] {
             command.env_remove(name);
         }
-        command.stdin(Stdio::null()).env_remove("AILOOP_CONFIG");
+        command.stdin(Stdio::null()).env_remove("AILOOP_CONFIG").env("XDG_CONFIG_HOME", self.user.path());
         if self.path("config").is_dir() {
             // A directory that is named needs no trust.
             command.env("AILOOP_CONFIG", "config");
@@ -206,11 +207,10 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 fn nats_server() -> &'static Path {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     FOUND.get_or_init(|| {
-        let paths = SearchPaths {
-            configured: std::env::var_os("AILOOP_NATS_SERVER").map(PathBuf::from),
-            start_dir: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
-            path: std::env::var_os("PATH"),
-        };
+        let brought = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools/nats-server");
+        let named = std::env::var_os("AILOOP_NATS_SERVER").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let configured = named.or_else(|| brought.is_file().then_some(brought));
+        let paths = SearchPaths { configured, path: std::env::var_os("PATH") };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(find(&paths)).expect("make setup brings a nats-server")
     })
