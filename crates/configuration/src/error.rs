@@ -28,6 +28,16 @@ pub enum ConfigError {
         /// The path as it was given.
         name: String,
     },
+    /// A link of a directory that nobody named leads to a file of somebody who did not offer it.
+    #[error("{path:?} is not read: a link leads out of {root:?}; remove it, or name {root:?} with {variable}")]
+    LeadsOut {
+        /// Path of the file.
+        path: PathBuf,
+        /// Directory that the file seems to be in.
+        root: PathBuf,
+        /// Variable that names such a directory.
+        variable: &'static str,
+    },
     /// A file that is there but cannot be read.
     #[error("{path:?} cannot be read: {source}")]
     Unreadable {

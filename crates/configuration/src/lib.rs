@@ -7,6 +7,7 @@ mod error;
 pub mod files;
 pub mod models;
 pub mod paths;
+mod regular_file;
 pub mod schema;
 mod secret;
 pub mod settings;

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::environment::env;
 use crate::error::ConfigError;
 use crate::files::{self, Pass, PathKind};
+use crate::regular_file;
 use crate::shipped;
 use crate::text_file::TextFile;
 use crate::trust::{self, UntrustedConfig};
@@ -14,6 +15,8 @@ use crate::trust::{self, UntrustedConfig};
 /// Names the configuration directory.
 pub const CONFIG_VARIABLE: &str = "AILOOP_CONFIG";
 
+/// Names a directory of prompts: `composer.prompts_dir`.
+const PROMPTS_VARIABLE: &str = "AILOOP__COMPOSER__PROMPTS_DIR";
 /// Where prompts stand below a directory of prompts.
 const PROMPT_DIRS: &[&str] = &["", "agents/", "shared/"];
 
@@ -26,6 +29,9 @@ pub struct Paths {
     pub untrusted: Option<UntrustedConfig>,
     /// Directories of prompts, first one first.
     pub prompts: Vec<PathBuf>,
+    /// Directories that nobody named, each with the variable that names one. Somebody else may have written them, so no
+    /// link there may lead to another file of the user.
+    pub found: Vec<(PathBuf, &'static str)>,
     /// Notes what is looked at.
     pub pass: Pass,
 }
@@ -58,15 +64,19 @@ impl Paths {
         if let Some(dir) = named.as_ref().filter(|dir| !is_there(dir)) {
             return Err(ConfigError::NoDirectory(dir.clone()));
         }
-        let (config, untrusted) = match named {
-            Some(dir) => (Some(dir), None),
-            None => Self::discover(pass, &working_dir.join("config")),
+        let mut found = vec![(working_dir.join("prompts"), PROMPTS_VARIABLE)];
+        let (config, untrusted) = if let Some(dir) = named {
+            (Some(dir), None)
+        } else {
+            let dir = working_dir.join("config");
+            found.push((dir.clone(), CONFIG_VARIABLE));
+            Self::discover(pass, &dir)
         };
         let beside = config.iter().map(|dir| dir.join("prompts"));
         // The prompts of an untrusted directory are as foreign as its settings.
         let of_project = untrusted.is_none().then(|| working_dir.join("prompts"));
         let prompts = beside.chain(of_project).filter(is_there).collect();
-        Ok(Self { config, untrusted, prompts, pass: pass.clone() })
+        Ok(Self { config, untrusted, prompts, found, pass: pass.clone() })
     }
 
     /// Looks at the directory of the project, which nobody named.
@@ -87,6 +97,9 @@ impl Paths {
         if !dir.is_dir() {
             return Err(ConfigError::NoDirectory(dir.to_owned()));
         }
+        // One that was found may be the same directory, by another path.
+        let is_same = |found: &Path| found == dir || found.canonicalize().ok() == dir.canonicalize().ok();
+        self.found.retain(|(found, _)| !is_same(found));
         self.prompts.insert(0, dir.to_owned());
         Ok(())
     }
@@ -125,10 +138,16 @@ impl Paths {
 
     fn open(&self, path: &Path) -> Result<Option<TextFile>, ConfigError> {
         self.pass.note(path, PathKind::File);
-        match std::fs::read_to_string(path) {
+        let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+        if let Some((root, variable)) = self.found.iter().find(|(root, _)| path.starts_with(root))
+            && regular_file::leads_out(root, path).map_err(unreadable)?
+        {
+            return Err(ConfigError::LeadsOut { path: path.to_owned(), root: root.clone(), variable });
+        }
+        match regular_file::read_text(path) {
             Ok(text) => Ok(Some(TextFile { origin: path.display().to_string(), text })),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(ConfigError::Unreadable { path: path.to_owned(), source }),
+            Err(error) => Err(unreadable(error)),
         }
     }
 }

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::environment::env;
 use crate::error::ConfigError;
+use crate::regular_file::{read_bytes, read_text};
 use crate::text_file::TextFile;
 use crate::{shipped, yaml};
 
@@ -48,9 +49,8 @@ const HARMLESS: &[&str] = &[
 ];
 /// Sections of models.yaml that cannot do harm. Providers have addresses and keys.
 const HARMLESS_OF_MODELS: &[&str] = &["default", "models", "budgets"];
-/// Files of a directory that are read to make its digest, and bytes of each.
+/// Files of a directory that are read to make its digest.
 const FILES_MAX: usize = 1_000;
-const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Risks that a sentence names.
 const NAMED_MAX: usize = 3;
 
@@ -94,7 +94,7 @@ pub fn find_risks(dir: &Path) -> Vec<String> {
     let checks: [(&str, FindRisks); 3] =
         [(shipped::SETTINGS, risks_of_settings), (shipped::MODELS, risks_of_models), (AGENTS, risks_of_agents)];
     for (name, check) in checks {
-        let Ok(text) = std::fs::read_to_string(dir.join(name)) else { continue };
+        let Ok(text) = read_text(&dir.join(name)) else { continue };
         let Some(shipped) = shipped::config(name) else { continue };
         if text == shipped.text {
             continue;
@@ -254,10 +254,12 @@ impl TrustStore {
     }
 }
 
-/// A file in `$XDG_CONFIG_HOME/ailoop`, else the same below `~/.config`.
+/// A file in `$XDG_CONFIG_HOME/ailoop`, else the same below `~/.config`. Without `HOME`, the user database says where
+/// that is.
 pub fn user_file(name: &str) -> Option<PathBuf> {
     let set = |variable: &str| env(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let config = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")))?;
+    let config =
+        set("XDG_CONFIG_HOME").or_else(|| set("HOME").or_else(std::env::home_dir).map(|home| home.join(".config")))?;
     Some(config.join("ailoop").join(name))
 }
 
@@ -289,14 +291,14 @@ fn read_files(dir: &Path, name: &str, files: &mut BTreeMap<String, String>) -> R
         let name = format!("{name}/{}", path.file_name().unwrap_or_default().display());
         // Links are followed, as the readers of the files follow them.
         let found = std::fs::metadata(&path).map_err(unreadable(&path))?;
-        if files.len() == FILES_MAX || found.len() > FILE_BYTES_MAX {
-            let why = format!("a trusted directory has at most {FILES_MAX} files of {FILE_BYTES_MAX} bytes");
+        if files.len() == FILES_MAX {
+            let why = format!("a trusted directory has at most {FILES_MAX} files");
             return Err(unreadable(&path)(std::io::Error::new(ErrorKind::FileTooLarge, why)));
         }
         if found.is_dir() {
             read_files(&path, &name, files)?;
         } else {
-            files.insert(name, sha256_hex(&std::fs::read(&path).map_err(unreadable(&path))?));
+            files.insert(name, sha256_hex(&read_bytes(&path).map_err(unreadable(&path))?));
         }
     }
     Ok(())
