@@ -169,6 +169,8 @@ fn default_help(code: &ErrorCode) -> Option<&'static str> {
     HELP.iter().find(|(known, _)| known == code).map(|(_, text)| *text)
 }
 
+const NATS_SERVER_HELP: &str =
+    "put nats-server 2.12 or newer on PATH, or set AILOOP_NATS_SERVER to its path; `make setup` brings it to .tools/";
 const HELP: &[(ErrorCode, &str)] = &[
     (ErrorCode::EmptyMessage, "pass a text, such as: ailoop run \"What is in this directory?\""),
     (ErrorCode::TooLarge, "a message holds at most 1 MiB; put the text into a file below --root and name it"),
@@ -188,8 +190,8 @@ const HELP: &[(ErrorCode, &str)] = &[
         ErrorCode::NatsUnreachable,
         "start the nats-server, and check that nats.url (AILOOP__NATS__URL) or --nats names it",
     ),
-    (ErrorCode::NatsTooOld, "run `make setup`, or put nats-server 2.12 or newer on PATH or into AILOOP_NATS_SERVER"),
-    (ErrorCode::NatsMissing, "run `make setup`, or put nats-server 2.12 or newer on PATH or into AILOOP_NATS_SERVER"),
+    (ErrorCode::NatsTooOld, NATS_SERVER_HELP),
+    (ErrorCode::NatsMissing, NATS_SERVER_HELP),
     (ErrorCode::NatsNoJetStream, "start the nats-server with -js"),
     (ErrorCode::StreamDrift, "`ailoop bootstrap --fix` changes the setting"),
     (ErrorCode::PortInUse, "end the process that listens on the port, or choose another port (0: any free one)"),

@@ -1,16 +1,20 @@
-//! `.ailoop/`: the lock, the addresses and the credentials of the fleet of this directory. Only its user may read it.
+//! `.ailoop/`: the lock, the addresses and the credentials of the fleet of this directory. Only its user may read it, and
+//! one that ailoop did not make for this user is not used.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ailoop_client::RunFile;
-use ailoop_client::run_file::{DIRECTORY, LOCK_FILE, RUN_FILE, belong_to_this_user};
+use ailoop_client::run_file::{DIRECTORY, LOCK_FILE, RUN_FILE, belong_to_this_user, is_plain_file};
+use configuration::ConfigError;
+use configuration::trust::user_file;
 use contract::ErrorCode;
 use tokio::time::{Instant, sleep};
 
+use crate::directory_record::DirectoryRecord;
 use crate::failure::CommandFailure;
 use crate::local_credentials::{CredentialSource, LocalCredentials};
 use crate::private_file::write_private;
@@ -26,12 +30,24 @@ const PRIVATE_DIRECTORY: u32 = 0o700;
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
     dir: PathBuf,
+    /// The directory of the records of this user; none if the user has no directory for configuration.
+    records: Option<PathBuf>,
+    is_adopted: bool,
 }
 
 impl Home {
     /// Names `.ailoop` below `parent`.
     pub(crate) fn below(parent: &Path) -> Self {
-        Self { dir: parent.join(DIRECTORY) }
+        Self::of(parent.join(DIRECTORY))
+    }
+
+    fn of(dir: PathBuf) -> Self {
+        Self { dir, records: user_file("directories"), is_adopted: false }
+    }
+
+    /// Uses the directory also if ailoop did not make it for this user: the user says that it is theirs.
+    pub(crate) fn adopted(self) -> Self {
+        Self { is_adopted: true, ..self }
     }
 
     /// Returns the directory of the private nats-server.
@@ -57,19 +73,51 @@ impl Home {
             return Err(CommandFailure::new(ErrorCode::BadConfig, message)
                 .help("run as that user, or work in another directory"));
         }
-        // An older version made it for everybody.
-        fs::set_permissions(&self.dir, fs::Permissions::from_mode(PRIVATE_DIRECTORY)).map_err(cannot)?;
-        let ignore = self.dir.join(".gitignore");
-        if !ignore.exists() {
-            // Data and written files belong in no repository. A failed write changes nothing else.
-            let _unwritten = fs::write(&ignore, "*\n");
+        let record = self.record()?;
+        let may_be_used = || self.is_adopted || record.matches() || record.is_unused();
+        // A file is made in the target of a link only if the link is the user's.
+        if self.dir.is_symlink() && !may_be_used() {
+            return Err(self.foreign_failure());
+        }
+        if path.symlink_metadata().is_ok() && !is_plain_file(&path) {
+            let message = format!("{} is no regular file", path.display());
+            return Err(CommandFailure::new(ErrorCode::BadConfig, message).help("remove it"));
         }
         let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(cannot)?;
         match file.try_lock() {
-            Ok(()) => Ok(Lock { home: self.clone(), _file: file }),
-            Err(TryLockError::WouldBlock) => Err(self.locked_failure()),
-            Err(TryLockError::Error(error)) => Err(cannot(error)),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(self.locked_failure()),
+            Err(TryLockError::Error(error)) => return Err(cannot(error)),
         }
+        if !may_be_used() {
+            return Err(self.foreign_failure());
+        }
+        // An older version made it for everybody.
+        fs::set_permissions(&self.dir, fs::Permissions::from_mode(PRIVATE_DIRECTORY)).map_err(cannot)?;
+        if !record.matches() {
+            record.write().map_err(|error| {
+                CommandFailure::new(ErrorCode::BadConfig, format!("{} cannot be recorded: {error}", self.dir.display()))
+                    .help("set XDG_CONFIG_HOME to a directory that can be written")
+            })?;
+        }
+        // Data and written files belong in no repository. A failed write changes nothing else.
+        let ignore = File::options().create_new(true).write(true).open(self.dir.join(".gitignore"));
+        let _unwritten = ignore.and_then(|mut file| file.write_all(b"*\n"));
+        Ok(Lock { home: self.clone(), _file: file })
+    }
+
+    fn record(&self) -> Result<DirectoryRecord, CommandFailure> {
+        let records = self.records.as_deref().ok_or(ConfigError::NoUserDirectory)?;
+        DirectoryRecord::of(&self.dir, records).map_err(|error| {
+            CommandFailure::new(ErrorCode::BadConfig, format!("{} cannot be used: {error}", self.dir.display()))
+        })
+    }
+
+    fn foreign_failure(&self) -> CommandFailure {
+        let dir = self.dir.display();
+        let message = format!("{dir} was not made by you here: it came with the directory, or was moved or copied");
+        CommandFailure::new(ErrorCode::BadConfig, message)
+            .help(format!("if it is yours, `ailoop up --new-token` uses it with new credentials; if not, remove {dir}"))
     }
 
     /// As [`Home::lock`], but waits up to [`LOCK_WAIT_MAX`] while the process that has the lock has no run file: it reads
@@ -110,7 +158,7 @@ impl Home {
 
     /// Finds a running fleet in this directory, else in the nearest one above it.
     pub(crate) fn find_running(is_wanted: impl Fn(&RunFile) -> bool) -> Option<(Self, RunFile)> {
-        RunFile::find_running(is_wanted).map(|(dir, run)| (Self { dir }, run))
+        RunFile::find_running(is_wanted).map(|(dir, run)| (Self::of(dir), run))
     }
 
     /// Finds the store that a fleet left in this directory, else in the nearest one above it. Above, only files of this
@@ -178,6 +226,36 @@ impl Drop for Lock {
 mod tests {
     use super::*;
 
+    fn home_below(parent: &Path) -> Home {
+        Home { records: Some(parent.join("records")), ..Home::below(parent) }
+    }
+
+    #[test]
+    fn lock_of_a_link_to_another_directory_of_the_user_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(home_below(dir.path()).lock().unwrap());
+        fs::write(dir.path().join(".ailoop/credentials.json"), "{}").unwrap();
+        let foreign = dir.path().join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        std::os::unix::fs::symlink("../.ailoop", foreign.join(".ailoop")).unwrap();
+        let home = Home { records: Some(dir.path().join("records")), ..Home::below(&foreign) };
+        let refused = home.lock().unwrap_err().to_string();
+        assert!(refused.contains("was not made by you here") && refused.contains("--new-token"), "{refused}");
+        drop(home.adopted().lock().unwrap());
+    }
+
+    #[test]
+    fn lock_of_a_directory_that_is_not_used_yet_is_granted() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join(".ailoop/apart")).unwrap();
+        fs::write(dir.path().join(".ailoop/lock"), "").unwrap();
+        drop(home_below(dir.path()).lock().unwrap());
+        fs::remove_file(dir.path().join(".ailoop/id")).unwrap();
+        fs::create_dir(dir.path().join(".ailoop/out")).unwrap();
+        let refused = home_below(dir.path()).lock().unwrap_err().to_string();
+        assert!(refused.contains("was not made by you here"), "{refused}");
+    }
+
     fn sample() -> RunFile {
         let text = |text: &str| text.to_owned();
         RunFile {
@@ -196,7 +274,7 @@ mod tests {
     #[test]
     fn lock_held_by_a_fleet_second_lock_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::below(dir.path());
+        let home = home_below(dir.path());
         assert_eq!(home.running(), None);
         let lock = home.lock().unwrap();
         assert_eq!(home.running(), None);
@@ -217,7 +295,7 @@ mod tests {
     #[test]
     fn running_stale_run_file_without_lock_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::below(dir.path());
+        let home = home_below(dir.path());
         let lock = home.lock().unwrap();
         lock.announce(&sample()).unwrap();
         std::mem::forget(lock);
@@ -230,11 +308,36 @@ mod tests {
     fn directory_of_an_older_version_is_closed_to_others() {
         let dir = tempfile::tempdir().unwrap();
         let mode = |path: &str| fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o777;
-        fs::create_dir(dir.path().join(".ailoop")).unwrap();
+        let home = home_below(dir.path());
+        drop(home.lock().unwrap());
+        fs::set_permissions(dir.path().join(".ailoop"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(dir.path().join(".ailoop/run.json"), "{}").unwrap();
-        let lock = Home::below(dir.path()).lock().unwrap();
+        let lock = home.lock().unwrap();
         lock.announce(&sample()).unwrap();
         assert_eq!((mode(".ailoop"), mode(".ailoop/run.json")), (0o700, 0o600));
+    }
+
+    #[test]
+    fn lock_that_is_a_link_is_neither_followed_nor_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home_below(dir.path());
+        let link = |target: &Path| {
+            let _absent = fs::remove_file(dir.path().join(".ailoop/lock"));
+            std::os::unix::fs::symlink(target, dir.path().join(".ailoop/lock")).unwrap();
+        };
+        fs::create_dir(dir.path().join(".ailoop")).unwrap();
+        fs::write(dir.path().join(".ailoop/run.json"), serde_json::to_vec(&sample()).unwrap()).unwrap();
+        let target = dir.path().join("target");
+        link(&target);
+        let refused = home.lock().unwrap_err();
+        assert!(refused.to_string().contains(".ailoop/lock is no regular file"), "{refused}");
+        assert!(!target.exists());
+        // Another program may hold a lock of its own.
+        let other = File::create(&target).unwrap();
+        other.lock().unwrap();
+        assert_eq!(home.running(), None);
+        let refused = home.lock().unwrap_err();
+        assert!(refused.to_string().contains(".ailoop/lock is no regular file"), "{refused}");
     }
 
     #[test]

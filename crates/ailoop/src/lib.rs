@@ -13,6 +13,7 @@ mod config_check;
 mod contexts;
 mod default_model;
 mod delegation;
+mod directory_record;
 mod erase;
 pub mod export_import;
 pub mod failure;

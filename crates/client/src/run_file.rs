@@ -57,12 +57,13 @@ impl RunFile {
 
     /// Reads the file of the fleet that keeps a directory locked; none without such a fleet, since the file may be
     /// stale. The directory and the file must belong to this user: others could lay a file into a directory that
-    /// everybody writes to, and would be sent prompts.
+    /// everybody writes to, and would be sent prompts. A lock that is a link says nothing: another program may hold it.
     pub fn of_running(directory: &Path) -> Option<Self> {
-        if !belong_to_this_user(&[directory, &directory.join(RUN_FILE)]) {
+        let path = directory.join(LOCK_FILE);
+        if !belong_to_this_user(&[directory, &directory.join(RUN_FILE)]) || !is_plain_file(&path) {
             return None;
         }
-        let lock = File::options().write(true).open(directory.join(LOCK_FILE)).ok()?;
+        let lock = File::options().write(true).open(path).ok()?;
         match lock.try_lock() {
             Err(TryLockError::WouldBlock) => Self::read(directory),
             Ok(()) | Err(TryLockError::Error(_)) => None,
@@ -78,6 +79,11 @@ impl RunFile {
         let running = |path: PathBuf| Self::of_running(&path).filter(&is_wanted).map(|run| (path, run));
         std::iter::once(here).chain(above).find_map(running)
     }
+}
+
+/// Whether a path is a regular file, and no link to one.
+pub fn is_plain_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file())
 }
 
 /// Whether all of these files exist, and belong to the user of this process.

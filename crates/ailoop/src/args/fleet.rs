@@ -50,7 +50,7 @@ pub struct UpArgs {
     #[arg(long, default_value_t = -1, value_name = "PORT", allow_negative_numbers = true,
           value_parser = clap::value_parser!(i32).range(-1..=65535))]
     pub nats_port: i32,
-    /// Make a new token and a new password of NATS: clients with the old ones are refused
+    /// Make a new token and password of NATS, refuse clients with the old ones, and use a .ailoop that was moved or copied
     #[arg(long)]
     pub new_token: bool,
     /// Let every user and every program of this machine use the fleet, without token and password

@@ -93,7 +93,7 @@ impl FleetPlan {
             (false, true) => CredentialSource::New,
             (false, false) => CredentialSource::Kept,
         };
-        // Whoever wants new credentials knows that the directory has some.
+        // A user who asks for new credentials says that the directory is theirs.
         let home = if args.new_token { plan.home.adopted() } else { plan.home };
         Ok(Self { home, credentials, ..plan })
     }
