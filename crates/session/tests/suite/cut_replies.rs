@@ -117,6 +117,26 @@ fn text_of_a_call_that_the_loop_gave_up_is_kept_when_it_comes() {
 }
 
 #[test]
+fn text_of_a_call_that_was_given_up_is_not_kept_while_another_attempt_may_replace_it() {
+    let settings = ContinuationSettings { timeout: 86_400, retries: 1, ..ContinuationSettings::default() };
+    let mut talk = Talk::begin(settings);
+    let call = talk.model_call();
+    let opened = talk.events.iter().find_map(|event| match event {
+        Event::ModelCallOpened(opened) => Some(opened.deadline.as_millis()),
+        _ => None,
+    });
+    while talk.open().contains(&call) {
+        talk.wait(std::time::Duration::from_millis((opened.unwrap() - talk.now).max(100)));
+    }
+    assert_eq!(talk.open(), [], "the next attempt waits");
+    talk.reply_late(&call, "The first", usage(), 0.5);
+    assert_eq!((cut(&talk).len(), talk.session.summary().spent.cost_usd), (0, 0.5));
+    talk.wait(std::time::Duration::from_mins(1));
+    talk.reply("The second", &[]);
+    assert_eq!(replies(&talk), [(1, "The second".to_owned(), false)]);
+}
+
+#[test]
 fn text_is_kept_up_to_a_limit_and_nothing_is_kept_of_calls() {
     let mut talk = Talk::begin(ContinuationSettings::default());
     let call = talk.model_call();
