@@ -6,13 +6,13 @@ import sys
 import tempfile
 import traceback
 
-from . import a2a, acp, ag_ui, agents_api, chat_programs, checks
+from . import a2a, acp, ag_ui, agents_api, chat_programs, checks, history
 from .common import Skipped
 from .fleet import Fleet
 from .model import ModelServer
 
 
-ALL = checks.ALL + chat_programs.CHECKS + acp.CHECKS + a2a.CHECKS + ag_ui.CHECKS + agents_api.CHECKS
+ALL = checks.ALL + chat_programs.CHECKS + acp.CHECKS + a2a.CHECKS + ag_ui.CHECKS + agents_api.CHECKS + history.CHECKS
 
 
 def main():
@@ -22,7 +22,7 @@ def main():
     arguments = parser.parse_args()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ailoop-clients-"))
     print(f"    logs in {directory}", flush=True)
-    fleet = Fleet(arguments.ailoop.resolve(), directory, ModelServer().base_url)
+    fleet = Fleet(arguments.ailoop.resolve(), directory, ModelServer())
     failed = 0
     try:
         fleet.start()

@@ -146,11 +146,13 @@ def openai_agents(fleet):
         """The weather of a city."""
         return f"rain in {city}"
 
-    model = OpenAIChatCompletionsModel(
-        model="e", openai_client=AsyncOpenAI(base_url=f"{fleet.url}/openai/v1", api_key=fleet.key)
-    )
-    agent = Agent(name="Watcher", instructions="Be brief.", model=model, tools=[weather])
-    result = asyncio.run(Runner.run(agent, "What is the weather?"))
+    async def run():
+        async with AsyncOpenAI(base_url=f"{fleet.url}/openai/v1", api_key=fleet.key) as sdk:
+            model = OpenAIChatCompletionsModel(model="e", openai_client=sdk)
+            agent = Agent(name="Watcher", instructions="Be brief.", model=model, tools=[weather])
+            return await Runner.run(agent, "What is the weather?")
+
+    result = asyncio.run(run())
     return expect("rain in Bonn" in result.final_output, result.final_output)
 
 

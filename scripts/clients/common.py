@@ -37,7 +37,7 @@ def asking_fleet(other):
     if other.directory not in FLEETS:
         directory = pathlib.Path(tempfile.mkdtemp(prefix="asking-", dir=other.directory))
         agents = {"default_agent": "e", "agents": {"e": ASKING}}
-        fleet = FLEETS[other.directory] = Fleet(other.ailoop, directory, ModelServer().base_url, agents)
+        fleet = FLEETS[other.directory] = Fleet(other.ailoop, directory, ModelServer(), agents)
         atexit.register(fleet.end)
         fleet.start()
         fleet.key = fleet.approver_key

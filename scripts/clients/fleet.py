@@ -40,12 +40,12 @@ class Failed(Exception):
 class Fleet:
     """A running fleet below a directory. Only what was started here is ended here."""
 
-    def __init__(self, ailoop, directory, model_url, agents=None):
-        self.ailoop, self.directory, self.processes = ailoop, directory, []
+    def __init__(self, ailoop, directory, model, agents=None):
+        self.ailoop, self.directory, self.model, self.processes = ailoop, directory, model, []
         (directory / "config").mkdir()
         models = {
             "default": "scripted-model",
-            "providers": {"scripted": {"kind": "openai_chat", "base_url": model_url}},
+            "providers": {"scripted": {"kind": "openai_chat", "base_url": model.base_url}},
             "models": {"scripted-model": {"provider": "scripted", "multi_tool": True}},
         }
         (directory / "config/agents.yaml").write_text(json.dumps(agents or AGENTS))

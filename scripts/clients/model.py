@@ -13,6 +13,7 @@ ASKED_TOOLS = [
     ("list the files", "list_files", {"path": "."}),
     ("write a file", "write_file", {"path": "note.txt", "content": "hello"}),
     ("ask me", "ask_user", {"question": "Which colour?"}),
+    ("read marker.txt", "read", {"filePath": "marker.txt"}),
 ]
 
 
@@ -47,6 +48,8 @@ class ModelServer(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
+        # Every request, oldest first.
+        self.requests = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -66,6 +69,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):  # pylint: disable=invalid-name
         """Streams the reply."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.requests.append(body)
         text, calls = reply(body)
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")

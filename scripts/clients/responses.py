@@ -205,16 +205,15 @@ def openai_agents(fleet):
         """The weather of a city."""
         return f"rain in {city}"
 
-    sdk = AsyncOpenAI(base_url=f"{fleet.url}/openai/v1", api_key=fleet.key)
-    agent = Agent(name="Watcher", instructions="Be brief.", model=OpenAIResponsesModel("e", sdk), tools=[weather])
-
     async def run():
-        one = await Runner.run(agent, "What is the weather?", auto_previous_response_id=True)
-        conversation_id = (await sdk.conversations.create()).id
-        streamed = Runner.run_streamed(agent, "What is the weather?", conversation_id=conversation_id)
-        async for _ in streamed.stream_events():
-            pass
-        return one.final_output, streamed.final_output
+        async with AsyncOpenAI(base_url=f"{fleet.url}/openai/v1", api_key=fleet.key) as sdk:
+            agent = Agent(name="Watcher", instructions="Be brief.", model=OpenAIResponsesModel("e", sdk), tools=[weather])
+            one = await Runner.run(agent, "What is the weather?", auto_previous_response_id=True)
+            conversation_id = (await sdk.conversations.create()).id
+            streamed = Runner.run_streamed(agent, "What is the weather?", conversation_id=conversation_id)
+            async for _ in streamed.stream_events():
+                pass
+            return one.final_output, streamed.final_output
 
     texts = asyncio.run(run())
     return expect(all("rain in Bonn" in text for text in texts), texts)
