@@ -15,6 +15,7 @@ mod attempts;
 mod bystanders;
 mod clients;
 mod fleet;
+mod issuer;
 mod keyed_fleet;
 mod listener;
 mod local;

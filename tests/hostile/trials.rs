@@ -7,7 +7,7 @@ use ailoop_tests::model::{RecordedRequest, ScriptedReply};
 
 use crate::hostile::attempts::{AccessTrial, Attempts};
 use crate::hostile::fleet::Target;
-use crate::hostile::{clients, listener, local, models, nats, reach, repetition, tools};
+use crate::hostile::{clients, issuer, listener, local, models, nats, reach, repetition, tools};
 
 pub(crate) struct Trial {
     pub(crate) name: &'static str,
@@ -76,6 +76,9 @@ pub(crate) const ACCESS_TRIALS: &[AccessTrial] = &[
     access("flood on the connection of a proxy", |attempts| listener::shared_connection(attempts).boxed_local()),
     access("idle connection of a proxy", |attempts| listener::idle_connection(attempts).boxed_local()),
     access("traces that a client wants sampled", |attempts| listener::samples(attempts).boxed_local()),
+    access("forged tokens of an issuer", |attempts| issuer::forged_tokens(attempts).boxed_local()),
+    access("many tokens of one holder", |attempts| issuer::rate_of_a_holder(attempts).boxed_local()),
+    access("stream whose key was taken back", |attempts| issuer::key_taken_back(attempts).boxed_local()),
     access("consumer of objects by a NATS user", |attempts| nats::consumers_of_objects(attempts).boxed_local()),
     access("nats-server that wants no encryption", |attempts| nats::server_in_clear(attempts).boxed_local()),
 ];
