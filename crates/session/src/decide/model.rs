@@ -141,16 +141,13 @@ impl DecisionBuilder<'_> {
         self.state.cut_calls.iter().find(|cut| cut.call == report.call && cut.attempt == report.attempt)
     }
 
-    /// Whether a called-off step may get another attempt, whose reply takes the place of what had come.
+    /// Whether a person is asked if a called-off step gets another attempt, whose reply takes the place of what had come.
+    /// While an attempt waits for its time, replies of the earlier ones are awaited and do not come here.
     fn may_be_replaced(&self, cut: &CutCall) -> bool {
-        let Some(turn) = self.state.turn.as_ref().filter(|turn| turn.number == cut.turn && turn.step == cut.step)
-        else {
-            return false;
-        };
-        matches!(
-            turn.activity,
-            Activity::Backoff { .. } | Activity::AwaitingUser { question: Question::Failed { .. }, .. }
-        )
+        self.state.turn.as_ref().is_some_and(|turn| {
+            let asks = matches!(turn.activity, Activity::AwaitingUser { question: Question::Failed { .. }, .. });
+            asks && turn.number == cut.turn && turn.step == cut.step
+        })
     }
 
     /// Keeps what had come of a called-off step. False for any other call, and where nothing came and nothing was spent.
