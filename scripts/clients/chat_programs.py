@@ -47,13 +47,15 @@ def open_webui(fleet):
     one = {"role": "user", "content": "One"}
     body = {"stream": True, "model": "e", "messages": [one], "stream_options": {"include_usage": True}}
     body["tools"] = [TOOL, ASK_USER]
+    title = {"model": "e", "messages": [{"role": "user", "content": "### Task:\nGenerate a title"}], "stream": False}
+    status, _, answer = send(fleet, title, headers)
+    expect(status == 200, answer)
     first = text_of(frames(send(fleet, body, headers)[2]))
     body["messages"] = [one, {"role": "assistant", "content": first}, {"role": "user", "content": "Two"}]
     _, answered, text = send(fleet, body, headers)
     expect(answered["content-type"].startswith("text/event-stream"), answered)
     chunks = frames(text)
     expect(text_of(chunks).strip() == "Message 2 was: Two" and chunks[-1]["usage"]["total_tokens"] > 0, chunks)
-    title = {"model": "e", "messages": [{"role": "user", "content": "### Task:\nGenerate a title"}], "stream": False}
     status, _, answer = send(fleet, title, headers)
     expect(status == 200, answer)
     body["messages"] += [{"role": "assistant", "content": text_of(chunks)}, {"role": "user", "content": "Three"}]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ailoop_tests::fleet::TestFleet;
 use ailoop_tests::http::Http;
-use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
+use ailoop_tests::model::{Gate, ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tests::process_fleet::ProcessFleet;
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -54,6 +54,33 @@ async fn question_is_a_form_and_its_answer_reaches_the_model() -> anyhow::Result
     }
     assert_eq!(model.requests()[1].last_results(), ["red"]);
     assert_eq!(model.requests().len(), 2, "a repeated answer is no second answer");
+    fleet.end().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn single_call_leaves_no_open_session_and_the_next_one_goes_on_with_its_history() -> anyhow::Result<()> {
+    let model = ModelServer::start(|request: &RecordedRequest| {
+        let asked = request.messages().iter().filter(|message| message["role"] == "user").count();
+        ScriptedReply::signal(&format!("Message {asked}."), "TERMINATE")
+    });
+    let model = model.await?;
+    let fleet = TestFleet::start(&[("test", &model.base_url())]).await?;
+    let http = Http::new(fleet.addresses().ws)?;
+    let ask = async |session: Option<&Value>| {
+        let arguments = json!({"prompt": "Go on", "session_id": session});
+        let arguments = if session.is_some() { arguments } else { json!({"prompt": "Begin"}) };
+        let result = call(&http, "e", json!({"arguments": arguments})).await?;
+        anyhow::ensure!(result["isError"] == false, "{result}");
+        Ok(result["structuredContent"].clone())
+    };
+    let first = ask(None).await?;
+    let (_, session) = http.get(&format!("/v1/sessions/{}", first["session_id"].as_str().context("an id")?)).await?;
+    assert_eq!(session["phase"], "ended", "{session}");
+    let second = ask(Some(&first["session_id"])).await?;
+    assert_eq!((&first["answer"], &second["answer"]), (&json!("Message 1."), &json!("Message 2.")));
+    for session in [&first["session_id"], &second["session_id"]] {
+        assert_eq!(ask(Some(session)).await?["session_id"], second["session_id"], "which stays open");
+    }
     fleet.end().await
 }
 

@@ -290,9 +290,10 @@ async fn judge_session(bus: &Bus, session: &str) -> anyhow::Result<usize> {
     let key = key(session)?;
     let commits = judge::log(bus, &key, STEPS_MAX).await?;
     let ends = turns(&commits);
-    let is_expected = match session.starts_with(LONG) {
-        true => ends.iter().all(|end| matches!(end, StopReason::Completed | StopReason::Stopped)),
-        false => ends == [StopReason::Completed; 2],
+    let is_expected = if session.starts_with(LONG) {
+        ends.iter().all(|end| matches!(end, StopReason::Completed | StopReason::Stopped))
+    } else {
+        ends == [StopReason::Completed; 2]
     };
     ensure!(is_expected, "its turns ended as {ends:?}");
     let mut changes = 0;

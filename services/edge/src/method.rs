@@ -83,7 +83,7 @@ methods! {
     SendMail = "mail.send", Run, Tenant;
     ReplyMail = "mail.reply", Run, Tenant;
     ListBudgets = "budgets.list", Observe, Tenant;
-    ResetBudget = "budgets.reset", Administer, Tenant;
+    ResetBudget = "budgets.reset", Operate, Tenant;
     GetQueues = "fleet.queues", Operate, Tenant;
     GetStatus = "fleet.status", Operate, Tenant;
     ListDeadLetters = "dead.list", Administer, Tenant;

@@ -63,9 +63,9 @@ pub enum ScopeArg {
     Observe,
     /// Answer gates: approve and deny calls
     Approve,
-    /// Administer a tenant: repair, reset budgets, try tools
+    /// Administer a tenant: repair, try tools
     Administer,
-    /// Operate the fleet: look at its processes and queues
+    /// Operate the fleet: look at its processes and queues, reset budgets
     Operate,
 }
 

@@ -31,9 +31,10 @@ pub enum Scope {
     Observe,
     /// Answer gates: approve and deny calls, answer questions.
     Approve,
-    /// Administer a tenant: repair sessions, reset budgets, try tools, retry and drop dead letters.
+    /// Administer a tenant: repair sessions, try tools, retry and drop dead letters.
     Administer,
-    /// Operate the fleet: look at its processes, its queues and what it stores of all tenants.
+    /// Operate the fleet: look at its processes, its queues and what it stores of all tenants, and reset the budgets that
+    /// limit a tenant.
     Operate,
 }
 

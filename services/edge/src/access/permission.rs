@@ -186,8 +186,8 @@ mod tests {
     fn scope_of_a_tenant_shows_nothing_of_the_fleet() {
         let administrator = caller(&[Scope::Administer], None);
         for (method, is_allowed) in [
-            (Method::ResetBudget, true),
             (Method::ListDeadLetters, true),
+            (Method::ResetBudget, false),
             (Method::GetStatus, false),
             (Method::GetQueues, false),
         ] {

@@ -34,7 +34,8 @@ pub(super) async fn run(
     };
     call.api.authorize(&call.caller, Method::StartSession, None).await?;
     let choice = match session_id {
-        None => SessionChoice::New { interactive: true },
+        // Most calls are single ones: a session that waited for more would stay open for a week.
+        None => SessionChoice::New { interactive: false },
         Some(session) => {
             let reached = call.api.reach(&call.caller, &session).await?;
             let of = call.api.get_session(&call.caller, &reached).await?.agent;
@@ -42,7 +43,7 @@ pub(super) async fn run(
                 let message = format!("the session {session} is of the agent {of}: call the tool {of}");
                 return Err(ApiError::bad_request(message));
             }
-            SessionChoice::Existing(session)
+            SessionChoice::Continued(session)
         }
     };
     let begun = begin(call, agent, prompt, choice).await?;

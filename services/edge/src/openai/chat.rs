@@ -7,7 +7,7 @@ use contract::{AgentId, ErrorCode};
 
 use super::chat_reply::{self, ChatReply};
 use super::chat_request::ChatRequest;
-use super::client::{OPEN_WEBUI_HEADER, OpenAiError, SESSION_HEADER, TurnCall, run_turn_request};
+use super::client::{OpenAiError, SESSION_HEADER, TurnCall, run_turn_request};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
@@ -61,7 +61,7 @@ async fn begin(
             answered => return answered,
         }
     }
-    let name = find_name(api, caller, headers, request, identity).await?;
+    let name = find_name(headers, request)?;
     let turn = request.turn(name.is_some()).map_err(|error| lost.unwrap_or(error))?;
     let ClientTurn { prompt, history, .. } = turn.with_instructions();
     let agent: AgentId = params::parse("model", &request.model)?;
@@ -71,28 +71,12 @@ async fn begin(
 }
 
 /// Returns the name of the session that a request continues or starts.
-async fn find_name(
-    api: &SessionApi,
-    caller: &ApiCaller,
-    headers: &HeaderMap,
-    request: &ChatRequest,
-    identity: &RequestIdentity,
-) -> Result<Option<String>, ApiError> {
+fn find_name(headers: &HeaderMap, request: &ChatRequest) -> Result<Option<String>, ApiError> {
     // A session that has not made the calls would not see their results.
     if request.ends_with_results() {
         return Ok(None);
     }
-    let name_in = |header: &str| {
-        let name = headers.get(header).map(|value| value.to_str()).transpose();
-        let name = name.map_err(|_| ApiError::bad_request(format!("the header {header} is not ASCII")))?;
-        Ok::<_, ApiError>(name.filter(|name| !name.is_empty()).map(str::to_owned))
-    };
-    if let Some(name) = name_in(SESSION_HEADER)? {
-        return Ok(Some(name));
-    }
-    let Some(chat) = name_in(OPEN_WEBUI_HEADER)? else { return Ok(request.session().map(str::to_owned)) };
-    // Open WebUI sends whole conversations: without a reply this is another request about the chat, such as for a title.
-    let is_continued =
-        request.has_reply() || identity.is_retry() || turn::find_named(api, caller, &chat).await?.is_none();
-    Ok(is_continued.then_some(chat))
+    let name = headers.get(SESSION_HEADER).map(|value| value.to_str()).transpose();
+    let name = name.map_err(|_| ApiError::bad_request(format!("the header {SESSION_HEADER} is not ASCII")))?;
+    Ok(name.filter(|name| !name.is_empty()).or_else(|| request.session()).map(str::to_owned))
 }

@@ -135,11 +135,6 @@ impl ChatRequest {
         self.messages.last().is_some_and(|message| ["tool", "function"].contains(&message.role.as_str()))
     }
 
-    /// Whether one of the messages is a reply.
-    pub(super) fn has_reply(&self) -> bool {
-        self.messages.iter().any(|message| message.role == "assistant")
-    }
-
     /// Returns the session that the metadata names.
     pub(super) fn session(&self) -> Option<&str> {
         self.metadata.as_ref()?.get("session")?.as_str()

@@ -19,8 +19,6 @@ use crate::turn::{self, RequestIdentity};
 
 /// Names the session of a request.
 pub(super) const SESSION_HEADER: &str = "x-ailoop-session";
-/// The same for Open `WebUI`, which sends it with all requests about a chat.
-pub(super) const OPEN_WEBUI_HEADER: &str = "x-openwebui-chat-id";
 
 /// A client whose credentials were accepted.
 #[derive(Debug)]
@@ -77,8 +75,8 @@ where
         let caller = authenticate(state, &parts.headers, connection).await?;
         turn::authorize_turns(&state.api, &caller).await?;
         let body = read_body(state, body, &caller).await?;
-        // The body does not say which session a header names.
-        let session = [SESSION_HEADER, OPEN_WEBUI_HEADER].map(|name| parts.headers.get(name));
+        // The body does not say which session the header names.
+        let session = parts.headers.get(SESSION_HEADER);
         let subject = format!("{} {} {session:?}", caller.name(), parts.uri.path());
         let identity = RequestIdentity::of_request(&state.api, &caller, &subject, &parts.headers, &body).await?;
         let call = TurnCall { caller, headers: parts.headers.clone(), body, identity: identity.clone() };
