@@ -34,7 +34,7 @@ def main():
     arguments = parser.parse_args()
     directory = pathlib.Path(tempfile.mkdtemp(prefix="ailoop-sdk-"))
     print(f"    logs in {directory}", flush=True)
-    fleet = Fleet(arguments.ailoop.resolve(), directory, ModelServer().base_url)
+    fleet = Fleet(arguments.ailoop.resolve(), directory, ModelServer())
     failed = []
     try:
         fleet.start()

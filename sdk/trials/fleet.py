@@ -25,8 +25,8 @@ AGENTS = {
 class Fleet(fleet.Fleet):
     """A fleet with two edges, of which the one with keys can be killed."""
 
-    def __init__(self, ailoop, directory, model_url):
-        super().__init__(ailoop, directory, model_url)
+    def __init__(self, ailoop, directory, model):
+        super().__init__(ailoop, directory, model)
         (directory / "config/agents.yaml").write_text(json.dumps(AGENTS))
 
     def _make_key(self, name, scopes):

@@ -624,6 +624,8 @@ export interface Replica {
   work: Record<string, WorkerLoad>;
   /** Its cell, where the edge has several. */
   cell?: string;
+  /** The agents, models and prompts of a composer; absent of other services. */
+  configuration?: Record<string, unknown>;
   /** Models that failed lately, as a gateway sees them; absent where none did. */
   models?: ModelHealth[];
 }

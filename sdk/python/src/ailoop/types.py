@@ -581,6 +581,7 @@ Replica = TypedDict(
         "warnings": list[str],
         "work": dict[str, "WorkerLoad"],
         "cell": NotRequired[str],
+        "configuration": NotRequired[dict[str, Any]],
         "models": NotRequired[list["ModelHealth"]],
     },
 )
