@@ -186,8 +186,8 @@ impl Command {
         match self {
             Self::Start => client.begin_as(session, "begin", "go", &json!({"interactive": true})).await,
             Self::StartWithHistory => {
-                let said = json!([{"role": "user", "content": "6 by 7?"}, {"role": "assistant", "content": "42."}]);
-                client.begin_as(session, "begin", "go", &json!({"interactive": true, "messages": said})).await
+                let history = json!([{"role": "user", "content": "6 by 7?"}, {"role": "assistant", "content": "42."}]);
+                client.begin_as(session, "begin", "go", &json!({"interactive": true, "messages": history})).await
             }
             Self::Message(turn) => client.send_as(session, &format!("more-{turn}"), "go on", "queue").await,
             Self::CancelTurn(turn) => client.control_as(session, &format!("cancel-{turn}"), Control::CancelTurn).await,
