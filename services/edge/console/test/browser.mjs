@@ -280,7 +280,9 @@ check("state is scrubbed, the session is forked from a slot, and both are compar
   await fleet.post("/v1/sessions/source/messages", { content: "and a table" });
   await until("the next turn ends", async () => (await fleet.get("/v1/sessions/source")).turn === 2);
   let page = await openPage("#/sessions/source");
-  await conversation(page).getByRole("button", { name: "edit and run again" }).last().click();
+  // The first message, which may be drawn before the other, begins a session of its own.
+  const message = conversation(page).getByRole("article", { name: "Message" }).filter({ hasText: "and a table" });
+  await message.getByRole("button", { name: "edit and run again" }).click();
   const again = page.getByRole("dialog").getByRole("textbox", { name: "Message" });
   assert.equal(await again.inputValue(), "and a table");
   await again.fill("and nothing else");
@@ -520,13 +522,18 @@ check("models have their limits, and those that fail say so", async () => {
 
 check("timeline leads to the trace where the edge knows its address", async () => {
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-  const response = await fetch(`${fleet.url}/v1/sessions`, {
+  // Nobody listens there: the edge samples all the same.
+  const edge = await fleet.startEdge(0, {
+    AILOOP__EDGE__TRACE_URL: "https://traces.example.org/t/{trace_id}",
+    AILOOP__TELEMETRY__OTLP_ENDPOINT: "http://127.0.0.1:9",
+    AILOOP__TELEMETRY__SAMPLE_RATIO: "1",
+  });
+  const response = await fetch(`${edge.url}/v1/sessions`, {
     method: "POST",
     headers: { "content-type": "application/json", traceparent },
     body: JSON.stringify({ session_id: "traced", prompt: "show a table", interactive: true }),
   });
   assert.equal(response.status, 201);
-  const edge = await fleet.startEdge(0, { AILOOP__EDGE__TRACE_URL: "https://traces.example.org/t/{trace_id}" });
   const page = await openPage("#/sessions/traced", { base: edge.url });
   const link = page.getByRole("link", { name: "open the trace" });
   await link.waitFor();
