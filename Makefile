@@ -16,8 +16,8 @@ OPERATIONS ?= 100000
 COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo none)
 MINUTES ?= 30
 STREAMS ?= 1000000
-# The nats-server that `setup` brought or found. ailoop itself looks only at this variable and at PATH: it starts no program of a
-# directory only since it runs there. A shell looks again for each recipe, since `setup` may have just run.
+# The nats-server that `setup` brought or found. ailoop looks only at this variable and at PATH, so that it starts no
+# program of a foreign directory. A shell looks again for each recipe, since `setup` may have just run.
 AILOOP_NATS_SERVER ?= $(shell test -x .tools/nats-server && echo "$(CURDIR)/.tools/nats-server" || command -v nats-server)
 export AILOOP_NATS_SERVER
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.

@@ -4,30 +4,23 @@ use std::net::SocketAddr;
 
 use ailoop_tests::fleet::TestFleet;
 use ailoop_tests::http::Http;
+use ailoop_tests::mcp;
 use ailoop_tests::model::{Gate, ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tests::process_fleet::ProcessFleet;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-const CURRENT: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
-const ACCEPT: (&str, &str) = ("accept", "application/json, text/event-stream");
 
 fn question() -> Vec<ScriptedReply> {
     let asked = ("ask_user", json!({"question": "Which colour?", "choices": ["red", "blue"]}));
     vec![ScriptedReply::calls(&[asked]), ScriptedReply::signal("It is painted.", "TERMINATE")]
 }
 
-/// Sends a call as clients of 2026-07-28 do, and returns its result.
+/// Calls a tool as a client that fills in forms, and returns its result.
 async fn call(http: &Http, tool: &str, mut params: Value) -> anyhow::Result<Value> {
     params["name"] = json!(tool);
-    params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(CURRENT);
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {}});
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
-    let headers = [ACCEPT, ("mcp-protocol-version", CURRENT), ("mcp-method", "tools/call"), ("mcp-name", tool)];
-    let answer = http.post_with("/mcp", &headers, &body).await?.text().await?;
-    let last = answer.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap_or(&answer).to_owned();
-    let answer: Value = serde_json::from_str(&last).with_context(|| answer.clone())?;
+    let answer = mcp::request(http, "tools/call", params, json!({"elicitation": {}})).await?;
     answer.get("result").cloned().with_context(|| format!("no result: {answer}"))
 }
 
@@ -133,11 +126,11 @@ async fn answer_as_legacy_client(http: &Http, asked: &Value, session: &str) -> a
     let info = json!({"name": "test", "version": "1"});
     let params = json!({"protocolVersion": LEGACY, "capabilities": {"elicitation": {}}, "clientInfo": info});
     let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-    let response = http.post_with("/mcp", &[ACCEPT], &initialize).await?;
+    let response = http.post_with("/mcp", &[mcp::ACCEPT], &initialize).await?;
     let transport = response.headers()["mcp-session-id"].to_str()?.to_owned();
     let result = json!({"action": "accept", "content": {"answer": "blue"}});
     let answer = json!({"jsonrpc": "2.0", "id": format!("ailoop-gate.{session}.{gate}"), "result": result});
-    let headers = [ACCEPT, ("mcp-session-id", &*transport), ("mcp-protocol-version", LEGACY)];
+    let headers = [mcp::ACCEPT, ("mcp-session-id", &*transport), ("mcp-protocol-version", LEGACY)];
     assert_eq!(http.post_with("/mcp", &headers, &answer).await?.status(), 202);
     Ok(())
 }

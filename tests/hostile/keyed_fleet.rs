@@ -14,7 +14,6 @@ use tempfile::TempDir;
 
 pub(crate) const CHAT: &str = "/openai/v1/chat/completions";
 pub(crate) const RESPONSES: &str = "/openai/v1/responses";
-const MCP_REVISION: &str = "2026-07-28";
 
 /// Two agents, so that a key can be limited to one. A person is asked before `echo`.
 const AGENTS: &str = r#"
@@ -122,22 +121,7 @@ pub(crate) async fn sessions(http: &Http) -> anyhow::Result<Vec<Value>> {
     listed["sessions"].as_array().cloned().with_context(|| format!("{status} {listed}"))
 }
 
-/// Sends an MCP request as clients of 2026-07-28 do, and returns the answer.
-pub(crate) async fn mcp(http: &Http, method: &str, mut params: Value) -> anyhow::Result<Value> {
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": MCP_REVISION, "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let tool = params["name"].as_str().unwrap_or_default().to_owned();
-    let mut headers = vec![
-        ("accept", "application/json, text/event-stream"),
-        ("mcp-protocol-version", MCP_REVISION),
-        ("mcp-method", method),
-    ];
-    if !tool.is_empty() {
-        headers.push(("mcp-name", &tool));
-    }
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-    let text = http.post_with("/mcp", &headers, &body).await?.text().await?;
-    let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap_or(&text);
-    serde_json::from_str(last).with_context(|| text.clone())
+/// Sends an MCP request of a client without capabilities, and returns the answer.
+pub(crate) async fn mcp(http: &Http, method: &str, params: Value) -> anyhow::Result<Value> {
+    ailoop_tests::mcp::request(http, method, params, json!({})).await
 }

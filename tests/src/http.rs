@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use reqwest::header::{AUTHORIZATION, HeaderMap};
-use reqwest::{Client, Response};
+use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
 
 /// A client of one edge.
@@ -44,20 +44,13 @@ impl Http {
 
     /// Posts JSON with headers, and returns the response.
     pub async fn post_with(&self, path: &str, headers: &[(&str, &str)], body: &Value) -> anyhow::Result<Response> {
-        let mut request = self.client.post(format!("{}{path}", self.base)).header("content-type", "application/json");
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        Ok(request.body(body.to_string()).send().await?)
+        let request = self.client.post(format!("{}{path}", self.base)).header("content-type", "application/json");
+        Ok(with(request, headers).body(body.to_string()).send().await?)
     }
 
     /// Gets a document with headers, and returns status and body.
     pub async fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> anyhow::Result<(u16, Value)> {
-        let mut request = self.client.get(format!("{}{path}", self.base));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        read(request.send().await?).await
+        read(with(self.client.get(format!("{}{path}", self.base)), headers).send().await?).await
     }
 
     /// Posts JSON, and returns status and body.
@@ -86,6 +79,10 @@ impl Http {
         let data = text.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
         data.map(|data| serde_json::from_str(data).context("an event")).collect()
     }
+}
+
+fn with(request: RequestBuilder, headers: &[(&str, &str)]) -> RequestBuilder {
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
 }
 
 /// Status and body of a response: JSON, else a text.

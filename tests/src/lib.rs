@@ -12,6 +12,7 @@ pub mod fleet;
 pub mod http;
 pub mod install;
 pub mod judge;
+pub mod mcp;
 pub mod model;
 pub mod nats;
 pub mod otlp;

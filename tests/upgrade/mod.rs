@@ -6,8 +6,8 @@
 //! their logs.
 //!
 //! Nothing may be lost: every session ends, no input is left over, no dead letter is written, no `at_most_once` call
-//! runs twice, and each log folds to what its writers saw. The older version does not change what the newer one wrote: if their folds differ, no commit of an
-//! older fold follows one of a newer fold.
+//! runs twice, and each log folds to what its writers saw. The older version does not change what the newer one wrote:
+//! if their folds differ, no commit of an older fold follows one of a newer fold.
 //!
 //! `make upgrade OLD=<path>` or `make upgrade OLD_REV=<revision>` runs it. `AILOOP_UPGRADE_OLD` is the path of the
 //! older binary, `AILOOP_UPGRADE_SESSIONS` how many sessions run at the same time, `AILOOP_UPGRADE_EVERY` the seconds
@@ -42,9 +42,9 @@ use tokio::time::{Instant, sleep, timeout};
 const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
 /// Sessions at the same time, and seconds between two replacements, in a short run.
 const SESSIONS: u64 = 8;
+const EVERY: u64 = 2;
 /// Beginning of the names of the sessions that last as long as the run.
 const LONG: &str = "long";
-const EVERY: u64 = 2;
 /// Drain time of a replica in seconds; then it returns its items.
 const DRAIN: &str = "3";
 /// Deadline for a replica to end after SIGTERM.
@@ -231,6 +231,10 @@ impl User {
         self.until(session, "a first turn", |commits| turns(commits).len() == 1).await?;
         self.send(session, Command::Message(1)).await?;
         self.until(session, "a second turn", |commits| turns(commits).len() == 2).await?;
+        self.stop(session).await
+    }
+
+    async fn stop(&self, session: &str) -> anyhow::Result<()> {
         self.send(session, Command::Stop).await?;
         let ended = |commits: &[Commit]| commits.last().is_some_and(|last| last.meta.phase == Phase::Ended);
         self.until(session, "its end", ended).await
@@ -252,9 +256,7 @@ impl User {
                 self.send(&session, Command::CancelTurn(turn)).await?;
             }
         }
-        self.send(&session, Command::Stop).await?;
-        let ended = |commits: &[Commit]| commits.last().is_some_and(|last| last.meta.phase == Phase::Ended);
-        self.until(&session, "its end", ended).await?;
+        self.stop(&session).await?;
         Ok(vec![session])
     }
 

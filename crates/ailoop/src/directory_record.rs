@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ailoop_client::run_file::{LOCK_FILE, is_plain_file};
+use configuration::place_of;
 use contract::tool::sha256_hex;
 
 use crate::private_file::write_private;
@@ -32,8 +33,7 @@ pub(crate) struct DirectoryRecord {
 impl DirectoryRecord {
     /// Names the record of a directory, below the directory of all records.
     pub(crate) fn of(directory: &Path, records: &Path) -> io::Result<Self> {
-        let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let place = parent.canonicalize()?.join(directory.file_name().unwrap_or_default());
+        let place = place_of(directory)?;
         let path = records.join(sha256_hex(place.as_os_str().as_encoded_bytes()));
         Ok(Self { directory: directory.to_owned(), path, place })
     }

@@ -1,5 +1,4 @@
-//! Finds a nats-server that is new enough. No directory is searched for one only since a command runs in it: somebody
-//! else may have written its files.
+//! Finds a nats-server that is new enough. The working directory is not searched: somebody else may have written it.
 
 use std::path::{Path, PathBuf};
 

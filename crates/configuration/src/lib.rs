@@ -20,6 +20,7 @@ pub mod yaml;
 pub use environment::env;
 pub use error::ConfigError;
 pub use paths::Paths;
+pub use regular_file::place_of;
 pub use secret::Secret;
 pub use settings::Settings;
 pub use text_file::TextFile;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Longest file that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -27,11 +27,16 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read_bytes(path)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
 }
 
+/// Where a directory stands: its path without links above it. A link that is the directory itself is not followed.
+pub fn place_of(directory: &Path) -> io::Result<PathBuf> {
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(parent.canonicalize()?.join(directory.file_name().unwrap_or_default()))
+}
+
 /// Whether a path leads out of a directory above it, by a link of the directory itself or below it. A path that does
 /// not exist leads nowhere.
 pub(crate) fn leads_out(root: &Path, path: &Path) -> io::Result<bool> {
-    let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let root = parent.canonicalize()?.join(root.file_name().unwrap_or_default());
+    let root = place_of(root)?;
     match path.canonicalize() {
         Ok(path) => Ok(!path.starts_with(root)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),

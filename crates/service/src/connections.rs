@@ -236,7 +236,7 @@ pub struct Connection {
     /// Bytes that it took from the budget; 0 while it is pending.
     bytes: AtomicUsize,
     pace: Arc<Pace>,
-    refusals: Arc<Pace>,
+    refusals: Pace,
 }
 
 impl Connections {
@@ -302,7 +302,7 @@ impl Connections {
         state.pending.insert(id, Pending { address, evicted: evicted.clone() });
         state.by_address.entry(address).or_default().push_back(id);
         drop(state);
-        let (registry, pace, refusals) = (self.inner.clone(), limits.new_pace(), limits.new_pace());
+        let (registry, pace, refusals) = (self.inner.clone(), limits.new_pace(), Pace::new(limits.rate()));
         let bytes = AtomicUsize::new(0);
         Arc::new(Connection { registry, id, address, protocol, evicted, transport_bytes, bytes, pace, refusals })
     }

@@ -58,9 +58,9 @@ pub fn pattern_cache_bytes() -> usize {
     reply::Patterns::cached_bytes()
 }
 
-/// The first fold that counts what a session used itself, keeps what had come of a reply that was called off, and knows
+/// The first fold that keeps what had come of a reply that was called off, counts what a session used itself, and knows
 /// who said each message of a history.
-const OWN_SPEND_FOLD: u32 = 13;
+const CUT_REPLIES_FOLD: u32 = 13;
 
 /// A session's state: the fold over its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ impl Session {
             self.add_part(slot, &commit.meta.commit, part);
         }
         self.fold(slot, commit.meta.time, &commit.events);
-        if commit.meta.fold < OWN_SPEND_FOLD {
+        if commit.meta.fold < CUT_REPLIES_FOLD {
             self.fold_as_older_versions(&commit.events);
         }
         self.link(slot, &commit.meta.commit);

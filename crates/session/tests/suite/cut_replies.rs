@@ -121,13 +121,11 @@ fn text_of_a_call_that_was_given_up_is_not_kept_while_another_attempt_may_replac
     let settings = ContinuationSettings { timeout: 86_400, retries: 1, ..ContinuationSettings::default() };
     let mut talk = Talk::begin(settings);
     let call = talk.model_call();
-    let opened = talk.events.iter().find_map(|event| match event {
+    let deadline = talk.events.iter().find_map(|event| match event {
         Event::ModelCallOpened(opened) => Some(opened.deadline.as_millis()),
         _ => None,
     });
-    while talk.open().contains(&call) {
-        talk.wait(std::time::Duration::from_millis((opened.unwrap() - talk.now).max(100)));
-    }
+    talk.wait(std::time::Duration::from_millis(deadline.unwrap() - talk.now));
     assert_eq!(talk.open(), [], "the next attempt waits");
     talk.reply_late(&call, "The first", usage(), 0.5);
     assert_eq!((cut(&talk).len(), talk.session.summary().spent.cost_usd), (0, 0.5));
