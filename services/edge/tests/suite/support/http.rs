@@ -1,9 +1,12 @@
 //! A client of the HTTP API.
 
+use std::fmt::Write;
 use std::net::SocketAddr;
 
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::TEST_TIMEOUT;
 
@@ -53,6 +56,20 @@ impl Http {
 pub(crate) fn post(http: &Http, path: &str, body: &Value, headers: &[(&'static str, &str)]) -> RequestBuilder {
     let request = http.request("POST", path).header("content-type", "application/json").body(body.to_string());
     headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
+}
+
+/// Sends a request over a connection of its own, and leaves the answer in it.
+pub(crate) async fn open(request: reqwest::Request) -> TcpStream {
+    let url = request.url();
+    let mut head = format!("{} {} HTTP/1.1\r\nhost: {}\r\n", request.method(), url.path(), url.authority());
+    for (name, value) in request.headers() {
+        write!(head, "{name}: {}\r\n", value.to_str().unwrap()).unwrap();
+    }
+    let body = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default();
+    write!(head, "content-length: {}\r\n\r\n", body.len()).unwrap();
+    let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).await.unwrap();
+    stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
+    stream
 }
 
 /// Reads status and body of a response.

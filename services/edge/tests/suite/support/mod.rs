@@ -17,6 +17,7 @@ use contract::streams::Bucket;
 use contract::subject::SessionKey;
 use contract::{SessionId, TenantId};
 use edge::{Edge, EdgeConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 pub(crate) use clients::{Grpc, Ws, read_code};
 pub(crate) use fake_loop::{FakeLoop, LiveDelivery};
@@ -102,13 +103,16 @@ pub(crate) async fn noted_requests(fixture: &Fixture) -> usize {
 pub(crate) async fn lose_answer(fixture: &Fixture, request: reqwest::RequestBuilder) {
     let before = (noted_requests(fixture).await, fixture.fake_loop.held_commands());
     fixture.fake_loop.pause();
-    let stored = wait_until("the note and the command of the request", async || {
+    let mut client = http::open(request.build().unwrap()).await;
+    wait_until("the note and the command of the request", async || {
         noted_requests(fixture).await > before.0 && fixture.fake_loop.held_commands() > before.1
-    });
-    tokio::select! {
-        answer = request.send() => panic!("answered while the loop pauses: {answer:?}"),
-        () = stored => {}
-    }
+    })
+    .await;
+    // The edge closes its side when it sees that the client is gone: from then on nothing is delivered.
+    client.shutdown().await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    assert_eq!(answer, "", "answered while the loop pauses");
     let handled = fixture.fake_loop.senders().await.len();
     fixture.fake_loop.resume();
     wait_until("the command", async || fixture.fake_loop.senders().await.len() > handled).await;
