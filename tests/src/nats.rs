@@ -433,7 +433,9 @@ async fn connect(config: &NatsConfig) -> anyhow::Result<Bus> {
 fn config_text(plan: &ServerSpec, dir: &Path) -> String {
     let port = if plan.port == 0 { -1 } else { i32::from(plan.port) };
     let mut parts = vec![format!(
-        "server_name: {}\nlisten: \"127.0.0.1:{port}\"\nports_file_dir: {:?}\nping_interval: \"5s\"\nping_max: 2\n",
+        "server_name: {}\nlisten: \"127.0.0.1:{port}\"\nports_file_dir: {:?}\nping_interval: \"5s\"\nping_max: 2\n\
+         # On a busy machine two seconds pass before a client has signed.\n\
+         authorization: {{timeout: 60}}\n",
         plan.name,
         dir.display()
     )];

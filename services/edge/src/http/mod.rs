@@ -129,3 +129,17 @@ async fn wrong_verb(method: HttpMethod, request: Request) -> Response {
     *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
     response
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn document_of_the_api_is_written_once() {
+        let read = async || axum::body::to_bytes(openapi_response().into_body(), usize::MAX).await.unwrap();
+        let (one, other) = (read().await, read().await);
+        assert!(!one.is_empty() && one.as_ptr() == other.as_ptr());
+    }
+}

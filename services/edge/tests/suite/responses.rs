@@ -1,9 +1,12 @@
 //! Responses and conversations: a response is a turn, found again in the log by its id.
 
+use std::sync::Arc;
+
+use bus_memory::{Action, MemoryServer};
 use serde_json::{Value, json};
 
 use crate::support::http::{Http, SseReader, post, read};
-use crate::support::{Fixture, lose_answer, wait_until};
+use crate::support::{CountedReads, Fixture, config, lose_answer, wait_until};
 
 const PATH: &str = "/openai/v1/responses";
 
@@ -152,4 +155,27 @@ async fn request_that_no_agent_can_take_is_refused_with_a_code() {
     }
     let (status, answer) = http.get(&format!("{PATH}/resp_s_1?stream=true&starting_after=x")).await;
     assert_eq!((status, &answer["error"]["code"]), (400, &json!("bad_request")));
+}
+
+#[tokio::test]
+async fn items_of_a_long_conversation_take_one_read_of_each_part_of_its_log() {
+    let reads = Arc::new(CountedReads::default());
+    let fixture = Fixture::on(MemoryServer::with_faults(reads.clone()), config()).await;
+    fixture.fake_loop.reply_with("Good day.").await;
+    let http = Http::new(fixture.edge.addresses().ws, None);
+    let (_, conversation) = http.post("/openai/v1/conversations", json!({})).await;
+    for _ in 0..110 {
+        let next = json!({"model": "e", "input": "Hi", "conversation": conversation["id"]});
+        let (status, answer) = http.post(PATH, next).await;
+        assert_eq!(status, 200, "{answer}");
+    }
+    reads.take();
+    let id = conversation["id"].as_str().unwrap();
+    let (status, page) = http.get(&format!("/openai/v1/conversations/{id}/items?limit=100")).await;
+    assert_eq!((status, &page["has_more"]), (200, &json!(true)), "{page}");
+    let mut parts: Vec<_> = reads.take().into_iter().filter(|(action, _)| *action == Action::LastMany).collect();
+    let read = parts.len();
+    parts.sort_by(|(_, one), (_, other)| one.cmp(other));
+    parts.dedup();
+    assert!(read > 1 && parts.len() == read, "{parts:?} in {read} reads");
 }
