@@ -70,23 +70,23 @@ impl Span {
 
 /// Sessions of one user: those that ran as they should, and the errors of the others.
 #[derive(Default)]
-struct Used {
+struct UserOutcome {
     sessions: Vec<String>,
     failed: Vec<(Span, anyhow::Error)>,
 }
 
 /// Runs one session after the other until `stop`.
-async fn use_sessions(url: String, user: usize, stop: Arc<AtomicBool>) -> Used {
-    let mut used = Used::default();
+async fn use_sessions(url: String, user: usize, stop: Arc<AtomicBool>) -> UserOutcome {
+    let mut outcome = UserOutcome::default();
     while !stop.load(Ordering::Relaxed) {
-        let session = format!("u{user}-{}", used.sessions.len() + used.failed.len());
+        let session = format!("u{user}-{}", outcome.sessions.len() + outcome.failed.len());
         let began = Instant::now();
         match use_session(&url, &session).await {
-            Ok(()) => used.sessions.push(session),
-            Err(error) => used.failed.push((Span::since(began), error.context(session))),
+            Ok(()) => outcome.sessions.push(session),
+            Err(error) => outcome.failed.push((Span::since(began), error.context(session))),
         }
     }
-    used
+    outcome
 }
 
 async fn use_session(url: &str, session: &str) -> anyhow::Result<()> {
@@ -203,9 +203,9 @@ async fn credential_of_every_role_rotated_under_load_no_request_fails() -> anyho
     stop.store(true, Ordering::Relaxed);
     let mut sessions = Vec::new();
     while let Some(user) = users.join_next().await {
-        let used = user?;
-        sessions.extend(used.sessions);
-        for (span, error) in used.failed {
+        let outcome = user?;
+        sessions.extend(outcome.sessions);
+        for (span, error) in outcome.failed {
             if !long_away.iter().any(|away| away.overlaps(span)) {
                 return Err(error.context(format!("while roles were away for {AWAY_MAX:?} at most")));
             }
