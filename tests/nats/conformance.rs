@@ -128,7 +128,7 @@ struct SequenceResult {
     chance: Option<String>,
 }
 
-/// Plays a sequence on new servers, and once more where the machine was too slow; returns what was played.
+/// Plays a sequence on new servers, again and again while the machine is too slow; returns what was played.
 async fn play(operations: &[Operation], drawn: bool) -> anyhow::Result<Vec<String>> {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {

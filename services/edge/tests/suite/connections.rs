@@ -18,6 +18,7 @@ use tokio_tungstenite::tungstenite::http::HeaderValue;
 use tonic::{Code, Request};
 use tonic_reflection::pb;
 
+use crate::support::http::open;
 use crate::support::{Fixture, TEST_TIMEOUT, config, read_code, wait_until};
 
 /// The preface of HTTP/2 with empty settings.
@@ -25,13 +26,6 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 fn limited(connections: ConnectionLimits) -> EdgeConfig {
     EdgeConfig { token: Some(configuration::Secret::new("s3cret")), connections, ..config() }
-}
-
-/// Opens a connection and sends some bytes.
-async fn open(address: SocketAddr, bytes: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(bytes).await.unwrap();
-    stream
 }
 
 /// Whether the server closes the connection in time, whatever it sends before.
@@ -208,9 +202,8 @@ async fn origin_or_host_outside_ascii_or_repeated_is_refused() {
     assert_eq!(upgrade(&[("origin", b"https://evil.example.org"), ("origin", own)]).await, 401);
 
     let raw = async |host: &[u8]| {
-        let mut stream = TcpStream::connect(fixture.edge.addresses().ws).await.unwrap();
         let head = [b"GET /ws HTTP/1.1\r\nconnection: close\r\nhost: ", host, b"\r\n\r\n"].concat();
-        stream.write_all(&head).await.unwrap();
+        let mut stream = open(fixture.edge.addresses().ws, &head).await;
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).await.unwrap();
         String::from_utf8_lossy(&answer).into_owned()

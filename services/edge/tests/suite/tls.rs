@@ -24,6 +24,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use futures::{SinkExt, StreamExt};
 use proto::sessions_client::SessionsClient;
 
+use crate::support::http::open;
 use crate::support::{Fixture, TEST_TIMEOUT, config, wait_until};
 
 /// An edge with TLS, and the files of its certificate.
@@ -95,12 +96,6 @@ pub(crate) async fn connect(
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
     let stream = TcpStream::connect(address).await?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
-}
-
-async fn open(address: SocketAddr, bytes: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(bytes).await.unwrap();
-    stream
 }
 
 /// Reads until the server closes; returns what came before.

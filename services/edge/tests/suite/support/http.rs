@@ -58,18 +58,22 @@ pub(crate) fn post(http: &Http, path: &str, body: &Value, headers: &[(&'static s
     headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
 }
 
-/// Sends a request over a connection of its own, and leaves the answer in it.
-pub(crate) async fn open(request: reqwest::Request) -> TcpStream {
-    let url = request.url();
-    let mut head = format!("{} {} HTTP/1.1\r\nhost: {}\r\n", request.method(), url.path(), url.authority());
+/// Opens a connection and sends some bytes.
+pub(crate) async fn open(address: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream
+}
+
+/// Returns the bytes of a request to this address.
+pub(crate) fn bytes_of(request: &reqwest::Request, address: SocketAddr) -> Vec<u8> {
+    let mut head = format!("{} {} HTTP/1.1\r\nhost: {address}\r\n", request.method(), request.url().path());
     for (name, value) in request.headers() {
         write!(head, "{name}: {}\r\n", value.to_str().unwrap()).unwrap();
     }
     let body = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default();
     write!(head, "content-length: {}\r\n\r\n", body.len()).unwrap();
-    let mut stream = TcpStream::connect((url.host_str().unwrap(), url.port().unwrap())).await.unwrap();
-    stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
-    stream
+    [head.as_bytes(), body].concat()
 }
 
 /// Reads status and body of a response.

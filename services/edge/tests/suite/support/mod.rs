@@ -103,7 +103,8 @@ pub(crate) async fn noted_requests(fixture: &Fixture) -> usize {
 pub(crate) async fn lose_answer(fixture: &Fixture, request: reqwest::RequestBuilder) {
     let before = (noted_requests(fixture).await, fixture.fake_loop.held_commands());
     fixture.fake_loop.pause();
-    let mut client = http::open(request.build().unwrap()).await;
+    let address = fixture.edge.addresses().ws;
+    let mut client = http::open(address, &http::bytes_of(&request.build().unwrap(), address)).await;
     wait_until("the note and the command of the request", async || {
         noted_requests(fixture).await > before.0 && fixture.fake_loop.held_commands() > before.1
     })
