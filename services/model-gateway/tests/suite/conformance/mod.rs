@@ -70,7 +70,8 @@ fn config_name(protocol: ProviderProtocol) -> &'static str {
 async fn call(protocol: ProviderProtocol, streamed: bool, answer: Response) -> (ModelReply, Result<(), CallFailure>) {
     let server = Server::start(vec![answer]).await.unwrap();
     let called = call_at(protocol, &server.url(), item(streamed)).await;
-    assert_eq!(server.requests().len(), 1, "one request for one call");
+    // A call may have timed out before the server has read its request.
+    assert!(server.requests().len() <= 1, "no second request for one call");
     called
 }
 
