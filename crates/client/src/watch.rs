@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use proto::{Notification, SessionInfo, SessionRequest, WatchRequest};
-use tokio::time::{sleep, timeout};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
 use tonic::{Status, Streaming};
 
 use crate::connection::EdgeConnection;
@@ -35,10 +36,14 @@ pub struct Watch {
     /// Whether a silent fleet is asked whether it works.
     probes: bool,
     open: Option<Streaming<Notification>>,
+    /// What the fleet is asked now. It goes on when the future of [`Watch::next`] is dropped.
+    asking: JoinSet<Answer>,
     retries: Retries,
     outage: Option<Outage>,
     gaps: u32,
     has_ended: bool,
+    /// When the open stream was last heard of, or the last probe was answered.
+    silent_since: Instant,
     probe_after: Duration,
     /// Items that the next calls return.
     pending: VecDeque<WatchItem>,
@@ -64,8 +69,18 @@ struct Outage {
     error: ClientError,
     /// Whether [`WatchItem::Lost`] was returned for it.
     is_reported: bool,
-    /// Pause before the next try.
-    pause: Duration,
+    /// When the next try is made.
+    retry_at: Instant,
+}
+
+/// An answer of the fleet.
+enum Answer {
+    /// To a request for the stream.
+    Opened(Result<Streaming<Notification>, ClientError>),
+    /// To a request for the session while the stream is silent.
+    Probed(Result<SessionInfo, ClientError>),
+    /// To a request for the session after the stream ended.
+    Ended(Result<SessionInfo, ClientError>),
 }
 
 impl Watch {
@@ -78,9 +93,11 @@ impl Watch {
             with_chunks,
             probes: false,
             open: None,
+            asking: JoinSet::new(),
             outage: None,
             gaps: 0,
             has_ended: false,
+            silent_since: Instant::now(),
             probe_after: PROBE_AFTER,
             pending: VecDeque::new(),
         }
@@ -93,7 +110,8 @@ impl Watch {
         Self { probes: true, ..self }
     }
 
-    /// Returns the next item, or none after the end of the session. It is safe to drop the future: nothing is lost.
+    /// Returns the next item, or none after the end of the session. It is safe to drop the future: nothing is lost, and
+    /// what it waits for goes on.
     ///
     /// # Errors
     ///
@@ -111,23 +129,37 @@ impl Watch {
             {
                 return Ok(Some(WatchItem::Lost { reason: outage.error.message().to_owned() }));
             }
-            let Some(open) = &mut self.open else {
-                self.open().await?;
-                continue;
-            };
-            match timeout(self.probe_after, open.message()).await {
-                Err(_silence) if self.probes => self.probe().await?,
-                Err(_silence) => self.retries.reset(),
-                Ok(Ok(Some(notification))) => self.take(notification)?,
-                Ok(Ok(None)) => self.handle_end().await?,
-                Ok(Err(status)) => self.disconnect(status.into())?,
+            if self.open.is_none() && self.asking.is_empty() {
+                self.ask_to_open();
+            }
+            let probe_at = self.silent_since + self.probe_after;
+            tokio::select! {
+                biased;
+                Some(answer) = self.asking.join_next() => match answer {
+                    Ok(Answer::Opened(opened)) => self.take_stream(opened)?,
+                    Ok(Answer::Probed(probed)) => self.take_probe(probed)?,
+                    Ok(Answer::Ended(probed)) => self.handle_end(probed)?,
+                    Err(error) => return Err(ClientError::internal(error.to_string())),
+                },
+                message = next_message(&mut self.open) => match message {
+                    Ok(Some(notification)) => self.take(notification)?,
+                    Ok(None) => {
+                        self.open = None;
+                        self.ask_for_session(Answer::Ended);
+                    }
+                    Err(status) => self.disconnect(status.into())?,
+                },
+                () = sleep_until(probe_at), if self.open.is_some() && self.asking.is_empty() => {
+                    self.silent_since = Instant::now();
+                    if self.probes { self.ask_for_session(Answer::Probed) } else { self.retries.reset() }
+                }
             }
         }
     }
 
     /// Takes a notification, unless it came before.
     fn take(&mut self, notification: Notification) -> Result<(), ClientError> {
-        self.probe_after = PROBE_AFTER;
+        (self.silent_since, self.probe_after) = (Instant::now(), PROBE_AFTER);
         match notification.seq {
             Some(seq) if seq < self.next_seq => return Ok(()),
             Some(seq) if seq > self.next_seq => {
@@ -152,57 +184,71 @@ impl Watch {
         Ok(())
     }
 
-    async fn open(&mut self) -> Result<(), ClientError> {
-        if let Some(outage) = &self.outage {
-            sleep(outage.pause).await;
-            // A restarted fleet may have another address.
-            if let Err(error) = self.connection.reconnect_if_moved().await {
-                return self.disconnect(error);
-            }
-        }
-        let request =
-            WatchRequest { session_id: self.session.clone(), from_seq: self.next_seq, no_chunks: !self.with_chunks };
-        match timeout(OPEN_TIMEOUT, self.connection.api().watch(request)).await {
-            Ok(Ok(open)) => {
-                self.open = Some(open.into_inner());
+    /// Asks for the stream, after the pause of an outage.
+    fn ask_to_open(&mut self) {
+        let retry_at = self.outage.as_ref().map(|outage| outage.retry_at);
+        let connection = self.connection.clone();
+        let (session_id, from_seq, no_chunks) = (self.session.clone(), self.next_seq, !self.with_chunks);
+        self.asking.spawn(async move {
+            let open = async {
+                if let Some(retry_at) = retry_at {
+                    sleep_until(retry_at).await;
+                    // A restarted fleet may have another address.
+                    connection.reconnect_if_moved().await?;
+                }
+                let request = WatchRequest { session_id, from_seq, no_chunks };
+                match timeout(OPEN_TIMEOUT, connection.api().watch(request)).await {
+                    Ok(answer) => Ok(answer?.into_inner()),
+                    Err(_) => Err(no_answer()),
+                }
+            };
+            Answer::Opened(open.await)
+        });
+    }
+
+    /// Asks for the session: a silent fleet may not work, and a stream may have ended with its session.
+    fn ask_for_session(&mut self, answer: fn(Result<SessionInfo, ClientError>) -> Answer) {
+        let (connection, session_id) = (self.connection.clone(), self.session.clone());
+        self.asking.spawn(async move {
+            let mut api = connection.api();
+            let got = timeout(PROBE_TIMEOUT, api.get(SessionRequest { session_id })).await;
+            answer(match got {
+                Ok(got) => got.map(tonic::Response::into_inner).map_err(ClientError::from),
+                Err(_) => Err(no_answer()),
+            })
+        });
+    }
+
+    fn take_stream(&mut self, opened: Result<Streaming<Notification>, ClientError>) -> Result<(), ClientError> {
+        match opened {
+            Ok(open) => {
+                (self.open, self.silent_since) = (Some(open), Instant::now());
                 self.restore();
                 Ok(())
             }
-            Ok(Err(status)) => self.disconnect(status.into()),
-            Err(_) => self.disconnect(no_answer()),
+            Err(error) => self.disconnect(error),
         }
     }
 
+    fn take_probe(&mut self, probed: Result<SessionInfo, ClientError>) -> Result<(), ClientError> {
+        if let Err(error) = probed {
+            return self.record_outage(error);
+        }
+        self.silent_since = Instant::now();
+        self.probe_after = (self.probe_after * 2).min(PROBE_AFTER_MAX);
+        self.retries.reset();
+        self.restore();
+        Ok(())
+    }
+
     /// Handles the end of a stream: that of the session, or that of an edge which shuts down.
-    async fn handle_end(&mut self) -> Result<(), ClientError> {
-        match self.fetch_session().await {
+    fn handle_end(&mut self, probed: Result<SessionInfo, ClientError>) -> Result<(), ClientError> {
+        match probed {
             Ok(info) if info.phase == "ended" && info.seq < self.next_seq => self.has_ended = true,
             Ok(_) => self.disconnect(Status::unavailable("the edge has ended the stream").into())?,
             Err(error) => self.disconnect(error)?,
         }
         Ok(())
-    }
-
-    /// Checks that a silent fleet still works.
-    async fn probe(&mut self) -> Result<(), ClientError> {
-        match self.fetch_session().await {
-            Ok(_info) => {
-                self.probe_after = (self.probe_after * 2).min(PROBE_AFTER_MAX);
-                self.retries.reset();
-                self.restore();
-                Ok(())
-            }
-            Err(error) => self.record_outage(error),
-        }
-    }
-
-    async fn fetch_session(&self) -> Result<SessionInfo, ClientError> {
-        let mut api = self.connection.api();
-        let get = api.get(SessionRequest { session_id: self.session.clone() });
-        match timeout(PROBE_TIMEOUT, get).await {
-            Ok(answer) => Ok(answer?.into_inner()),
-            Err(_) => Err(no_answer()),
-        }
     }
 
     fn restore(&mut self) {
@@ -213,17 +259,25 @@ impl Watch {
 
     /// Drops a broken stream, to open it again; fails if that would not help.
     fn disconnect(&mut self, error: ClientError) -> Result<(), ClientError> {
-        self.open = None;
+        (self.open, self.asking) = (None, JoinSet::new());
         self.record_outage(error)
     }
 
     fn record_outage(&mut self, error: ClientError) -> Result<(), ClientError> {
-        let pause = self.retries.next_pause(&error)?;
+        let retry_at = Instant::now() + self.retries.next_pause(&error)?;
         match &mut self.outage {
-            Some(outage) => outage.pause = pause,
-            None => self.outage = Some(Outage { error, is_reported: false, pause }),
+            Some(outage) => outage.retry_at = retry_at,
+            None => self.outage = Some(Outage { error, is_reported: false, retry_at }),
         }
         Ok(())
+    }
+}
+
+/// The next message of an open stream; never where none is open.
+async fn next_message(open: &mut Option<Streaming<Notification>>) -> Result<Option<Notification>, Status> {
+    match open {
+        Some(open) => open.message().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Streams of events and text, while edges die.
 
-use ailoop_client::{Client, SessionEvent, TurnStopReason};
+use std::time::Duration;
+
+use ailoop_client::{Client, SessionEvent, TurnStopReason, WatchItem};
 use ailoop_tests::fleet::{TestFleet, key};
 use ailoop_tests::judge;
 use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
@@ -9,6 +11,7 @@ use ailoop_tests::relay::Relay;
 use ailoop_tests::wait::soon;
 use anyhow::Context;
 use futures::StreamExt;
+use tokio::time::timeout;
 
 use super::{open_after_messages, read_until};
 
@@ -106,4 +109,33 @@ async fn queued_messages_each_get_the_answer_of_their_own_turn() -> anyhow::Resu
     let last = if third.turn == 3 { third } else { second };
     assert_eq!(client.session(session.id()).current_turn().await?, last, "the last turn");
     fleet.end().await
+}
+
+/// A program that draws beside the stream drops the future of the next item again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watch_whose_next_item_is_dropped_again_and_again_finds_the_next_edge() -> anyhow::Result<()> {
+    const BEFORE_A_PAUSE_ENDS: Duration = Duration::from_millis(40);
+    let model = ModelServer::with_replies(vec![ScriptedReply::signal("Done.", "TERMINATE")]).await?;
+    let process_fleet = ProcessFleet::start(&[("test", &model.base_url())]).await?;
+    let _others = process_fleet.spawn_all(&["orchestrator", "gateway"]).await?;
+    let mut edge = process_fleet.edge().await?;
+    let relay = Relay::before(edge.addresses()?.1).await?;
+    let client = Client::connect(relay.url()).await?;
+    let session = client.start().session_id("s").interactive(true).await?;
+    let mut watch = session.watch(1, true);
+    soon("the first item", watch.next()).await??.context("an item")?;
+    edge.replica.kill()?;
+    edge = process_fleet.edge().await?;
+    relay.cut(edge.addresses()?.1);
+    session.send("go").await?;
+    let is_end = |item: &WatchItem| matches!(item, WatchItem::Notification(shown) if shown.topic == "turn.completed");
+    let until_the_end = async {
+        loop {
+            let Ok(next) = timeout(BEFORE_A_PAUSE_ENDS, watch.next()).await else { continue };
+            if is_end(&next?.context("an item")?) {
+                return anyhow::Ok(());
+            }
+        }
+    };
+    soon("the end of the turn", until_the_end).await?
 }
