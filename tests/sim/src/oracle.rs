@@ -345,6 +345,8 @@ impl Oracle {
                     ensure!(*open == call, "a reply to {call} while {open} is open");
                 }
                 self.open_model = None;
+                // It takes the place of what had come of attempts that were called off.
+                self.cut.remove(&call);
                 let Some(turn) = &mut self.turn else { return Err("a reply outside a turn".to_owned()) };
                 ensure!(turn.last.is_none() || reply.tool_calls.is_empty(), "the last step of a turn has calls");
                 turn.calls.clear();
