@@ -42,7 +42,7 @@ pub struct Watch {
     outage: Option<Outage>,
     gaps: u32,
     has_ended: bool,
-    /// When the open stream was last heard of, or the last probe was answered.
+    /// When the open stream was last heard of, or the last probe ended.
     silent_since: Instant,
     probe_after: Duration,
     /// Items that the next calls return.
@@ -150,8 +150,12 @@ impl Watch {
                     Err(status) => self.disconnect(status.into())?,
                 },
                 () = sleep_until(probe_at), if self.open.is_some() && self.asking.is_empty() => {
-                    self.silent_since = Instant::now();
-                    if self.probes { self.ask_for_session(Answer::Probed) } else { self.retries.reset() }
+                    if self.probes {
+                        self.ask_for_session(Answer::Probed);
+                    } else {
+                        self.silent_since = Instant::now();
+                        self.retries.reset();
+                    }
                 }
             }
         }
@@ -231,10 +235,10 @@ impl Watch {
     }
 
     fn take_probe(&mut self, probed: Result<SessionInfo, ClientError>) -> Result<(), ClientError> {
+        self.silent_since = Instant::now();
         if let Err(error) = probed {
             return self.record_outage(error);
         }
-        self.silent_since = Instant::now();
         self.probe_after = (self.probe_after * 2).min(PROBE_AFTER_MAX);
         self.retries.reset();
         self.restore();
