@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use configuration::models;
 use configuration::{Paths, TextFile};
-use contract::model::{ItemMeta, ModelItem, Streaming};
+use contract::model::{FailureKind, ItemMeta, ModelItem, Streaming};
 use contract::settings::ModelSettings;
 use contract::{CallId, Json};
 use flate2::Compression;
@@ -71,7 +71,9 @@ async fn call(protocol: ProviderProtocol, streamed: bool, answer: Response) -> (
     let server = Server::start(vec![answer]).await.unwrap();
     let called = call_at(protocol, &server.url(), item(streamed)).await;
     // A call may have timed out before the server has read its request.
-    assert!(server.requests().len() <= 1, "no second request for one call");
+    let may_be_unread = matches!(&called.1, Err(failure) if failure.kind == FailureKind::TimedOut);
+    let requests = server.requests().len();
+    assert!(requests == 1 || requests == 0 && may_be_unread, "one request for one call, not {requests}");
     called
 }
 
