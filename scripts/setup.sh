@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly OLDEST_MAJOR=2 OLDEST_MINOR=12
+readonly OLDEST_MAJOR=2 OLDEST_MINOR=15
 readonly PINNED=2.15.1
 readonly TARGET=.tools/nats-server
 

@@ -127,4 +127,4 @@ case ":$PATH:" in
 *":$prefix/bin:"*) ;;
 *) printf 'add it to your PATH: export PATH="%s/bin:$PATH"\n' "$prefix" ;;
 esac
-has nats-server || printf 'ailoop needs a nats-server 2.12 or newer on PATH, or its path in AILOOP_NATS_SERVER\n'
+has nats-server || printf 'ailoop needs a nats-server 2.15 or newer on PATH, or its path in AILOOP_NATS_SERVER\n'

@@ -107,8 +107,10 @@ async fn agents_exchange_mail_while_tool_hosts_are_killed() -> anyhow::Result<()
         process_fleet.composer()?.freeze()?;
         gate.open();
         let (session, call) = (key("ask")?, CallId::tool(1, 1, 1));
-        eventually("the call runs", async || process_fleet.bus.call_is_held(&session, &call).await.unwrap_or(false))
-            .await?;
+        eventually("the call runs", async || {
+            matches!(process_fleet.bus.call_holder(&session, &call).await, Ok(Some(_)))
+        })
+        .await?;
         first.kill()?;
         process_fleet.composer()?.thaw()?;
         process_fleet.spawn("tool-host").await

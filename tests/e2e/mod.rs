@@ -12,6 +12,7 @@ mod compaction;
 mod contexts;
 mod control;
 mod delegate;
+mod drop_history;
 mod erase;
 #[path = "../../services/edge/src/ag_ui/event_order.rs"]
 mod event_order;

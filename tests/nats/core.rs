@@ -6,13 +6,19 @@ use std::time::Duration;
 
 use ailoop_tests::wait::{PATIENCE, soon};
 use anyhow::{Context, bail};
-use bus::{Bus, BusError, CallNote, SubscriptionEvent};
+use bus::rpc::HeldCall;
+use bus::{Bus, BusError, CallNote, Hold, SubscriptionEvent};
 use bytes::Bytes;
+use contract::Timestamp;
+use contract::fleet::OfferedDelivery;
 use contract::ids::{CallAttempt, CallId, ToolName};
+use contract::streams::Queue;
 use contract::subject::{self, Subject};
 use futures::{FutureExt, StreamExt};
+use tokio::time::Instant;
 
-use crate::nats::world::{World, eventually, key};
+use crate::nats::queue::publish_calls;
+use crate::nats::world::{World, eventually, key, pull_one};
 
 /// Waits until the node of this connection knows a subscription that was made at another node. The subscriber gets one
 /// request, which it does not answer.
@@ -26,7 +32,16 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
     let (bus, other) = (world.bus.clone(), world.connect(1).await?);
     let session = key("rpc")?;
     let call = CallId::tool(1, 1, 1);
-    assert!(!bus.call_is_held(&session, &call).await?);
+    let offered = OfferedDelivery {
+        attempt: 1,
+        opened_by: "c1".to_owned(),
+        subject: "x".to_owned(),
+        seq: 2,
+        delivered: 2,
+        stored_at: Timestamp::default(),
+        ack: "ack.2".to_owned(),
+    };
+    assert!(!bus.offer_to_holder(&session, &call, &offered).await?);
     let nobody = subject::tool(&session.tenant, &ToolName::new("nobody")?);
     let answer = bus.transport().request(&nobody, Vec::new(), Bytes::new(), PATIENCE).await;
     assert!(matches!(answer, Err(BusError::NoResponders { .. })));
@@ -34,15 +49,31 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
     assert_eq!(many.count().await, 0);
 
     assert_eq!(bus.call_holder(&session, &call).await?, None);
-    let note = CallNote::default();
-    let held = other.hold_call(&session, &call, 2, note.clone());
-    eventually("the holder answers", || async { matches!(bus.call_is_held(&session, &call).await, Ok(true)) }).await?;
+    let (note, call_attempt) = (CallNote::default(), CallAttempt { call: call.clone(), attempt: 1 });
+    publish_calls(&bus, "held", 1).await?;
+    let delivery = pull_one(&bus, Queue::Tool).await?;
+    let held = HeldCall {
+        call: call_attempt,
+        opened_by: "c1".to_owned(),
+        delivery: 2,
+        hold: Hold::open(&delivery),
+        note: note.clone(),
+        since: Instant::now(),
+    };
+    let held = other.hold_call(&session, held);
+    eventually("the holder answers", || async {
+        matches!(bus.offer_to_holder(&session, &call, &offered).await, Ok(true))
+    })
+    .await?;
     note.set("its provider is overloaded");
     let answer = bus.call_holder(&session, &call).await?.context("nobody holds the call")?;
     assert_eq!((answer.delivery, answer.note.as_deref()), (2, Some("its provider is overloaded")));
     assert!(answer.replica.ends_with(&format!(":{}", std::process::id())), "{}", answer.replica);
     drop(held);
-    eventually("the holder is gone", || async { matches!(bus.call_is_held(&session, &call).await, Ok(false)) }).await?;
+    eventually("the holder is gone", || async {
+        matches!(bus.offer_to_holder(&session, &call, &offered).await, Ok(false))
+    })
+    .await?;
     // A holder that ends during the request is no holder any more. A frozen one still holds the call.
     let holder = subject::call_holder(&session, &call);
     let mut ending = other.listen(&holder, None).await?;
@@ -54,11 +85,11 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
         drop(ending);
         asked
     };
-    let (asked, held) = tokio::join!(ends, bus.call_is_held(&session, &call));
+    let (asked, held) = tokio::join!(ends, bus.offer_to_holder(&session, &call, &offered));
     assert!(matches!(asked, Some(SubscriptionEvent::Message(_))) && !held?, "a holder that has ended");
     let frozen = other.listen(&holder, None).await?;
     is_known(&bus, &holder).await?;
-    assert!(bus.call_is_held(&session, &call).await?, "a frozen holder");
+    assert!(bus.offer_to_holder(&session, &call, &offered).await?, "a frozen holder");
     drop(frozen);
 
     // Replicas of a group share requests; all answers to a scattered request arrive.

@@ -1,6 +1,6 @@
 //! Claims, and lists of keys.
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use bus::Claim;
 use bytes::Bytes;
 use contract::ids::{CallId, TenantId, ToolName};
@@ -18,11 +18,12 @@ pub(crate) async fn claim_by_many_owners_has_one_winner(world: &mut World) -> an
     for n in 1..=10 {
         let call = CallId::tool(1, 1, n);
         let owners = ["a", "b", "c", "d", "e"];
-        let asked = owners.iter().enumerate().map(|(n, owner)| buses[n % buses.len()].claim(&session, &call, owner));
+        let claim = |(n, owner): (usize, &&'static str)| buses[n % buses.len()].claim(&session, &call, &[], owner);
+        let asked = owners.iter().enumerate().map(claim);
         let claims = try_join_all(asked).await?;
         assert_eq!(claims.iter().filter(|claim| **claim == Claim::Mine).count(), 1);
         for (owner, claim) in owners.iter().zip(&claims) {
-            assert_eq!(buses[0].claim(&session, &call, owner).await?, *claim, "asking again changes nothing");
+            assert_eq!(buses[0].claim(&session, &call, &[], owner).await?, *claim, "asking again changes nothing");
         }
     }
     Ok(())
@@ -61,8 +62,13 @@ pub(crate) async fn key_lists_are_complete_and_sorted(world: &mut World) -> anyh
     found.sort();
     assert_eq!(found, bus.transport().kv_list(Bucket::Tools, "acme.*").await?);
     assert_eq!(bus.tools(&other).await?.len(), 1);
-    assert!(bus.transport().kv_create(Bucket::Tools, "acme.t00007", "{}".into()).await?, "a deleted key is free");
-    assert!(!bus.transport().kv_create(Bucket::Tools, "acme.t00007", "{}".into()).await?);
+    let created = bus.transport().kv_create(Bucket::Tools, "acme.t00007", "{}".into(), None).await?;
+    let created = created.context("a deleted key is free")?;
+    assert_eq!(bus.transport().kv_create(Bucket::Tools, "acme.t00007", "{}".into(), None).await?, None);
+    let updated = bus.transport().kv_update(Bucket::Tools, "acme.t00007", "[]".into(), created, None).await?;
+    let entry = bus.transport().kv_entry(Bucket::Tools, "acme.t00007").await?.context("the entry is gone")?;
+    assert_eq!((updated, &entry.1[..]), (Some(entry.0), &b"[]"[..]), "the revision of what was stored");
+    assert_eq!(bus.transport().kv_update(Bucket::Tools, "acme.t00007", "{}".into(), created, None).await?, None);
     assert!(limits::CATALOGUE_AGE_MAX.as_secs() >= 10, "entries must not expire under this test");
     Ok(())
 }

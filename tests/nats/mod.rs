@@ -46,7 +46,6 @@ on_one_node! {
     queue::server_away_busy_worker_drains_and_nothing_waits_without_end,
     queue::item_failing_for_good_is_a_dead_letter,
     queue::slow_tenant_does_not_delay_another_on_a_real_server,
-    queue::item_stored_anew_is_delivered_as_new,
     queue::held_item_comes_again_after_another_was_cancelled,
     queue::queue_in_use_keeps_its_file,
     calls::server_dies_right_after_the_dispatch_the_session_goes_on,

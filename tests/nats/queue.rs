@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use bus::dead::DeadLetter;
 use bus::transport::Ack;
-use bus::{Bus, Delivery, Depth, Handler, Inbox, Read, SendOutcome, Settle, Worker};
+use bus::{Bus, Delivery, Depth, Handler, Hold, Inbox, Read, SendOutcome, Settle, Worker};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::ids::{CallAttempt, SessionId, TenantId};
@@ -149,7 +149,7 @@ struct Holder {
 
 #[async_trait]
 impl Handler for Holder {
-    async fn handle(&self, _delivery: &Delivery) -> Settle {
+    async fn handle(&self, _: &Delivery, _: &Hold) -> Settle {
         self.given.fetch_add(1, Ordering::SeqCst);
         std::future::pending().await
     }
@@ -220,7 +220,7 @@ struct Unwilling;
 
 #[async_trait]
 impl Handler for Unwilling {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
+    async fn handle(&self, delivery: &Delivery, _: &Hold) -> Settle {
         assert!(!delivery.subject.ends_with(".panics"), "planted");
         Settle::Reject { code: ErrorCode::BadRequest, reason: "refused".to_owned() }
     }
@@ -256,7 +256,7 @@ struct SlowTenant {
 
 #[async_trait]
 impl Handler for SlowTenant {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
+    async fn handle(&self, delivery: &Delivery, _: &Hold) -> Settle {
         if delivery.subject.contains(".call.slow.") {
             self.held.fetch_add(1, Ordering::SeqCst);
             return std::future::pending().await;
@@ -272,7 +272,7 @@ fn tool_item(tenant: &str, n: usize) -> anyhow::Result<Subject> {
     Ok(subject::tool_item(&key, &ToolName::new("act")?, &call))
 }
 
-async fn publish_calls(bus: &Bus, tenant: &str, count: usize) -> anyhow::Result<()> {
+pub(crate) async fn publish_calls(bus: &Bus, tenant: &str, count: usize) -> anyhow::Result<()> {
     let publish = |n| async move {
         let at = tool_item(tenant, n)?;
         bus.transport().append(&at, false, Vec::new(), Bytes::from_static(b"{}")).await?;
@@ -306,40 +306,6 @@ pub(crate) async fn slow_tenant_does_not_delay_another_on_a_real_server(world: &
     Ok(())
 }
 
-/// Postpones each item until it is delivered again.
-#[derive(Default)]
-struct Postponer {
-    deliveries: AtomicUsize,
-    again: AtomicUsize,
-}
-
-#[async_trait]
-impl Handler for Postponer {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
-        self.deliveries.fetch_add(1, Ordering::SeqCst);
-        if bus::transport::header(&delivery.headers, contract::tool::header::AGAIN).is_some() {
-            self.again.fetch_add(1, Ordering::SeqCst);
-            return Settle::Done;
-        }
-        Settle::Postpone(Duration::from_millis(10))
-    }
-}
-
-pub(crate) async fn item_stored_anew_is_delivered_as_new(world: &mut World) -> anyhow::Result<()> {
-    publish_calls(&world.bus, "default", 20).await?;
-    let handler = Arc::new(Postponer::default());
-    let worker = Worker::start(world.connect(0).await?, Queue::Tool, 32, handler.clone());
-    let bus = &world.bus;
-    eventually("all are stored anew and done", || async {
-        handler.again.load(Ordering::SeqCst) >= 20
-            && bus.transport().depth(Queue::Tool).await.is_ok_and(|depth| depth == Depth::default())
-    })
-    .await?;
-    ensure!(handler.deliveries.load(Ordering::SeqCst) >= 20 * 25);
-    worker.drain(Duration::ZERO).await;
-    Ok(())
-}
-
 pub(crate) async fn held_item_comes_again_after_another_was_cancelled(world: &mut World) -> anyhow::Result<()> {
     let bus = &world.bus;
     publish_calls(bus, "cancels", 4).await?;
@@ -370,7 +336,7 @@ struct Counter(AtomicUsize);
 
 #[async_trait]
 impl Handler for Counter {
-    async fn handle(&self, _delivery: &Delivery) -> Settle {
+    async fn handle(&self, _: &Delivery, _: &Hold) -> Settle {
         self.0.fetch_add(1, Ordering::SeqCst);
         Settle::Done
     }

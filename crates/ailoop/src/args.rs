@@ -9,6 +9,7 @@ mod chat;
 mod config;
 mod context;
 mod dead;
+mod drop_history;
 mod erase;
 mod filter;
 mod fleet;
@@ -41,6 +42,7 @@ pub use config::{
 };
 pub use context::{ContextCommand, ContextSetArgs};
 pub use dead::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
+pub use drop_history::DropHistoryArgs;
 pub use erase::{SessionsCommand, SessionsRmArgs};
 pub use filter::{PhaseArg, SessionFilter};
 pub use fleet::{Files, QueuesArgs, RepairArgs, UpArgs};

@@ -17,6 +17,7 @@ mod conversation;
 mod dead;
 mod describe;
 mod doctor;
+mod drop_history;
 mod erase;
 mod export_import;
 mod fleet_location;

@@ -153,8 +153,13 @@ impl Eraser<'_> {
     async fn read_traces(&self) -> Result<Traces, BusError> {
         let commits = match self.bus.history(self.key, 0).await {
             Ok(commits) => commits,
-            // An interrupted run has erased a part of it, from the beginning on.
-            Err(BusError::Malformed(_) | BusError::BodyMissing { .. } | BusError::Unavailable(_)) => Vec::new(),
+            // An interrupted run has erased a part of it, from the beginning on, or it has two histories.
+            Err(
+                BusError::Malformed(_)
+                | BusError::BodyMissing { .. }
+                | BusError::Unavailable(_)
+                | BusError::TwoHistories { .. },
+            ) => Vec::new(),
             Err(error) => return Err(error),
         };
         let mut traces = Traces::default();

@@ -170,7 +170,7 @@ fn default_help(code: &ErrorCode) -> Option<&'static str> {
 }
 
 const NATS_SERVER_HELP: &str =
-    "put nats-server 2.12 or newer on PATH, or set AILOOP_NATS_SERVER to its path; `make setup` brings it to .tools/";
+    "put nats-server 2.15 or newer on PATH, or set AILOOP_NATS_SERVER to its path; `make setup` brings it to .tools/";
 const HELP: &[(ErrorCode, &str)] = &[
     (ErrorCode::EmptyMessage, "pass a text, such as: ailoop run \"What is in this directory?\""),
     (ErrorCode::TooLarge, "a message holds at most 1 MiB; put the text into a file below --root and name it"),

@@ -8,7 +8,7 @@ use tokio::process::Command;
 use crate::failure::CommandFailure;
 
 /// The oldest nats-server that has what ailoop relies on.
-const OLDEST: (u32, u32) = (2, 12);
+const OLDEST: (u32, u32) = (2, 15);
 
 /// Where to search for a nats-server, in this order.
 #[derive(Debug, Clone, Default)]
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(find_fake(&paths).await, Err(ErrorCode::NatsMissing));
         write_binary(&first, "2.9.10");
         assert_eq!(find_fake(&paths).await, Err(ErrorCode::NatsTooOld));
-        write_binary(&second, "2.12.0");
+        write_binary(&second, "2.15.0");
         assert_eq!(find_fake(&paths).await, Ok(second));
         write_binary(&first, "3.0.0");
         assert_eq!(find_fake(&paths).await, Ok(first));
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(find_fake(&paths).await, Err(ErrorCode::NatsMissing));
         write_binary(&configured, "2.9.0");
         assert_eq!(find_fake(&paths).await, Err(ErrorCode::NatsTooOld));
-        write_binary(&configured, "2.12.1");
+        write_binary(&configured, "2.15.1");
         assert_eq!(find_fake(&paths).await, Ok(configured));
     }
 

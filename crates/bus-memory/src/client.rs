@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::lifecycle::ClientState;
 use crate::pull::Pull;
 use crate::server::ExpiringValue;
-use crate::store::MAXIMUM_EXCEEDED;
+use crate::store::{MAXIMUM_EXCEEDED, Store};
 use crate::subscription::{EventReceiver, Registration};
 use crate::{Action, ClientLifecycle, Fault, MemoryServer};
 
@@ -318,9 +318,7 @@ impl Transport for MemoryClient {
         let (seq, now) = (delivery.seq, Instant::now());
         let number = delivery.ack.rsplit('.').next().and_then(|number| number.parse().ok()).unwrap_or(0);
         let acked = self.run(Action::Ack(ack), &delivery.subject, |_| {
-            if ack == Ack::Done {
-                self.require_connection(delivery.generation)?;
-            }
+            self.require_connection(delivery.generation)?;
             server.with_stream(stream, |store| match ack {
                 Ack::Done => store.done(seq),
                 Ack::Progress => store.consumer.progress(seq, now),
@@ -335,6 +333,23 @@ impl Transport for MemoryClient {
         }
     }
 
+    async fn pause_deliveries(&self, queue: Queue, duration: Option<Duration>) -> Result<(), BusError> {
+        self.run(Action::PauseDeliveries, queue.durable(), |_| {
+            let until = duration.map(|duration| Instant::now() + duration);
+            self.client.server.with_stream(queue.stream(), |store| store.consumer.pause(until));
+            Ok(())
+        })
+        .await
+    }
+
+    async fn reset(&self, queue: Queue) -> Result<(), BusError> {
+        self.run(Action::Reset, queue.durable(), |_| {
+            self.client.server.with_stream(queue.stream(), Store::reset_consumer);
+            Ok(())
+        })
+        .await
+    }
+
     async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
         check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvPut, key, |_| {
@@ -347,16 +362,23 @@ impl Transport for MemoryClient {
         .await
     }
 
-    async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
+    async fn kv_create(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        ttl: Option<Duration>,
+    ) -> Result<Option<u64>, BusError> {
         check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvCreate, key, |_| {
             let mut state = self.client.server.lock();
-            let is_free = state.entry(bucket, key).is_none();
-            if is_free {
-                state.put_entry((bucket, key.to_owned()), ExpiringValue::new(value.clone(), bucket.max_age()));
-                state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
+            if state.entry(bucket, key).is_some() {
+                return Ok(None);
             }
-            Ok(is_free)
+            let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
+            let revision = state.put_entry((bucket, key.to_owned()), entry);
+            state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
+            Ok(Some(revision))
         })
         .await
     }
@@ -383,17 +405,17 @@ impl Transport for MemoryClient {
         value: Bytes,
         revision: u64,
         ttl: Option<Duration>,
-    ) -> Result<bool, BusError> {
+    ) -> Result<Option<u64>, BusError> {
         check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvUpdate, key, |_| {
             let mut state = self.client.server.lock();
-            let is_same = state.entry(bucket, key).is_some_and(|entry| entry.revision == revision);
-            if is_same {
-                let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
-                state.put_entry((bucket, key.to_owned()), entry);
-                state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
+            if state.entry(bucket, key).is_none_or(|entry| entry.revision != revision) {
+                return Ok(None);
             }
-            Ok(is_same)
+            let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
+            let revision = state.put_entry((bucket, key.to_owned()), entry);
+            state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
+            Ok(Some(revision))
         })
         .await
     }

@@ -35,6 +35,8 @@ pub(crate) struct Consumer {
     /// The highest sequence that was delivered or purged.
     last_seq: u64,
     floor: Floor,
+    /// Until when nothing is delivered.
+    paused_until: Option<Instant>,
 }
 
 /// The last delivery of the settled ones without a gap, and its sequence in the stream.
@@ -108,8 +110,21 @@ impl Consumer {
         self.held.remove(&seq)
     }
 
+    /// Stops deliveries until then.
+    pub(crate) fn pause(&mut self, until: Option<Instant>) {
+        self.paused_until = until;
+    }
+
+    /// Forgets every delivery: these items, all that the stream has, are delivered as for the first time.
+    pub(crate) fn reset(&mut self, stored: impl Iterator<Item = u64>) {
+        *self = Self { fresh: stored.collect(), paused_until: self.paused_until, ..Self::default() };
+    }
+
     /// Delivers the next item.
     pub(crate) fn next(&mut self, now: Instant, is_there: impl Fn(u64) -> bool) -> Option<NumberedDelivery> {
+        if self.paused_until.is_some_and(|until| now < until) {
+            return None;
+        }
         self.expire(now);
         let seq = loop {
             let full = self.held.len() >= limits::ACK_PENDING_MAX as usize;
@@ -137,7 +152,10 @@ impl Consumer {
 
     /// When the next held item is delivered again.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.held.values().map(|held| held.deadline).chain(self.restart_deadlines.values().copied()).min()
+        let held = self.held.values().map(|held| held.deadline).chain(self.restart_deadlines.values().copied()).min();
+        // While it is paused nothing is delivered earlier.
+        let paused_until = self.paused_until.filter(|until| *until > Instant::now());
+        held.max(paused_until.filter(|_| held.is_some() || !self.fresh.is_empty()))
     }
 
     /// Whether an acknowledgement of this item has an effect: the item was delivered and not acknowledged.

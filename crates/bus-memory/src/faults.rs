@@ -30,6 +30,8 @@ pub enum Action {
     Purge,
     Delete,
     Pull,
+    PauseDeliveries,
+    Reset,
     Ack(Ack),
     KvPut,
     KvCreate,

@@ -62,9 +62,11 @@ pub(crate) struct Entry {
 }
 
 impl State {
-    pub(crate) fn put_entry(&mut self, name: (Bucket, String), content: ExpiringValue) {
+    /// Puts an entry, and returns its revision.
+    pub(crate) fn put_entry(&mut self, name: (Bucket, String), content: ExpiringValue) -> u64 {
         self.revision += 1;
         self.entries.insert(name, Entry { revision: self.revision, content });
+        self.revision
     }
 
     /// How many objects a store has, and their bytes.
@@ -157,6 +159,14 @@ impl MemoryServer {
     pub fn restore(&self, backup: &Backup) {
         self.lock().streams.extend(backup.0.iter().map(|(stream, store)| (*stream, store.clone())));
         self.restart();
+    }
+
+    /// Replaces some of its streams by an older copy behind connections that stay, as a cluster may.
+    pub fn replace(&self, backup: &Backup) {
+        self.lock().streams.extend(backup.0.iter().map(|(stream, store)| (*stream, store.clone())));
+        for changed in self.inner.changed.values() {
+            changed.notify_waiters();
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

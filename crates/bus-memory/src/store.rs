@@ -218,6 +218,13 @@ impl Store {
         Some((delivery, entry.stored.clone()))
     }
 
+    /// Lets its consumer begin anew with what is stored.
+    pub(crate) fn reset_consumer(&mut self) {
+        let filter = self.filter;
+        let taken = self.subjects.iter().filter(|(_, subject)| filter.is_none_or(|filter| matches(filter, subject)));
+        self.consumer.reset(taken.map(|(seq, _)| *seq));
+    }
+
     /// Removes one message by its sequence.
     pub(crate) fn delete(&mut self, seq: u64) {
         if let Some(subject) = self.subjects.get(&seq).cloned() {
@@ -227,9 +234,10 @@ impl Store {
 
     /// Removes what was acknowledged.
     pub(crate) fn done(&mut self, seq: u64) {
-        if self.consumer.is_pending(seq)
-            && let Some(subject) = self.subjects.get(&seq).cloned()
-        {
+        if !self.consumer.is_pending(seq) {
+            return;
+        }
+        if let Some(subject) = self.subjects.get(&seq).cloned() {
             self.take(&subject);
         }
         self.consumer.remove(seq);

@@ -8,6 +8,7 @@ use contract::streams::Queue;
 
 use crate::nats::NatsTransport;
 use crate::seq_cache::SeqCache;
+use crate::summary::SummaryCache;
 use crate::timer_cache::TimerCache;
 use crate::{BusError, DriftPolicy, NatsConfig, Transport};
 
@@ -17,6 +18,7 @@ pub struct Bus {
     transport: Arc<dyn Transport>,
     pub(crate) seq_cache: Arc<SeqCache>,
     pub(crate) timer_cache: Arc<TimerCache>,
+    pub(crate) summary_cache: Arc<SummaryCache>,
     /// How busy the workers of this connection are, by queue.
     loads: Arc<Mutex<BTreeMap<&'static str, WorkerLoad>>>,
     failing_models: Arc<StatusReport<Vec<ModelHealth>>>,
@@ -51,6 +53,7 @@ impl Bus {
             transport,
             seq_cache: Arc::default(),
             timer_cache: Arc::default(),
+            summary_cache: Arc::default(),
             loads: Arc::default(),
             failing_models: Arc::default(),
             configuration: Arc::default(),

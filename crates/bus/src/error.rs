@@ -47,6 +47,15 @@ pub enum BusError {
         /// Its name in the store.
         blob: String,
     },
+    /// The end of a log is of another history than what stands before it: a server that came back with an older store
+    /// took commits that were decided before. The next orchestrator that reads the log removes that end.
+    #[error("{why}; an orchestrator removes the end of the log with the next input of the session")]
+    TwoHistories {
+        /// The first slot of that end.
+        slot: u64,
+        /// Which commits do not belong together.
+        why: String,
+    },
     /// What was read is not what the contract says.
     #[error("not what the contract says: {0}")]
     Malformed(String),
@@ -61,7 +70,8 @@ impl BusError {
             | Self::Timeout { .. }
             | Self::Unavailable(_)
             | Self::Full(_)
-            | Self::BodyMissing { .. } => false,
+            | Self::BodyMissing { .. }
+            | Self::TwoHistories { .. } => false,
         }
     }
 
@@ -82,16 +92,18 @@ impl BusError {
         match self {
             Self::NoResponders { .. } | Self::Timeout { .. } | Self::Unavailable(_) | Self::Full(_) => true,
             Self::Unusable { code, .. } => *code == ErrorCode::NatsUnreachable,
-            Self::TooLarge { .. } | Self::Malformed(_) | Self::BodyMissing { .. } => false,
+            Self::TooLarge { .. } | Self::Malformed(_) | Self::BodyMissing { .. } | Self::TwoHistories { .. } => false,
         }
     }
 
     /// The code that users see.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::NoResponders { .. } | Self::Timeout { .. } | Self::Unavailable(_) | Self::BodyMissing { .. } => {
-                ErrorCode::Unavailable
-            }
+            Self::NoResponders { .. }
+            | Self::Timeout { .. }
+            | Self::Unavailable(_)
+            | Self::BodyMissing { .. }
+            | Self::TwoHistories { .. } => ErrorCode::Unavailable,
             Self::Full(_) => ErrorCode::Overloaded,
             Self::TooLarge { .. } => ErrorCode::TooLarge,
             Self::Unusable { code, .. } => code.clone(),

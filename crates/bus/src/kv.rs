@@ -23,12 +23,12 @@ const REQUEST_AGE_MAX: Duration = Duration::from_mins(30);
 const FORGOTTEN_AGE: Duration = Duration::from_secs(1);
 
 /// The owner of a claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
     /// The caller owns it, now or since before.
     Mine,
-    /// Another owner has it.
-    Theirs,
+    /// Another owner has it, with this value.
+    Theirs(String),
 }
 
 /// What a watch of the session index yields.
@@ -48,8 +48,8 @@ pub enum SummaryChange {
 }
 
 impl Bus {
-    /// Releases a claim of [`Bus::claim_part`].
-    pub async fn release_part(&self, key: &SessionKey, call: &CallId, parts: &[&str]) -> Result<(), BusError> {
+    /// Releases a claim of [`Bus::claim`].
+    pub async fn release_claim(&self, key: &SessionKey, call: &CallId, parts: &[&str]) -> Result<(), BusError> {
         self.transport().kv_delete(Bucket::Claims, &claim_name(key, call, parts)).await
     }
 
@@ -78,17 +78,6 @@ impl Bus {
     /// Takes a tool out of the catalogue.
     pub async fn delete_tool(&self, tenant: &TenantId, tool: &ToolName) -> Result<(), BusError> {
         self.transport().kv_delete(Bucket::Tools, &format!("{tenant}.{tool}")).await
-    }
-
-    /// Writes a session's line of the index.
-    pub async fn put_summary(&self, summary: &SessionSummary) -> Result<(), BusError> {
-        self.put_summary_for(summary, None).await
-    }
-
-    /// As [`Bus::put_summary`], for a time: an archived session's line goes with what is left of it.
-    pub async fn put_summary_for(&self, summary: &SessionSummary, ttl: Option<Duration>) -> Result<(), BusError> {
-        let key = summary_key(&summary.tenant, &summary.session_id);
-        self.transport().kv_put(Bucket::Sessions, &key, encode(summary)?, ttl).await
     }
 
     /// Removes a session's line of the index.
@@ -121,31 +110,22 @@ impl Bus {
         Ok(())
     }
 
-    /// Claims a call for `owner`, create-only: of several owners one gets [`Claim::Mine`], for seven days.
-    pub async fn claim(&self, key: &SessionKey, call: &CallId, owner: &str) -> Result<Claim, BusError> {
-        self.claim_part(key, call, &[], owner).await
-    }
-
-    /// Claims a part of a call for `owner`, as [`Bus::claim`]. `parts` name it: tokens without a dot.
-    pub async fn claim_part(
-        &self,
-        key: &SessionKey,
-        call: &CallId,
-        parts: &[&str],
-        owner: &str,
-    ) -> Result<Claim, BusError> {
+    /// Claims a part of a call, create-only: of several values, each of which names its owner, one gets
+    /// [`Claim::Mine`], for seven days. `parts` name the part: tokens without a dot.
+    pub async fn claim(&self, key: &SessionKey, call: &CallId, parts: &[&str], value: &str) -> Result<Claim, BusError> {
         let name = claim_name(key, call, parts);
         let what = format!("claim of {name}");
         let bus = self.transport();
-        Verified::new(&what, owner)
+        Verified::new(&what, value)
             .write(
                 |_| async {
-                    let created = bus.kv_create(Bucket::Claims, &name, owner.to_owned().into()).await?;
-                    Ok(if created { Write::Known(Claim::Mine) } else { Write::beaten(&what) })
+                    let created = bus.kv_create(Bucket::Claims, &name, value.to_owned().into(), None).await?;
+                    Ok(if created.is_some() { Write::Known(Claim::Mine) } else { Write::beaten(&what) })
                 },
                 || async {
                     let found = bus.kv_get(Bucket::Claims, &name).await?;
-                    Ok(found.map(|found| if found == owner.as_bytes() { Claim::Mine } else { Claim::Theirs }))
+                    let found = found.map(|found| String::from_utf8_lossy(&found).into_owned());
+                    Ok(found.map(|found| if found == value { Claim::Mine } else { Claim::Theirs(found) }))
                 },
             )
             .await
@@ -170,9 +150,9 @@ impl Bus {
                 let (value, changed) = change(found.as_ref().map(|(_, value)| value.as_ref()))?;
                 let stored = match found {
                     Some((revision, _)) => bus.kv_update(bucket, key, value.into(), revision, None).await?,
-                    None => bus.kv_create(bucket, key, value.into()).await?,
+                    None => bus.kv_create(bucket, key, value.into(), None).await?,
                 };
-                Ok(if stored { Write::Known(changed) } else { Write::beaten(&what) })
+                Ok(if stored.is_some() { Write::Known(changed) } else { Write::beaten(&what) })
             })
             .await
     }
@@ -209,7 +189,7 @@ impl Bus {
         let Some((revision, _)) = found else { return Ok(None) };
         let value = count.to_string().into();
         let taken = bus.kv_update(Bucket::Sessions, key, value, revision, Some(REQUEST_AGE_MAX)).await?;
-        Ok(key.rsplit('.').next().filter(|_| taken).map(str::to_owned))
+        Ok(key.rsplit('.').next().filter(|_| taken.is_some()).map(str::to_owned))
     }
 
     async fn entries<T: DeserializeOwned>(&self, bucket: Bucket, tenant: &TenantId) -> Result<Vec<T>, BusError> {
@@ -234,7 +214,7 @@ impl Bus {
     }
 }
 
-fn summary_key(tenant: &TenantId, session: &SessionId) -> String {
+pub(crate) fn summary_key(tenant: &TenantId, session: &SessionId) -> String {
     format!("{tenant}.{session}")
 }
 

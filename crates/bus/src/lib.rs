@@ -22,10 +22,12 @@ pub mod replica;
 mod retry;
 pub mod rpc;
 mod seq_cache;
+mod summary;
 pub mod timer;
 mod timer_cache;
 mod transcript_parts;
 pub mod transport;
+pub mod two_histories;
 mod verify;
 pub mod work;
 
@@ -44,4 +46,4 @@ pub use transport::{
     CoreMessage, Delivery, Depth, Doubt, DriftPolicy, Headers, Read, Storage, StorageSize, Stored, StreamRewind,
     Subscription, SubscriptionEvent, Transport,
 };
-pub use work::{Handler, Settle, Worker};
+pub use work::{Handler, Hold, Settle, Worker};

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
-use contract::commit::{Commit, CommitHead, CommitMeta};
+use contract::commit::{Commit, CommitHead, CommitMeta, may_be_same_commit};
 use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
@@ -17,11 +17,9 @@ use crate::headers::trace_headers;
 use crate::json::parse;
 use crate::seq_cache::{Source, Tail};
 use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl_header};
+use crate::two_histories::HistoryBreak;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Read, Stored, body, retry};
-
-/// Rounds of removing a commit that was written behind another history: about half a minute.
-const TAKE_BACK_ROUNDS_MAX: u32 = 64;
 
 /// The last commit of a session, as far as workers and viewers need it.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,6 +86,10 @@ impl Bus {
     async fn load_of(&self, key: &SessionKey, read: HeadRead) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let HeadRead { head, message } = read;
         let commits = if head.first_slot() == head.slot {
+            // What stands before a commit that begins its log is in the archive.
+            if head.meta.first_slot() != head.slot {
+                self.check_before(key, head.slot, &head.meta.prev, Read::Any).await?;
+            }
             Some(vec![(head.slot, self.read_commit(message).await?)])
         } else {
             self.load_range(key, head.first_slot(), head.slot).await?
@@ -243,7 +245,8 @@ impl Bus {
 
     /// Offers a commit for its slot. The slot itself shows whose it is, whatever the server answered;
     /// [`BusError::Timeout`] and [`BusError::Unavailable`] mean that the outcome is unknown;
-    /// [`BusError::Full`] that the stream has no room for it.
+    /// [`BusError::Full`] that the stream has no room for it; [`BusError::TwoHistories`] that it stands behind a commit
+    /// on which it was not decided, and is no part of the session.
     ///
     /// It is taken only behind the commit on which it was decided. The server compares the sequence of that commit's
     /// message. A server with an older store gives sequences out again, so a sequence is believed only while the
@@ -329,60 +332,21 @@ impl Bus {
             )
             .await?;
         match holder {
-            Holder::Ours(seq) => self.stored(key, offer, after, seq).await,
+            Holder::Ours(seq) => {
+                // The sequence counts for the connection by which the one before it was learned: over a later one, the
+                // next commit reads it from the leader.
+                self.note(key, offer.slot, seq, offer.commit, after.generation, Source::Leader);
+                if self.transport().generation() != after.generation {
+                    // The server may have another history before this slot, whose sequences happen to be the same.
+                    self.check_before(key, offer.slot, offer.prev, Read::Leader).await?;
+                }
+                Ok(Committed::Ours)
+            }
             Holder::Theirs => {
                 telemetry::metric::refused_commit();
                 self.forget(store, &body).await;
                 Ok(Committed::Theirs)
             }
-        }
-    }
-
-    /// What to make of our commit that stands in its slot. Where the connection broke on the way, the server may have
-    /// another history before that slot, whose sequences happen to be the same: then the commit is taken back.
-    async fn stored(
-        &self,
-        key: &SessionKey,
-        offer: &Offer<'_>,
-        after: &After,
-        seq: u64,
-    ) -> Result<Committed, BusError> {
-        let generation = self.transport().generation();
-        if generation != after.generation && self.follows_another(key, offer).await? {
-            tracing::warn!(session = %key, slot = offer.slot, "the server has another history; the commit is taken back");
-            return self.take_back(key, offer).await;
-        }
-        self.note(key, offer.slot, seq, offer.commit, generation, Source::Leader);
-        Ok(Committed::Ours)
-    }
-
-    /// Whether another commit stands in the slot before than the one that this one was decided on. That the slot is
-    /// empty proves nothing: it left the log for the archive.
-    async fn follows_another(&self, key: &SessionKey, offer: &Offer<'_>) -> Result<bool, BusError> {
-        let Some(before) = offer.slot.checked_sub(1).filter(|_| !offer.prev.is_empty()) else { return Ok(false) };
-        let found = self.transport().last(Stream::Log, &subject::log_slot(key, before), Read::Leader).await?;
-        let Some(stored) = found else { return Ok(false) };
-        let head: CommitHead = parse(&stored.payload)?;
-        Ok(head.meta.commit != offer.prev)
-    }
-
-    /// Removes our commit from a log that it does not belong to: until then that log cannot be read.
-    async fn take_back(&self, key: &SessionKey, offer: &Offer<'_>) -> Result<Committed, BusError> {
-        let slot = subject::log_slot(key, offer.slot);
-        let remove = async || match self.transport().last(Stream::Log, &slot, Read::Leader).await? {
-            Some(stored) if parse::<CommitHead>(&stored.payload)?.meta.commit == offer.commit => {
-                self.transport().delete(Stream::Log, &stored).await
-            }
-            Some(_) | None => Ok(()),
-        };
-        let mut round = 1;
-        loop {
-            match remove().await {
-                Ok(()) => return Ok(Committed::Theirs),
-                Err(error) if error.is_final() || round >= TAKE_BACK_ROUNDS_MAX => return Err(error),
-                Err(_) => retry::wait(round, offer.commit).await,
-            }
-            round += 1;
         }
     }
 
@@ -411,7 +375,7 @@ impl Bus {
     }
 
     /// Deletes the large body of a commit that lost its slot. A failure leaves the body in its store.
-    async fn forget(&self, store: Objects, body: &[u8]) {
+    pub(crate) async fn forget(&self, store: Objects, body: &[u8]) {
         let Some(blob) = body::blob(body) else { return };
         // No other message has the body of this commit.
         let generation = self.transport().generation();
@@ -428,7 +392,7 @@ impl Bus {
     }
 
     /// The message of the session's last commit.
-    async fn last_message(&self, key: &SessionKey, read: Read) -> Result<Option<Stored>, BusError> {
+    pub(crate) async fn last_message(&self, key: &SessionKey, read: Read) -> Result<Option<Stored>, BusError> {
         self.transport().last(Stream::Log, &subject::log_session(key), read).await
     }
 
@@ -459,20 +423,36 @@ impl Bus {
             if let Some((_, before)) = commits.last()
                 && !commit.meta.follows(&before.meta.commit)
             {
-                let (prev, found) = (&commit.meta.prev, &before.meta.commit);
-                let why =
-                    format!("slot {slot} of {key} follows commit {prev}, but {found} stands before it: two histories");
-                return Err(BusError::Malformed(why));
+                let (prev, found) = (commit.meta.prev, before.meta.commit.clone());
+                return Err(self.two_histories(key, &HistoryBreak { slot, prev, found }).await);
             }
             commits.push((slot, commit));
         }
         Ok(Some(commits))
     }
 
+    /// Checks that a commit of this slot which names `prev` follows what the log has before it. An empty slot proves
+    /// nothing: its page left the log for the archive.
+    async fn check_before(&self, key: &SessionKey, slot: u64, prev: &str, read: Read) -> Result<(), BusError> {
+        let Some(before) = slot.checked_sub(1).filter(|_| !prev.is_empty()) else { return Ok(()) };
+        let found = self.transport().last(Stream::Log, &subject::log_slot(key, before), read).await?;
+        let Some(stored) = found else { return Ok(()) };
+        self.check_behind(key, slot, prev, &stored.payload).await
+    }
+
+    async fn check_behind(&self, key: &SessionKey, slot: u64, prev: &str, before: &[u8]) -> Result<(), BusError> {
+        let found = parse::<CommitHead>(before)?.meta.commit;
+        if may_be_same_commit(&found, prev) {
+            return Ok(());
+        }
+        Err(self.two_histories(key, &HistoryBreak { slot, prev: prev.to_owned(), found }).await)
+    }
+
     /// The messages of a page from slot `first` on, at least to slot `last`. A replica may show holes and an old end:
     /// it is asked again, and then the leader about what is missing. What the leader does not have left the log, and is
     /// in the archive. `None` when none of it is left. A log that was compacted may outlive what the archive has of its
-    /// page: then the answer begins where the log does.
+    /// page: then the answer begins where the log does. The first one of a page must follow the last one of the page
+    /// before, as far as the log has that.
     ///
     /// The archive may hold a page of an earlier session of the same id. So it is asked last, and a message of it
     /// counts only where the commits beside it name it.
@@ -483,6 +463,11 @@ impl Bus {
         last: u64,
     ) -> Result<Option<BTreeMap<u64, Bytes>>, BusError> {
         let page = first / SLOTS_PER_PAGE;
+        let before = first.checked_sub(1).filter(|_| page_start(first) == first);
+        let filters: Vec<Subject> = std::iter::once(subject::log_page(key, page))
+            .chain(before.map(|before| subject::log_slot(key, before)))
+            .collect();
+        let mut stands_before = None;
         let mut found: BTreeMap<u64, Bytes> = BTreeMap::new();
         let whole = |found: &BTreeMap<u64, Bytes>| (first..=last).all(|slot| found.contains_key(&slot));
         let mut is_in_log = true;
@@ -498,13 +483,16 @@ impl Bus {
                 }
                 retry::wait(round, key.session.as_str()).await;
             }
-            let ReadMany::Messages(messages) =
-                self.transport().last_many(Stream::Log, &[subject::log_page(key, page)]).await?
-            else {
+            let ReadMany::Messages(messages) = self.transport().last_many(Stream::Log, &filters).await? else {
                 return Err(BusError::Malformed(format!("page {page} of {key} has too many slots")));
             };
             for stored in messages {
-                found.entry(slot_of(&stored)?).or_insert(stored.payload);
+                let slot = slot_of(&stored)?;
+                if Some(slot) == before {
+                    stands_before = Some(stored.payload);
+                } else {
+                    found.entry(slot).or_insert(stored.payload);
+                }
             }
             if whole(&found) {
                 break;
@@ -526,6 +514,12 @@ impl Bus {
             }
         }
         found.retain(|slot, _| *slot >= first);
+        if let (Some(before), Some(message)) = (stands_before, found.get(&first)) {
+            let meta = parse::<CommitHead>(message)?.meta;
+            if meta.first_slot() != first {
+                self.check_behind(key, first, &meta.prev, &before).await?;
+            }
+        }
         let is_gone = !is_in_log && !found.contains_key(&last);
         if is_gone || found.range(..=last).next().is_none() {
             return Ok(None);
@@ -626,7 +620,7 @@ fn read_head(stored: &Stored) -> Result<Head, BusError> {
     Ok(Head { slot: slot_of(stored)?, meta: head.meta })
 }
 
-fn page_start(slot: u64) -> u64 {
+pub(crate) fn page_start(slot: u64) -> u64 {
     slot / SLOTS_PER_PAGE * SLOTS_PER_PAGE
 }
 

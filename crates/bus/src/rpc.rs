@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use contract::budget::{BudgetReply, BudgetRequest};
+use contract::commit::may_be_same_commit;
 use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest};
-use contract::fleet::{CallHolder, ReplicaStatus};
+use contract::fleet::{CallHolder, OfferOutcome, OfferedDelivery, ReplicaStatus};
 use contract::ids::{CallAttempt, CallId};
 use contract::limits::TRIAL_TIME_MAX;
 use contract::mail::{MailRequest, MailResponse};
@@ -28,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::headers::trace_headers;
 use crate::json::{encode, parse};
-use crate::{Bus, BusError, CoreMessage, Subscription, SubscriptionEvent, retry};
+use crate::{Bus, BusError, CoreMessage, Delivery, Hold, Subscription, SubscriptionEvent, retry};
 
 /// Timeout of a request to a worker or gateway.
 const ASK_MAX: Duration = Duration::from_secs(1);
@@ -37,6 +38,9 @@ const ASK_MAX: Duration = Duration::from_secs(1);
 const HOLDER_ANSWERS_MAX: Duration = Duration::from_millis(300);
 /// Pause before a worker subscribes as the holder of a call: long before its item can be redelivered.
 const HOLD_AFTER: Duration = Duration::from_millis(500);
+/// How long a worker waits before it asks about an item that was published again, and that an earlier worker may have got
+/// only a moment ago: then that one answers.
+pub(crate) const ASK_AFTER: Duration = HOLD_AFTER.saturating_mul(2);
 /// Round trips by which subscriptions are confirmed.
 const CONFIRM_ROUNDS: u32 = 3;
 /// Timeout of a request to the composer.
@@ -92,6 +96,62 @@ impl CallNote {
     }
 }
 
+/// A call that a worker runs.
+#[derive(Debug)]
+pub struct HeldCall {
+    /// Which attempt of which call.
+    pub call: CallAttempt,
+    /// The id of the commit that opened it; empty of older orchestrators.
+    pub opened_by: String,
+    /// Which delivery of its item began it, from 1.
+    pub delivery: u64,
+    /// The newest delivery of its item.
+    pub hold: Hold,
+    /// What people read who ask about the call.
+    pub note: CallNote,
+    /// When its handler began to run it.
+    pub since: Instant,
+}
+
+impl HeldCall {
+    /// The answer to a question that came over the connection of `generation`. None for another attempt of the call: its
+    /// own worker answers, and this one learns soon that its call is closed.
+    fn answer(&self, question: &CoreMessage, generation: u64) -> Option<Bytes> {
+        let offer = if question.payload.is_empty() {
+            None
+        } else {
+            let offered: OfferedDelivery = parse(&question.payload).ok()?;
+            if offered.attempt != self.call.attempt {
+                return None;
+            }
+            Some(self.take_over(offered, generation))
+        };
+        let held_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (replica, delivery, note) = (crate::replica::name(), self.delivery, self.note.get());
+        encode(&CallHolder { replica, held_ms, delivery, note, offer }).ok()
+    }
+
+    fn take_over(&self, offered: OfferedDelivery, generation: u64) -> OfferOutcome {
+        let OfferedDelivery { opened_by, subject, seq, delivered, stored_at, ack, .. } = offered;
+        if !may_be_same_commit(&self.opened_by, &opened_by) {
+            return OfferOutcome::OtherHistory;
+        }
+        let delivery = Delivery {
+            subject,
+            seq,
+            delivered,
+            stored_at,
+            waited: Duration::ZERO,
+            connected_for: Duration::MAX,
+            generation,
+            headers: Vec::new(),
+            payload: Bytes::new(),
+            ack,
+        };
+        if self.hold.renew(&delivery) { OfferOutcome::Taken } else { OfferOutcome::Settled }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct CancelBody {
     call: CallId,
@@ -131,16 +191,16 @@ impl Bus {
         Ok(events.filter_map(|event| std::future::ready(parse_cancel(event))).boxed())
     }
 
-    /// Answers for a call that this worker runs, from half a second on until the guard is dropped. Nobody asks before
-    /// an item is delivered again, and most calls are over by then.
-    pub fn hold_call(&self, key: &SessionKey, call: &CallId, delivery: u64, note: CallNote) -> RpcServer {
-        let since = Instant::now();
-        let answer: RpcHandler = Arc::new(move |_| {
-            let held_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let holder = CallHolder { replica: crate::replica::name(), held_ms, delivery, note: note.get() };
-            std::future::ready(encode(&holder).ok()).boxed()
+    /// Answers for a call that this worker runs, from half a second on until the guard is dropped, and takes over the
+    /// deliveries of its item that are offered. Nobody asks before an item is delivered again, and most calls are over by
+    /// then.
+    pub fn hold_call(&self, key: &SessionKey, call: HeldCall) -> RpcServer {
+        let (bus, subject) = (self.clone(), subject::call_holder(key, &call.call.call));
+        let transport = self.clone();
+        let answer: RpcHandler = Arc::new(move |question: CoreMessage| {
+            let body = call.answer(&question, transport.transport().generation());
+            std::future::ready(body).boxed()
         });
-        let (bus, subject) = (self.clone(), subject::call_holder(key, call));
         let mut task = JoinSet::new();
         task.spawn(async move {
             tokio::time::sleep(HOLD_AFTER).await;
@@ -155,13 +215,21 @@ impl Bus {
         RpcServer { _task: task }
     }
 
-    /// Whether some worker runs this call now. A timeout counts as yes where the subject still has a subscriber at the
-    /// second request.
-    pub async fn call_is_held(&self, key: &SessionKey, call: &CallId) -> Result<bool, BusError> {
-        let holder = subject::call_holder(key, call);
+    /// Offers the delivery of an item to the worker that runs its call; `false` where none does. A worker that does not
+    /// answer counts as running it where the subject still has a subscriber at the second request.
+    pub async fn offer_to_holder(
+        &self,
+        key: &SessionKey,
+        call: &CallId,
+        offered: &OfferedDelivery,
+    ) -> Result<bool, BusError> {
+        let (holder, body) = (subject::call_holder(key, call), encode(offered)?);
         for wait in [HOLDER_ANSWERS_MAX, ASK_MAX] {
-            match self.transport().request(&holder, Vec::new(), Bytes::new(), wait).await {
-                Ok(_) => return Ok(true),
+            match self.transport().request(&holder, Vec::new(), body.clone(), wait).await {
+                Ok(answer) => {
+                    let CallHolder { offer, .. } = parse(&answer.payload)?;
+                    return Ok(!matches!(offer, Some(OfferOutcome::Settled | OfferOutcome::OtherHistory)));
+                }
                 Err(BusError::NoResponders { .. }) => return Ok(false),
                 Err(BusError::Timeout { .. }) => {}
                 Err(error) => return Err(error),

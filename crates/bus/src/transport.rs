@@ -183,6 +183,13 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// The delivery without headers and body, which an ack does not need.
+    #[must_use]
+    pub fn without_content(&self) -> Self {
+        let Self { subject, ack, .. } = self;
+        Self { subject: subject.clone(), ack: ack.clone(), headers: Vec::new(), payload: Bytes::new(), ..*self }
+    }
+
     /// Whether a worker may have held it before, or an earlier copy: it was delivered before, or published before, or
     /// it waited for so long that a server may have died meanwhile and forgotten that.
     pub fn may_have_been_held(&self) -> bool {
@@ -196,7 +203,7 @@ impl Delivery {
 /// An acknowledgement of a held item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
-    /// The item is handled: remove it. An error over another connection than that of the delivery.
+    /// The item is handled: remove it.
     Done,
     /// The item is in progress: restart its ack wait.
     Progress,
@@ -324,14 +331,28 @@ pub trait Transport: Send + Sync + 'static {
         stop: CancellationToken,
     ) -> Result<BoxStream<'static, Result<Delivery, BusError>>, BusError>;
 
-    /// Tells the server about a held item; returns when that is on its way. One that gets lost costs a redelivery.
+    /// Tells the server about a held item; returns when that is on its way. One that gets lost costs a redelivery. An
+    /// error over another connection than that of the delivery.
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError>;
+
+    /// Delivers nothing from a queue for this time; without one, delivers again at once.
+    async fn pause_deliveries(&self, queue: Queue, duration: Option<Duration>) -> Result<(), BusError>;
+
+    /// Forgets what was delivered from a queue: everything that its stream has is delivered again, as for the first time.
+    async fn reset(&self, queue: Queue) -> Result<(), BusError>;
 
     /// Puts an entry; the newest wins. It expires after `ttl`, or as its bucket says.
     async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError>;
 
-    /// Creates an entry; `false` when there is one.
-    async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError>;
+    /// Creates an entry, and returns its revision; `None` when there is one. It expires after `ttl`, or as its bucket
+    /// says.
+    async fn kv_create(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        ttl: Option<Duration>,
+    ) -> Result<Option<u64>, BusError>;
 
     /// Reads an entry from the leader.
     async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError>;
@@ -339,8 +360,8 @@ pub trait Transport: Send + Sync + 'static {
     /// Reads an entry and its revision from the leader.
     async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError>;
 
-    /// Replaces an entry of this revision; `false` when it is of another one, or may be. The new one expires after
-    /// `ttl`, or as its bucket says.
+    /// Replaces an entry of this revision, and returns that of the new one; `None` when it is of another one, or may
+    /// be. The new one expires after `ttl`, or as its bucket says.
     async fn kv_update(
         &self,
         bucket: Bucket,
@@ -348,7 +369,7 @@ pub trait Transport: Send + Sync + 'static {
         value: Bytes,
         revision: u64,
         ttl: Option<Duration>,
-    ) -> Result<bool, BusError>;
+    ) -> Result<Option<u64>, BusError>;
 
     /// Deletes an entry, present or not.
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError>;

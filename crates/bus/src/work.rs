@@ -4,17 +4,18 @@
 mod backlog;
 mod handler;
 mod hold;
-mod item;
 mod last_ack;
 mod publish;
+mod reset;
 mod run;
 mod settle;
 mod share;
-mod store_again;
 mod wait_queue;
 mod worker;
 
 pub use handler::{Handler, Settle};
+pub use hold::Hold;
 pub use publish::Publication;
 pub(crate) use publish::call_of;
+pub use reset::QueueReset;
 pub use worker::Worker;

@@ -12,7 +12,7 @@ use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
 pub use crate::transcript_part::{PartRef, TranscriptPart};
-pub use crate::version::{FOLD, FOLD_OLDEST, VERSION};
+pub use crate::version::{FOLD, FOLD_OLDEST, PARKING_FOLD, VERSION};
 
 /// What stands first in a commit: enough for workers and viewers, without reading the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ impl CommitMeta {
     /// Whether a commit with this head may stand behind the commit `prev`. What an older version wrote names no commit
     /// before it, and is believed.
     pub fn follows(&self, prev: &str) -> bool {
-        self.prev.is_empty() || prev.is_empty() || self.prev == prev
+        may_be_same_commit(&self.prev, prev)
     }
 
     /// Whether this try of this call may run.
@@ -78,6 +78,11 @@ impl CommitMeta {
         let name = call.to_string();
         self.open.contains(&name)
     }
+}
+
+/// Whether two ids may name one commit. An older version names none, and is believed.
+pub fn may_be_same_commit(one: &str, other: &str) -> bool {
+    one.is_empty() || other.is_empty() || one == other
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -318,6 +323,24 @@ pub struct SessionSummary {
     /// What waits for a client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_calls: Vec<crate::client_tool::OpenClientCall>,
+}
+
+impl SessionSummary {
+    /// Its place among the lines that the session had.
+    pub fn version(&self) -> SummaryVersion {
+        SummaryVersion { updated: self.updated, seq: self.seq }
+    }
+}
+
+/// The place of a line of the session index among those that its session had: the greatest is the newest. The time
+/// decides, since the number of the last event goes back where a session of the same id was erased and started again,
+/// and where commits were lost and the session went on. The time of a session's commits never goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct SummaryVersion {
+    /// When the session last changed.
+    pub updated: Timestamp,
+    /// Number of the last public event, which orders the commits of one millisecond.
+    pub seq: u64,
 }
 
 /// A gate that waits for a person, as lists show it.

@@ -123,4 +123,40 @@ pub struct CallHolder {
     /// What it did or learned last, such as the failure of a request and the next try.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// What became of the delivery that the question offered; none where it offered none, and of an older version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offer: Option<OfferOutcome>,
+}
+
+/// A delivery of a work item, as its worker offers it on [`crate::subject::call_holder`] to the worker that runs the call
+/// already. That one keeps it alive from then on, and settles it with the end of the call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedDelivery {
+    /// Which attempt of the call the item is for, from 1.
+    pub attempt: u32,
+    /// The id of the commit that opened the call; empty of older orchestrators.
+    #[serde(default)]
+    pub opened_by: String,
+    /// Subject of the item.
+    pub subject: String,
+    /// Sequence of the item in its stream.
+    pub seq: u64,
+    /// Which delivery this is, from 1.
+    pub delivered: u64,
+    /// When the item was stored.
+    pub stored_at: Timestamp,
+    /// Subject for its acks.
+    pub ack: String,
+}
+
+/// What a worker does with a delivery that is offered to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OfferOutcome {
+    /// It runs the call, and has taken the delivery over.
+    Taken,
+    /// It has just settled the item.
+    Settled,
+    /// Its call has this id in another history of the log.
+    OtherHistory,
 }

@@ -180,8 +180,7 @@ pub const IDLE_MAX: Duration = Duration::from_hours(7 * 24);
 pub const MODEL_CALL_MAX: Duration = Duration::from_mins(10);
 /// How long the loop waits beyond a tool call's deadline for the executor's own verdict.
 pub const TOOL_CALL_GRACE: Duration = Duration::from_secs(10);
-/// Longest time until a worker that laid a call of a paused session aside looks at it again: so late may a call begin
-/// after a pause, and it still has its whole time.
+/// So late may a call begin after a pause, and it still has its whole time.
 pub const PAUSE_SEEN_MAX: Duration = Duration::from_secs(30);
 /// Tokens at which the loop reckons the reply of a turn's last step, when it looks whether the turn can pay for it.
 pub const LAST_WORD_TOKENS: u64 = 1_024;
@@ -256,7 +255,7 @@ pub const ACK_WAIT: Duration = Duration::from_secs(5);
 pub const ACK_PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
 /// Items that one consumer may have handed out.
 pub const ACK_PENDING_MAX: u32 = 20_000;
-/// Deliveries of one work item, or of an input whose session cannot be read or written, before it is a dead letter.
+/// Deliveries of an input whose session cannot be read or written, before it is a dead letter.
 pub const DELIVERIES_MAX: u64 = 50;
 /// Deliveries of a work item after which a worker drops it whose opening commit the log's leader does not show: the log
 /// was put back to an older state.

@@ -149,6 +149,11 @@ pub struct ToolItem {
 }
 
 impl ToolItem {
+    /// What a result tells of this item.
+    pub fn result_meta(&self) -> ResultMeta {
+        self.meta.of_result(&self.opened_by)
+    }
+
     /// The call's id in the whole fleet: the same for every try, and another one for every other call of any tenant and
     /// of any session, also of an earlier one with the same id, and of a history that was lost. Letters, digits, `-`
     /// and `_`.

@@ -49,6 +49,12 @@ pub(super) fn take(queue: Queue) -> [String; 2] {
     [format!("$JS.API.CONSUMER.MSG.NEXT.{consumer}"), format!("$JS.ACK.{consumer}.>")]
 }
 
+/// Pauses and resets a queue.
+pub(super) fn reset(queue: Queue) -> [String; 2] {
+    let consumer = consumer(queue);
+    [format!("$JS.API.CONSUMER.PAUSE.{consumer}"), format!("$JS.API.CONSUMER.RESET.{consumer}")]
+}
+
 /// Lists the entries of a bucket, from any replica.
 pub(super) fn keys_list(bucket: Bucket) -> String {
     format!("$JS.API.DIRECT.GET.KV_{}", bucket.name())

@@ -9,7 +9,7 @@ use contract::subject::{self, Subject, every};
 
 use super::jetstream::{
     create, delete, info, keys_get, keys_list, keys_purge, keys_put, objects_erase, objects_get, objects_put, purge,
-    read_any, read_leader, take, verify,
+    read_any, read_leader, reset, take, verify,
 };
 use super::role::{Account, Answers, Permissions, Role, inbox};
 
@@ -44,7 +44,7 @@ pub(super) fn archivist() -> Role {
         // A move between cells: whether a command waits, and long results.
         .publish([read_any(Stream::Control)])
         .publish(objects_put(Objects::Results))
-        // Erase a session that has ended, everywhere.
+        // Erase a session that has ended, everywhere; remove the end of a log.
         .publish(Stream::ALL.iter().flat_map(|stream| [read_leader(*stream), delete(*stream)]))
         .publish([Objects::Blobs, Objects::Archive, Objects::Results].into_iter().flat_map(objects_erase))
         .publish([objects_get(Objects::Results)])
@@ -91,13 +91,14 @@ fn orchestrator() -> Role {
         .publish([read_leader(Stream::Control)])
         .publish([objects_get(Objects::Work)])
         .publish(objects_put(Objects::Work))
-        // Events, acknowledgements, dead letters, and the session index.
+        // Events, acknowledgements, dead letters, and the session index, whose lines are compared.
         .publish(topics.map(|subject| text(&subject)))
-        .publish([text(&every::done()), text(&every::dead()), keys_put(Bucket::Sessions)])
+        .publish([text(&every::done()), text(&every::dead()), keys_put(Bucket::Sessions), keys_get(Bucket::Sessions)])
         // Requests to the composer, and the tools of the catalogue.
         .publish([text(&subject::compose()), keys_list(Bucket::Tools)])
         // Repair one session on request, and all of them after the server was restored to an older state.
         .publish([keys_list(Bucket::Sessions)])
+        .publish(Queue::ALL.iter().flat_map(|queue| reset(*queue)))
         .subscribe([format!("{} {}", subject::repair(), subject::ORCHESTRATOR_QUEUE)])
         .describes_itself()
         .role("orchestrator", "Runs sessions: the only writer of the log.")
@@ -107,8 +108,6 @@ fn gateway() -> Role {
     worker(Queue::Model)
         .publish([Verb::ModelFinished, Verb::ModelFailed].map(|verb| text(&every::control(verb))))
         .publish(GATEWAY_TOPICS.map(|topic| text(&every::event(topic))))
-        // An item that was returned often is stored anew, before it reaches the limit of deliveries.
-        .publish([text(&every::model_item()), read_leader(Stream::Model)])
         // Large commits, for the parts of transcripts in them.
         .publish([objects_get(Objects::Blobs)])
         // Rates and budgets, which all gateways share.
@@ -124,8 +123,6 @@ fn gateway() -> Role {
 fn executor() -> Role {
     worker(Queue::Tool)
         .publish([Verb::ProvideToolResult, Verb::ExtendToolCall].map(|verb| text(&every::control(verb))))
-        // An item that was returned often is stored anew, before it reaches the limit of deliveries.
-        .publish([text(&every::tool_item()), read_leader(Stream::Tool)])
         // Results of which the model reads only parts, and progress.
         .publish(objects_put(Objects::Results))
         .publish([text(&every::event(EXECUTOR_TOPIC))])

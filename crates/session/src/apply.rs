@@ -138,6 +138,7 @@ impl State {
                     text: String::new(),
                     guard: RepetitionGuard::default(),
                     attempt: 0,
+                    opened_by: String::new(),
                     fallback: 0,
                     summaries: 0,
                     summarised: 0,
@@ -237,6 +238,7 @@ impl State {
             }
             Event::StatusResumed(_) => {
                 self.paused = false;
+                self.resumed_in = Some(self.slot());
                 let stood = self.paused_at.take().map(|since| at.since(since)).unwrap_or_default();
                 self.shift_deadlines(at, stood);
             }
@@ -448,12 +450,16 @@ impl State {
     /// Notes that the text of a called-off step is to be kept, if it comes.
     fn await_cut_reply(&mut self, cancelled: &CallCancelled) {
         let form = self.signal_form();
-        let Some(TurnState { number, step, activity: Activity::AwaitingModel(model), .. }) = &self.turn else { return };
+        let Some(TurnState { number, step, activity: Activity::AwaitingModel(model), opened_by, .. }) = &self.turn
+        else {
+            return;
+        };
         if model.call != cancelled.call || model.attempt != cancelled.attempt {
             return;
         }
         let CallCancelled { call, attempt, tool: _ } = cancelled.clone();
-        self.cut_calls.push(CutCall { call, attempt, turn: *number, step: *step, form });
+        let opened_by = opened_by.clone();
+        self.cut_calls.push(CutCall { call, attempt, turn: *number, step: *step, form, opened_by });
         let too_many = self.cut_calls.len().saturating_sub(CUT_REPLIES_MAX);
         self.cut_calls.drain(..too_many);
     }

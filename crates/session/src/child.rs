@@ -74,8 +74,8 @@ impl State {
     }
 
     /// Moves deadlines after a pause of the length `stood`. The calls of children move by it, since children were
-    /// paused too, and so do those that wait for a client. Any other open call has its whole timeout again, but no longer than its turn: workers postpone calls
-    /// that did not begin before the pause, and the session does not know which did.
+    /// paused too, and so do those that wait for a client. Any other open call has its whole timeout again, but no longer
+    /// than its turn: calls that did not begin before the pause begin now, and the session does not know which did.
     pub(crate) fn shift_deadlines(&mut self, at: Timestamp, stood: Duration) {
         let Some(turn) = &mut self.turn else { return };
         let end = turn.clock.deadline_from(at);
@@ -89,12 +89,12 @@ impl State {
             }
             Activity::RunningTools(calls) => {
                 for state in calls {
-                    let is_postponed = match state.runs_at() {
+                    let is_published_again = match state.runs_at() {
                         Some(RunsAt::Executor) => true,
                         Some(RunsAt::Child(_) | RunsAt::Client) | None => false,
                     };
                     let CallStage::Open { request, deadline, .. } = &mut state.stage else { continue };
-                    *deadline = if is_postponed {
+                    *deadline = if is_published_again {
                         let whole = PAUSE_SEEN_MAX + Duration::from_millis(request.timeout_ms);
                         (*deadline).max(end.min(at.after(whole)))
                     } else {
@@ -199,7 +199,7 @@ impl State {
         let Report { parent, outcome, content, used, duration_ms } = self.report.clone()?;
         let Parent { session_id, call, slot, .. } = *parent;
         let id = report_id(&call)?;
-        let meta = ResultMeta { v: VERSION, slot, call, attempt: 1 };
+        let meta = ResultMeta { v: VERSION, slot, call, attempt: 1, opened_by: String::new() };
         let body = ToolResult { meta, outcome, content, code: None, duration_ms, whole: None, used: Some(used) };
         Some(OutboundCommand { to: self.key_of(session_id), verb: Verb::ProvideToolResult, id, body })
     }

@@ -115,6 +115,14 @@ pub(crate) fn of_all(state: &State, events: &[Event]) -> Vec<SessionEffect> {
             effects.push(effect);
         }
     }
+    // A worker that finds its session paused acknowledges the item.
+    if events.iter().any(|event| matches!(event, Event::StatusResumed(_))) {
+        let is_item = |effect: &SessionEffect| {
+            matches!(effect, SessionEffect::CallModel(_) | SessionEffect::CallTool(_)) && !effects.contains(effect)
+        };
+        let parked: Vec<SessionEffect> = call_effects(state).into_iter().filter(is_item).collect();
+        effects.extend(parked);
+    }
     // What is late for a session that is not in the log gives it no line.
     if state.life == Lifecycle::NotStarted {
         effects.retain(|effect| *effect != SessionEffect::Index);
@@ -171,17 +179,27 @@ pub(crate) fn outstanding(state: &State) -> Vec<SessionEffect> {
         }
         Lifecycle::Alive => {}
     }
-    if let Some(turn) = &state.turn {
-        match &turn.activity {
-            Activity::AwaitingModel(model) if model.interrupted.is_some() => {
-                effects.push(SessionEffect::Cancel { call: model.id(), tool: None });
-            }
-            Activity::AwaitingModel(model)
-            | Activity::Summarising { model, .. }
-            | Activity::Judging { judge: model, .. } => {
-                effects.push(SessionEffect::CallModel(model.id()));
-            }
-            Activity::RunningTools(calls) => effects.extend(calls.iter().filter_map(|state| match &state.stage {
+    effects.extend(call_effects(state));
+    if let Some(timer) = &state.timer {
+        effects.push(SessionEffect::SetTimer { number: timer.number, at: timer.at });
+    }
+    effects.extend(finished(state));
+    effects.push(SessionEffect::Index);
+    effects
+}
+
+/// What starts the calls that are open, or calls one off whose text is still awaited.
+fn call_effects(state: &State) -> Vec<SessionEffect> {
+    let Some(turn) = &state.turn else { return Vec::new() };
+    match &turn.activity {
+        Activity::AwaitingModel(model) if model.interrupted.is_some() => {
+            vec![SessionEffect::Cancel { call: model.id(), tool: None }]
+        }
+        Activity::AwaitingModel(model)
+        | Activity::Summarising { model, .. }
+        | Activity::Judging { judge: model, .. } => vec![SessionEffect::CallModel(model.id())],
+        Activity::RunningTools(calls) => {
+            let open = calls.iter().filter_map(|state| match &state.stage {
                 CallStage::Open { attempt, .. } => {
                     let call = CallAttempt { call: state.call.clone(), attempt: *attempt };
                     match state.runs_at()? {
@@ -192,14 +210,9 @@ pub(crate) fn outstanding(state: &State) -> Vec<SessionEffect> {
                     }
                 }
                 CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
-            })),
-            Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::AwaitingUser { .. } => {}
+            });
+            open.collect()
         }
+        Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::AwaitingUser { .. } => Vec::new(),
     }
-    if let Some(timer) = &state.timer {
-        effects.push(SessionEffect::SetTimer { number: timer.number, at: timer.at });
-    }
-    effects.extend(finished(state));
-    effects.push(SessionEffect::Index);
-    effects
 }

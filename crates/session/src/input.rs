@@ -8,7 +8,7 @@ use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, Configure, ControlReason, Refusal, SendUserMessage, Start};
 use contract::compose::Composed;
 use contract::event::InputRef;
-use contract::model::{Message, ModelFailed, ModelFinished};
+use contract::model::{Message, ModelFailed, ModelFinished, ResultMeta};
 use contract::tool::{ExtendToolCall, ToolResult, ToolSpec};
 use contract::{AgentId, Timestamp};
 
@@ -74,6 +74,29 @@ pub enum Body {
     ModelFailed(ModelFailed),
     /// The session's timer; the input's id is its number.
     Timer,
+}
+
+impl Body {
+    /// The call and attempt that a report of a worker is of; none for any other input.
+    pub(crate) fn report(&self) -> Option<&ResultMeta> {
+        match self {
+            Self::ToolResult(result) => Some(&result.meta),
+            Self::Extend(extension) => Some(&extension.meta),
+            Self::ModelFinished(finished) => Some(&finished.meta),
+            Self::ModelFailed(failed) => Some(&failed.meta),
+            Self::Start(_)
+            | Self::Send(_)
+            | Self::Pause(_)
+            | Self::Resume(_)
+            | Self::Stop(_)
+            | Self::CancelTurn(_)
+            | Self::Answer(_)
+            | Self::AnswerToolCall(_)
+            | Self::Clear(_)
+            | Self::Configure(_)
+            | Self::Timer => None,
+        }
+    }
 }
 
 /// A `start` with its resumed history and its composed prompt.

@@ -102,6 +102,7 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
         response_format,
         streaming,
         signal: if matches!(purpose, Purpose::Judge { .. }) { SignalForm::Off } else { state.signal_form() },
+        opened_by: turn.opened_by.clone(),
     })
 }
 

@@ -41,7 +41,7 @@ pub use input::{Body, ConfigureInput, Input, StartInput};
 pub use waits::Wait;
 
 use contract::command::{Command, ControlReason, Start};
-use contract::commit::{Commit, Phase, SessionSummary, TranscriptPart};
+use contract::commit::{Commit, PARKING_FOLD, Phase, SessionSummary, TranscriptPart};
 use contract::event::{Event, InputKind, InputRef, TimerSet};
 use contract::limits::SLOTS_PER_PAGE;
 use contract::subject::SessionKey;
@@ -61,6 +61,9 @@ pub fn pattern_cache_bytes() -> usize {
 /// The first fold that keeps what had come of a reply that was called off, counts what a session used itself, and knows
 /// who said each message of a history.
 const CUT_REPLIES_FOLD: u32 = 13;
+
+/// The first fold that keeps which commit opened a model call.
+const MODEL_CALL_OPENER_FOLD: u32 = 14;
 
 /// A session's state: the fold over its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -136,18 +139,24 @@ impl Session {
             self.add_part(slot, &commit.meta.commit, part);
         }
         self.fold(slot, commit.meta.time, &commit.events);
-        if commit.meta.fold < CUT_REPLIES_FOLD {
-            self.fold_as_older_versions(&commit.events);
-        }
         self.link(slot, &commit.meta.commit);
+        self.take_back_what_its_fold_lacks(commit);
     }
 
-    /// Takes back what an older version did not know when it folded these events: its snapshots do not have it, so the
-    /// log must not either.
-    fn fold_as_older_versions(&mut self, events: &[Event]) {
-        self.state.forget_what_older_folds_lack();
-        if events.iter().any(|event| matches!(event, Event::SessionStarted(_))) {
-            self.transcript.take_history_for_the_users();
+    /// Takes back what an older version did not know when it folded a commit: its snapshots do not have it, so the log
+    /// must not either.
+    fn take_back_what_its_fold_lacks(&mut self, commit: &Commit) {
+        if commit.meta.fold < MODEL_CALL_OPENER_FOLD {
+            self.state.forget_opener_of_model_call();
+        }
+        if commit.meta.fold < PARKING_FOLD {
+            self.state.resumed_in = None;
+        }
+        if commit.meta.fold < CUT_REPLIES_FOLD {
+            self.state.forget_what_older_folds_lack();
+            if commit.events.iter().any(|event| matches!(event, Event::SessionStarted(_))) {
+                self.transcript.take_history_for_the_users();
+            }
         }
     }
 
@@ -530,6 +539,12 @@ impl Session {
     /// The model call's work item; `None` when it is not open.
     pub fn model_item(&self, call: &contract::ids::CallAttempt) -> Option<contract::model::ModelItem> {
         items::model(&self.state, &self.transcript, call)
+    }
+
+    /// Whether the session was resumed after the commit of this slot: a worker may have acknowledged the item of a call
+    /// which that commit opened, without handling it.
+    pub fn was_resumed_after(&self, slot: u64) -> bool {
+        self.state.resumed_in.is_some_and(|resumed| resumed > slot)
     }
 
     /// The tool call's work item; `None` when it is not open.

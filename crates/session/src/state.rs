@@ -14,7 +14,7 @@ use contract::command::{Parent, Verb};
 use contract::commit::{Phase, SessionCounters};
 use contract::event::{CallCancelled, Spent, StopReason, TimerSet, ToolsResolved};
 use contract::ids::{CallAttempt, CallId, CommandId};
-use contract::model::SignalForm;
+use contract::model::{ResultMeta, SignalForm};
 use contract::settings::ModelSettings;
 use contract::subject::SessionKey;
 use contract::tool::Outcome;
@@ -96,6 +96,9 @@ pub(crate) struct State {
     /// Since when it is paused.
     #[serde(default)]
     pub(crate) paused_at: Option<Timestamp>,
+    /// The slot in which it was resumed last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resumed_in: Option<u64>,
     /// First slot of the log after the session was archived, or imported; earlier slots are in the archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) archived: Option<u64>,
@@ -201,6 +204,7 @@ impl State {
             report: None,
             tally: SessionCounters::default(),
             paused_at: None,
+            resumed_in: None,
             archived: None,
             log_start: None,
             moved: None,
@@ -210,18 +214,28 @@ impl State {
     /// Notes the id of the commit that was just folded: in calls that it opened, too.
     pub(crate) fn link(&mut self, slot: u64, commit: &str) {
         commit.clone_into(&mut self.commit);
-        for state in self.turn.iter_mut().flat_map(TurnState::calls_mut) {
-            if matches!(state.stage, CallStage::Open { slot: opened, .. } if opened == slot)
-                && state.opened_by.is_empty()
-            {
-                commit.clone_into(&mut state.opened_by);
-            }
+        if let Some(turn) = &mut self.turn {
+            turn.link(slot, commit);
         }
+    }
+
+    /// Whether a result is of another call of its id: one of a history that the log has lost.
+    pub(crate) fn is_of_lost_history(&self, report: &ResultMeta) -> bool {
+        let called_off = || self.cut_calls.iter().find(|cut| cut.call == report.call).map(|cut| cut.opened_by.as_str());
+        let opener = self.turn.as_ref().and_then(|turn| turn.opener(&report.call)).or_else(called_off);
+        opener.is_some_and(|opened_by| !report.is_of(opened_by))
     }
 
     /// Bytes of the messages that wait for their place in the transcript: each snapshot carries them.
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.waiting.iter().map(|waiting| waiting.bytes).sum()
+    }
+
+    /// Forgets what the snapshots of folds below 14 do not have.
+    pub(crate) fn forget_opener_of_model_call(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.opened_by.clear();
+        }
     }
 
     /// Forgets what the snapshots of folds below 13 do not have.

@@ -102,7 +102,8 @@ impl From<BusError> for ApiError {
             | BusError::Timeout { .. }
             | BusError::Unavailable(_)
             | BusError::Full(_)
-            | BusError::BodyMissing { .. } => Some(Duration::from_secs(1)),
+            | BusError::BodyMissing { .. }
+            | BusError::TwoHistories { .. } => Some(Duration::from_secs(1)),
             BusError::TooLarge { .. } | BusError::Unusable { .. } | BusError::Malformed(_) => None,
         };
         Self { code: error.code(), message: error.to_string(), retry_after: retry, seq: None }

@@ -269,9 +269,8 @@ impl IndexEntries {
     fn apply(&mut self, change: SummaryChange) -> bool {
         match change {
             SummaryChange::Written { summary, bytes } => {
-                let age = |summary: &SessionSummary| (summary.seq, summary.updated);
                 let known = self.by_id.get(&summary.session_id);
-                if known.is_some_and(|known| age(&known.summary) > age(&summary)) {
+                if known.is_some_and(|known| known.summary.version() > summary.version()) {
                     return true;
                 }
                 self.remove(&summary.session_id.clone());

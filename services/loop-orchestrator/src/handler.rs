@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bus::control::Inbox;
-use bus::work::{Handler, Settle};
+use bus::work::{Handler, Hold, Settle};
 use bus::{BusError, Delivery, Stored};
 use contract::ErrorCode;
 use contract::command::newer_sender;
@@ -36,7 +36,7 @@ pub(crate) struct TimerHandler(pub(crate) Arc<SessionRunner>);
 
 #[async_trait]
 impl Handler for TimerHandler {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
+    async fn handle(&self, delivery: &Delivery, _: &Hold) -> Settle {
         let due = serde_json::from_slice::<bus::timer::Due>(&delivery.payload).ok();
         let input = subject::parse_timer(&delivery.subject)
             .zip(due)
@@ -57,7 +57,7 @@ impl Handler for TimerHandler {
 
 #[async_trait]
 impl Handler for InputHandler {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
+    async fn handle(&self, delivery: &Delivery, _: &Hold) -> Settle {
         let Some(subject) = subject::parse_control(&delivery.subject) else {
             return self
                 .reject_malformed(delivery, "the subject is not ai_loop.control.<verb>.<tenant>.<session>.<id>")

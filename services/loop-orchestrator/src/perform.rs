@@ -8,6 +8,7 @@ use contract::command::{CommandAck, Refusal};
 use contract::commit::turn_of;
 use contract::event::{ContinuationProgress, Envelope, Event, InputKind, InputRef, Topic};
 use contract::limits::INLINE_BYTES_MAX;
+use contract::model::ItemMeta;
 use contract::streams::{Objects, Queue};
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
@@ -153,6 +154,12 @@ pub(crate) async fn perform_in_turn(
     Ok(())
 }
 
+/// How the item of a call is published that was opened before the session was resumed: an item that waits may be one that
+/// a worker is about to acknowledge, since it found the session paused.
+fn publication_of(session: &Session, item: &ItemMeta, publication: Publication) -> Publication {
+    if session.was_resumed_after(item.slot) { Publication::Replacing } else { publication }
+}
+
 async fn perform(
     bus: &Bus,
     key: &SessionKey,
@@ -162,11 +169,17 @@ async fn perform(
 ) -> Result<(), BusError> {
     match effect {
         SessionEffect::CallModel(call) => match session.model_item(call) {
-            Some(item) => bus.publish_model_item(key, &item, publication).await,
+            Some(item) => {
+                let publication = publication_of(session, &item.meta, publication);
+                bus.publish_model_item(key, &item, publication).await
+            }
             None => Ok(()),
         },
         SessionEffect::CallTool(call) => match session.tool_item(call) {
-            Some(item) => bus.publish_tool_item(key, &item, publication).await,
+            Some(item) => {
+                let publication = publication_of(session, &item.meta, publication);
+                bus.publish_tool_item(key, &item, publication).await
+            }
             None => Ok(()),
         },
         SessionEffect::Cancel { call, tool } => {
@@ -191,7 +204,7 @@ async fn perform(
         SessionEffect::Index => {
             let ttl = session.is_archived().then(|| bus.transport().retention());
             let summary = session.summary();
-            let Err(error) = bus.put_summary_for(&summary, ttl).await else { return Ok(()) };
+            let Err(error) = bus.advance_summary(&summary, ttl).await else { return Ok(()) };
             // A session does not wait for the index, which is only for lists. But people find open gates in it, so an
             // entry with gates is retried.
             if !summary.gates.is_empty() && !error.is_final() {

@@ -1,13 +1,14 @@
 //! Repairs sessions by performing their outstanding effects again: one session on request, all sessions after the
-//! server came back with an older store.
+//! server came back with an older store, when the queues are reset as well.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bus::StreamRewind;
 use bus::rpc::serve_until_cancelled;
+use bus::work::{Publication, QueueReset};
+use bus::{BusError, StreamRewind};
 use contract::ErrorCode;
 use contract::commit::{Phase, SessionSummary};
 use contract::repair::RepairReply;
@@ -33,16 +34,17 @@ pub(crate) async fn serve_requests(runner: Arc<SessionRunner>, ending: Cancellat
         let repairing = runner.clone();
         runner.bus.serve_repair(move |key| {
             let runner = repairing.clone();
-            async move { to_reply(&key, runner.repair(&key).await) }.boxed()
+            // Nobody resets the queues for it.
+            async move { to_reply(&key, runner.repair(&key, Publication::Replacing).await) }.boxed()
         })
     };
     serve_until_cancelled(&ending, serve).await;
 }
 
-/// Repairs all sessions when a stream ends before its last known sequence, or when a session's log lacks commits. The
-/// streams are checked after each reconnect, and every minute, since a stream may be created again while the connection
-/// stays the same. What is written after the reconnect may hide that a stream was restored; the log of a session still
-/// shows it.
+/// Resets the queues and repairs all sessions when a stream ends before its last known sequence, or when a session's log
+/// lacks commits. The streams are checked after each reconnect, and every minute, since a stream may be created again
+/// while the connection stays the same. What is written after the reconnect may hide that a stream was restored; the log
+/// of a session still shows it.
 pub(crate) async fn watch_rewinds(runner: Arc<SessionRunner>, ending: CancellationToken) {
     let _ended = ending.run_until_cancelled(watch_streams(&runner)).await;
 }
@@ -51,34 +53,56 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
     let transport = runner.bus.transport();
     let mut generation = transport.generation();
     let mut checked_at = Instant::now();
-    // The connection over which all sessions were repaired last.
-    let mut repaired_over = None;
+    // The last reset of the queues at the last check that found nothing.
+    let mut known: Option<QueueReset> = None;
+    let mut is_reset_due = false;
+    let mut is_unchecked = true;
     // Sessions whose repair failed and is retried.
     let mut failed = BTreeSet::new();
     loop {
-        tokio::time::sleep(CONNECTION_CHECK_INTERVAL).await;
         let now = transport.generation();
-        let mut is_due = runner.lost_commits.swap(false, Ordering::Relaxed) && repaired_over != Some(now);
-        let is_unchecked = now != generation || checked_at.elapsed() >= STREAM_CHECK_INTERVAL;
-        if is_due || is_unchecked || !failed.is_empty() {
-            match transport.rewound().await {
-                Ok(rewound) => {
-                    (generation, checked_at) = (now, Instant::now());
-                    log_rewinds(&rewound);
-                    is_due |= !rewound.is_empty();
+        is_reset_due |= runner.lost_commits.swap(false, Ordering::Relaxed);
+        is_unchecked |= now != generation || checked_at.elapsed() >= STREAM_CHECK_INTERVAL;
+        if is_unchecked {
+            match find_rewinds(runner, is_reset_due).await {
+                Ok((is_rewound, last_reset)) => {
+                    (generation, checked_at, is_unchecked) = (now, Instant::now(), false);
+                    is_reset_due |= is_rewound;
+                    if let Some(last_reset) = last_reset {
+                        known = last_reset;
+                    }
                 }
                 // The next round checks again.
                 Err(error) => tracing::debug!(%error, "cannot check whether the server has an older store; will retry"),
             }
         }
-        if is_due {
-            repaired_over = Some(now);
-            failed.extend(find_affected_sessions(runner).await);
+        if is_reset_due {
+            let id = uuid::Uuid::new_v4().simple().to_string();
+            match runner.bus.reset_queues(known.as_ref(), &id).await {
+                Ok(reset) => {
+                    (known, is_reset_due) = (Some(reset), false);
+                    failed.extend(find_affected_sessions(runner).await);
+                }
+                Err(error) => tracing::warn!(%error, "the queues are not reset yet"),
+            }
         }
         if !failed.is_empty() {
             failed = repair_all(runner, failed).await;
         }
+        tokio::time::sleep(CONNECTION_CHECK_INTERVAL).await;
     }
+}
+
+/// Whether a stream was rewound; where none was and no reset is due, also the last reset of the queues.
+async fn find_rewinds(
+    runner: &SessionRunner,
+    is_reset_due: bool,
+) -> Result<(bool, Option<Option<QueueReset>>), BusError> {
+    let rewound = runner.bus.transport().rewound().await?;
+    log_rewinds(&rewound);
+    let is_quiet = rewound.is_empty() && !is_reset_due;
+    let last_reset = if is_quiet { Some(runner.bus.last_queue_reset().await?) } else { None };
+    Ok((!rewound.is_empty(), last_reset))
 }
 
 fn log_rewinds(rewound: &[StreamRewind]) {
@@ -111,7 +135,7 @@ async fn repair_all(runner: &Arc<SessionRunner>, keys: BTreeSet<SessionKey>) -> 
     let sessions = keys.len();
     let failed: BTreeSet<SessionKey> = futures::stream::iter(keys)
         .map(|key| async move {
-            match runner.repair(&key).await {
+            match runner.repair(&key, Publication::Again).await {
                 Ok(_) => None,
                 Err(HandleError::Bus(error)) if !error.is_final() => {
                     tracing::warn!(session = %key, %error, "not repaired yet");

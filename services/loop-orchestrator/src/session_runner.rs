@@ -35,6 +35,9 @@ const ROUNDS_MAX: u32 = 32;
 /// Slots that are read one by one to update a cached state; if more are missing, the page is read.
 const CATCH_UP_MAX: u64 = 8;
 
+/// Ends of another history that one load of a log removes; a writer may add one meanwhile.
+const FOREIGN_ENDS_MAX: u32 = 4;
+
 /// Pause before a timer whose decision panics fires again: each firing leaves a dead letter.
 const POISON_TIMER_PAUSE: Duration = Duration::from_hours(1);
 
@@ -360,15 +363,35 @@ impl SessionRunner {
             return self.load(key, None).await;
         }
         // It mostly has no log, and only the leader can tell that for sure.
-        let commits = self.bus.load_latest(key).await?.unwrap_or_default();
+        let commits = self.read_commits(key, || self.bus.load_latest(key)).await?;
         self.restore(key, &commits, None, generation)
     }
 
     /// Reads the state of a session from the log, which has slot `at_least` as far as the caller knows.
     pub(crate) async fn load(&self, key: &SessionKey, at_least: Option<u64>) -> Result<Loaded, HandleError> {
         let generation = self.bus.transport().generation();
-        let commits = self.bus.load_from(key, at_least.unwrap_or(0)).await?.unwrap_or_default();
+        let commits = self.read_commits(key, || self.bus.load_from(key, at_least.unwrap_or(0))).await?;
         self.restore(key, &commits, at_least, generation)
+    }
+
+    /// Reads the log of a session. An end that is of another history than what stands before it is removed first: no
+    /// state can be made of it, and what it was decided on is lost.
+    async fn read_commits<R>(&self, key: &SessionKey, read: impl Fn() -> R) -> Result<Vec<(u64, Commit)>, HandleError>
+    where
+        R: Future<Output = Result<Option<Vec<(u64, Commit)>>, BusError>>,
+    {
+        for _ in 0..FOREIGN_ENDS_MAX {
+            match read().await {
+                Err(BusError::TwoHistories { slot, .. }) => {
+                    if self.bus.remove_foreign_end(key, slot).await? > 0 {
+                        // The store lacks what was before those commits, and maybe more.
+                        self.lost_commits.store(true, Ordering::Relaxed);
+                    }
+                }
+                commits => return Ok(commits?.unwrap_or_default()),
+            }
+        }
+        Err(HandleError::Busy)
     }
 
     /// Makes the state of commits that were read over the connection of `generation`.
@@ -395,14 +418,17 @@ impl SessionRunner {
     /// Reads the state up to the head that the leader has now, for a repair.
     async fn load_latest(&self, key: &SessionKey) -> Result<Loaded, HandleError> {
         let generation = self.bus.transport().generation();
-        let commits = self.bus.load_latest(key).await?.unwrap_or_default();
+        let commits = self.read_commits(key, || self.bus.load_latest(key)).await?;
         let session = Session::restore(key.clone(), &commits)?;
         Ok(Loaded { session, generation, is_repair_due: true })
     }
 
-    /// Performs the outstanding effects of a session again, and returns them. Items that wait are replaced, since the
-    /// server may never deliver them.
-    pub(crate) async fn repair(&self, key: &SessionKey) -> Result<Vec<SessionEffect>, HandleError> {
+    /// Performs the outstanding effects of a session again, and returns them.
+    pub(crate) async fn repair(
+        &self,
+        key: &SessionKey,
+        publication: Publication,
+    ) -> Result<Vec<SessionEffect>, HandleError> {
         let mut cached = self.cache.lock(key).await;
         // The cached state stays until its loss is reported, since only it shows what the log had.
         let Loaded { session, generation, .. } = self.load_latest(key).await?;
@@ -410,7 +436,7 @@ impl SessionRunner {
             self.report_rewound(key, &before.session, &session).await?;
         }
         *cached = None;
-        let performed = self.perform_outstanding(key, &session, &[], Publication::Anew);
+        let performed = self.perform_outstanding(key, &session, &[], publication);
         let (effects, _) = scope(session.turn_trace(), performed).await?;
         *cached = (session.phase() != Phase::Ended).then_some(Loaded { session, generation, is_repair_due: false });
         Ok(effects)

@@ -53,6 +53,6 @@ impl ModelJob {
 
     /// Metadata of a result of this item.
     pub(crate) fn result_meta(&self) -> ResultMeta {
-        self.meta().of_result()
+        self.item.result_meta()
     }
 }

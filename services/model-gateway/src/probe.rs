@@ -218,6 +218,7 @@ async fn ask_model(
         parameters,
         response_format: format.map(|format| Json::of(&format)),
         signal: SignalForm::Off,
+        opened_by: String::new(),
         streaming: Streaming { first_byte: 60, idle: 60, ..Streaming::default() },
     };
     let (send, mut deltas) = mpsc::channel::<Vec<Delta>>(64);

@@ -47,6 +47,10 @@ impl CallHandler for ModelCallHandler {
         &item.meta
     }
 
+    fn opened_by(item: &ModelItem) -> &str {
+        &item.opened_by
+    }
+
     fn tool(_: &ModelItem) -> Option<&ToolName> {
         None
     }

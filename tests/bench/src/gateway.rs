@@ -179,6 +179,7 @@ impl GatewayBench {
             response_format: None,
             streaming: streaming.clone(),
             signal: contract::model::SignalForm::Text,
+            opened_by: String::new(),
         };
         self.bus.publish_model_item(&key, &item, bus::work::Publication::First).await?;
         Ok(())

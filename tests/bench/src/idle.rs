@@ -88,11 +88,11 @@ impl Idle {
         let summary = SessionSummary { session_id: id, ..self.summary.clone() };
         // A busy machine may answer late, and the same line may be written again.
         for _ in 1..TRIES {
-            if bus.put_summary(&summary).await.is_ok() {
+            if bus.advance_summary(&summary, None).await.is_ok() {
                 return Ok(());
             }
         }
-        Ok(bus.put_summary(&summary).await?)
+        Ok(bus.advance_summary(&summary, None).await?)
     }
 
     /// Wakes some of `count` copies for a turn, from copy `first` on, at an even rate; milliseconds from when each was due

@@ -99,7 +99,7 @@ impl PureSession {
         let call = open.first().and_then(|call| call.strip_suffix(".1")).context("no call is open")?;
         let tool_calls = if calls { vec![ToolCall::new("x", "look", r#"{"query":"a"}"#)] } else { Vec::new() };
         let finished = ModelFinished {
-            meta: ResultMeta { v: 1, slot: 0, call: CallId::new(call)?, attempt: 1 },
+            meta: ResultMeta { v: 1, slot: 0, call: CallId::new(call)?, attempt: 1, opened_by: String::new() },
             text: text.to_owned(),
             reasoning: String::new(),
             tool_calls,
@@ -122,7 +122,7 @@ impl PureSession {
         let result = ToolResult {
             whole: None,
             used: None,
-            meta: ResultMeta { v: 1, slot: 0, call: CallId::new(call)?, attempt: 1 },
+            meta: ResultMeta { v: 1, slot: 0, call: CallId::new(call)?, attempt: 1, opened_by: String::new() },
             outcome: Outcome::Ok,
             content: content.to_owned(),
             code: None,

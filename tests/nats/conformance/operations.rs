@@ -56,6 +56,10 @@ pub(super) enum Operation {
     Depth {
         queue: Queue,
     },
+    /// Delivers everything that is stored again.
+    Reset {
+        queue: Queue,
+    },
     Settle {
         nth: usize,
         ack: Ack,
@@ -117,6 +121,7 @@ impl Operation {
             Self::Purge { .. } => "purge",
             Self::Pull { .. } | Self::Await { .. } => "pull",
             Self::Depth { .. } => "depth",
+            Self::Reset { .. } => "reset",
             Self::Settle { ack: Ack::Done, .. } => "done",
             Self::Settle { ack: Ack::Progress, .. } => "progress",
             Self::Settle { ack: Ack::Retry(_), .. } => "retry",

@@ -37,6 +37,10 @@ fn back(nth: usize) -> Operation {
     Operation::Settle { nth, ack: Ack::Retry(Duration::ZERO) }
 }
 
+fn reset() -> Operation {
+    Operation::Reset { queue: DRIVE }
+}
+
 /// Every row by its name.
 pub(super) fn rows() -> Vec<(&'static str, Vec<Operation>)> {
     [queue(), others()].concat()
@@ -45,6 +49,14 @@ pub(super) fn rows() -> Vec<(&'static str, Vec<Operation>)> {
 /// Deliveries, hand-backs and purges.
 fn queue() -> Vec<(&'static str, Vec<Operation>)> {
     vec![
+        (
+            "a reset delivers what is stored as for the first time, held or returned, and nothing else",
+            vec![put(0, 0), put(0, 1), put(1, 0), pull(2), done(0), back(1), reset(), LOOK, pull(3), LOOK],
+        ),
+        (
+            "what a holder says after a reset counts for an item that was delivered again, and for no other",
+            vec![put(0, 0), put(0, 1), pull(1), reset(), done(0), LOOK, pull(2), LOOK],
+        ),
         ("a silent holder loses its item", vec![put(0, 0), pull(1), pull(1), wait(1), LOOK]),
         (
             "a returned item may still be acknowledged",

@@ -151,6 +151,7 @@ impl Server {
             Operation::Pull { queue, max } => self.pull(*queue, *max, Duration::ZERO).await?.0,
             Operation::Await { queue, max } => self.pull(*queue, *max, ACK_WAIT_OVER).await?.0,
             Operation::Depth { queue } => format!("{:?}", bus.depth(*queue).await?),
+            Operation::Reset { queue } => format!("{:?}", bus.reset(*queue).await?),
             Operation::Settle { nth, ack } => {
                 let Some(nth) = nth.checked_rem(self.held.len()) else { return Ok("nothing held".to_owned()) };
                 let delivery = match ack {
@@ -176,7 +177,8 @@ impl Server {
                 "put".to_owned()
             }
             Operation::Create { key, value } => {
-                format!("{}", bus.kv_create(Bucket::Sessions, &format!("t.k{key}"), vec![*value].into()).await?)
+                let key = format!("t.k{key}");
+                format!("{}", bus.kv_create(Bucket::Sessions, &key, vec![*value].into(), None).await?.is_some())
             }
             Operation::Get { key } => format!("{:?}", bus.kv_get(Bucket::Sessions, &format!("t.k{key}")).await?),
             Operation::Update { key, value, stale } => {
@@ -185,7 +187,7 @@ impl Server {
                 // Where there is none, any revision but 0 is a wrong one.
                 let revision = found.as_ref().map_or(1 << 40, |(revision, _)| *revision) - u64::from(*stale);
                 let updated = bus.kv_update(Bucket::Sessions, &key, vec![*value].into(), revision, None).await?;
-                format!("{:?} {updated}", found.map(|(_, value)| value))
+                format!("{:?} {}", found.map(|(_, value)| value), updated.is_some())
             }
             Operation::Delete { key } => {
                 bus.kv_delete(Bucket::Sessions, &format!("t.k{key}")).await?;
@@ -217,7 +219,7 @@ impl Server {
                         drop(bus.append(&at.subject(), true, Vec::new(), message).await?);
                     }
                     BodyTarget::Key => bus.kv_put(Bucket::Sessions, "t.large", message, None).await?,
-                    BodyTarget::NewKey => drop(bus.kv_create(Bucket::Sessions, "t.large", message).await?),
+                    BodyTarget::NewKey => drop(bus.kv_create(Bucket::Sessions, "t.large", message, None).await?),
                     BodyTarget::Object => bus.put_object(Objects::Work, "large", object).await?,
                 }
                 "let in".to_owned()

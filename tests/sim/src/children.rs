@@ -105,7 +105,7 @@ fn result(call: &CallId, slot: u64, outcome: Outcome, cost: Option<u64>) -> Tool
     let spent = Spent { usage: Usage { input: 2, ..Usage::default() }, cost_usd: cost.unwrap_or(0) as f64 / 1e6 };
     ToolResult {
         whole: None,
-        meta: ResultMeta { v: 1, slot, call: call.clone(), attempt: 1 },
+        meta: ResultMeta { v: 1, slot, call: call.clone(), attempt: 1, opened_by: String::new() },
         outcome,
         content: "{\"status\":\"completed\"}".to_owned(),
         code: None,

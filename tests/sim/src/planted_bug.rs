@@ -78,6 +78,8 @@ pub enum PlantedBug {
     CompactTranscript,
     /// A start that was decided without a look at the inbox claims that the commands before it are handled.
     ClaimUnseenCommands,
+    /// A resume does not replace the items that wait, which workers are about to acknowledge.
+    LeaveParked,
 }
 
 impl PlantedBug {
@@ -117,6 +119,7 @@ impl PlantedBug {
         Self::CompactHandledInputs,
         Self::CompactTranscript,
         Self::ClaimUnseenCommands,
+        Self::LeaveParked,
     ];
 
     /// Changes the events of a decision, for bugs of the decision itself.
@@ -257,6 +260,7 @@ impl PlantedBug {
             | Self::CompactHandledInputs
             | Self::CompactTranscript
             | Self::ClaimUnseenCommands
+            | Self::LeaveParked
             | Self::DecideTwice => {}
         }
     }
@@ -299,7 +303,8 @@ impl PlantedBug {
             | Self::AskExecutorsForClient
             | Self::ForgetClientDeadline
             | Self::InventClientAnswer
-            | Self::ClaimUnseenCommands => return snapshot.clone(),
+            | Self::ClaimUnseenCommands
+            | Self::LeaveParked => return snapshot.clone(),
         };
         let empty: serde_json::Value = serde_json::from_str(empty.get()).unwrap_or_default();
         let mut changed: serde_json::Value = serde_json::from_str(snapshot.get()).unwrap_or_default();

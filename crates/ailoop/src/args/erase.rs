@@ -1,7 +1,8 @@
-//! `ailoop sessions rm`.
+//! The subcommands of `ailoop sessions`, and `ailoop sessions rm`.
 
 use clap::{Args, Subcommand};
 
+use super::drop_history::DropHistoryArgs;
 use super::target::NatsArgs;
 
 /// Subcommands of `ailoop sessions`.
@@ -9,6 +10,8 @@ use super::target::NatsArgs;
 pub enum SessionsCommand {
     /// Erase everything that sessions left, after they have ended; nothing brings it back; uses NATS directly
     Rm(SessionsRmArgs),
+    /// Remove the end of a log that has commits of two histories; nothing brings it back; uses NATS directly
+    DropHistory(DropHistoryArgs),
 }
 
 /// Arguments of `ailoop sessions rm`.

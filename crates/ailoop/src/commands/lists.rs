@@ -44,10 +44,11 @@ const QUEUE_COLUMNS: [TableColumn; 3] =
     [TableColumn::name("QUEUE"), TableColumn::number("WAITING"), TableColumn::number("HELD")];
 
 pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    if let Some(SessionsCommand::Rm(args)) = &args.command {
-        return super::erase::erase_sessions(args, terminal).await;
+    match &args.command {
+        Some(SessionsCommand::Rm(args)) => super::erase::erase_sessions(args, terminal).await,
+        Some(SessionsCommand::DropHistory(args)) => super::drop_history::drop_history(args, terminal).await,
+        None => read_fleet(&args.target, terminal, async |client| print_sessions(args, &client, terminal).await).await,
     }
-    read_fleet(&args.target, terminal, async |client| print_sessions(args, &client, terminal).await).await
 }
 
 async fn print_sessions(args: &SessionsArgs, client: &EdgeClient, terminal: &Terminal) -> Result<Exit, CommandFailure> {

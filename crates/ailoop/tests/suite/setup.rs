@@ -51,7 +51,7 @@ impl Machine {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{stderr}");
         assert!(stderr.contains("error[nats_missing]: ") && stderr.contains(why), "{stderr}");
-        assert!(stderr.contains("  help: ") && stderr.contains("nats-server 2.12 or newer"), "{stderr}");
+        assert!(stderr.contains("  help: ") && stderr.contains("nats-server 2.15 or newer"), "{stderr}");
         assert!(!self.path(".tools/nats-server").exists());
     }
 }
@@ -77,7 +77,7 @@ fn setup_missing_program_or_other_checksum_is_refused() {
 
     machine.install("nats-server", "echo 'nats-server: v2.9.10'");
     machine.expect_refusal("the checksum of a.whl is 0123");
-    for version in ["2.12.0", "2.15.1", "3.0.0-RC.1"] {
+    for version in ["2.15.0", "2.15.1", "3.0.0-RC.1"] {
         machine.install("nats-server", &format!("echo 'nats-server: v{version}'"));
         let output = machine.run_setup();
         assert!(output.status.success() && output.stderr.is_empty() && output.stdout.is_empty(), "{version}");

@@ -14,12 +14,13 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use contract::backoff::Backoff;
 use contract::command::Verb;
+use contract::fleet::OfferedDelivery;
 use contract::ids::CallAttempt;
 use contract::limits::{UNSEEN_DELIVERIES_MAX, WORKER_CHECK_EVERY};
 use contract::model::{ItemMeta, ResultMeta};
 use contract::streams::{Objects, Queue};
 use contract::subject::{self, ItemSubject, SessionKey};
-use contract::tool::sha256_hex;
+use contract::tool::{header::AGAIN, sha256_hex};
 use contract::trace::TraceContext;
 use contract::{CommandId, ErrorCode, ToolName};
 use serde::Deserialize;
@@ -27,20 +28,19 @@ use serde::de::DeserializeOwned;
 use telemetry::names::{attr, span};
 use telemetry::trace::{FinishedSpan, SpanKind};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::headers::trace_context;
+use crate::rpc::{ASK_AFTER, HeldCall};
+use crate::transport::header;
 use crate::work::call_of;
-use crate::{Bus, BusError, CallNote, Delivery, Handler, SendOutcome, Settle, Worker};
+use crate::{Bus, BusError, CallNote, Delivery, Handler, Hold, SendOutcome, Settle, Worker};
 use cancels::Cancels;
 pub use status::CallStatus;
 
 /// Pause between two tries to store a result.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Pause before an item that another worker holds comes again, times its deliveries.
-const HELD_PAUSE: Duration = Duration::from_secs(2);
-/// The longest such pause.
-const HELD_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Pauses before an item that cannot start now comes again.
 const NOT_NOW: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
@@ -103,6 +103,9 @@ pub trait CallHandler: Send + Sync + 'static {
     /// The ids of an item.
     fn meta(item: &Self::Item) -> &ItemMeta;
 
+    /// The id of the commit that opened the call of an item; empty of older orchestrators.
+    fn opened_by(item: &Self::Item) -> &str;
+
     /// The tool that an item is for; none of a model call.
     fn tool(item: &Self::Item) -> Option<&ToolName>;
 
@@ -147,6 +150,17 @@ impl CallWorker {
     }
 }
 
+/// Why a call must not start now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NotNow {
+    /// Its result is not needed any more, or waits already.
+    Closed,
+    /// Its session is paused: its item is published again at the resume.
+    Parked,
+    /// It may start later.
+    Later,
+}
+
 struct Calls<H> {
     bus: Bus,
     cancels: Cancels,
@@ -155,25 +169,25 @@ struct Calls<H> {
 
 #[async_trait]
 impl<H: CallHandler> Handler for Calls<H> {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
+    async fn handle(&self, delivery: &Delivery, hold: &Hold) -> Settle {
         let Some(subject) = subject::parse_item(&delivery.subject) else {
             return reject("the subject is not that of a call");
         };
-        match self.process(delivery, subject).await {
+        match self.process(delivery, hold, subject).await {
             Ok(settle) => settle,
             Err(BusError::Malformed(reason)) => Settle::Reject { code: ErrorCode::BadRequest, reason },
             Err(error) if error.is_final() => Settle::Reject { code: error.code(), reason: error.to_string() },
             Err(error) => {
                 tracing::warn!(subject = delivery.subject, %error, "call handed back");
                 // The bus is away, or a bucket of it: the call is none the worse for it, however long that takes.
-                Settle::Postpone(pause(delivery.delivered))
+                Settle::Retry(pause(delivery.delivered))
             }
         }
     }
 }
 
 impl<H: CallHandler> Calls<H> {
-    async fn process(&self, delivery: &Delivery, subject: ItemSubject) -> Result<Settle, BusError> {
+    async fn process(&self, delivery: &Delivery, hold: &Hold, subject: ItemSubject) -> Result<Settle, BusError> {
         let body = self.bus.load_body(Objects::Work, delivery.payload.clone(), delivery.stored_at).await?;
         let item: H::Item = match serde_json::from_slice(&body) {
             Ok(item) => item,
@@ -199,29 +213,40 @@ impl<H: CallHandler> Calls<H> {
             note: CallNote::default(),
         };
         drop(body);
-        if let Some(settle) = self.not_now(&open, slot).await? {
-            return self.leave(open, settle).await;
+        if let Some(not_now) = self.not_now(&open, slot).await? {
+            return self.settle(open, not_now).await;
         }
         if open.may_have_been_held {
-            if self.bus.call_is_held(&key, &call.call).await? {
-                let times = u32::try_from(delivery.delivered).unwrap_or(u32::MAX);
-                return Ok(Settle::Postpone(HELD_PAUSE.saturating_mul(times).min(HELD_PAUSE_MAX)));
+            if delivery.delivered == 1 && header(&delivery.headers, AGAIN).is_some() {
+                // Not in a place of this worker.
+                return Ok(Settle::Retry(ASK_AFTER));
+            }
+            if self.is_held(&open, delivery).await? {
+                return Ok(Settle::Leave);
             }
             for id in H::result_ids(&call)? {
                 if self.bus.waits(&key, H::RESULTS, &id).await? {
-                    return self.leave(open, Settle::Done).await;
+                    return self.settle(open, NotNow::Closed).await;
                 }
             }
             // That took a while: the log is asked again.
-            if let Some(settle) = self.not_now(&open, slot).await? {
-                return self.leave(open, settle).await;
+            if let Some(not_now) = self.not_now(&open, slot).await? {
+                return self.settle(open, not_now).await;
             }
         }
         if open.may_have_been_held {
             Self::close_earlier(&open, delivery);
         }
         // The call counts as held until its result is stored: even without a stored result it may have had its effect.
-        let _held = self.bus.hold_call(&key, &call.call, open.delivered, open.note.clone());
+        let held = HeldCall {
+            call: call.clone(),
+            opened_by: H::opened_by(&open.item).to_owned(),
+            delivery: open.delivered,
+            hold: hold.clone(),
+            note: open.note.clone(),
+            since: Instant::now(),
+        };
+        let _held = self.bus.hold_call(&key, held);
         let trace = open.trace;
         let settled = async {
             Ok(match self.handler.run(open).await? {
@@ -256,24 +281,35 @@ impl<H: CallHandler> Calls<H> {
         }]);
     }
 
-    /// Asks the log; a settlement when the call must not start now.
-    async fn not_now(&self, open: &OpenCall<H::Item>, slot: u64) -> Result<Option<Settle>, BusError> {
+    /// Whether another worker runs the call. It takes the delivery over.
+    async fn is_held(&self, open: &OpenCall<H::Item>, delivery: &Delivery) -> Result<bool, BusError> {
+        let Delivery { subject, seq, delivered, stored_at, ack, .. } = delivery.without_content();
+        let (attempt, opened_by) = (open.call.attempt, H::opened_by(&open.item).to_owned());
+        let offered = OfferedDelivery { attempt, opened_by, subject, seq, delivered, stored_at, ack };
+        self.bus.offer_to_holder(&open.key, &open.call.call, &offered).await
+    }
+
+    /// Asks the log whether the call may start; why it must not.
+    async fn not_now(&self, open: &OpenCall<H::Item>, slot: u64) -> Result<Option<NotNow>, BusError> {
         Ok(match self.bus.call_status(&open.key, &open.call, slot).await? {
             CallStatus::Open => None,
-            CallStatus::Closed => Some(Settle::Done),
+            CallStatus::Closed => Some(NotNow::Closed),
+            CallStatus::Parked => Some(NotNow::Parked),
             // The log was put back to an older state, in which this call is never opened.
-            CallStatus::NotVisible if open.delivered >= UNSEEN_DELIVERIES_MAX => Some(Settle::Done),
+            CallStatus::NotVisible if open.delivered >= UNSEEN_DELIVERIES_MAX => Some(NotNow::Closed),
             // A call that waits must not sit in a place.
-            CallStatus::NotVisible | CallStatus::Paused => Some(Settle::Postpone(pause(open.delivered))),
+            CallStatus::NotVisible | CallStatus::Paused => Some(NotNow::Later),
         })
     }
 
     /// A call must not start now. One that ran at a worker that died is not made again.
-    async fn leave(&self, open: OpenCall<H::Item>, settle: Settle) -> Result<Settle, BusError> {
-        if open.may_have_been_held && settle == Settle::Done {
-            self.handler.leave(open).await?;
+    async fn settle(&self, open: OpenCall<H::Item>, not_now: NotNow) -> Result<Settle, BusError> {
+        match not_now {
+            NotNow::Later => return Ok(Settle::Retry(pause(open.delivered))),
+            NotNow::Closed if open.may_have_been_held => self.handler.leave(open).await?,
+            NotNow::Closed | NotNow::Parked => {}
         }
-        Ok(settle)
+        Ok(Settle::Done)
     }
 
     /// Stores the result before the item is acknowledged. The item is held until then, however long the bus is away:
@@ -309,15 +345,18 @@ impl<H: CallHandler> Calls<H> {
         #[derive(Deserialize)]
         struct Ids {
             meta: ItemMeta,
+            #[serde(default)]
+            opened_by: String,
         }
-        let slot = serde_json::from_slice::<Ids>(body).map_or(0, |ids| ids.meta.slot);
+        let ids = serde_json::from_slice::<Ids>(body).ok();
+        let (slot, opened_by) = ids.map(|ids| (ids.meta.slot, ids.opened_by)).unwrap_or_default();
         let CallAttempt { call, attempt } = subject.call.clone();
-        let meta = ResultMeta { v: contract::commit::VERSION, slot, call, attempt };
+        let meta = ResultMeta { v: contract::commit::VERSION, slot, call, attempt, opened_by };
         let why = format!("the call cannot be read at column {}", error.column());
         let result = self.handler.unreadable(&subject.call, meta, &why)?;
         match self.report(&subject.key, &subject.call, result).await {
             Settle::Done => Ok(reject(&why)),
-            other @ (Settle::Retry(_) | Settle::Postpone(_) | Settle::Reject { .. }) => Ok(other),
+            other @ (Settle::Retry(_) | Settle::Leave | Settle::Reject { .. }) => Ok(other),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Whether a worker may start a call: the log says so.
 
-use contract::commit::Phase;
+use contract::commit::{PARKING_FOLD, Phase};
 use contract::ids::CallAttempt;
 use contract::subject::SessionKey;
 
@@ -15,6 +15,8 @@ pub enum CallStatus {
     Closed,
     /// It is open, but its session is paused.
     Paused,
+    /// As [`CallStatus::Paused`], and whoever resumes the session publishes the item again, so that it need not wait here.
+    Parked,
     /// The commit that opened it is not visible.
     NotVisible,
 }
@@ -41,6 +43,7 @@ fn of(head: &Head, call: &CallAttempt, slot: u64) -> CallStatus {
     }
     match (head.meta.is_open(call), head.meta.phase) {
         (false, _) | (true, Phase::Ended) => CallStatus::Closed,
+        (true, Phase::Paused) if head.meta.fold >= PARKING_FOLD => CallStatus::Parked,
         (true, Phase::Paused) => CallStatus::Paused,
         (true, Phase::Idle | Phase::Running) => CallStatus::Open,
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
+use contract::Timestamp;
 use contract::streams::Queue;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -138,6 +139,23 @@ impl NatsTransport {
             pullers: consumer.num_waiting,
             oldest: serde_json::from_value(stream.state.first_ts).ok().filter(|_| stream.state.messages > 0),
         })
+    }
+
+    /// Stops the deliveries of a consumer until then; without a time, it delivers again.
+    pub(super) async fn js_pause(&self, queue: Queue, until: Option<Timestamp>) -> Result<(), BusError> {
+        let subject = format!("$JS.API.CONSUMER.PAUSE.{}.{}", queue.stream().name(), queue.durable());
+        let body = until.map_or_else(|| serde_json::json!({}), |until| serde_json::json!({ "pause_until": until }));
+        let answer = self.js_request::<serde::de::IgnoredAny>(&subject, Some(&body)).await?;
+        answer.map(drop).map_err(Refusal::into_error)
+    }
+
+    /// Lets a consumer begin anew with the first message of its stream. Without a sequence, nats-server would begin behind
+    /// the last acknowledged one.
+    pub(super) async fn js_reset(&self, queue: Queue) -> Result<(), BusError> {
+        let subject = format!("$JS.API.CONSUMER.RESET.{}.{}", queue.stream().name(), queue.durable());
+        let body = serde_json::json!({ "seq": 1 });
+        let answer = self.js_request::<serde::de::IgnoredAny>(&subject, Some(&body)).await?;
+        answer.map(drop).map_err(Refusal::into_error)
     }
 
     /// Removes all messages that match `filter`; returns how many.

@@ -18,8 +18,8 @@ use super::shared_inbox::SharedInbox;
 use super::uptime::Uptime;
 use crate::{BusError, retry};
 
-/// The oldest server that has every setting that the streams need.
-const SERVER_MIN: (i64, i64, i64) = (2, 12, 0);
+/// The oldest server that has every setting that the streams need, and resets a consumer as it should.
+const SERVER_MIN: (i64, i64, i64) = (2, 15, 0);
 /// Interest of a host that died goes away after two of these.
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// How long connecting may take.

@@ -49,23 +49,30 @@ impl NatsTransport {
         self.key_write(bucket, key, mark, Bytes::new()).await
     }
 
-    pub(super) async fn key_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
+    pub(super) async fn key_create(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        ttl: Option<Duration>,
+    ) -> Result<Option<u64>, BusError> {
         let subject = subject(bucket, key);
+        let headers: Headers = ttl.map(ttl_header).into_iter().collect();
         let mut expected = 0;
         // A deleted key is free as well: the entry replaces its marker.
         for _ in 0..2 {
-            let doubt = match self.js_append(&subject, Some(expected), Headers::new(), value.clone()).await? {
-                Appended::Stored(_) => return Ok(true),
+            let doubt = match self.js_append(&subject, Some(expected), headers.clone(), value.clone()).await? {
+                Appended::Stored(revision) => return Ok(Some(revision)),
                 Appended::Doubtful(doubt) => doubt,
             };
             match self.leader_last(&stream(bucket), &subject).await? {
                 Some(mark) if is_deleted(&mark) && mark.seq != expected => expected = mark.seq,
-                Some(found) if !is_deleted(&found) => return Ok(false),
+                Some(found) if !is_deleted(&found) => return Ok(None),
                 // The leader shows no other writer, so the outcome is unknown.
                 Some(_) | None => return Err(doubt.into_error()),
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     pub(super) async fn key_update(
@@ -75,10 +82,12 @@ impl NatsTransport {
         value: Bytes,
         revision: u64,
         ttl: Option<Duration>,
-    ) -> Result<bool, BusError> {
+    ) -> Result<Option<u64>, BusError> {
         let headers = ttl.map(ttl_header).into_iter().collect();
-        let appended = self.js_append(&subject(bucket, key), Some(revision), headers, value).await?;
-        Ok(matches!(appended, Appended::Stored(_)))
+        match self.js_append(&subject(bucket, key), Some(revision), headers, value).await? {
+            Appended::Stored(revision) => Ok(Some(revision)),
+            Appended::Doubtful(_) => Ok(None),
+        }
     }
 
     pub(super) async fn key_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError> {

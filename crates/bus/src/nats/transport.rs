@@ -111,11 +111,9 @@ impl Transport for NatsTransport {
     }
 
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
+        self.require_connection(delivery.generation)?;
         match ack {
-            Ack::Done => {
-                self.require_connection(delivery.generation)?;
-                self.publish_ack(&delivery.ack, "+ACK").await
-            }
+            Ack::Done => self.publish_ack(&delivery.ack, "+ACK").await,
             Ack::Progress => self.publish_ack(&delivery.ack, "+WPI").await,
             Ack::Retry(Duration::ZERO) => self.publish_ack(&delivery.ack, "-NAK").await,
             Ack::Retry(after) => {
@@ -124,12 +122,30 @@ impl Transport for NatsTransport {
         }
     }
 
+    async fn pause_deliveries(&self, queue: Queue, duration: Option<Duration>) -> Result<(), BusError> {
+        let until = match duration {
+            Some(duration) => Some(self.time_of_server().await?.after(duration)),
+            None => None,
+        };
+        self.js_pause(queue, until).await
+    }
+
+    async fn reset(&self, queue: Queue) -> Result<(), BusError> {
+        self.js_reset(queue).await
+    }
+
     async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
         self.key_put(bucket, key, value, ttl).await
     }
 
-    async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
-        self.key_create(bucket, key, value).await
+    async fn kv_create(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        ttl: Option<Duration>,
+    ) -> Result<Option<u64>, BusError> {
+        self.key_create(bucket, key, value, ttl).await
     }
 
     async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
@@ -147,7 +163,7 @@ impl Transport for NatsTransport {
         value: Bytes,
         revision: u64,
         ttl: Option<Duration>,
-    ) -> Result<bool, BusError> {
+    ) -> Result<Option<u64>, BusError> {
         self.key_update(bucket, key, value, revision, ttl).await
     }
 

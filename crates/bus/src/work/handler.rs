@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use contract::ErrorCode;
 
+use super::hold::Hold;
 use crate::Delivery;
 
 /// The outcome of a delivered item.
@@ -12,11 +13,10 @@ use crate::Delivery;
 pub enum Settle {
     /// The item is handled: acknowledge it.
     Done,
-    /// It failed: deliver it again after this pause. Too many failures make a dead letter of a work item.
+    /// It cannot be handled now: deliver it again after this pause.
     Retry(Duration),
-    /// It cannot be handled now, which is no failure of the item: the bus is away, its session is paused, or another
-    /// worker holds it. It is delivered again after this pause, which never makes a dead letter of it.
-    Postpone(Duration),
+    /// Another worker settles it: say nothing about it. If that worker dies, it is delivered again after its ack wait.
+    Leave,
     /// It can never be handled: write a dead letter.
     Reject {
         /// The stable error code of the dead letter.
@@ -29,7 +29,9 @@ pub enum Settle {
 /// Handles the delivered items of one queue.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Handles one item. No other worker gets it while this runs. The body may be a reference: load it with
-    /// [`crate::Bus::open`]. A panic is a retry, and a dead letter `poison` after a few deliveries.
-    async fn handle(&self, delivery: &Delivery) -> Settle;
+    /// Handles one item, whose newest delivery `hold` has. No other worker gets it while this runs, as long as the
+    /// connection stands. The body may be a reference: load it with [`crate::Bus::open`]. A panic is a retry, and a dead
+    /// letter `poison` after a few deliveries. The handler of an input is dropped when its connection ends: the input
+    /// comes again.
+    async fn handle(&self, delivery: &Delivery, hold: &Hold) -> Settle;
 }

@@ -1,10 +1,13 @@
-//! The items that a worker holds.
+//! The items that a worker holds, each with its newest delivery.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::Timestamp;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::share::Share;
 use crate::Delivery;
 
 /// An item by its sequence and by when it was stored. A server with an older store gives sequences out again, so a
@@ -26,41 +29,221 @@ impl ItemId {
     }
 }
 
-/// The items that a worker holds, with the time since when.
-#[derive(Debug, Default)]
-pub(super) struct Held(BTreeMap<ItemId, (Delivery, Instant)>);
+/// The newest delivery of an item that a handler works on: the one that is kept alive and settled. Clones share it.
+///
+/// An item may be delivered again while it is handled: the connection of its worker broke, or its queue was reset.
+#[derive(Debug, Clone)]
+pub struct Hold(Arc<Mutex<HoldState>>);
 
-impl Held {
-    /// Takes an item in; `false` when it is held already, since a restarted server delivers what is held once more.
-    /// Then the newer delivery is what can be handed back.
-    pub(super) fn take(&mut self, delivery: &Delivery) -> bool {
-        if let Some((held, _)) = self.0.get_mut(&ItemId::of(delivery)) {
-            *held = delivery.clone();
+#[derive(Debug)]
+enum HoldState {
+    Held(Delivery),
+    /// The server has another item of its sequence: nothing may be said about it under that sequence.
+    Displaced,
+    Settled,
+}
+
+impl Hold {
+    /// Opens the hold of a delivered item.
+    pub fn open(delivery: &Delivery) -> Self {
+        Self(Arc::new(Mutex::new(HoldState::Held(delivery.without_content()))))
+    }
+
+    /// Takes over another delivery of the item; `false` where the item is settled already.
+    pub(crate) fn renew(&self, delivery: &Delivery) -> bool {
+        let mut state = self.lock();
+        if matches!(*state, HoldState::Settled) {
             return false;
         }
-        // The server has no other item of this sequence any more: an ack for that one would be taken for this one's.
-        self.0.retain(|id, _| id.seq != delivery.seq);
-        self.0.insert(ItemId::of(delivery), (delivery.clone(), Instant::now()));
+        *state = HoldState::Held(delivery.without_content());
         true
     }
 
-    /// Removes an item that was settled or handed back.
-    pub(super) fn give(&mut self, id: ItemId) {
-        self.0.remove(&id);
+    /// The newest delivery; none where it must not be kept alive any more.
+    pub(super) fn newest(&self) -> Option<Delivery> {
+        match &*self.lock() {
+            HoldState::Held(delivery) => Some(delivery.clone()),
+            HoldState::Displaced | HoldState::Settled => None,
+        }
     }
 
-    /// Removes and returns all items.
+    /// Ends the hold, and returns the delivery to settle.
+    pub(super) fn close(&self) -> Option<Delivery> {
+        match std::mem::replace(&mut *self.lock(), HoldState::Settled) {
+            HoldState::Held(delivery) => Some(delivery),
+            HoldState::Displaced | HoldState::Settled => None,
+        }
+    }
+
+    fn displace(&self) {
+        let mut state = self.lock();
+        if matches!(*state, HoldState::Held(_)) {
+            *state = HoldState::Displaced;
+        }
+    }
+
+    // A lock, since it is held for one access only.
+    fn lock(&self) -> MutexGuard<'_, HoldState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An item that is held: it waits for a place, or its handler runs.
+#[derive(Debug)]
+struct HeldItem {
+    /// The item as it came first, or newer while it waits.
+    delivery: Delivery,
+    hold: Hold,
+    since: Instant,
+    /// The handler of the item, if it runs.
+    run: Option<Run>,
+}
+
+/// A handler that runs in a place of a share.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Number of the run in this worker, which tells it from an earlier one of the same item.
+    pub(super) number: u64,
+    pub(super) share: Share,
+    pub(super) task: AbortHandle,
+}
+
+/// The items that a worker holds.
+#[derive(Debug, Default)]
+pub(super) struct Held(BTreeMap<ItemId, HeldItem>);
+
+impl Held {
+    /// Takes an item in; `false` when it is held already: then the newer delivery is the one that is settled.
+    pub(super) fn take(&mut self, delivery: &Delivery) -> bool {
+        let id = ItemId::of(delivery);
+        if let Some(held) = self.0.get_mut(&id) {
+            held.hold.renew(delivery);
+            held.delivery = delivery.clone();
+            return false;
+        }
+        // The server has no other item of this sequence any more: an ack for that one would be taken for this one's.
+        self.0.retain(|other, held| {
+            let stays = other.seq != delivery.seq || held.run.is_some();
+            if other.seq == delivery.seq {
+                held.hold.displace();
+            }
+            stays
+        });
+        let hold = Hold::open(delivery);
+        self.0.insert(id, HeldItem { delivery: delivery.clone(), hold, since: Instant::now(), run: None });
+        true
+    }
+
+    /// An item that is held, with its hold.
+    pub(super) fn get(&self, id: ItemId) -> Option<(Delivery, Hold)> {
+        self.0.get(&id).map(|held| (held.delivery.clone(), held.hold.clone()))
+    }
+
+    /// Notes that the handler of an item runs.
+    pub(super) fn begin(&mut self, id: ItemId, run: Run) {
+        if let Some(held) = self.0.get_mut(&id) {
+            held.run = Some(run);
+        }
+    }
+
+    /// Removes an item whose run ended, and returns the share of its place; none where that run was forgotten.
+    pub(super) fn end(&mut self, id: ItemId, number: u64) -> Option<Share> {
+        let is_run = |held: &HeldItem| held.run.as_ref().is_some_and(|run| run.number == number);
+        self.0.get(&id).is_some_and(is_run).then(|| self.0.remove(&id)).flatten()?.run.map(|run| run.share)
+    }
+
+    /// Removes an item that waits for a place.
+    pub(super) fn give(&mut self, id: ItemId) -> Option<Delivery> {
+        self.0.remove(&id)?.hold.close()
+    }
+
+    /// Removes all items, and returns those that can be handed back.
     pub(super) fn give_all(&mut self) -> Vec<Delivery> {
-        std::mem::take(&mut self.0).into_values().map(|(delivery, _)| delivery).collect()
+        std::mem::take(&mut self.0).into_values().filter_map(|held| held.hold.close()).collect()
     }
 
-    /// The items that have been held since `when` or longer: newer ones need no progress report yet.
-    pub(super) fn since(&self, when: Instant) -> Vec<Delivery> {
-        self.0.values().filter(|(_, since)| *since <= when).map(|(delivery, _)| delivery.clone()).collect()
+    /// Removes the items of earlier connections than that of `generation`, and returns their runs. Runs that
+    /// `keeps_running` go on; the next delivery of their item finds them.
+    pub(super) fn forget_earlier(&mut self, generation: u64, keeps_running: bool) -> Vec<Run> {
+        let is_earlier = |held: &HeldItem| {
+            let newest = held.hold.newest();
+            newest.is_none_or(|newest| newest.generation != generation) && !(keeps_running && held.run.is_some())
+        };
+        let forgotten = self.0.extract_if(.., |_, held| is_earlier(held));
+        forgotten
+            .filter_map(|(_, held)| {
+                held.hold.close();
+                held.run
+            })
+            .collect()
     }
 
-    /// The newest delivery of an item that is held.
-    pub(super) fn get(&self, id: ItemId) -> Option<Delivery> {
-        self.0.get(&id).map(|(delivery, _)| delivery.clone())
+    /// The newest deliveries of the items that have been held since `when` or longer, and came over the connection of
+    /// `generation`: newer ones need no progress report yet.
+    pub(super) fn since(&self, when: Instant, generation: u64) -> Vec<Delivery> {
+        let due = self.0.values().filter(|held| held.since <= when).filter_map(|held| held.hold.newest());
+        due.filter(|newest| newest.generation == generation).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn delivery(seq: u64, stored_at: u64, generation: u64) -> Delivery {
+        Delivery {
+            subject: String::new(),
+            seq,
+            delivered: 1,
+            stored_at: Timestamp::from_millis(stored_at),
+            waited: Duration::ZERO,
+            connected_for: Duration::MAX,
+            generation,
+            headers: Vec::new(),
+            payload: bytes::Bytes::new(),
+            ack: String::new(),
+        }
+    }
+
+    #[test]
+    fn settled_item_takes_no_delivery_over_and_displaced_one_settles_nothing() {
+        let hold = Hold::open(&delivery(1, 1, 1));
+        assert!(hold.renew(&delivery(1, 1, 2)));
+        assert_eq!(hold.close().map(|newest| newest.generation), Some(2));
+        assert!(!hold.renew(&delivery(1, 1, 3)) && hold.close().is_none());
+    }
+
+    #[tokio::test]
+    async fn other_item_of_the_sequence_displaces_a_running_one_which_a_later_delivery_brings_back() {
+        let mut held = Held::default();
+        assert!(held.take(&delivery(7, 1, 1)));
+        let (_, hold) = held.get(ItemId::of(&delivery(7, 1, 1))).unwrap();
+        let task = tokio::spawn(async {}).abort_handle();
+        let share = Share { tenant: String::new(), resource: String::new() };
+        held.begin(ItemId::of(&delivery(7, 1, 1)), Run { number: 1, share, task });
+        assert!(held.take(&delivery(7, 2, 1)), "another item of this sequence");
+        assert!(hold.newest().is_none());
+        assert!(hold.renew(&delivery(9, 1, 1)));
+        assert_eq!(hold.close().map(|newest| newest.seq), Some(9));
+        assert!(held.end(ItemId::of(&delivery(7, 1, 1)), 2).is_none(), "of another run");
+        assert!(held.end(ItemId::of(&delivery(7, 1, 1)), 1).is_some());
+    }
+
+    #[tokio::test]
+    async fn items_of_an_earlier_connection_are_forgotten_but_running_calls_are_not() {
+        for keeps_running in [false, true] {
+            let mut held = Held::default();
+            for seq in [1, 2] {
+                held.take(&delivery(seq, 1, 1));
+            }
+            let task = tokio::spawn(async {}).abort_handle();
+            let share = Share { tenant: String::new(), resource: String::new() };
+            held.begin(ItemId::of(&delivery(1, 1, 1)), Run { number: 1, share, task });
+            held.take(&delivery(3, 1, 2));
+            assert_eq!(held.forget_earlier(2, keeps_running).len(), usize::from(!keeps_running));
+            assert_eq!(held.0.len(), if keeps_running { 2 } else { 1 });
+        }
     }
 }

@@ -36,12 +36,9 @@ impl LastAck {
         }
     }
 
-    /// Lets the ack of this item wait, and returns the item whose ack has waited until now, if both came over one
-    /// connection. Otherwise that one is delivered again, and its handler finds that it is done.
-    pub(super) fn replace(&self, delivery: &Delivery) -> Option<Delivery> {
-        // The ack needs neither body nor headers.
-        let delivery = Delivery { headers: Vec::new(), payload: bytes::Bytes::new(), ..delivery.clone() };
-        let generation = delivery.generation;
+    /// Lets the ack of this item wait, and returns the item whose ack has waited until now, if it came over the
+    /// connection of `generation`. Otherwise that one is delivered again, and its handler finds that it is done.
+    pub(super) fn replace(&self, delivery: Delivery, generation: u64) -> Option<Delivery> {
         let waiting = Waiting { delivery, until: Instant::now() + WAIT_MAX };
         self.lock().replace(waiting).and_then(|before| before.due(generation))
     }

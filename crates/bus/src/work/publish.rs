@@ -15,20 +15,21 @@ use crate::{Bus, BusError, Headers, Read};
 /// Whether an item may have been published and handled before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publication {
-    /// Its commit is this publisher's own, and new: an item that waits there is replaced.
+    /// Its commit is this publisher's own, and new. Another item that waits there is of a history that an older store has
+    /// lost, and is replaced.
     First,
     /// It may have been handled, and its result may wait for the loop.
     Again,
-    /// As [`Publication::Again`], and it replaces an item that waits there. After an older store came back, the
-    /// consumer's state may count such an item as handled, and the server never delivers it.
-    Anew,
+    /// As [`Publication::Again`], and it replaces an item that waits there: that one may be acknowledged unhandled, by a
+    /// worker that found the session paused, or may never be delivered, after an older store came back.
+    Replacing,
 }
 
 impl Publication {
     fn headers(self) -> Headers {
         match self {
             Self::First => trace_headers(),
-            Self::Again | Self::Anew => marked_again(trace_headers()),
+            Self::Again | Self::Replacing => marked_again(trace_headers()),
         }
     }
 }
@@ -61,7 +62,7 @@ impl Bus {
         self.publish_item(Stream::Tool, &subject, publication, publication.headers(), body).await
     }
 
-    /// A worker that holds the item meanwhile answers for its call, so that the new one waits for it.
+    /// A worker that holds an item which is replaced answers for its call, and takes the new one over.
     async fn publish_item(
         &self,
         stream: Stream,
@@ -70,21 +71,32 @@ impl Bus {
         headers: Headers,
         body: Bytes,
     ) -> Result<(), BusError> {
-        let replace = async || {
-            tracing::debug!(%subject, "replacing an item that waits");
+        if publication == Publication::Replacing {
             self.remove_at(stream, subject).await?;
-            self.send_once(stream, subject, marked_again(headers.clone()), body.clone()).await.map(drop)
-        };
-        match publication {
-            Publication::Again => self.send_once(stream, subject, headers, body).await.map(drop),
-            Publication::Anew => replace().await,
-            Publication::First => match self.send_once(stream, subject, headers.clone(), body.clone()).await? {
-                SendOutcome::Stored(_) => Ok(()),
-                // What waits there is of a history that an older store has lost, or this very item, whose answer was
-                // lost. The first may never be delivered.
-                SendOutcome::Duplicate => replace().await,
-            },
         }
+        let sent = self.send_once(stream, subject, headers.clone(), body.clone()).await?;
+        if sent == SendOutcome::Duplicate && publication == Publication::First {
+            return self.replace_other(stream, subject, headers, body).await;
+        }
+        Ok(())
+    }
+
+    /// Replaces the item that waits, unless it is this very one, whose answer was lost.
+    async fn replace_other(
+        &self,
+        stream: Stream,
+        subject: &Subject,
+        headers: Headers,
+        body: Bytes,
+    ) -> Result<(), BusError> {
+        if let Some(waits) = self.transport().last(stream, subject, Read::Leader).await? {
+            if waits.payload == body {
+                return Ok(());
+            }
+            tracing::debug!(%subject, "an item of another history waits, and is replaced");
+            self.transport().delete(stream, &waits).await?;
+        }
+        self.send_once(stream, subject, marked_again(headers), body).await.map(drop)
     }
 
     /// Removes a call that is no longer wanted; `tool` is none for a model call. One that is held is removed too.

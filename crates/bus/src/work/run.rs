@@ -1,6 +1,6 @@
 //! The one loop of a worker.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::backlog::Backlog;
 use super::handler::Handler;
-use super::hold::{Held, ItemId};
-use super::item::hand_back;
+use super::hold::{Held, ItemId, Run};
 use super::last_ack::LastAck;
-use super::settle::{process, send_ack};
+use super::settle::{hand_back, process, send_ack};
 use super::share::{Places, Share};
-use super::store_again::{must_store_again, store_again};
 use super::wait_queue::WaitQueue;
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, retry};
@@ -55,6 +53,7 @@ pub(super) async fn run(
     let mut tick = tokio::time::interval(limits::ACK_PROGRESS_EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        intake.forget_earlier_connection();
         let stopped = stop.is_cancelled();
         if stopped {
             intake.return_waiting(pull_ends).await;
@@ -75,13 +74,15 @@ pub(super) async fn run(
                 intake.abort(pull_ends).await;
             }
             Some(ended) = intake.running.join_next() => match ended {
-                Ok(id) => intake.release(id),
+                Ok((id, number)) => intake.release(id, number),
+                // It was forgotten with its connection.
+                Err(error) if error.is_cancelled() => {}
                 Err(error) => tracing::error!(queue = queue.durable(), %error, "the task of an item ended without it"),
             },
             Some(()) = drive(&mut progress) => progress = None,
             _ = tick.tick(), if progress.is_none() => {
                 bus.note_load(queue, intake.running.len(), concurrency);
-                let due = intake.held.since(Instant::now() - limits::ACK_PROGRESS_EVERY);
+                let due = intake.held.since(Instant::now() - limits::ACK_PROGRESS_EVERY, intake.generation);
                 progress = (!due.is_empty()).then(|| extend_ack_wait(bus.clone(), due).boxed());
             }
             () = tokio::time::sleep_until(waits_until.unwrap_or_else(Instant::now)), if waits_until.is_some() => {
@@ -121,13 +122,16 @@ struct Intake {
     bus: Bus,
     queue: Queue,
     handler: Arc<dyn Handler>,
+    /// The connection over which it takes items.
+    generation: u64,
     held: Held,
     places: Places,
-    /// The share of each running item.
-    placed: BTreeMap<ItemId, Share>,
     waiting: WaitQueue,
     backlog: Backlog,
-    running: JoinSet<ItemId>,
+    /// The tasks of running items: each returns its item and the number of its run.
+    running: JoinSet<(ItemId, u64)>,
+    /// Number of the last run.
+    runs: u64,
     last_ack: Arc<LastAck>,
     /// Handed back since the worker stopped.
     returned: BTreeSet<ItemId>,
@@ -136,15 +140,16 @@ struct Intake {
 impl Intake {
     fn new(bus: Bus, queue: Queue, concurrency: usize, handler: Arc<dyn Handler>) -> Self {
         Self {
+            generation: bus.transport().generation(),
             bus,
             queue,
             handler,
             held: Held::default(),
             places: Places::new(queue, concurrency),
-            placed: BTreeMap::new(),
             waiting: WaitQueue::new(concurrency),
             backlog: Backlog::default(),
             running: JoinSet::new(),
+            runs: 0,
             last_ack: Arc::default(),
             returned: BTreeSet::new(),
         }
@@ -155,50 +160,71 @@ impl Intake {
         self.places.free() + self.waiting.room()
     }
 
+    /// Forgets what came over an earlier connection, and never settles it: the server may have another store now, and
+    /// brings back what it has after its ack wait. Handlers of inputs end as in a crash. A call runs on, since it may have
+    /// had its effect; the next delivery of its item is offered to it.
+    fn forget_earlier_connection(&mut self) {
+        let generation = self.bus.transport().generation();
+        if generation == self.generation {
+            return;
+        }
+        self.generation = generation;
+        self.waiting.clear();
+        let keeps_running = match self.queue {
+            Queue::Inputs | Queue::Timers => false,
+            Queue::Model | Queue::Tool => true,
+        };
+        for run in self.held.forget_earlier(generation, keeps_running) {
+            run.task.abort();
+            self.places.give_back(&run.share);
+        }
+    }
+
     /// Starts an item, lets it wait for a place, or hands it back to come again later.
     async fn take_in(&mut self, delivery: Delivery) {
+        self.forget_earlier_connection();
+        if delivery.generation != self.generation {
+            return;
+        }
         count(self.queue, &delivery);
         if !self.held.take(&delivery) {
             tracing::debug!(subject = delivery.subject, delivered = delivery.delivered, "is held here already");
             return;
         }
-        let share = Share::of(self.queue, &delivery);
+        let (id, share) = (ItemId::of(&delivery), Share::of(self.queue, &delivery));
         // No waiting item may have this place: it would have it already.
         if self.places.admits(&share) {
-            self.start(delivery, share);
-        } else if let Some((id, share)) = self.waiting.push(ItemId::of(&delivery), share) {
+            self.start(id, share);
+        } else if let Some((id, share)) = self.waiting.push(id, share) {
             self.postpone(id, &share).await;
         }
     }
 
-    fn start(&mut self, delivery: Delivery, share: Share) {
+    /// Runs the handler of an item that is held. The item is released at its end, also after a panic: it comes again after
+    /// its ack wait.
+    fn start(&mut self, id: ItemId, share: Share) {
+        let Some(item) = self.held.get(id) else { return };
         self.places.take(&share);
-        self.placed.insert(ItemId::of(&delivery), share);
+        self.runs += 1;
+        let number = self.runs;
         let (bus, handler, last_ack) = (self.bus.clone(), self.handler.clone(), self.last_ack.clone());
-        let id = ItemId::of(&delivery);
-        self.spawn(id, process(bus, self.queue, handler, last_ack, delivery));
-    }
-
-    /// Runs the task of an item. The item is released at its end, also after a panic: it comes again after its ack wait.
-    fn spawn(&mut self, id: ItemId, task: impl Future<Output = ()> + Send + 'static) {
-        self.running.spawn(AssertUnwindSafe(task).catch_unwind().map(move |ended| {
+        let task = AssertUnwindSafe(process(bus, self.queue, handler, last_ack, item));
+        let task = self.running.spawn(task.catch_unwind().map(move |ended| {
             if ended.is_err() {
                 tracing::error!(?id, "settling an item panicked");
             }
-            id
+            (id, number)
         }));
+        self.held.begin(id, Run { number, share, task });
     }
 
-    /// Frees the place of a settled item for the waiting item whose share holds the fewest.
-    fn release(&mut self, id: ItemId) {
-        self.held.give(id);
-        if let Some(share) = self.placed.remove(&id) {
+    /// Frees the place of an item whose run ended for the waiting item whose share holds the fewest.
+    fn release(&mut self, id: ItemId, number: u64) {
+        if let Some(share) = self.held.end(id, number) {
             self.places.give_back(&share);
         }
         while let Some((id, share)) = self.waiting.next(&self.places) {
-            if let Some(delivery) = self.held.get(id) {
-                self.start(delivery, share);
-            }
+            self.start(id, share);
         }
     }
 
@@ -209,21 +235,11 @@ impl Intake {
         }
     }
 
-    /// Hands an item back that has no place here. That is no failure of the item and never makes a dead letter of it.
+    /// Hands an item back that has no place here.
     async fn postpone(&mut self, id: ItemId, share: &Share) {
-        let Some(delivery) = self.held.get(id) else { return };
+        let Some(delivery) = self.held.give(id) else { return };
         telemetry::metric::handed_back(self.queue.durable());
         let pause = self.backlog.pause(share, &delivery);
-        if must_store_again(self.queue, &delivery) {
-            let (bus, queue) = (self.bus.clone(), self.queue);
-            self.spawn(id, async move {
-                if let Err(error) = store_again(&bus, queue, &delivery, pause).await {
-                    tracing::warn!(subject = delivery.subject, %error, "item not stored anew");
-                }
-            });
-            return;
-        }
-        self.held.give(id);
         hand_back(&self.bus, &delivery, pause).await;
     }
 
@@ -238,8 +254,7 @@ impl Intake {
     /// Hands back the items that wait for a place, when the worker stops.
     async fn return_waiting(&mut self, pull_ends: Instant) {
         while let Some((id, _)) = self.waiting.pop() {
-            if let Some(delivery) = self.held.get(id) {
-                self.held.give(id);
+            if let Some(delivery) = self.held.give(id) {
                 self.give_back(&delivery, pull_ends).await;
             }
         }

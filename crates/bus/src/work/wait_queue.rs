@@ -66,6 +66,11 @@ impl WaitQueue {
         self.ends_at().is_some_and(|ends| ends <= now).then(|| self.pop()).flatten()
     }
 
+    /// Forgets every item that waits here.
+    pub(super) fn clear(&mut self) {
+        self.items.clear();
+    }
+
     /// Takes out the one that came first.
     pub(super) fn pop(&mut self) -> Option<(ItemId, Share)> {
         self.take_out(0)

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bus::{Bus, Delivery, Handler, Settle, Worker};
+use bus::{Bus, Delivery, Handler, Hold, Settle, Worker};
 use bus_memory::MemoryServer;
 use bytes::Bytes;
 use contract::ToolName;
@@ -57,7 +57,7 @@ impl Recorder {
 
 #[async_trait]
 impl Handler for Recorder {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
+    async fn handle(&self, delivery: &Delivery, _: &Hold) -> Settle {
         self.begun.lock().unwrap().insert(delivery.subject.clone(), Instant::now());
         {
             let mut running = self.running.lock().unwrap();

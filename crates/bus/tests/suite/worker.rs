@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bus::dead::DeadLetter;
 use bus::transport::Ack;
 use bus::work::Publication;
-use bus::{Bus, Delivery, Handler, Read, Settle, Worker};
+use bus::{Bus, Delivery, Handler, Hold, Read, Settle, Worker};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::command::Verb;
@@ -53,17 +53,25 @@ struct Clerk {
     handled: Mutex<BTreeMap<String, u64>>,
 }
 
+struct Leaves<'a>(&'a AtomicUsize);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 #[async_trait]
 impl Handler for Clerk {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
+    async fn handle(&self, delivery: &Delivery, _: &Hold) -> Settle {
         let name = delivery.subject.rsplit('.').next().unwrap_or_default().to_owned();
         *self.handled.lock().unwrap().entry(name.clone()).or_default() += 1;
         let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
+        // Also where it is dropped.
+        let _leaves = Leaves(&self.now);
         tokio::time::sleep(self.takes).await;
-        self.now.fetch_sub(1, Ordering::SeqCst);
         match name.as_str() {
-            "never" => Settle::Retry(Duration::from_millis(10)),
             "twice" if delivery.delivered < 2 => Settle::Retry(Duration::from_secs(2)),
             "panics" => panic!("planted"),
             _ => Settle::Done,
@@ -206,50 +214,35 @@ async fn item_retried_comes_back_and_panicking_item_becomes_a_dead_letter() {
     worker.drain(Duration::ZERO).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn input_handed_back_often_is_no_dead_letter() {
-    let server = MemoryServer::new();
-    let bus = server.bus();
-    let clerk = Arc::new(Clerk::default());
-    let worker = Worker::start(server.bus(), Queue::Inputs, 4, clerk.clone());
-    send(&bus, "never").await;
-    let often = async {
-        while clerk.handled.lock().unwrap().get("never").copied().unwrap_or_default() <= 2 * limits::DELIVERIES_MAX {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(30), often).await.unwrap();
-    assert_eq!(waiting(&bus).await, 1);
-    worker.drain(Duration::ZERO).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn work_item_always_failing_becomes_a_dead_letter() {
-    let server = MemoryServer::new();
-    let bus = server.bus();
-    let clerk = Arc::new(Hopeless(AtomicUsize::new(0)));
-    let worker = Worker::start(server.bus(), Queue::Model, 4, clerk.clone());
-    let call = CallAttempt { call: CallId::model(1, 1), attempt: 1 };
-    let item = subject::model_item(&key(), &call);
-    bus.transport().append(&item, false, Vec::new(), Bytes::from_static(b"{}")).await.unwrap();
-    let gone = async {
-        while bus.transport().last(Stream::Model, &item, Read::Leader).await.unwrap().is_some() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(30), gone).await.unwrap();
-    assert_eq!(clerk.0.load(Ordering::SeqCst) as u64, limits::DELIVERIES_MAX);
-    worker.drain(Duration::ZERO).await;
-}
-
-/// Postpones every item it gets.
+/// Hands every item back.
 struct Hopeless(AtomicUsize);
 
 #[async_trait]
 impl Handler for Hopeless {
-    async fn handle(&self, _: &Delivery) -> Settle {
+    async fn handle(&self, _: &Delivery, _: &Hold) -> Settle {
         self.0.fetch_add(1, Ordering::SeqCst);
         Settle::Retry(Duration::from_millis(10))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_handed_back_often_is_no_dead_letter() {
+    let server = MemoryServer::new();
+    let bus = server.bus();
+    send(&bus, "never").await;
+    let item = subject::model_item(&key(), &CallAttempt { call: CallId::model(1, 1), attempt: 1 });
+    bus.transport().append(&item, false, Vec::new(), Bytes::from_static(b"{}")).await.unwrap();
+    for (queue, at) in [(Queue::Inputs, subject::control_inbox(&key())), (Queue::Model, item)] {
+        let clerk = Arc::new(Hopeless(AtomicUsize::new(0)));
+        let worker = Worker::start(server.bus(), queue, 4, clerk.clone());
+        let often = async {
+            while clerk.0.load(Ordering::SeqCst) as u64 <= 4 * limits::DELIVERIES_MAX {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(30), often).await.unwrap();
+        assert!(bus.transport().last(queue.stream(), &at, Read::Leader).await.unwrap().is_some());
+        worker.drain(Duration::ZERO).await;
     }
 }
 
@@ -330,7 +323,7 @@ struct Quick(Mutex<Vec<bool>>);
 
 #[async_trait]
 impl Handler for Quick {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
+    async fn handle(&self, delivery: &Delivery, _: &Hold) -> Settle {
         self.0.lock().unwrap().push(delivery.may_have_been_held());
         Settle::Done
     }
@@ -362,6 +355,7 @@ async fn item_published_again_because_nobody_answered_its_worker_knows_that_it_m
         response_format: None,
         streaming: Streaming::default(),
         signal: SignalForm::Off,
+        opened_by: String::new(),
     };
     server.bus().publish_model_item(&key(), &item, Publication::First).await.unwrap();
     while quick.0.lock().unwrap().len() < 2 {

@@ -166,10 +166,11 @@ pub struct ItemMeta {
 }
 
 impl ItemMeta {
-    /// What a result tells of the item.
-    pub fn of_result(&self) -> ResultMeta {
+    /// What a result tells of the item. `opened_by` is the item's.
+    pub(crate) fn of_result(&self, opened_by: &str) -> ResultMeta {
         let Self { slot, call, attempt, .. } = self;
-        ResultMeta { v: crate::version::VERSION, slot: *slot, call: call.clone(), attempt: *attempt }
+        let (v, opened_by) = (crate::version::VERSION, opened_by.to_owned());
+        ResultMeta { v, slot: *slot, call: call.clone(), attempt: *attempt, opened_by }
     }
 }
 
@@ -204,6 +205,17 @@ pub struct ModelItem {
     /// The form in which the model was asked to signal; only such a signal is taken out of its text.
     #[serde(default, skip_serializing_if = "SignalForm::is_text")]
     pub signal: SignalForm,
+    /// The id of the commit that opened the call first, as in a [`ToolItem`](crate::tool::ToolItem). Older orchestrators
+    /// do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub opened_by: String,
+}
+
+impl ModelItem {
+    /// What a result tells of this item.
+    pub fn result_meta(&self) -> ResultMeta {
+        self.meta.of_result(&self.opened_by)
+    }
 }
 
 /// A transcript of which the log has parts: the system prompt, the parts, and what is in no part.

@@ -70,6 +70,18 @@ pub struct ResultMeta {
     pub call: CallId,
     /// The orchestrator's attempt at this call, from 1.
     pub attempt: u32,
+    /// The item's `opened_by`: call ids are counted, so a log that was put back to an older state gives them out again,
+    /// and a result of the lost history may reach another call of the same id. Older workers do not say.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub opened_by: String,
+}
+
+impl ResultMeta {
+    /// Whether the result may be that of the call of its id which this commit opened. Where one of the two names no
+    /// commit, an older version made it, and it is believed.
+    pub fn is_of(&self, opened_by: &str) -> bool {
+        crate::commit::may_be_same_commit(&self.opened_by, opened_by)
+    }
 }
 
 /// `model_finished`: the whole reply.

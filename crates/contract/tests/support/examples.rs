@@ -198,8 +198,11 @@ fn item_meta(call: CallId) -> ItemMeta {
     ItemMeta { v: VERSION, slot: 0, turn: 1, step: 1, call, attempt: 1, deadline: later(), agent: "e".to_owned() }
 }
 
+/// The id of the commit that opened the call of an item.
+const OPENED_BY: &str = "01a201438d7f74d1a20c1bf436e3ad22";
+
 fn result_meta(call: CallId) -> ResultMeta {
-    ResultMeta { v: VERSION, slot: 0, call, attempt: 1 }
+    ResultMeta { v: VERSION, slot: 0, call, attempt: 1, opened_by: OPENED_BY.to_owned() }
 }
 
 fn schema() -> Json {
@@ -227,6 +230,7 @@ fn model_item() -> ModelItem {
     ];
     ModelItem {
         signal: contract::model::SignalForm::Text,
+        opened_by: OPENED_BY.to_owned(),
         response_format: None,
         meta: ItemMeta { slot: 2, step: 2, ..item_meta(CallId::model(1, 2)) },
         model: "gpt-4o-mini".to_owned(),
@@ -279,7 +283,7 @@ fn tool_item() -> ToolItem {
         max_output: 65_536,
         timeout_ms: 30_000,
         session_started: Some(Timestamp::from_millis(1_790_000_000_000)),
-        opened_by: "01a201438d7f74d1a20c1bf436e3ad22".to_owned(),
+        opened_by: OPENED_BY.to_owned(),
         opened_at: Some(at()),
     }
 }

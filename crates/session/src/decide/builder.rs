@@ -10,6 +10,9 @@ use crate::state::{Lifecycle, State};
 use crate::transcript::Transcript;
 use crate::{Body, Decision, Input, check, effect};
 
+/// Stands for the id of the commit that is being decided. No commit has it.
+const UNCOMMITTED: &str = "-";
+
 /// Decides about inputs that become one commit. Each input sees the effects of those before it.
 pub(crate) fn decide(state: &State, transcript: &Transcript, now: Timestamp, inputs: &[Input]) -> Decision {
     let mut state = state.clone();
@@ -24,6 +27,8 @@ pub(crate) fn decide(state: &State, transcript: &Transcript, now: Timestamp, inp
         }
         builder.set_timer();
         DecisionBuilder { state, at, events, .. } = builder;
+        // No worker has a call that this commit opens: a result that names a commit is of another one.
+        state.link(state.slot(), UNCOMMITTED);
     }
     let effects = effect::of_all(&state, &events);
     Decision { at, events, effects }
@@ -119,6 +124,7 @@ impl DecisionBuilder<'_> {
     fn handle(&mut self) -> Result<(), Rejection> {
         self.check_session_agent()?;
         self.check_lifecycle()?;
+        self.check_history()?;
         self.check_command()?;
         match &self.input.body {
             Body::Start(start) => self.start(start),
@@ -189,14 +195,17 @@ impl DecisionBuilder<'_> {
 
     /// Whether the input has what came of a reply that was called off: it is kept after the end of its session, too.
     fn brings_cut_reply(&self) -> bool {
-        let report = if let Body::ModelFinished(finished) = &self.input.body {
-            Some(&finished.meta)
-        } else if let Body::ModelFailed(failed) = &self.input.body {
-            Some(&failed.meta)
-        } else {
-            None
-        };
-        report.is_some_and(|report| self.cut_call(report).is_some())
+        self.input.body.report().is_some_and(|report| self.cut_call(report).is_some())
+    }
+
+    /// Ignores a result of a call that a lost history opened: the call that has its id now may have other arguments.
+    fn check_history(&self) -> Result<(), Rejection> {
+        match self.input.body.report() {
+            Some(report) if self.state.is_of_lost_history(report) => {
+                Err(self.late(ErrorCode::NotNow, "another call had this id, in a history that the log has lost"))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Checks commands like the edge does, since other senders may skip it.

@@ -153,7 +153,7 @@ impl DecisionBuilder<'_> {
     /// Keeps what had come of a called-off step. False for any other call, and where nothing came and nothing was spent.
     fn keep_cut_reply(&mut self, report: &ResultMeta, text: &str, spent: Spent) -> bool {
         let Some(cut) = self.cut_call(report).filter(|cut| !self.may_be_replaced(cut)).cloned() else { return false };
-        let CutCall { call, attempt: _, turn, step, form } = cut;
+        let CutCall { call, attempt: _, turn, step, form, opened_by: _ } = cut;
         let text = cut_text(text, form);
         if text.is_empty() && spent.is_nothing() {
             return false;
@@ -421,7 +421,7 @@ impl DecisionBuilder<'_> {
         if interrupted {
             return;
         }
-        let meta = ResultMeta { v: VERSION, slot: 0, call: call.clone(), attempt };
+        let meta = ResultMeta { v: VERSION, slot: 0, call: call.clone(), attempt, opened_by: String::new() };
         self.failed(&silent(meta), FailureKind::TimedOut, "nothing was heard of the model call in time", None);
     }
 }

@@ -7,7 +7,7 @@ use contract::model::{FailureKind, SignalForm};
 use contract::settings::ContinuationSettings;
 use serde::{Deserialize, Serialize};
 
-use super::tool_call::ToolCallState;
+use super::tool_call::{CallStage, ToolCallState};
 use crate::clock::Clock;
 use crate::repetition_guard::RepetitionGuard;
 
@@ -32,6 +32,10 @@ pub(crate) struct TurnState {
     /// The attempt that was opened last, of this step's model call.
     #[serde(default)]
     pub(crate) attempt: u32,
+    /// The id of the commit that opened the first attempt of the last model call, summaries and questions to the judge
+    /// included; empty where an older fold opened it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) opened_by: String,
     /// Which fallback answers in the model's place; 0: none.
     #[serde(default)]
     pub(crate) fallback: u32,
@@ -150,6 +154,9 @@ pub(crate) struct CutCall {
     pub(crate) step: u32,
     /// The form in which its reply is read.
     pub(crate) form: SignalForm,
+    /// The id of the commit that opened its first attempt, as [`TurnState::opened_by`].
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) opened_by: String,
 }
 
 impl ModelCall {
@@ -188,6 +195,44 @@ impl TurnState {
     /// Steps that count for the user: the last one at a limit is none.
     pub(crate) fn iterations(&self) -> u32 {
         self.step - u32::from(self.last_step.is_some_and(|last| last.opened))
+    }
+
+    /// Notes the id of the commit that was just folded in the calls that it opened. Every attempt of a model call names
+    /// the commit of the first one: a reply to an earlier attempt counts, too.
+    pub(crate) fn link(&mut self, slot: u64, commit: &str) {
+        if self.open_model_call().is_some_and(|model| model.slot == slot && model.attempt == 1) {
+            commit.clone_into(&mut self.opened_by);
+        }
+        for state in self.calls_mut() {
+            if matches!(state.stage, CallStage::Open { slot: opened, .. } if opened == slot)
+                && state.opened_by.is_empty()
+            {
+                commit.clone_into(&mut state.opened_by);
+            }
+        }
+    }
+
+    /// The id of the commit that opened a call of this turn whose result may count; empty where that is not known.
+    pub(crate) fn opener(&self, call: &CallId) -> Option<&str> {
+        let waiting = if let Activity::Backoff { call: waiting, .. } = &self.activity { Some(waiting) } else { None };
+        if self.open_model_call().map(|model| &model.call).or(waiting) == Some(call) {
+            return Some(&self.opened_by);
+        }
+        self.call(call).map(|state| state.opened_by.as_str())
+    }
+
+    /// The model call that runs, which may be a summary or a question to the judge.
+    fn open_model_call(&self) -> Option<&ModelCall> {
+        match &self.activity {
+            Activity::AwaitingModel(model)
+            | Activity::Summarising { model, .. }
+            | Activity::Judging { judge: model, .. } => Some(model),
+            Activity::Ready
+            | Activity::Backoff { .. }
+            | Activity::Deciding
+            | Activity::RunningTools(_)
+            | Activity::AwaitingUser { .. } => None,
+        }
     }
 
     pub(crate) fn calls(&self) -> &[ToolCallState] {

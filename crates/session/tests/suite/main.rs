@@ -28,6 +28,7 @@ mod history;
 mod judge;
 mod last_word;
 mod limits;
+mod lost_history;
 mod marks;
 mod model_errors;
 mod old_log;

@@ -88,24 +88,33 @@ fn a_log_of_the_first_fold_still_folds() {
     }
 }
 
-/// The log as folds below 13 wrote it: they kept no replies that were called off, did not count what a session used
-/// itself, and took every message of a history for one of the user.
-fn as_fold_12(log: &mut [(u64, Commit)]) {
+/// The log as an older fold wrote it. Those below 14 did not keep which commit opened a model call. Those below 13 kept
+/// no replies that were called off, did not count what a session used itself, and took every message of a history for
+/// one of the user.
+fn as_fold(fold: u32, log: &mut [(u64, Commit)]) {
     for (_, commit) in log {
-        commit.meta.fold = 12;
+        commit.meta.fold = fold;
         if let Some(snapshot) = &mut commit.snapshot {
             let mut stored: BTreeMap<String, Json> = serde_json::from_str(snapshot.get()).unwrap();
             let mut state: serde_json::Value = serde_json::from_str(stored["core"].get()).unwrap();
             let fields = state.as_object_mut().unwrap();
-            fields.remove("cut_calls");
-            fields.remove("spent_own");
             if let Some(turn) = fields["turn"].as_object_mut() {
-                turn.remove("spent_own");
+                turn.remove("opened_by");
+            }
+            for cut in fields.get_mut("cut_calls").and_then(serde_json::Value::as_array_mut).into_iter().flatten() {
+                cut.as_object_mut().unwrap().remove("opened_by");
+            }
+            if fold < 13 {
+                fields.remove("cut_calls");
+                fields.remove("spent_own");
+                if let Some(turn) = fields["turn"].as_object_mut() {
+                    turn.remove("spent_own");
+                }
             }
             stored.insert("core".to_owned(), Json::of(&state));
             *snapshot = Json::of(&stored);
         }
-        if let Some(part) = &mut commit.transcript {
+        if let Some(part) = commit.transcript.as_mut().filter(|_| fold < 13) {
             let mut places: Vec<serde_json::Value> = serde_json::from_str(part.positions.get()).unwrap();
             for place in places.iter_mut().filter(|place| place["turn"] == 0) {
                 place["kind"] = json!("said");
@@ -134,7 +143,7 @@ fn log_that_began_on_the_fold_before_goes_on_and_audits() {
         Message::User { content: Content::Text("What is 6 by 7?".to_owned()) },
         Message::Assistant { content: "42.".to_owned(), reasoning: String::new(), tool_calls: vec![], replay: None },
     ];
-    for commits_before in [1, 3, 4, 5, 7] {
+    for (fold, commits_before) in [12, 13].into_iter().flat_map(|fold| [1, 3, 4, 5, 7].map(|commits| (fold, commits))) {
         let mut talk = Talk::not_started("s");
         let start = Start { prompt: Some(Content::Text("Go on.".to_owned())), interactive: true, ..Start::default() };
         talk.start_from(history.clone(), "start", start, Ok(Cast::default()));
@@ -144,7 +153,7 @@ fn log_that_began_on_the_fold_before_goes_on_and_audits() {
             talk.send_message("And now?", MessageMode::Queue);
             talk.reply("Nothing.", &[]);
         }
-        as_fold_12(&mut talk.log);
+        as_fold(fold, &mut talk.log);
         talk.session = read_from_last_snapshot(&talk.log);
         talk.reply_late(&call, "The port is", Usage { input: 10, output: 5, ..Usage::default() }, 0.5);
         if talk.call().is_none() {
@@ -160,5 +169,26 @@ fn log_that_began_on_the_fold_before_goes_on_and_audits() {
             talk.send_message("And now?", MessageMode::Queue);
             talk.reply("Nothing.", &[]);
         }
+    }
+}
+
+#[test]
+fn model_call_that_an_older_version_opened_names_no_commit_and_every_reply_to_it_is_believed() {
+    for commits_before in [1, 4] {
+        let mut talk = Talk::cast(Cast::default());
+        while talk.log.len() < commits_before {
+            talk.send_message("And now?", MessageMode::Queue);
+        }
+        as_fold(13, &mut talk.log);
+        talk.session = read_from_last_snapshot(&talk.log);
+        // Snapshots of this version are written, and compared with the log, while the call runs.
+        for _ in 0..3 {
+            talk.send_message("And now?", MessageMode::Queue);
+        }
+        assert_eq!(talk.item().opened_by, "");
+        "another".clone_into(&mut talk.opened_by);
+        talk.reply("Done.", &[]);
+        assert_eq!((talk.stop_reason(), talk.model_call().call.as_str()), (Some("completed"), "m2-1"));
+        assert_eq!(talk.item().opened_by, (talk.session.next_slot() - 1).to_string());
     }
 }

@@ -46,12 +46,16 @@ pub(crate) struct Talk {
     /// Tools of the tenant besides those that every test has.
     pub(crate) more_tools: Vec<ToolSpec>,
     waits: usize,
+    /// Inputs that are to become one commit.
+    batch: Option<Vec<Input>>,
     /// Time without an input after which the log is compacted.
     pub(crate) compact_after: Duration,
     /// Who sends the next command.
     pub(crate) by: Option<String>,
     /// The agents that the sender of the next command may use.
     pub(crate) agents: Option<BTreeSet<AgentId>>,
+    /// The commit that results name as the opener of their call; none as of an older worker.
+    pub(crate) opened_by: String,
     /// When the edge took the next command in.
     pub(crate) sent: Option<Timestamp>,
     /// The log, as its writer writes it.
@@ -101,9 +105,11 @@ impl Talk {
             replay: None,
             more_tools: Vec::new(),
             waits: 0,
+            batch: None,
             compact_after: contract::limits::COMPACT_AFTER,
             by: None,
             agents: None,
+            opened_by: String::new(),
             sent: None,
             log: Vec::new(),
             story: String::new(),
@@ -204,9 +210,24 @@ impl Talk {
         };
         let is_handled = self.session.has_handled(&input.reference, input.control_seq, input.control_at);
         assert!(!is_handled, "a test says everything once");
+        match &mut self.batch {
+            Some(batch) => batch.push(input),
+            None => self.decide(&[input]),
+        }
+    }
+
+    /// The inputs that a test gives in `say` come together, and become one commit.
+    pub(crate) fn together(&mut self, say: impl FnOnce(&mut Self)) {
+        self.batch = Some(Vec::new());
+        say(self);
+        let inputs = self.batch.take().unwrap();
+        self.decide(&inputs);
+    }
+
+    fn decide(&mut self, inputs: &[Input]) {
         assert!(self.log.len() < EVER, "it goes on for ever");
-        let reference = input.reference.clone();
-        let decision = self.session.decide(Timestamp::from_millis(self.now), &[input]);
+        let reference = inputs.last().unwrap().reference.clone();
+        let decision = self.session.decide(Timestamp::from_millis(self.now), inputs);
         self.commit(&decision);
         self.effects = decision.effects;
         self.control(&reference, &decision.events);
@@ -326,7 +347,7 @@ impl Talk {
 
     /// An executor asks for more time for a call.
     pub(crate) fn extend(&mut self, call: &CallAttempt, deadline: Timestamp) {
-        let meta = ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt };
+        let meta = self.meta_of(call);
         let id = format!("x{}", self.inputs);
         let body = Body::Extend(ExtendToolCall { meta, deadline });
         self.input(InputKind::Control(Verb::ExtendToolCall), &id, body);
@@ -376,12 +397,17 @@ impl Talk {
         }
     }
 
+    fn meta_of(&self, call: &CallAttempt) -> ResultMeta {
+        let CallAttempt { call, attempt } = call.clone();
+        ResultMeta { v: 1, slot: 0, call, attempt, opened_by: self.opened_by.clone() }
+    }
+
     /// A tool call's result, awaited or not.
     pub(crate) fn result_of(&mut self, id: &str, call: CallAttempt, outcome: Outcome, content: &str) {
         let result = ToolResult {
             whole: None,
             used: None,
-            meta: ResultMeta { v: 1, slot: 0, call: call.call, attempt: call.attempt },
+            meta: self.meta_of(&call),
             outcome,
             content: content.to_owned(),
             code: None,

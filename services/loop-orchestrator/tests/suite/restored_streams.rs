@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use bus::BusError;
-use contract::command::Verb;
+use bus::{BusError, Read};
+use contract::command::{ControlReason, Verb};
+use contract::commit::{Commit, CommitMeta};
 use contract::event::Event;
 use contract::repair::RepairReply;
 use contract::streams::Stream;
@@ -52,12 +53,10 @@ async fn log_restored_session_continues_and_reports_lost_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn log_lacks_commits_and_streams_have_grown_again_waiting_work_is_replaced() {
+async fn log_lacks_commits_and_streams_have_grown_again_queues_are_reset() {
     let mut world = World::new().await;
     let _orchestrator = world.orchestrator().await;
     world.start().await;
-    world.send_message("Hello").await;
-    let before = world.wait_for_message(Stream::Model, &first_model_call()).await;
     let older = world.server.backup(&[Stream::Log]);
     for verb in [Verb::Pause, Verb::Resume] {
         world.control(verb).await;
@@ -67,9 +66,49 @@ async fn log_lacks_commits_and_streams_have_grown_again_waiting_work_is_replaced
     for verb in [Verb::Pause, Verb::Resume, Verb::Pause, Verb::Resume] {
         world.control(verb).await;
     }
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    let after = world.wait_for_message(Stream::Model, &first_model_call()).await;
-    assert!(after.seq > before.seq, "the consumer may never deliver the item that was there: {after:?}");
+    while world.bus.last_queue_reset().await.unwrap().is_none() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A cluster may come back with an older stream although no connection of ours breaks.
+#[tokio::test(start_paused = true)]
+async fn stream_replaced_behind_a_connection_that_stays_queues_are_reset_and_work_is_published_again() {
+    let mut world = World::new().await;
+    let empty = world.server.backup(&[Stream::Model, Stream::Timer]);
+    let _orchestrator = world.orchestrator().await;
+    world.start().await;
+    world.send_message("Hello").await;
+    world.wait_for_message(Stream::Model, &first_model_call()).await;
+    world.server.replace(&empty);
+    world.wait_for_message(Stream::Model, &first_model_call()).await;
+    assert!(world.bus.last_queue_reset().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_resumed_item_of_its_open_call_replaces_the_one_that_waits() {
+    let mut world = World::new().await;
+    let _orchestrator = world.orchestrator().await;
+    world.start().await;
+    world.send_message("Hello").await;
+    let mut before = world.wait_for_message(Stream::Model, &first_model_call()).await;
+    // A worker that found the session paused has acknowledged the item; or is about to.
+    for is_acknowledged in [true, false] {
+        world.control(Verb::Pause).await;
+        if is_acknowledged {
+            world.bus.transport().delete(Stream::Model, &before).await.unwrap();
+        }
+        world.control(Verb::Resume).await;
+        let after = loop {
+            let found = world.wait_for_message(Stream::Model, &first_model_call()).await;
+            if found.seq > before.seq {
+                break found;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert!(bus::transport::header(&after.headers, contract::tool::header::AGAIN).is_some());
+        before = after;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,6 +130,53 @@ async fn store_restored_running_replica_reloads_and_handles_commands() {
     let event = world.control(Verb::Pause).await;
     assert!(matches!(event, Event::InputHandled(_)), "{event:?}");
     drain(first).await;
+}
+
+/// Writes a commit behind the last one that was decided on commits that the log lacks; returns the slot before it.
+async fn write_foreign_commit(world: &World, id: &str) -> u64 {
+    let (slot, last) = world.log().await.pop().unwrap();
+    let meta = CommitMeta { commit: id.to_owned(), prev: "lost".to_owned(), seq: last.meta.seq + 1, ..last.meta };
+    let body = serde_json::to_vec(&Commit { meta, snapshot: None, transcript: None, events: Vec::new() }).unwrap();
+    world.bus.commit(&key(), slot + 1, id, body.into()).await.unwrap();
+    assert!(matches!(world.bus.load(&key()).await, Err(BusError::TwoHistories { .. })));
+    slot
+}
+
+async fn wait_until_removed(world: &World, id: &str) {
+    while world.bus.head(&key(), Read::Leader).await.unwrap().is_some_and(|head| head.meta.commit == id) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn foreign_commit_at_log_end_is_removed_and_session_continues() {
+    let mut world = World::new().await;
+    let mut orchestrator = world.orchestrator().await;
+    world.start().await;
+    for (id, verb) in [("cached", Verb::Pause), ("not-cached", Verb::Resume)] {
+        let slot = write_foreign_commit(&world, id).await;
+        if id == "not-cached" {
+            drain(orchestrator).await;
+            orchestrator = world.orchestrator().await;
+        }
+        let command = world.send(verb, ControlReason::default()).await;
+        wait_until_removed(&world, id).await;
+        let event = world.wait_until_handled(&command).await;
+        assert!(matches!(event, Event::InputHandled(_)), "{event:?}");
+        let (next, commit) = world.log().await.pop().unwrap();
+        assert_eq!((next, commit.meta.commit == id), (slot + 1, false));
+    }
+    drain(orchestrator).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn repair_requested_foreign_commit_at_log_end_is_removed() {
+    let mut world = World::new().await;
+    let _orchestrator = world.orchestrator().await;
+    world.start().await;
+    let slot = write_foreign_commit(&world, "foreign").await;
+    assert!(matches!(world.bus.repair_session(&key()).await.unwrap(), RepairReply::Repaired(_)));
+    assert_eq!(world.log().await.pop().unwrap().0, slot);
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,4 +282,20 @@ async fn timer_of_lost_history_is_replaced() {
     let number = |stored: &bus::Stored| serde_json::from_slice::<bus::timer::Due>(&stored.payload).unwrap().number;
     let head = world.bus.head(&key(), bus::Read::Leader).await.unwrap().unwrap();
     assert_eq!(number(&set), head.meta.timers, "the timer is that of the log");
+}
+
+#[tokio::test(start_paused = true)]
+async fn index_line_of_lost_history_is_replaced_by_repair() {
+    let mut world = World::new().await;
+    let _orchestrator = world.orchestrator().await;
+    world.start().await;
+    let before = world.bus.summary(&key()).await.unwrap();
+    let older = world.server.backup(&[Stream::Log]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.control(Verb::Pause).await;
+    let ahead = world.bus.summary(&key()).await.unwrap();
+    assert!(before.is_some() && ahead != before, "{ahead:?}");
+    world.server.restore(&older);
+    world.bus.repair_session(&key()).await.unwrap();
+    assert_eq!(world.bus.summary(&key()).await.unwrap(), before);
 }

@@ -16,7 +16,7 @@ use crate::world::{World, drain, first_model_call, key};
 /// A reply to a model call that ends the turn.
 fn final_reply(call: &CallAttempt) -> ModelFinished {
     ModelFinished {
-        meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
+        meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt, opened_by: String::new() },
         text: r#"Hello! {"continuation":{"status":"TERMINATE"}}"#.to_owned(),
         reasoning: String::new(),
         tool_calls: Vec::new(),

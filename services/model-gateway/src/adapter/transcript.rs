@@ -210,6 +210,7 @@ pub(super) mod tests {
             response_format: None,
             streaming: Streaming::default(),
             signal: contract::model::SignalForm::Text,
+            opened_by: String::new(),
         }
     }
 

@@ -44,6 +44,7 @@ impl Session {
             parameters: Map::new(),
             streaming: Streaming::default(),
             signal: contract::model::SignalForm::Text,
+            opened_by: String::new(),
         };
         Self { item }
     }

@@ -11,7 +11,7 @@ use contract::event::{Envelope, ToolCallProgress, Topic};
 use contract::limits::PROGRESS_EVERY;
 use contract::subject::{self, Subject};
 use contract::tool::{ExtendToolCall, ToolItem, header};
-use contract::{CommandId, Json};
+use contract::{CommandId, Json, Timestamp};
 use tokio::time::{Instant, timeout};
 
 use crate::Clock;
@@ -50,6 +50,8 @@ pub(crate) struct Deadlines {
     pub(crate) deadline: Instant,
     /// The deadline that the loop knows of.
     pub(crate) known: Instant,
+    /// `deadline` by the clock, as the claim names it.
+    pub(crate) claimed: Timestamp,
 }
 
 /// Deadline and signs of life of one running call.
@@ -74,7 +76,7 @@ pub(super) struct CallDeadline<'a> {
 impl<'a> CallDeadline<'a> {
     pub(super) fn new(bus: &'a Bus, clock: &'a dyn Clock, work: &'a OpenCall<ToolItem>, deadlines: Deadlines) -> Self {
         let now = Instant::now();
-        let Deadlines { deadline, known: known_deadline } = deadlines;
+        let Deadlines { deadline, known: known_deadline, claimed: _ } = deadlines;
         let left = deadline.saturating_duration_since(now);
         let timeout_ms = work.item.timeout_ms;
         let timeout = if timeout_ms == 0 { left } else { Duration::from_millis(timeout_ms) };
@@ -121,7 +123,7 @@ impl<'a> CallDeadline<'a> {
         let wanted = self.deadline.max(now + EXTENSION_MIN);
         let left = wanted.saturating_duration_since(now);
         let id = uuid::Uuid::now_v7().simple().to_string();
-        let meta = self.work.item.meta.of_result();
+        let meta = self.work.item.result_meta();
         let extension = ExtendToolCall { meta, deadline: self.clock.now().after(left) };
         let body = Bytes::from(Json::of(&extension).get().to_owned());
         let Ok(id) = CommandId::new(&id) else { return };

@@ -173,7 +173,9 @@ impl Dispatch<'_> {
             match self.bus.call_status(&self.work.key, &self.work.call, self.work.item.meta.slot).await {
                 Ok(CallStatus::Open) => return Some(true),
                 Ok(CallStatus::Closed) => return None,
-                Ok(CallStatus::Paused | CallStatus::NotVisible) => pause = limits::WORKER_CHECK_EVERY,
+                Ok(CallStatus::Paused | CallStatus::Parked | CallStatus::NotVisible) => {
+                    pause = limits::WORKER_CHECK_EVERY;
+                }
                 // While the log is unavailable a result could not be stored either.
                 Err(error) => {
                     tracing::debug!(session = %self.work.key, call = %self.work.call, %error, "the log cannot be read");
@@ -271,9 +273,12 @@ impl Dispatch<'_> {
 
     fn build_headers(&self) -> Headers {
         let mut headers = identity_headers(&self.work.key, &self.work.item);
+        // A call that must not run twice never gets a later deadline than its claim names, however late this executor
+        // sends it: a probe of another executor relies on that.
+        let deadline = if self.is_repeatable() { self.clock.now().after(self.timeout) } else { self.deadlines.claimed };
         headers.extend([
             (header::ATTEMPT.to_owned(), self.work.attempt()),
-            (header::DEADLINE.to_owned(), self.clock.now().after(self.timeout).to_string()),
+            (header::DEADLINE.to_owned(), deadline.to_string()),
         ]);
         let started = self.work.item.session_started;
         headers.extend(started.map(|started| (header::SESSION_STARTED.to_owned(), started.to_string())));

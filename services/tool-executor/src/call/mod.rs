@@ -18,8 +18,8 @@ use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ResultMeta};
 use contract::streams::Objects;
 use contract::subject::SessionKey;
-use contract::tool::{EffectClass, FullResultRef, Outcome, READ_RESULT, ToolItem, ToolResult};
-use contract::{CommandId, ErrorCode, TenantId, ToolName, limits};
+use contract::tool::{FullResultRef, Outcome, READ_RESULT, ToolItem, ToolResult};
+use contract::{CommandId, ErrorCode, TenantId, Timestamp, ToolName, limits};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -52,6 +52,14 @@ const EXECUTOR_LOST_TEXT: &str = "the executor of this call was lost";
 /// Why nobody knows whether a call was sent.
 const CLAIM_EXPIRED_TEXT: &str = "the call was opened so long ago that the record of whether it was sent has expired";
 
+/// An earlier delivery that may have sent the call.
+struct EarlierDelivery {
+    /// Why it may have.
+    reason: &'static str,
+    /// The latest deadline that it may have told the tool.
+    deadline: Timestamp,
+}
+
 /// The handler of the tool queue.
 pub(crate) struct ToolCallHandler {
     bus: Bus,
@@ -74,14 +82,6 @@ impl ToolCallHandler {
             tracing::info!(session = %work.key, call = %work.call, "no longer wanted");
             return Ok(None);
         };
-        let answer = if answer.outcome == Outcome::Unknown && work.item.effect == EffectClass::Reconcilable {
-            match self.reconcile(work, answer).await {
-                Some(answer) => answer,
-                None => return Ok(None),
-            }
-        } else {
-            answer
-        };
         let duration = began.elapsed();
         let (tool, outcome) = (work.item.tool.as_str(), answer.outcome.as_str());
         let span = tracing::Span::current();
@@ -93,7 +93,7 @@ impl ToolCallHandler {
         tracing::info!(session = %work.key, call = %work.call, tool, outcome, took_ms = duration.as_millis(), "tool call");
         let (content, whole) = self.truncate_content(work, answer.content).await;
         let result = ToolResult {
-            meta: work.item.meta.of_result(),
+            meta: work.item.result_meta(),
             outcome: answer.outcome,
             content,
             code: answer.code,
@@ -104,26 +104,48 @@ impl ToolCallHandler {
         call_result(&work.call, &result).map(Some)
     }
 
-    /// Claims a call that takes effect. Returns why an earlier delivery may have sent it, if one may: it has claimed the
-    /// call, or its claim may have expired.
-    async fn claim_dispatch(&self, work: &ToolCall) -> Result<Option<&'static str>, BusError> {
-        if !work.item.effect.takes_effect() {
+    /// Claims a call that takes effect, with the `deadline` that the tool is told. Returns the earlier delivery that
+    /// may have sent it, if one may: it has claimed the call, or its claim may have expired.
+    async fn claim_dispatch(&self, work: &ToolCall, deadline: Timestamp) -> Result<Option<EarlierDelivery>, BusError> {
+        let item = &work.item;
+        if !item.effect.takes_effect() {
             return Ok(None);
         }
-        let opened = work.item.opened_at.unwrap_or(work.item.meta.deadline);
+        // Where no claim names its deadline: it has sent the call by now, and granted it the whole timeout.
+        let latest = || self.clock.now().max(item.meta.deadline).after(Duration::from_millis(item.timeout_ms));
+        let opened = item.opened_at.unwrap_or(item.meta.deadline);
         if work.may_have_been_held && self.clock.now().since(opened) > CLAIM_BELIEVED_MAX {
-            return Ok(Some(CLAIM_EXPIRED_TEXT));
+            return Ok(Some(EarlierDelivery { reason: CLAIM_EXPIRED_TEXT, deadline: latest() }));
         }
         // Each delivery is an owner of its own, since the outcome of an earlier one is unknown, also to the same
         // process. Its number is no owner: an item that is published again counts from 1 again.
-        let owner = uuid::Uuid::now_v7().simple().to_string();
-        let origin = work.item.origin();
-        // Executors of an older version know the second name only. On a first delivery it may belong to an earlier
-        // session of the same id.
-        let parts = [origin.as_str()];
-        let (claimed, by_older) = futures::try_join!(self.claim(work, &parts, &owner), self.claim(work, &[], &owner))?;
-        let is_theirs = claimed == Claim::Theirs || work.may_have_been_held && by_older == Claim::Theirs;
-        Ok(is_theirs.then_some(EXECUTOR_LOST_TEXT))
+        let owner = uuid::Uuid::now_v7().simple();
+        let value = format!("{owner} {}", deadline.as_millis());
+        Ok(match self.claim(work, &[&item.origin()], &value).await? {
+            Claim::Mine => None,
+            Claim::Theirs(value) => {
+                let deadline = parse_claimed_deadline(&value).unwrap_or_else(latest);
+                Some(EarlierDelivery { reason: EXECUTOR_LOST_TEXT, deadline })
+            }
+        })
+    }
+
+    /// Answers a call that an earlier delivery may have sent and that is not sent again; `None`: the session no longer
+    /// wants one.
+    async fn answer_lost_call(&self, work: &ToolCall, earlier: &EarlierDelivery, more: &str) -> Option<ToolAnswer> {
+        let answer = unknown_answer(&format!("{}{more}", earlier.reason));
+        self.reconcile(work, answer, earlier.deadline).await
+    }
+
+    /// Answers a call whose deadline passed before this delivery sent it.
+    async fn answer_late_call(&self, work: &ToolCall, earlier: Option<&EarlierDelivery>) -> Option<ToolAnswer> {
+        match earlier {
+            Some(earlier) => self.answer_lost_call(work, earlier, ", and its deadline has passed").await,
+            None => {
+                let text = "the deadline had passed before the tool could be called; it was not called";
+                Some(ToolAnswer::new(Outcome::Timeout, text))
+            }
+        }
     }
 
     /// Reads the call status again if the last one is too old; `false`: the session no longer wants the call. Waits
@@ -140,7 +162,7 @@ impl ToolCallHandler {
                 Ok(CallStatus::Closed) => return false,
                 Ok(CallStatus::NotVisible) if unseen >= limits::UNSEEN_DELIVERIES_MAX => return false,
                 Ok(CallStatus::NotVisible) => unseen += 1,
-                Ok(CallStatus::Paused) => unseen = 0,
+                Ok(CallStatus::Paused | CallStatus::Parked) => unseen = 0,
                 Err(error) => tracing::debug!(session = %work.key, call = %work.call, %error, "the log cannot be read"),
             }
             tokio::select! {
@@ -152,9 +174,9 @@ impl ToolCallHandler {
 
     /// Claims for one owner, however long the bus is away. A second owner, that of the next delivery, would find a
     /// claim that this one may have made, and the call would count as sent.
-    async fn claim(&self, work: &ToolCall, parts: &[&str], owner: &str) -> Result<Claim, BusError> {
+    async fn claim(&self, work: &ToolCall, parts: &[&str], value: &str) -> Result<Claim, BusError> {
         loop {
-            match self.bus.claim_part(&work.key, &work.call.call, parts, owner).await {
+            match self.bus.claim(&work.key, &work.call.call, parts, value).await {
                 Err(error) if !error.is_final() => {
                     tracing::warn!(session = %work.key, call = %work.call, %error, "call not claimed yet");
                     tokio::time::sleep(RETRY_AFTER).await;
@@ -168,53 +190,54 @@ impl ToolCallHandler {
     async fn call_tool(&self, work: &ToolCall) -> Result<Option<ToolAnswer>, BusError> {
         let (item, checked_at) = (&work.item, Instant::now());
         let tool = (work.key.tenant.clone(), item.tool.clone());
-        // A repeated delivery is claimed first: no answer may claim that an earlier one did not send the call.
-        let mut sent_before = if work.may_have_been_held { self.claim_dispatch(work).await? } else { None };
         // Before the first poll no tool is known.
         self.schemas.wait_for_catalogue(CATALOGUE_WAIT_MAX).await;
         let checked = match self.schemas.check_small(&tool, &item.arguments) {
             Some(checked) => checked,
             None => self.check_large(work, &tool).await?,
         };
-        if let Err(ArgumentsError { code, text }) = checked {
-            // The tool may have had another schema when the call was sent.
-            return Ok(Some(match sent_before {
-                Some(why) => unknown_answer(&format!("{why}, and the call cannot be made again: {text}")),
-                None => ToolAnswer::error(code, text),
-            }));
-        }
-        let (now, left) = (Instant::now(), item.meta.deadline.since(self.clock.now()));
+        let (now, clock_now) = (Instant::now(), self.clock.now());
+        let left = item.meta.deadline.since(clock_now);
         // An earlier delivery may have been granted more time, and another try needs its own. The loop has the last
         // word.
         let timeout = if work.may_have_been_held { left.max(Duration::from_millis(item.timeout_ms)) } else { left };
+        let deadlines = Deadlines { deadline: now + timeout, known: now + left, claimed: clock_now.after(timeout) };
+        // A repeated delivery is claimed before any answer: none may say that an earlier one did not send the call.
+        let mut earlier =
+            if work.may_have_been_held { self.claim_dispatch(work, deadlines.claimed).await? } else { None };
+        if let Err(ArgumentsError { code, text }) = checked {
+            // The tool may have had another schema when the call was sent.
+            let Some(earlier) = &earlier else { return Ok(Some(ToolAnswer::error(code, text))) };
+            let more = format!(", and the call cannot be made again: {text}");
+            return Ok(self.answer_lost_call(work, earlier, &more).await);
+        }
         if timeout.is_zero() {
-            return Ok(Some(if let Some(why) = sent_before {
-                unknown_answer(&format!("{why}, and its deadline has passed"))
-            } else {
-                let text = "the deadline had passed before the tool could be called; it was not called";
-                ToolAnswer::new(Outcome::Timeout, text)
-            }));
+            return Ok(self.answer_late_call(work, earlier.as_ref()).await);
         }
         if !work.may_have_been_held {
-            sent_before = self.claim_dispatch(work).await?;
+            earlier = self.claim_dispatch(work, deadlines.claimed).await?;
         }
         if !self.wait_until_open(work, checked_at).await {
             return Ok(None);
         }
-        if let Some(why) = sent_before
+        if let Some(earlier) = &earlier
             && !item.effect.may_repeat()
         {
-            return Ok(Some(unknown_answer(why)));
+            return Ok(self.answer_lost_call(work, earlier, "").await);
         }
-        let sent_before = sent_before.is_some();
-        let deadlines = Deadlines { deadline: now + timeout, known: now + left };
+        // The claim, or a pause after it, may have taken that long.
+        if Instant::now() >= deadlines.deadline {
+            return Ok(self.answer_late_call(work, earlier.as_ref()).await);
+        }
+        let sent_before = earlier.is_some();
         // A tool that was never there will not come back. But this one was in the catalogue when its session looked:
         // when a whole fleet restarts, the tool's client may connect after the first calls.
         let health = self.schemas.has_tool(&tool).then_some(&self.health);
         let expected_until = (!self.schemas.has_answered(&tool)).then(|| self.started + BACK_WITHIN);
         let (bus, clock) = (&self.bus, &*self.clock);
         let dispatch = Dispatch { bus, clock, work, sent_before, timeout, deadlines, health, expected_until };
-        Ok(dispatch.run().await)
+        let Some(answer) = dispatch.run().await else { return Ok(None) };
+        Ok(self.reconcile(work, answer, deadlines.claimed).await)
     }
 
     /// Checks arguments that are not small. A mark in the bus stands for the check while it runs, so that arguments
@@ -229,7 +252,7 @@ impl ToolCallHandler {
         let parts = [origin.as_str(), attempt.as_str()];
         let owner = uuid::Uuid::now_v7().simple().to_string();
         let mut claim = self.claim(work, &parts, &owner).await?;
-        if claim == Claim::Theirs {
+        if claim != Claim::Mine {
             // The item may have been delivered twice, and another executor may be checking it: its check has ended by
             // then.
             tokio::time::sleep(limits::VALIDATION_MAX + RETRY_AFTER).await;
@@ -237,14 +260,14 @@ impl ToolCallHandler {
         }
         match claim {
             Claim::Mine => {}
-            Claim::Theirs => {
+            Claim::Theirs(_) => {
                 let text = "an executor was lost while it checked these arguments; they are not checked again, and the tool \
                             was not called";
                 return Ok(Err(ArgumentsError::new(ErrorCode::Poison, text)));
             }
         }
         let checked = self.schemas.check(tool, &item.arguments).await;
-        while let Err(error) = self.bus.release_part(key, &call.call, &parts).await {
+        while let Err(error) = self.bus.release_claim(key, &call.call, &parts).await {
             tracing::warn!(session = %key, %call, %error, "the mark of a check is not deleted yet");
             if error.is_final() {
                 break;
@@ -291,6 +314,10 @@ impl CallHandler for ToolCallHandler {
         &item.meta
     }
 
+    fn opened_by(item: &ToolItem) -> &str {
+        &item.opened_by
+    }
+
     fn tool(item: &ToolItem) -> Option<&ToolName> {
         Some(&item.tool)
     }
@@ -309,6 +336,12 @@ impl CallHandler for ToolCallHandler {
         let (outcome, content, code) = (answer.outcome, answer.content, answer.code);
         call_result(call, &ToolResult { meta, outcome, content, code, duration_ms: 0, whole: None, used: None })
     }
+}
+
+/// Parses the deadline in the value of a claim: `<owner> <milliseconds>`. Executors of an older version wrote none.
+fn parse_claimed_deadline(value: &str) -> Option<Timestamp> {
+    let (_, ms) = value.split_once(' ')?;
+    ms.parse().ok().map(Timestamp::from_millis)
 }
 
 /// The span of this delivery. The tool gets the call's span as its parent, since this one is lost if the executor is

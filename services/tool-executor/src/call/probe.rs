@@ -6,8 +6,8 @@ use std::time::Duration;
 use bus::{BusError, CoreMessage};
 use bytes::Bytes;
 use contract::subject;
-use contract::tool::{OUTCOME_NONE, OUTCOME_UNKNOWN, Outcome, header};
-use contract::{ErrorCode, limits};
+use contract::tool::{EffectClass, OUTCOME_NONE, OUTCOME_UNKNOWN, Outcome, header};
+use contract::{ErrorCode, Timestamp, limits};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::dispatch::identity_headers;
@@ -21,11 +21,14 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long after the call's deadline the tool is probed: the loop gives up a little later.
 const AFTER_DEADLINE: Duration = limits::TOOL_CALL_GRACE.saturating_sub(Duration::from_secs(2));
-/// How long after the call's deadline "no effect" counts. Until then the request may wait in a socket, or a handler may
-/// work on it without a trace in the tool's store; after it the tool refuses the request as late.
+/// How long after the latest deadline that the tool was told "no effect" counts. Until then the request may wait in a
+/// socket, or a handler may work on it without a trace in the tool's store; after it the tool refuses the request as
+/// late.
 const NO_EFFECT_AFTER: Duration = Duration::from_secs(2);
 /// Answers "no effect" in a row, from then on, after which the call counts as not made.
 const NO_EFFECT_ANSWERS: u32 = 2;
+/// Why "no effect" leaves the outcome unknown before it counts.
+const NO_EFFECT_YET: &str = "it shows no effect so far, but may still accept the call";
 
 /// What a tool answers about a lost call.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,11 +42,24 @@ enum ProbeOutcome {
 }
 
 impl ToolCallHandler {
-    /// Probes the tool for a call whose outcome is unknown until shortly before the loop gives up, and replaces the
-    /// answer. `None`: the log no longer wants an answer.
-    pub(super) async fn reconcile(&self, work: &ToolCall, mut unknown: ToolAnswer) -> Option<ToolAnswer> {
-        let deadline = Instant::now() + work.item.meta.deadline.since(self.clock.now());
-        let (end, no_effect_from) = (deadline + AFTER_DEADLINE, deadline + NO_EFFECT_AFTER);
+    /// Replaces the answer of a reconcilable call whose outcome is unknown: probes the tool until shortly before the
+    /// loop gives up. `accepted_until` is the latest deadline that the tool was told: until then a replica may accept
+    /// the call. `None`: the log no longer wants an answer.
+    pub(super) async fn reconcile(
+        &self,
+        work: &ToolCall,
+        mut answer: ToolAnswer,
+        accepted_until: Timestamp,
+    ) -> Option<ToolAnswer> {
+        if answer.outcome != Outcome::Unknown || work.item.effect != EffectClass::Reconcilable {
+            return Some(answer);
+        }
+        let (now, deadline) = (self.clock.now(), work.item.meta.deadline);
+        // The loop gives a call that is open after its item's deadline more time, since a pause or an extension. It
+        // ends the probes where it gives up earlier.
+        let known_deadline = if deadline > now { deadline } else { accepted_until };
+        let end = Instant::now() + known_deadline.since(now) + AFTER_DEADLINE;
+        let no_effect_from = Instant::now() + accepted_until.since(now) + NO_EFFECT_AFTER;
         let (mut no_effect, mut why) = (0, None);
         let mut closed = pin!(self.bus.until_closed(&work.key, &work.call, work.item.meta.slot));
         loop {
@@ -55,7 +71,8 @@ impl ToolCallHandler {
             match probed {
                 Ok(Some(ProbeOutcome::Done(result))) => return Some(ToolAnswer::new(Outcome::Ok, result)),
                 Ok(Some(ProbeOutcome::NoEffect)) if Instant::now() >= no_effect_from => no_effect += 1,
-                Ok(Some(ProbeOutcome::NoEffect) | None) => no_effect = 0,
+                Ok(Some(ProbeOutcome::NoEffect)) => why = Some(NO_EFFECT_YET.to_owned()),
+                Ok(None) => no_effect = 0,
                 Ok(Some(ProbeOutcome::Unknown(reason))) => (no_effect, why) = (0, Some(reason)),
                 Err(error) => {
                     no_effect = 0;
@@ -74,9 +91,9 @@ impl ToolCallHandler {
             }
         }
         if let Some(why) = why {
-            unknown.content = format!("{}\nThe tool does not know the outcome either: {why}", unknown.content);
+            answer.content = format!("{}\nThe tool does not know the outcome either: {why}", answer.content);
         }
-        Some(unknown)
+        Some(answer)
     }
 
     /// Probes once. `None`: a replica still works on the call, or whether one does is unknown.

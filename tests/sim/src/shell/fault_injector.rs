@@ -126,6 +126,8 @@ impl FaultInjector {
             | Action::Purge
             | Action::Delete
             | Action::Ack(Ack::Progress | Ack::Retry(_))
+            | Action::PauseDeliveries
+            | Action::Reset
             | Action::KvPut
             | Action::KvGet
             | Action::KvDelete

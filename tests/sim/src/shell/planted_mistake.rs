@@ -147,13 +147,28 @@ impl Transport for FaultyBus {
         self.bus.transport().ack(delivery, ack).await
     }
 
+    async fn pause_deliveries(&self, queue: Queue, duration: Option<Duration>) -> Result<(), BusError> {
+        self.bus.transport().pause_deliveries(queue, duration).await
+    }
+
+    async fn reset(&self, queue: Queue) -> Result<(), BusError> {
+        self.bus.transport().reset(queue).await
+    }
+
     async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
         self.bus.transport().kv_put(bucket, key, value, ttl).await
     }
 
-    async fn kv_create(&self, bucket: Bucket, key: &str, value: Bytes) -> Result<bool, BusError> {
-        let created = self.bus.transport().kv_create(bucket, key, value).await?;
-        Ok(created || self.mistake == PlantedMistake::BelieveEveryClaim)
+    async fn kv_create(
+        &self,
+        bucket: Bucket,
+        key: &str,
+        value: Bytes,
+        ttl: Option<Duration>,
+    ) -> Result<Option<u64>, BusError> {
+        let created = self.bus.transport().kv_create(bucket, key, value, ttl).await?;
+        let is_believed = bucket == Bucket::Claims && self.mistake == PlantedMistake::BelieveEveryClaim;
+        Ok(created.or(is_believed.then_some(1)))
     }
 
     async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
@@ -171,7 +186,7 @@ impl Transport for FaultyBus {
         value: Bytes,
         revision: u64,
         ttl: Option<Duration>,
-    ) -> Result<bool, BusError> {
+    ) -> Result<Option<u64>, BusError> {
         self.bus.transport().kv_update(bucket, key, value, revision, ttl).await
     }
 

@@ -1,12 +1,14 @@
 //! The effects of a decision: items for workers, timers, and commands to children.
 
+use contract::ids::{CallAttempt, CallId};
 use contract::model::ModelItem;
 use contract::tool::Outcome;
 use session::SessionEffect;
 
 use crate::ensure::ensure;
 use crate::oracle::check_request;
-use crate::world::state::{Action, World};
+use crate::planted_bug::PlantedBug;
+use crate::world::state::{Action, Item, World};
 
 impl World {
     pub(super) fn perform(&mut self, replica: usize, effects: &[SessionEffect]) -> Result<(), String> {
@@ -17,18 +19,14 @@ impl World {
                     check_request(&item.messages)?;
                     self.check_turn_messages(&item)?;
                     self.oracle.check_model_item(&item)?;
-                    if self.stored_items.insert(call.to_string()) {
-                        let (delay, slot) = (self.rng.below(50), item.meta.slot);
-                        self.at(delay, Action::StartModel { call: call.clone(), slot, delivery: 1 });
-                    }
+                    self.check_opener(&call.call, item.opened_by)?;
+                    self.publish(replica, call, item.meta.slot);
                 }
                 SessionEffect::CallTool(call) => {
                     let Some(item) = self.replicas[replica].tool_item(call) else { continue };
                     self.oracle.check_tool_item(&item)?;
-                    if self.stored_items.insert(call.to_string()) {
-                        let (delay, slot) = (self.rng.below(50), item.meta.slot);
-                        self.at(delay, Action::StartTool { call: call.clone(), slot, delivery: 1 });
-                    }
+                    self.check_opener(&call.call, item.opened_by)?;
+                    self.publish(replica, call, item.meta.slot);
                 }
                 SessionEffect::Cancel { call, tool } => {
                     self.stored_items.remove(&call.to_string());
@@ -61,6 +59,26 @@ impl World {
                 SessionEffect::Index | SessionEffect::Archive { .. } => {}
             }
         }
+        Ok(())
+    }
+
+    /// Stores the item of a call where none waits. After a resume it replaces the one that waits.
+    fn publish(&mut self, replica: usize, call: &CallAttempt, slot: u64) {
+        let replaces = self.replicas[replica].was_resumed_after(slot) && self.bug != PlantedBug::LeaveParked;
+        if self.stored_items.contains_key(&call.to_string()) && !replaces {
+            return;
+        }
+        self.items += 1;
+        let (number, delay) = (self.items, self.rng.below(50));
+        self.stored_items.insert(call.to_string(), number);
+        let delivery = if replaces { 2 } else { 1 };
+        self.at(delay, Action::Start(Item { call: call.clone(), slot, number, delivery }));
+    }
+
+    /// Checks that all items of a call name the same commit, whichever replica publishes them, and for whichever attempt.
+    fn check_opener(&mut self, call: &CallId, opened_by: String) -> Result<(), String> {
+        let named = self.openers.entry(call.to_string()).or_insert_with(|| opened_by.clone());
+        ensure!(*named == opened_by && !opened_by.is_empty(), "items of {call} name {named:?} and {opened_by:?}");
         Ok(())
     }
 

@@ -2,10 +2,8 @@
 
 use contract::Timestamp;
 use contract::command::Verb;
-use contract::commit::Phase;
 use contract::event::{Event, InputKind};
 use contract::ids::CallAttempt;
-use contract::limits::PAUSE_SEEN_MAX;
 use session::{Body, Input, Session};
 
 use crate::ensure::ensure;
@@ -75,7 +73,7 @@ impl World {
             let slot = state.next_slot();
             if slot != self.log.len() as u64 {
                 if self.bug == PlantedBug::BelieveDuplicateAck {
-                    self.replicas[replica].fold(slot, decision.at, &events);
+                    fold(&mut self.replicas[replica], slot, decision.at, &events);
                     self.perform(replica, &decision.effects)?;
                     return self.ack(index);
                 }
@@ -89,7 +87,7 @@ impl World {
                 ));
             }
             self.commit(slot, decision.at, &events)?;
-            self.replicas[replica].fold(slot, decision.at, &events);
+            fold(&mut self.replicas[replica], slot, decision.at, &events);
             if self.fault(6) {
                 // The replica dies before or during its effects, without an ack; another one takes over.
                 let performed = usize::try_from(self.rng.below(decision.effects.len() as u64 + 1)).unwrap_or(0);
@@ -121,7 +119,7 @@ impl World {
             Some(_) | None => (0, Session::new(key())),
         };
         for (slot, (at, events)) in self.log[..upto].iter().enumerate().skip(start) {
-            state.fold(slot as u64, *at, events);
+            fold(&mut state, slot as u64, *at, events);
         }
         self.replicas[replica] = state;
     }
@@ -131,9 +129,9 @@ impl World {
         self.trace.push(format!("{} slot {slot}: {}", self.now, names(events)));
         self.oracle.commit(events)?;
         self.log.push((at, events.to_vec()));
-        self.truth.fold(slot, at, events);
+        fold(&mut self.truth, slot, at, events);
         self.heads.push((self.truth.open_calls(), self.truth.phase()));
-        self.retry_postponed(events)?;
+        self.check_timeouts_after_a_pause(events)?;
         for event in events {
             if let Event::ToolCallIdentified(identified) = event {
                 self.effects.insert(identified.call.to_string(), identified.effect);
@@ -160,15 +158,8 @@ impl World {
         Ok(())
     }
 
-    /// After a pause, workers retry what they postponed. Checks that no call times out before that.
-    pub(super) fn retry_postponed(&mut self, events: &[Event]) -> Result<(), String> {
-        if self.truth.phase() != Phase::Paused {
-            let latest = u64::try_from(PAUSE_SEEN_MAX.as_millis()).unwrap_or(0);
-            for action in std::mem::take(&mut self.postponed) {
-                let delay = self.rng.below(latest);
-                self.at(delay, action);
-            }
-        }
+    /// Checks that no call that waited for the end of a pause times out before a worker could start it.
+    pub(super) fn check_timeouts_after_a_pause(&mut self, events: &[Event]) -> Result<(), String> {
         let by_timer = matches!(&events[0], Event::InputHandled(handled) if handled.input.kind == InputKind::Timer);
         let turn_ends = events.iter().any(|event| matches!(event, Event::TurnCompleted(_) | Event::LimitReached(_)));
         for event in events {
@@ -176,8 +167,8 @@ impl World {
                 && cancelled.tool.is_some()
             {
                 let call = CallAttempt { call: cancelled.call.clone(), attempt: cancelled.attempt }.to_string();
-                let was_postponed = self.not_started.remove(&call);
-                ensure!(!(was_postponed && by_timer && !turn_ends), "{call} timed out before a worker could start it");
+                let was_parked = self.not_started.remove(&call);
+                ensure!(!(was_parked && by_timer && !turn_ends), "{call} timed out before a worker could start it");
             }
         }
         Ok(())
@@ -209,8 +200,15 @@ impl World {
             && call.as_str().starts_with('m')
         {
             finished.meta.call = call;
+            finished.meta.opened_by.clear();
         }
     }
+}
+
+/// Folds a commit; its id is its slot.
+pub(super) fn fold(state: &mut Session, slot: u64, at: Timestamp, events: &[Event]) {
+    state.fold(slot, at, events);
+    state.link(slot, &slot.to_string());
 }
 
 /// Events of a commit that its line in the trace shows.

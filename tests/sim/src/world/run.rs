@@ -5,14 +5,14 @@ use std::time::Duration;
 use contract::command::Verb;
 use contract::event::{InputKind, InputRef};
 use contract::limits::HANDLED_IDS_MAX;
-use contract::model::ResultMeta;
 use contract::tool::{ExtendToolCall, Outcome};
 use contract::{CommandId, Timestamp};
 use session::{Body, Input, Session};
 
 use crate::ensure::ensure;
 use crate::planted_bug::PlantedBug;
-use crate::world::state::{Action, World, key};
+use crate::world::replica::fold;
+use crate::world::state::{Action, Item, World, key};
 use crate::world::stats::RunStats;
 
 /// Runs of a session that has forgotten inputs, in hundredths.
@@ -54,14 +54,17 @@ impl World {
                 self.repeat(index);
                 Ok(())
             }
-            Action::StartModel { call, slot, delivery } => self.start_call(call, slot, delivery, None),
+            Action::Start(item) => self.start_call(item),
+            Action::Park(Item { call, number, .. }) => {
+                let name = call.to_string();
+                if self.stored_items.get(&name) == Some(&number) {
+                    self.stored_items.remove(&name);
+                }
+                Ok(())
+            }
             Action::EndModel { call, slot } => {
                 self.end_model(&call, slot, false);
                 Ok(())
-            }
-            Action::StartTool { call, slot, delivery } => {
-                let effect = self.effects.get(call.call.as_str()).copied().unwrap_or_default();
-                self.start_call(call, slot, delivery, Some(effect))
             }
             Action::EndTool { call, slot, outcome } => {
                 self.end_tool(&call, slot, outcome);
@@ -69,7 +72,7 @@ impl World {
             }
             Action::Progress { call, slot } => {
                 if self.running.contains(&call.to_string()) {
-                    let meta = ResultMeta { v: 1, slot, call: call.call, attempt: call.attempt };
+                    let meta = self.result_meta(&call, slot);
                     let deadline = Timestamp::from_millis(self.now + self.rng.below(300_000));
                     let id = format!("x{}", self.inputs.len());
                     let body = Body::Extend(ExtendToolCall { meta, deadline });
@@ -148,7 +151,7 @@ impl World {
         }
         let mut replayed = Session::new(key());
         for (slot, (at, events)) in self.log.iter().enumerate() {
-            replayed.fold(slot as u64, *at, events);
+            fold(&mut replayed, slot as u64, *at, events);
             if slot.is_multiple_of(7) {
                 let snapshot = replayed.snapshot();
                 replayed = serde_json::from_str(snapshot.get()).map_err(|error| error.to_string())?;

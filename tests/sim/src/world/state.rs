@@ -24,19 +24,13 @@ pub(super) enum Action {
     Deliver(usize),
     /// A client sends a command again under its id.
     Repeat(usize),
-    StartModel {
-        call: CallAttempt,
-        slot: u64,
-        delivery: u32,
-    },
+    /// A worker gets an item.
+    Start(Item),
+    /// A worker acknowledges an item, since it found the session paused.
+    Park(Item),
     EndModel {
         call: CallAttempt,
         slot: u64,
-    },
-    StartTool {
-        call: CallAttempt,
-        slot: u64,
-        delivery: u32,
     },
     /// A tool reports progress.
     Progress {
@@ -63,6 +57,16 @@ pub(super) enum Action {
     },
 }
 
+/// A delivered work item.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    pub(super) call: CallAttempt,
+    pub(super) slot: u64,
+    /// Number of the message in the queue: an item that replaces another one has a number of its own.
+    pub(super) number: u64,
+    pub(super) delivery: u32,
+}
+
 pub(super) struct World {
     pub(super) rng: Rng,
     pub(super) bug: PlantedBug,
@@ -83,7 +87,12 @@ pub(super) struct World {
     pub(super) replicas: Vec<Session>,
     pub(super) oracle: Oracle,
     pub(super) timer: Option<u64>,
-    pub(super) stored_items: BTreeSet<String>,
+    /// The items in the queues, by call, with the numbers of their messages.
+    pub(super) stored_items: BTreeMap<String, u64>,
+    /// Number of the last item.
+    pub(super) items: u64,
+    /// The commit that the items of each call name.
+    pub(super) openers: BTreeMap<String, String>,
     pub(super) running: BTreeSet<String>,
     pub(super) claims: BTreeSet<String>,
     pub(super) runs: BTreeMap<String, u32>,
@@ -99,9 +108,7 @@ pub(super) struct World {
     pub(super) children: Children,
     /// The messages that each turn began with, by turn.
     pub(super) turn_messages: BTreeMap<u32, Vec<CommandId>>,
-    /// Items that workers postponed during the current pause.
-    pub(super) postponed: Vec<Action>,
-    /// Postponed calls that no worker has started.
+    /// Calls that no worker has started, since their session was paused.
     pub(super) not_started: BTreeSet<String>,
 }
 
@@ -139,7 +146,9 @@ impl World {
             replicas: (0..replicas).map(|_| Session::new(key())).collect(),
             oracle: Oracle::new(max_iterations),
             timer: None,
-            stored_items: BTreeSet::new(),
+            stored_items: BTreeMap::new(),
+            items: 0,
+            openers: BTreeMap::new(),
             running: BTreeSet::new(),
             claims: BTreeSet::new(),
             runs: BTreeMap::new(),
@@ -153,7 +162,6 @@ impl World {
             calm,
             children: Children::default(),
             turn_messages: BTreeMap::new(),
-            postponed: Vec::new(),
             not_started: BTreeSet::new(),
             rng,
         }

@@ -12,45 +12,36 @@ use crate::children::COST_MICROS;
 use crate::ensure::ensure;
 use crate::planted_bug::PlantedBug;
 use crate::replies;
-use crate::world::state::{Action, World};
+use crate::world::state::{Action, Item, World};
 
 impl World {
     /// A worker takes an item; it starts only a call that the log lists as open.
-    pub(super) fn start_call(
-        &mut self,
-        call: CallAttempt,
-        slot: u64,
-        delivery: u32,
-        effect: Option<EffectClass>,
-    ) -> Result<(), String> {
+    pub(super) fn start_call(&mut self, item: Item) -> Result<(), String> {
+        let Item { call, slot, number, delivery } = item.clone();
+        let is_tool = call.call.as_str().starts_with('c');
+        let effect = is_tool.then(|| self.effects.get(call.call.as_str()).copied().unwrap_or_default());
         let name = call.to_string();
-        if !self.stored_items.contains(&name) {
+        if self.stored_items.get(&name) != Some(&number) {
             return Ok(());
         }
-        let retry = |delivery| match effect {
-            None => Action::StartModel { call: call.clone(), slot, delivery },
-            Some(_) => Action::StartTool { call: call.clone(), slot, delivery },
-        };
+        let again = |delivery| Action::Start(Item { delivery, ..item.clone() });
         let (open, phase) = self.read_head();
         if !open.contains(&name) {
             self.stored_items.remove(&name);
             return Ok(());
         }
         if phase == Phase::Paused {
-            if self.truth.phase() == Phase::Paused {
-                self.postponed.push(retry(delivery));
-                // A second delivery says nothing about the worker that runs the call already.
-                if !self.running.contains(&name) {
-                    self.not_started.insert(name);
-                }
-            } else {
-                self.at(500, retry(delivery));
+            // A second delivery says nothing about the worker that runs the call already.
+            if self.truth.phase() == Phase::Paused && !self.running.contains(&name) {
+                self.not_started.insert(name);
             }
+            let slowest = if self.fault(50) { 60_000 } else { 20 };
+            let delay = self.rng.below(slowest);
+            self.at(delay, Action::Park(item));
             return Ok(());
         }
         if delivery > 1 && self.running.contains(&name) {
-            // The worker that holds the call still answers.
-            self.at(1_000, retry(delivery));
+            // The worker that runs the call takes the delivery over.
             return Ok(());
         }
         let is_open = self.heads.last().is_some_and(|(open, phase)| open.contains(&name) && *phase != Phase::Paused);
@@ -68,7 +59,7 @@ impl World {
             ensure!(effect != Some(EffectClass::AtMostOnce) || times == 1, "{name} ran {times} times");
         }
         if self.fault(6) {
-            self.at(5_000, retry(delivery + 1));
+            self.at(5_000, again(delivery + 1));
             return Ok(());
         }
         self.running.insert(name);
@@ -76,7 +67,7 @@ impl World {
         let delay = 1 + self.rng.below(slowest);
         let outcome = *self.rng.pick(&[Outcome::Ok, Outcome::Ok, Outcome::Ok, Outcome::Error, Outcome::Timeout]);
         if self.fault(3) {
-            self.at(delay / 2, retry(delivery + 1));
+            self.at(delay / 2, again(delivery + 1));
         }
         if effect.is_none() {
             self.at(delay, Action::EndModel { call, slot });
@@ -97,11 +88,16 @@ impl World {
         self.heads.get(at).cloned().unwrap_or((Vec::new(), Phase::Ended))
     }
 
+    pub(super) fn result_meta(&self, call: &CallAttempt, slot: u64) -> ResultMeta {
+        let opened_by = self.openers.get(call.call.as_str()).cloned().unwrap_or_default();
+        ResultMeta { v: 1, slot, call: call.call.clone(), attempt: call.attempt, opened_by }
+    }
+
     pub(super) fn end_model(&mut self, call: &CallAttempt, slot: u64, cancelled: bool) {
         if !self.running.remove(&call.to_string()) {
             return;
         }
-        let meta = ResultMeta { v: 1, slot, call: call.call.clone(), attempt: call.attempt };
+        let meta = self.result_meta(call, slot);
         // Each run of an attempt is a separate input; of a second run only the cost is recorded.
         let id = format!("{}-{}-{}", call.call, call.attempt, self.inputs.len());
         let (kind, body) = if cancelled {
@@ -130,7 +126,9 @@ impl World {
             self.stored_items.remove(&call.to_string());
         } else if !cancelled {
             let delay = 5_000;
-            self.at(delay, Action::StartModel { call: call.clone(), slot, delivery: 2 });
+            if let Some(number) = self.stored_items.get(&call.to_string()).copied() {
+                self.at(delay, Action::Start(Item { call: call.clone(), slot, number, delivery: 2 }));
+            }
         }
     }
 
@@ -138,7 +136,7 @@ impl World {
         if !self.running.remove(&call.to_string()) {
             return;
         }
-        let meta = ResultMeta { v: 1, slot, call: call.call.clone(), attempt: call.attempt };
+        let meta = self.result_meta(call, slot);
         let content =
             if self.rng.chance(15) { format!("{{\"text\":\"{}\"}}", "x".repeat(4_000)) } else { "{}".to_owned() };
         let result = ToolResult { whole: None, used: None, meta, outcome, content, code: None, duration_ms: 3 };

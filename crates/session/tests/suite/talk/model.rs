@@ -3,7 +3,7 @@
 use contract::command::Verb;
 use contract::event::InputKind;
 use contract::ids::CallAttempt;
-use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ResultMeta, ToolCall, Usage};
+use contract::model::{FailureKind, FinishReason, ModelFailed, ModelFinished, ToolCall, Usage};
 use contract::tool::ASK_USER;
 use session::Body;
 
@@ -28,7 +28,7 @@ impl Talk {
 
     fn failed(&mut self, call: &CallAttempt, kind: FailureKind, usage: Usage, cost_usd: f64) {
         let failed = ModelFailed {
-            meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
+            meta: self.meta_of(call),
             kind,
             retry_after_ms: None,
             message: "bad luck".to_owned(),
@@ -115,9 +115,18 @@ impl Talk {
         self.finish_run(call, "", text, calls, usage, cost_usd);
     }
 
-    fn finish_run(&mut self, call: &CallAttempt, run: &str, text: &str, calls: &[&str], usage: Usage, cost_usd: f64) {
+    /// A run of any call replies, awaited or not.
+    pub(crate) fn finish_run(
+        &mut self,
+        call: &CallAttempt,
+        run: &str,
+        text: &str,
+        calls: &[&str],
+        usage: Usage,
+        cost_usd: f64,
+    ) {
         let finished = ModelFinished {
-            meta: ResultMeta { v: 1, slot: 0, call: call.call.clone(), attempt: call.attempt },
+            meta: self.meta_of(call),
             text: text.to_owned(),
             reasoning: self.reasoning.clone(),
             tool_calls: calls.iter().map(|arguments| ToolCall::new("x", tool_of(arguments), arguments)).collect(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use bus::{Bus, Delivery, Handler, RpcServer, Settle, Worker};
+use bus::{Bus, Delivery, Handler, Hold, RpcServer, Settle, Worker};
 use contract::command::{Answer, CommandAck, CommandMeta, Refusal, SendUserMessage, Start, Verb};
 use contract::commit::{Commit, CommitMeta, FOLD, VERSION};
 use contract::compose::{AgentsReply, ComposeReply, ComposeRequest, Composed, KnownAgent, KnownModel};
@@ -150,7 +150,7 @@ struct InputHandler(Arc<Inner>);
 
 #[async_trait]
 impl Handler for InputHandler {
-    async fn handle(&self, delivery: &Delivery) -> Settle {
+    async fn handle(&self, delivery: &Delivery, _: &Hold) -> Settle {
         if self.0.mode.load(Ordering::SeqCst) == 2 {
             self.0.held.fetch_add(1, Ordering::SeqCst);
         }
@@ -312,7 +312,7 @@ impl Inner {
         let commit = Commit { meta, snapshot, transcript, events };
         let body = serde_json::to_vec(&commit).unwrap();
         self.bus.commit(key, slot, &format!("c{slot}"), body.into()).await.unwrap();
-        self.bus.put_summary(&session.summary()).await.unwrap();
+        self.bus.advance_summary(&session.summary(), None).await.unwrap();
         self.publish(key, slot, &commit).await;
         (slot, session.seq())
     }

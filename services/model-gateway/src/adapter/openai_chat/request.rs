@@ -233,6 +233,7 @@ mod tests {
     fn item() -> ModelItem {
         ModelItem {
             signal: contract::model::SignalForm::Text,
+            opened_by: String::new(),
             response_format: None,
             meta: ItemMeta {
                 v: 1,

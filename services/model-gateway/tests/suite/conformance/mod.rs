@@ -45,6 +45,7 @@ fn item(streamed: bool) -> ModelItem {
     };
     ModelItem {
         signal: contract::model::SignalForm::Text,
+        opened_by: String::new(),
         response_format: None,
         meta,
         model: "m/up-1".to_owned(),

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bus::SubscriptionEvent;
+use bus::work::Publication;
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::command::Verb;
-use contract::commit::Phase;
+use contract::commit::{PARKING_FOLD, Phase};
 use contract::event::{Envelope, Topic};
 use contract::model::{Channel, Chunk, FailureKind, FinishReason, ModelItem, PartialCall};
 use contract::subject::{self};
@@ -115,9 +116,20 @@ async fn i5_call_closed_or_paused_does_not_start() {
         world.wait_until_empty().await;
         assert!(world.is_unanswered().await);
     }
-    // A call of a paused session is postponed until the session continues.
+    // The item of a paused session is acknowledged, since the resume publishes it again.
     let world = World::new();
     world.commit(0, Phase::Paused, &["m1-1.1"]).await;
+    world.publish_item(&world.item("hello")).await;
+    let (_gateway, _) = world.start_gateway("g").await;
+    world.wait_until_empty().await;
+    assert!(world.is_unanswered().await);
+    world.commit(1, Phase::Running, &["m1-1.1"]).await;
+    let again = world.bus.publish_model_item(&world.key, &world.item("hello"), Publication::Replacing).await;
+    again.unwrap();
+    assert_eq!(world.wait_for_finished().await.finish_reason, FinishReason::Stop);
+    // An older version publishes nothing at the resume: the item waits for that.
+    let world = World::new();
+    world.commit_of(PARKING_FOLD - 1, 0, Phase::Paused, &["m1-1.1"], None).await;
     let mut item = world.item("hello");
     item.meta.deadline = world.server.now().after(Duration::from_hours(9));
     world.publish_item(&item).await;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use configuration::models;
 use configuration::{Paths, TextFile};
 use contract::command::Verb;
-use contract::commit::{Commit, CommitMeta, Phase, TranscriptPart};
+use contract::commit::{Commit, CommitMeta, FOLD, Phase, TranscriptPart};
 use contract::ids::CallAttempt;
 use contract::model::{ItemMeta, ModelFailed, ModelFinished, ModelItem, Streaming};
 use contract::streams::{Objects, Stream};
@@ -85,11 +85,23 @@ impl World {
 
     /// Writes a commit that has a part of the transcript.
     pub(crate) async fn commit_with(&self, slot: u64, phase: Phase, open: &[&str], transcript: Option<TranscriptPart>) {
+        self.commit_of(FOLD, slot, phase, open, transcript).await;
+    }
+
+    /// Writes a commit of another version.
+    pub(crate) async fn commit_of(
+        &self,
+        fold: u32,
+        slot: u64,
+        phase: Phase,
+        open: &[&str],
+        transcript: Option<TranscriptPart>,
+    ) {
         let id = format!("commit-{slot}");
         let meta = CommitMeta {
             v: 1,
             commit: id.clone(),
-            fold: 1,
+            fold,
             phase,
             open: open.iter().map(ToString::to_string).collect(),
             control_seq: 0,
@@ -129,6 +141,7 @@ impl World {
             parameters: Map::new(),
             streaming: Streaming::default(),
             signal: contract::model::SignalForm::Text,
+            opened_by: String::new(),
         }
     }
 

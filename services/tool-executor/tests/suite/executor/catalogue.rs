@@ -355,7 +355,7 @@ async fn arguments_whose_check_never_ended_are_not_checked_again() {
             wait_for(&world, &["act"]).await;
             if lost {
                 // The mark that an executor leaves that is lost during a check.
-                let claimed = world.bus.claim_part(&world.key, &call().call, &["0", "check-1"], "another").await;
+                let claimed = world.bus.claim(&world.key, &call().call, &["0", "check-1"], "another").await;
                 assert_eq!(claimed.unwrap(), bus::Claim::Mine);
             }
             let mut item = world.item(EffectClass::Pure);

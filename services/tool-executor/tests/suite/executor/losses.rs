@@ -55,7 +55,7 @@ async fn claim_expires_in_a_pause_call_that_was_sent_is_unknown_and_never_repeat
             if says_when_opened {
                 // A repair has published the call again, with the deadline that it has since the pause.
                 item.meta.deadline = world.server.now().after(Duration::from_mins(1));
-                world.bus.publish_tool_item(&world.key, &item, Publication::Anew).await.unwrap();
+                world.bus.publish_tool_item(&world.key, &item, Publication::Replacing).await.unwrap();
             }
             let _second = world.executor("b");
             let result = world.result().await;
@@ -88,6 +88,46 @@ async fn log_loses_the_call_before_its_dispatch_the_item_is_dropped() {
     world.server.restore(&empty);
     world.wait_until_settled().await;
     assert!(tool.has_no_call().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn session_paused_between_claim_and_dispatch_call_is_not_sent_after_its_claimed_deadline() {
+    let mut world = World::on(MemoryServer::with_faults(Arc::new(SlowClaims))).await;
+    let mut tool = world.tool().await;
+    let (_executor, _life) = world.executor("a");
+    world.publish(&world.item(EffectClass::AtMostOnce)).await;
+    sleep(Duration::from_millis(500)).await;
+    world.commit(Phase::Paused, &[&call().to_string()]).await;
+    sleep(Duration::from_mins(2)).await;
+    world.commit(Phase::Running, &[&call().to_string()]).await;
+    let result = world.result().await;
+    assert_eq!(result.outcome, Outcome::Timeout, "{}", result.content);
+    assert!(result.content.contains("was not called"), "{}", result.content);
+    assert!(tool.has_no_call().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn item_delivered_again_while_its_call_runs_its_executor_takes_it_over() {
+    for way in ["the server restarts", "it is published again at once", "the queues are reset"] {
+        let world = World::new().await;
+        let mut tool = world.tool().await;
+        let (_first, _) = world.executor("a");
+        let item = world.item(EffectClass::AtMostOnce);
+        world.publish(&item).await;
+        let request = tool.next_call().await;
+        let (_second, _) = world.executor("b");
+        match way {
+            "the server restarts" => world.server.restart(),
+            "the queues are reset" => drop(world.bus.reset_queues(None, "a").await.unwrap()),
+            _ => world.bus.publish_tool_item(&world.key, &item, Publication::Replacing).await.unwrap(),
+        }
+        sleep(Duration::from_secs(20)).await;
+        assert!(!world.has_result().await, "{way}");
+        tool.answer(&request, &[], b"done").await;
+        assert_eq!(summarize(&world.result().await), (Outcome::Ok, None, "done"), "{way}");
+        world.wait_until_settled().await;
+        assert!(tool.has_no_call().await, "{way}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

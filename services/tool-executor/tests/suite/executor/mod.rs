@@ -12,7 +12,7 @@ use std::time::Duration;
 use bus_memory::MemoryServer;
 use bytes::Bytes;
 use contract::commit::Phase;
-use contract::streams::Objects;
+use contract::streams::{Bucket, Objects};
 use contract::subject::{self, SessionKey};
 use contract::tool::{EffectClass, FullResultRef, Outcome, ToolResult, header};
 use contract::{ErrorCode, Json, Timestamp, ToolName};
@@ -43,6 +43,11 @@ async fn call_reaches_the_tool_and_its_result_the_session() {
         assert_eq!(request.header(name), Some(value), "{name}");
     }
     assert_eq!(&*request.payload, br#"{"n":1}"#);
+    let claims = world.bus.transport().kv_list(Bucket::Claims, ">").await.unwrap();
+    let [(claim, value)] = &claims[..] else { panic!("not one claim: {claims:?}") };
+    assert_eq!(claim, "default.s1.c1-1-1.0");
+    let (_owner, claimed) = std::str::from_utf8(value).unwrap().split_once(' ').unwrap();
+    assert_eq!(claimed, item.meta.deadline.as_millis().to_string());
     tool.answer(&request, &[(header::PROGRESS, "1")], b"half").await;
     tool.answer(&request, &[], br#"{"done":true}"#).await;
     let result = world.result().await;
@@ -251,7 +256,7 @@ async fn claim_of_an_earlier_session_of_the_same_id_does_not_count() {
         let world = World::new().await;
         let mut tool = world.tool().await;
         let _executor = world.executor("a");
-        let claimed = world.bus.claim_part(&world.key, &call().call, &[&earlier.to_string()], "another").await;
+        let claimed = world.bus.claim(&world.key, &call().call, &[&earlier.to_string()], "another").await;
         assert_eq!(claimed.unwrap(), bus::Claim::Mine);
         let mut item = world.item(EffectClass::AtMostOnce);
         item.session_started = Some(Timestamp::from_millis(2));
