@@ -111,6 +111,7 @@ async fn item_delivered_again_while_its_call_runs_its_executor_takes_it_over() {
     for way in ["the server restarts", "it is published again at once", "the queues are reset"] {
         let world = World::new().await;
         let mut tool = world.tool().await;
+        let _replica = world.replica("1");
         let (_first, _) = world.executor("a");
         let item = world.item(EffectClass::AtMostOnce);
         world.publish(&item).await;

@@ -163,13 +163,13 @@ async fn call_sent_with_a_later_deadline_than_its_item_no_effect_is_believed_aft
         let _probes = world.probe(&[NONE]);
         let _executor = world.executor("a");
         let request = tool.next_call().await;
-        let told = Timestamp::parse(request.header(header::DEADLINE).unwrap()).unwrap();
+        let deadline = Timestamp::parse(request.header(header::DEADLINE).unwrap()).unwrap();
         // The request is lost on its way, or waits in the socket of a replica that is frozen.
         let _replica = world.replica("0");
         world.wait_for(async || (!world.results().await.is_empty()).then_some(())).await;
         let result = &world.results().await[0];
         assert_eq!(result.outcome, outcome, "{}", result.content);
-        assert!(outcome == Outcome::Unknown || world.server.now() >= told.after(NO_EFFECT_AFTER));
+        assert!(outcome == Outcome::Unknown || world.server.now() >= deadline.after(NO_EFFECT_AFTER));
         assert!(tool.has_no_call().await, "it is not called again");
     }
 }
