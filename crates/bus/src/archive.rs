@@ -13,7 +13,8 @@ use serde::de::IgnoredAny;
 
 use crate::archived_page;
 use crate::json::parse;
-use crate::log::{begins_log, slot_of};
+use crate::log::begins_log;
+use crate::slots::slot_of;
 use crate::transport::{EXPECTED_LAST, ReadMany};
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Head, Read, Stored, body};

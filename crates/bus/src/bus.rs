@@ -8,7 +8,7 @@ use contract::streams::Queue;
 
 use crate::nats::NatsTransport;
 use crate::seq_cache::SeqCache;
-use crate::summary::SummaryCache;
+use crate::summary_cache::SummaryCache;
 use crate::timer_cache::TimerCache;
 use crate::{BusError, DriftPolicy, NatsConfig, Transport};
 

@@ -7,7 +7,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::Bytes;
-use contract::commit::{Commit, CommitHead, CommitMeta, may_be_same_commit};
+use contract::commit::{Commit, CommitHead, CommitMeta};
+use contract::ids::may_be_same_commit;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
@@ -16,6 +17,7 @@ use futures::future::try_join_all;
 use crate::headers::trace_headers;
 use crate::json::parse;
 use crate::seq_cache::{Source, Tail};
+use crate::slots::{page_start, slot_of};
 use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl_header};
 use crate::two_histories::HistoryBreak;
 use crate::verify::{Verified, Write};
@@ -620,17 +622,8 @@ fn read_head(stored: &Stored) -> Result<Head, BusError> {
     Ok(Head { slot: slot_of(stored)?, meta: head.meta })
 }
 
-pub(crate) fn page_start(slot: u64) -> u64 {
-    slot / SLOTS_PER_PAGE * SLOTS_PER_PAGE
-}
-
 /// Whether the first of these messages is a commit with which a log begins: nothing before it is needed.
 pub(crate) fn begins_log(messages: &BTreeMap<u64, Bytes>) -> Result<bool, BusError> {
     let Some((slot, message)) = messages.first_key_value() else { return Ok(false) };
     Ok(parse::<CommitHead>(message)?.meta.first_slot() == *slot)
-}
-
-pub(crate) fn slot_of(stored: &Stored) -> Result<u64, BusError> {
-    let parsed = subject::parse_log(&stored.subject);
-    parsed.map(|s| s.slot).ok_or_else(|| BusError::Malformed(format!("{} is no slot", stored.subject)))
 }

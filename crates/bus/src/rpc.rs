@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use contract::budget::{BudgetReply, BudgetRequest};
-use contract::commit::may_be_same_commit;
 use contract::compose::{AgentsReply, AgentsRequest, ComposeReply, ComposeRequest};
 use contract::fleet::{CallHolder, OfferOutcome, OfferedDelivery, ReplicaStatus};
-use contract::ids::{CallAttempt, CallId};
+use contract::ids::{CallAttempt, CallId, may_be_same_commit};
 use contract::limits::TRIAL_TIME_MAX;
 use contract::mail::{MailRequest, MailResponse};
 use contract::model::ReplySnapshot;

@@ -7,39 +7,15 @@ use bytes::Bytes;
 use contract::commit::{SessionSummary, SummaryVersion};
 use contract::streams::Bucket;
 use contract::subject::SessionKey;
-use quick_cache::UnitWeighter;
-use quick_cache::sync::Cache;
 
 use crate::json::encode;
 use crate::kv::summary_key;
+use crate::summary_cache::WrittenSummary;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Read};
 
-/// Most sessions in the cache. A session that was dropped costs a read before its next line.
-const SESSIONS_MAX: u64 = 16_384;
-/// Sessions for which the cache makes room at first: most processes write no lines.
-const SESSIONS_EXPECTED: usize = 64;
 /// How often a line is compared and written where other writers are faster: a session does not wait for the index.
 const ROUNDS_MAX: u32 = 3;
-
-/// The line of each session that this process wrote last: the next one replaces it without a read.
-pub(crate) struct SummaryCache(Cache<SessionKey, WrittenSummary>);
-
-/// A line that the server has stored.
-#[derive(Debug, Clone, Copy)]
-struct WrittenSummary {
-    version: SummaryVersion,
-    revision: u64,
-    /// The generation of the connection over which it was stored: a server with an older store gives revisions out
-    /// again.
-    generation: u64,
-}
-
-impl Default for SummaryCache {
-    fn default() -> Self {
-        Self(Cache::with_weighter(SESSIONS_EXPECTED, SESSIONS_MAX, UnitWeighter))
-    }
-}
 
 /// A line as it is written.
 struct Line<'a> {

@@ -8,7 +8,7 @@ use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
 
 use crate::json::parse;
-use crate::log::slot_of;
+use crate::slots::slot_of;
 use crate::transport::ReadMany;
 use crate::{Bus, BusError, Read};
 

@@ -10,7 +10,7 @@ use contract::subject::{self, SessionKey};
 use futures::future::try_join_all;
 
 use crate::json::parse;
-use crate::log::{page_start, slot_of};
+use crate::slots::{page_start, slot_of};
 use crate::transport::ReadMany;
 use crate::{Bus, BusError, Read, Stored};
 

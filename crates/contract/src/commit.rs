@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Json;
 use crate::event::{Envelope, Event, Topic};
-use crate::ids::{CellName, CommandId};
+use crate::ids::{CellName, CommandId, may_be_same_commit};
 use crate::subject::SessionKey;
 use crate::timestamp::Timestamp;
 
@@ -78,11 +78,6 @@ impl CommitMeta {
         let name = call.to_string();
         self.open.contains(&name)
     }
-}
-
-/// Whether two ids may name one commit. An older version names none, and is believed.
-pub fn may_be_same_commit(one: &str, other: &str) -> bool {
-    one.is_empty() || other.is_empty() || one == other
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

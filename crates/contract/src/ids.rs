@@ -233,6 +233,11 @@ impl fmt::Display for CallAttempt {
     }
 }
 
+/// Whether two ids may name one commit. An older version names none, and is believed.
+pub fn may_be_same_commit(one: &str, other: &str) -> bool {
+    one.is_empty() || other.is_empty() || one == other
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -80,7 +80,7 @@ impl ResultMeta {
     /// Whether the result may be that of the call of its id which this commit opened. Where one of the two names no
     /// commit, an older version made it, and it is believed.
     pub fn is_of(&self, opened_by: &str) -> bool {
-        crate::commit::may_be_same_commit(&self.opened_by, opened_by)
+        crate::ids::may_be_same_commit(&self.opened_by, opened_by)
     }
 }
 
