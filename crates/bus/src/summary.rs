@@ -42,13 +42,12 @@ impl Bus {
             None if summary.started == summary.updated => self.write_over(&line, None).await?,
             None => None,
         };
-        let stored = match stored {
-            Some(revision) => Some(revision),
+        let stored = if stored.is_some() {
+            stored
+        } else {
             // Each try reads the current line first.
-            None => {
-                let compared = Verified { what: &name, salt: &name, rounds: ROUNDS_MAX };
-                compared.repeat(|_| self.write_over_older(&line)).await?
-            }
+            let compared = Verified { what: &name, salt: &name, rounds: ROUNDS_MAX };
+            compared.repeat(|_| self.write_over_older(&line)).await?
         };
         if let Some(revision) = stored {
             self.summary_cache.0.insert(key, WrittenSummary { version, revision, generation });

@@ -238,7 +238,7 @@ impl<H: CallHandler> Calls<H> {
             Self::close_earlier(&open, delivery);
         }
         // The call counts as held until its result is stored: even without a stored result it may have had its effect.
-        let held = HeldCall {
+        let running = HeldCall {
             call: call.clone(),
             opened_by: H::opened_by(&open.item).to_owned(),
             delivery: open.delivered,
@@ -246,7 +246,7 @@ impl<H: CallHandler> Calls<H> {
             note: open.note.clone(),
             since: Instant::now(),
         };
-        let _held = self.bus.hold_call(&key, held);
+        let _held = self.bus.hold_call(&key, running);
         let trace = open.trace;
         let settled = async {
             Ok(match self.handler.run(open).await? {

@@ -190,6 +190,8 @@ impl Held {
 mod tests {
     use std::time::Duration;
 
+    use tokio::task::JoinSet;
+
     use super::*;
 
     fn delivery(seq: u64, stored_at: u64, generation: u64) -> Delivery {
@@ -207,6 +209,11 @@ mod tests {
         }
     }
 
+    fn run(tasks: &mut JoinSet<()>) -> Run {
+        let share = Share { tenant: String::new(), resource: String::new() };
+        Run { number: 1, share, task: tasks.spawn(async {}) }
+    }
+
     #[test]
     fn settled_item_takes_no_delivery_over_and_displaced_one_settles_nothing() {
         let hold = Hold::open(&delivery(1, 1, 1));
@@ -217,16 +224,14 @@ mod tests {
 
     #[tokio::test]
     async fn other_item_of_the_sequence_displaces_a_running_one_which_a_later_delivery_brings_back() {
-        let mut held = Held::default();
+        let (mut held, mut tasks) = (Held::default(), JoinSet::new());
         assert!(held.take(&delivery(7, 1, 1)));
-        let (_, hold) = held.get(ItemId::of(&delivery(7, 1, 1))).unwrap();
-        let task = tokio::spawn(async {}).abort_handle();
-        let share = Share { tenant: String::new(), resource: String::new() };
-        held.begin(ItemId::of(&delivery(7, 1, 1)), Run { number: 1, share, task });
+        let (_, of_run) = held.get(ItemId::of(&delivery(7, 1, 1))).unwrap();
+        held.begin(ItemId::of(&delivery(7, 1, 1)), run(&mut tasks));
         assert!(held.take(&delivery(7, 2, 1)), "another item of this sequence");
-        assert!(hold.newest().is_none());
-        assert!(hold.renew(&delivery(9, 1, 1)));
-        assert_eq!(hold.close().map(|newest| newest.seq), Some(9));
+        assert!(of_run.newest().is_none());
+        assert!(of_run.renew(&delivery(9, 1, 1)));
+        assert_eq!(of_run.close().map(|newest| newest.seq), Some(9));
         assert!(held.end(ItemId::of(&delivery(7, 1, 1)), 2).is_none(), "of another run");
         assert!(held.end(ItemId::of(&delivery(7, 1, 1)), 1).is_some());
     }
@@ -234,13 +239,11 @@ mod tests {
     #[tokio::test]
     async fn items_of_an_earlier_connection_are_forgotten_but_running_calls_are_not() {
         for keeps_running in [false, true] {
-            let mut held = Held::default();
+            let (mut held, mut tasks) = (Held::default(), JoinSet::new());
             for seq in [1, 2] {
                 held.take(&delivery(seq, 1, 1));
             }
-            let task = tokio::spawn(async {}).abort_handle();
-            let share = Share { tenant: String::new(), resource: String::new() };
-            held.begin(ItemId::of(&delivery(1, 1, 1)), Run { number: 1, share, task });
+            held.begin(ItemId::of(&delivery(1, 1, 1)), run(&mut tasks));
             held.take(&delivery(3, 1, 2));
             assert_eq!(held.forget_earlier(2, keeps_running).len(), usize::from(!keeps_running));
             assert_eq!(held.0.len(), if keeps_running { 2 } else { 1 });

@@ -1,5 +1,7 @@
 //! Resets of the queues on the in-memory server, in virtual time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bus::transport::Ack;
@@ -10,8 +12,7 @@ use contract::CommandId;
 use contract::command::Verb;
 use contract::streams::Queue;
 use futures::StreamExt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::key;
@@ -84,14 +85,15 @@ async fn several_replicas_notice_an_older_store_one_resets_the_queues() {
 async fn replica_freezes_before_its_reset_another_one_makes_it() {
     let (server, resets) = server();
     let (frozen, lifecycle) = server.client("frozen");
-    let begun = tokio::spawn(async move { frozen.reset_queues(None, "frozen").await });
+    let mut begun = JoinSet::new();
+    begun.spawn(async move { frozen.reset_queues(None, "frozen").await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     lifecycle.freeze();
     let other = server.bus();
     other.reset_queues(None, "other").await.unwrap();
     assert_eq!(whole(&resets), 1);
     lifecycle.thaw();
-    begun.await.unwrap().unwrap();
+    begun.join_next().await.unwrap().unwrap().unwrap();
     let last = other.last_queue_reset().await.unwrap();
     assert_eq!(last, Some(other.reset_queues(None, "late").await.unwrap()), "that of the other one counts");
 }

@@ -146,7 +146,7 @@ fn extension_of_another_history_is_refused() {
     talk.reply("", &["{}"]);
     let call = talk.open().remove(0);
     let item = talk.session.tool_item(&call).unwrap();
-    let later = item.meta.deadline.after(std::time::Duration::from_secs(60));
+    let later = item.meta.deadline.after(std::time::Duration::from_mins(1));
     for (opened_by, is_taken) in [(LOST, false), (item.opened_by.as_str(), true)] {
         talk = named(talk, opened_by);
         talk.extend(&call, later);

@@ -347,7 +347,7 @@ impl Talk {
 
     /// An executor asks for more time for a call.
     pub(crate) fn extend(&mut self, call: &CallAttempt, deadline: Timestamp) {
-        let meta = self.meta_of(call);
+        let meta = self.meta_of(call.clone());
         let id = format!("x{}", self.inputs);
         let body = Body::Extend(ExtendToolCall { meta, deadline });
         self.input(InputKind::Control(Verb::ExtendToolCall), &id, body);
@@ -397,8 +397,8 @@ impl Talk {
         }
     }
 
-    fn meta_of(&self, call: &CallAttempt) -> ResultMeta {
-        let CallAttempt { call, attempt } = call.clone();
+    fn meta_of(&self, call: CallAttempt) -> ResultMeta {
+        let CallAttempt { call, attempt } = call;
         ResultMeta { v: 1, slot: 0, call, attempt, opened_by: self.opened_by.clone() }
     }
 
@@ -407,7 +407,7 @@ impl Talk {
         let result = ToolResult {
             whole: None,
             used: None,
-            meta: self.meta_of(&call),
+            meta: self.meta_of(call),
             outcome,
             content: content.to_owned(),
             code: None,

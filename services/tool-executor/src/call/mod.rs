@@ -139,13 +139,11 @@ impl ToolCallHandler {
 
     /// Answers a call whose deadline passed before this delivery sent it.
     async fn answer_late_call(&self, work: &ToolCall, earlier: Option<&EarlierDelivery>) -> Option<ToolAnswer> {
-        match earlier {
-            Some(earlier) => self.answer_lost_call(work, earlier, ", and its deadline has passed").await,
-            None => {
-                let text = "the deadline had passed before the tool could be called; it was not called";
-                Some(ToolAnswer::new(Outcome::Timeout, text))
-            }
+        if let Some(earlier) = earlier {
+            return self.answer_lost_call(work, earlier, ", and its deadline has passed").await;
         }
+        let text = "the deadline had passed before the tool could be called; it was not called";
+        Some(ToolAnswer::new(Outcome::Timeout, text))
     }
 
     /// Reads the call status again if the last one is too old; `false`: the session no longer wants the call. Waits

@@ -19,13 +19,13 @@ impl World {
                     check_request(&item.messages)?;
                     self.check_turn_messages(&item)?;
                     self.oracle.check_model_item(&item)?;
-                    self.check_opener(&call.call, item.opened_by)?;
+                    self.check_opener(&call.call, &item.opened_by)?;
                     self.publish(replica, call, item.meta.slot);
                 }
                 SessionEffect::CallTool(call) => {
                     let Some(item) = self.replicas[replica].tool_item(call) else { continue };
                     self.oracle.check_tool_item(&item)?;
-                    self.check_opener(&call.call, item.opened_by)?;
+                    self.check_opener(&call.call, &item.opened_by)?;
                     self.publish(replica, call, item.meta.slot);
                 }
                 SessionEffect::Cancel { call, tool } => {
@@ -76,8 +76,8 @@ impl World {
     }
 
     /// Checks that all items of a call name the same commit, whichever replica publishes them, and for whichever attempt.
-    fn check_opener(&mut self, call: &CallId, opened_by: String) -> Result<(), String> {
-        let named = self.openers.entry(call.to_string()).or_insert_with(|| opened_by.clone());
+    fn check_opener(&mut self, call: &CallId, opened_by: &str) -> Result<(), String> {
+        let named = self.openers.entry(call.to_string()).or_insert_with(|| opened_by.to_owned());
         ensure!(*named == opened_by && !opened_by.is_empty(), "items of {call} name {named:?} and {opened_by:?}");
         Ok(())
     }

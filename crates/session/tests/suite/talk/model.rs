@@ -28,7 +28,7 @@ impl Talk {
 
     fn failed(&mut self, call: &CallAttempt, kind: FailureKind, usage: Usage, cost_usd: f64) {
         let failed = ModelFailed {
-            meta: self.meta_of(call),
+            meta: self.meta_of(call.clone()),
             kind,
             retry_after_ms: None,
             message: "bad luck".to_owned(),
@@ -126,7 +126,7 @@ impl Talk {
         cost_usd: f64,
     ) {
         let finished = ModelFinished {
-            meta: self.meta_of(call),
+            meta: self.meta_of(call.clone()),
             text: text.to_owned(),
             reasoning: self.reasoning.clone(),
             tool_calls: calls.iter().map(|arguments| ToolCall::new("x", tool_of(arguments), arguments)).collect(),
