@@ -1,6 +1,7 @@
 //! The mark of handled commands: it covers no command that was not looked at. It is believed only in a session that has
 //! forgotten ids of inputs.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bus::transport::Ack;
@@ -12,7 +13,7 @@ use contract::limits::INLINE_BYTES_MAX;
 use contract::streams::Stream;
 use contract::subject;
 
-use crate::world::{World, drain, key};
+use crate::world::{World, drain, first_model_call, key};
 
 /// Longer than any other step: the delivery of a command whose body is read so slowly comes last.
 const SLOW: Duration = Duration::from_mins(2);
@@ -67,4 +68,28 @@ async fn log_lacks_commits_that_a_replica_knows_command_before_a_known_one_is_ha
     world.repeat(Verb::Pause, &known, ControlReason::default()).await;
     assert!(matches!(world.wait_until_handled(&known).await, Event::InputHandled(_)));
     assert!(matches!(world.wait_until_handled(&message).await, Event::InputHandled(_)));
+}
+
+/// Items of calls that were published.
+static PUBLISHED: AtomicUsize = AtomicUsize::new(0);
+
+/// No command is acknowledged, and items are counted.
+fn no_command_is_acknowledged(op: &Operation<'_>) -> Fault {
+    if op.action == Action::Append && op.subject.starts_with("ai_loop.model.") {
+        PUBLISHED.fetch_add(1, Ordering::SeqCst);
+    }
+    if op.action == Action::Ack(Ack::Done) { Fault::NotDone } else { Fault::None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn command_in_the_log_waits_before_another_one_its_effects_are_not_performed_again() {
+    let mut world = World::new().await;
+    let _orchestrator = world.orchestrator().await;
+    world.start().await;
+    world.faults.set(Some(no_command_is_acknowledged));
+    world.send_message("Hello").await;
+    world.wait_for_message(Stream::Model, &first_model_call()).await;
+    assert_eq!(PUBLISHED.load(Ordering::SeqCst), 1);
+    world.send_message("Are you there?").await;
+    assert_eq!(PUBLISHED.load(Ordering::SeqCst), 1, "the next delivery of the first command performs what is owed");
 }
