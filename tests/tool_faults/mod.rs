@@ -184,9 +184,9 @@ async fn tools_killed_under_load_results_agree_with_effects() -> anyhow::Result<
     process_fleet.wait_for_tools(&names.iter().copied().collect::<Vec<_>>()).await?;
     let edge = process_fleet.edge().await?;
 
-    let mut running = JoinSet::new();
+    let (client, mut running) = (edge.client().await?, JoinSet::new());
     for number in 0..sessions {
-        running.spawn(session(edge.client().await?, format!("s{number}")));
+        running.spawn(session(client.clone(), format!("s{number}")));
     }
     let mut rng = Rng::new(seed);
     let began = Instant::now();
