@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::ClientState;
 use crate::pull::Pull;
-use crate::server::ExpiringValue;
+use crate::server::{ExpiringValue, State};
 use crate::store::{MAXIMUM_EXCEEDED, Store};
 use crate::subscription::{EventReceiver, Registration};
 use crate::{Action, ClientLifecycle, Fault, MemoryServer};
@@ -120,6 +120,14 @@ impl MemoryClient {
 
     fn message(subject: &str, reply: Option<String>, headers: Headers, payload: Bytes) -> CoreMessage {
         CoreMessage { subject: subject.to_owned(), reply, headers, payload }
+    }
+
+    /// Puts an entry, tells the subscribers of its bucket, and returns its revision.
+    fn put_entry(state: &mut State, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> u64 {
+        let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
+        let revision = state.put_entry((bucket, key.to_owned()), entry);
+        state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
+        revision
     }
 
     /// Sends a message of core NATS. One that a fault drops is lost without an error.
@@ -353,10 +361,7 @@ impl Transport for MemoryClient {
     async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
         check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvPut, key, |_| {
-            let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
-            let mut state = self.client.server.lock();
-            state.put_entry((bucket, key.to_owned()), entry);
-            state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
+            Self::put_entry(&mut self.client.server.lock(), bucket, key, value, ttl);
             Ok(())
         })
         .await
@@ -375,10 +380,7 @@ impl Transport for MemoryClient {
             if state.entry(bucket, key).is_some() {
                 return Ok(None);
             }
-            let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
-            let revision = state.put_entry((bucket, key.to_owned()), entry);
-            state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
-            Ok(Some(revision))
+            Ok(Some(Self::put_entry(&mut state, bucket, key, value, ttl)))
         })
         .await
     }
@@ -412,10 +414,7 @@ impl Transport for MemoryClient {
             if state.entry(bucket, key).is_none_or(|entry| entry.revision != revision) {
                 return Ok(None);
             }
-            let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
-            let revision = state.put_entry((bucket, key.to_owned()), entry);
-            state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
-            Ok(Some(revision))
+            Ok(Some(Self::put_entry(&mut state, bucket, key, value, ttl)))
         })
         .await
     }

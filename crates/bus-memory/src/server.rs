@@ -157,7 +157,7 @@ impl MemoryServer {
 
     /// Restarts the server with an older copy of some of its streams.
     pub fn restore(&self, backup: &Backup) {
-        self.lock().streams.extend(backup.0.iter().map(|(stream, store)| (*stream, store.clone())));
+        self.replace(backup);
         self.restart();
     }
 

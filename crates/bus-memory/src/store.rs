@@ -103,7 +103,7 @@ impl Store {
         self.last_seq += 1;
         self.changes += 1;
         let (seq, stored_as) = (self.last_seq, subject.to_owned());
-        if self.filter.is_none_or(|filter| matches(filter, subject)) {
+        if self.is_taken(subject) {
             self.consumer.add(seq);
         }
         self.subjects.insert(seq, stored_as.clone());
@@ -200,7 +200,7 @@ impl Store {
     pub(crate) fn purge(&mut self, filter: &str) -> u64 {
         let found = self.messages_at(filter, 0);
         let purged: Vec<u64> = found.iter().filter_map(|stored| self.take(&stored.subject)).collect();
-        if self.filter.is_none_or(|taken| matches(taken, filter)) {
+        if self.is_taken(filter) {
             let first = self.subjects.keys().next().copied().unwrap_or(self.last_seq + 1);
             self.consumer.follow_purge(first, |seq| self.subjects.contains_key(&seq));
         }
@@ -220,9 +220,14 @@ impl Store {
 
     /// Lets its consumer begin anew with what is stored.
     pub(crate) fn reset_consumer(&mut self) {
-        let filter = self.filter;
-        let taken = self.subjects.iter().filter(|(_, subject)| filter.is_none_or(|filter| matches(filter, subject)));
-        self.consumer.reset(taken.map(|(seq, _)| *seq));
+        let taken: Vec<u64> =
+            self.subjects.iter().filter(|(_, subject)| self.is_taken(subject)).map(|(seq, _)| *seq).collect();
+        self.consumer.reset(taken.into_iter());
+    }
+
+    /// Whether its consumer takes messages of this subject.
+    fn is_taken(&self, subject: &str) -> bool {
+        self.filter.is_none_or(|filter| matches(filter, subject))
     }
 
     /// Removes one message by its sequence.

@@ -422,11 +422,8 @@ impl Bus {
         let mut commits: Vec<(u64, Commit)> = Vec::with_capacity(bodies.len());
         for (slot, body) in bodies {
             let commit: Commit = parse(&body)?;
-            if let Some((_, before)) = commits.last()
-                && !commit.meta.follows(&before.meta.commit)
-            {
-                let (prev, found) = (commit.meta.prev, before.meta.commit.clone());
-                return Err(self.two_histories(key, &HistoryBreak { slot, prev, found }).await);
+            if let Some((_, before)) = commits.last() {
+                self.check_history(key, slot, &commit.meta.prev, &before.meta.commit).await?;
             }
             commits.push((slot, commit));
         }
@@ -439,15 +436,16 @@ impl Bus {
         let Some(before) = slot.checked_sub(1).filter(|_| !prev.is_empty()) else { return Ok(()) };
         let found = self.transport().last(Stream::Log, &subject::log_slot(key, before), read).await?;
         let Some(stored) = found else { return Ok(()) };
-        self.check_behind(key, slot, prev, &stored.payload).await
+        self.check_history(key, slot, prev, &read_head(&stored)?.meta.commit).await
     }
 
-    async fn check_behind(&self, key: &SessionKey, slot: u64, prev: &str, before: &[u8]) -> Result<(), BusError> {
-        let found = parse::<CommitHead>(before)?.meta.commit;
-        if may_be_same_commit(&found, prev) {
+    /// Checks that the commit `prev`, which that of a slot names, is the one that was `found` before it.
+    async fn check_history(&self, key: &SessionKey, slot: u64, prev: &str, found: &str) -> Result<(), BusError> {
+        if may_be_same_commit(prev, found) {
             return Ok(());
         }
-        Err(self.two_histories(key, &HistoryBreak { slot, prev: prev.to_owned(), found }).await)
+        let (prev, found) = (prev.to_owned(), found.to_owned());
+        Err(self.two_histories(key, &HistoryBreak { slot, prev, found }).await)
     }
 
     /// The messages of a page from slot `first` on, at least to slot `last`. A replica may show holes and an old end:
@@ -519,7 +517,8 @@ impl Bus {
         if let (Some(before), Some(message)) = (stands_before, found.get(&first)) {
             let meta = parse::<CommitHead>(message)?.meta;
             if meta.first_slot() != first {
-                self.check_behind(key, first, &meta.prev, &before).await?;
+                let before = parse::<CommitHead>(&before)?.meta.commit;
+                self.check_history(key, first, &meta.prev, &before).await?;
             }
         }
         let is_gone = !is_in_log && !found.contains_key(&last);

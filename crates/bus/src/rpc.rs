@@ -194,10 +194,9 @@ impl Bus {
     /// deliveries of its item that are offered. Nobody asks before an item is delivered again, and most calls are over by
     /// then.
     pub fn hold_call(&self, key: &SessionKey, call: HeldCall) -> RpcServer {
-        let (bus, subject) = (self.clone(), subject::call_holder(key, &call.call.call));
-        let transport = self.clone();
+        let (bus, asked, subject) = (self.clone(), self.clone(), subject::call_holder(key, &call.call.call));
         let answer: RpcHandler = Arc::new(move |question: CoreMessage| {
-            let body = call.answer(&question, transport.transport().generation());
+            let body = call.answer(&question, asked.transport().generation());
             std::future::ready(body).boxed()
         });
         let mut task = JoinSet::new();

@@ -17,8 +17,8 @@ impl State {
         let Some(turn) = &self.turn else { return Some(self.idle_end()) };
         let mut at = turn.clock.deadline().unwrap_or_else(|| self.idle_end());
         match &turn.activity {
-            // Deadlines of calls stand still in a pause: workers lay those aside that have not begun, and those that
-            // have begun are answered by their workers.
+            // Deadlines of calls stand still in a pause: those that have not begun are published again after it,
+            // and those that have begun are answered by their workers.
             Activity::AwaitingModel(model)
             | Activity::Summarising { model, .. }
             | Activity::Judging { judge: model, .. } => {

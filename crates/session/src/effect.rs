@@ -5,7 +5,7 @@ use contract::event::{CallCancelled, Event, JudgeOpened, SummaryOpened};
 use contract::ids::{CallAttempt, CallId, ToolName};
 use contract::limits::{PAGES_BEHIND_MAX, SLOTS_PER_PAGE};
 
-use crate::state::{Activity, CallStage, Lifecycle, RunsAt, State};
+use crate::state::{CallStage, Lifecycle, RunsAt, State};
 
 /// A wish to the world. It may be performed twice: each has a key under which the second one changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -191,28 +191,26 @@ pub(crate) fn outstanding(state: &State) -> Vec<SessionEffect> {
 /// What starts the calls that are open, or calls one off whose text is still awaited.
 fn call_effects(state: &State) -> Vec<SessionEffect> {
     let Some(turn) = &state.turn else { return Vec::new() };
-    match &turn.activity {
-        Activity::AwaitingModel(model) if model.interrupted.is_some() => {
-            vec![SessionEffect::Cancel { call: model.id(), tool: None }]
-        }
-        Activity::AwaitingModel(model)
-        | Activity::Summarising { model, .. }
-        | Activity::Judging { judge: model, .. } => vec![SessionEffect::CallModel(model.id())],
-        Activity::RunningTools(calls) => {
-            let open = calls.iter().filter_map(|state| match &state.stage {
-                CallStage::Open { attempt, .. } => {
-                    let call = CallAttempt { call: state.call.clone(), attempt: *attempt };
-                    match state.runs_at()? {
-                        RunsAt::Executor => Some(SessionEffect::CallTool(call)),
-                        RunsAt::Child(_) => Some(SessionEffect::StartChild(call)),
-                        // The event and the index tell the client.
-                        RunsAt::Client => None,
-                    }
-                }
-                CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
-            });
-            open.collect()
-        }
-        Activity::Ready | Activity::Backoff { .. } | Activity::Deciding | Activity::AwaitingUser { .. } => Vec::new(),
+    if let Some(model) = turn.open_model_call() {
+        let call = model.id();
+        let is_called_off = model.interrupted.is_some();
+        return vec![if is_called_off {
+            SessionEffect::Cancel { call, tool: None }
+        } else {
+            SessionEffect::CallModel(call)
+        }];
     }
+    let open = turn.calls().iter().filter_map(|state| match &state.stage {
+        CallStage::Open { attempt, .. } => {
+            let call = CallAttempt { call: state.call.clone(), attempt: *attempt };
+            match state.runs_at()? {
+                RunsAt::Executor => Some(SessionEffect::CallTool(call)),
+                RunsAt::Child(_) => Some(SessionEffect::StartChild(call)),
+                // The event and the index tell the client.
+                RunsAt::Client => None,
+            }
+        }
+        CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
+    });
+    open.collect()
 }

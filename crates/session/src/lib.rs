@@ -62,9 +62,6 @@ pub fn pattern_cache_bytes() -> usize {
 /// who said each message of a history.
 const CUT_REPLIES_FOLD: u32 = 13;
 
-/// The first fold that keeps which commit opened a model call.
-const MODEL_CALL_OPENER_FOLD: u32 = 14;
-
 /// A session's state: the fold over its events.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Session {
@@ -146,11 +143,8 @@ impl Session {
     /// Takes back what an older version did not know when it folded a commit: its snapshots do not have it, so the log
     /// must not either.
     fn take_back_what_its_fold_lacks(&mut self, commit: &Commit) {
-        if commit.meta.fold < MODEL_CALL_OPENER_FOLD {
-            self.state.forget_opener_of_model_call();
-        }
         if commit.meta.fold < PARKING_FOLD {
-            self.state.resumed_in = None;
+            self.state.forget_openers_and_resumes();
         }
         if commit.meta.fold < CUT_REPLIES_FOLD {
             self.state.forget_what_older_folds_lack();

@@ -232,7 +232,8 @@ impl State {
     }
 
     /// Forgets what the snapshots of folds below 14 do not have.
-    pub(crate) fn forget_opener_of_model_call(&mut self) {
+    pub(crate) fn forget_openers_and_resumes(&mut self) {
+        self.resumed_in = None;
         if let Some(turn) = &mut self.turn {
             turn.opened_by.clear();
         }
@@ -267,26 +268,16 @@ impl State {
 
     pub(crate) fn open_calls(&self) -> Vec<CallAttempt> {
         let Some(turn) = &self.turn else { return Vec::new() };
-        match &turn.activity {
-            Activity::AwaitingModel(model) if model.interrupted.is_none() => vec![model.id()],
-            Activity::RunningTools(calls) => calls
-                .iter()
-                // No worker may run what waits for a client.
-                .filter_map(|state| match &state.stage {
-                    CallStage::Open { .. } if state.waits_for_client() => None,
-                    CallStage::Open { attempt, .. } => {
-                        Some(CallAttempt { call: state.call.clone(), attempt: *attempt })
-                    }
-                    CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
-                })
-                .collect(),
-            Activity::Summarising { model, .. } | Activity::Judging { judge: model, .. } => vec![model.id()],
-            Activity::AwaitingModel(_)
-            | Activity::Ready
-            | Activity::Backoff { .. }
-            | Activity::Deciding
-            | Activity::AwaitingUser { .. } => Vec::new(),
+        if let Some(model) = turn.open_model_call() {
+            return if model.interrupted.is_none() { vec![model.id()] } else { Vec::new() };
         }
+        // No worker may run what waits for a client.
+        let open = turn.calls().iter().filter_map(|state| match &state.stage {
+            CallStage::Open { .. } if state.waits_for_client() => None,
+            CallStage::Open { attempt, .. } => Some(CallAttempt { call: state.call.clone(), attempt: *attempt }),
+            CallStage::Announced | CallStage::Pending(_) | CallStage::Gated { .. } | CallStage::Done(_) => None,
+        });
+        open.collect()
     }
 
     /// The model that is asked now: the session's, or the fallback that took over.

@@ -64,14 +64,8 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
         is_reset_due |= runner.lost_commits.swap(false, Ordering::Relaxed);
         is_unchecked |= now != generation || checked_at.elapsed() >= STREAM_CHECK_INTERVAL;
         if is_unchecked {
-            match find_rewinds(runner, is_reset_due).await {
-                Ok((is_rewound, last_reset)) => {
-                    (generation, checked_at, is_unchecked) = (now, Instant::now(), false);
-                    is_reset_due |= is_rewound;
-                    if let Some(last_reset) = last_reset {
-                        known = last_reset;
-                    }
-                }
+            match check_streams(runner, &mut is_reset_due, &mut known).await {
+                Ok(()) => (generation, checked_at, is_unchecked) = (now, Instant::now(), false),
                 // The next round checks again.
                 Err(error) => tracing::debug!(%error, "cannot check whether the server has an older store; will retry"),
             }
@@ -93,16 +87,19 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
     }
 }
 
-/// Whether a stream was rewound; where none was and no reset is due, also the last reset of the queues.
-async fn find_rewinds(
+/// Notes whether a stream was rewound, so that a reset is due, and where none is, which reset of the queues was the last.
+async fn check_streams(
     runner: &SessionRunner,
-    is_reset_due: bool,
-) -> Result<(bool, Option<Option<QueueReset>>), BusError> {
+    is_reset_due: &mut bool,
+    known: &mut Option<QueueReset>,
+) -> Result<(), BusError> {
     let rewound = runner.bus.transport().rewound().await?;
     log_rewinds(&rewound);
-    let is_quiet = rewound.is_empty() && !is_reset_due;
-    let last_reset = if is_quiet { Some(runner.bus.last_queue_reset().await?) } else { None };
-    Ok((!rewound.is_empty(), last_reset))
+    *is_reset_due |= !rewound.is_empty();
+    if !*is_reset_due {
+        *known = runner.bus.last_queue_reset().await?;
+    }
+    Ok(())
 }
 
 fn log_rewinds(rewound: &[StreamRewind]) {

@@ -7,19 +7,12 @@ use std::time::Duration;
 use bus::transport::Ack;
 use bus::{Bus, Delivery};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
-use bytes::Bytes;
-use contract::CommandId;
-use contract::command::Verb;
 use contract::streams::Queue;
 use futures::StreamExt;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::key;
-
-async fn send(bus: &Bus, name: &str) {
-    bus.send_control(&key(), Verb::Pause, &CommandId::new(name).unwrap(), Bytes::from_static(b"{}")).await.unwrap();
-}
+use crate::support::send;
 
 async fn pull(bus: &Bus) -> Vec<Delivery> {
     let pulled =

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bus::Bus;
 use bus::transport::ReadMany;
 use bus_memory::{Action, Fault, Faults, Operation};
-use contract::ids::{SessionId, TenantId};
+use bytes::Bytes;
+use contract::command::Verb;
+use contract::ids::{CommandId, SessionId, TenantId};
 use contract::limits::SLOTS_PER_PAGE;
 use contract::streams::Stream;
 use contract::subject::{self, SessionKey};
@@ -14,6 +16,11 @@ pub(crate) const PAGE: u64 = SLOTS_PER_PAGE;
 
 pub(crate) fn key() -> SessionKey {
     SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
+}
+
+/// Sends a command to the session.
+pub(crate) async fn send(bus: &Bus, name: &str) {
+    bus.send_control(&key(), Verb::Pause, &CommandId::new(name).unwrap(), Bytes::from_static(b"{}")).await.unwrap();
 }
 
 /// The slots that are in the log itself.

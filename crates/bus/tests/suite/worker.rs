@@ -12,21 +12,14 @@ use bus::work::Publication;
 use bus::{Bus, Delivery, Handler, Hold, Read, Settle, Worker};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
-use contract::command::Verb;
 use contract::commit::VERSION;
-use contract::ids::{CallAttempt, CallId, CommandId, SessionId, TenantId};
+use contract::ids::{CallAttempt, CallId, CommandId};
 use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming};
 use contract::streams::{Queue, Stream};
-use contract::subject::{self, SessionKey};
+use contract::subject;
 use contract::{ErrorCode, Timestamp, limits};
 
-fn key() -> SessionKey {
-    SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
-}
-
-async fn send(bus: &Bus, name: &str) {
-    bus.send_control(&key(), Verb::Pause, &CommandId::new(name).unwrap(), Bytes::from_static(b"{}")).await.unwrap();
-}
+use crate::support::{key, send};
 
 async fn waiting(bus: &Bus) -> usize {
     match bus.inbox(&key()).await.unwrap() {

@@ -222,7 +222,7 @@ impl TurnState {
     }
 
     /// The model call that runs, which may be a summary or a question to the judge.
-    fn open_model_call(&self) -> Option<&ModelCall> {
+    pub(crate) fn open_model_call(&self) -> Option<&ModelCall> {
         match &self.activity {
             Activity::AwaitingModel(model)
             | Activity::Summarising { model, .. }
